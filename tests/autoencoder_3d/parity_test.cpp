@@ -16,6 +16,7 @@
 #include "millrace/snapshot/snapshot.h"
 #include "recipes/autoencoder_3d/loss.h"
 #include "recipes/autoencoder_3d/model.h"
+#include "tests/support/parity.h"
 
 namespace millrace::recipes::autoencoder_3d {
 namespace {
@@ -67,13 +68,6 @@ std::vector<Case> cases() {
     all.back().plain = true;
   }
   return all;
-}
-
-double difference(const at::Tensor& ours, const at::Tensor& theirs) { return (ours - theirs).abs().max().item<double>(); }
-
-// Relative to the largest element of the tensor: single elements near zero carry no relative precision.
-double relative(const at::Tensor& ours, const at::Tensor& theirs) {
-  return difference(ours, theirs) / std::max(theirs.abs().max().item<double>(), 1e-6);
 }
 
 // A key's bias adds the same to all scores of a query: its gradient is rounding, and so is where an optimiser takes it.

@@ -3,13 +3,13 @@
 
 #include <cstring>
 #include <fstream>
-#include <functional>
 #include <map>
 
 #include "millrace/base/error.h"
 #include "millrace/base/json.h"
 #include "millrace/hdf5/file.h"
 #include "python.h"
+#include "tests/support/refusal.h"
 
 namespace millrace {
 namespace {
@@ -53,15 +53,6 @@ Json read_like_python(const hdf5::File& file) {
     found[dataset.name] = {dataset.shape, bytes.size(), crc32(bytes)};
   }
   return found;
-}
-
-std::string failure(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
 }
 
 TEST(Hdf5Interop, RealFilesBitForBit) {
@@ -229,7 +220,7 @@ f = h5py.File("open.h5", "w", libver="latest"); f["a"] = np.arange(4.0); f.swmr_
   };
   for (const auto& [name, words] : cases) {
     const std::vector<std::string> wanted = {name};
-    EXPECT_THAT(failure([&] { static_cast<void>(hdf5::File::open(path, wanted)); }), HasSubstr(words)) << name;
+    EXPECT_THAT(refusal([&] { static_cast<void>(hdf5::File::open(path, wanted)); }), HasSubstr(words)) << name;
   }
   std::map<std::string, std::string> reasons;
   const auto all = hdf5::File::open(path);
@@ -237,14 +228,14 @@ f = h5py.File("open.h5", "w", libver="latest"); f["a"] = np.arange(4.0); f.swmr_
   EXPECT_EQ(reasons["/link"], "/link is a link to another file") << "named, so that a search for it can say why";
   EXPECT_EQ(reasons["/group"], "/group is a link to another file");
   EXPECT_EQ(reasons["/external"], "data in external files");
-  EXPECT_THAT(failure([&] { (void)all->dataset("/measureless"); }), HasSubstr("can't be read: it is a shape beyond all measure"));
+  EXPECT_THAT(refusal([&] { (void)all->dataset("/measureless"); }), HasSubstr("can't be read: it is a shape beyond all measure"));
   const std::vector<std::string> bomb = {"/bomb"};
   const auto file = hdf5::File::open(path, bomb);  // its size is no lie: what is asked for is read
   EXPECT_EQ(file->dataset("/bomb").reason, "more than 4194304 chunks");
   std::vector<float> values(8, 1.0F);
   file->read("/bomb", Shape{1 << 30, 5}, Shape{2, 4}, std::as_writable_bytes(std::span(values)));
   EXPECT_THAT(values, testing::Each(0.0F));
-  EXPECT_THAT(failure([&] { static_cast<void>(hdf5::File::open(folder.path() / "open.h5")); }), HasSubstr("open for write"));
+  EXPECT_THAT(refusal([&] { static_cast<void>(hdf5::File::open(folder.path() / "open.h5")); }), HasSubstr("open for write"));
 }
 
 TEST(Hdf5Interop, H5pyReadsWhatWeWrite) {

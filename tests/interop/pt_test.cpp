@@ -7,6 +7,7 @@
 #include "millrace/base/json.h"
 #include "millrace/format/pt.h"
 #include "python.h"
+#include "tests/support/refusal.h"
 
 namespace millrace {
 namespace {
@@ -140,13 +141,8 @@ TEST(PtInterop, WeReadWhatTorchSaves) {
   EXPECT_EQ(values["dtype"], "torch.float16");
   EXPECT_EQ(values["seed"], 9223372036854775813U);
 
-  const auto refusal = [&](const char* name) -> std::string {
-    try {
-      const format::PtFile other(folder.path() / name);
-    } catch (const DataError& error) {
-      return error.message().what;
-    }
-    return "accepted";
+  const auto refusal = [&](const char* name) {
+    return refusal_message<DataError>([&] { const format::PtFile other(folder.path() / name); }).what;
   };
   EXPECT_EQ(format::PtFile(folder.path() / "one.pt").tensors().at(0).shape, (Shape{4, 6}));
   EXPECT_THAT(refusal("old.pt"), HasSubstr("the form from before torch 1.6"));

@@ -18,6 +18,7 @@
 #include "millrace/train/recipe/config.h"
 #include "recipes/neural_response/model.h"
 #include "recipes/neural_response/recipe.h"
+#include "tests/support/parity.h"
 
 namespace millrace::recipes::neural_response {
 namespace {
@@ -74,13 +75,6 @@ std::vector<Case> cases() {
   silu.recipe.modulator.encoder_params.activation = EncoderActivation::silu;
   all.push_back(silu);
   return all;
-}
-
-double difference(const at::Tensor& ours, const at::Tensor& theirs) { return (ours - theirs).abs().max().item<double>(); }
-
-// Relative to the largest element of the tensor: single elements near zero carry no relative precision.
-double relative(const at::Tensor& ours, const at::Tensor& theirs) {
-  return difference(ours, theirs) / std::max(theirs.abs().max().item<double>(), 1e-6);
 }
 
 class Parity : public ::testing::TestWithParam<Case> {

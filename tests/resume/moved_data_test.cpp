@@ -6,6 +6,7 @@
 
 #include "millrace/base/error.h"
 #include "small_runs.h"
+#include "tests/support/refusal.h"
 #include "toys.h"
 
 namespace millrace {
@@ -54,13 +55,7 @@ stdfs::path a_training_file(const std::string& recipe, const stdfs::path& data) 
 }
 
 Message refusal_of(const std::string& recipe, const stdfs::path& folder, const stdfs::path& data) {
-  try {
-    (void)run(recipe, folder, data, 4);
-  } catch (const SnapshotError& error) {
-    return error.message();
-  }
-  ADD_FAILURE() << "nothing was refused";
-  return {};
+  return refusal_message<SnapshotError>([&] { (void)run(recipe, folder, data, 4); });
 }
 
 class MovedData : public testing::TestWithParam<std::string> {};

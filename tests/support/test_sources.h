@@ -16,7 +16,6 @@
 #include <utility>
 #include <vector>
 
-#include "millrace/base/error.h"
 #include "millrace/data/loader/loader.h"
 #include "millrace/data/loader/source.h"
 
@@ -117,17 +116,6 @@ std::vector<T> rows_of(const Source& source, const std::vector<std::int64_t>& in
   std::vector<T> values(memory[field].size() / sizeof(T));
   std::memcpy(values.data(), memory[field].data(), memory[field].size());
   return values;
-}
-
-// The text of a ConfigError.
-template <class Do>
-Message refusal_in(const Do& act) {
-  try {
-    act();
-  } catch (const ConfigError& error) {
-    return error.message();
-  }
-  return {.what = "accepted", .where = "", .next = ""};
 }
 
 inline std::vector<Delivered> epoch_of(Loader& loader) {

@@ -10,6 +10,7 @@
 #include "millrace/data/sources/memory_source.h"
 #include "millrace/snapshot/snapshot.h"
 #include "millrace/train/run/train.h"
+#include "tests/support/refusal.h"
 #include "toys.h"
 
 namespace millrace {
@@ -83,12 +84,7 @@ TEST(Inference, AFolderWithoutASnapshotIsAClearError) {
 
 std::string refusal(const Entry& entry, const std::filesystem::path& from) {
   telemetry::Console console(telemetry::Console::Mode::quiet);
-  try {
-    (void)load_for_inference(entry, from, nullptr, Json::object(), console);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "loaded";
+  return millrace::refusal([&] { (void)load_for_inference(entry, from, nullptr, Json::object(), console); });
 }
 
 void write(const std::filesystem::path& file, const std::string& text) { std::ofstream(file) << text; }
@@ -107,7 +103,7 @@ TEST(Inference, ARunOfAnotherRecipeIsNamedBeforeItIsRead) {
   EXPECT_EQ(refusal(other, run), expected);
   EXPECT_EQ(refusal(other, snapshot), expected);
   EXPECT_EQ(refusal(other, snapshot.string() + "/"), expected);
-  EXPECT_EQ(refusal(toys::grouped_regression(), snapshot.string() + "/"), "loaded");
+  EXPECT_EQ(refusal(toys::grouped_regression(), snapshot.string() + "/"), "accepted");
   write(run / "summary.json", "{\"recipe\": 5");
   EXPECT_EQ(refusal(other, run), expected) << "the log knows it too";
   write(run / "run.json", "{\"recipe\": \"elsewhere\"}");
@@ -116,7 +112,7 @@ TEST(Inference, ARunOfAnotherRecipeIsNamedBeforeItIsRead) {
   for (const char* text : {"", "[]", "{\"kind\":[]}\n{\"kind\":\"start\",\"recipe\":null}\n\xff\n"}) {
     write(run / "log.jsonl", text);
     EXPECT_THAT(refusal(other, run), HasSubstr("SnapshotError  the saved weights do not fit the model")) << text;
-    EXPECT_EQ(refusal(toys::grouped_regression(), run), "loaded");
+    EXPECT_EQ(refusal(toys::grouped_regression(), run), "accepted");
   }
 }
 

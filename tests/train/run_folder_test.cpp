@@ -15,6 +15,7 @@
 #include "millrace/system/signals.h"
 #include "millrace/train/run_folder/run_folder.h"
 #include "tests/support/fault_fs.h"
+#include "tests/support/refusal.h"
 #include "toys.h"
 
 namespace millrace {
@@ -61,12 +62,7 @@ RunOutcome run(const stdfs::path& folder, const Json& values, bool fresh = false
 }
 
 std::string refusal(const stdfs::path& folder, const Json& values, bool fresh = false) {
-  try {
-    (void)run(folder, values, fresh);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "accepted";
+  return millrace::refusal([&] { (void)run(folder, values, fresh); });
 }
 
 Json summary_of(const stdfs::path& run) { return Json::parse(text_of(run / "summary.json"), nullptr, false); }

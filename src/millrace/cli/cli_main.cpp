@@ -61,8 +61,8 @@ void say(const char* text) {
   if (::write(STDERR_FILENO, text, std::strlen(text)) < 0) ::_exit(1);
 }
 
-// Without a current folder LibTorch's MKL ends the process while it is loaded, and names a library as the reason. So this runs
-// before any library's own code does, and uses next to nothing of them.
+// Without a current folder LibTorch's MKL ends the process while it is loaded, with a misleading message about a library. So this
+// runs before any library's own code, and uses next to nothing of libraries.
 void refuse_deleted_folder(char** environment) {
   char path[1];
   if (::getcwd(path, sizeof path) != nullptr || errno != ENOENT) return;
@@ -77,7 +77,7 @@ void refuse_deleted_folder(char** environment) {
   ::_exit(1);
 }
 
-// For programs of `millrace new`: `millrace` itself has asked before.
+// For programs of `millrace new`; the launcher of `millrace` has already checked.
 void refuse_small_limits() {
   const std::string refusal = start_refusal();
   if (refusal.empty()) return;
@@ -85,10 +85,10 @@ void refuse_small_limits() {
   ::_exit(1);
 }
 
-// For programs of `millrace new`: `millrace` itself has said it before. The program begins anew, with a word or two more in its
-// environment: OpenMP and malloc read that once, before main. Where it can't be done it goes on as it is.
+// For programs of `millrace new`; the launcher of `millrace` has already done it. Restarts the program with one or two more
+// environment variables, which OpenMP and malloc read once, before main. If that fails, the program continues unchanged.
 void say_how_libraries_work(char** words, char** environment) {
-  static std::array<const char*, 4096> with;  // no memory is to be had yet
+  static std::array<const char*, 4096> with;  // no memory can be allocated yet
   std::size_t count = 0;
   const bool waits = !says_how_openmp_waits(environment), pages = !says_how_malloc_works(environment);
   if (!waits && !pages) return;
@@ -113,7 +113,7 @@ void look_around(int, char** words, char** environment) {
 
 __attribute__((section(".preinit_array"), used)) void (*before_libraries)(int, char**, char**) = &look_around;
 
-// Of a program's own recipes.
+// Checks a program's own recipes.
 void check_entries(std::span<const Entry> entries) {
   const auto refuse = [](const std::string& what, const std::string& next) {
     throw RecipeError({what, "the entries that the program gives to cli_main()", next});

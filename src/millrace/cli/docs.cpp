@@ -26,7 +26,7 @@ std::string flat_values(const Json& values, const std::string& prefix = "") {
   return text;
 }
 
-// Its sections one level below the headings here.
+// The reference of a schema, with sections one level below the headings here.
 std::string reference(const config::Schema& schema, const std::vector<config::Alias>& aliases) {
   std::string text = "\n" + config::reference_markdown(schema, aliases);
   for (std::size_t at = text.find("\n## "); at != std::string::npos; at = text.find("\n## ", at + 1)) text.insert(at + 1, "#");

@@ -6,7 +6,7 @@
 namespace millrace::cli {
 namespace {
 
-// As roff shows it: a backslash doubled, a hyphen that can be copied, no line that begins as a request does.
+// Escapes text for roff: doubles backslashes, keeps hyphens copyable, and protects lines that look like requests.
 std::string as_roff(std::string_view text) {
   std::string roff;
   for (const char c : text) {
@@ -21,7 +21,7 @@ std::string as_roff(std::string_view text) {
   return roff;
 }
 
-// Lines as they are: help is laid out by columns.
+// Keeps lines unchanged, since help is laid out in columns.
 std::string verbatim(std::string_view text) { return ".nf\n" + as_roff(text) + (text.ends_with('\n') ? "" : "\n") + ".fi\n"; }
 
 }  // namespace

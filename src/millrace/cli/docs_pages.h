@@ -1,4 +1,4 @@
-// Pages that `millrace docs` makes of the table of commands: the manual page, and what shells complete.
+// Pages that `millrace docs` makes from the table of commands: the manual page, and completions for shells.
 #pragma once
 
 #include <string>
@@ -8,13 +8,13 @@
 
 namespace millrace::cli {
 
-// A word after `millrace`, and what may follow it.
+// A command after `millrace`, and the words that may follow it.
 struct CompletedCommand {
   std::string name, summary;
   std::vector<std::string> flags;  // "--preset", in the order of its usage line and its help; config keys are not among them
   std::vector<std::string> words;  // "RECIPE" stands for the names of all recipes
 };
-// Those of `millrace --help`: the program's commands, then the recipes'.
+// The commands of `millrace --help`: the program's, then the recipes'.
 [[nodiscard]] std::vector<CompletedCommand> completed_commands(const Invocation& call);
 
 [[nodiscard]] std::string man_page(const Invocation& call);  // roff, section 1

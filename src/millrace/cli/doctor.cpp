@@ -115,7 +115,7 @@ std::string folder_text(const FolderRoom& folder) {
   return text;
 }
 
-// How fast the cores are in each number format, the ratio telling what a run may gain.
+// The cores' speed in each number format; the ratio shows the possible gain.
 std::string format_text(const FormatRate& rate) {
   return human_rate(rate.fp32 / 1e9) + " GFLOP/s in fp32, " + human_rate(rate.bf16 / 1e9) +
          " in bf16: " + significant(rate.bf16 / rate.fp32, 2) + " times";

@@ -14,14 +14,14 @@
 namespace millrace::cli {
 namespace {
 
-constexpr double kGoal = 0.25;  // of the measured gain, that a prediction may be off
+constexpr double kGoal = 0.25;  // allowed error of a prediction, relative to the measured gain
 
 struct Row {
   std::vector<double> expected, measured, errors;
   int near = 0;
 };
 
-// Off by so much of what was measured; of a gain near nothing, of a twentieth of the time.
+// The error relative to the measured gain; if that is near zero, relative to a twentieth of the time.
 double error_of(const runs::LedgerLine& line) {
   constexpr double kLeast = 0.05;
   return (line.expected - line.measured) / std::max(std::abs(line.measured), kLeast);

@@ -3,7 +3,7 @@
 
 namespace millrace::cli {
 
-// How far the doctor's predictions came true on this machine, by the ledger. Returns the exit status.
+// Prints how accurate the doctor's predictions were on this machine, from the ledger. Returns the exit code.
 int doctor_self(bool json);
 
 }  // namespace millrace::cli

@@ -6,7 +6,7 @@
 
 namespace millrace::cli {
 
-// `arguments`: the command's words without those that were taken. Prints each check when it is known; returns the exit code.
+// `arguments`: the words of the command that were not yet taken. Prints each check when it completes; returns the exit code.
 int doctor_verify(const Invocation& call, Arguments arguments, bool json);
 
 }  // namespace millrace::cli

@@ -32,7 +32,7 @@ EvaluatedSplit take_split(Arguments& arguments) {
   throw UsageError({"there is no split " + millrace::quoted(word), "flag --split", "write validation or test"});
 }
 
-// Their paths.
+// Writes the pictures and returns their paths.
 Json write_pictures(const std::vector<Picture>& pictures, const std::filesystem::path& folder, bool says) {
   Json paths = Json::array();
   if (pictures.empty() && says) print("the recipe draws no pictures\n");

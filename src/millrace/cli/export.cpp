@@ -25,7 +25,7 @@ as foreground components), and of a .pt or .pth file, which has no place for met
 may be given, and need not be.
 )";
 
-// What the recipe keeps: each part of its JSON in a file of its own, all its tensors in one.
+// Writes the recipe's own state: each part of its JSON into a separate file, all its tensors into one.
 std::vector<std::filesystem::path> write_state(const std::filesystem::path& to, const State& state) {
   std::vector<std::filesystem::path> written;
   const auto beside = [&](const std::string& suffix) {
@@ -43,7 +43,7 @@ std::vector<std::filesystem::path> write_state(const std::filesystem::path& to, 
 }
 
 std::map<std::string, std::string> metadata_of(const Weights& weights) {
-  if (weights.run.empty()) {  // what an export before this one knew
+  if (weights.run.empty()) {  // from an earlier export
     std::map<std::string, std::string> known;
     if (weights.path.extension() == ".safetensors") known = format::SafetensorsFile(weights.path).metadata();
     return known;
@@ -54,7 +54,7 @@ std::map<std::string, std::string> metadata_of(const Weights& weights) {
           {"config", read_config(fs, weights.run).values.dump()}};
 }
 
-// For a file that has no place for metadata: the same beside it.
+// Writes the metadata next to a file that can't hold it.
 std::filesystem::path write_about(std::filesystem::path to, const std::map<std::string, std::string>& metadata) {
   Json about = metadata;
   const auto parsed = [&](const char* key) {
@@ -77,7 +77,7 @@ std::string told(const Weights& weights) {
   return weights.which + (weights.best.empty() ? "" : " (best by " + weights.best + "; " + newest + ")");
 }
 
-// What other programs' files of this recipe hold besides the weights.
+// Adds what other programs' files of this recipe contain in addition to the weights.
 std::vector<std::string> complete(std::span<const Entry> recipes, const Weights& weights, Tensors& all) {
   if (weights.run.empty()) return {};
   const std::string recipe = recipe_of_run(Fs::real(), weights.run);
@@ -104,7 +104,7 @@ int run_export(const Invocation& call) {
         {"millrace export needs a trained model", "millrace export", "add --from RUN; millrace runs lists the runs"});
   telemetry::Console console(telemetry::Console::Mode::automatic, json ? 2 : 1);
   const Weights weights = load_weights(Fs::real(), *from, console);
-  Tensors all;  // of one module, so no name stands in two of its files
+  Tensors all;  // of one module, so no name occurs in two files
   for (const auto& [name, tensors] : weights.models) all.insert(tensors.begin(), tensors.end());
   const std::vector<std::string> notes = complete(call.recipes, weights, all);
   WeightsFile about{.from = told(weights), .metadata = metadata_of(weights), .beside = write_state(to, weights.recipe)};

@@ -131,7 +131,7 @@ std::filesystem::path make_logs(const Options& options) {
   return folder;
 }
 
-// The same command, but in the folder that the run has by now, and going on there.
+// The same command with the run's folder, to resume there.
 std::vector<std::string> words_to_go_on(std::vector<std::string> words, const std::string& run_folder) {
   std::erase(words, "--fresh");
   const auto names_run = [](const std::string& word) { return word == "--run" || word.starts_with("--run="); };

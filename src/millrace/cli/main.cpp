@@ -6,6 +6,6 @@
 #include "recipes/registry.h"
 
 int main(int argc, char** argv) {
-  ::prctl(PR_SET_NAME, "millrace");  // what ps, top and killall know it by
+  ::prctl(PR_SET_NAME, "millrace");  // the name for ps, top and killall
   return millrace::cli_main(argc, argv, millrace::recipes::all());
 }

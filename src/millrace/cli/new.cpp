@@ -26,7 +26,7 @@ NAME is a lower-case word: letters, digits and underscores.
 
 constexpr std::array kKinds = {"table", "image", "volume", "text"};
 
-// Words of C++ and of CMake's targets, and the namespaces that recipe.cpp speaks of.
+// Reserved words of C++ and CMake targets, and the namespaces that recipe.cpp uses.
 constexpr std::array<std::string_view, 110> kForbidden = {
     "alignas",     "alignof",   "and",        "and_eq",    "asm",      "auto",         "bitand",
     "bitor",       "bool",      "break",      "case",      "catch",    "char",         "char8_t",

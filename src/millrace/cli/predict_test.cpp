@@ -1,4 +1,4 @@
-// `predict` in this process, with a recipe of pictures: its memory, its numbers, what it says of input.
+// `predict` in this process, with a recipe of pictures: its memory, its numbers, its messages about input.
 #include <ATen/ops/cat.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/from_blob.h>
@@ -17,6 +17,7 @@
 #include "millrace/device/tensor_memory.h"
 #include "millrace/snapshot/snapshot.h"
 #include "millrace/train/run/run.h"
+#include "tests/support/refusal.h"
 
 namespace millrace::cli {
 namespace {
@@ -117,12 +118,7 @@ class PredictTest : public testing::Test {
     return kPredict.run({.recipes = std::span(&entry_, 1), .words = std::move(words)});
   }
   std::string refusal(const std::string& input, const std::string& output, std::vector<std::string> more = {}) {
-    try {
-      predict(input, output, std::move(more));
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "nothing was refused";
+    return millrace::refusal([&] { predict(input, output, std::move(more)); });
   }
 
   fs::path root_;
@@ -142,7 +138,7 @@ TEST_F(PredictTest, MemoryIsThatOfOneBatch) {
       EXPECT_EQ(predict(input, "out" + std::string(suffix), small), 0);
       return device::tensor_memory().peak_bytes - before - model_bytes_;
     };
-    static_cast<void>(peak(64));  // what libraries keep from their first call on
+    static_cast<void>(peak(64));  // memory that libraries keep after their first call
     const std::uint64_t one = peak(64);
     const std::uint64_t all = peak(kPictures);
     EXPECT_LE(static_cast<double>(all), 1.2 * static_cast<double>(one)) << suffix;

@@ -37,7 +37,7 @@ RECIPE may be left out: a run knows its recipe. A warning names each field with 
 that has them.
 )";
 
-constexpr std::int64_t kDescribed = 4;  // samples whose origin stands under a table
+constexpr std::int64_t kDescribed = 4;  // samples whose origin is printed below a table
 
 struct Shown {
   std::filesystem::path output;  // "" = no pictures
@@ -45,7 +45,7 @@ struct Shown {
   telemetry::Console* console = nullptr;
   Json all = Json::array();
   std::int64_t without_picture = 0;
-  bool says = false;  // what the data say of themselves was told
+  bool says = false;  // the data's own description has been printed
 };
 
 std::span<const std::byte> values_of(const at::Tensor& tensor) {
@@ -58,7 +58,7 @@ std::string safe_name(std::string name) {
   return name;
 }
 
-// The row with the first value that is no finite number.
+// The row of the first value that is not finite.
 std::int64_t first_bad_row(DType dtype, const at::Tensor& tensor) {
   const std::int64_t rows = tensor.dim() == 0 ? 1 : tensor.size(0);
   const std::size_t row_bytes = tensor.nbytes() / static_cast<std::size_t>(std::max<std::int64_t>(rows, 1));
@@ -103,7 +103,7 @@ class ShownGroup {
                             name_of_row(group_, dataset_, row));
   }
 
-  // "sample 17, label 3": what whole numbers there are of each row tells samples apart.
+  // "sample 17, label 3": the whole numbers of each row, which distinguish samples.
   [[nodiscard]] std::vector<std::string> names_of_rows() const {
     std::vector<std::string> names;
     for (std::int64_t row = 0; row < group_.rows(); ++row) {
@@ -127,7 +127,7 @@ class ShownGroup {
                    .samples = names_of_rows(),
                    .says = facts_.read_as};
     if (const auto words = facts_.fields.find(name); words != facts_.fields.end()) seen.words = words->second;
-    if (values.dim() > 0 && values.size(0) != group_.rows()) {  // a recipe may make one value of a batch
+    if (values.dim() > 0 && values.size(0) != group_.rows()) {  // a recipe may make a single value from a batch
       seen.samples.clear();
       for (std::int64_t i = 0; i < values.size(0); ++i) seen.samples.push_back("row " + std::to_string(i));
     }
@@ -172,7 +172,7 @@ class ShownGroup {
   const Facts& facts_;
 };
 
-// Takes --from; the words of the run's config go to the config.
+// Takes --from and adds the words of the run's config.
 std::filesystem::path take_from(Arguments& arguments) {
   const auto from = arguments.value("from");
   if (!from) return {};

@@ -1,4 +1,4 @@
-// `show` in this process: a batch with values that are none.
+// `show` in this process: a batch with values that are not finite.
 #include <ATen/ops/full.h>
 #include <gmock/gmock.h>
 #include <torch/nn/modules/linear.h>

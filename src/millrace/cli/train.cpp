@@ -41,7 +41,7 @@ Precedence: flag > environment (MILLRACE_OPTIM__LEARNING_RATE=1e-3) > files in o
 recipe's defaults. A path in a file is looked for beside that file, then in the current folder.
 )";
 
-// What can't be written never fails a run that is done.
+// A failure to write never fails a finished run.
 void leave_report(const std::filesystem::path& run, telemetry::Console& console) {
   try {
     console.line("report " + runs::write_report(run).string());
@@ -50,7 +50,7 @@ void leave_report(const std::filesystem::path& run, telemetry::Console& console)
   }
 }
 
-// What a run gained that followed the doctor's advice to an earlier run beside it.
+// Logs the gain of a run that followed the doctor's advice for an earlier run in the same folder.
 void note_remedy(const std::filesystem::path& run, telemetry::Console& console) {
   std::optional<runs::LedgerLine> line = runs::followed_remedy(run);
   if (!line) return;
@@ -64,7 +64,7 @@ bool misses_a_target(const Json& summary) {
   return std::ranges::any_of(summary.value("targets", Json::array()), [](const Json& target) { return !target.at("met"); });
 }
 
-// One rank measures for all.
+// Rank 0 measures for all ranks.
 void agree_on_batch_size(RunRequest& request, Agreement* agreement) {
   Agreement& ranks = agreement == nullptr ? Agreement::of_one() : *agreement;
   if (ranks.ranks().rank == 0) choose_batch_size(request);

@@ -91,11 +91,11 @@ doctor::Settings tunable(const config::Schema& schema, const Json& values) {
   return settings;
 }
 
-// A search under way, in a file beside its result.
+// The state of an unfinished search, in a file next to its result.
 class Progress {
  public:
   Progress(const std::filesystem::path& out, Json key) : file_(out.string() + ".progress.json"), key_(std::move(key)) {}
-  // Of a search with the same words, config and machine; null when there is none.
+  // The state of a search with the same words, config and machine; null if there is none.
   [[nodiscard]] Json read() const {
     if (!Fs::real().exists(file_)) return {};
     const Json all = parse_shallow(Fs::real().read_file(file_));
@@ -148,7 +148,7 @@ std::string line_of(const doctor::Trial& trial) {
 }
 
 void write_to_ledger(const doctor::Trial& trial, const std::string& recipe) {
-  if (trial.runs == 0 || trial.candidate.back) return;  // nothing was promised of a value from before
+  if (trial.runs == 0 || trial.candidate.back) return;  // an old value has no predicted gain
   runs::write_down({.finding = trial.candidate.finding,
                     .setting = doctor::text_of(trial.candidate.set),
                     .expected = trial.candidate.expected,
@@ -164,7 +164,7 @@ struct Search {
   Options options;
   ShortRuns runs;
   doctor::Settings config;
-  double spent = 0;  // seconds, by processes before this one
+  double spent = 0;  // seconds spent by earlier processes
   double began = steady_seconds();
   double longest_run = 0;
   [[nodiscard]] double seconds() const { return spent + steady_seconds() - began; }

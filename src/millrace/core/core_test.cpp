@@ -12,22 +12,13 @@
 #include "millrace/core/batch.h"
 #include "millrace/core/random.h"
 #include "millrace/core/state.h"
+#include "tests/support/refusal.h"
 
 namespace millrace {
 namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-template <class Call>
-std::string message_of(Call call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 TEST(Batch, OfFieldsCountsRowsAndPositions) {
   const Batch batch(Tensors{{"input", at::zeros({3, 2})}, {"target", at::zeros({3})}});
@@ -40,14 +31,14 @@ TEST(Batch, OfFieldsCountsRowsAndPositions) {
 
 TEST(Batch, MissingFieldNamesTheOnesThereAre) {
   const Batch batch(Tensors{{"input", at::zeros({3})}, {"target", at::zeros({3})}});
-  EXPECT_THAT(message_of([&] { (void)batch["mask"]; }), HasSubstr("the batch has no field \"mask\"; its fields: input, target"));
-  EXPECT_THAT(message_of([&] { (void)batch["imput"]; }), HasSubstr("next     did you mean \"input\"?"));
+  EXPECT_THAT(refusal([&] { (void)batch["mask"]; }), HasSubstr("the batch has no field \"mask\"; its fields: input, target"));
+  EXPECT_THAT(refusal([&] { (void)batch["imput"]; }), HasSubstr("next     did you mean \"input\"?"));
 }
 
 TEST(Batch, UnequalRowsAreRefused) {
   const auto make = [] { (void)Batch(Tensors{{"a", at::zeros({3})}, {"b", at::zeros({4})}}); };
-  EXPECT_THAT(message_of(make), HasSubstr("field \"b\" of a batch has 4 rows, \"a\" has 3"));
-  EXPECT_THAT(message_of([] {
+  EXPECT_THAT(refusal(make), HasSubstr("field \"b\" of a batch has 4 rows, \"a\" has 3"));
+  EXPECT_THAT(refusal([] {
                 (void)Batch(Tensors{{"a", at::zeros({})}});
               }),
               HasSubstr("field \"a\" of a batch has no first dimension"));
@@ -60,7 +51,7 @@ TEST(Batch, GroupedBatchAddsRowsAndRefusesPlainAccess) {
   const Batch batch(std::move(groups), {.split = Split::validation, .epoch = 4, .index = 2});
   EXPECT_EQ(batch.rows(), 5);
   EXPECT_EQ(batch.epoch(), 4U);
-  EXPECT_THAT(message_of([&] { (void)batch["x"]; }), HasSubstr("batch of 2 groups\n"));
+  EXPECT_THAT(refusal([&] { (void)batch["x"]; }), HasSubstr("batch of 2 groups\n"));
   EXPECT_EQ(to_text(batch), "left: x f32 [2]; right: x f32 [3]");
   EXPECT_EQ(to_text(batch.origin()), "validation batch 2");
 }
@@ -82,7 +73,7 @@ TEST(State, MergeAndSplitAreInverse) {
   EXPECT_EQ(part.tensors.begin()->first, "w.step");
   EXPECT_EQ(part.json, (Json{{"k", 1}}));
   EXPECT_TRUE(split(whole, "loader").tensors.empty());
-  EXPECT_THAT(message_of([&] { merge(whole, "optim", {}); }), HasSubstr("two parts of the state are called \"optim\""));
+  EXPECT_THAT(refusal([&] { merge(whole, "optim", {}); }), HasSubstr("two parts of the state are called \"optim\""));
 }
 
 std::uint64_t next_key() { return RandomScope::next_site(1).key; }

@@ -24,6 +24,7 @@
 #include "millrace/device/limits.h"
 #include "millrace/system/instructions.h"
 #include "millrace/system/limits.h"
+#include "tests/support/refusal.h"
 
 namespace millrace::device {
 namespace {
@@ -55,12 +56,7 @@ class FakeGpus final : public Backend {
 };
 
 std::string refusal(const std::string& wish, int local_rank, const Backend* cuda) {
-  try {
-    (void)detail::choose(wish, local_rank, cuda, "no driver", false);
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "accepted";
+  return millrace::refusal<ConfigError>([&] { (void)detail::choose(wish, local_rank, cuda, "no driver", false); });
 }
 
 TEST(Choose, AutoTakesTheRanksGpu) {

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "millrace/base/error.h"
+#include "tests/support/refusal.h"
 
 namespace millrace::distributed {
 namespace {
@@ -17,12 +18,7 @@ std::optional<Rendezvous> with(const Values& values) {
 }
 
 std::string error_of(const Values& values) {
-  try {
-    static_cast<void>(with(values));
-  } catch (const DistributedError& error) {
-    return error.what();
-  }
-  return "no error";
+  return millrace::refusal<DistributedError>([&] { static_cast<void>(with(values)); });
 }
 
 const Values kTorchrun = {{"RANK", "5"},

@@ -20,7 +20,7 @@ std::string first_word_of(const std::filesystem::path& file) {
   return word;
 }
 
-// A line "<key> 12".
+// Reads the number of a line "<key> 12".
 std::optional<std::int64_t> count_of(const std::filesystem::path& file, const std::string& key) {
   std::ifstream stream(file);
   for (std::string line; std::getline(stream, line);) {
@@ -32,7 +32,7 @@ std::optional<std::int64_t> count_of(const std::filesystem::path& file, const st
   return std::nullopt;
 }
 
-// Of version 2, else of version 1's memory controller. In a container the group is the root of what is mounted.
+// The control group of version 2, else of version 1's memory controller. In a container the group is the root of the mount.
 std::filesystem::path memory_group(const std::filesystem::path& root) {
   const std::filesystem::path mounted = root / "sys/fs/cgroup";
   std::ifstream stream(root / "proc/self/cgroup");
@@ -71,7 +71,7 @@ std::string memory_text(const std::vector<Json>& lines) {
   return "; the last time it was looked at, the process held " + human_bytes(*held) + " and " + human_bytes(*free) + " were free";
 }
 
-// The launcher's line: which rank ended the run, and how; "" = none.
+// The launcher's text about which rank ended the run, and how; "" if there is none.
 std::string launcher_text(const std::vector<Json>& lines) {
   const Json* rank = last_of(lines, "rank");
   return rank == nullptr ? "" : first_line(text_at(*rank, {"text"}));
@@ -81,9 +81,9 @@ bool has_any(const std::string& text, std::initializer_list<std::string_view> wo
   return std::ranges::any_of(words, [&](std::string_view word) { return text.find(word) != std::string::npos; });
 }
 
-constexpr std::string_view kStopped = "stopped by ";  // begins the watchdog's line when it obeys a signal
+constexpr std::string_view kStopped = "stopped by ";  // start of the watchdog's line when it obeys a signal
 
-// The watchdog's line of a standstill that lasts to the end of the log, whatever ended it; nullptr = none.
+// The watchdog's line about a standstill that lasts to the end of the log, whatever ended it; null if there is none.
 const Json* standstill_of(const std::vector<Json>& lines) {
   for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
     const std::string kind = text_at(*line, {"kind"}), text = text_at(*line, {"text"});
@@ -101,7 +101,7 @@ std::string standstill_text(const Json& hang) {
   return first_line(text) + (where == std::string::npos ? "" : " (" + first_line(text.substr(where + kWhere.size())) + ")");
 }
 
-// What an error says of itself: "of bad data", "for want of memory".
+// The reason that an error states: "of bad data", "for want of memory".
 std::string reason_of(const std::string& error, std::string& id) {
   if (has_any(error, {"No space left on device", "Disk quota exceeded"}) ||
       (has_any(error, {"can't save"}) && has_any(error, {"are free"})))
@@ -138,12 +138,12 @@ Cause ended(const Json& end, const std::string& launcher, Cause cause) {
   cause.is_death = true;
   const std::string why = reason_of(error, cause.id);
   cause.text = "died" + at + " " + why + ": " + (error.empty() ? "its text is not in the log" : first_line(error));
-  // This rank says at most that another one is gone.
+  // This rank knows at most that another one is gone.
   if (!launcher.empty() && error.starts_with("DistributedError")) cause.text += "; the launcher says: " + launcher;
   return cause;
 }
 
-// True when the last lines themselves say it. `died`: "died after step 12".
+// True if the last lines show the cause. `died`: "died after step 12".
 bool tell_by_lines(const std::vector<Json>& lines, const std::string& died, Cause& cause) {
   if (const Json* crash = last_of(lines, "crash")) {
     cause.id = "crashed";
@@ -171,7 +171,7 @@ bool tell_by_lines(const std::vector<Json>& lines, const std::string& died, Caus
   return true;
 }
 
-// True when the system's counts say it, now and at the start of the process.
+// True if the system's counters show the cause, by comparing now with the start of the process.
 bool tell_by_system(const std::vector<Json>& lines, const SystemMark& then, const SystemMark& now, const std::string& died,
                     Cause& cause) {
   if (!then.boot.empty() && !now.boot.empty() && then.boot != now.boot) {
@@ -219,7 +219,7 @@ SystemMark SystemMark::of(const Json& json) {
 }
 
 SystemMark system_mark(const std::string& of_group, const std::filesystem::path& root) {
-  // What a log says is no reason to read any folder.
+  // The log's path is not trusted: only folders of control groups are read.
   const bool known = of_group.starts_with((root / "sys/fs/cgroup").string()) && of_group.find("..") == std::string::npos;
   const std::filesystem::path group = known ? std::filesystem::path(of_group) : memory_group(root);
   SystemMark mark;
@@ -230,7 +230,7 @@ SystemMark system_mark(const std::string& of_group, const std::filesystem::path&
   mark.machine_kills = count_of(root / "proc/vmstat", "oom_kill");
   for (const char* file : {"memory.max", "memory.limit_in_bytes"}) {
     std::istringstream text(first_word_of(group / file));
-    constexpr std::uint64_t kNone = 1ULL << 60U;  // version 1 says so
+    constexpr std::uint64_t kNone = 1ULL << 60U;  // how version 1 writes "no limit"
     if (std::uint64_t limit = 0; text >> limit && limit < kNone) mark.group_limit = limit;
   }
   return mark;

@@ -1,4 +1,4 @@
-// What a run died of, by what its log and the system say afterwards.
+// Finds the cause of a run's end from its log and the system's counters.
 #pragma once
 
 #include <cstdint>
@@ -11,34 +11,35 @@
 
 namespace millrace::doctor {
 
-// What tells processes and boots apart, and how often memory ran out so far. What the system does not say is left out.
+// Identifies a process's control group and the boot, and counts how often memory ran out so far. Values that the system does not
+// report are left out.
 struct SystemMark {
   std::string group;                          // folder of the memory controller's control group
-  std::string boot;                           // changes with each start of the system
-  std::optional<std::int64_t> group_kills;    // processes that the kernel killed for want of memory: of this control group
-  std::optional<std::int64_t> machine_kills;  // of the whole machine
+  std::string boot;                           // changes at each boot
+  std::optional<std::int64_t> group_kills;    // processes that the kernel killed when out of memory: in this control group
+  std::optional<std::int64_t> machine_kills;  // on the whole machine
   std::optional<std::uint64_t> group_limit;   // bytes
   [[nodiscard]] Json to_json() const;
-  [[nodiscard]] static SystemMark of(const Json& json);  // whatever is in it
+  [[nodiscard]] static SystemMark of(const Json& json);  // accepts any JSON
 };
-// Of this process, or of another one in `group`. `root`: a folder that imitates "/", for tests.
+// The mark of this process, or of a process in `group`. `root`: a folder that imitates "/", for tests.
 [[nodiscard]] SystemMark system_mark(const std::string& group = "", const std::filesystem::path& root = "/");
 
 struct Cause {
-  // "going_on", "finished", "stopped" (by a signal), "failed" (an error that says itself), "crashed", "out_of_memory" (the kernel
-  // killed it, or an error says so), "hung", "killed" (by a signal, or by its launcher), "rebooted", "unknown"
+  // "going_on", "finished", "stopped" (by a signal), "failed" (an error that explains itself), "crashed", "out_of_memory" (killed
+  // by the kernel, or an error says so), "hung", "killed" (by a signal, or by its launcher), "rebooted", "unknown"
   std::string id;
   std::string text;       // one line
-  bool is_death = false;  // neither going on nor ended as it should
-  std::int64_t step = 0;  // the last that was logged
+  bool is_death = false;  // true if the run neither continues nor ended normally
+  std::int64_t step = 0;  // the last step that was logged
 };
 
-// `lines`: of a process of the run, from its "start" line on. `alive`: it holds the run's lock. `now`: system_mark() of its
-// group.
+// `lines`: one process's lines, from its "start" line on. `alive`: it holds the run's lock. `now`: system_mark() of its group.
 [[nodiscard]] Cause cause_of(const std::vector<Json>& lines, bool alive, const SystemMark& now);
 
-[[nodiscard]] std::string group_of(const std::vector<Json>& lines);  // that the process was in; "" = its log does not say
-// The lines of each process of a run, oldest first, from the text of its log.jsonl: whatever stands there.
+// The process's control group; "" if its log does not name it.
+[[nodiscard]] std::string group_of(const std::vector<Json>& lines);
+// The lines of each process of a run, oldest first, from the text of its log.jsonl, which may hold anything.
 [[nodiscard]] std::vector<std::vector<Json>> processes_in(const std::string& log);
 
 }  // namespace millrace::doctor

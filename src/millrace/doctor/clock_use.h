@@ -1,4 +1,4 @@
-// What readings of the clock beside a run come to.
+// Summarises readings of the CPU clock during a run.
 #pragma once
 
 #include <deque>
@@ -9,13 +9,14 @@
 
 namespace millrace::doctor {
 
-// A core's clock depends on how many cores compute: only readings count in which the run had as many as in its first minute.
+// A core's clock depends on how many cores compute, so only readings with about as many busy cores as in the run's first minute
+// count.
 class ClockUse {
  public:
-  void add(const MachineReading& reading);  // what tells no clock changes nothing
-  // Of the latest minute of the same load. nullopt: there was none yet, or the latest readings are of another load.
+  void add(const MachineReading& reading);  // ignores a reading without a clock
+  // The clock of the latest minute at the same load. nullopt: no such minute yet, or the latest readings have another load.
   [[nodiscard]] std::optional<CpuClock> latest() const;
-  [[nodiscard]] std::optional<CpuClock> of_the_run() const;  // the same, with what was lost since the first reading
+  [[nodiscard]] std::optional<CpuClock> of_the_run() const;  // the same, with the loss since the first reading
 
  private:
   struct Reading {
@@ -23,10 +24,10 @@ class ClockUse {
   };
   void begin(const Reading& reading);
 
-  std::deque<Reading> first_;      // of the first minute, until it is over
-  std::optional<Reading> before_;  // its medians
-  std::deque<Reading> latest_;     // a minute at least, once there is one
-  int unlike_ = 0;                 // readings of another load, in a row
+  std::deque<Reading> first_;      // of the first minute, until that is over
+  std::optional<Reading> before_;  // medians of the first minute
+  std::deque<Reading> latest_;     // at least a minute, once available
+  int unlike_ = 0;                 // consecutive readings at another load
   double seconds_ = 0, lost_seconds_ = 0;
 };
 

@@ -8,7 +8,7 @@ namespace {
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-// Ten seconds each.
+// Adds readings of ten seconds each.
 void see(ClockUse& use, int readings, double mhz, double cores) {
   MachineReading reading;
   reading.seconds = 10;

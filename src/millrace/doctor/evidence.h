@@ -1,5 +1,4 @@
-// All that the rules look at: what a run saw of itself over a stretch of its loop. Plain values, so that a rule is tested with
-// numbers.
+// The input of all rules: measurements of a run over a stretch of its loop. Plain values, so that a rule is tested with numbers.
 #pragma once
 
 #include <cstdint>
@@ -11,52 +10,52 @@
 
 namespace millrace::doctor {
 
-// Reading batches, over the stretch.
+// How batches were read over the stretch.
 struct Input {
   int readers = 0;
   bool readers_by_user = false;       // data.workers is a number
   double read_seconds = 0;            // summed over readers
-  double read_cpu_seconds = 0;        // of them on a core
-  bool cache_by_user = false;         // data.cache is a word
-  bool cached = false;                // there is a cache, of either kind
-  std::uint64_t cacheable_bytes = 0;  // that a cache of all samples would hold; 0 = the source keeps nothing
-  std::uint64_t free_bytes = 0;       // memory the process may still take
-  double epochs = 0;                  // that the run is long; 0 = without end
-  // Of the process so far: samples that could not be read, of each epoch anew, and those that could.
+  double read_cpu_seconds = 0;        // of these, seconds on a core
+  bool cache_by_user = false;         // data.cache is set, not auto
+  bool cached = false;                // a cache of either kind is in use
+  std::uint64_t cacheable_bytes = 0;  // size of a cache of all samples; 0 = the source keeps nothing
+  std::uint64_t free_bytes = 0;       // memory that the process may still take
+  double epochs = 0;                  // length of the run; 0 = unlimited
+  // Samples that could not be read, and samples that could, counted over the process so far and again in each epoch.
   std::int64_t bad_samples = 0, good_samples = 0;
   struct Slow {
     std::string file;
-    double excess_seconds = 0;  // beyond what its reads usually take
-    double times = 0;           // the usual time of a sample
-    double quick = 0;           // part of its reads that were as quick as usual
-    std::string sample;         // the place of the slowest
-    double sample_times = 0;    // the usual time, that it takes
+    double excess_seconds = 0;  // beyond the usual time of its reads
+    double times = 0;           // multiple of the usual time of a sample
+    double quick = 0;           // share of its reads that were as quick as usual
+    std::string sample;         // the place of its slowest sample
+    double sample_times = 0;    // multiple of the usual time that it takes
   };
   std::vector<Slow> slow;  // the slowest first
 };
 
-// How often the loop does something beside steps, and what the config says of it.
+// How often the loop does something other than steps, and the config's interval for it.
 struct Often {
   std::int64_t count = 0;        // over the stretch
   std::int64_t every_steps = 0;  // 0 = not by steps
   std::int64_t every_epochs = 0;
 };
 
-// What trials beside the run measured, at most once a run; each is a step without its update.
+// Measurements of trials during the run, at most once per run; each trial is a step without its update.
 struct Experiments {
   struct Format {
     std::string from, to;  // "fp32", "bf16"
     double ratio = 0;      // time in `from` to time in `to`
   };
-  std::optional<Format> format;  // where the config fixed fp32
+  std::optional<Format> format;  // set if the config fixed fp32
   struct Threads {
     int asked = 0, cores = 0;
     double ratio = 0;  // time with `asked` to time with `cores`
   };
-  std::optional<Threads> threads;  // where the config asked for more than there are cores
+  std::optional<Threads> threads;  // set if the config asked for more threads than there are cores
   struct Batch {
     std::int64_t rows = 0;           // of the micro-batch that was tried
-    double fixed_share = 0;          // of its time: what half the rows would cost as well
+    double fixed_share = 0;          // share of its time that half the rows would cost as well
     std::int64_t batch_size = 0;     // data.batch_size; 0 = the recipe sets its own
     std::int64_t micro_batches = 1;  // memory.micro_batches
     std::int64_t accumulate = 1;     // optim.accumulate
@@ -66,59 +65,59 @@ struct Experiments {
     std::string from, to;  // "contiguous", "channels_last"
     double ratio = 0;      // time in `from` to time in `to`
   };
-  std::optional<Layouts> layout;  // where the config fixed one of two
+  std::optional<Layouts> layout;  // set if the config fixed one of the two
   struct Recompute {
-    std::uint64_t saved_bytes = 0;  // of a step's peak
-    double seconds = 0;             // that it costs a step
+    std::uint64_t saved_bytes = 0;  // reduction of a step's peak
+    double seconds = 0;             // its cost per step
   };
-  std::optional<Recompute> recompute;  // of all blocks, where the config fixed none
+  std::optional<Recompute> recompute;  // for all blocks; set if the config fixed none
 };
 
-// Of one step, by its operations.
+// The operations of one step.
 struct Census {
   std::int64_t operations = 0;
-  std::int64_t host_reads = 0;  // values that the step asked of the device
+  std::int64_t host_reads = 0;  // values that the step read back from the device
   double seconds = 0;           // of all operations
-  double rebuilt_seconds = 0;   // of those that made the same tensors as in every step: of no parameter and no batch
-  std::string rebuilt_by;       // the longest of them: "aten::tril [256, 256]"
-  std::int64_t copies = 0;      // of tensors between devices, beside the batch's own
+  double rebuilt_seconds = 0;   // of operations that made the same tensors in every step, from neither parameters nor the batch
+  std::string rebuilt_by;       // the slowest of these operations: "aten::tril [256, 256]"
+  std::int64_t copies = 0;      // copies of tensors between devices, without the batch's own
   double copied_seconds = 0;
-  std::string copied_by;  // the largest: "aten::to [256, 256] from cpu to cuda:0"
+  std::string copied_by;  // the largest copy: "aten::to [256, 256] from cpu to cuda:0"
 };
 
-// Of batches as the model sees them, without the number of their rows.
+// Shapes of batches as the model sees them, without the number of rows.
 struct Shapes {
-  std::int64_t batches = 0;  // over the stretch, micro-batches each for itself
-  std::int64_t fresh = 0;    // of them, those of a shape that none before had
-  std::int64_t all = 0;      // shapes of the run so far
+  std::int64_t batches = 0;  // over the stretch, counting micro-batches
+  std::int64_t fresh = 0;    // of these, batches of a new shape
+  std::int64_t all = 0;      // number of shapes in the run so far
   std::string latest;        // "x [*, 37, 64]"
 };
 
 // Seconds of one rank over the stretch.
 struct RankTimes {
-  double reduction = 0;  // in which it waited for the others, and sent
+  double reduction = 0;  // waiting for the other ranks, and sending
   double data_wait = 0;
 };
 
 struct Memory {
-  std::uint64_t used = 0, room = 0;  // bytes; 0 = not known
-  std::string rising;                // what says so; "" = it does not
-  double recompute_seconds = 0;      // of blocks that ran again, over the stretch
+  std::uint64_t used = 0, room = 0;  // bytes; 0 = unknown
+  std::string rising;                // the evidence that memory grows; "" = it does not
+  double recompute_seconds = 0;      // of blocks that were recomputed, over the stretch
   bool recompute_by_user = false;    // memory.recompute names blocks
   std::uint64_t step_peak = 0;       // of tensors in a step
   std::uint64_t most_held = 0;       // of tensors, at any time
 };
 
-// Of the latest validation.
+// The data behind the latest validation's metrics.
 struct Judged {
-  std::string unit = "samples";   // that a metric is a mean of
-  double by = 0;                  // of these
-  double there_are = 0;           // in the whole split
-  std::int64_t batches = 0;       // it took
+  std::string unit = "samples";   // unit that a metric averages over
+  double by = 0;                  // number of units it averaged over
+  double there_are = 0;           // units in the whole split
+  std::int64_t batches = 0;       // batches that it used
   std::int64_t most_batches = 0;  // train.validate_batches; 0 = all
 };
 
-// What an answer that does not look at the input gets.
+// The loss of a constant answer that ignores the input.
 struct Blind {
   double loss = 0;
   std::string what;
@@ -138,24 +137,24 @@ struct LossLine {
 
 struct ObjectiveLines {
   std::string name;
-  std::vector<LossLine> lines;  // of the latest log lines in which it had a loss, oldest first
-  bool clips = false;           // its optim.clip_norm or optim.clip_value
+  std::vector<LossLine> lines;  // the latest log lines in which it had a loss, oldest first
+  bool clips = false;           // optim.clip_norm or optim.clip_value is set for it
 };
 
 struct Numbers {
   std::vector<ObjectiveLines> objectives;  // in the recipe's order
   std::int64_t skipped = 0;                // steps over the stretch whose gradients were not finite
-  std::int64_t spikes = 0;                 // steps over the stretch that were left out since the loss or the gradient jumped
-  bool scaled = false;                     // half precision with a loss scale, which skips steps to find it
-  bool has_bf16 = false;                   // the device computes in it at full speed
-  std::optional<Blind> blind;              // of the first objective
+  std::int64_t spikes = 0;                 // steps over the stretch that were left out because the loss or the gradient jumped
+  bool scaled = false;                     // half precision with a loss scale, which skips steps while it adapts
+  bool has_bf16 = false;                   // the device computes in bf16 at full speed
+  std::optional<Blind> blind;              // for the first objective
   std::vector<double> validation;          // losses of the first objective, oldest first
   std::optional<Judged> judged;
   std::vector<Clamp> clamps;
   bool stops_early = false;  // train.early_stop_patience
 };
 
-// A figure that the config asks for, and what the stretch had. Only what could be measured is there.
+// A figure that the config demands, and its value in the stretch. Targets that could not be measured are left out.
 struct Target {
   std::string key;   // "targets.train_it_per_s"
   std::string what;  // "training"
@@ -165,43 +164,43 @@ struct Target {
   [[nodiscard]] bool met() const noexcept { return at_most ? measured <= asked : measured >= asked; }
 };
 
-// Of the run's GPU, by its driver.
+// The run's GPU, as its driver reports it.
 struct Gpu {
-  double utilisation = 0;              // part of the time in which a kernel ran
-  double mhz = 0, most_mhz = 0;        // 0 = not known
-  std::vector<std::string> held_back;  // why the clock is lower
+  double utilisation = 0;              // share of the time in which a kernel ran
+  double mhz = 0, most_mhz = 0;        // 0 = unknown
+  std::vector<std::string> held_back;  // why the clock is below its maximum
 };
 
-// Of a step on a GPU, which works behind the host.
+// Times of a step on a GPU, which runs asynchronously to the host.
 struct Launches {
-  double host_ms = 0;    // that the host takes to launch it
-  double device_ms = 0;  // from its begin on the GPU to its end, with the gaps in it
-  double behind_ms = 0;  // that the GPU still works when the host comes to a log line
+  double host_ms = 0;    // the host's time to launch the step
+  double device_ms = 0;  // from its beginning to its end on the GPU, including gaps
+  double behind_ms = 0;  // the GPU's remaining work when the host reaches a log line
 };
 
-// Of the core that the run's busiest thread is on, under like load: medians of the run's first minute and of the latest one.
+// The clock of the core of the run's busiest thread, at equal load: medians of the run's first minute and of the latest.
 struct CpuClock {
   double before_mhz = 0, now_mhz = 0;
-  double lost = 0;  // part of its cycles that the stretch did not get
+  double lost = 0;  // share of its cycles that the stretch lost
 };
 
-// Runs beside this one that did the same work on the same machine, and ended.
+// Finished runs in the folder next to this one that did the same work on the same machine.
 struct Earlier {
-  std::vector<double> step_ms;  // the median of each, the newest first
+  std::vector<double> step_ms;  // the median step time of each run, newest first
   std::string newest;           // its folder
 };
 
 struct Evidence {
-  std::int64_t step = 0;               // now
+  std::int64_t step = 0;               // the current step
   telemetry::Timeline::Summary times;  // of the stretch
-  std::optional<double> others;        // part of it in which other programs had the cores
+  std::optional<double> others;        // share of it in which other programs used the cores
   int cores = 1;
   bool on_gpu = false;
   std::optional<Gpu> gpu;
   std::optional<Launches> launches;
-  std::optional<CpuClock> clock;  // where the system tells one, and there are two minutes to compare
+  std::optional<CpuClock> clock;  // set if the system reports a clock, and there are two minutes to compare
   Input input;
-  std::optional<double> copied_floats;  // part of the bytes of a batch on its way to the device that are floats of 4 or 8 bytes
+  std::optional<double> copied_floats;  // share of a batch's bytes copied to the device that are floats of 4 or 8 bytes
   Often log, snapshot, validation;
   Memory memory;
   Numbers numbers;
@@ -209,11 +208,11 @@ struct Evidence {
   std::optional<Census> census;
   std::vector<Target> targets;
   Shapes shapes;
-  std::vector<RankTimes> ranks;  // by rank; empty: there is one
-  // Medians of the run's stretches between log lines, oldest first, without the part in which other programs had the cores.
+  std::vector<RankTimes> ranks;  // by rank; empty for a single rank
+  // Median step times of the run's stretches between log lines, oldest first, without the share of other programs.
   std::vector<double> step_ms;
   Earlier earlier;
-  std::string run;  // its folder; "" = none
+  std::string run;  // the run's folder; "" = none
   [[nodiscard]] double share(telemetry::Phase phase) const noexcept { return times.share(phase); }
 };
 

@@ -1,4 +1,4 @@
-// What is wrong with a run, and what mending it would gain.
+// A fault of a run, and the gain from fixing it.
 #pragma once
 
 #include <cstdint>
@@ -10,31 +10,33 @@
 
 namespace millrace::doctor {
 
-// Part of the loop's time that would go: 0.32 = the same steps in 0.68 of the time. Computed from the run's own accounts.
+// The share of the loop's time that would be saved: 0.32 = the same steps in 0.68 of the time. Computed from the run's own
+// accounts.
 struct Gain {
   double likely = 0, low = 0, high = 0;
 };
 
-// What a finding is about: a run that only takes longer than it need, or one that ends early, or learns nothing of use.
+// The stake of a finding: the time of a run that is only slower than necessary, or a run that ends early or learns nothing
+// useful.
 enum class Stake : std::uint8_t { time, run };
 
 struct Finding {
-  std::string id;          // of the rule
+  std::string id;          // the rule's
   std::string what;        // the evidence, with its figures
-  std::string remedy;      // what to type or to do
-  std::string key, value;  // of the config, where the remedy is a value; else ""
+  std::string remedy;      // the command or action
+  std::string key, value;  // config key and value if the remedy is a value; else ""
   std::optional<Gain> gain;
-  Stake stake = Stake::time;  // of the rule
-  bool warned = false;        // of the rule
+  Stake stake = Stake::time;  // the rule's
+  bool warned = false;        // the rule's
 };
 
-[[nodiscard]] Gain gain_of(double likely, double spread = 0.2);  // with an interval of so much of it on each side, inside 0 to 1
+[[nodiscard]] Gain gain_of(double likely, double spread = 0.2);  // interval: `spread` of it to each side, clipped to [0, 1]
 
-// Whatever threatens the run first, then the gains, the greatest first, then what has no gain in time. What is alike stays in
-// order.
+// Sorts findings that threaten the run first, then by gain, greatest first, then those without a gain in time. Stable: ties keep
+// their order.
 void sort_findings(std::vector<Finding>& findings);
 
-// {"id", "what", "remedy", "text", "key", "value", "gain", "gain_low", "gain_high", "page"}; without what it does not have.
+// {"id", "what", "remedy", "text", "key", "value", "gain", "gain_low", "gain_high", "page"}; fields without a value are left out.
 [[nodiscard]] Json to_json(const Finding& finding);
 [[nodiscard]] Json to_json(const std::vector<Finding>& findings);
 // "input_bound: steps wait …; try --data.workers=4: about 32 % less time (25 to 40 %)". One line.

@@ -1,4 +1,4 @@
-// What readings of a run's GPU come to over a stretch of it.
+// Summarises readings of a run's GPU over a stretch.
 #pragma once
 
 #include <map>
@@ -10,14 +10,14 @@
 
 namespace millrace::doctor {
 
-// Sums over readings, each by the seconds that it is about: they only rise, and a stretch is what lies between two of them.
+// Sums over readings, weighted by their seconds. The sums only grow: a stretch is the difference of two of them.
 struct GpuUse {
   double seconds = 0, busy = 0;
-  double clock_seconds = 0, cycles = 0;  // of readings that tell a clock; MHz times seconds
-  double most_mhz = 0;                   // that it could have
+  double clock_seconds = 0, cycles = 0;  // of readings with a clock; MHz times seconds
+  double most_mhz = 0;                   // its maximum clock
   std::map<std::string, double> held_back;
 
-  // What does not tell the GPU's use adds nothing.
+  // Ignores a reading without the GPU's utilisation.
   void add(const MachineReading& reading) {
     if (!reading.gpu || !reading.gpu->utilisation || reading.seconds <= 0) return;
     seconds += reading.seconds;
@@ -30,7 +30,7 @@ struct GpuUse {
   }
 };
 
-// Means by time, and what held the clock back for half of it or more. nullopt: there was no reading.
+// Means over time, and the reasons that held the clock back for at least half of it. nullopt: no reading.
 [[nodiscard]] inline std::optional<Gpu> gpu_between(const GpuUse& from, const GpuUse& to) {
   const double seconds = to.seconds - from.seconds, clocked = to.clock_seconds - from.clock_seconds;
   if (seconds <= 0) return std::nullopt;

@@ -1,5 +1,5 @@
-// What the NVIDIA driver says of its GPUs, by its management library (NVML API Reference Manual), which is looked for when asked:
-// a machine without it runs the same program.
+// State of NVIDIA GPUs, read from the driver's management library (NVML API Reference Manual), which is loaded at run time: the
+// same program runs on a machine without it.
 #pragma once
 
 #include <cstdint>
@@ -13,22 +13,23 @@
 
 namespace millrace::doctor {
 
-// Of one moment. What the driver does not tell is left out.
+// One reading. Values that the driver does not report are left out.
 struct GpuReading {
   std::string name;
   std::optional<std::pair<int, int>> capability;
-  std::optional<double> utilisation;  // part of the driver's last sampling period in which a kernel ran
+  std::optional<double> utilisation;  // share of the driver's last sampling period in which a kernel ran
   std::optional<std::uint64_t> memory_used, memory_total;
   std::optional<double> mhz, most_mhz;  // of the multiprocessors
   std::optional<double> celsius, watts;
-  std::vector<std::string> held_back;  // why the clock is below the most it could be; idle and chosen limits are no reasons
+  std::vector<std::string> held_back;  // why the clock is below its maximum; idleness and limits set by the user are not listed
   [[nodiscard]] Json to_json() const;
 };
 
-// Calls of the library may come from any thread, of one object from one at a time.
+// An object must be used by one thread at a time, which may be any thread.
 class Nvml {
  public:
-  // Null where there is no such library, or it does not work: `why` says so in one sentence. `library`: as dlopen takes it.
+  // Opens the library; `library` is a name for dlopen. Returns null if it is missing or does not work; `why` then says so in one
+  // sentence.
   [[nodiscard]] static std::unique_ptr<Nvml> open(std::string& why, const char* library = "libnvidia-ml.so.1");
   ~Nvml();
   Nvml(const Nvml&) = delete;
@@ -36,9 +37,8 @@ class Nvml {
 
   [[nodiscard]] const std::string& driver() const noexcept { return driver_; }  // "550.54.15"
   [[nodiscard]] int count() const noexcept { return count_; }
-  // Of the GPU that CUDA calls `index`, with `visible` what CUDA_VISIBLE_DEVICES says (null = not set): numbers or the driver's
-  // ids
-  // ("GPU-..."), up to the first that is neither. nullopt: there is none.
+  // Reads the GPU that CUDA calls `index`. `visible` is the value of CUDA_VISIBLE_DEVICES (null = not set): numbers or the
+  // driver's ids ("GPU-..."), up to the first entry that is neither. nullopt if there is no such GPU.
   [[nodiscard]] std::optional<GpuReading> read(int index, const char* visible = nullptr) const;
 
  private:

@@ -1,4 +1,4 @@
-// The rules: each looks at the evidence of a run and says what is wrong, or nothing.
+// The rules: each checks a run's evidence and returns a finding, or nothing.
 #pragma once
 
 #include <array>
@@ -14,19 +14,19 @@ namespace millrace::doctor {
 
 struct Rule {
   std::string_view id;    // also the anchor in docs/doctor.md
-  std::string_view says;  // when, in a few words
+  std::string_view says;  // when it applies, in a few words
   std::optional<Finding> (*look)(const Evidence& evidence);
-  Stake stake = Stake::time;  // what its findings are about, which decides where they stand: see sort_findings()
-  // The accounts of the loop's time in which its fault takes time; unused places are empty, as all are of rules about other
-  // things.
+  Stake stake = Stake::time;  // stake of its findings, which sets their place: see sort_findings()
+  // The accounts of the loop's time in which its fault takes time; unused entries are empty, as are all entries of rules that are
+  // not about time.
   std::array<std::string_view, 4> accounts = {};
-  bool warned = false;  // the run prints a warning of the same when it happens
+  bool warned = false;  // the run also prints a warning when it happens
 };
 
 [[nodiscard]] std::span<const Rule> rules() noexcept;
 
-[[nodiscard]] bool can_judge(const Evidence& evidence) noexcept;  // there are enough steps and time to judge by
-// Of all rules, as sort_findings() has them. Nothing where nothing can be judged.
+[[nodiscard]] bool can_judge(const Evidence& evidence) noexcept;  // true if there are enough steps and time to judge
+// The findings of all rules, sorted by sort_findings(). Empty if nothing can be judged.
 [[nodiscard]] std::vector<Finding> findings_of(const Evidence& evidence);
 
 }  // namespace millrace::doctor

@@ -9,11 +9,11 @@ namespace {
 
 using telemetry::Phase;
 
-constexpr double kWaits = 0.10;       // share of waiting that is worth a word
-constexpr double kWorthIt = 0.05;     // gain below which a remedy is not named
-constexpr double kExplains = 0.5;     // share of the reading beyond which slow files are the reason
-constexpr double kMostlyQuick = 0.5;  // of a file's reads
-constexpr double kComputes = 0.5;     // share of CPU above which readers are in each other's way
+constexpr double kWaits = 0.10;       // share of waiting that is reported
+constexpr double kWorthIt = 0.05;     // least gain of a suggested remedy
+constexpr double kExplains = 0.5;     // share of the reading time above which slow files are the reason
+constexpr double kMostlyQuick = 0.5;  // share of a file's reads
+constexpr double kComputes = 0.5;     // share of CPU above which readers slow each other down
 constexpr int kMostSleepers = 32;     // readers that mostly wait
 
 double share_of_cpu(const Input& input) {
@@ -35,14 +35,14 @@ Gain gain_without_slow(const Evidence& e) {
   return gain_of(held_up / e.times.loop());
 }
 
-// What the stretch would take with so many readers: the longest of the loop's own work, of the reading shared among them, and,
-// for the part of it that computes, of both on the same cores.
+// The stretch's time with `readers` readers: the longest of the loop's own work, the reading divided among them, and, for the
+// part of it that computes, both on the same cores.
 double seconds_with(const Evidence& e, int readers) {
   const double work = e.times.loop() - e.times.of(Phase::data_wait);
   return std::max({work, e.input.read_seconds / readers, work + e.input.read_cpu_seconds / e.cores});
 }
 
-// The fewest readers that leave little to wait for.
+// The fewest readers that leave little waiting.
 int enough_readers(const Evidence& e) {
   const double work = std::max(e.times.loop() - e.times.of(Phase::data_wait), 1e-9);
   const int most = share_of_cpu(e.input) > kComputes ? std::max(e.cores, 1) : kMostSleepers;
@@ -57,7 +57,7 @@ std::string wait_text(const Evidence& e) {
 
 double gain_with(const Evidence& e, int readers) { return 1 - seconds_with(e, readers) / e.times.loop(); }
 
-// What a cache saves: the first epoch fills it.
+// The gain of a cache, which the first epoch fills.
 double gain_of_cache(const Evidence& e) {
   return e.share(Phase::data_wait) * (e.input.epochs > 0 ? 1 - std::min(1.0, 1 / e.input.epochs) : 1.0);
 }
@@ -74,7 +74,7 @@ Finding set(std::string what, std::string key, std::string value, std::optional<
           .gain = gain};
 }
 
-// Each epoch that meets a sample counts it again.
+// Each epoch counts a bad sample again.
 Found bad_samples(const Evidence& e) {
   if (e.input.bad_samples <= 0) return std::nullopt;
   return Finding{.id = {},
@@ -145,12 +145,12 @@ Found cache_off(const Evidence& e) {
              "data.cache", "ram", gain_of(gain));
 }
 
-// Where the number of readers is the run's own choice: it has what the cores allow.
+// Applies if the run chose the number of readers: it already has as many as the cores allow.
 Found input_bound(const Evidence& e) {
   if (!waits(e) || by_slow_files(e) || cache_off(e)) return std::nullopt;
   const bool more_would_help =
       e.input.readers_by_user && gain_with(e, enough_readers(e)) >= kWorthIt && enough_readers(e) > e.input.readers;
-  if (more_would_help) return std::nullopt;  // no_readers and few_readers say it
+  if (more_would_help) return std::nullopt;  // no_readers and few_readers report it
   const bool computes = share_of_cpu(e.input) > kComputes;
   const std::string what = wait_text(e) + ", in " + std::to_string(e.input.readers) + " readers";
   if (!e.input.cached && e.input.cacheable_bytes > 0 && gain_of_cache(e) >= kWorthIt)

@@ -10,23 +10,23 @@
 namespace millrace::doctor::detail {
 namespace {
 
-constexpr double kSkips = 0.01;           // of the steps
-constexpr double kSkipsWithScale = 0.10;  // a loss scale that finds its place skips some
-constexpr double kSpikes = 0.05;          // of the steps
-constexpr std::size_t kSame = 6;          // log lines in a row
+constexpr double kSkips = 0.01;           // share of steps
+constexpr double kSkipsWithScale = 0.10;  // a loss scale skips some steps while it adapts
+constexpr double kSpikes = 0.05;          // share of steps
+constexpr std::size_t kSame = 6;          // consecutive log lines
 constexpr std::int64_t kPinnedSteps = 200;
-constexpr double kPinned = 0.007;   // of the loss: 0.02 nats at the entropy of a text's characters
-constexpr double kVanished = 1e-8;  // a loss below it has nothing left to learn from
-// Above the median of the log lines before: so many median absolute deviations, and so much of it.
+constexpr double kPinned = 0.007;   // relative to the loss: 0.02 nats at the entropy of a text's characters
+constexpr double kVanished = 1e-8;  // a loss below it leaves nothing to learn
+// A jump is this many median absolute deviations above the median of the previous log lines, and this share of it.
 constexpr double kJumpDeviations = 6, kJumpPart = 0.2;
 constexpr std::ptrdiff_t kLinesBefore = 8, kMostLinesBefore = 12;
-constexpr std::int64_t kStepsOfALine = 10;  // a line that is the mean of fewer says what single batches are like
+constexpr std::int64_t kStepsOfALine = 10;  // a line that averages fewer steps shows single batches
 constexpr int kJumps = 3;
 constexpr double kSaturated = 0.5;
 constexpr double kVanishes = 1e-12, kExplodes = 300;
-constexpr std::size_t kRises = 5;      // validations in a row
-constexpr double kHigh = 0.9;          // of the memory there is
-constexpr double kWorthSaving = 0.05;  // of what is taken
+constexpr std::size_t kRises = 5;      // consecutive validations
+constexpr double kHigh = 0.9;          // share of available memory
+constexpr double kWorthSaving = 0.05;  // share of used memory
 
 bool is_high(const Memory& memory) {
   return memory.room > 0 && static_cast<double>(memory.used) >= kHigh * static_cast<double>(memory.room);
@@ -43,14 +43,14 @@ std::string loss_of(const Evidence& e, const ObjectiveLines& objective) {
   return e.numbers.objectives.size() > 1 ? "the loss of " + objective.name : "the loss";
 }
 
-// The first objective of which it is true; null: of none.
+// The first objective that passes the test; null if none does.
 template <class Test>
 const ObjectiveLines* objective_with(const Evidence& e, Test is_so) {
   const auto found = std::ranges::find_if(e.numbers.objectives, is_so);
   return found == e.numbers.objectives.end() ? nullptr : &*found;
 }
 
-// Of each of the last log lines.
+// True if each of the last log lines passes the test.
 template <class Test>
 bool all_of_last(const std::vector<LossLine>& lines, Test is_so) {
   constexpr auto kCount = static_cast<std::ptrdiff_t>(kSame);
@@ -60,11 +60,11 @@ bool all_of_last(const std::vector<LossLine>& lines, Test is_so) {
 bool is_flat(const ObjectiveLines& objective) {
   if (objective.lines.empty()) return false;
   const double now = objective.lines.back().loss;
-  if (!std::isfinite(now) || std::abs(now) < kVanished) return false;  // loss_vanished says it
+  if (!std::isfinite(now) || std::abs(now) < kVanished) return false;  // loss_vanished reports it
   return all_of_last(objective.lines, [&](const LossLine& line) { return std::abs(line.loss - now) <= 1e-7 * std::abs(now); });
 }
 
-// Whether the line is far above those before it.
+// True if the line is far above those before it.
 bool jumps(std::vector<LossLine>::const_iterator first, std::vector<LossLine>::const_iterator line) {
   if (line - first < kLinesBefore || line->step - std::prev(line)->step < kStepsOfALine) return false;
   std::vector<double> before;
@@ -75,7 +75,7 @@ bool jumps(std::vector<LossLine>::const_iterator first, std::vector<LossLine>::c
   return line->loss > usual + std::max(kJumpDeviations * median(before), kJumpPart * std::abs(usual));
 }
 
-// What stays up for some lines is one jump.
+// A loss that stays high for some lines is one jump.
 int jumps_of(const ObjectiveLines& objective) {
   int count = 0;
   bool is_up = false;
@@ -104,7 +104,7 @@ Found not_finite(const Evidence& e) {
       .id = {}, .what = what, .remedy = "lower optim.learning_rate, or " + look, .key = {}, .value = {}, .gain = gain_of(share)};
 }
 
-// With optim.spike_zscore alone: else no step is left out.
+// Only with optim.spike_zscore, without which no step is left out.
 Found spikes(const Evidence& e) {
   const double share = static_cast<double>(e.numbers.spikes) / static_cast<double>(std::max<std::int64_t>(e.times.steps, 1));
   if (share < kSpikes) return std::nullopt;
@@ -145,7 +145,7 @@ Found loss_vanished(const Evidence& e) {
                  .gain = std::nullopt};
 }
 
-// Of means over log intervals: optim.spike_zscore looks at single steps.
+// Uses means over log intervals; optim.spike_zscore checks single steps.
 Found loss_spiking(const Evidence& e) {
   const ObjectiveLines* jumping =
       objective_with(e, [](const ObjectiveLines& objective) { return jumps_of(objective) >= kJumps; });
@@ -163,7 +163,7 @@ Found loss_spiking(const Evidence& e) {
                  .gain = std::nullopt};
 }
 
-// All log lines that there are but for those longer ago than need be.
+// Uses all log lines except unnecessarily old ones.
 Found loss_pinned(const Evidence& e) {
   const auto& blind = e.numbers.blind;
   if (!blind || e.numbers.objectives.empty() || e.numbers.objectives.front().lines.size() < kSame) return std::nullopt;
@@ -236,7 +236,7 @@ Found overfitting(const Evidence& e) {
              "train.early_stop_patience", std::to_string(kRises), std::nullopt);
 }
 
-// What it costs is said, for there is no time to gain.
+// States the cost, since there is no time to gain.
 Found recompute_needed(const Evidence& e) {
   const auto& recompute = e.experiments.recompute;
   if (!is_high(e.memory) || !recompute) return std::nullopt;

@@ -23,7 +23,7 @@ TEST(Rules, EachHasItsPlaceInTheManual) {
 }
 
 TEST(Rules, AccountsOfARuleAreAccountsOfARun) {
-  std::vector<std::string_view> accounts = {"", "others"};  // what other programs took is taken out of the phases
+  std::vector<std::string_view> accounts = {"", "others"};  // the time of other programs is subtracted from the phases
   for (std::size_t i = 0; i < telemetry::kPhases; ++i) accounts.push_back(name_of(static_cast<Phase>(i)));
   for (const Rule& rule : rules()) EXPECT_THAT(rule.accounts, testing::Each(testing::AnyOfArray(accounts))) << rule.id;
 }
@@ -74,7 +74,7 @@ TEST(Rules, ReadersThatTheRunChoseAreNotToldToBeMore) {
   e.input.cacheable_bytes = 64'000'000'000;
   EXPECT_EQ(first(e, "input_bound").value, "disk");
   expect_gain(first(e, "input_bound"), 5 / 14.5);
-  e.input.epochs = 4;  // the first one fills it
+  e.input.epochs = 4;  // the first epoch fills it
   EXPECT_EQ(first(e, "input_bound").value, "disk");
   expect_gain(first(e, "input_bound"), 0.75 * 5 / 14.5);
   e.input.epochs = 1;
@@ -104,7 +104,7 @@ TEST(Rules, ACacheThatFitsAndIsOff) {
   const Finding finding = first(e, "cache_off");
   EXPECT_EQ(finding.value, "ram");
   expect_gain(finding, 5 / 14.5);
-  e.input.epochs = 2;  // the first one fills it
+  e.input.epochs = 2;  // the first epoch fills it
   expect_gain(first(e, "cache_off"), 2.5 / 14.5);
   e.input.free_bytes = 3'000'000'000;
   EXPECT_NE(first(e, "input_bound").value, "ram");
@@ -250,7 +250,7 @@ TEST(Rules, ATrendOfTheStepTimeIsNoBadMinute) {
   EXPECT_THAT(findings_of(e), IsEmpty());
 }
 
-// The step times are those without what others had; beside them caches and memory are shared, which makes steps longer, too.
+// The step times exclude the share of other programs; these also share caches and memory, which makes steps longer.
 TEST(Rules, ATrendIsSeenBesideNeighboursWhereItIsTooSteepToBeTheirs) {
   Evidence e = sound();
   e.others = 0.45;
@@ -380,7 +380,7 @@ TEST(Rules, WhatThreatensTheRunIsBeforeWhatSlowsIt) {
   e.input = {.readers = 4, .read_seconds = 50, .read_cpu_seconds = 45};
   e.others = 0.2;
   e.memory.rising = "x";
-  e.numbers.skipped = 5;  // a gain of 5 %, and more than that at stake
+  e.numbers.skipped = 5;  // a gain of 5 %, but the run itself is at stake
   e.targets = {{.key = "targets.samples_per_s", .what = "training", .unit = "samples/s", .asked = 2, .measured = 1}};
   std::vector<std::string> ids;
   for (const Finding& finding : findings_of(e)) ids.push_back(finding.id);

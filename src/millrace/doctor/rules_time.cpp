@@ -12,32 +12,32 @@ namespace {
 
 using telemetry::Phase;
 
-// Shares of the loop's time from which on a thing is worth a word, and what is left of it afterwards.
+// Share of loop time at which a rule fires, and the share expected after the remedy.
 constexpr double kLogs = 0.03, kFewLogs = 0.005;
 constexpr double kSaves = 0.05, kFewSaves = 0.01;
 constexpr double kValidates = 0.40, kFewValidations = 0.10;
-constexpr double kFixed = 0.6;  // of a step: what half the rows would cost as well
+constexpr double kFixed = 0.6;  // share of a step's time that half the rows would cost as well
 constexpr double kFasterFormat = 1.25;
 constexpr double kFasterLayout = 1.10;
 constexpr double kRecomputes = 0.03;
 constexpr double kRebuilds = 0.03;
 constexpr double kNeighbours = 0.10;
-constexpr double kCopies = 0.10, kCopyLess = 0.75;  // bytes are a quarter of floats
-constexpr std::int64_t kTimesRows = 4;              // of a batch that is too small
-constexpr double kSlower = 1.25;                    // of the first step times
+constexpr double kCopies = 0.10, kCopyLess = 0.75;  // bytes take a quarter of floats
+constexpr std::int64_t kTimesRows = 4;              // most growth of a batch that is too small
+constexpr double kSlower = 1.25;                    // relative to the first step times
 constexpr std::size_t kEarlierRuns = 3;
-constexpr double kSlowerBeside = 1.5;  // where other programs have the cores: caches and memory are shared with them, too
-constexpr double kGpuBusy = 0.8, kGpuIdle = 0.5;  // part of the time; the guides ask for the first
-constexpr double kLaunches = 0.9;                 // of the GPU's time of a step, from which on the host keeps it waiting
-constexpr double kBehind = 0.1;                   // of a step
-constexpr double kEnoughData = 0.1;               // for data: that is another finding
-constexpr double kLowClock = 0.9;                 // of the most it could be
-constexpr double kFallenClock = 0.8;              // of what it was
-constexpr std::size_t kLines = 9;                 // to tell a trend from noise
+constexpr double kSlowerBeside = 1.5;             // if other programs use the cores: they also share caches and memory
+constexpr double kGpuBusy = 0.8, kGpuIdle = 0.5;  // share of the time; vendors' guides ask for the first
+constexpr double kLaunches = 0.9;                 // share of the GPU's step time above which the host delays it
+constexpr double kBehind = 0.1;                   // share of a step
+constexpr double kEnoughData = 0.1;               // share of waiting for data: above it, another rule applies
+constexpr double kLowClock = 0.9;                 // relative to its maximum
+constexpr double kFallenClock = 0.8;              // relative to its earlier clock
+constexpr std::size_t kLines = 9;                 // lines needed to tell a trend from noise
 constexpr double kUnaccounted = 0.03;
-constexpr std::int64_t kOften = 3;  // times that something must have happened to be too often
+constexpr std::int64_t kOften = 3;  // least number of times to call something too frequent
 
-// The next of 1, 2, 5, 10, 20, 50 ...
+// Rounds up to the next of 1, 2, 5, 10, 20, 50 ...
 std::int64_t round_up(double value) {
   for (std::int64_t power = 1;; power *= 10) {
     for (const std::int64_t digit : {1, 2, 5}) {
@@ -50,7 +50,7 @@ struct Limit {
   double much, little;  // shares
 };
 
-// What takes `share` of the time is done `count` times over the stretch: how seldom leaves little of it.
+// For work that takes a noticeable share of the time: suggests an interval after which `limit.little` of the time is left for it.
 Found too_often(const Evidence& e, Phase phase, const Often& often, const Limit& limit, const std::string& what,
                 const std::string& key_of_steps, const std::string& key_of_epochs) {
   const double share = e.share(phase);
@@ -66,7 +66,7 @@ Found too_often(const Evidence& e, Phase phase, const Often& often, const Limit&
              by_steps ? key_of_steps : key_of_epochs, std::to_string(then), gain_of(gain));
 }
 
-// Of as many pieces as there are: the largest part that brings at most kTimesRows times the rows, or all of them.
+// The divisor of `pieces` that gives at most kTimesRows times the rows, as large as possible.
 std::int64_t fewer_by(std::int64_t pieces) {
   for (std::int64_t times = std::min(kTimesRows, pieces); times > 1; --times) {
     if (pieces % times == 0) return times;
@@ -93,7 +93,8 @@ Found validate_often(const Evidence& e) {
                    "train.validate_epochs");
 }
 
-// b rows take a + k b; k times the rows cost a/k + k b for as many. First comes what leaves the mathematics alone.
+// Time of b rows is a + c b, so k times the rows cost a / k + c b for every b rows. Remedies that keep the mathematics come
+// first.
 Found small_batch(const Evidence& e) {
   const auto& batch = e.experiments.batch;
   if (!batch || batch->fixed_share < kFixed) return std::nullopt;
@@ -151,7 +152,7 @@ Found layout(const Evidence& e) {
 Found recompute_unneeded(const Evidence& e) {
   const double share = e.memory.recompute_seconds / std::max(e.times.loop(), 1e-9);
   const std::uint64_t free = e.memory.room - std::min(e.memory.room, e.memory.used);
-  constexpr std::uint64_t kTimes = 8;  // what is kept instead is rarely more than that beside the peak with it
+  constexpr std::uint64_t kTimes = 8;  // tensors kept instead rarely exceed this multiple of the peak
   if (share < kRecomputes || !e.memory.recompute_by_user || free < kTimes * e.memory.step_peak) return std::nullopt;
   return set("blocks that run a second time take " + percent(share) + " of the time, a step holds " +
                  human_bytes(static_cast<double>(e.memory.step_peak)) + ", and " + human_bytes(static_cast<double>(free)) +
@@ -172,7 +173,7 @@ Found rebuilt_tensors(const Evidence& e) {
                  .gain = gain_of(share)};
 }
 
-// Only what travels as floats can become fewer bytes of the same samples.
+// Only data copied as floats can become fewer bytes.
 Found copy_bound(const Evidence& e) {
   const double share = e.share(Phase::copy), floats = e.copied_floats.value_or(0);
   if (share < kCopies) return std::nullopt;
@@ -188,7 +189,7 @@ Found copy_bound(const Evidence& e) {
                  .gain = floats > 0 ? std::optional(gain_of(share * kCopyLess * floats, 0.5)) : std::nullopt};
 }
 
-// On a GPU alone: a CPU has its values at hand.
+// Only on a GPU: a CPU has its values at hand.
 Found host_wait(const Evidence& e) {
   if (!e.on_gpu || !e.census || e.census->host_reads == 0) return std::nullopt;
   return Finding{.id = {},
@@ -209,7 +210,7 @@ Found oversubscribed(const Evidence& e) {
              "device.threads", std::to_string(threads->cores), gain_of((1 - 1 / threads->ratio) * core_share(e), 0.25));
 }
 
-// A thread waits so much for a core; a step waits for the later of its threads, which wait at other times or at the same.
+// A thread waits this long for a core; a step waits for the last of its threads, whose waits may or may not overlap.
 Found neighbours(const Evidence& e) {
   if (!e.others || *e.others < kNeighbours) return std::nullopt;
   const double one = *e.others * core_share(e);
@@ -222,7 +223,7 @@ Found neighbours(const Evidence& e) {
                  .gain = Gain{.likely = (one + either) / 2, .low = 0.75 * one, .high = either}};
 }
 
-// The middle of three parts must lie between the others: a trend, not a bad minute.
+// The middle of three parts must lie between the others: then it is a trend, not a bad minute.
 Found slowing_down(const Evidence& e) {
   const std::vector<double>& ms = e.step_ms;
   if (ms.size() < kLines) return std::nullopt;
@@ -245,7 +246,7 @@ Found slowing_down(const Evidence& e) {
                  .gain = gain_of((1 - begin / all) * work_share(e), 0.25)};
 }
 
-// Not beside other programs: earlier runs had other neighbours.
+// Not used while other programs run: earlier runs had other neighbours.
 Found slower_than_before(const Evidence& e) {
   if (e.earlier.step_ms.size() < kEarlierRuns || e.step_ms.size() < kLines) return std::nullopt;
   if (e.others && *e.others >= kNeighbours) return std::nullopt;
@@ -260,7 +261,7 @@ Found slower_than_before(const Evidence& e) {
                  .gain = gain_of((1 - before / now) * work_share(e), 0.25)};
 }
 
-// A GPU that has more to do than the host launches is behind when a log line comes: by a step, or by as many as its queue holds.
+// If the GPU has more work than the host launches, it lags at a log line: by a step, or by the length of its queue.
 Found launch_bound(const Evidence& e) {
   if (!e.on_gpu || !e.launches || e.share(Phase::data_wait) >= kEnoughData) return std::nullopt;
   const Launches& step = *e.launches;
@@ -280,9 +281,9 @@ Found launch_bound(const Evidence& e) {
                                : std::nullopt};
 }
 
-// What would be left of the steps if the GPU always computed.
+// The gain if the GPU always computed.
 Found gpu_idle(const Evidence& e) {
-  if (launch_bound(e)) return std::nullopt;  // which says why
+  if (launch_bound(e)) return std::nullopt;  // launch_bound explains it
   if (!e.gpu || e.gpu->utilisation >= kGpuIdle || e.share(Phase::data_wait) >= kEnoughData) return std::nullopt;
   return Finding{.id = {},
                  .what = "the GPU computes " + percent(e.gpu->utilisation) + " of the time (the guides ask for " +
@@ -306,8 +307,8 @@ Found gpu_held_back(const Evidence& e) {
                  .gain = gain_of((1 - e.gpu->mhz / e.gpu->most_mhz) * work_share(e), 0.5)};
 }
 
-// On a GPU the host's clock is not what a step waits for. What waits for memory gains less of a clock, and all that computes
-// beside the steps gains, too.
+// Not on a GPU, whose steps do not wait for the host's clock. Work that waits for memory gains less from a faster clock, but all
+// other work of the process gains, too.
 Found clock_throttled(const Evidence& e) {
   if (e.on_gpu || !e.clock || e.clock->now_mhz > kFallenClock * e.clock->before_mhz) return std::nullopt;
   const double likely = e.clock->lost * (work_share(e) + e.share(Phase::optimizer));
@@ -322,7 +323,7 @@ Found clock_throttled(const Evidence& e) {
                  .gain = Gain{.likely = likely, .low = likely / 2, .high = std::max(likely, e.clock->lost)}};
 }
 
-// The loop is put off its core between two accounts, too: then it is for `neighbours` to say.
+// The loop may also lose its core between two accounts: `neighbours` reports that.
 Found unaccounted(const Evidence& e) {
   const double share = e.share(Phase::rest);
   if (share < kUnaccounted) return std::nullopt;

@@ -1,4 +1,4 @@
-// What the config asks for, beside what the run has.
+// Rules that compare the config's demands with the run.
 #include <cmath>
 
 #include "millrace/base/format.h"
@@ -7,12 +7,12 @@
 namespace millrace::doctor::detail {
 namespace {
 
-constexpr double kFewJudges = 32;    // a mean of so many is off by a sixth of what single ones are
-constexpr double kEnoughJudges = 4;  // times as many: by a tenth
+constexpr double kFewJudges = 32;    // the error of a mean over this many is a sixth of the spread of single values
+constexpr double kEnoughJudges = 4;  // for this many times more, a tenth
 
 std::string amount(const Target& target, double value) {
   if (target.unit.empty()) return percent(value);
-  constexpr double kSlow = 0.01;  // below it a rate has no digit left
+  constexpr double kSlow = 0.01;  // a rate below it has no digits left
   return (value < kSlow ? significant(value, 3) : human_rate(value)) + " " + target.unit;
 }
 
@@ -23,7 +23,7 @@ std::string miss(const Target& target) {
 
 }  // namespace
 
-// Where the config leaves samples out: a split that is small may be all there is.
+// Applies if the config leaves samples out; a small split may be all there is.
 Found few_judges(const Evidence& e) {
   const auto& judged = e.numbers.judged;
   if (!judged || judged->most_batches == 0 || judged->by <= 0 || judged->by >= kFewJudges) return std::nullopt;
@@ -36,7 +36,7 @@ Found few_judges(const Evidence& e) {
              "train.validate_batches", all ? "0" : std::to_string(static_cast<std::int64_t>(enough)), std::nullopt);
 }
 
-// The time that reaching it would save is what the other findings predict, each for its cause.
+// The time to save is predicted by the other findings, each for its cause.
 Found target_missed(const Evidence& e) {
   std::string misses;
   for (const Target& target : e.targets) {

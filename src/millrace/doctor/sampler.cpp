@@ -19,9 +19,9 @@
 namespace millrace::doctor {
 namespace {
 
-constexpr double kLeastCores = 0.01;  // threads that use less have no line
+constexpr double kLeastCores = 0.01;  // threads that use less are left out
 
-constexpr double kSlowest = 64;  // seconds between looks
+constexpr double kSlowest = 64;  // seconds between samples
 
 double thread_cpu_seconds() {
   timespec time{};
@@ -31,7 +31,7 @@ double thread_cpu_seconds() {
 
 double seconds_of(const timeval& time) { return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6; }
 
-// A line "<key>   123 kB", or "<key>: 123".
+// Reads the number of a line "<key>   123 kB", or "<key>: 123".
 std::optional<std::uint64_t> number_after(const std::filesystem::path& file, const std::string& key) {
   std::ifstream stream(file);
   for (std::string line; std::getline(stream, line);) {
@@ -43,7 +43,7 @@ std::optional<std::uint64_t> number_after(const std::filesystem::path& file, con
   return std::nullopt;
 }
 
-// "some avg10=0.00 avg60=0.00 avg300=0.00 total=12345": microseconds.
+// Reads the total of a line "some avg10=0.00 avg60=0.00 avg300=0.00 total=12345", in microseconds.
 std::optional<double> pressure(const std::filesystem::path& file) {
   std::ifstream stream(file);
   for (std::string line; std::getline(stream, line);) {
@@ -56,7 +56,7 @@ std::optional<double> pressure(const std::filesystem::path& file) {
   return std::nullopt;
 }
 
-// Of all CPUs: seconds in use, and seconds that another machine had.
+// Over all CPUs: seconds in use, and seconds used by other machines.
 std::pair<double, double> used_and_stolen(const std::filesystem::path& file) {
   std::ifstream stream(file);
   std::string name;
@@ -74,7 +74,7 @@ std::optional<double> after_colon(const std::string& line) {
   return rest >> value ? std::optional(value) : std::nullopt;
 }
 
-// Of a core; where the system does not tell them apart, of the first.
+// The clock of a core, or of the first if the system does not distinguish them.
 std::optional<double> clock_mhz(const std::filesystem::path& root, int core) {
   std::ifstream current(root / ("sys/devices/system/cpu/cpu" + std::to_string(core)) / "cpufreq/scaling_cur_freq");
   if (double khz = 0; current >> khz) return khz * 1e-3;
@@ -91,7 +91,7 @@ std::optional<double> clock_mhz(const std::filesystem::path& root, int core) {
   return first;
 }
 
-// Of this process's threads, the one that was on a core for longest since `before`: where it is. The first core where none was.
+// The core of this process's thread that used most CPU time since `before`; the first core if no thread did.
 int core_of_busiest(const std::map<int, ThreadCounts>& before, const std::map<int, ThreadCounts>& now) {
   double most = 0;
   int core = 0;
@@ -113,7 +113,7 @@ std::map<int, ThreadCounts> threads_in(const std::filesystem::path& tasks) {
     std::ifstream file(entry->path() / "stat");
     std::string text;
     std::getline(file, text);
-    const std::size_t open = text.find('('), close = text.rfind(')');  // a name may hold either
+    const std::size_t open = text.find('('), close = text.rfind(')');  // a name may contain either
     if (open == std::string::npos || close == std::string::npos || close < open || close + 2 > text.size()) continue;
     std::istringstream fields(text.substr(close + 2));
     std::string skipped;
@@ -129,7 +129,7 @@ std::map<int, ThreadCounts> threads_in(const std::filesystem::path& tasks) {
   return all;
 }
 
-// "0::/a/b" (version 2) or "4:memory:/a/b": what this process's group holds.
+// The memory of this process's control group, which is listed as "0::/a/b" (version 2) or "4:memory:/a/b".
 std::optional<std::uint64_t> group_bytes(const std::filesystem::path& root) {
   std::ifstream groups(root / "proc/self/cgroup");
   for (std::string line; std::getline(groups, line);) {
@@ -202,7 +202,7 @@ void Sampler::start() {
         lock.lock();
       }
     });
-  } catch (const std::system_error&) {  // no room for a thread: the run goes on without
+  } catch (const std::system_error&) {  // no thread can be made: the run continues without
   }
 }
 

@@ -1,4 +1,4 @@
-// The machine beside a run, once a second: what the accounts of the loop can't see.
+// Samples the machine once a second during a run: what the loop's accounts can't show.
 #pragma once
 
 #include <condition_variable>
@@ -17,47 +17,49 @@
 
 namespace millrace::doctor {
 
-// Of a stretch of time. What the system does not tell is left out.
+// A reading over a stretch of time. Values that the system does not report are left out.
 struct MachineReading {
   double seconds = 0;
-  double cpu_own = 0, cpu_others = 0, cpu_stolen = 0;      // cores: of this process, of other programs, of other machines
+  double cpu_own = 0, cpu_others = 0, cpu_stolen = 0;      // cores used by this process, by other programs, by other machines
   std::uint64_t rss_bytes = 0;                             // at most
   std::optional<std::uint64_t> available_bytes;            // at least
-  std::uint64_t major_faults = 0;                          // pages that had to be read from a disk
-  std::optional<std::uint64_t> read_bytes, written_bytes;  // by this process, on disks
-  std::optional<double> pressure_cpu, pressure_io, pressure_memory;  // part of the time in which some program waited for it
-  std::optional<double> mhz;                      // of the core that the process's busiest thread was on: the mean of the looks
-  std::map<std::string, double> threads;          // cores, of this process's threads of each name; none below a hundredth
-  std::optional<std::uint64_t> page_cache_bytes;  // of the machine: files that are held in memory
-  std::optional<std::uint64_t> group_bytes;       // what the process's control group holds, with its files
-  // Of the run's GPU: its mean use, its least clock, the most memory and heat; what held it back in at least half of the looks.
+  std::uint64_t major_faults = 0;                          // pages read from a disk
+  std::optional<std::uint64_t> read_bytes, written_bytes;  // disk traffic of this process
+  std::optional<double> pressure_cpu, pressure_io, pressure_memory;  // share of the time in which some program waited for it
+  std::optional<double> mhz;                                         // mean clock of the core of the process's busiest thread
+  std::map<std::string, double> threads;          // cores used by this process's threads, by name; below a hundredth left out
+  std::optional<std::uint64_t> page_cache_bytes;  // files cached in the machine's memory
+  std::optional<std::uint64_t> group_bytes;       // memory of the process's control group, including its files
+  // The run's GPU: mean use, lowest clock, highest memory use and temperature; reasons that held its clock back in at least half
+  // of the samples.
   std::optional<GpuReading> gpu;
   [[nodiscard]] Json to_json() const;
 };
 
-// A thread of this process, by what the system says of it at one moment.
+// A thread of this process, as the system reports it at one moment.
 struct ThreadCounts {
   std::string name;
-  double seconds = 0;  // on a core, so far
-  int core = 0;        // that it was on last
+  double seconds = 0;  // seconds on a core so far
+  int core = 0;        // core that it last ran on
 };
 
-// A thread of its own that reads /proc. Its own cost is measured: above kMostCost of the time it looks less often.
+// A separate thread that reads /proc. Its own cost is measured: above the share kMostCost it samples less often.
 class Sampler {
  public:
   static constexpr double kMostCost = 0.005;
 
-  // `gpu`: of a run on one, which CUDA calls `gpu_index`; null = none. A folder that imitates "/" as root: for tests.
+  // `gpu`: the NVML handle of a run on the GPU that CUDA calls `gpu_index`; null without one. `root`: a folder that imitates "/",
+  // for tests.
   explicit Sampler(std::filesystem::path root = "/", std::unique_ptr<Nvml> gpu = nullptr, int gpu_index = 0);
   ~Sampler();
   Sampler(const Sampler&) = delete;
   Sampler& operator=(const Sampler&) = delete;
 
-  void start();  // looks every second until destruction; nothing where no thread is to be had
-  void look();   // once
-  [[nodiscard]] std::optional<MachineReading> take();   // since the last call; nullopt: nothing was seen. Any thread
-  [[nodiscard]] std::optional<GpuReading> gpu() const;  // at the last look; nullopt: nobody tells. Any thread
-  [[nodiscard]] double cost() const;                    // part of the time that looking takes
+  void start();  // samples every second until destruction; does nothing if no thread can be made
+  void look();   // samples once
+  [[nodiscard]] std::optional<MachineReading> take();   // since the last call; nullopt if nothing was sampled. Any thread
+  [[nodiscard]] std::optional<GpuReading> gpu() const;  // at the last sample; nullopt if not available. Any thread
+  [[nodiscard]] double cost() const;                    // share of the time spent sampling
 
  private:
   struct Counts {
@@ -66,9 +68,9 @@ class Sampler {
     std::uint64_t major_faults = 0;
     std::optional<std::uint64_t> read_bytes, written_bytes;
     std::optional<double> pressure_cpu, pressure_io, pressure_memory;  // seconds
-    std::map<int, ThreadCounts> threads;                               // by number
+    std::map<int, ThreadCounts> threads;                               // by thread id
   };
-  // Of the GPU since the last take().
+  // Samples of the GPU since the last take().
   struct GpuLooks {
     int count = 0;
     double used = 0;
@@ -83,7 +85,7 @@ class Sampler {
   std::unique_ptr<Nvml> gpu_;
   int gpu_index_ = 0;
   GpuLooks gpu_looks_;
-  std::optional<GpuReading> gpu_now_;  // at the last look
+  std::optional<GpuReading> gpu_now_;  // at the last sample
   mutable std::mutex mutex_;
   std::condition_variable wake_;
   bool ends_ = false;
@@ -92,7 +94,7 @@ class Sampler {
   Counts last_, newest_;
   bool looked_ = false;
   MachineReading levels_;  // rss, available, page cache, group since the last take()
-  double clocks_ = 0;      // MHz of its looks, summed
+  double clocks_ = 0;      // sum of sampled clocks, MHz
   int clock_looks_ = 0;
   std::thread thread_;
 };

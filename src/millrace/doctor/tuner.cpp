@@ -13,23 +13,22 @@
 namespace millrace::doctor {
 namespace {
 
-constexpr double kBusy = 0.1;                            // ShortRun::others from which a run says nothing
-constexpr int kMostBusy = 3;                             // such runs before a candidate is given up
-constexpr std::size_t kMostRuns = 6, kMostOfLittle = 4;  // that count; of a candidate that is expected to gain little
+constexpr double kBusy = 0.1;                            // ShortRun::others at which a run is ignored
+constexpr int kMostBusy = 3;                             // ignored runs before a candidate is given up
+constexpr std::size_t kMostRuns = 6, kMostOfLittle = 4;  // valid runs per candidate; the second if little gain is expected
 constexpr double kLittle = 0.1;
-constexpr std::int64_t kMostRows = 8;  // times the config's batch: beyond it is quite another training, and a short run is long
-constexpr std::size_t kPool = 4;       // latest runs without any candidate that its runs are compared with
-constexpr int kBetween = 2;            // runs with candidates before there is another one of those
+constexpr std::int64_t kMostRows = 8;  // times the config's batch: more changes the training too much, and makes short runs long
+constexpr std::size_t kPool = 4;       // latest baseline runs that a candidate is compared with
+constexpr int kBetween = 2;            // runs with candidates between two baseline runs
 constexpr double kClear = 0.35;        // logarithm of a ratio at which one run is enough, either way
-constexpr double kNoise = 0.03;  // of the logarithm of a run's time, before a search has seen its own; it weighs as three runs
+constexpr double kNoise = 0.03;        // initial deviation of the logarithm of a run's time; weighs as much as three runs
 constexpr double kNoiseRuns = 3;
-constexpr double kOutlier =
-    3;  // deviations that a run counts as at most: one that the machine disturbed says little of the others
-// Standard errors; more for proof, since it is looked for after each pair, but for the last.
+constexpr double kOutlier = 3;  // most deviations that a run counts: a disturbed run says little about the others
+// Standard errors; proof needs more, since it is tested after each pair, except for the last one.
 constexpr double kProof = 2.7, kLastProof = 2, kDisproof = 1.5;
-constexpr std::size_t kHopeless = 3;   // runs whose mean is below half of what is worth it: more would hardly change that
-constexpr double kTryAgain = 1.2;      // times as much to gain as when it was tried: something else held the run back
-constexpr double kWithoutProof = 0.5;  // part of what the accounts leave to gain that is expected without a finding
+constexpr std::size_t kHopeless = 3;   // after this many runs, a mean below half of `worth` ends the trial
+constexpr double kTryAgain = 1.2;      // a candidate is tried again if its expected gain grew by this factor
+constexpr double kWithoutProof = 0.5;  // share of the accounts' possible gain expected without a finding
 
 using Words = std::vector<std::string>;
 
@@ -71,14 +70,14 @@ Words deeper(const std::string& now) { return times(now, {4}, 64); }
 Words seldom(const std::string& now) { return times(now, {10}); }
 Words nothing(const std::string& now) { return now.empty() || now == "[]" ? Words{} : Words{"[]"}; }
 
-// A key that may be set, what part of which accounts it can save at most, and the values to try.
+// A key that may be set, the largest share of which accounts it can save, and the values to try.
 struct Knob {
   std::string_view key;
-  std::string_view accounts;  // with blanks between them
+  std::string_view accounts;  // separated by blanks
   double most = 1;
   std::string_view needs;
   Words (*values)(const std::string& now);
-  bool at_once = true;  // with others, unproved: it costs nothing that matters
+  bool at_once = true;  // may be tried with others, unproved: it costs nothing that matters
 };
 constexpr std::string_view kStep = "forward backward optimizer prepare";
 constexpr std::array kKnobs = {
@@ -123,8 +122,8 @@ double mean_of(const std::vector<double>& values) {
 
 double square(double value) { return value * value; }
 
-// Of the logarithms of times without and with a candidate, and the standard deviation of one of them: kept or not when so many
-// standard errors say so.
+// Decides by the logarithms of times without and with a candidate, in standard errors computed from `deviation`, the standard
+// deviation of one of them. nullopt: undecided.
 std::optional<Trial::Verdict> verdict_of(const std::vector<double>& without, const std::vector<double>& with_it, double deviation,
                                          double worth, std::size_t most_runs) {
   const double least = std::log(1 + worth), mean = mean_of(without) - mean_of(with_it);
@@ -231,7 +230,7 @@ std::vector<Candidate> Tuner::single() const {
     }
   }
   const auto cut = number(value_of("optim.accumulate")), rows = number(value_of("data.batch_size"));
-  if (cut && rows && *cut > 1) {  // the same global batch in one piece; a batch norm sees other statistics
+  if (cut && rows && *cut > 1) {  // the same global batch in one piece, where a batch norm sees other statistics
     all.push_back({{{"optim.accumulate", "1"}, {"data.batch_size", std::to_string(*rows * *cut)}},
                    kWithoutProof * share_of(now_, kStep) / 2,
                    "",
@@ -242,17 +241,17 @@ std::vector<Candidate> Tuner::single() const {
 
 std::vector<Candidate> Tuner::candidates() const {
   std::vector<Candidate> all = single();
-  if (const auto joint = all_at_once(all)) all.insert(all.begin(), *joint);  // before another that promises the same
+  if (const auto joint = all_at_once(all)) all.insert(all.begin(), *joint);  // before another with the same expected gain
   add_earlier_batches(all);
   add_back(all);
   std::ranges::stable_sort(all, std::ranges::greater(), &Candidate::expected);
   return all;
 }
 
-// Of each key the value that promises most: a bad config has many faults, and one after the other each costs its runs.
+// Joins the most promising value of each key: a bad config has many faults, and trying them one by one costs more runs.
 std::optional<Candidate> Tuner::all_at_once(const std::vector<Candidate>& singles) const {
   Candidate joint;
-  std::map<std::string_view, double> of_accounts;  // what shares its accounts shares the gain
+  std::map<std::string_view, double> of_accounts;  // candidates that share accounts share the gain
   for (const Knob& knob : kKnobs) {
     const Candidate* best = nullptr;
     for (const Candidate& each : singles) {
@@ -272,7 +271,7 @@ std::optional<Candidate> Tuner::all_at_once(const std::vector<Candidate>& single
   return joint;
 }
 
-// A faster step gains nothing where the next batch is not there in time: with what has the batch there earlier it may.
+// A faster step gains nothing if the next batch is late: tries it together with a change that delivers batches earlier.
 void Tuner::add_earlier_batches(std::vector<Candidate>& all) const {
   std::vector<Settings> earlier;
   for (const Candidate& each : all) {
@@ -282,14 +281,14 @@ void Tuner::add_earlier_batches(std::vector<Candidate>& all) const {
   for (const Trial& trial : trials_) {
     if (trial.verdict != Trial::Verdict::no_gain || trial.hidden < options_.worth) continue;
     for (std::size_t i = 0; i < alone; ++i) {
-      if (all[i].set != trial.candidate.set) continue;  // else it is no candidate any more
+      if (all[i].set != trial.candidate.set) continue;  // otherwise it is no longer a candidate
       for (const Settings& batch : earlier) all.push_back({with(all[i].set, batch), trial.hidden, "", all[i].needs});
     }
   }
 }
 
-// Of values that were kept together some may gain nothing, or cost: where the accounts leave room for that, the value from before
-// is tried, after all else.
+// Some values that were kept together may gain nothing, or cost: if the accounts leave room for that, their old values are tried,
+// last of all.
 void Tuner::add_back(std::vector<Candidate>& all) const {
   for (const Trial& trial : trials_) {
     if (trial.verdict != Trial::Verdict::kept || trial.candidate.set.size() < 2 || !trial.candidate.needs.empty()) continue;
@@ -305,7 +304,7 @@ void Tuner::add_back(std::vector<Candidate>& all) const {
 }
 
 bool Tuner::to_try(const Candidate& candidate) const {
-  // Half of what may be gained has to be worth it: it is seldom more.
+  // Half of the expected gain must be worth it: the real gain is seldom more.
   if (candidate.expected < options_.worth / 2 || is_beyond(candidate)) return false;
   const auto trial =
       std::find_if(trials_.rbegin(), trials_.rend(), [&](const Trial& each) { return each.candidate.set == candidate.set; });
@@ -314,7 +313,7 @@ bool Tuner::to_try(const Candidate& candidate) const {
   return trial->verdict == Trial::Verdict::no_gain && !lost && candidate.expected >= kTryAgain * trial->candidate.expected;
 }
 
-// Whether a number between the present one and this one was worse than the present one.
+// True if a value between the current one and this one was already worse than the current one.
 bool Tuner::is_beyond(const Candidate& candidate) const {
   if (candidate.set.size() != 1) return false;
   const auto& [key, text] = *candidate.set.begin();
@@ -344,13 +343,12 @@ void Tuner::add_base(double seconds) {
   if (base_.logs.size() > kPool) base_.logs.erase(base_.logs.begin());
 }
 
-// The next run: without the candidate where such runs are few or long ago.
+// True if the next run should be a baseline run: they are few, or the last is long ago.
 bool Tuner::wants_base(std::size_t candidate_runs) const {
   return base_.logs.empty() || base_.since >= kBetween || base_.logs.size() < std::min(candidate_runs, kPool);
 }
 
-// A run that counts, of what is kept alone or with the trial's candidate. nullopt: there is none, and the trial's verdict says
-// why.
+// A valid run, of the baseline or of the trial's candidate. nullopt: there was none, and the trial's verdict says why.
 std::optional<ShortRun> Tuner::run_of(Trial& trial, bool is_base) {
   for (int busy = 0;;) {
     ShortRun run = run_(is_base ? kept_ : with(kept_, trial.candidate.set));
@@ -367,7 +365,7 @@ std::optional<ShortRun> Tuner::run_of(Trial& trial, bool is_base) {
   }
 }
 
-// One more run with the candidate; before it those without it that are due.
+// Does one more run with the candidate, after any baseline runs that are due.
 bool Tuner::see(Trial& trial, Seen& seen) {
   while (wants_base(seen.logs.size())) {
     const auto base = run_of(trial, true);
@@ -410,7 +408,7 @@ void Tuner::judge(Trial& trial, Seen seen) {
   base_ = {.logs = std::move(seen.logs)};
 }
 
-// Of several values of one key each is run once; the best of them is measured further.
+// Runs each of several values of one key once; the best is measured further.
 void Tuner::compete(std::vector<Trial>& values) {
   std::vector<Seen> seen(values.size());
   std::size_t best = values.size();

@@ -1,8 +1,7 @@
-// A search for the values of a config that make its run faster. What is promised a gain and changes nothing of the training is
-// tried first, all at once; then each candidate that is left, in the order of the gain to expect, of several values of a key the
-// one that is best in a run of each; then whether each value that came in with others is needed. A candidate is measured in short
-// runs; every third run at least is one of the best so far, and the latest of those are what it is compared with. The runs
-// themselves are the caller's.
+// A search for config values that make a run faster. Values that promise a gain without changing the training are tried first,
+// all at once; then each remaining candidate, by expected gain, where the values of one key compete in a run each; then, for
+// values kept together, whether each is needed. A candidate is measured in short runs; at least every third run uses the best
+// config so far, and the latest of those are the baseline. The caller does the runs.
 #pragma once
 
 #include <functional>
@@ -19,11 +18,11 @@ namespace millrace::doctor {
 
 using Settings = std::map<std::string, std::string>;  // dotted key -> value, as a flag has it
 
-// What a short run showed.
+// The result of a short run.
 struct ShortRun {
-  double seconds = 0;                    // of the loop for a sample, without validations
-  double others = 0;                     // part of the time in which other programs had the cores
-  std::map<std::string, double> shares;  // of the loop, by account
+  double seconds = 0;                    // of the loop per sample, without validations
+  double others = 0;                     // share of the time in which other programs used the cores
+  std::map<std::string, double> shares;  // of the loop's time, by account
   std::vector<Finding> findings;
   std::string failure;  // why it ended early; "" = it did not
 };
@@ -31,47 +30,47 @@ using Runner = std::function<ShortRun(const Settings& changed)>;
 
 struct Candidate {
   Settings set;
-  double expected = 0;  // part of the time that may go: by the doctor's finding, else half of what the accounts leave to gain
-  std::string finding;  // its id, of more values their ids; "" = the accounts alone speak for it
-  std::string needs;    // the word that allows it, since it makes another training: "precision"; "" = it does not
-  bool back = false;    // the value from before, of a key that was kept together with others: is it needed?
+  double expected = 0;  // share of time that may be saved: from the doctor's finding, else half of what the accounts allow
+  std::string finding;  // id of its finding, or ids for several values; "" = only the accounts suggest it
+  std::string needs;    // the word that allows it, since it changes the training: "precision"; "" = it does not
+  bool back = false;    // tries the old value of a key that was kept together with others
 };
 
 struct Trial {
   enum class Verdict { kept, no_gain, failed, busy, not_allowed };
   Candidate candidate;
   Verdict verdict = Verdict::no_gain;
-  double ratio = 0, least = 0, most = 0;  // of speeds, with to without: mean and range of its runs
-  int runs = 0;                           // with it, that count
-  double others = 0;                      // as in ShortRun, the most
-  double hidden = 0;                      // part of the time by which waiting for data grew with it
-  std::string failure;                    // of a run with the candidate
-  [[nodiscard]] double gain() const { return ratio > 0 ? 1 - 1 / ratio : 0; }  // part of the time that went
+  double ratio = 0, least = 0, most = 0;  // ratio of speeds with and without it: mean and range of its runs
+  int runs = 0;                           // valid runs with it
+  double others = 0;                      // largest value of ShortRun::others
+  double hidden = 0;                      // growth of the share of time spent waiting for data
+  std::string failure;                    // error of a run with the candidate
+  [[nodiscard]] double gain() const { return ratio > 0 ? 1 - 1 / ratio : 0; }  // share of time that was saved
 };
 
 struct TunerOptions {
-  std::set<std::string> allowed;  // words of Candidate::needs
-  double worth = 0.03;            // gain in speed below which a candidate is not kept, nor tried when no more can be had
-  std::function<bool()> has_time = [] { return true; };  // for another trial
+  std::set<std::string> allowed;                         // allowed words of Candidate::needs
+  double worth = 0.03;                                   // least gain in speed for keeping a candidate, or for trying it
+  std::function<bool()> has_time = [] { return true; };  // true if there is time for another trial
 };
 
-// One thread's.
+// Used by one thread.
 class Tuner {
  public:
-  // `config`: what the run has now, of each key in keys(). A first run is made at once; ShortRun::failure of it is the caller's
-  // to look at before next().
+  // `config`: the run's current value of each key in keys(). Does a first run at once; the caller checks its ShortRun::failure
+  // before next().
   Tuner(Settings config, TunerOptions options, Runner run);
-  Tuner(Settings config, TunerOptions options, Runner run, const Json& state);  // goes on from state()
+  Tuner(Settings config, TunerOptions options, Runner run, const Json& state);  // resumes from state()
 
-  [[nodiscard]] static std::vector<std::string> keys();  // that it may set
-  std::optional<Trial> next();                           // nullopt: nothing is left, or no time
+  [[nodiscard]] static std::vector<std::string> keys();  // keys that it may set
+  std::optional<Trial> next();                           // nullopt if nothing is left to try, or no time
   [[nodiscard]] bool out_of_time() const noexcept { return out_of_time_; }
   [[nodiscard]] const Settings& kept() const noexcept { return kept_; }
   [[nodiscard]] const ShortRun& first() const noexcept { return first_; }
   [[nodiscard]] const ShortRun& now() const noexcept { return now_; }
   [[nodiscard]] const std::vector<Trial>& trials() const noexcept { return trials_; }
-  [[nodiscard]] std::vector<Candidate> candidates() const;  // for the run as it is now, the greatest gain first
-  [[nodiscard]] double speedup() const;                     // product of the ratios that were kept
+  [[nodiscard]] std::vector<Candidate> candidates() const;  // for the current config, greatest gain first
+  [[nodiscard]] double speedup() const;                     // product of the kept ratios
   [[nodiscard]] Json state() const;
 
  private:
@@ -94,22 +93,21 @@ class Tuner {
   [[nodiscard]] bool wants_base(std::size_t candidate_runs) const;
   void add_noise(double from_mean);  // of the logarithm of a run's time
   void add_base(double seconds);
-  [[nodiscard]] double deviation() const;  // of the logarithm of a run's time: of all runs so far
+  [[nodiscard]] double deviation() const;  // of the logarithm of a run's time, over all runs so far
 
   Settings config_, kept_;
   TunerOptions options_;
   Runner run_;
   ShortRun first_, now_;
   std::vector<Trial> trials_;
-  std::size_t told_ = 0;  // of them, by next()
-  // Runs with what is kept and nothing else: what the next trials are compared with. Not part of the state: another process
-  // measures them anew.
+  std::size_t told_ = 0;  // number of trials that next() has returned
+  // Runs with only the kept values: the baseline of the next trials. Not part of the state: another process measures them anew.
   struct Base {
-    std::vector<double> logs;  // of seconds, the latest few
-    int since = 0;             // runs with candidates after the last of them
+    std::vector<double> logs;  // logarithms of the latest runs' seconds
+    int since = 0;             // runs with candidates since the last baseline run
   };
   Base base_;
-  double noise_squares_ = 0, noise_count_ = 0;  // of those logarithms, within their trials and among those of the base
+  double noise_squares_ = 0, noise_count_ = 0;  // of these logarithms, within trials and among baseline runs
   bool out_of_time_ = false;
 };
 

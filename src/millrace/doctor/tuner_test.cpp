@@ -15,11 +15,11 @@ using testing::Pair;
 using testing::UnorderedElementsAre;
 using Verdict = Trial::Verdict;
 
-// A machine and a recipe in a formula: what each key costs, and how they hide each other.
+// A formula for a machine and a recipe: the cost of each key, and how costs hide each other.
 struct Model {
   double read = 0.02, compute = 0.01, bf16_ratio = 1.6, log = 0.004, save = 0.01, fixed = 0.002;  // seconds of a sample, a line
   bool fits = true;                                                                               // the cache
-  double noise = 0;                                                                               // of each run
+  double noise = 0;                                                                               // noise of each run
   mutable std::mt19937 random{1};
   mutable int runs = 0;
 
@@ -64,7 +64,7 @@ Runner runner_of(const Model& model, const Settings& config) {
 
 const TunerOptions kAll{.allowed = {"precision", "batch_size"}};
 
-// The least time over every combination of the values a person would try, and how many there are.
+// The least time over all combinations of the values that a person would try, and the number of combinations.
 std::pair<double, int> best_of_grid(const Model& model) {
   const std::vector<std::pair<std::string, std::vector<std::string>>> axes = {{"data.workers", {"0", "1", "2", "4", "auto"}},
                                                                               {"data.cache", {"off", "auto", "disk"}},
@@ -127,7 +127,7 @@ TEST(Tuner, WhatMakesAnotherTrainingIsNotTriedUnlessItIsAllowed) {
   EXPECT_EQ(tuner.kept().at("device.threads"), "auto");
 }
 
-// In one piece a batch norm sees other rows.
+// A batch norm sees other rows if the batch is one piece.
 TEST(Tuner, ABatchInPiecesStaysInPiecesUnlessThatIsAllowed) {
   const auto run = [](const Settings& changed) {
     return ShortRun{.seconds = changed.empty() ? 1.0 : 0.5,
@@ -172,7 +172,7 @@ TEST(Tuner, WhatIsPromisedMuchIsTriedAtOnceWithTheValuesOfTheFindings) {
   EXPECT_THAT(trial->candidate.set, ElementsAre(Pair("data.cache", "auto"), Pair("data.workers", "3")));
   EXPECT_EQ(trial->verdict, Verdict::kept);
   EXPECT_DOUBLE_EQ(trial->gain(), 0.5);
-  EXPECT_EQ(runs, 2);  // the first, and one with it: half the time is clear
+  EXPECT_EQ(runs, 2);  // the first, and one with the candidate: half the time is clear
 }
 
 TEST(Tuner, WhatCameInWithOthersAndCostsGoesOutAgain) {
@@ -232,7 +232,7 @@ TEST(Tuner, GainsBelowTheNoiseAreNotKept) {
   int kept = 0, all = 0;
   for (int i = 0; i < 20; ++i) {
     Tuner tuner(kBad, {}, [&](const Settings&) {
-      ShortRun run = model.run(kBad);  // whatever is set: the same run
+      ShortRun run = model.run(kBad);  // the same run for any settings
       run.shares = {{"data_wait", 0.4}, {"log", 0.2}};
       return run;
     });
@@ -245,7 +245,7 @@ TEST(Tuner, GainsBelowTheNoiseAreNotKept) {
   EXPECT_LE(kept, all / 12);  // two runs of the same config are 7 % apart
 }
 
-// Where bf16 gains a seventh and a larger batch a tenth, and each fifth run was disturbed without a trace of it.
+// bf16 gains a seventh, a larger batch a tenth, and every fifth run is disturbed without a trace.
 TEST(Tuner, DisturbedRunsHideNoGain) {
   const Settings good = with(kBad, {{"data.workers", "auto"},
                                     {"data.cache", "auto"},

@@ -1,4 +1,4 @@
-// Which findings hold: one that comes and goes is told once.
+// Tracks which findings hold, so that one that comes and goes is reported once.
 #pragma once
 
 #include <map>
@@ -11,15 +11,15 @@ namespace millrace::doctor {
 
 class Watch {
  public:
-  static constexpr int kComes = 2;  // looks in a row before a finding holds
-  static constexpr int kGoes = 3;   // looks without it before it no longer does
+  static constexpr int kComes = 2;  // consecutive looks before a finding holds
+  static constexpr int kGoes = 3;   // consecutive looks without it before it stops holding
 
   struct Change {
-    std::vector<Finding> told;  // hold from now on, for the first time in this process
-    bool changed = false;       // the set of those that hold is another one
+    std::vector<Finding> told;  // findings that start to hold, for the first time in this process
+    bool changed = false;       // the set of findings that hold has changed
   };
   [[nodiscard]] Change look(const std::vector<Finding>& found);
-  [[nodiscard]] std::vector<Finding> holding() const;  // with the evidence of their latest look, as sort_findings()
+  [[nodiscard]] std::vector<Finding> holding() const;  // with their latest evidence, sorted by sort_findings()
 
  private:
   struct State {

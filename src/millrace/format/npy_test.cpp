@@ -13,6 +13,7 @@
 #include "millrace/base/input_file.h"
 #include "millrace/format/deflate.h"
 #include "millrace/format/detail/test_bytes.h"
+#include "tests/support/refusal.h"
 
 namespace millrace::format {
 namespace {
@@ -50,20 +51,17 @@ class NpyTest : public testing::Test {
   }
   template <class File>
   [[nodiscard]] std::string refusal() const {
-    try {
-      const File file(path_);
-      if constexpr (std::is_same_v<File, NpzFile>) {
-        for (const NpzEntry& entry : file.entries()) {
-          std::vector<std::byte> out(entry.layout.bytes);
-          file.read(entry, out);
-        }
-      }
-    } catch (const DataError& error) {
-      EXPECT_EQ(error.message().where, path_.string());
-      EXPECT_FALSE(error.message().next.empty());
-      return error.message().what;
-    }
-    return "accepted";
+    return refusal_reason<DataError>(
+        [&] {
+          const File file(path_);
+          if constexpr (std::is_same_v<File, NpzFile>) {
+            for (const NpzEntry& entry : file.entries()) {
+              std::vector<std::byte> out(entry.layout.bytes);
+              file.read(entry, out);
+            }
+          }
+        },
+        path_.string());
   }
   [[nodiscard]] std::string read() const {
     const NpyFile file(path_);
@@ -228,12 +226,7 @@ TEST_F(NpyTest, AFileThatShrinksIsNoticed) {
 TEST_F(NpyTest, WriterNamesWhatItCannotStore) {
   const auto refused = [&](DType dtype, const Shape& shape, std::size_t bytes) {
     const auto file = Fs::real().create(path_);
-    try {
-      write_npy(*file, dtype, shape, bytes_of(std::string(bytes, 'x')));
-    } catch (const DataError& error) {
-      return error.message().what;
-    }
-    return std::string("accepted");
+    return refusal_message<DataError>([&] { write_npy(*file, dtype, shape, bytes_of(std::string(bytes, 'x'))); }).what;
   };
   EXPECT_EQ(refused(DType::bf16, {1}, 2), "an array of bf16 can't be stored: NumPy has no such dtype");
   EXPECT_EQ(refused(DType::f32, {2}, 4), "an array of shape [2] and dtype f32 does not have 4 bytes");

@@ -12,6 +12,7 @@
 #include "millrace/format/detail/test_pictures.h"
 #include "millrace/format/jpeg.h"
 #include "millrace/format/png.h"
+#include "tests/support/refusal.h"
 
 namespace millrace::format {
 namespace {
@@ -44,14 +45,7 @@ std::vector<std::byte> decode_whole(const std::vector<std::byte>& bytes, Pixels 
 
 template <class Do>
 std::string refusal(const Do& act) {
-  try {
-    act();
-  } catch (const DataError& error) {
-    EXPECT_EQ(error.message().where, kPath.string());
-    EXPECT_FALSE(error.message().next.empty());
-    return error.message().what;
-  }
-  return "accepted";
+  return refusal_reason<DataError>(act, kPath.string());
 }
 
 TEST(Png, WhatIsWrittenIsReadBack) {

@@ -11,6 +11,7 @@
 #include "millrace/format/detail/pickle.h"
 #include "millrace/format/detail/test_bytes.h"
 #include "millrace/format/detail/zip.h"
+#include "tests/support/refusal.h"
 
 namespace millrace::format {
 namespace {
@@ -81,18 +82,15 @@ class PtTest : public testing::Test {
     return into;
   }
   std::string refusal() const {
-    try {
-      PtFile file(path_);
-      for (const PtTensor& each : file.tensors()) {
-        std::vector<std::byte> into(each.bytes);
-        file.read(each, into);
-      }
-    } catch (const DataError& error) {
-      EXPECT_EQ(error.message().where, path_.string());
-      EXPECT_FALSE(error.message().next.empty());
-      return error.message().what;
-    }
-    return "accepted";
+    return refusal_reason<DataError>(
+        [&] {
+          PtFile file(path_);
+          for (const PtTensor& each : file.tensors()) {
+            std::vector<std::byte> into(each.bytes);
+            file.read(each, into);
+          }
+        },
+        path_.string());
   }
   // Why a file with this pickle is rejected.
   std::string refused(const std::string& body) {

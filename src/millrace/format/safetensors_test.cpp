@@ -12,6 +12,7 @@
 #include "millrace/base/error.h"
 #include "millrace/base/hash.h"
 #include "millrace/base/philox.h"
+#include "tests/support/refusal.h"
 
 namespace millrace::format {
 namespace {
@@ -53,14 +54,7 @@ class SafetensorsTest : public testing::Test {
     return {std::istreambuf_iterator<char>(file), {}};
   }
   [[nodiscard]] std::string refusal() const {
-    try {
-      const SafetensorsFile file(path_);
-    } catch (const DataError& error) {
-      EXPECT_EQ(error.message().where, path_.string());
-      EXPECT_FALSE(error.message().next.empty());
-      return error.message().what;
-    }
-    return "accepted";
+    return refusal_reason<DataError>([&] { const SafetensorsFile file(path_); }, path_.string());
   }
   static std::string read(const SafetensorsFile& file, std::string_view name) {
     const StoredTensor* tensor = file.find(name);
@@ -124,12 +118,7 @@ TEST_F(SafetensorsTest, NoTensorsIsAFileToo) {
 
 TEST_F(SafetensorsTest, WriterNamesWhatItCannotStore) {
   const auto refused = [](const Field& field) {
-    try {
-      static_cast<void>(safetensors_bytes(std::vector<Field>{field}));
-    } catch (const DataError& error) {
-      return error.message().what;
-    }
-    return std::string("accepted");
+    return refusal_message<DataError>([&] { static_cast<void>(safetensors_bytes(std::vector<Field>{field})); }).what;
   };
   EXPECT_EQ(refused({"w", DType::c128, {1}}), "tensor \"w\" can't be stored in a safetensors file: the format has no dtype c128");
   EXPECT_THAT(refused({"\xFF", DType::f32, {1}}), HasSubstr("not UTF-8"));

@@ -9,7 +9,6 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <limits>
 #include <thread>
 
@@ -17,6 +16,7 @@
 #include "millrace/base/format.h"
 #include "millrace/base/philox.h"
 #include "millrace/hdf5/detail/chunk_filters.h"
+#include "tests/support/refusal.h"
 
 namespace millrace::hdf5 {
 namespace {
@@ -137,15 +137,6 @@ TEST_F(Hdf5Test, EveryTypeAndFilterAndBlockComesBack) {
   EXPECT_THAT(file->filters("/f32/7"), ElementsAre("shuffle", "deflate", "fletcher32"));
 }
 
-std::string failure(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
 void write_text(const fs::path& path, const std::string& text) { std::ofstream(path, std::ios::binary) << text; }
 
 std::string text_of(const fs::path& path) {
@@ -212,7 +203,7 @@ TEST_F(Hdf5Test, AttributesOfTheRootComeBack) {
     EXPECT_TRUE(file->attributes("a").all.empty());
     EXPECT_EQ(read_all(*file, "/a"), cases[0].bytes);
   }
-  EXPECT_THAT(failure([&] { static_cast<void>(files[0]->attributes("/c")); }), HasSubstr("dataset /c is missing (has: /a, /b)"));
+  EXPECT_THAT(refusal([&] { static_cast<void>(files[0]->attributes("/c")); }), HasSubstr("dataset /c is missing (has: /a, /b)"));
   EXPECT_EQ(joined(attributes, " ", value_text), "true -3 18446744073709551615 239.76 \"allen µ\" \"\"");
   EXPECT_EQ(number_of(attributes[1]).value_or(0), -3);
   EXPECT_EQ(number_of(attributes[3]).value_or(0), 239.76);
@@ -249,23 +240,23 @@ TEST_F(Hdf5Test, ManyThreadsReadOneFile) {
 TEST_F(Hdf5Test, SaysWhatIsMissingAndOutside) {
   write_file(root_ / "c07.h5", arrays_of({floats("/map", {2, 3}), floats("/index_map/freq", {4})}));
   const std::vector<std::string> wanted = {"/vis"};
-  EXPECT_EQ(failure([&] { static_cast<void>(File::open(root_ / "c07.h5", wanted)); }),
+  EXPECT_EQ(refusal([&] { static_cast<void>(File::open(root_ / "c07.h5", wanted)); }),
             "DataError  c07.h5: dataset /vis is missing (has: /index_map, /map)\n  where    \"" + (root_ / "c07.h5").string() +
                 "\"\n  next     name one that is there; millrace inspect shows all of the file");
   const std::vector<std::string> deeper = {"/index_map/ra"};
-  EXPECT_THAT(failure([&] { static_cast<void>(File::open(root_ / "c07.h5", deeper)); }), HasSubstr("(has: /index_map/freq)"));
+  EXPECT_THAT(refusal([&] { static_cast<void>(File::open(root_ / "c07.h5", deeper)); }), HasSubstr("(has: /index_map/freq)"));
   const std::vector<std::string> group = {"/index_map"};
-  EXPECT_THAT(failure([&] { static_cast<void>(File::open(root_ / "c07.h5", group)); }), HasSubstr("not a dataset"));
+  EXPECT_THAT(refusal([&] { static_cast<void>(File::open(root_ / "c07.h5", group)); }), HasSubstr("not a dataset"));
   const auto file = File::open(root_ / "c07.h5");
-  EXPECT_THAT(failure([&] {
+  EXPECT_THAT(refusal([&] {
                 read(*file, "/map", {1, 1}, {1, 3});
               }),
               HasSubstr("dataset /map is [2,3], asked for is the block [1,3] at [1,1]"));
-  EXPECT_THAT(failure([&] { static_cast<void>(file->dataset("/vis")); }), HasSubstr("(has: /index_map/freq, /map)"));
+  EXPECT_THAT(refusal([&] { static_cast<void>(file->dataset("/vis")); }), HasSubstr("(has: /index_map/freq, /map)"));
 }
 
 TEST_F(Hdf5Test, RefusesWhatIsNoFileOfItsKind) {
-  const auto open = [&](const fs::path& path) { return failure([&] { static_cast<void>(File::open(path)); }); };
+  const auto open = [&](const fs::path& path) { return refusal([&] { static_cast<void>(File::open(path)); }); };
   write_text(root_ / "empty.h5", "");
   write_text(root_ / "one.h5", "x");
   write_text(root_ / "text\n.h5", std::string(5000, 'x'));
@@ -303,7 +294,7 @@ TEST_F(Hdf5Test, AFileThatShrinksIsAnError) {
   write_file(root_ / "a.h5", arrays_of(cases));
   const auto file = File::open(root_ / "a.h5");
   fs::resize_file(root_ / "a.h5", 3000);
-  EXPECT_THAT(failure([&] { read_all(*file, "/b"); }), HasSubstr("has become shorter"));
+  EXPECT_THAT(refusal([&] { read_all(*file, "/b"); }), HasSubstr("has become shorter"));
 }
 
 TEST_F(Hdf5Test, ADyingOrMissingChildIsAnErrorThatNamesIt) {
@@ -311,9 +302,9 @@ TEST_F(Hdf5Test, ADyingOrMissingChildIsAnErrorThatNamesIt) {
   write_text(root_ / "child", "#!/bin/sh\nkill -SEGV $$\n");
   fs::permissions(root_ / "child", fs::perms::owner_all);
   ::setenv("MILLRACE_HDF5_CHILD", (root_ / "child").c_str(), 1);
-  const std::string crashed = failure([&] { static_cast<void>(File::open(root_ / "a.h5")); });
+  const std::string crashed = refusal([&] { static_cast<void>(File::open(root_ / "a.h5")); });
   ::setenv("MILLRACE_HDF5_CHILD", (root_ / "nowhere").c_str(), 1);
-  const std::string missing = failure([&] { static_cast<void>(File::open(root_ / "a.h5")); });
+  const std::string missing = refusal([&] { static_cast<void>(File::open(root_ / "a.h5")); });
   ::unsetenv("MILLRACE_HDF5_CHILD");
   EXPECT_THAT(crashed,
               HasSubstr("gave no answer: ended by signal 11 (Segmentation fault)\n  where    \"" + (root_ / "a.h5").string()));
@@ -321,19 +312,19 @@ TEST_F(Hdf5Test, ADyingOrMissingChildIsAnErrorThatNamesIt) {
 }
 
 TEST_F(Hdf5Test, WritingFailsWithTheLibrarysWords) {
-  EXPECT_THAT(failure([&] { write_file(root_ / "gone" / "a.h5", arrays_of({floats("/a", {4})})); }),
+  EXPECT_THAT(refusal([&] { write_file(root_ / "gone" / "a.h5", arrays_of({floats("/a", {4})})); }),
               HasSubstr("can't be written: No such file or directory"));
-  EXPECT_THAT(failure([&] {
+  EXPECT_THAT(refusal([&] {
                 write_file(root_ / "a.h5", arrays_of({floats("/a", {4}), floats("/a", {4000, 4000})}));
               }),
               HasSubstr("can't be written: /a: unable to create dataset"));
   const std::vector<Attribute> twice(2, Attribute{"rate", 240.0});
-  EXPECT_THAT(failure([&] {
+  EXPECT_THAT(refusal([&] {
                 write_file(root_ / "a.h5", arrays_of({floats("/a", {4000, 4000})}), twice);
               }),
               HasSubstr("can't be written: attribute rate: "));
   const std::vector<Attribute> long_text = {{"text", std::string(kMaxAttributeText + 1, 'x')}};
-  EXPECT_THAT(failure([&] { write_file(root_ / "a.h5", {}, long_text); }), HasSubstr("attribute text is a text too long"));
+  EXPECT_THAT(refusal([&] { write_file(root_ / "a.h5", {}, long_text); }), HasSubstr("attribute text is a text too long"));
   EXPECT_TRUE(fs::is_empty(root_)) << "nothing of a failed write stays";
 }
 

@@ -18,13 +18,13 @@
 namespace millrace {
 namespace {
 
-// Some batches, kept: what a step could eat if reading were free.
+// Some batches, kept in memory: they give a step's speed if reading were free.
 class Replay {
  public:
   Replay(data::Pipeline pipeline, data::LoaderOptions options) {
     options.readers = 0;
     options.adapts = false;
-    options.prefetch = kBatches;  // so many slots may be kept
+    options.prefetch = kBatches;  // the number of slots that may be kept
     data::Loader loader(std::move(pipeline), options);
     while (batches_.size() < kBatches) {
       if (auto batch = loader.next()) {
@@ -34,7 +34,7 @@ class Replay {
       }
     }
   }
-  // Samples a second of `consume` alone.
+  // Samples per second of `consume` alone.
   double rate(double seconds, const std::function<void(data::HostBatch)>& consume) const {
     const double began = steady_seconds();
     std::int64_t samples = 0;
@@ -111,7 +111,7 @@ Json bench_workload(const data::Workload& workload, const std::filesystem::path&
   const double began = steady_seconds();
   data::Loader loader(open.pipeline, open.options);
   const double made = steady_seconds();
-  // As tensors, so that the views a training step gets are paid for.
+  // Batches become tensors, so that the cost of a training step's views is included.
   const auto consume = [&step](data::HostBatch host) {
     const Batch batch = to_batch(std::move(host), Split::train, at::kCPU);
     if (step) (*step)();
@@ -161,14 +161,15 @@ Json bench_recipe_loader(RunRequest request, double seconds) {
     if (rows == 0) return;
     run.stepper().update();
     ++step;
-    (void)loss.item<double>();  // a device would still be busy
+    (void)loss.item<double>();  // waits for the device
   };
   const data::Pipeline& pipeline = *run.loaders().pipeline(Split::train);
   const auto options = setup.loader_options(pipeline, Split::train);
   double eats = replayed_rate(pipeline, options, seconds / 2, consume);
   const Json fed = data::measure_loader(run.loaders().training(), seconds, [](const data::HostBatch&) {}).to_json();
   const Json both = data::measure_loader(run.loaders().training(), seconds, consume).to_json();
-  eats = std::max(eats, replayed_rate(pipeline, options, seconds / 2, consume));  // a neighbour can only slow it down
+  // Another program can only slow it down, so the larger value is right.
+  eats = std::max(eats, replayed_rate(pipeline, options, seconds / 2, consume));
   const double feeds = fed["samples_per_s"];
   const double runs = both["samples_per_s"];
   std::string bound = "cores";

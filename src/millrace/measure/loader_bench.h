@@ -1,4 +1,4 @@
-// `millrace bench loader`: what a loader gives, alone, before a step that eats cores, or in a recipe's run.
+// `millrace bench loader`: a loader's speed, alone, before a step that occupies cores, or in a recipe's run.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,12 @@
 
 namespace millrace {
 
-// A step that does nothing but convolve (8 x 64 x 56 x 56 with 64 x 64 x 3 x 3, fp32, so many times) on all intra-op threads:
-// what a loader shares its cores with.
+// A step that only convolves (8 x 64 x 56 x 56 with 64 x 64 x 3 x 3, fp32, `passes` times) on all intra-op threads: it stands for
+// the work that a loader shares its cores with.
 class ConvolutionStep {
  public:
   explicit ConvolutionStep(std::int64_t passes);
-  [[nodiscard]] static ConvolutionStep for_milliseconds(double milliseconds);  // finds out how many passes that takes
+  [[nodiscard]] static ConvolutionStep for_milliseconds(double milliseconds);  // measures how many passes that takes
   ConvolutionStep(const ConvolutionStep&) = delete;
   ConvolutionStep& operator=(const ConvolutionStep&) = delete;
   ~ConvolutionStep();
@@ -28,7 +28,7 @@ class ConvolutionStep {
   std::int64_t passes_ = 1;
 };
 
-// Samples a second of `consume` fed with a few batches read before: what a step eats when reading costs nothing.
+// Samples per second of `consume`, fed with a few batches read before: a step's speed if reading cost nothing.
 [[nodiscard]] double replayed_rate(const data::Pipeline& pipeline, data::LoaderOptions options, double seconds,
                                    const std::function<void(data::HostBatch)>& consume);
 
@@ -39,12 +39,12 @@ struct LoaderBenchOptions {
 };
 
 // {kind, samples_per_s, first_batch_ms, turn_round_ms_p50, cpu_s_per_1000, wait_ms_p50, wait_ms_p99, peak_memory_bytes, digest,
-// readers, reason, cache, ...}; with a step also ceiling_samples_per_s: the same batches replayed before the same step.
+// readers, reason, cache, ...}; with a step also ceiling_samples_per_s: the rate of the same step on replayed batches.
 [[nodiscard]] Json bench_workload(const data::Workload& workload, const std::filesystem::path& folder,
                                   const LoaderBenchOptions& options);
 
-// The ceiling test of a recipe's run: {loader_samples_per_s, step_samples_per_s, run_samples_per_s, bound, verdict, ...}. Writes
-// no run folder.
+// The comparison of a recipe's loader with its step and run: {loader_samples_per_s, step_samples_per_s, run_samples_per_s, bound,
+// verdict, ...}. Writes no run folder.
 [[nodiscard]] Json bench_recipe_loader(RunRequest request, double seconds);
 
 }  // namespace millrace

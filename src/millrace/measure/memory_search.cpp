@@ -19,8 +19,8 @@
 namespace millrace {
 namespace {
 
-// What a batch of `size` would come to by what `ran` took, where that is more than there is; else 0. A step may not simply be
-// tried then: an operation's scratch memory is taken without asking, and the system would end the process.
+// The bytes that a batch of `size` would take, extrapolated from `ran`, if that is more than available; else 0. Trying such a
+// step is not safe: an operation's scratch memory is allocated unchecked, and the system would kill the process.
 std::uint64_t too_much(const Json& ran, std::int64_t size) {
   if (!ran.is_object() || !ran.contains("resident_bytes")) return 0;
   const auto before = ran["resident_before_bytes"].get<double>();
@@ -35,13 +35,13 @@ Json refused(std::uint64_t needed, const Json& ran) {
                          " of " + human_bytes(ran["limit_bytes"].get<double>())}};
 }
 
-// A step, a validation batch and another step.
+// Runs a step, a validation batch and another step.
 Json try_whole_step(const RunRequest& request) {
   RunSetup setup(request);
   const at::Device device = setup.context().device;
-  std::optional<MemoryLimit> limited;  // also where the run itself would not be: there is nothing to recover here
+  std::optional<MemoryLimit> limited;  // also if the run itself would not be limited: nothing needs recovery here
   if (device.is_cpu() && !setup.switches().on("memory_recovery")) limited.emplace(setup.config().memory.limit);
-  device::release_cached_memory(device);  // what a size tried before has left
+  device::release_cached_memory(device);  // left over from the size tried before
   const std::uint64_t before = device::private_resident_bytes();
   Assembly run(setup, folders_to_look_in());
   run.decide();
@@ -49,14 +49,14 @@ Json try_whole_step(const RunRequest& request) {
   run.recipe().model().train();
   const std::uint64_t room = device.is_cpu() ? 0 : device::tensor_memory(device).live_bytes + device::free_tensor_memory(device);
   device::reset_peak_tensor_memory(device);
-  TrialStep largest = make_trial_step(run, 0);  // of the two: an epoch's last batch may be smaller
+  TrialStep largest = make_trial_step(run, 0);  // the larger of two: an epoch's last batch may be smaller
   if (run.loaders().validation() != nullptr) {
     (void)run_validation(run.way(), run.stepper(), *run.loaders().validation(), 1);
     run.recipe().model().train();
   }
   if (const TrialStep second = make_trial_step(run, 1); second.rows >= largest.rows) largest = second;
   const std::uint64_t peak = device::tensor_memory(device).peak_bytes;
-  // Batches on their way are host memory that no tensor counter sees.
+  // Prefetched batches are host memory that no tensor counter sees.
   const std::uint64_t limit = device::tensor_memory_limit();
   const std::uint64_t buffers = run.loaders().training().buffer_bytes();
   if (device.is_cpu() && limit > 0 && peak + buffers > limit) {
@@ -73,7 +73,8 @@ Json try_whole_step(const RunRequest& request) {
   if (!device.is_cpu() || limit > 0) return result;
   result["limit_bytes"] = device::resident_memory_limit();
   result["resident_before_bytes"] = before;
-  result["resident_bytes"] = device::private_resident_bytes();  // freed memory that is kept counts: the most there was
+  // Includes freed memory that the allocator keeps: the maximum so far.
+  result["resident_bytes"] = device::private_resident_bytes();
   return result;
 }
 
@@ -93,7 +94,7 @@ Json estimate_memory(RunRequest request) {
   const MemoryAccount account =
       run.memory_account(result.at("plain_bytes").get<std::uint64_t>(), run.switches().on("async_snapshot"));
   result["account"] = account.to_json(account.sum());
-  result["gradients_bytes"] = account.gradients;  // the trial has let them go
+  result["gradients_bytes"] = account.gradients;  // the trial has already freed them
   const std::uint64_t fixed = account.weights + account.gradients + account.optimizer + account.averages;
   result["lighter"] = Json::array();
   for (const SmallerStep& step :
@@ -129,7 +130,7 @@ Json search_max_batch(const MaxBatchOptions& options, const std::function<Json(s
     try {
       result = needed == 0 ? whole_step(size) : refused(needed, best);
     } catch (const Error& error) {
-      if (best.is_null()) throw;  // nothing ran yet: the mistake is not the size
+      if (best.is_null()) throw;  // nothing ran yet: the size is not the cause
       bound = "config";
       result = {{"fits", false}, {"reason", error.what()}};
     } catch (const std::exception& error) {

@@ -61,7 +61,7 @@ Json sizes_of(const Batch& batch) {
   return groups;
 }
 
-// A shape's recipe and batch on the device that its config names.
+// A shape's recipe and batch, on the config's device.
 struct Made {
   config::Resolved config;
   RunConfig shared;
@@ -130,7 +130,7 @@ struct StepBench::Impl : Made {
   std::string recipe_name;
   ConvolutionChoice convolutions;
   std::vector<KernelChoice> kernels;
-  std::string layout;  // that a trial chose
+  std::string layout;  // chosen by a trial
   MemoryChoice memory;
   Chosen<bool> tf32;
   std::uint64_t resident_bytes = 0;  // before the first step
@@ -139,7 +139,7 @@ struct StepBench::Impl : Made {
     tf32 = precision::choose_tf32(shared.device.tf32_wish(), context.device, format);
     precision::use_tf32(tf32, context.device);
   }
-  // As a run does, and with what runs have measured.
+  // Chooses like a run, and uses results that runs have measured.
   void choose_ways(const std::string& precision, at::Device device) {
     const bool has_layouts = recipe->set_layout(Layout::contiguous);
     const bool tries_layouts = has_layouts && shared.device.layout.is_auto() && switches.on("channels_last");
@@ -196,7 +196,7 @@ StepBench::StepBench(const Entry& entry, const StepBenchOptions& options) : impl
   if (!impl.switches.on("autocast")) stepper.autocast.reset();
   stepper.offload_bytes = offload_bytes(impl.shared.memory, device, impl.switches);
   impl.stepper = std::make_unique<Stepper>(*impl.recipe, impl.switches, impl.timeline, stepper);
-  impl.use_tf32(std::nullopt);  // the trials of number formats have fp32 itself to compare with
+  impl.use_tf32(std::nullopt);  // the trials of number formats compare with fp32 itself
   impl.choose_ways(options.precision, device);
   impl.use_tf32(impl.stepper->autocast());
   if (impl.switches.on("recompute")) {
@@ -210,7 +210,7 @@ StepBench::StepBench(const Entry& entry, const StepBenchOptions& options) : impl
 
 StepBench::~StepBench() = default;
 
-// Reads nothing back: `loss` waits on the device.
+// Reads nothing back: `loss` stays on the device.
 void StepBench::begin_step() {
   Impl& impl = *impl_;
   impl.timeline.begin_step();
@@ -225,7 +225,7 @@ double StepBench::step() {
   Impl& impl = *impl_;
   const double begin = steady_seconds();
   begin_step();
-  // The one read a step of the peers has too: without it a device would still be busy.
+  // The peers' step has this read too; it waits for the device.
   const double loss = impl.loss.item<double>();
   if (!impl.first_step_seconds) {
     impl.first_step_seconds = seconds_since_process_start();

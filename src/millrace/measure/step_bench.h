@@ -17,20 +17,21 @@ struct StepBenchOptions {
   std::int64_t steps = 9;
   std::int64_t warmup = 3;
   std::vector<std::string> off;
-  Agreement* agreement = nullptr;   // of the ranks that step together; null = one process
+  Agreement* agreement = nullptr;   // of ranks that step together; null = one process
   Json overrides = Json::object();  // dotted keys over the shape's config, e.g. {"recipe.model_dropout": 0}
 };
-// Step by step, for benches that interleave it with a peer.
+// Runs step by step, for benches that alternate it with a peer.
 class StepBench {
  public:
-  StepBench(const Entry& entry, const StepBenchOptions& options);  // the batch is made, on the device; no step is done yet
+  StepBench(const Entry& entry, const StepBenchOptions& options);  // makes the batch on the device; does no step yet
   ~StepBench();
-  double step();  // one step, the loss read at its end; milliseconds
-  // Milliseconds of each of so many steps. On a device one follows the other without a wait, as in a run: the times are between
-  // the ends that the device itself has noted, and the call returns when the last has ended. Others may share the device: memory
-  // that no tensor needs between calls goes back to it, and a step that is not timed takes it again. On a CPU as step().
+  double step();  // one step, including reading its loss; milliseconds
+  // Runs `count` steps and returns the milliseconds of each. On a device steps follow each other without a wait, as in a run:
+  // times are between step ends recorded by the device, and the call returns when the last has ended. Since others may share the
+  // device, memory that no tensor needs is released between calls, and an untimed step acquires it again. On a CPU same as
+  // step().
   std::vector<double> steps(std::int64_t count);
-  [[nodiscard]] Json report(const std::vector<double>& ms) const;  // of these steps
+  [[nodiscard]] Json report(const std::vector<double>& ms) const;  // report of these steps
  private:
   struct Impl;
   void begin_step();
@@ -38,14 +39,14 @@ class StepBench {
   StepBenchOptions options_;
 };
 
-// What a step of the shape would compute with: {recipe, shape, parameters, trained_parameters, batch: [{field: sizes} of each
-// group], device, device_name}. No step is done.
+// The input of a step of the shape: {recipe, shape, parameters, trained_parameters, batch: [{field: sizes} of each group],
+// device, device_name}. Does no step.
 [[nodiscard]] Json describe_step(const Entry& entry, const StepBenchOptions& options);
 
-// What describe_step says, and {precision, steps, ms: [...], ms_p50, ms_min, first_step_s_since_process_start, peak_memory_bytes,
-// loss_first, loss_last, memory: {step_peak_bytes (of tensors), resident_before_bytes, recompute, and with a budget what
-// try_memory says}, kernels: {option: {way, reason}} of those that a trial chose, layout ("" = not tried), format, tf32: {on,
-// reason}, switches, ...}
+// The result of describe_step, and {precision, steps, ms: [...], ms_p50, ms_min, first_step_s_since_process_start,
+// peak_memory_bytes, loss_first, loss_last, memory: {step_peak_bytes (of tensors), resident_before_bytes, recompute, and with a
+// budget the result of try_memory}, kernels: {option: {way, reason}} of those that a trial chose, layout ("" = not tried),
+// format, tf32: {on, reason}, switches, ...}
 [[nodiscard]] Json bench_step(const Entry& entry, const StepBenchOptions& options);
 
 }  // namespace millrace

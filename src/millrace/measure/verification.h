@@ -1,4 +1,4 @@
-// Whether a run would work here: `millrace doctor RECIPE --verify`.
+// Checks whether a run would work on this machine: `millrace doctor RECIPE --verify`.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,14 @@ struct Check {
   enum class Level : std::uint8_t { pass, warn, fail };
   std::string name;  // a few words
   Level level = Level::pass;
-  std::string found;      // what was seen, with its figures
-  std::string next = "";  // what to do about it; "" where it passes
+  std::string found;      // the observation, with its figures
+  std::string next = "";  // the remedy; "" if it passes
 };
 [[nodiscard]] std::string_view name_of(Check::Level level);  // "pass", "warn", "FAIL"
 
-// Sets the run up as training would and makes steps of it, on the run's own data: the number format, where parameters and batch
-// are, a rehearsal of every callback, what the steps moved, memory, and how busy the device was. `tell` hears each check when it
-// is known. A check that fails is the last: those after it need what it checked. Writes no run folder and nothing else.
+// Sets the run up like training and does steps of it, on the run's own data. Checks the number format, the place of parameters
+// and batch, a rehearsal of every callback, which parameters the steps changed, memory, and the use of the device. `tell`
+// receives each check as it completes. A failed check is the last, since later ones depend on it. Writes no files.
 std::vector<Check> verify_run(RunRequest request, const std::function<void(const Check&)>& tell);
 
 }  // namespace millrace

@@ -16,6 +16,7 @@
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
 #include "millrace/metrics/board.h"
+#include "tests/support/refusal.h"
 
 namespace millrace::metrics {
 namespace {
@@ -25,15 +26,6 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 
 at::Tensor ids(std::initializer_list<std::int64_t> values) { return at::tensor(std::vector<std::int64_t>(values), at::kLong); }
-
-std::string refusal_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "accepted";
-}
 
 TEST(BoardClasses, ATableIsTrueClassesByPredictedOnes) {
   Board board;
@@ -111,11 +103,11 @@ TEST(BoardClasses, ALabelOutsideIsFoundWhenItIsRead) {
   const auto told = [](const at::Tensor& predicted, const at::Tensor& labels, const Classification& how) {
     Board board;
     board.add_classification(predicted, labels, how);
-    std::string text = refusal_of([&] { (void)board.means(); });
-    EXPECT_EQ(refusal_of([&] { (void)board.tables(); }), text);
+    std::string text = refusal([&] { (void)board.means(); });
+    EXPECT_EQ(refusal([&] { (void)board.tables(); }), text);
     Board again;  // on another rank, or after a snapshot
     again.load_state(SavedJson(board.state(), "trainer"));
-    EXPECT_EQ(refusal_of([&] { (void)again.means(); }), text);
+    EXPECT_EQ(refusal([&] { (void)again.means(); }), text);
     return text;
   };
   EXPECT_THAT(told(at::zeros({3, 10}), ids({0, 12, 3}), {}),
@@ -131,7 +123,7 @@ TEST(BoardClasses, ALabelOutsideIsFoundWhenItIsRead) {
 TEST(BoardClasses, WhatDoesNotFitIsShown) {
   const auto told = [](const at::Tensor& predicted, const at::Tensor& labels, const Classification& how = {}) {
     Board board;
-    std::string text = refusal_of([&] { board.add_classification(predicted, labels, how); });
+    std::string text = refusal([&] { board.add_classification(predicted, labels, how); });
     EXPECT_TRUE(board.empty());
     return text;
   };
@@ -147,7 +139,7 @@ TEST(BoardClasses, WhatDoesNotFitIsShown) {
   EXPECT_THAT(told(at::zeros({1, 5000}), ids({0})), HasSubstr("5,000 classes are more than the 4,096"));
   Board board;
   board.add_classification(at::zeros({1, 3}), ids({0}));
-  EXPECT_THAT(refusal_of([&] {
+  EXPECT_THAT(refusal([&] {
                 board.add_classification(at::zeros({1, 4}), ids({0}));
               }),
               HasSubstr("other classes, or another top_k, than in an earlier batch"));

@@ -21,6 +21,7 @@
 
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
+#include "tests/support/refusal.h"
 
 namespace millrace::metrics {
 namespace {
@@ -104,26 +105,16 @@ TEST(Board, KeepsNoGraphAndNoReferenceToTheAddend) {
   EXPECT_EQ(board.means().at("y"), 5.0);
 }
 
-template <class Call>
-std::string refusal_of(Call call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "accepted";
-}
-
 TEST(Board, RefusesWhatIsNoScalarByNameAndShape) {
   Board board;
   EXPECT_THROW(board.add("x", at::empty({2}), scalar(1)), RecipeError);
-  const std::string text = refusal_of([&] { board.add("width", scalar(1), at::empty({2, 3})); });
+  const std::string text = refusal([&] { board.add("width", scalar(1), at::empty({2, 3})); });
   EXPECT_THAT(text, HasSubstr("the count has shape [2,3], a scalar is wanted"));
   EXPECT_THAT(text, HasSubstr("metric \"width\""));
   EXPECT_THAT(text, HasSubstr("add_mean()"));
-  EXPECT_THAT(refusal_of([&] { board.add("width", at::Tensor(), scalar(1)); }),
+  EXPECT_THAT(refusal([&] { board.add("width", at::Tensor(), scalar(1)); }),
               HasSubstr("the sum has shape none, it is undefined"));
-  EXPECT_THAT(refusal_of([&] { board.add("val_loss", Loss{.terms = {{.sum = at::empty({4}), .count = scalar(1)}}}); }),
+  EXPECT_THAT(refusal([&] { board.add("val_loss", Loss{.terms = {{.sum = at::empty({4}), .count = scalar(1)}}}); }),
               testing::AllOf(HasSubstr("the sum has shape [4]"), HasSubstr("metric \"val_loss\"")));
   EXPECT_TRUE(board.empty()) << "what is refused leaves nothing";
 }
@@ -131,11 +122,11 @@ TEST(Board, RefusesWhatIsNoScalarByNameAndShape) {
 TEST(Board, ANameIsOfOneKind) {
   Board board;
   board.add("x", 1.0, 1.0);
-  EXPECT_THAT(refusal_of([&] { board.add_correlation("x", at::ones({2}), at::ones({2})); }),
+  EXPECT_THAT(refusal([&] { board.add_correlation("x", at::ones({2}), at::ones({2})); }),
               testing::AllOf(HasSubstr("a mean of this name is there, a correlation is added"), HasSubstr("metric \"x\"")));
   board.add("accuracy", 1.0, 1.0);
   board.add_classification(at::zeros({2, 3}), at::zeros({2}, at::kLong));
-  EXPECT_THAT(refusal_of([&] { (void)board.means(); }),
+  EXPECT_THAT(refusal([&] { (void)board.means(); }),
               testing::AllOf(HasSubstr("two metrics have this name"), HasSubstr("metric \"accuracy\"")));
 }
 
@@ -148,9 +139,8 @@ TEST(Board, MeansAndRatesAreOfAllValues) {
   board.add_rate("rate", at::empty({0}, at::kBool));
   EXPECT_DOUBLE_EQ(board.means().at("mean"), 30.0 / 8.0);
   EXPECT_DOUBLE_EQ(board.means().at("rate"), 5.0 / 8.0);
-  EXPECT_THAT(refusal_of([&] { board.add_rate("rate", at::ones({3})); }),
-              HasSubstr("a rate counts true values, f32[3] was given"));
-  EXPECT_THAT(refusal_of([&] { (void)board.means().at("rat"); }), HasSubstr("there are mean, rate"));
+  EXPECT_THAT(refusal([&] { board.add_rate("rate", at::ones({3})); }), HasSubstr("a rate counts true values, f32[3] was given"));
+  EXPECT_THAT(refusal([&] { (void)board.means().at("rat"); }), HasSubstr("there are mean, rate"));
 }
 
 TEST(Board, WhatHasNoNumberIsLeftOutAndCounted) {
@@ -179,7 +169,7 @@ TEST(Board, WhatHasNoNumberIsLeftOutAndCounted) {
   earlier.add("psnr", 6.0, 2.0);
   earlier.add_mean("psnr", values, values.isfinite());
   EXPECT_DOUBLE_EQ(earlier.means().at("psnr"), 14.0 / 4.0);
-  EXPECT_THAT(refusal_of([&] { board.add_mean("psnr", values, at::ones({2}, at::kBool)); }), HasSubstr("[3]"));
+  EXPECT_THAT(refusal([&] { board.add_mean("psnr", values, at::ones({2}, at::kBool)); }), HasSubstr("[3]"));
 }
 
 TEST(Board, RegressionFollowsTheFormulas) {
@@ -277,9 +267,9 @@ TEST(Board, AUnitWithoutAnEventOrABinHasNoBitsAndCountsNowhere) {
 TEST(Board, ShapesThatDoNotFitAreShown) {
   Board board;
   const auto regression = [&] { board.add_regression(at::zeros({8, 1}), at::zeros({8})); };
-  EXPECT_THAT(refusal_of(regression), HasSubstr("the prediction has shape [8,1], the target has shape [8]"));
+  EXPECT_THAT(refusal(regression), HasSubstr("the prediction has shape [8,1], the target has shape [8]"));
   EXPECT_THROW(regression(), DataError);
-  EXPECT_THAT(refusal_of([&] {
+  EXPECT_THAT(refusal([&] {
                 board.add_correlation("corr", at::zeros({8}), at::zeros({8, 1}));
               }),
               testing::AllOf(HasSubstr("x has shape [8], y has shape [8,1]"), HasSubstr("metric \"corr\"")));
@@ -394,12 +384,7 @@ TEST(Board, ASavedOneOfAnotherHandIsRefusedByName) {
   const auto refusal = [](const char* text) {
     const Json saved = Json::parse(text);
     Board board;
-    try {
-      board.load_state(SavedJson(saved, "trainer"));
-    } catch (const SnapshotError& error) {
-      return error.message().what;
-    }
-    return std::string("accepted");
+    return refusal_message<SnapshotError>([&] { board.load_state(SavedJson(saved, "trainer")); }).what;
   };
   const std::string begin = "the snapshot's trainer part can't be used: ";
   EXPECT_EQ(refusal("[]"), begin + "it is [], not an object");

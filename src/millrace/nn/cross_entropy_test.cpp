@@ -13,10 +13,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <functional>
 #include <vector>
 
 #include "millrace/nn/detail/labels.h"
+#include "tests/support/refusal.h"
 
 namespace millrace::nn {
 namespace {
@@ -94,22 +94,13 @@ TEST(CrossEntropy, AnyLeadingShapeAndTypeOfFloatAndPartsAddUp) {
   EXPECT_EQ(none.count.item<double>(), 0.0);
 }
 
-std::string refusal_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "accepted";
-}
-
 TEST(CrossEntropy, SaysWhatDoesNotFit) {
   const CrossEntropy plain;
   const CrossEntropy smoothed({.label_smoothing = 0.1});
   const CrossEntropy weighted({.class_weights = std::vector<double>(10, 2.0)});
   for (const CrossEntropy* loss : {&plain, &smoothed, &weighted}) {
     const auto told = [&](const at::Tensor& logits, const at::Tensor& labels) {
-      return refusal_of([&] { (void)(*loss)(logits, labels); });
+      return refusal([&] { (void)(*loss)(logits, labels); });
     };
     EXPECT_THAT(told(at::zeros({32, 10}), at::zeros({32}, at::kInt)),
                 AllOf(HasSubstr("DataError  the labels are i32[32], a cross-entropy takes i64 (int64)"),
@@ -132,11 +123,11 @@ TEST(CrossEntropy, SaysWhatDoesNotFit) {
       EXPECT_THAT(error.what(), HasSubstr("label 77 of row 1"));
     }
   }
-  EXPECT_THAT(refusal_of([&] {
+  EXPECT_THAT(refusal([&] {
                 (void)weighted(at::zeros({4, 3}), at::zeros({4}, at::kLong));
               }),
               HasSubstr("10 class weights, the logits have 3 classes"));
-  EXPECT_THAT(refusal_of([] {
+  EXPECT_THAT(refusal([] {
                 const CrossEntropy loss({.class_weights = {1, -2}, .label_smoothing = 1.5});
               }),
               AllOf(HasSubstr("label_smoothing is 1.5, out of range"), HasSubstr("the weight of class 1 is -2, out of range")));

@@ -19,6 +19,7 @@
 #include "millrace/format/pt.h"
 #include "millrace/format/safetensors.h"
 #include "tests/support/fault_fs.h"
+#include "tests/support/refusal.h"
 
 namespace millrace::nn {
 namespace {
@@ -47,15 +48,6 @@ class Pca : public ::testing::Test {
     return sums.finish(n_fg);
   }
   static double rms(const at::Tensor& x) { return x.square().mean().sqrt().item<double>(); }
-  template <class Call>
-  static std::string refusal(const Call& call) {
-    try {
-      call();
-    } catch (const DataError& error) {
-      return error.what();
-    }
-    return "nothing was refused";
-  }
   std::filesystem::path folder_;
 };
 
@@ -123,11 +115,11 @@ TEST_F(Pca, AFileGivesTheSameAndAKilledWriteLeavesNone) {
   const std::int64_t last = counting.calls() - 1;  // the folder's sync: the file is there and whole by then
   for (std::int64_t call = 0; call < last; ++call) {
     FaultFs faults(Fs::real(), {.fail_at = call, .keeps_failing = true, .tears_write = true});
-    EXPECT_THAT(refusal([&] { pca.save(faults, path); }), HasSubstr("can't write")) << call;
+    EXPECT_THAT(refusal<DataError>([&] { pca.save(faults, path); }), HasSubstr("can't write")) << call;
     EXPECT_FALSE(std::filesystem::exists(path)) << call;
     std::filesystem::remove_all(folder_);
     FaultFs full(Fs::real(), {.fail_at = call, .error_number = ENOSPC, .tears_write = true});
-    EXPECT_THAT(refusal([&] { pca.save(full, path); }), HasSubstr("free space")) << call;
+    EXPECT_THAT(refusal<DataError>([&] { pca.save(full, path); }), HasSubstr("free space")) << call;
     EXPECT_TRUE(!std::filesystem::exists(folder_) || std::filesystem::is_empty(folder_)) << call;
   }
   pca.save(Fs::real(), path);
@@ -140,9 +132,10 @@ TEST_F(Pca, AFileGivesTheSameAndAKilledWriteLeavesNone) {
   EXPECT_EQ(format::SafetensorsFile(path).metadata().at("N_freq"), "16");
   again.freq_mhz = at::linspace(500, 600, 15, at::kDouble);
   again.save(Fs::real(), path);
-  EXPECT_THAT(refusal([&] { (void)ForegroundPca::load(path); }), HasSubstr("freq_mhz has 15 channels, mean_per_freq 16"));
+  EXPECT_THAT(refusal<DataError>([&] { (void)ForegroundPca::load(path); }),
+              HasSubstr("freq_mhz has 15 channels, mean_per_freq 16"));
   std::ofstream(path, std::ios::app) << "x";
-  EXPECT_THAT(refusal([&] { (void)ForegroundPca::load(path); }), HasSubstr(path.string()));
+  EXPECT_THAT(refusal<DataError>([&] { (void)ForegroundPca::load(path); }), HasSubstr(path.string()));
 }
 
 TEST_F(Pca, TheOriginalsFileIsReadAsItIs) {
@@ -170,7 +163,8 @@ TEST_F(Pca, TheOriginalsFileIsReadAsItIs) {
   EXPECT_TRUE(at::equal(again.vectors(), pca.vectors().to(at::kFloat).to(at::kDouble)));
   EXPECT_TRUE(at::equal(again.mean(), pca.mean().to(at::kFloat).to(at::kDouble)));
   written(3);
-  EXPECT_THAT(refusal([&] { (void)ForegroundPca::load(path); }), HasSubstr("has no mean_per_freq (it has: eigenvalues, fg_comp"));
+  EXPECT_THAT(refusal<DataError>([&] { (void)ForegroundPca::load(path); }),
+              HasSubstr("has no mean_per_freq (it has: eigenvalues, fg_comp"));
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <algorithm>
 
 #include "millrace/base/error.h"
+#include "tests/support/refusal.h"
 
 namespace millrace::optim {
 namespace {
@@ -84,12 +85,7 @@ TEST(Average, GoesOnFromWhatWasSavedAndRefusesAnythingElse) {
   resumed.update(flag(false));
   EXPECT_TRUE(at::equal(whole.weights().at("w"), resumed.weights().at("w")));
   const auto refusal = [&](const Tensors& weights, const at::Tensor& updates) {
-    try {
-      resumed.load(weights, updates);
-    } catch (const SnapshotError& error) {
-      return std::string(error.what());
-    }
-    return std::string("accepted");
+    return millrace::refusal<SnapshotError>([&] { resumed.load(weights, updates); });
   };
   EXPECT_EQ(refusal({{"w", a.w.detach()}}, whole.updates()),
             "SnapshotError  the averaged weights lack b\n"

@@ -20,6 +20,7 @@
 #include <string>
 
 #include "millrace/base/error.h"
+#include "tests/support/refusal.h"
 
 namespace millrace::optim {
 namespace {
@@ -356,12 +357,7 @@ TEST(Optimizer, LoadStateRefusesWhatDoesNotFit) {
   const auto refusal = [&](auto change) {
     State state = optimizer.state();
     change(state);
-    try {
-      optimizer.load_state(state);
-    } catch (const SnapshotError& error) {
-      return std::string(error.what());
-    }
-    return std::string("accepted");
+    return millrace::refusal<SnapshotError>([&] { optimizer.load_state(state); });
   };
   EXPECT_EQ(refusal([](State&) {}), "accepted");
   EXPECT_EQ(refusal([](State& s) { s.tensors.erase("w.exp_avg"); }),

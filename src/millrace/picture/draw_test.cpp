@@ -8,6 +8,7 @@
 
 #include "millrace/base/error.h"
 #include "millrace/picture/detail/layout.h"
+#include "tests/support/refusal.h"
 
 namespace millrace::picture {
 namespace {
@@ -48,14 +49,8 @@ void expect_sound(const Picture& picture, const std::string& name) {
 }
 
 template <class Draw>
-std::string refusal(const Draw& draw) {
-  try {
-    draw();
-  } catch (const RecipeError& error) {
-    EXPECT_FALSE(error.message().next.empty());
-    return error.message().what;
-  }
-  return "no refusal";
+std::string refusal_to_draw(const Draw& draw) {
+  return refusal_reason<RecipeError>(draw);
 }
 
 Maps one_map(std::int64_t height, std::int64_t width, std::vector<float> values) {
@@ -169,25 +164,26 @@ TEST(MapsPicture, AMapMayHaveAxesOfItsOwn) {
   expect_sound(maps(what), "m");
   EXPECT_NE(maps(what).rgb, shared);
   what.maps[1].axes->x_extent = Extent{0, kInfinity};
-  EXPECT_THAT(refusal([&] { (void)maps(what); }), HasSubstr("x extent that is not finite"));
+  EXPECT_THAT(refusal_to_draw([&] { (void)maps(what); }), HasSubstr("x extent that is not finite"));
 }
 
 TEST(MapsPicture, RefusesWhatItCannotDraw) {
-  EXPECT_THAT(refusal([] { (void)maps(one_map(0, 4, {})); }), HasSubstr("picture \"m\" has 0 x 4 values in map \"truth\""));
-  EXPECT_THAT(refusal([] { (void)maps(one_map(2, 2, {1, 2, 3})); }), HasSubstr("has 3 values in map \"truth\" of 2 x 2"));
-  EXPECT_THAT(refusal([] { (void)maps({.name = "none"}); }), HasSubstr("picture \"none\" has no maps"));
+  EXPECT_THAT(refusal_to_draw([] { (void)maps(one_map(0, 4, {})); }),
+              HasSubstr("picture \"m\" has 0 x 4 values in map \"truth\""));
+  EXPECT_THAT(refusal_to_draw([] { (void)maps(one_map(2, 2, {1, 2, 3})); }), HasSubstr("has 3 values in map \"truth\" of 2 x 2"));
+  EXPECT_THAT(refusal_to_draw([] { (void)maps({.name = "none"}); }), HasSubstr("picture \"none\" has no maps"));
   Maps what = one_map(1, 1, {1});
   what.value.limits = Range{0, std::nan("")};
-  EXPECT_THAT(refusal([&] { (void)maps(what); }), HasSubstr("has the limits 0 to nan for colour scale"));
+  EXPECT_THAT(refusal_to_draw([&] { (void)maps(what); }), HasSubstr("has the limits 0 to nan for colour scale"));
   what.value.limits.reset();
   what.x_extent = picture::Extent{0, kInfinity};
-  EXPECT_THAT(refusal([&] { (void)maps(what); }), HasSubstr("x extent that is not finite"));
+  EXPECT_THAT(refusal_to_draw([&] { (void)maps(what); }), HasSubstr("x extent that is not finite"));
   what.x_extent.reset();
   what.y.logarithmic = true;
-  EXPECT_THAT(refusal([&] { (void)maps(what); }), HasSubstr("logarithmic y axis"));
+  EXPECT_THAT(refusal_to_draw([&] { (void)maps(what); }), HasSubstr("logarithmic y axis"));
   what.y.logarithmic = false;
   what.maps.assign(200, what.maps[0]);
-  EXPECT_THAT(refusal([&] { (void)maps(what); }), HasSubstr("pixels of height"));
+  EXPECT_THAT(refusal_to_draw([&] { (void)maps(what); }), HasSubstr("pixels of height"));
 }
 
 TEST(CurvesPicture, LinesHaveTheirColoursAndGapsAreCounted) {
@@ -234,16 +230,16 @@ TEST(CurvesPicture, OddNumbersAreDrawn) {
 }
 
 TEST(CurvesPicture, RefusesWhatItCannotDraw) {
-  EXPECT_THAT(refusal([] { (void)curves({.name = "c"}); }), HasSubstr("picture \"c\" has no curves"));
-  EXPECT_THAT(refusal([] { (void)curves(one_curve({})); }), HasSubstr("has no values in series \"a\""));
+  EXPECT_THAT(refusal_to_draw([] { (void)curves({.name = "c"}); }), HasSubstr("picture \"c\" has no curves"));
+  EXPECT_THAT(refusal_to_draw([] { (void)curves(one_curve({})); }), HasSubstr("has no values in series \"a\""));
   Curves what = one_curve({1, 2});
   what.series[0].x = {1};
-  EXPECT_THAT(refusal([&] { (void)curves(what); }), HasSubstr("has 1 x and 2 y values in series \"a\""));
+  EXPECT_THAT(refusal_to_draw([&] { (void)curves(what); }), HasSubstr("has 1 x and 2 y values in series \"a\""));
   what = one_curve({1, 2});
   what.y.limits = Range{2, 1};
-  EXPECT_THAT(refusal([&] { (void)curves(what); }), HasSubstr("has the limits 2 to 1 for y axis"));
+  EXPECT_THAT(refusal_to_draw([&] { (void)curves(what); }), HasSubstr("has the limits 2 to 1 for y axis"));
   what.y = {.label = "y", .logarithmic = true, .limits = Range{0, 1}};
-  EXPECT_THAT(refusal([&] { (void)curves(what); }), HasSubstr("lower limit 0 for the logarithmic y axis"));
+  EXPECT_THAT(refusal_to_draw([&] { (void)curves(what); }), HasSubstr("lower limit 0 for the logarithmic y axis"));
 }
 
 TEST(MatrixPicture, ColoursAreSharesOfTheRow) {
@@ -262,9 +258,10 @@ TEST(MatrixPicture, ColoursAreSharesOfTheRow) {
   what.counts.assign(160000, 1);
   expect_sound(matrix(what), "x");
   what.counts.pop_back();
-  EXPECT_THAT(refusal([&] { (void)matrix(what); }), HasSubstr("has 159999 counts, and 400 classes need 160000"));
-  EXPECT_THAT(refusal([] { (void)matrix({.name = "x", .classes = {"a"}, .counts = {-1}}); }), HasSubstr("has the count -1"));
-  EXPECT_THAT(refusal([] { (void)matrix({.name = "x"}); }), HasSubstr("has no classes"));
+  EXPECT_THAT(refusal_to_draw([&] { (void)matrix(what); }), HasSubstr("has 159999 counts, and 400 classes need 160000"));
+  EXPECT_THAT(refusal_to_draw([] { (void)matrix({.name = "x", .classes = {"a"}, .counts = {-1}}); }),
+              HasSubstr("has the count -1"));
+  EXPECT_THAT(refusal_to_draw([] { (void)matrix({.name = "x"}); }), HasSubstr("has no classes"));
 }
 
 TEST(HistogramsPicture, CountsWhatIsFiniteAndDrawsAnything) {
@@ -280,8 +277,8 @@ TEST(HistogramsPicture, CountsWhatIsFiniteAndDrawsAnything) {
     }
   }
   what.bins = 401;
-  EXPECT_THAT(refusal([&] { (void)histograms(what); }), HasSubstr("has 401 bins"));
-  EXPECT_THAT(refusal([] { (void)histograms({.name = "h", .series = {{"e", {}}}}); }), HasSubstr("in series \"e\""));
+  EXPECT_THAT(refusal_to_draw([&] { (void)histograms(what); }), HasSubstr("has 401 bins"));
+  EXPECT_THAT(refusal_to_draw([] { (void)histograms({.name = "h", .series = {{"e", {}}}}); }), HasSubstr("in series \"e\""));
 }
 
 TEST(ImagesPicture, PixelsAreEnlargedByWholeFactors) {
@@ -339,24 +336,24 @@ TEST(ImagesPicture, ASizeGivesProportionsAndAScaleBar) {
 }
 
 TEST(ImagesPicture, RefusesWhatItCannotDraw) {
-  EXPECT_THAT(refusal([] { (void)images({.name = "i"}); }), HasSubstr("picture \"i\" has no images"));
+  EXPECT_THAT(refusal_to_draw([] { (void)images({.name = "i"}); }), HasSubstr("picture \"i\" has no images"));
   Images what{.name = "i", .images = {{.caption = "a", .height = 2, .width = 2, .channels = 2, .pixels = std::vector<float>(8)}}};
-  EXPECT_THAT(refusal([&] { (void)images(what); }), HasSubstr("has 2 channels in image 0 (\"a\")"));
+  EXPECT_THAT(refusal_to_draw([&] { (void)images(what); }), HasSubstr("has 2 channels in image 0 (\"a\")"));
   Images odd{.name = "i", .images = {{.height = 1, .width = 1, .pixels = std::vector<float>(3)}}};
   odd.images[0].colours = ColourMap::diverging;
-  EXPECT_THAT(refusal([&] { (void)images(odd); }), HasSubstr("not one channel of floats"));
+  EXPECT_THAT(refusal_to_draw([&] { (void)images(odd); }), HasSubstr("not one channel of floats"));
   odd.images[0].colours.reset();
   odd.images[0].size = PixelSize{.height = 0};
-  EXPECT_THAT(refusal([&] { (void)images(odd); }), HasSubstr("has no size of a pixel"));
+  EXPECT_THAT(refusal_to_draw([&] { (void)images(odd); }), HasSubstr("has no size of a pixel"));
   odd.images[0].size.reset();
   odd.columns = 9;
-  EXPECT_THAT(refusal([&] { (void)images(odd); }), HasSubstr("has 9 columns"));
+  EXPECT_THAT(refusal_to_draw([&] { (void)images(odd); }), HasSubstr("has 9 columns"));
   what.images[0].channels = 3;
-  EXPECT_THAT(refusal([&] { (void)images(what); }), HasSubstr("has 8 values in image 0 (\"a\") of 2 x 2 x 3"));
+  EXPECT_THAT(refusal_to_draw([&] { (void)images(what); }), HasSubstr("has 8 values in image 0 (\"a\") of 2 x 2 x 3"));
   what.images[0].height = std::numeric_limits<std::int64_t>::max();
-  EXPECT_THAT(refusal([&] { (void)images(what); }), HasSubstr("has 8 values"));
+  EXPECT_THAT(refusal_to_draw([&] { (void)images(what); }), HasSubstr("has 8 values"));
   what.images[0] = {.caption = "b", .height = 1, .width = 1, .channels = 1, .pixels = std::vector<float>(1), .range = {1, 1}};
-  EXPECT_THAT(refusal([&] { (void)images(what); }), HasSubstr("limits 1 to 1 for image 0"));
+  EXPECT_THAT(refusal_to_draw([&] { (void)images(what); }), HasSubstr("limits 1 to 1 for image 0"));
 }
 
 TEST(PictureText, AnyBytesAreDrawnInRoomThatIsBounded) {

@@ -10,6 +10,7 @@
 
 #include "millrace/base/error.h"
 #include "millrace/precision/overflow_rule.h"
+#include "tests/support/refusal.h"
 
 namespace millrace::precision {
 namespace {
@@ -52,14 +53,7 @@ TEST(LossScale, GoesOnFromItsState) {
 TEST(LossScale, AnIncompleteStateIsRefusedAndChangesNothing) {
   LossScale scale(at::kCPU);
   State state = {.tensors = {{"loss_scale", number(8)}}};
-  const auto refusal = [&] {
-    try {
-      scale.load_state(state);
-    } catch (const SnapshotError& error) {
-      return std::string(error.what());
-    }
-    return std::string("accepted");
-  };
+  const auto refusal = [&] { return millrace::refusal<SnapshotError>([&] { scale.load_state(state); }); };
   EXPECT_EQ(refusal(),
             "SnapshotError  the state of the loss scale has no number \"growth_tracker\"\n"
             "  where    snapshot, part \"optimizer\"\n"

@@ -58,7 +58,7 @@ double loop_of(const RunFacts& run) {
   return sum;
 }
 
-// By what the seconds of this run's accounts are divided; 0: they say nothing.
+// The divisor for the seconds of this run's accounts; 0: not comparable.
 double divisor(const RunFacts& run, Unit unit) {
   if (unit == Unit::share) return loop_of(run);
   return unit == Unit::seconds_a_step ? run.steps : run.steps * run.samples_per_step;
@@ -139,7 +139,7 @@ void add_quality(const RunFacts& a, const RunFacts& b, Comparison& to) {
   }
 }
 
-// Metrics whose meaning was mended between the two runs.
+// Metrics whose definition was corrected between the two runs.
 void add_versions(Comparison& to) {
   constexpr std::size_t kMost = 3;
   std::vector<std::string> names;

@@ -1,4 +1,4 @@
-// Two runs beside each other: what is different between them, and what that did.
+// Compares two runs: their differences, and the effect of these.
 #pragma once
 
 #include <optional>
@@ -13,7 +13,7 @@ namespace millrace::runs {
 
 struct Difference {
   std::string key;
-  std::optional<Setting> a, b;  // none: this run does not have it
+  std::optional<Setting> a, b;  // nullopt: this run does not have it
 };
 
 struct Pair {
@@ -23,33 +23,34 @@ struct Pair {
 
 struct QualityPair {
   std::string name;
-  std::optional<Moment> a, b;  // the latest of each run until then; none: there is none yet
+  std::optional<Moment> a, b;  // the latest of each run until then; nullopt: none yet
 };
 
-// What the figures of the accounts are: work of other recipes has no step in common, steps of other batches only their samples.
+// The unit of accounts: runs of different recipes have no common step (share), and runs with different batch sizes only samples
+// in common.
 enum class Unit { seconds_a_step, seconds_a_sample, share };
 
-// Why a step of one run takes longer than one of the other.
+// Why a step of one run is slower than a step of the other.
 struct Explanation {
   std::string text;
-  std::string slower;     // "a", "b"; "" = neither, or it can't be told
+  std::string slower;     // "a", "b"; "" = neither, or unknown
   std::string account;    // with the largest difference
   std::string explained;  // the account that the finding is about
-  std::string rule;       // of the finding that explains it; "" = none does
+  std::string rule;       // rule of the finding that explains it; "" = none
   std::string of;         // the run that has the finding
 };
 
 struct Comparison {
-  std::vector<std::string> notes;  // what can't be compared, and what still is
+  std::vector<std::string> notes;  // on figures that can't be compared, and those that can
   std::vector<Difference> config, plan, machine;
   std::optional<Difference> data;
-  bool knows_data = false;  // of both runs
+  bool knows_data = false;  // true if the data of both runs is known
   Unit unit = Unit::seconds_a_step;
-  Pair loop;                   // all accounts but those before the first step; seconds as `unit` says
-  std::vector<Pair> accounts;  // the largest first
-  std::vector<Pair> once;      // seconds of those before the first step
+  Pair loop;                   // all accounts except those before the first step; in seconds as `unit` says
+  std::vector<Pair> accounts;  // largest first
+  std::vector<Pair> once;      // seconds of accounts before the first step
   Pair step_ms;                // median
-  std::vector<Pair> memory;    // bytes, the largest first
+  std::vector<Pair> memory;    // bytes, largest first
   double step = 0, seconds = 0;
   std::vector<QualityPair> at_step, at_time;
   Explanation explanation;

@@ -9,21 +9,21 @@
 namespace millrace::runs {
 namespace {
 
-constexpr double kSame = 0.03;        // of the time: what two runs of one config may differ by
-constexpr double kPart = 0.15;        // of the difference: what a finding has to be about to explain it
-constexpr std::size_t kMostKeys = 5;  // that are named
+constexpr double kSame = 0.03;        // share of time by which two runs of one config may differ
+constexpr double kPart = 0.15;        // share of the difference that a finding must be about to explain it
+constexpr std::size_t kMostKeys = 5;  // keys that are named
 
 struct Side {
   const RunFacts* run;
   std::string name, id;  // "A", "a"
-  double loop;           // in the comparison's unit
+  double loop;           // loop time in the comparison's unit
 };
 
 std::string time_text(double value, Unit unit) {
   return significant(value * 1e3, 3) + (unit == Unit::seconds_a_sample ? " ms a sample" : " ms a step");
 }
 
-// NaN when there is none.
+// The gain of the finding; NaN if it has none.
 double gain_in(const Json& finding) {
   const auto found = finding.find("gain");
   return found != finding.end() && found->is_number() ? found->get<double>() : std::nan("");
@@ -39,7 +39,7 @@ bool takes_time_in(const std::string& rule, const std::string& account) {
   return row != doctor::rules().end() && std::ranges::count(row->accounts, account) > 0;
 }
 
-// Of the slower run, about that account; one that the other run has too explains less.
+// A finding of the slower run about that account; a finding that both runs have explains less.
 const Json* finding_for(const std::string& account, const Side& slow, const Side& fast) {
   const Json* best = nullptr;
   const auto rank = [&](const Json& finding) {

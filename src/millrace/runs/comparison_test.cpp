@@ -54,7 +54,7 @@ Json few_readers() {
            {"gain", 0.4}}};
 }
 
-// A run of 100 steps at 6 ms of work, with so many ms of waiting in each.
+// A run of 100 steps with 6 ms of work and `wait_ms` of waiting each.
 RunFacts run_of(double wait_ms, const Json& workers, const Json& findings = Json::array()) {
   RunStory run = story({{start(), step(50, 1, 2.0), validation(50, 1.2, 1.5), step(100, 2, 1.0), validation(100, 2.2, 0.5)}},
                        {{"backward", 0.4}, {"forward", 0.2}, {"data_wait", wait_ms * 0.1}, {"startup", 3}});
@@ -81,8 +81,8 @@ TEST(RunFacts, AProcessThatGoesOnMakesStepsAnew) {
   const auto& losses = facts.quality.at("loss");
   ASSERT_THAT(losses, SizeIs(2));
   EXPECT_EQ(losses[1].value, 3);
-  EXPECT_EQ(losses[1].seconds, 3.5);  // those of the process before count too
-  EXPECT_EQ(facts.steps, 10);         // of the last process, as its accounts
+  EXPECT_EQ(losses[1].seconds, 3.5);  // seconds of the earlier process count too
+  EXPECT_EQ(facts.steps, 10);         // of the last process, like its accounts
 }
 
 TEST(RunFacts, ObjectivesHaveLossesOfTheirOwn) {
@@ -127,7 +127,7 @@ TEST(Comparison, AMetricWhoseMeaningWasMendedIsNotSetBesideItsOldSelfWithoutAWor
   Json later = mended, again = start();
   later["step"] = 20;
   again["step"] = 10;
-  const RunFacts resumed = facts_of(story({{start(), old}, {again, later}}), {}, "");  // by the mended program from step 10 on
+  const RunFacts resumed = facts_of(story({{start(), old}, {again, later}}), {}, "");  // by the corrected program from step 10 on
   EXPECT_THAT(joined(compare(resumed, b).notes, "\n"), HasSubstr("(A: version 1, B: version 2)"))
       << "at step 10, which both have";
 }
@@ -224,7 +224,7 @@ TEST(Comparison, QualityAtAnEqualStepAndAfterEqualTime) {
   EXPECT_EQ(result.at_step[1].b->value, 1.8);
   EXPECT_NEAR(result.seconds, 2.2, 1e-12);
   EXPECT_EQ(result.at_time[0].a->value, 1.0);
-  EXPECT_FALSE(result.at_time[0].b);  // its first line came later
+  EXPECT_FALSE(result.at_time[0].b);  // its first line is later
 }
 
 TEST(Comparison, WithoutAccountsItSaysSo) {

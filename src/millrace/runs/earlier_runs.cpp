@@ -14,7 +14,7 @@ namespace {
 
 constexpr double kFewSteps = 20;
 
-// Sections and keys that change nothing of a step.
+// Sections and keys that do not affect a step.
 constexpr std::array<std::string_view, 5> kIdleSections = {"run", "log", "targets", "profile", "snapshot"};
 constexpr std::array<std::string_view, 4> kIdleKeys = {"seed", "max_steps", "epochs", "resume"};  // of section train
 
@@ -36,7 +36,7 @@ std::string Likeness::digest() const {
   if (work.contains("train")) {
     for (const std::string_view key : kIdleKeys) work["train"].erase(std::string(key));
   }
-  if (work.contains("data")) work["data"].erase("dir");  // the fingerprint tells more
+  if (work.contains("data")) work["data"].erase("dir");  // the fingerprint identifies the data better
   Sha256 hash;
   hash.update(Json({recipe, work, data, machine}).dump(-1, ' ', false, Json::error_handler_t::replace));
   return hash.hex();
@@ -51,7 +51,7 @@ doctor::Earlier earlier_runs(const std::filesystem::path& run, const std::string
       if (earlier.step_ms.empty()) earlier.newest = folder.string();
       earlier.step_ms.push_back(*ms);
     }
-  } catch (const std::exception&) {  // a folder that can't be looked into
+  } catch (const std::exception&) {  // an unreadable folder
   }
   return earlier;
 }

@@ -1,4 +1,4 @@
-// Runs beside this one that did the same work on the same machine: how long their steps took.
+// Step times of earlier runs in the same folder that did the same work on the same machine.
 #pragma once
 
 #include <filesystem>
@@ -9,18 +9,18 @@
 
 namespace millrace::runs {
 
-// What a run does and where, as far as it decides how long a step takes: equal for runs of other names, lengths and seeds.
+// The work of a run and its machine, as far as they decide the time of a step: equal for runs that differ in name, length and
+// seed.
 struct Likeness {
   std::string recipe;
   Json config;       // {section: {key: value}}
   std::string data;  // a fingerprint
-  Json machine;      // anything that tells it from others
+  Json machine;      // anything that distinguishes it from others
   [[nodiscard]] std::string digest() const;
 };
 
-// Of the newest 64 folders in the parent of `run`: runs whose summary.json has this digest as "likeness", that ended by
-// themselves after twenty steps or more, and beside which no other programs had a tenth of the cores. Whatever can't be read is
-// passed over.
+// Among the newest 64 folders in the parent of `run`: runs whose summary.json has this digest as "likeness", that ended normally
+// after at least twenty steps, and during which other programs had less than a tenth of the cores. Unreadable files are skipped.
 [[nodiscard]] doctor::Earlier earlier_runs(const std::filesystem::path& run, const std::string& likeness) noexcept;
 
 }  // namespace millrace::runs

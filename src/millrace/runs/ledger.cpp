@@ -41,7 +41,7 @@ std::optional<LedgerLine> line_of(const Json& json) {
   return line;
 }
 
-// Seconds of the loop for a sample; nullopt when the run does not say.
+// Seconds of the loop per sample; nullopt if unknown.
 std::optional<double> seconds_a_sample(const RunFacts& facts) {
   double sum = 0;
   for (const auto& [account, seconds] : facts.accounts) {
@@ -51,7 +51,7 @@ std::optional<double> seconds_a_sample(const RunFacts& facts) {
   return sum > 0 && samples > 0 ? std::optional(sum / samples) : std::nullopt;
 }
 
-// Keys in which two runs may differ without being another run.
+// Keys that may differ between two runs that count as the same run.
 bool means_nothing(const std::string& key) {
   return key.starts_with("run.") || key.starts_with("profile.") || key.starts_with("log.doctor") || key.starts_with("targets.") ||
          key == "train.resume" || key == "train.max_steps" || key == "train.epochs" || key == "train.seed";
@@ -86,7 +86,7 @@ std::optional<LedgerLine> remedy_between(const RunFacts& before, const RunFacts&
   return std::nullopt;
 }
 
-// A flag's words are a config file's values: none is ["none"], and 1 is 1.0.
+// Parses a flag's text as a config file's value: none is ["none"], and 1 is 1.0.
 Json canonical(const std::string& text) {
   Json value = parse_shallow(text);
   if (value.is_discarded()) value = text;
@@ -114,7 +114,7 @@ void write_down(const LedgerLine& line) noexcept {
     if (descriptor < 0) return;
     [[maybe_unused]] const ssize_t written = ::write(descriptor, text.data(), text.size());
     ::close(descriptor);
-  } catch (const std::exception&) {  // see the header
+  } catch (const std::exception&) {  // errors are ignored, see the header
   }
 }
 
@@ -146,7 +146,7 @@ std::optional<LedgerLine> followed_remedy(const std::filesystem::path& run) noex
     for (const std::filesystem::path& folder : runs_beside(run)) {
       if (const auto line = remedy_between(read_facts(folder), after)) return line;
     }
-  } catch (const std::exception&) {  // folders of others that can't be read
+  } catch (const std::exception&) {  // unreadable folders of other users
   }
   return std::nullopt;
 }

@@ -10,11 +10,11 @@ namespace {
 
 constexpr double kMostSteps = 1e15;
 
-// What a step line holds beside losses and metrics.
+// Entries of a step line other than losses and metrics.
 constexpr std::array<std::string_view, 9> kNoCurve = {"step", "epoch",       "samples", "time",    "skipped",
                                                       "kind", "cache_bytes", "seconds", "it_per_s"};
 
-// Titles for what has one; the order in which they stand after the losses and metrics.
+// Titles of known curves, in their order after losses and metrics.
 struct Known {
   std::string_view key, title;
 };
@@ -32,7 +32,7 @@ enum Rank : int { kLoss, kMetric, kMachine };
 
 struct Key {
   int rank = kMetric;
-  std::size_t order = 0;  // among those of its rank
+  std::size_t order = 0;  // order within its rank
   std::string title;
   auto operator<=>(const Key&) const = default;
 };
@@ -43,9 +43,9 @@ struct Name {
   std::string text;
   auto operator<=>(const Name&) const = default;
 };
-using Named = std::map<Name, Values>;  // series of a diagram
+using Named = std::map<Name, Values>;  // the series of a diagram
 struct Diagrams {
-  std::map<std::string, std::size_t> seen;  // titles, in the order in which they came
+  std::map<std::string, std::size_t> seen;  // titles, in order of appearance
   std::map<Key, Named> all;
 };
 
@@ -127,7 +127,7 @@ class Gathering {
   std::size_t run_;
 };
 
-// Each run has a colour, and its series differ by their dashes; those of a run alone by their colours.
+// Each run has a colour, and its series have different dashes; the series of a single run have different colours.
 report::Curve curve_of(const std::string& title, const Named& named, std::span<const RunStory> runs) {
   report::Curve curve{.title = title, .series = {}};
   std::size_t before = 0;

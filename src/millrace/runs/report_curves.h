@@ -1,4 +1,4 @@
-// The curves of one run or several, from the lines of their logs.
+// The curves of one or more runs, from the lines of their logs.
 #pragma once
 
 #include <span>
@@ -9,8 +9,8 @@
 
 namespace millrace::runs {
 
-// Losses with those of the validation, other metrics, learning rates, norms, rates, times, memory: in this order. Several runs
-// stand in one diagram, named by their folders. A run that went on counts what its last process logged of a step.
+// Losses with validation losses, other metrics, learning rates, norms, rates, times, memory: in this order. Several runs share a
+// diagram, labelled by their folders. If a run was resumed, the last process that logged a step counts.
 [[nodiscard]] std::vector<report::Curve> curves_of(std::span<const RunStory> runs);
 
 }  // namespace millrace::runs

@@ -22,7 +22,7 @@ namespace {
 using report::escaped;
 
 constexpr std::uint64_t kMostPicture = 400'000;                // bytes
-constexpr std::size_t kMostPage = 1'950'000, kFrame = 20'000;  // bytes; of them style and script
+constexpr std::size_t kMostPage = 1'950'000, kFrame = 20'000;  // bytes; the second for style and script
 constexpr std::size_t kShownCurves = 12;
 
 std::string text_of(const std::filesystem::path& path, std::uint64_t most) {
@@ -43,7 +43,7 @@ std::string plain_text(const Json& value) {
                                    : value.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-// Figures of a run, name and value.
+// The figures of a run, as name and value.
 std::vector<std::pair<std::string, std::string>> figures_of(const RunStory& run) {
   std::vector<std::pair<std::string, std::string>> figures;
   const auto add = [&](const std::string& name, std::optional<double> value, const auto& text) {
@@ -86,7 +86,7 @@ std::string figures_html(std::span<const RunStory> runs) {
   return report::table(rows);
 }
 
-// Metrics whose meaning was mended between the runs, or while one of them rested.
+// Metrics whose definition was corrected between the runs, or between processes of one.
 std::string versions_html(std::span<const RunStory> runs) {
   std::map<std::string, std::set<std::int64_t>> versions;
   for (const RunStory& run : runs) {
@@ -183,9 +183,9 @@ double sum_of(const std::vector<std::pair<std::string, double>>& accounts) {
   return sum;
 }
 
-// Accounts and their greatest share of a rank's time, greatest first; none that is small on all ranks.
+// Accounts and their greatest share of a rank's time, greatest first, without those that are small on all ranks.
 std::vector<std::pair<std::string, double>> accounts_of_ranks(const RunStory& run) {
-  constexpr std::size_t kMost = 16;  // a run has no more; a file may
+  constexpr std::size_t kMost = 16;  // a run has no more; a damaged file may
   constexpr double kLeast = 0.005;
   std::map<std::string, double> greatest;
   for (const auto& accounts : run.ranks) {
@@ -200,7 +200,7 @@ std::vector<std::pair<std::string, double>> accounts_of_ranks(const RunStory& ru
   return shares;
 }
 
-// What each of several ranks did with its time, by rank.
+// How each of several ranks spent its time.
 std::string ranks_html(const RunStory& run) {
   constexpr std::size_t kShown = 16, kMost = 256;
   if (run.ranks.size() < 2) return "";
@@ -226,7 +226,7 @@ std::string ranks_html(const RunStory& run) {
   return html + "<p class=\"note\">Shares of each rank's time; reduction: waiting for the other ranks and sending to them.</p>";
 }
 
-// Of both passes, the block that takes most at the top.
+// The times of blocks in both passes, slowest block first.
 std::string blocks_html(const RunStory& run) {
   constexpr std::size_t kMost = 16;
   double all = 0;
@@ -277,7 +277,7 @@ std::string plan_html(const RunStory& run) {
   return report::table(rows);
 }
 
-// As many as fit into `most` bytes of the page.
+// As many pictures as fit into `most` bytes of the page.
 std::string pictures_html(const RunStory& run, std::size_t most) {
   std::error_code error;
   std::vector<std::filesystem::path> files;
@@ -347,7 +347,7 @@ std::string machine_html(const RunStory& run) {
   return report::table(rows);
 }
 
-// What a run has beside its curves, around its pictures, which take the room that all else leaves.
+// A run's sections other than curves, before and after its pictures, which get the remaining room.
 struct Details {
   std::string before, after;
 };

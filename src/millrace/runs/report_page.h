@@ -1,4 +1,4 @@
-// report.html: what a run, or several, tell of themselves on one page.
+// report.html: one page about one or more runs.
 #pragma once
 
 #include <span>
@@ -8,10 +8,10 @@
 
 namespace millrace::runs {
 
-// At least one. Files that are missing or damaged leave their part out.
+// At least one run. Missing or damaged files leave their part out.
 [[nodiscard]] std::string report_page(std::span<const RunStory> runs);
 
-// RUN/report.html, replaced as a whole. FsError.
+// Writes RUN/report.html, replacing the whole file. FsError.
 std::filesystem::path write_report(const std::filesystem::path& run);
 
 }  // namespace millrace::runs

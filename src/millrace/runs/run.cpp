@@ -27,7 +27,7 @@ constexpr std::uint64_t kMostLog = 256ULL << 20U;
 constexpr std::uint64_t kEndOfLog = 1ULL << 16U;
 constexpr std::size_t kMostBeside = 64;
 
-// The last bytes, at most `most`; "" when it is no file or can't be read.
+// The last bytes of a file, at most `most`; "" if it is not a file or can't be read.
 std::string end_of(const fs::path& path, std::uint64_t most) {
   try {
     const InputFile file(path);

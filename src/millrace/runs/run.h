@@ -1,5 +1,5 @@
-// A run as its folder tells of it, whether it trains, was stopped, failed or is finished. Every command that looks at runs reads
-// their files here.
+// A run as its folder shows it, whether it is training, stopped, failed or finished. Every command about runs reads their files
+// here.
 #pragma once
 
 #include <cstdint>
@@ -12,16 +12,16 @@
 
 namespace millrace::runs {
 
-// Share of its time in which other programs had a run's cores, from which on its figures tell little.
+// If other programs had a run's cores for this share of its time, its figures are unreliable.
 inline constexpr double kBusy = 0.1;
 
-// The last lines of these kinds in a log; null where there is none near its end.
+// The last lines of these kinds in a log; null if there is none near its end.
 struct LastLines {
   Json step, findings;
 };
 
-// Reads a file when it is first asked for, and once. A file that is missing, damaged or a stranger's reads as null or empty: it
-// must not hide the other runs. Belongs to one thread.
+// Reads a file when it is first requested, and once. A file that is missing, damaged or not Millrace's reads as null or empty, so
+// that it does not hide other runs. Used by one thread.
 class Run {
  public:
   explicit Run(std::filesystem::path folder) : folder_(std::move(folder)) {}
@@ -29,19 +29,19 @@ class Run {
   [[nodiscard]] const std::filesystem::path& folder() const noexcept { return folder_; }
   [[nodiscard]] const Json& config() const { return read(config_, "config.json"); }
   [[nodiscard]] const Json& plan() const { return read(plan_, "plan.json"); }
-  // Of the last process that ended, which need not be the last that began.
+  // Of the last process that ended, which need not be the last that started.
   [[nodiscard]] const Json& summary() const { return read(summary_, "summary.json"); }
-  [[nodiscard]] const LastLines& last_lines() const;                      // takes the same time for a log of any length
+  [[nodiscard]] const LastLines& last_lines() const;                      // takes constant time for a log of any length
   [[nodiscard]] const std::vector<std::vector<Json>>& processes() const;  // the lines of log.jsonl, by process
-  [[nodiscard]] std::string recipe() const;                               // "" when no file tells
-  // The step of the newest snapshot that is whole and of this program; nullopt when there is none. SnapshotError when the folder
-  // of snapshots can't be looked into.
+  [[nodiscard]] std::string recipe() const;                               // "" if no file names it
+  // The step of the newest snapshot that is complete and Millrace's; nullopt if there is none. SnapshotError if the folder of
+  // snapshots can't be read.
   [[nodiscard]] std::optional<std::int64_t> newest_snapshot() const;
-  [[nodiscard]] std::string data() const;     // the fingerprint in the newest snapshot; "" when there is none
-  [[nodiscard]] bool is_running() const;      // a process trains in it now
+  [[nodiscard]] std::string data() const;     // the fingerprint in the newest snapshot; "" if there is none
+  [[nodiscard]] bool is_running() const;      // a process is training in it
   [[nodiscard]] bool is_there() const;        // the folder holds a run
-  [[nodiscard]] std::string written() const;  // when a file of it was last written, local time; "" when none is there
-  // Runs that it left behind when it went on from an older snapshot: run folders below it, by name.
+  [[nodiscard]] std::string written() const;  // time of the last write to any of its files, local time; "" without files
+  // Branches that it left when it resumed from an older snapshot: run folders inside it, by name.
   [[nodiscard]] std::vector<std::filesystem::path> branches() const;
 
  private:
@@ -53,7 +53,7 @@ class Run {
   mutable std::optional<std::vector<std::vector<Json>>> processes_;
 };
 
-// Folders beside this run that have a summary, the newest first, at most 64. Empty when the parent can't be looked into.
+// Folders in this run's parent that have a summary, newest first, at most 64. Empty if the parent can't be read.
 [[nodiscard]] std::vector<std::filesystem::path> runs_beside(const std::filesystem::path& run);
 
 }  // namespace millrace::runs

@@ -12,11 +12,11 @@
 namespace millrace::runs {
 namespace {
 
-constexpr std::size_t kMinutes = 16;  // of "2026-11-23 21:03:26", what a table has room for
+constexpr std::size_t kMinutes = 16;  // characters of "2026-11-23 21:03:26" that a table shows
 
 std::string or_dash(std::string text) { return text.empty() ? "-" : printable(text); }
 
-// A value that is not finite sorts as one that is missing.
+// A non-finite value sorts like a missing one.
 std::optional<double> finite(std::optional<double> value) { return value && std::isfinite(*value) ? value : std::nullopt; }
 
 constexpr std::array kColumns = {
@@ -45,7 +45,7 @@ constexpr std::array kColumns = {
     RunColumn{"state", 10, [](const RunRow& row) { return printable(row.state); }},
     RunColumn{"when", 4, [](const RunRow& row) { return row.when.substr(0, kMinutes); }}};
 
-// What a column sorts by where it has no number: an empty text is a missing value.
+// The sort key of a column without a number: an empty text is a missing value.
 std::string sort_text(const RunColumn& column, const RunRow& row) {
   std::string text = column.name == "when" ? row.when : column.text(row);
   return text == "-" ? "" : text;
@@ -102,7 +102,7 @@ void sort_rows(std::vector<RunRow>& rows, std::string_view key) {
 }
 
 std::vector<const RunColumn*> columns_within(std::size_t width, std::span<const RunRow> rows) {
-  constexpr int kAlways = 9;  // of this importance: a long name may take what it needs
+  constexpr int kAlways = 9;  // columns of this importance are always shown: a long name may take the width it needs
   std::vector<const RunColumn*> by_importance;
   for (const RunColumn& column : kColumns) {
     if (column.importance > 0) by_importance.push_back(&column);

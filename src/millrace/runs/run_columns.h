@@ -1,4 +1,4 @@
-// The columns of `millrace runs`: what they are called, what stands in them, how they sort.
+// The columns of `millrace runs`: their names, content and sort order.
 #pragma once
 
 #include <optional>
@@ -12,21 +12,20 @@
 namespace millrace::runs {
 
 struct RunColumn {
-  std::string_view name;  // also its heading, and the word of --columns and --sort
-  int importance = 0;     // where width is short the least important goes first; 0 = only where it is asked for
+  std::string_view name;  // also its heading, and its word in --columns and --sort
+  int importance = 0;     // if width is short, the least important is left out first; 0 = only shown on request
   std::string (*text)(const RunRow& row);
-  std::optional<double> (*number)(const RunRow& row) = nullptr;  // what it sorts by; none: by its text
+  std::optional<double> (*number)(const RunRow& row) = nullptr;  // sort key; null: sorts by its text
 };
 
 [[nodiscard]] std::span<const RunColumn> run_columns();
-// From "step,loss": in that order. UsageError names `flag`, the unknown column and all that there are.
+// Columns of "step,loss", in that order. UsageError names `flag`, the unknown column and all valid ones.
 [[nodiscard]] std::vector<const RunColumn*> columns_named(std::string_view words, std::string_view flag);
-// By "KEY", or the greatest first by "-KEY"; rows without a value are last either way, rows that are alike stay as they stood.
-// UsageError.
+// Sorts by "KEY", or in descending order by "-KEY"; rows without a value are last either way; ties keep their order. UsageError.
 void sort_rows(std::vector<RunRow>& rows, std::string_view key);
-// Those of `run_columns` that are not only for asking, as many as fit into `width` columns of a terminal.
+// The columns of `run_columns` that are shown without request, as many as fit into `width` columns of a terminal.
 [[nodiscard]] std::vector<const RunColumn*> columns_within(std::size_t width, std::span<const RunRow> rows);
-// Heading and rows.
+// The table as text: heading and rows.
 [[nodiscard]] std::string text_of(std::span<const RunColumn* const> columns, std::span<const RunRow> rows);
 
 }  // namespace millrace::runs

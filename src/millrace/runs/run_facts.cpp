@@ -11,7 +11,7 @@
 namespace millrace::runs {
 namespace {
 
-constexpr double kMostNumber = 1e15;  // of steps and seconds: what a stranger wrote must fit
+constexpr double kMostNumber = 1e15;  // largest accepted step or second: a foreign file may hold any number
 
 std::string words_of(const Json& json) { return json.is_string() ? json.get<std::string>() : ""; }
 
@@ -25,9 +25,9 @@ std::optional<double> number_of(const Json& json) {
   return std::isfinite(value) && std::abs(value) <= kMostNumber ? std::optional(value) : std::nullopt;
 }
 
-constexpr std::string_view kFolder = "run.dir";  // of no two runs the same
+constexpr std::string_view kFolder = "run.dir";  // differs between any two runs
 
-// A logged value: a number, or the text that stands for what is none.
+// A logged value: a number, or the text for a non-finite one.
 std::optional<double> logged(const Json& json) {
   if (json.is_number()) return json.get<double>();
   const std::string text = words_of(json);
@@ -48,7 +48,7 @@ void add_config(const Json& values, const Json& origins, const std::string& befo
   }
 }
 
-// What was chosen at the start of the last process, and what changed of it until its end.
+// Adds the choices at the start of the last process, and their changes until its end.
 void add_plan(const RunStory& story, RunFacts& facts) {
   const auto add = [&](const Json& plan) {
     if (!plan.is_array()) return;
@@ -73,7 +73,7 @@ void add_plan(const RunStory& story, RunFacts& facts) {
 
 constexpr std::array<std::string_view, 5> kNoMetric = {"step", "time", "seconds", "it_per_s", "epoch"};
 
-// The names of the losses in step lines: "loss", and each objective, which has a rate of its own.
+// The names of the losses in step lines: "loss", and each objective that has its own learning rate.
 std::set<std::string> losses_in(const RunStory& story) {
   constexpr std::string_view kRate = ".lr";
   std::set<std::string> losses = {"loss"};
@@ -115,7 +115,7 @@ class Story {
     to_.steps = last_step - first_step;
   }
 
-  // A process that goes on from a snapshot makes the steps after it anew.
+  // A process that resumes from a snapshot repeats the steps after it.
   void forget_after(double step) {
     for (auto& [name, moments] : to_.quality) std::erase_if(moments, [&](const Moment& moment) { return moment.step > step; });
   }
@@ -146,7 +146,7 @@ class Story {
 
   RunFacts& to_;
   std::set<std::string> losses_;
-  double before_ = 0;  // seconds of the processes before this one
+  double before_ = 0;  // seconds of earlier processes
 };
 
 }  // namespace

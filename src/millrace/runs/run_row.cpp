@@ -27,7 +27,7 @@ std::string state_text(const Json& summary, std::int64_t newest_step) {
   return "";
 }
 
-// The runs in a folder and those below it. A folder that can't be read is a row of its own.
+// Adds the runs in a folder and below it. An unreadable folder is its own row.
 void add_runs(const fs::path& folder, int depth, std::vector<RunRow>& rows) {
   std::error_code error;
   fs::directory_iterator entry(folder, error);
@@ -82,7 +82,7 @@ std::vector<RunMetric> metrics_of(const Json& summary) {
   return metrics;
 }
 
-// "tokens_per_s" says more than "samples_per_s", which is there too.
+// "tokens_per_s" is preferred to "samples_per_s", which is also logged.
 void add_rate(const Json& json, RunRow& row) {
   constexpr std::string_view kRate = "_per_s";
   if (!json.is_object()) return;
@@ -94,7 +94,7 @@ void add_rate(const Json& json, RunRow& row) {
   }
 }
 
-// Speed and findings of the process that the summary or, where it has gone on since, the log tells of.
+// Speed and findings of the process of the summary or, if it was resumed since, of the log.
 void add_doctor(const Json& summary, const LastLines& last, RunRow& row) {
   const bool is_over = summary.is_object() && count_at(summary, {"steps"}) >= count_at(last.step, {"step"});
   row.step_ms = is_over ? number_at(summary, {"step_ms", "p50"}) : number_at(last.step, {"step_ms_p50"});

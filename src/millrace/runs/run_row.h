@@ -1,4 +1,4 @@
-// A run as one row of a table: what its files say about it.
+// A run as one row of a table, from its files.
 #pragma once
 
 #include <cstdint>
@@ -14,34 +14,34 @@ namespace millrace::runs {
 
 struct RunMetric {
   std::string name;
-  std::optional<double> last, best;  // of the last validation and of the best; none: not a number
+  std::optional<double> last, best;  // of the last and the best validation; nullopt: not a number
   std::int64_t best_step = 0;
   std::int64_t version = 1;  // see metrics::MetricVersion
 };
 
 struct RunRow {
   std::filesystem::path folder;
-  std::string recipe;  // "" when nothing tells
+  std::string recipe;  // "" if no file names it
   std::int64_t step = 0;
-  std::optional<double> loss;  // the newest training loss that was logged
-  std::string
-      state;         // "running", "done: <why>", "failed", "stopped" (it can go on), "new" (no snapshot yet), "unreadable: <why>"
-  std::string when;  // of the last line that was written, local time
-  std::vector<RunMetric> metrics;        // in the recipe's order, without those that stay out of lines for people
+  std::optional<double> loss;  // the latest logged training loss
+  // "running", "done: <why>", "failed", "stopped" (can be resumed), "new" (no snapshot yet), "unreadable: <why>".
+  std::string state;
+  std::string when;                      // time of the last written line, local time
+  std::vector<RunMetric> metrics;        // in the recipe's order, without quiet metrics
   std::optional<double> step_ms;         // median
-  std::optional<double> rate;            // of what `rate_unit` names, a second: the recipe's unit, else samples
+  std::optional<double> rate;            // in `rate_unit` per second: the recipe's unit, else samples
   std::string rate_unit;                 // "tokens"
-  std::string best_metric;               // the one that judges, else the recipe's first
-  std::int64_t best_version = 1;         // of it, see metrics::MetricVersion
-  std::optional<double> best;            // of it
-  std::optional<std::int64_t> findings;  // of the doctor; none: nobody looked, or the log does not say near its end
-  std::string bound_by;                  // the largest account; "" = not known
+  std::string best_metric;               // the metric that judges, else the recipe's first
+  std::int64_t best_version = 1;         // version of best_metric, see metrics::MetricVersion
+  std::optional<double> best;            // best value of best_metric
+  std::optional<std::int64_t> findings;  // findings of the doctor; nullopt: not checked, or not near the end of the log
+  std::string bound_by;                  // the largest account; "" = unknown
   [[nodiscard]] Json to_json() const;
 };
 
 [[nodiscard]] RunRow row_of(const Run& run);
-// All run folders below `root`, newest first. Damaged files leave their part of a row empty; a folder that can't be looked into
-// is a row whose state says why.
+// All run folders below `root`, newest first. Damaged files leave their part of a row empty; an unreadable folder is a row with
+// the reason as state.
 [[nodiscard]] std::vector<RunRow> find_runs(const std::filesystem::path& root);
 
 }  // namespace millrace::runs

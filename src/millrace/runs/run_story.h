@@ -1,5 +1,5 @@
-// What the files of a run tell of it: whether it goes on or what it died of, where its time went, what the doctor found. Of any
-// folder, whatever stands in its files.
+// The story of a run from its files: whether it runs or why it ended, where its time went, the doctor's findings. Accepts any
+// folder and any content.
 #pragma once
 
 #include <filesystem>
@@ -18,23 +18,24 @@ namespace millrace::runs {
 struct RunStory {
   std::filesystem::path folder;
   std::string recipe, preset;
-  doctor::Cause state;                                   // of the last process
-  std::optional<std::int64_t> saved_step;                // of the newest snapshot
-  std::vector<doctor::Cause> earlier;                    // of those before, oldest first
-  std::vector<std::pair<std::string, double>> accounts;  // seconds of the last process, largest first; empty: an older run
-  // The same of each rank, by rank, where the last process ended by itself; empty: there was one, or it is not known.
+  doctor::Cause state;                     // state of the last process
+  std::optional<std::int64_t> saved_step;  // step of the newest snapshot
+  std::vector<doctor::Cause> earlier;      // of earlier processes, oldest first
+  // Seconds of the last process, largest first; empty: a run of an older version.
+  std::vector<std::pair<std::string, double>> accounts;
+  // The same for each rank, if the last process ended normally; empty: one rank, or unknown.
   std::vector<std::vector<std::pair<std::string, double>>> ranks;
-  std::vector<BlockTime> blocks;             // of the last process, in the order of the model; empty: not known
-  Json findings;                             // an array; null: nobody looked
-  Json summary;                              // summary.json where the last process wrote it; else null
+  std::vector<BlockTime> blocks;             // of the last process, in the order of the model; empty: unknown
+  Json findings;                             // an array; null: not checked
+  Json summary;                              // summary.json if the last process wrote it; else null
   std::vector<std::vector<Json>> processes;  // lines of log.jsonl
 };
 
 [[nodiscard]] RunStory story_of(const Run& run);
-// UsageError when the folder is none, or no run's.
+// UsageError if `folder` is not a run folder.
 [[nodiscard]] RunStory read_story(const std::filesystem::path& folder);
 
-// "backward 50 %, forward 32 %": of what is at least one in two hundred.
+// "backward 50 %, forward 32 %": accounts of at least one in two hundred.
 [[nodiscard]] std::string shares_text(const std::vector<std::pair<std::string, double>>& accounts);
 
 }  // namespace millrace::runs

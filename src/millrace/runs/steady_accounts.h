@@ -1,4 +1,4 @@
-// Which of a run's accounts two runs of the same steps have alike.
+// The accounts that are comparable between two runs of the same steps.
 #pragma once
 
 #include <algorithm>
@@ -7,7 +7,8 @@
 
 namespace millrace::runs {
 
-// Not what comes once, what a short run has too much of, what is recorded for a person, and what other programs took.
+// False for accounts that occur once, that weigh too much in a short run, that record for a person, and for the time of other
+// programs.
 [[nodiscard]] constexpr bool is_steady(std::string_view account) noexcept {
   constexpr std::array<std::string_view, 5> kOther = {"startup", "trials", "validate", "profile", "others"};
   return std::ranges::find(kOther, account) == kOther.end();

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "millrace/base/error.h"
+#include "tests/support/refusal.h"
 
 namespace millrace {
 namespace {
@@ -10,12 +11,7 @@ namespace {
 using testing::HasSubstr;
 
 std::string refusal(const std::string& word, InstructionSet has) {
-  try {
-    (void)read_instructions(word, has);
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "none";
+  return millrace::refusal<ConfigError>([&] { (void)read_instructions(word, has); });
 }
 
 TEST(Instructions, AWordNamesASetThatTheCpuHas) {

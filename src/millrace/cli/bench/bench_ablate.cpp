@@ -17,7 +17,7 @@
 namespace millrace::cli {
 namespace {
 
-constexpr double kNoise = 0.03;  // of a step's time
+constexpr double kNoise = 0.03;  // noise, as a share of a step's time
 
 std::string machine(const Json& config) {
   const device::Cpu& cpu = device::cpu_info();
@@ -30,13 +30,13 @@ std::string machine(const Json& config) {
 struct Row {
   const SwitchRow* row = nullptr;
   double on_ms = 0, off_ms = 0, ratio = 0;  // ratio: off / on
-  double least_ratio = 0, most_ratio = 0;   // of all pairs
+  double least_ratio = 0, most_ratio = 0;   // over all pairs
   double memory = 0, memory_on = 0;         // memory: off - on
-  double difference = 0;                    // of the last loss, relative
+  double difference = 0;                    // relative difference of the last loss
   bool same_state = false;
   std::string claim;
 
-  // As its row declares.
+  // True if the results are as equal as the row declares.
   [[nodiscard]] bool equal() const {
     if (same_state) return true;
     if (row->equality == Equality::bits) return false;
@@ -66,7 +66,7 @@ struct Row {
   }
 };
 
-// What the recipe's guide says that the row is worth; "" when it says nothing.
+// The gain of the row as the recipe's guide claims it; "" without a claim.
 std::string claim_of(const Guide& guide, std::string_view row) {
   for (const Advice& advice : guide.advice) {
     if (std::ranges::count(advice.rows, row) > 0) return advice.claim;
@@ -99,7 +99,7 @@ Row measure(BenchRuns plan, const Entry& entry, const SwitchRow& row, std::int64
   return result;
 }
 
-// Those that are named, or all that the recipe reaches; the names of the others go to `out_of_reach`.
+// The named rows, or all that the recipe reaches; the names of the others go to `out_of_reach`.
 std::vector<const SwitchRow*> chosen_rows(const std::vector<std::string>& names, const Entry& entry, Json& out_of_reach) {
   std::vector<const SwitchRow*> rows;
   try {
@@ -112,7 +112,7 @@ std::vector<const SwitchRow*> chosen_rows(const std::vector<std::string>& names,
         rows.push_back(setting.row);
       }
     }
-  } catch (const ConfigError& error) {  // it knows names from train.off
+  } catch (const ConfigError& error) {  // its message names train.off
     throw UsageError({error.message().what, "flag --rows", error.message().next});
   }
   return rows;
@@ -155,7 +155,7 @@ int bench_ablate(const Invocation& call, Arguments& arguments) {
   const std::vector<const SwitchRow*> rows = chosen_rows(names, entry, out_of_reach);
   plan.words = arguments.words();
   plan.words.insert(plan.words.begin(), entry.name);
-  const CommandConfig config = resolve_command_config(entry, arguments);  // all mistakes now, in this command's name
+  const CommandConfig config = resolve_command_config(entry, arguments);  // reports all mistakes now, in this command's name
   const ScratchFolder scratch;
   plan.folder = scratch.path();
   pin_choices(plan, run_once(plan, ""), config.resolved.values);  // also makes data, caches and components

@@ -1,4 +1,4 @@
-// `millrace bench ablate`: every row of the switchboard off against on, in whole runs of a recipe.
+// `millrace bench ablate`: compares each row of the switchboard off and on, in whole runs of a recipe.
 #pragma once
 
 #include <string>

@@ -16,7 +16,7 @@ namespace {
 
 struct Stage {
   std::string name;
-  std::vector<std::string> off;  // {"all"} for the first
+  std::vector<std::string> off;  // {"all"} for the first stage
   std::string claim;
   std::vector<double> ms, memory;
   SeenRun last;
@@ -28,7 +28,7 @@ std::vector<std::string> all_rows() {
   return names;
 }
 
-// Everything off; each advice on top of those before it; everything.
+// Everything off; then each piece of advice in addition to the earlier ones; then everything on.
 std::vector<Stage> stages_of(const Entry& entry) {
   std::vector<std::string> off = all_rows();
   std::vector<Stage> stages = {{.name = "before: everything off", .off = off, .claim = "", .ms = {}, .memory = {}, .last = {}}};
@@ -46,10 +46,10 @@ std::vector<Stage> stages_of(const Entry& entry) {
 }
 
 struct Times {
-  double middle = 0, least = 0, most = 0;  // of the rounds
+  double middle = 0, least = 0, most = 0;  // over the rounds
 };
 
-// How many times as fast `stage` is as `than`, round by round.
+// The ratio of the speed of `stage` to that of `than`, round by round.
 Times as_fast(const Stage& stage, const Stage& than) {
   std::vector<double> ratios;
   for (std::size_t i = 0; i < stage.ms.size(); ++i) ratios.push_back(than.ms[i] / stage.ms[i]);
@@ -107,7 +107,7 @@ int bench_recipe(const Invocation& call, Arguments& arguments) {
   runs.steps = arguments.integer("steps", 20, 2);
   runs.words = arguments.words();
   runs.words.insert(runs.words.begin(), entry.name);
-  const CommandConfig config = resolve_command_config(entry, arguments);  // all mistakes now, in this command's name
+  const CommandConfig config = resolve_command_config(entry, arguments);  // reports all mistakes now, in this command's name
   const bool is_bare = entry.needs_data && entry.needs_data(config.resolved.values) && config.preset.empty();
   if (is_bare) runs.words.insert(runs.words.end(), {"--preset", "smoke"});
   const ScratchFolder scratch;

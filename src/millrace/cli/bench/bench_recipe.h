@@ -1,4 +1,5 @@
-// `millrace bench RECIPE`: what a guide promises, measured: everything off, its advice put on one after the other, everything on.
+// `millrace bench RECIPE`: measures the promises of a guide: everything off, its pieces of advice added one by one, everything
+// on.
 #pragma once
 
 #include "millrace/cli/shared/arguments.h"

@@ -42,7 +42,8 @@ Json run_once(const BenchRuns& runs, const std::string& off) {
   if (runs.ranks == 1) return child_json(words);
   words.insert(words.begin(), {"launch", "--nproc", std::to_string(runs.ranks), "--logs", (runs.folder / "logs").string()});
   child_run(words);
-  std::ifstream summary(runs.folder / "run" / "summary.json");  // launch puts the rank before each line that it hands on
+  // `launch` adds the rank to each line of output, so the file is read instead.
+  std::ifstream summary(runs.folder / "run" / "summary.json");
   return Json::parse(summary);
 }
 

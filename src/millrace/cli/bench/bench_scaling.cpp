@@ -18,10 +18,10 @@ namespace millrace::cli {
 namespace {
 
 struct Way {
-  std::string kind;  // strong: one global batch for all; weak: one batch for each rank
+  std::string kind;  // strong: one global batch for all ranks; weak: one batch per rank
   std::int64_t ranks = 1, batch = 1;
-  std::vector<double> step_ms, waits;  // of each round; waits: the part of a step
-  double sent = 0, early = 0;          // bytes of a rank in a step; the part of the buckets that left during the backward pass
+  std::vector<double> step_ms, waits;  // per round; waits: as a share of a step
+  double sent = 0, early = 0;          // bytes per rank and step; share of the buckets sent during the backward pass
 };
 
 std::vector<std::int64_t> numbers(const std::string& list) {
@@ -35,7 +35,7 @@ std::vector<std::int64_t> numbers(const std::string& list) {
     all.push_back(value);
     at = end + 1;
   }
-  if (all.front() != 1) all.insert(all.begin(), 1);  // what the others are compared with
+  if (all.front() != 1) all.insert(all.begin(), 1);  // the baseline of the others
   return all;
 }
 
@@ -46,7 +46,7 @@ std::int64_t batch_of(const Json& config) {
                     "name it: --data.batch_size=N, the global batch of strong and the rank's of weak scaling"});
 }
 
-// A strong way needs a batch that can be shared out evenly.
+// A strong way needs a batch that can be divided evenly.
 std::vector<Way> ways_of(const std::vector<std::int64_t>& ranks, std::int64_t batch, std::vector<std::string>& left_out) {
   std::vector<Way> ways;
   for (const std::int64_t count : ranks) {
@@ -82,7 +82,7 @@ void measure(const BenchRuns& runs, std::int64_t threads, Way& way) {
 
 double samples_per_s(const Way& way) { return static_cast<double>(way.ranks * way.batch) / (median(way.step_ms) * 1e-3); }
 
-// Samples a second of a rank beside those of one process alone.
+// Samples per second of a rank, relative to one process alone.
 double efficiency(const Way& way, const std::vector<Way>& all) {
   const auto alone = std::ranges::find_if(all, [&](const Way& one) { return one.kind == way.kind && one.ranks == 1; });
   return samples_per_s(way) / (static_cast<double>(way.ranks) * samples_per_s(*alone));
@@ -115,7 +115,7 @@ int bench_scaling(const Invocation& call, Arguments& arguments) {
   runs.steps = arguments.integer("steps", 20, 2);
   runs.words = arguments.words();
   runs.words.insert(runs.words.begin(), entry.name);
-  const CommandConfig config = resolve_command_config(entry, arguments);  // all mistakes now, in this command's name
+  const CommandConfig config = resolve_command_config(entry, arguments);  // reports all mistakes now, in this command's name
   std::vector<std::string> left_out;
   std::vector<Way> ways = ways_of(ranks, batch_of(config.resolved.values), left_out);
   const std::int64_t threads = std::max<std::int64_t>(1, device::cpu_info().physical_cores / *std::ranges::max_element(ranks));

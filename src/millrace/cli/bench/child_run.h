@@ -1,4 +1,4 @@
-// A run of this program in a process of its own: rows of the switchboard that belong to a process can't be compared otherwise.
+// Runs this program in a separate process: switchboard rows that apply to a whole process can't be compared otherwise.
 #pragma once
 
 #include <string>
@@ -8,11 +8,11 @@
 
 namespace millrace::cli {
 
-// Runs /proc/self/exe with these words. UsageError with the last lines of its stderr when it fails.
+// Runs /proc/self/exe with these words. UsageError with the last lines of its stderr if it fails.
 void child_run(const std::vector<std::string>& words);
 
-// Runs /proc/self/exe with these words and returns the JSON document it prints on stdout. UsageError with the last lines of its
-// stderr when it fails or prints something else.
+// Runs /proc/self/exe with these words and returns the JSON document from its stdout. UsageError with the last lines of its
+// stderr if it fails or prints anything else.
 [[nodiscard]] Json child_json(const std::vector<std::string>& words);
 
 }  // namespace millrace::cli

@@ -1,4 +1,4 @@
-// Short runs of a recipe with some keys changed, each in a process of its own, for the search of `millrace tune`.
+// Short runs of a recipe with some keys changed, each in a separate process, for the search of `millrace tune`.
 #pragma once
 
 #include <cstdint>
@@ -12,16 +12,16 @@
 namespace millrace::cli {
 
 struct ShortRuns {
-  std::vector<std::string> words;  // of each run: recipe, files, keys
-  std::filesystem::path folder;    // of the runs, which are made anew there each time
+  std::vector<std::string> words;  // words of each run: recipe, files, keys
+  std::filesystem::path folder;    // folder of the runs, overwritten by each run
   std::int64_t steps = 20;
-  std::int64_t rows = 0;     // data.batch_size at which `steps` was chosen: larger batches take fewer; 0 = not known
-  bool with_trials = false;  // the doctor's own steps in it, as many as it wants
+  std::int64_t rows = 0;     // data.batch_size for which `steps` was chosen: larger batches take fewer steps; 0 = unknown
+  bool with_trials = false;  // also runs the doctor's trial steps, as many as it wants
 };
 
-// Never throws over a run that fails: ShortRun::failure.
+// Does a run. A failed run does not throw: see ShortRun::failure.
 [[nodiscard]] doctor::ShortRun make_run(const ShortRuns& runs, const doctor::Settings& changed);
-// So many steps that the loop of a run takes about this long. UsageError when the run fails.
+// The number of steps for which a run's loop takes about `seconds`. UsageError if the run fails.
 [[nodiscard]] std::int64_t steps_for(ShortRuns runs, double seconds);
 
 }  // namespace millrace::cli

@@ -33,7 +33,7 @@ TEST(FieldPicture, EveryShapeOfEveryTypeHasOne) {
   }
 }
 
-// Names, units and coordinates stand in the picture, where there are as many axes as the field has.
+// Names, units and coordinates are drawn if there are as many axes as the field has.
 TEST(FieldPicture, AxesThatAreKnownAreDrawn) {
   for (const std::vector<std::int64_t>& shape :
        std::vector<std::vector<std::int64_t>>{{7, 40}, {4, 3, 20}, {4, 9, 2}, {4, 5, 9, 12}, {3, 2, 6, 7, 8}}) {

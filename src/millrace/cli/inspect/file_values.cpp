@@ -24,7 +24,7 @@ using Take = std::function<void(std::span<const std::byte>)>;
 
 constexpr std::uint64_t kPiece = std::uint64_t{4} << 20U;  // a multiple of every element's size
 
-// Elements that lie one after the other in a file.
+// Passes on contiguous elements of a file.
 void take_bytes(const InputFile& file, std::uint64_t offset, std::uint64_t bytes, DType dtype, bool swapped, const Take& take) {
   std::vector<std::byte> piece(std::min(kPiece, bytes));
   for (std::uint64_t done = 0; done < bytes; done += piece.size()) {
@@ -35,7 +35,8 @@ void take_bytes(const InputFile& file, std::uint64_t offset, std::uint64_t bytes
   }
 }
 
-// Visits an array in blocks of a few megabytes: as many whole chunks along the last axes as fit, so that none is decoded twice.
+// Visits an array in blocks of a few megabytes: each of as many whole chunks along the last axes as fit, so that no chunk is
+// decoded twice.
 template <class Visit>
 void for_each_block(const Shape& shape, const Shape& chunk, std::size_t width, const Visit& visit) {
   const std::size_t axes = shape.size();
@@ -137,7 +138,7 @@ std::vector<LyingArray> nifti_arrays(const fs::path& path) {
                  take(block);
                }
              };
-             if (compressed) return visit(Shape(shape.size(), 0), shape);  // each read inflates all of it
+             if (compressed) return visit(Shape(shape.size(), 0), shape);  // each read inflates the whole array
              for_each_block(shape, {}, size_of(dtype), visit);
            }}};
 }

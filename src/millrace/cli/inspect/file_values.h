@@ -1,4 +1,4 @@
-// The arrays of a file, whatever its kind, to be looked at piece by piece.
+// The arrays of a file of any kind, read piece by piece.
 #pragma once
 
 #include <filesystem>
@@ -8,9 +8,9 @@
 
 namespace millrace::cli {
 
-// Of a file's arrays, in the order in which inspect lists them. Memory is bounded by a few megabytes, but for what can only be
-// decoded whole: pictures, compressed members of .npz, .nii.gz, transposed tensors of .pt; one of them at a time. NIfTI voxels
-// are taken as their header scales them. What is thrown, at once or by `pieces`: DataError.
+// The arrays of a file, in the order in which inspect lists them. They take a few megabytes of memory, except for data that can
+// only be decoded whole, one array at a time: pictures, compressed members of .npz, .nii.gz, transposed tensors of .pt. NIfTI
+// voxels are scaled as their header says. Errors are DataError, thrown at once or by `pieces`.
 using FileArrays = std::vector<LyingArray> (*)(const std::filesystem::path&);
 
 [[nodiscard]] std::vector<LyingArray> safetensors_arrays(const std::filesystem::path& path);

@@ -61,7 +61,7 @@ bool holds_safetensors(const fs::path& path) {
   return start[8] == '{' && header <= file.size() - 8;
 }
 bool holds_npy(const fs::path& path) { return begins_with(path, "\x93NUMPY"); }
-// Of .npz and .pt the members tell: nothing where the archive's end is missing.
+// The members of a .npz or .pt archive, which show its kind; empty if the archive's end is missing.
 std::vector<std::string> members_of(const fs::path& path) {
   if (!begins_with(path, "PK\3\4")) return {};
   try {
@@ -86,7 +86,7 @@ void add_size(Report& report, const fs::path& path) {
   report.facts.emplace_back("size", human_bytes(static_cast<double>(fs::file_size(path))));
 }
 
-// What readers leave aside, as others do.
+// Adds bytes that readers skip, like other programs.
 void add_passed_over(Report& report, const format::PassedOver& bytes, const std::string& what) {
   std::vector<std::string> parts;
   const auto add = [&parts](std::uint64_t count, const std::string& place) {
@@ -179,7 +179,7 @@ void describe_pt(const fs::path& path, Report& report) {
                                            {"check", "nothing but plain data in it; CRC-32 of every storage agrees"}});
 }
 
-// Of a fourth axis: "; 100 volumes, 2 s apart".
+// The text about a fourth axis: "; 100 volumes, 2 s apart".
 std::string series_text(const data::NiftiHeader& header) {
   const std::size_t axes = header.shape.size();
   if (axes < 4 || header.shape[axes - 4] < 2) return "";
@@ -235,7 +235,7 @@ Json attribute_json(const hdf5::Attribute& attribute) {
   return json;
 }
 
-// Of the file, or of the data set of that name; into `details` too.
+// Adds the attributes of the file, or of the data set of that name, also to `details`.
 void add_attributes(Report& report, Json& details, const std::string& dataset, const hdf5::Attributes& attributes) {
   const std::string of = dataset.empty() ? "" : " of " + dataset;
   for (const hdf5::Attribute& attribute : attributes.all) {
@@ -340,7 +340,7 @@ bool holds_text(const fs::path& path) {
   return !bad || (start[*bad] != '\0' && *bad + 4 > start.size() && start.size() < file.size());  // cut inside a character
 }
 
-// The contents may be anybody's; the archive around them has checksums.
+// The content may be of any kind; the archive around it has checksums.
 void check_archive(const fs::path& path, Report& report) {
   if (!begins_with(path, "PK\3\4")) return;
   try {

@@ -1,4 +1,4 @@
-// The kinds of file that `millrace inspect` knows: one row of a table each.
+// The kinds of file that `millrace inspect` knows: a table with one row each.
 #pragma once
 
 #include <filesystem>
@@ -14,21 +14,22 @@ namespace millrace::cli {
 
 struct FileFormat {
   std::string_view kind;                           // "NIfTI volume"
-  bool (*holds)(const std::filesystem::path&);     // by its content, whatever its name
-  bool (*is_named)(const std::filesystem::path&);  // as such a file is: for those whose content says nothing, or is damaged
-  // Adds facts, table and details, having read all that can be checked. Throws Error: damage.
+  bool (*holds)(const std::filesystem::path&);     // true by its content, whatever its name
+  bool (*is_named)(const std::filesystem::path&);  // true by its name: for files whose content shows no kind, or is damaged
+  // Reads all that can be checked and adds facts, table and details. Throws Error if the file is damaged.
   void (*describe)(const std::filesystem::path&, Report&);
-  FileArrays arrays;  // of a file that was described: for their values. Null = it has none
-  // Of a file that describe() found to be of an unread kind (UnreadKind): adds what can be checked all the same. Null = nothing.
+  FileArrays arrays;  // reads the arrays of a described file; null = the kind has none
+  // For a file that describe() found to be of an unread kind (UnreadKind): adds the checks that are still possible. Null = none.
   void (*check)(const std::filesystem::path&, Report&) = nullptr;
 };
 
-// The row of a file: of the kind that its content says, else of its name's. Null = neither is known.
+// The row for a file: by its content, else by its name. Null if both are unknown.
 [[nodiscard]] const FileFormat* format_of(const std::filesystem::path& path);
-// What the recipes read a file as, where it is one of their input, a fact each.
+// If a file is an input of recipes, adds how each of them reads it, as a fact each.
 void add_recipes(Report& report, const std::filesystem::path& path, std::span<const Entry> recipes);
 
-// The tensors of a safetensors file as rows of the report's table and details, `prefix` before each name. Throws Error: damage.
+// Adds the tensors of a safetensors file to the report's table and details, with `prefix` before each name. Throws Error if the
+// file is damaged.
 void add_tensors(Report& report, const std::filesystem::path& path, const std::string& prefix);
 
 }  // namespace millrace::cli

@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What can't be read counts nothing: the checks say why.
+// Unreadable files count as 0: the checks report them.
 std::uint64_t bytes_below(const fs::path& folder) {
   std::uint64_t bytes = 0;
   std::error_code error;
@@ -40,7 +40,7 @@ std::string one_line(const Error& error) {
   return error.message().where.empty() ? text : text + " (" + error.message().where + ")";
 }
 
-// Instead of the table that is there. `prefix`: before each name.
+// Replaces the report's table by one of values. `prefix`: before each name.
 void add_values(Report& report, const std::vector<LyingArray>& arrays, const std::string& prefix) {
   Json& all = report.details["values"];
   for (const LyingArray& array : arrays) {
@@ -73,7 +73,7 @@ Report inspect_snapshot(const fs::path& path, bool values) {
       const std::string prefix = file.stem().string() + "/";
       values ? add_values(report, safetensors_arrays(file), prefix) : add_tensors(report, file, prefix);
     } catch (const Error&) {
-      continue;  // named by the check above
+      continue;  // reported by the check above
     }
   }
   std::sort(report.table.begin() + 1, report.table.end());
@@ -81,7 +81,7 @@ Report inspect_snapshot(const fs::path& path, bool values) {
 }
 
 Report inspect_file(const fs::path& path, const FileFormat& format, bool values, std::span<const Entry> recipes) {
-  const InputFile readable(path);  // who may not read it can't tell damage
+  const InputFile readable(path);  // throws if it can't be read, which is not damage
   Report report;
   report.kind = format.kind;
   try {
@@ -191,7 +191,7 @@ Report inspect_path(const fs::path& path, bool values, std::span<const Entry> re
                         "give a snapshot of it, " + (path / "snapshots").string() + "/step-..."});
     }
     if (is_run) return inspect_run(path);
-    static_cast<void>(Fs::real().list(path));  // an error for a folder that may not be looked into
+    static_cast<void>(Fs::real().list(path));  // throws for an unreadable folder
   } else {
     if (const FileFormat* format = format_of(path)) return inspect_file(path, *format, values, recipes);
   }

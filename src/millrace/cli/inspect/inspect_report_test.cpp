@@ -200,7 +200,7 @@ TEST_F(InspectTest, ADamagedFileOfAKnownKindIsNeverUnknown) {
   }
 }
 
-// Intact files of other programs: what they hold is named, and nothing is called damaged. Damage of the same files is.
+// Intact files of other programs: their content is named, and nothing is reported as damaged. Damage of the same files is.
 TEST_F(InspectTest, AnIntactFileOfAnotherKindIsNotDamaged) {
   const auto expect_unread = [&](const std::string& name, const std::string& bytes, const std::string& holds) {
     write(root_ / name, bytes);
@@ -226,7 +226,7 @@ TEST_F(InspectTest, AnIntactFileOfAnotherKindIsNotDamaged) {
   expect_unread("old.pt", "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.", "before torch 1.6");
   write(root_ / "odd.npy", npy("'<Q4'", 8));
   EXPECT_EQ(inspect_path(root_ / "odd.npy").problems.size(), 1U) << "no dtype of NumPy's";
-  // An archive of somebody else: whole while its checksums agree.
+  // An archive of another program: intact as long as its checksums agree.
   write_atomically(Fs::real(), root_ / "zip.pt", [&](WritableFile& file) {
     format::write_npz(file, std::vector<format::NpzArray>{{{"x", DType::u8, {4}}, std::vector<std::byte>(4)}});
   });
@@ -286,7 +286,7 @@ TEST_F(InspectTest, ValuesOfEveryKindOfFile) {
   EXPECT_THROW(static_cast<void>(inspect_path(run, true)), UsageError);
 }
 
-// Neither who may not read a file nor who finds a pipe in its place knows damage.
+// A file that can't be read, or a pipe in its place, is not reported as damaged.
 TEST_F(InspectTest, WhatCannotBeReadIsNotCalledDamaged) {
   ASSERT_EQ(::mkfifo((root_ / "pipe.png").c_str(), 0600), 0);
   ASSERT_EQ(::mkfifo((root_ / "pipe").c_str(), 0600), 0);
@@ -378,7 +378,7 @@ TEST_F(InspectTest, RunsAreFoundWithTheirState) {
         R"({"recipe": "toy", "steps": 15, "loss": {"first": 2.0, "last": 0.25}, "exit_reason": "max_steps"})");
   write(make_run("failed", 10) / "summary.json", R"({"exit_reason": "error"})");
   write(make_run("signalled", 10) / "summary.json", R"({"exit_reason": "signal"})");
-  // Made longer and then killed: the summary is of the shorter run.
+  // The run was extended and then killed: the summary is of the shorter run.
   write(make_run("extended", 20) / "summary.json", R"({"steps": 15, "exit_reason": "max_steps"})");
   write(make_run("cut", 0) / "summary.json", "{\"recipe\": \"to");
   const fs::path running = make_run("running", 10);

@@ -10,6 +10,7 @@
 #include "millrace/base/error.h"
 #include "millrace/base/fs.h"
 #include "millrace/format/npy.h"
+#include "tests/support/refusal.h"
 
 namespace millrace::cli {
 namespace {
@@ -28,15 +29,6 @@ class TensorFileTest : public testing::Test {
   void TearDown() override { fs::remove_all(root_); }
   [[nodiscard]] std::size_t files() const {
     return static_cast<std::size_t>(std::distance(fs::directory_iterator(root_), fs::directory_iterator()));
-  }
-  template <class Call>
-  static std::string refusal(const Call& call) {
-    try {
-      call();
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "nothing was refused";
   }
 
   fs::path root_;

@@ -1,4 +1,4 @@
-// The values of arrays, for people and for programs: what `inspect --values` and `show` say of files and of batches.
+// Summaries of arrays' values, for people and programs: `inspect --values` and `show` print them for files and batches.
 #pragma once
 
 #include <functional>
@@ -12,7 +12,7 @@
 
 namespace millrace::cli {
 
-// An array that lies somewhere: `pieces` hands its elements on, in any order, a few megabytes at a time.
+// An array stored anywhere: `pieces` passes its elements on, in any order, a few megabytes at a time.
 struct LyingArray {
   std::string name;
   DType dtype = DType::f32;
@@ -20,14 +20,14 @@ struct LyingArray {
   std::function<void(const std::function<void(std::span<const std::byte>)>& take)> pieces;
 };
 
-// {"name", "dtype", "shape", "count", "least", "greatest", "mean", "deviation", "nan", "infinite", "different"}; null where there
-// is no finite value, and where there are too many different ones.
+// {"name", "dtype", "shape", "count", "least", "greatest", "mean", "deviation", "nan", "infinite", "different"}; entries are null
+// if there is no finite value, or too many different values.
 [[nodiscard]] Json value_json(const std::string& name, const Shape& shape, const ValueSummary& summary);
 
-// Rows for table() in text.h, the headings first; `first` heads the column of names. Of such values:
+// Rows for table() in text.h, headings first; `first` is the heading of the names. `values`: results of value_json().
 [[nodiscard]] std::vector<std::vector<std::string>> value_rows(const std::string& first, const std::vector<Json>& values);
 
-// One sentence for those who read a table: what the columns are of.
+// One sentence for readers of the table: the meaning of the columns.
 inline constexpr const char* kValueNote =
     "least, greatest, mean and deviation are of the finite values; of complex numbers, of "
     "their magnitudes";

@@ -1,4 +1,4 @@
-// Files of weights that export and import write.
+// Writes the files of weights of export and import.
 #pragma once
 
 #include <filesystem>
@@ -11,17 +11,17 @@
 
 namespace millrace::cli {
 
-// Takes --to. UsageError when it is missing or names neither a .safetensors nor a .pt file.
+// Takes --to. UsageError if it is missing or is neither a .safetensors nor a .pt file.
 [[nodiscard]] std::filesystem::path take_target(Arguments& arguments, const std::string& command);
 
 struct WeightsFile {
-  std::string from;                                  // said as the source of the tensors
-  std::string left_out = {};                         // what of it has no place there
+  std::string from;                                  // the source of the tensors, for the message
+  std::string left_out = {};                         // parts of it that the file can't hold
   std::map<std::string, std::string> metadata = {};  // for .safetensors
-  std::vector<std::filesystem::path> beside = {};    // files that were written for it
+  std::vector<std::filesystem::path> beside = {};    // further files written next to it
 };
 
-// Writes the tensors and prints what was written. A .safetensors file gets the metadata "format: pt" in any case.
+// Writes the tensors and prints what was written. A .safetensors file always gets the metadata "format: pt".
 void write_weights(const std::filesystem::path& to, const Tensors& tensors, const WeightsFile& about, bool json);
 
 }  // namespace millrace::cli

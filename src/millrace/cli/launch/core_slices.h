@@ -1,4 +1,4 @@
-// The cores of a machine, shared out among the ranks on it.
+// Divides the cores of a machine among its ranks.
 #pragma once
 
 #include <vector>
@@ -12,11 +12,11 @@ struct LogicalCpu {
   int die = 0;      // within its package
 };
 
-// Those that this process may run on.
+// The CPUs that this process may run on.
 [[nodiscard]] std::vector<LogicalCpu> usable_cpus();
 
-// For each of `ranks` the numbers of its CPUs: whole cores, neighbours on a socket, as many for each as there are for the rank
-// with the fewest. Empty: there are fewer cores than ranks, and nobody is to be bound.
+// The CPU numbers of each of `ranks`: whole cores, neighbours on a socket, equally many for each rank. Empty if there are fewer
+// cores than ranks; then ranks are not bound.
 [[nodiscard]] std::vector<std::vector<int>> core_slices(std::vector<LogicalCpu> cpus, int ranks);
 
 }  // namespace millrace::cli

@@ -9,7 +9,7 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-// Two sockets of two cores with two threads each, numbered as kernels do: first threads first.
+// Two sockets of two cores with two threads each, numbered like Linux does: first threads first.
 const std::vector<LogicalCpu> kServer = {{0, 0, 0, 0}, {1, 0, 1, 0}, {2, 1, 0, 0}, {3, 1, 1, 0},
                                          {4, 0, 0, 0}, {5, 0, 1, 0}, {6, 1, 0, 0}, {7, 1, 1, 0}};
 

@@ -1,4 +1,4 @@
-// This process among the ranks of its run, where a launcher started it as one of several.
+// Joins this process with the other ranks of its run, if a launcher started several.
 #pragma once
 
 #include <memory>
@@ -14,8 +14,8 @@ struct Joined {
   std::unique_ptr<distributed::Processes> processes;  // null: one process
 };
 
-[[nodiscard]] bool is_other_rank();  // by the environment: a rank that is not 0
-// Returns when all ranks are here. DistributedError: see distributed::Processes.
+[[nodiscard]] bool is_other_rank();  // from the environment: true for a rank other than 0
+// Returns when all ranks have joined. DistributedError: see distributed::Processes.
 [[nodiscard]] Joined join_ranks(const DistributedConfig& config);
 
 }  // namespace millrace::cli

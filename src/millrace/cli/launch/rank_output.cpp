@@ -17,7 +17,7 @@ void write_all(int descriptor, std::string_view text) {
   while (!text.empty()) {
     const ssize_t written = ::write(descriptor, text.data(), text.size());
     if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return;  // a reader that went away stops no run
+    if (written <= 0) return;  // a reader that went away must not stop the run
     text.remove_prefix(static_cast<std::size_t>(written));
   }
 }

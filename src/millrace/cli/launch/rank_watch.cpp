@@ -27,18 +27,18 @@
 namespace millrace::cli {
 namespace {
 
-constexpr double kGrace = 0.6;  // after the first end, to see whose failure the others only follow
-constexpr double kMercy = 1.5;  // after it, for rank 0 to save what it has
+constexpr double kGrace = 0.6;  // after the first rank ended, to find the rank whose failure the others only follow
+constexpr double kMercy = 1.5;  // after that, for rank 0 to save
 constexpr int kLookMs = 50;
 
 struct Child {
   Ranks ranks;
   pid_t pid = -1;
   std::unique_ptr<RankOutput> output;
-  std::optional<int> status;  // of waitpid, once it has ended
+  std::optional<int> status;  // from waitpid, after it has ended
   bool is_stopped = false;
   std::uint64_t beat = 0;
-  double moved = 0;  // the clock, when the beat was new
+  double moved = 0;  // time of the last new beat
   double ended = 0;
 };
 
@@ -76,7 +76,7 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
   return all;
 }
 
-// In a process group of its own, so that Ctrl-C comes once, from here; ended by the kernel when this process ends.
+// Starts a child in a separate process group, so that it gets Ctrl-C once, from here; the kernel ends it when this process ends.
 void start_child(Child& child, const RankStart& start, int status_descriptor) {
   std::vector<std::string> words = {"/proc/self/exe"};
   words.insert(words.end(), start.words.begin(), start.words.end());
@@ -117,7 +117,7 @@ bool waits_for_others(const distributed::Status& status) { return status.doing.f
 
 std::filesystem::path log_of(const std::string& run_folder) { return std::filesystem::path(run_folder) / run_files::kLog; }
 
-// Rank 0, whose log it is, may have been ended before it could say why.
+// Writes the failure into the run's log: rank 0, which owns it, may have ended before it could.
 void tell_run(const RanksEnd& end) {
   std::error_code none;
   if (end.run_folder.empty() || !std::filesystem::is_regular_file(log_of(end.run_folder), none)) return;
@@ -195,13 +195,13 @@ class Watch {
       }
       child.status = status;
       child.ended = steady_seconds();
-      ::kill(-child.pid, SIGKILL);  // what the rank had started
+      ::kill(-child.pid, SIGKILL);  // also ends processes that the rank started
       const bool was_asked = handed_on_ != 0 && WIFEXITED(status) && WEXITSTATUS(status) == exit_code_for(handed_on_);
       if (!was_asked && !ended_well(child) && !first_end_) first_end_ = child.ended;
     }
   }
 
-  // At the end of its work, whatever it then said of it.
+  // True if the rank finished its work, with any verdict on it.
   bool ended_well(const Child& child) const {
     if (!child.status || !WIFEXITED(*child.status)) return false;
     const int code = WEXITSTATUS(*child.status);
@@ -216,7 +216,7 @@ class Watch {
       if (!child.status) ::kill(child.pid, signal);
   }
 
-  // The ranks end with this process: what a signal ends it by, a second one to stop for example, is told in the run's log.
+  // Ranks end with this process, so a signal that ends it, such as a second one to stop, is logged in the run's log.
   void find_run_log() {
     for (const Child& child : children_) {
       if (run_log_ >= 0) return;
@@ -226,7 +226,7 @@ class Watch {
     }
   }
 
-  // A rank that is stopped, or does not move and waits for nobody.
+  // Fails if a rank is frozen, or does not move and does not wait for others.
   void look_for_hangs() {
     const double now = steady_seconds();
     for (Child& child : children_) {
@@ -244,8 +244,8 @@ class Watch {
     }
   }
 
-  // Among those that ended, the one whose failure came first: a signal from outside, an end before the end, an error of its own;
-  // then one that only lost another rank.
+  // Picks the culprit among the ranks that ended, in this order: a signal from outside, an exit before the end of training, its
+  // own error, the loss of another rank; the earliest of equals.
   void blame() {
     const auto rank_of = [&](const Child& child) {
       if (!child.status) return 9;

@@ -1,4 +1,4 @@
-// The ranks of this machine as child processes: started, watched, and none left behind.
+// Runs the ranks of this machine as child processes: starts and watches them, and leaves none behind.
 #pragma once
 
 #include <sys/types.h>
@@ -17,34 +17,33 @@
 
 namespace millrace::cli {
 
-inline constexpr int kTargetsMissed = 4;  // exit code of a rank that came to its end; train --strict
+inline constexpr int kTargetsMissed = 4;  // exit code of a finished rank; train --strict
 
 struct RankStart {
-  std::vector<std::string> words;  // of the program, without its name
+  std::vector<std::string> words;  // the program's arguments
   std::vector<Ranks> ranks;        // of this machine
   std::string host;                // of the meeting point
   int port = 0;
   int attempt = 0;
   int most_restarts = 0;
-  std::filesystem::path logs;           // a folder that is there
+  std::filesystem::path logs;           // an existing folder
   bool plain_out = false;               // see RankOutput
-  std::vector<std::vector<int>> cores;  // CPUs of each rank; empty = where the system puts them
+  std::vector<std::vector<int>> cores;  // CPUs of each rank; empty = the system chooses
   double hang_limit_s = 0;              // 0 = never
 };
 
-// What became of all of them.
+// The outcome of all ranks.
 struct RanksEnd {
   int exit_code = 0;
   std::string failure;  // "rank 1 was killed by SIGKILL, step 12, forward"; "" = none
-  std::string cause;    // the first line of its error, "" = it said none
+  std::string cause;    // first line of its error; "" = none
   std::filesystem::path log;
-  std::string run_folder;  // of rank 0, where it is known
+  std::string run_folder;  // run folder of rank 0, if known
 };
 
-// Runs /proc/self/exe once for each rank and returns when all have ended. Signals to this process are handed on. A rank that
-// fails takes the others with it within two seconds, as does one that is frozen, or does not move for the limit while others
-// wait; the log of a run that has begun keeps which it was. `elsewhere`: asked five times a second for a failure on another
-// machine; its text.
+// Runs /proc/self/exe once per rank and returns when all have ended. Signals to this process are forwarded. If a rank fails, is
+// frozen, or does not move for the limit while others wait, all others are ended within two seconds; the log of a run that has
+// begun records the rank. `elsewhere`: called five times a second; returns the text of a failure on another machine.
 RanksEnd run_ranks(const RankStart& start, distributed::StatusPages& pages,
                    const std::function<std::optional<std::string>()>& elsewhere);
 

@@ -1,4 +1,4 @@
-// The program `millrace` as users start it: sees whether LibTorch can be loaded at all, then becomes millrace-torch beside it.
+// The program `millrace` that users start: checks that LibTorch can be loaded, then becomes millrace-torch from the same folder.
 #include <sys/auxv.h>
 #include <unistd.h>
 
@@ -29,14 +29,14 @@ fs::path own_folder() {
   return fs::path(name == nullptr ? "" : name).parent_path();
 }
 
-// What to say when it comes back.
+// Replaces this process by the program; returns the error message if that fails.
 std::string become(char** argv) {
   if (std::string refusal = start_refusal(); !refusal.empty()) return refusal;
   const fs::path program = own_folder() / "millrace-torch";
   std::string waits = kOpenmpWaits, pages = kMallocPages;  // putenv keeps them
   if (!says_how_openmp_waits(environ)) ::putenv(waits.data());
   if (!says_how_malloc_works(environ)) ::putenv(pages.data());
-  ::setenv("KINETO_LOG_LEVEL", "99", 0);  // LibTorch's profiler says an error where there is no GPU
+  ::setenv("KINETO_LOG_LEVEL", "99", 0);  // without a GPU, LibTorch's profiler would print an error
   ::execv(program.c_str(), argv);
   const int error_number = errno;
   return to_text("FileError",

@@ -8,15 +8,15 @@ namespace millrace::cli {
 namespace {
 
 constexpr std::uint64_t kGigabyte = 1'000'000'000;
-constexpr double kSlowDisk = 50e6;        // bytes a second
-constexpr double kBusyCores = 0.2;        // of those a run may use, taken by others
-constexpr double kThrottled = 0.6;        // of the clock that a core could have
-constexpr std::uint64_t kFewFiles = 256;  // a reader keeps some open, and each library its own
+constexpr double kSlowDisk = 50e6;        // bytes per second
+constexpr double kBusyCores = 0.2;        // share of a run's cores that others use
+constexpr double kThrottled = 0.6;        // share of a core's maximum clock
+constexpr std::uint64_t kFewFiles = 256;  // readers and libraries keep several files open
 constexpr std::uint64_t kLittleMemory = 2 * kGigabyte, kLittleDisk = 5 * kGigabyte;
 
-constexpr std::uint64_t kLittleShared = std::uint64_t{128} << 20U;  // a container has 64 MB where nobody says
-constexpr double kGpuTaken = 0.2;                                   // of its time or its memory, before a run
-constexpr double kGpuThrottled = 0.9;                               // of its clock
+constexpr std::uint64_t kLittleShared = std::uint64_t{128} << 20U;  // a container's default is 64 MB
+constexpr double kGpuTaken = 0.2;                                   // share of its time or memory in use before a run
+constexpr double kGpuThrottled = 0.9;                               // share of its maximum clock
 
 std::string cpus(int count) { return std::to_string(count) + (count == 1 ? " CPU" : " CPUs"); }
 

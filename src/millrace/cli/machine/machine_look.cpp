@@ -16,7 +16,7 @@ namespace {
 
 FolderRoom room_of(const std::string& what, std::filesystem::path path) {
   std::error_code error;
-  // A folder that is not there yet is made in the nearest one that is.
+  // A missing folder would be created in its nearest existing parent.
   std::filesystem::path there = std::filesystem::absolute(path, error);
   while (!std::filesystem::exists(there, error) && there.has_relative_path()) there = there.parent_path();
   const auto space = std::filesystem::space(there, error);

@@ -25,7 +25,7 @@ namespace {
 constexpr std::size_t kBlock = std::size_t{4} << 20U;
 constexpr int kBlocks = 16;
 
-// The shortest of three, the first being the warm-up.
+// The shortest time of three; the first also warms up.
 template <class Work>
 double best_seconds(Work work) {
   work();
@@ -69,7 +69,7 @@ std::map<int, Process> processes() {
     std::ifstream file(entry->path() / "stat");
     std::string text;
     std::getline(file, text);
-    const std::size_t open = text.find('('), close = text.rfind(')');  // a name may hold either
+    const std::size_t open = text.find('('), close = text.rfind(')');  // a name may contain either
     if (open == std::string::npos || close == std::string::npos || close < open) continue;
     std::istringstream fields(text.substr(close + 2));
     std::string skipped;
@@ -86,14 +86,14 @@ std::optional<double> number_in(const std::string& text) {
   return in >> number ? std::optional(number) : std::nullopt;
 }
 
-// At work, so that the clock is that of work.
+// Computes, so that the clock is that of a busy core.
 void spin(double seconds) {
   const double began = steady_seconds();
   while (steady_seconds() - began < seconds) {
   }
 }
 
-// Of the core that this thread was on all the time: the system may move it.
+// Reads the clock of this thread's core, unless the system moved the thread.
 void look_at_clock(Neighbourhood& seen) {
   constexpr int kTries = 8;
   constexpr double kWarm = 0.03;  // seconds of work on a core before its clock is read
@@ -127,7 +127,7 @@ std::optional<double> mhz_of_cpu(std::istream& cpuinfo, int cpu) {
 
 std::optional<DiskRates> measure_disk(const std::filesystem::path& folder) {
   std::error_code error;
-  constexpr std::uint64_t kRoom = 10;  // times the file
+  constexpr std::uint64_t kRoom = 10;  // free room required, in sizes of the file
   const auto space = std::filesystem::space(folder, error);
   if (error || space.available < kRoom * kBlock * kBlocks) return std::nullopt;
   std::string name = (folder / ".millrace-disk-XXXXXX").string();
@@ -135,13 +135,12 @@ std::optional<DiskRates> measure_disk(const std::filesystem::path& folder) {
   if (file < 0) return std::nullopt;
   ::unlink(name.c_str());
   std::vector<std::byte> block(kBlock);
-  for (std::size_t i = 0; i < block.size(); ++i)
-    block[i] = static_cast<std::byte>((i * 2654435761U) >> 13U);  // nothing to squeeze
+  for (std::size_t i = 0; i < block.size(); ++i) block[i] = static_cast<std::byte>((i * 2654435761U) >> 13U);  // not compressible
   std::optional<DiskRates> rates;
   const double began = steady_seconds();
   if (write_blocks(file, block)) {
     const double written = steady_seconds();
-    ::posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED);  // else memory answers
+    ::posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED);  // otherwise memory would serve the read
     const double read_began = steady_seconds();
     if (read_blocks(file, block)) {
       constexpr auto kBytes = static_cast<double>(kBlock) * kBlocks;
@@ -174,7 +173,7 @@ std::vector<FormatRate> measure_formats() {
 
 Neighbourhood watch_neighbours() {
   constexpr double kMoment = 0.25;
-  constexpr double kLeast = 0.05;  // of a core
+  constexpr double kLeast = 0.05;  // least share of a core
   const std::map<int, Process> before = processes();
   const double began = steady_seconds();
   spin(kMoment);

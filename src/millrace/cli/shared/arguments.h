@@ -1,4 +1,4 @@
-// The recipe that a command names among its words.
+// Finds the recipe among a command's words.
 #pragma once
 
 #include <span>
@@ -15,8 +15,8 @@ using config::Arguments;
 using config::suggestion;
 using config::with_underscores;
 
-// Takes the recipe's name out of the words: the first word, or the first that names a recipe. UsageError when there is none or
-// it is unknown, with the nearest.
+// Removes the recipe's name from the words and returns the recipe: the first word, or the first that names a recipe. UsageError,
+// with the nearest name, if it is missing or unknown.
 const Entry& take_recipe(Arguments& arguments, std::span<const Entry> recipes, std::string_view command);
 
 [[nodiscard]] std::vector<std::string> names_of(std::span<const Entry> recipes);

@@ -5,8 +5,8 @@
 
 namespace millrace::cli {
 
-// Puts a number where the request's config says auto: that of the run which goes on, else the largest that ran whole steps here
-// and leaves sixteen batches an epoch (see find_max_batch). Says which, with the reason. DeviceError when not even 1 fits.
+// Replaces auto in the request's config by a number: that of the resumed run, else the largest that ran whole steps here and
+// leaves sixteen batches an epoch (see find_max_batch). Prints the number and the reason. DeviceError if not even 1 fits.
 void choose_batch_size(RunRequest& request);
 
 }  // namespace millrace::cli

@@ -1,4 +1,4 @@
-// What a command of the program is. One file per command; commands.cpp is the table.
+// The definition of a command. There is one file per command; commands.cpp is the table.
 #pragma once
 
 #include <span>
@@ -11,7 +11,7 @@
 namespace millrace::cli {
 
 struct Invocation {
-  std::string program = "millrace";  // or the name of a user's own program
+  std::string program = "millrace";  // or the name of a user's program
   std::span<const Entry> recipes;
   std::vector<std::string> words;  // after the command's name
 };
@@ -20,10 +20,10 @@ struct Command {
   std::string_view name;
   std::string_view arguments;  // "RECIPE [FILE]...", for the usage line
   std::string_view summary;    // its line in `millrace --help`
-  std::string_view group;      // heading it stands under there; "" = not listed
-  std::string_view help;       // what `millrace NAME --help` says under the usage line
+  std::string_view group;      // its heading there; "" = not listed
+  std::string_view help;       // text of `millrace NAME --help` after the usage line
   int (*run)(const Invocation& call);
-  std::string (*more_help)(const Invocation& call) = nullptr;  // what depends on the words, e.g. a recipe's keys
+  std::string (*more_help)(const Invocation& call) = nullptr;  // text that depends on the words, e.g. a recipe's keys
 };
 
 // All commands in the order of --help.

@@ -1,4 +1,4 @@
-// What the program says and returns when a command throws.
+// The program's message and exit code when a command throws.
 #pragma once
 
 #include <exception>
@@ -11,7 +11,8 @@ struct Failure {
   int exit_code = 1;
 };
 
-// Errors of ours as they are; those of LibTorch, the memory allocator, the file system and the standard library in the same form.
+// Millrace's errors are unchanged; errors of LibTorch, the memory allocator, the file system and the standard library get the
+// same form.
 [[nodiscard]] Failure describe(const std::exception_ptr& exception);
 
 }  // namespace millrace::cli

@@ -1,4 +1,4 @@
-// What `millrace train RECIPE --help` says of a recipe: presets, every key, the other names that are accepted.
+// The recipe's part of `millrace train RECIPE --help`: presets, every key, the other names that are accepted.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace millrace::cli {
 
-// Of the recipe named in the call's words; a hint when none is named.
+// The help of the recipe named in the call's words; a hint if there is no name.
 [[nodiscard]] std::string recipe_help(const Invocation& call);
 
 }  // namespace millrace::cli

@@ -1,4 +1,4 @@
-// For commands that set a run up as `train` does and look at it instead.
+// For commands that set a run up like `train` but examine it instead.
 #pragma once
 
 #include "millrace/cli/shared/arguments.h"
@@ -6,7 +6,8 @@
 
 namespace millrace::cli {
 
-// A run as `train` would start it, without a run folder; `entry` and `console` outlive it. Takes the config flags and files.
+// A run as `train` would start it, without a run folder. Takes the config flags and files. `entry` and `console` must outlive the
+// result.
 [[nodiscard]] RunRequest take_run(const Entry& entry, Arguments& arguments, telemetry::Console& console);
 
 }  // namespace millrace::cli

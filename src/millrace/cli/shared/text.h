@@ -9,11 +9,11 @@
 
 namespace millrace::cli {
 
-void print(std::string_view text);        // to stdout, as it is
-void print_json(const Json& value);       // indented, with a final newline; bytes that are no UTF-8 are replaced
+void print(std::string_view text);        // to stdout, unchanged
+void print_json(const Json& value);       // indented, with a final newline; bytes that are not UTF-8 are replaced
 void print_json_line(const Json& value);  // on one line, flushed
 
-// For a command whose output is its result, and was lost.
+// The error of a command that could not write its output, which is its result.
 [[nodiscard]] Error output_error();
 
 }  // namespace millrace::cli

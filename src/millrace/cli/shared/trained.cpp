@@ -21,7 +21,7 @@ bool is_in(std::string_view key, std::initializer_list<std::string_view> places)
                      [&](std::string_view place) { return place.ends_with('.') ? key.starts_with(place) : key == place; });
 }
 
-// Whether a trained model or its command looks at a key; the recipe's own are taken as used.
+// True if a trained model or the command uses a key; the recipe's own keys count as used.
 bool is_used(const Entry& entry, std::string_view key, bool evaluates) {
   for (const config::Leaf& leaf : entry.sections.leaves)
     if (leaf.path == key) return true;
@@ -44,7 +44,7 @@ const Entry* find_recipe(std::span<const Entry> recipes, const std::string& name
   return found == recipes.end() ? nullptr : &*found;
 }
 
-// --from, or in another trainer's words --run-dir with --model-type.
+// Takes --from or, in another trainer's words, --run-dir with --model-type.
 std::optional<std::string> take_from(Arguments& arguments) {
   const auto from = arguments.value("from"), run = arguments.value("run-dir"), type = arguments.value("model-type");
   if (!run && type)
@@ -67,7 +67,7 @@ void require_there(const std::string& from) {
     throw UsageError({"there is no file or folder " + from, "flag --from", "millrace runs lists the runs below ./runs"});
 }
 
-// "" where the path tells none.
+// The recipe's name from the path; "" if it has none.
 std::string recipe_of(const std::filesystem::path& from) {
   Fs& fs = Fs::real();
   if (const std::filesystem::path run = run_folder_of(fs, from); !run.empty()) return recipe_of_run(fs, run);

@@ -1,4 +1,4 @@
-// The model that predict and eval start from.
+// Loads the model for predict and eval.
 #pragma once
 
 #include <string>
@@ -9,17 +9,17 @@
 
 namespace millrace::cli {
 
-// Takes --from (or --run-dir RUN --model-type best|last, words of another trainer's) and all config flags. A run or snapshot
-// folder brings its own config, over which flags go; a safetensors file needs one (--preset, --config, flags). A flag for a key
-// that the command does not use is a ConfigError.
+// Takes --from (or --run-dir RUN --model-type best|last, the words of another trainer) and all config flags. A run or snapshot
+// folder has its own config, which flags override; a safetensors file needs one (--preset, --config, flags). ConfigError for a
+// flag whose key the command does not use.
 [[nodiscard]] Loaded load_trained(const Entry& entry, Arguments& arguments, const std::string& command,
                                   telemetry::Console& console);
 
-// Takes the recipe's name out of the words, as take_recipe() does; where they name none it is that of the run that --from names,
-// or of the file of weights that export wrote, or the program's only one.
+// Takes the recipe's name from the words, like take_recipe(); without a name it is the recipe of the run in --from, or of the
+// file of weights that export wrote, or the program's only recipe.
 const Entry& take_recipe_of_run(Arguments& arguments, std::span<const Entry> recipes, const std::string& command);
 
-// The line about the model: which snapshot, and the number format where it is not fp32.
+// The line about the model: its snapshot, and the number format unless it is fp32.
 [[nodiscard]] std::string told(const Loaded& loaded);
 
 }  // namespace millrace::cli

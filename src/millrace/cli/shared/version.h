@@ -1,11 +1,11 @@
-// What `millrace --version` says.
+// The output of `millrace --version`.
 #pragma once
 
 #include <string>
 
 namespace millrace::cli {
 
-// Millrace, LibTorch, compiler and CPU, one a line.
+// Versions of Millrace, LibTorch, compiler and CPU, one per line.
 [[nodiscard]] std::string version_text();
 [[nodiscard]] std::string version_number();  // "0.1.0"
 

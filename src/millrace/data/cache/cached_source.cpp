@@ -16,7 +16,7 @@ namespace {
 
 using detail::RowAt;
 
-// What the allocator adds to a block, about.
+// Approximate overhead of the allocator per block.
 constexpr std::uint64_t kBlockOverhead = 16;
 
 std::size_t row_bytes_of(const Source& source) {
@@ -47,7 +47,7 @@ void SampleCache::count(std::uint64_t hits, std::uint64_t misses) noexcept {
   if (misses > 0) misses_.fetch_add(misses, std::memory_order_relaxed);
 }
 
-// The right to fill an entry; gives it and its share of the budget back unless keep() was reached.
+// The right to fill an entry; the destructor returns it and its share of the budget unless keep() was reached.
 class CachedSource::Claim {
  public:
   Claim(SampleCache& cache, Entry& entry, std::size_t size) : cache_(cache), entry_(entry), taken_(size + kBlockOverhead) {
@@ -84,7 +84,7 @@ class CachedSource::Claim {
 
 std::uint64_t cache_payload(const Source& source) {
   const auto parts = static_cast<std::uint64_t>(source.keeps() == Keeps::rows ? source.size() : source.parts());
-  const std::uint64_t each = kBlockOverhead + 2 * sizeof(void*);  // and its entry of the table
+  const std::uint64_t each = kBlockOverhead + 2 * sizeof(void*);  // and the part's entry in the table
   switch (source.keeps()) {
     case Keeps::nothing:
       return 0;
@@ -144,7 +144,7 @@ void CachedSource::read(std::span<const std::int64_t> indices, Rows rows, const 
   }
 }
 
-// Neighbours that are not there yet are read together.
+// Neighbouring rows that are not kept are read together.
 void CachedSource::read_rows(std::span<const std::int64_t> indices, Rows rows, const ReadRandom& random) const {
   std::uint64_t hits = 0;
   std::size_t at = 0;
@@ -187,8 +187,8 @@ void CachedSource::keep_row(std::int64_t index, Rows row) const {
   claim.keep();
 }
 
-// False when no part of it is kept and there is no room for one: reading it whole is then the cheaper way. What is missing beside
-// kept parts is loaded for this once.
+// Returns false if no part of the sample is kept and there is no room for one: reading the whole sample is then cheaper.
+// Otherwise parts that are not kept are loaded for this call only.
 bool CachedSource::make_of_parts(std::int64_t index, Rows row, const ReadRandom& random) const {
   std::array<std::int64_t, kMostParts> numbers{};
   const std::span<std::int64_t> parts(numbers.data(), parts_per_sample_);
@@ -219,7 +219,7 @@ bool CachedSource::make_of_parts(std::int64_t index, Rows row, const ReadRandom&
   return true;
 }
 
-// False when there is no room, or another reader is at it.
+// Returns false if there is no room, or another reader is loading the part.
 bool CachedSource::load_part(std::int64_t part) const {
   const std::size_t size = bytes_of(part);
   Claim claim(*cache_, entry_of(part), size);

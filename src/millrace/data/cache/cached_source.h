@@ -1,8 +1,8 @@
 // A cache of samples in memory, shared by all readers of all data sets of a run: filled as samples are first read, never emptied.
 //
-// The order of an epoch is a permutation, so a cache that evicts by age would hold nothing that comes again soon; one that keeps
-// what it first took hits with a fraction bytes kept / bytes there are from the second epoch on. Randomness is drawn after the
-// cache (Keeps::parts), so cached and uncached streams are equal bit for bit.
+// An epoch's order is a permutation, so a cache that evicts by age would rarely hold the next sample; a cache that keeps what it
+// took first has a hit rate of kept bytes / all bytes from the second epoch on. Random numbers are drawn after the cache
+// (Keeps::parts), so cached and uncached streams are equal bit for bit.
 #pragma once
 
 #include <atomic>
@@ -20,14 +20,14 @@ namespace millrace::data {
 struct CacheCounters {
   std::uint64_t hits = 0;  // samples
   std::uint64_t misses = 0;
-  std::uint64_t bytes = 0;  // taken of the budget
+  std::uint64_t bytes = 0;  // used of the budget
   std::uint64_t budget_bytes = 0;
   [[nodiscard]] double hit_rate() const noexcept {
     return hits + misses == 0 ? 0.0 : static_cast<double>(hits) / static_cast<double>(hits + misses);
   }
 };
 
-// What a run asks of its cache, here or on disk. Thread-safe.
+// A run's view of its cache, in memory or on disk. Thread-safe.
 class Cache {
  public:
   Cache() = default;
@@ -37,7 +37,7 @@ class Cache {
   [[nodiscard]] virtual CacheCounters counters() const noexcept = 0;
 };
 
-// The budget that several sources share. Thread-safe.
+// A memory budget that several sources share. Thread-safe.
 class SampleCache final : public Cache {
  public:
   explicit SampleCache(std::uint64_t budget_bytes) noexcept : budget_(budget_bytes) {}
@@ -60,8 +60,8 @@ class SampleCache final : public Cache {
 
 class CachedSource final : public Source {
  public:
-  // `source` keeps rows or parts; `name` is its data set's, for messages. ConfigError when it says that it keeps rows and draws
-  // random numbers for them, or keeps parts without bytes; read() throws the same when it shows later.
+  // `source` keeps rows or parts; `name` is the data set's name, for messages. ConfigError if a source with Keeps::rows says that
+  // it draws random numbers, or one with Keeps::parts has a part without bytes; read() throws the same if it is found later.
   CachedSource(std::shared_ptr<const Source> source, std::shared_ptr<SampleCache> cache, std::string name = "");
   ~CachedSource() override;
   CachedSource(const CachedSource&) = delete;
@@ -77,7 +77,7 @@ class CachedSource final : public Source {
   [[nodiscard]] std::string describe(std::int64_t index) const override { return source_->describe(index); }
   [[nodiscard]] std::string read_as() const override { return source_->read_as(); }
   [[nodiscard]] bool looks_ahead() const override { return source_->looks_ahead(); }
-  // Without those that are kept.
+  // Passes on the samples that are not kept.
   void will_need(std::span<const std::int64_t> indices, const ReadRandom& random) const noexcept override;
 
  private:
@@ -102,13 +102,13 @@ class CachedSource final : public Source {
   const std::string name_;
   const Keeps keeps_;
   const std::size_t parts_per_sample_;
-  std::vector<std::size_t> field_bytes_;  // of a row
-  std::size_t row_bytes_ = 0;             // of all fields
+  std::vector<std::size_t> field_bytes_;  // of a row, by field
+  std::size_t row_bytes_ = 0;             // of a row, all fields
   std::uint64_t table_bytes_ = 0;
   mutable std::vector<Entry> table_;  // by part; empty when not even the table fits the budget
 };
 
-// What the config asks for.
+// The config's request.
 enum class CacheWish : std::uint8_t { off, ram };
 
 // `available_bytes` is the memory this process may still take. nullopt: on when all that can be kept fits into half of it; ram:
@@ -116,7 +116,7 @@ enum class CacheWish : std::uint8_t { off, ram };
 [[nodiscard]] Chosen<std::shared_ptr<SampleCache>> choose_cache(std::span<const Dataset> datasets, std::optional<CacheWish> wish,
                                                                 std::uint64_t available_bytes, std::uint64_t budget_bytes = 0);
 
-// Puts the cache before every data set of the pipeline that keeps something. Null leaves it as it is.
+// Puts the cache in front of every data set of the pipeline that keeps something. A null cache changes nothing.
 void use_cache(Pipeline& pipeline, const std::shared_ptr<SampleCache>& cache);
 
 }  // namespace millrace::data

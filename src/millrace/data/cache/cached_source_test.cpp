@@ -7,6 +7,7 @@
 
 #include "millrace/data/loader/loader.h"
 #include "millrace/data/sources/memory_source.h"
+#include "tests/support/refusal.h"
 #include "tests/support/test_sources.h"
 #include "tests/support/test_support.h"
 
@@ -16,7 +17,6 @@ namespace {
 using detail::CountingSource;
 using detail::Delivered;
 using detail::epoch_of;
-using detail::refusal_in;
 using detail::resident_kib;
 using testing::HasSubstr;
 
@@ -35,7 +35,7 @@ LoaderOptions shuffled(int readers) {
   return options;
 }
 
-// The loader over a cache with room for everything (or for `budget` bytes) before each data set.
+// A pipeline with a cache with room for everything (or for `budget` bytes) in front of each data set.
 Pipeline cached(std::shared_ptr<const Source> source, const std::shared_ptr<SampleCache>& cache) {
   Pipeline pipeline = single(std::move(source));
   use_cache(pipeline, cache);
@@ -96,7 +96,7 @@ TEST(CachedSource, keeps_what_came_first_when_not_all_fits) {
   EXPECT_EQ(source->reads, 1 + 100 + 75);
 }
 
-// Sample i is a part of its own and one of three that is drawn for it.
+// Sample i is made of its own part and one of three that is drawn.
 class DrawnSource final : public Source {
  public:
   [[nodiscard]] std::span<const Field> fields() const override { return {&field_, 1}; }
@@ -199,7 +199,7 @@ TEST(CacheChoice, decides_by_size_against_free_memory_and_says_why) {
   EXPECT_EQ(choose_cache(nothing, CacheWish::ram, 1 << 30).reason, "off: the data is in memory already");
 }
 
-// Says that it keeps rows and draws numbers for some of them.
+// Claims Keeps::rows although it draws numbers for some rows.
 class BrokenPromise final : public Source {
  public:
   explicit BrokenPromise(std::int64_t first_drawn) : first_drawn_(first_drawn) {}
@@ -224,19 +224,21 @@ TEST(Keeping, rows_that_are_drawn_are_refused_when_the_pipeline_is_built) {
   pipeline.datasets = {{"patches", std::make_shared<BrokenPromise>(0)}, {"others", counting(Keeps::rows)}};
   const std::string what =
       "data set \"patches\" draws random numbers in read(): a cache of its rows would freeze them after the first epoch";
-  const Message cached = refusal_in([&] {
+  const Message cached = refusal_message<ConfigError>([&] {
     Pipeline copy = pipeline;
     use_cache(copy, std::make_shared<SampleCache>(1 << 20));
   });
   EXPECT_EQ(cached.what, what);
   EXPECT_EQ(cached.where, "keeps() of its source, which says Keeps::rows");
   EXPECT_EQ(cached.next, "return Keeps::parts and draw in finish(), or return Keeps::nothing");
-  EXPECT_EQ(refusal_in([&] { const Loader loader(pipeline, shuffled(0)); }).what, what) << "without a cache too";
+  EXPECT_EQ(refusal_message<ConfigError>([&] { const Loader loader(pipeline, shuffled(0)); }).what, what)
+      << "without a cache too";
 }
 
 TEST(Keeping, rows_that_are_drawn_now_and_then_are_refused_before_the_first_is_kept) {
   Loader loader(cached(std::make_shared<BrokenPromise>(39), std::make_shared<SampleCache>(1 << 20)), shuffled(0));
-  EXPECT_THAT(refusal_in([&] { (void)epoch_of(loader); }).what, HasSubstr("the data set draws random numbers in read()"));
+  EXPECT_THAT(refusal_message<ConfigError>([&] { (void)epoch_of(loader); }).what,
+              HasSubstr("the data set draws random numbers in read()"));
 }
 
 TEST(Keeping, parts_without_bytes_are_refused_when_the_pipeline_is_built) {
@@ -252,7 +254,7 @@ TEST(Keeping, parts_without_bytes_are_refused_when_the_pipeline_is_built) {
     Field field_{"x", DType::u8, {8}};
   };
   const Pipeline pipeline = single(std::make_shared<Sizeless>());
-  const Message refused = refusal_in([&] {
+  const Message refused = refusal_message<ConfigError>([&] {
     Pipeline copy = pipeline;
     use_cache(copy, std::make_shared<SampleCache>(1 << 20));
   });
@@ -262,7 +264,7 @@ TEST(Keeping, parts_without_bytes_are_refused_when_the_pipeline_is_built) {
   EXPECT_THROW(const Loader loader(pipeline, shuffled(0)), ConfigError);
 }
 
-// Big enough that one per cent of it is more than what an allocator rounds by.
+// Big enough that one per cent of it is more than the allocator's rounding.
 class BulkySource final : public Source {
  public:
   [[nodiscard]] std::span<const Field> fields() const override { return {&field_, 1}; }
@@ -287,7 +289,7 @@ TEST(CachedSource, memory_stays_flat_over_20_epochs_with_the_cache_off_and_on) {
     const auto source = std::make_shared<BulkySource>();
     const auto cache = on ? std::make_shared<SampleCache>(cache_payload(*source)) : nullptr;
     LoaderOptions options = shuffled(2);
-    options.adapts = false;  // slots come and stay; this is about the cache
+    options.adapts = false;  // keeps the number of slots constant: this test is about the cache
     Loader loader(cached(source, cache), options);
     (void)loader.next();
     const std::size_t before = resident_kib();

@@ -21,13 +21,13 @@ namespace {
 
 namespace stdfs = std::filesystem;
 
-constexpr std::uint64_t kLeftFree = std::uint64_t{1} << 30;  // of the disk, whatever the budget says
-constexpr std::chrono::hours kAbandoned{24};                 // a file being written so long: its writer was killed
-constexpr std::uint64_t kLeastPart = 4096;                   // in the mean: smaller ones are as fast read where they are
+constexpr std::uint64_t kLeftFree = std::uint64_t{1} << 30;  // free disk space that is always left, whatever the budget
+constexpr std::chrono::hours kAbandoned{24};                 // an unfinished file this old: its writer was killed
+constexpr std::uint64_t kLeastPart = 4096;                   // average part size, below which reading the source is as fast
 
 std::string text(std::uint64_t bytes) { return human_bytes(static_cast<double>(bytes)); }
 
-// nullopt: not a file that lies there itself.
+// nullopt if the path is not a regular file itself.
 std::optional<std::uint64_t> file_bytes(const stdfs::path& path) {
   std::error_code failure;
   if (stdfs::symlink_status(path, failure).type() != stdfs::file_type::regular) return std::nullopt;
@@ -35,7 +35,7 @@ std::optional<std::uint64_t> file_bytes(const stdfs::path& path) {
   return failure ? std::nullopt : std::optional<std::uint64_t>(bytes);
 }
 
-// The folder, or the folder that it will be made in.
+// The folder, or its nearest existing parent.
 stdfs::path nearest_folder(stdfs::path path) {
   std::error_code ignored;
   path = stdfs::absolute(path, ignored);
@@ -43,15 +43,15 @@ stdfs::path nearest_folder(stdfs::path path) {
   return path;
 }
 
-// What tells the parts of a source apart; "" = not to be kept.
+// One key text per part of the source; "" = the part is not kept.
 std::vector<std::string> texts_of(const Source& source, std::size_t parts) {
   if (source.keeps() == Keeps::parts) {
     std::vector<std::string> texts = source.part_texts();
     MR_CHECK(texts.empty() || texts.size() == parts, "each part has a text, or none has");
     if (!texts.empty()) return texts;
   }
-  // Another number when a reader gives other values of the same bytes: from 2 on pictures are turned as their EXIF says, from 3
-  // on as their XMP does.
+  // Increased whenever a reader makes other values of the same bytes: from 2 on pictures are rotated as their EXIF says, from 3
+  // on as their XMP says.
   std::string common = source.fingerprint() + "\nreaders 3";
   for (const Field& field : source.fields())
     common += '\n' + field.name + ' ' + std::string(name_of(field.dtype)) + ' ' + to_text(field.shape);
@@ -139,7 +139,7 @@ void DiskCache::note_once(std::atomic<bool>& told, const std::string& text) cons
   if (!told.exchange(true) && note_) note_(text);
 }
 
-// Another run may have removed it already: what is gone counts for nothing.
+// Another run may have removed the file already; a missing file is ignored.
 void DiskCache::drop(const stdfs::path& path) {
   const std::optional<std::uint64_t> bytes = file_bytes(path);
   if (!bytes) return;
@@ -213,7 +213,7 @@ void DiskCachedSource::read(std::span<const std::int64_t> indices, Rows rows, co
   }
 }
 
-// Reading a sample whole is the cheaper way where nothing of it is there and nothing can be kept.
+// If no part is on disk and none can be kept, reads the whole sample from the source, which is cheaper.
 void DiskCachedSource::read_one(std::span<const std::int64_t> index, Rows row, const ReadRandom& random) const {
   static thread_local std::array<std::vector<std::byte>, kMostParts> passing;
   std::array<std::int64_t, kMostParts> numbers{};
@@ -274,8 +274,8 @@ Chosen<std::shared_ptr<DiskCache>> choose_disk_cache(std::span<const Dataset> da
   if (options.folder.empty()) return {nullptr, "off: there is no folder for it"};
   const std::uint64_t asked = options.budget_bytes;
   const auto cache = std::make_shared<DiskCache>(std::move(options));
-  std::uint64_t payload = 0;  // files
-  std::uint64_t content = 0;  // what is in them
+  std::uint64_t payload = 0;  // size of the parts' files
+  std::uint64_t content = 0;  // size of the parts
   std::uint64_t count = 0;
   std::set<std::string> needed;
   for (const Dataset& dataset : datasets) {

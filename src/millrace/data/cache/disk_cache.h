@@ -1,9 +1,10 @@
-// A cache of decoded parts on local disk, for data that memory does not hold: each part a file, written once, checked whenever it
-// is read, shared by all runs that read the same files.
+// A cache of decoded parts on local disk, for data that does not fit into memory: one file per part, written once, checked at
+// each read, shared by all runs that read the same files.
 //
-// A part's file is named by what the part is made of: the content of its source's files, the time they were written, and what of
-// the reading makes other bytes of them. Data that changed has other names, so nothing stale is read; a file that is damaged,
-// truncated or somebody else's is decoded anew and replaced. Randomness is drawn after the cache, as of one in memory.
+// The name of a part's file is derived from the content of the source's files, the time they were written, and every reading
+// option that changes the bytes. Changed data gets other names, so nothing stale is read; a file that is damaged, truncated or
+// not a part's is replaced by a newly decoded part. Random numbers are drawn after this cache, as they are after the one in
+// memory.
 #pragma once
 
 #include <array>
@@ -29,15 +30,17 @@ class PartsView;
 }
 
 struct DiskCacheOptions {
-  std::filesystem::path folder;    // for this cache alone; made when there is something to write
-  std::uint64_t budget_bytes = 0;  // for all files in it, of other data too; 0 = half of what the disk has for them
-  bool writes = true;              // false: what is there is read
-  // Told once of a damaged part, once when writing fails, from any reader thread. May be null.
+  std::filesystem::path folder;  // for this cache alone; created at the first write
+  // For all files in the folder, also those of other data; 0 = half of the disk space available to them.
+  std::uint64_t budget_bytes = 0;
+  bool writes = true;  // false: existing files are read, none is written
+  // Called once for the first damaged part and once when writing fails, from any reader thread. May be null.
   std::function<void(const std::string&)> note = {};
-  Fs* fs = nullptr;  // null = the process's
+  Fs* fs = nullptr;  // null = the process's own
 };
 
-// What the sources of a run share. Thread-safe. A disk that is full or refuses costs the cache, never the run.
+// The cache on disk that the sources of a run share. Thread-safe. If the disk is full or refuses writes, the run continues
+// without the cache.
 class DiskCache final : public Cache {
  public:
   explicit DiskCache(DiskCacheOptions options);
@@ -49,8 +52,8 @@ class DiskCache final : public Cache {
   friend Chosen<std::shared_ptr<DiskCache>> choose_disk_cache(std::span<const Dataset> datasets, DiskCacheOptions options);
   struct Part {
     std::array<std::uint8_t, 32> key{};
-    bool is_kept = false;               // false: there is nothing that tells it from parts of changed data
-    std::atomic<bool> is_busy = false;  // a reader writes it
+    bool is_kept = false;               // false: nothing tells this part from the same part of changed data
+    std::atomic<bool> is_busy = false;  // a reader is writing it
   };
   struct Listed {
     std::string name;
@@ -73,17 +76,17 @@ class DiskCache final : public Cache {
   Fs& fs_;
   const std::function<void(const std::string&)> note_;
   std::atomic<bool> writes_;
-  std::vector<Listed> listed_;  // when it was made, oldest first
+  std::vector<Listed> listed_;  // the folder's files when the cache was made, oldest first
   std::uint64_t budget_ = 0;
   std::atomic<std::uint64_t> bytes_{0};
   std::atomic<std::uint64_t> hits_{0}, misses_{0};
   std::atomic<bool> told_damage_{false}, told_failure_{false};
-  std::map<std::shared_ptr<const Source>, std::shared_ptr<std::vector<Part>>> known_;  // by the thread that makes the sources
+  std::map<std::shared_ptr<const Source>, std::shared_ptr<std::vector<Part>>> known_;  // for the thread that makes sources
 };
 
 class DiskCachedSource final : public Source {
  public:
-  // `source` keeps rows or parts; `name` is its data set's, for messages. ConfigError as CachedSource.
+  // `source` keeps rows or parts; `name` is the data set's name, for messages. ConfigError as in CachedSource.
   DiskCachedSource(std::shared_ptr<const Source> source, std::shared_ptr<DiskCache> cache, std::string name = "");
   ~DiskCachedSource() override;
   DiskCachedSource(const DiskCachedSource&) = delete;
@@ -99,7 +102,7 @@ class DiskCachedSource final : public Source {
   [[nodiscard]] std::string describe(std::int64_t index) const override { return source_->describe(index); }
   [[nodiscard]] std::string read_as() const override { return source_->read_as(); }
   [[nodiscard]] bool looks_ahead() const override { return true; }
-  // Of the part's file where there is one, else the source's.
+  // Announces reads of the part's file if it exists, else of the source.
   void will_need(std::span<const std::int64_t> indices, const ReadRandom& random) const noexcept override;
 
  private:
@@ -113,11 +116,11 @@ class DiskCachedSource final : public Source {
   std::shared_ptr<std::vector<DiskCache::Part>> parts_;
 };
 
-// A cache for these data sets, and room in it: files of other data leave, those first that were written first, where all that is
-// to be kept would not fit into the budget. Null where it is off.
+// A cache for these data sets; null if it is off. If their parts would not fit into the budget next to files of other data, those
+// files are removed, oldest first.
 [[nodiscard]] Chosen<std::shared_ptr<DiskCache>> choose_disk_cache(std::span<const Dataset> datasets, DiskCacheOptions options);
 
-// Puts the cache before every data set of the pipeline that keeps something. Null leaves it as it is.
+// Puts the cache in front of every data set of the pipeline that keeps something. A null cache changes nothing.
 void use_cache(Pipeline& pipeline, const std::shared_ptr<DiskCache>& cache);
 
 }  // namespace millrace::data

@@ -1,4 +1,4 @@
-// The sources that read a file for each sample, and .npy rows.
+// The sources that read one file per sample, and .npy rows.
 #include <gmock/gmock.h>
 #include <unistd.h>
 
@@ -17,6 +17,7 @@
 #include "millrace/format/deflate.h"
 #include "millrace/format/png.h"
 #include "tests/support/nifti_maker.h"
+#include "tests/support/refusal.h"
 #include "tests/support/test_sources.h"
 #include "tests/support/test_support.h"
 
@@ -28,17 +29,6 @@ using detail::rows_of;
 using detail::text_of;
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-template <class Do>
-std::string refusal(const Do& act) {
-  try {
-    act();
-  } catch (const Error& error) {
-    EXPECT_FALSE(error.message().next.empty());
-    return error.message().what;
-  }
-  return "accepted";
-}
 
 class FileSourcesTest : public testing::Test {
  protected:
@@ -178,18 +168,18 @@ TEST_F(FileSourcesTest, ATruncatedVolumeIsDealtWithAsThePolicySays) {
 
 TEST_F(FileSourcesTest, NiftiFilesThatDoNotFitAreNamed) {
   const std::vector<stdfs::path> files = {volume("a.nii", 0), volume("b.nii", 0, {6, 5, 3})};
-  EXPECT_EQ(refusal([&] { static_cast<void>(rows_of<std::int16_t>(NiftiSource(files, {}), {1})); }),
+  EXPECT_EQ(refusal_reason([&] { static_cast<void>(rows_of<std::int16_t>(NiftiSource(files, {}), {1})); }),
             "the volume is [3,5,6] i16, samples are [4,5,6] i16");
-  EXPECT_EQ(refusal([&] {
+  EXPECT_EQ(refusal_reason([&] {
               NiftiSource(files, {.patch = {5, 1, 1}});
             }),
             "a patch of [5,1,1] does not fit into a volume of [4,5,6]");
-  EXPECT_EQ(refusal([&] {
+  EXPECT_EQ(refusal_reason([&] {
               static_cast<void>(rows_of<std::int16_t>(NiftiSource(files, {.patch = {4, 5, 6}}), {1}));
             }),
             "the volume is [3,5,6] i16, samples are [4,5,6] i16");
-  EXPECT_EQ(refusal([&] { NiftiSource({}, {}); }), "the list of volumes is empty");
-  EXPECT_THAT(refusal([&] { NiftiSource({folder_ / "none"}, {}); }), HasSubstr("can't be opened"));
+  EXPECT_EQ(refusal_reason([&] { NiftiSource({}, {}); }), "the list of volumes is empty");
+  EXPECT_THAT(refusal_reason([&] { NiftiSource({folder_ / "none"}, {}); }), HasSubstr("can't be opened"));
 }
 
 TEST_F(FileSourcesTest, FingerprintsTellFilesAndOptionsApart) {
@@ -232,9 +222,9 @@ TEST_F(FileSourcesTest, NpyArraysThatDoNotFitAreNamed) {
   const stdfs::path two = npy<float>("two.npy", {2}, {1, 2}, DType::f32);
   const stdfs::path one = npy<float>("one.npy", {1}, {1}, DType::f32);
   const stdfs::path scalar = npy<float>("scalar.npy", {}, {1}, DType::f32);
-  EXPECT_EQ(refusal([&] { NpySource({{"a", two}, {"b", one}}); }), "the array has 1 rows, the first one has 2");
-  EXPECT_EQ(refusal([&] { NpySource({{"a", scalar}}); }), "the array is a single number");
-  EXPECT_EQ(refusal([&] { NpySource({}); }), "the list of arrays is empty");
+  EXPECT_EQ(refusal_reason([&] { NpySource({{"a", two}, {"b", one}}); }), "the array has 1 rows, the first one has 2");
+  EXPECT_EQ(refusal_reason([&] { NpySource({{"a", scalar}}); }), "the array is a single number");
+  EXPECT_EQ(refusal_reason([&] { NpySource({}); }), "the list of arrays is empty");
 }
 
 TEST_F(FileSourcesTest, NpzFilesAreSamples) {
@@ -251,10 +241,10 @@ TEST_F(FileSourcesTest, NpzFilesAreSamples) {
   EXPECT_EQ(source.fields().size(), 2U);
   EXPECT_THAT(rows_of<char>(source, {1, 0}), ElementsAre('e', 'f', 'g', 'h', 'a', 'b', 'c', 'd'));
   EXPECT_THAT(rows_of<char>(source, {1, 0}, 0, 1), ElementsAre('e', 'a'));
-  EXPECT_EQ(refusal([&] { static_cast<void>(rows_of<char>(source, {2})); }),
+  EXPECT_EQ(refusal_reason([&] { static_cast<void>(rows_of<char>(source, {2})); }),
             "array \"image\" is [4] u8, the first file has [2,2] u8");
   EXPECT_THAT(rows_of<char>(NpzSource(files, {"label"}), {2}), ElementsAre('i'));
-  EXPECT_EQ(refusal([&] { NpzSource(files, {"mask"}); }), "the file has no array \"mask\"");
+  EXPECT_EQ(refusal_reason([&] { NpzSource(files, {"mask"}); }), "the file has no array \"mask\"");
 }
 
 TEST_F(FileSourcesTest, ImageCropsAreBytesOrPlanes) {
@@ -315,11 +305,11 @@ TEST_F(FileSourcesTest, JpegsAreReducedWhenTheCropAllowsIt) {
 
 TEST_F(FileSourcesTest, ImagesThatDoNotFitAreNamed) {
   const stdfs::path small = png("small.png", 4, 4);
-  EXPECT_EQ(refusal([&] { static_cast<void>(rows_of<std::uint8_t>(ImageSource({small}, {.normalise = false}), {0})); }),
+  EXPECT_EQ(refusal_reason([&] { static_cast<void>(rows_of<std::uint8_t>(ImageSource({small}, {.normalise = false}), {0})); }),
             "the image has 4 x 4 pixels, the crop needs 224 x 224");
-  EXPECT_EQ(refusal([&] { static_cast<void>(Image(put("x.txt", "hello"))); }), "neither a PNG nor a JPEG file");
-  EXPECT_EQ(refusal([&] { ImageSource({small}, {.height = 0}); }), "a crop of 0 x 224 pixels");
-  EXPECT_EQ(refusal([&] {
+  EXPECT_EQ(refusal_reason([&] { static_cast<void>(Image(put("x.txt", "hello"))); }), "neither a PNG nor a JPEG file");
+  EXPECT_EQ(refusal_reason([&] { ImageSource({small}, {.height = 0}); }), "a crop of 0 x 224 pixels");
+  EXPECT_EQ(refusal_reason([&] {
               ImageSource({small}, {.deviation = {1, 0, 1}});
             }),
             "a crop of 224 x 224 pixels, a deviation that is not above 0");

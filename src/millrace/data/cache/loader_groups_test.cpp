@@ -1,4 +1,4 @@
-// Several data sets in a batch, and draws by weight: loader_weights_test.cpp has what the weights say.
+// Several data sets in a batch, and weighted draws; loader_weights_test.cpp tests the effect of the weights.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,6 +9,7 @@
 #include "millrace/base/error.h"
 #include "millrace/data/cache/cached_source.h"
 #include "millrace/data/loader/loader.h"
+#include "tests/support/refusal.h"
 #include "tests/support/test_sources.h"
 
 namespace millrace::data {
@@ -51,7 +52,7 @@ std::vector<std::size_t> rows_of(const std::vector<Delivered>& batches, std::siz
   return rows;
 }
 
-// Each kind of batch there is.
+// One pipeline per kind of batch.
 std::map<std::string, Pipeline> all_kinds() {
   std::map<std::string, Pipeline> all;
   all["each"] = two(Grouping::each);
@@ -328,23 +329,12 @@ TEST(Grouped, bad_samples_are_left_out_or_replaced_by_ones_of_the_same_data_set)
   }
 }
 
-template <class F>
-Message refusal_of(const F& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.message();
-  }
-  ADD_FAILURE() << "nothing was refused";
-  return {};
-}
-
 TEST(Grouped, mistakes_are_refused_when_the_loader_is_made) {
   const auto what = [](const std::function<void(Pipeline&, LoaderOptions&)>& spoil, Grouping grouping = Grouping::mix) {
     Pipeline pipeline = two(grouping);
     LoaderOptions options = options_of(4);
     spoil(pipeline, options);
-    const Message message = refusal_of([&] { const Loader loader(pipeline, options); });
+    const Message message = refusal_message([&] { const Loader loader(pipeline, options); });
     EXPECT_NE(message.where, "");
     EXPECT_NE(message.next, "");
     return message.what;
@@ -385,7 +375,7 @@ TEST(Grouped, weights_that_go_wrong_in_a_later_epoch_end_it_with_the_same_words)
       pipeline.datasets[0].weights = [](std::uint64_t epoch) { return std::vector<float>(epoch == 0 ? 10 : 9, 1.0F); };
       Loader loader(pipeline, options_of(4, readers));
       (void)epoch_of(loader);
-      EXPECT_EQ(refusal_of([&] { (void)epoch_of(loader); }).what,
+      EXPECT_EQ(refusal_message([&] { (void)epoch_of(loader); }).what,
                 "the weights of data set \"short\" for epoch 1 are 9 numbers for 10 samples");
     }
   }
@@ -394,7 +384,7 @@ TEST(Grouped, weights_that_go_wrong_in_a_later_epoch_end_it_with_the_same_words)
 TEST(Grouped, a_snapshot_of_another_grouping_is_refused) {
   const Json state = Loader(two(Grouping::repeat), options_of(4)).state();
   Loader other(two(Grouping::each), options_of(4));
-  EXPECT_EQ(refusal_of([&] { other.load_state(state); }).what,
+  EXPECT_EQ(refusal_message([&] { other.load_state(state); }).what,
             "the snapshot was made with data sets grouped as \"repeat; short, long\", this run has \"each\"");
   EXPECT_FALSE(other.state().contains("order")) << "as snapshots were before there was a choice";
   Pipeline weighted = two(Grouping::mix);
@@ -403,7 +393,7 @@ TEST(Grouped, a_snapshot_of_another_grouping_is_refused) {
   Loader one(weighted, options_of(4));
   weighted.datasets[0].weights = by_fours(10, 0);
   Loader two_weights(weighted, options_of(4));
-  EXPECT_THAT(refusal_of([&] { two_weights.load_state(one.state()); }).what, HasSubstr("mix; short weights "));
+  EXPECT_THAT(refusal_message([&] { two_weights.load_state(one.state()); }).what, HasSubstr("mix; short weights "));
 }
 
 TEST(Grouped, the_plan_has_a_line_for_each_data_set) {

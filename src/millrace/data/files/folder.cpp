@@ -23,10 +23,10 @@ std::vector<std::string> names_in(const stdfs::path& folder) {
   }
 }
 
-// Beside each of our own data sets; who lets the program make data did not put it there.
+// Millrace writes this file next to each data set that it generates; the user did not put it there.
 constexpr auto kTruth = "truth.json";
 
-// What systems and programs leave beside files, and nobody put there.
+// Files and folders that systems and programs create, not the user.
 bool is_left_behind(const std::string& name) { return name.starts_with(".") || name == "__MACOSX"; }
 
 bool is_folder(const stdfs::path& path) {

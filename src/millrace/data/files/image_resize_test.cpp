@@ -9,7 +9,7 @@
 #include "millrace/data/files/detail/resize_loops.h"
 #include "millrace/system/instructions.h"
 
-// That values are Pillow's: tests/interop/formats_test.cpp.
+// tests/interop/formats_test.cpp tests that values equal Pillow's.
 namespace millrace::data {
 namespace {
 

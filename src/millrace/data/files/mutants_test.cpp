@@ -1,4 +1,4 @@
-// 1,000 damaged files of each format: none may crash a reader, cost memory, or be taken for whole when it was cut off.
+// 1,000 damaged files of each format: no file may crash a reader, exhaust memory, or be accepted if it was truncated.
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 

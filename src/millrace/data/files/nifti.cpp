@@ -31,14 +31,14 @@ bool is_gzip(const InputFile& file) {
   return gzip;
 }
 
-// The first bytes of a file, decompressed: `limit` of them, or all there are.
+// The first bytes of a file, decompressed: `limit` bytes, or all if there are fewer.
 std::vector<std::byte> head_of(const InputFile& file, std::uint64_t limit) {
   if (!is_gzip(file)) {
     std::vector<std::byte> head(std::min(limit, file.size()));
     file.read(0, head);
     return head;
   }
-  // Compressed data is hardly ever longer than what it holds; gzip's own header may carry a name and 64 kB of extras.
+  // Compressed data is hardly ever longer than its content; gzip's own header may contain a name and 64 kB of extra fields.
   std::vector<std::byte> packed(std::min(file.size(), 2 * limit + (std::uint64_t{1} << 17U)));
   file.read(0, packed);
   std::vector<std::byte> head(std::min(limit, file.size() * format::kDeflateMostExpansion));
@@ -51,7 +51,7 @@ std::vector<std::byte> head_of(const InputFile& file, std::uint64_t limit) {
 
 bool is_named_gz(const std::filesystem::path& path) { return to_lower(path.extension().string()) == ".gz"; }
 
-// The other file of a pair: "a.hdr.gz" for "a.img.gz", with or without .gz; in capitals where the given one is.
+// The other file of a pair: "a.hdr.gz" for "a.img.gz", with or without .gz; in upper case if the given name is.
 std::filesystem::path partner(const std::filesystem::path& path, std::string extension) {
   std::filesystem::path base = path;
   const bool gz = is_named_gz(path);
@@ -74,11 +74,11 @@ bool is_image_half(const std::filesystem::path& path) {
   return to_lower((is_named_gz(path) ? path.stem() : path).extension().string()) == ".img";
 }
 
-// The block as rows of bytes that lie together: take(from, rows, pitch, row_bytes) gets `rows` of them, `pitch` bytes apart.
+// Presents the block as rows of contiguous bytes: take(from, rows, pitch, row_bytes) gets `rows` of them, `pitch` bytes apart.
 template <class Take>
 void walk(const Shape& shape, std::size_t element, std::span<const std::int64_t> offset, std::span<const std::int64_t> size,
           const Take& take) {
-  // Trailing axes that are wanted whole lie together with the one before them.
+  // Trailing axes that are read completely are contiguous with the axis before them.
   std::size_t axis = shape.size();
   std::uint64_t below = element;
   while (axis > 0 && size[axis - 1] == shape[axis - 1]) below *= static_cast<std::uint64_t>(shape[--axis]);
@@ -108,7 +108,7 @@ void copy_rows(const std::byte* from, std::uint64_t rows, std::uint64_t pitch, s
   for (std::uint64_t row = 0; row < rows; ++row) std::memcpy(to + row * row_bytes, from + row * pitch, row_bytes);
 }
 
-// Memory of a thread, kept from read to read: fresh pages cost more than the copy into them.
+// A thread's buffer, kept between reads: fresh pages cost more than the copy into them.
 std::span<std::byte> scratch(std::vector<std::byte>& kept, std::uint64_t bytes) {
   if (kept.size() < bytes) {
     kept.clear();
@@ -235,7 +235,7 @@ void NiftiFile::read_block(std::span<const std::int64_t> offset, std::span<const
   } else {
     if (passed_over != nullptr) passed_over->behind = file.size() - header_.voxel_offset - header_.voxel_bytes;
     walk(shape, size_of(header_.dtype), offset, size, [&](std::uint64_t from, auto rows, auto pitch, auto row_bytes) {
-      // One read from the first row to the last; what lies between them costs less than a call for each row.
+      // One read from the first row to the last: reading the gaps costs less than one call per row.
       const std::uint64_t span = (rows - 1) * pitch + row_bytes;
       const std::span<std::byte> slab = rows == 1 ? std::span(to, row_bytes) : scratch(plain, span);
       file.read(header_.voxel_offset + from, slab);

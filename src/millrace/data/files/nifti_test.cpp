@@ -12,6 +12,7 @@
 #include "millrace/base/error.h"
 #include "millrace/format/deflate.h"
 #include "tests/support/nifti_maker.h"
+#include "tests/support/refusal.h"
 
 namespace millrace::data {
 namespace {
@@ -37,17 +38,13 @@ class NiftiTest : public testing::Test {
     const auto packed = format::deflate(format::DeflateFrame::gzip, std::as_bytes(std::span(text)));
     return {reinterpret_cast<const char*>(packed.data()), packed.size()};
   }
-  // What opening and reading the whole file says.
+  // The error of opening and reading the whole file.
   static std::string refusal(const stdfs::path& path) {
-    try {
+    return refusal_reason<DataError>([&] {
       const NiftiFile file(path);
       std::vector<std::byte> out(file.header().voxel_bytes);
       file.read(out);
-    } catch (const DataError& error) {
-      EXPECT_FALSE(error.message().next.empty());
-      return error.message().what;
-    }
-    return "accepted";
+    });
   }
   template <class T>
   static std::vector<T> read(const NiftiFile& file, const Shape& offset, const Shape& size) {
@@ -265,12 +262,12 @@ TEST_F(NiftiTest, PackedFilesThatLieAreRefused) {
   EXPECT_EQ(refusal(packed), "the compressed data is damaged or cut off");
   put(packed, whole);
   EXPECT_EQ(refusal(packed), "the file is named .gz, but holds no gzip data");
-  // Some padding behind the voxels is passed over, a bomb is inflated no further than that.
+  // Some padding after the voxels is ignored, a zip bomb is inflated no further than that.
   put(packed, gzip(whole + "x"));
   EXPECT_EQ(refusal(packed), "accepted");
   put(packed, gzip(whole + std::string(20'000'000, '\0')));
   EXPECT_EQ(refusal(packed), "the compressed data holds more than the 4352 bytes that are announced");
-  // Voxels that are not there.
+  // Missing voxels.
   put(packed, gzip(whole.substr(0, whole.size() - 1)));
   EXPECT_EQ(refusal(packed), "the compressed data holds less than the 4352 bytes that are announced");
   const NiftiMaker vast{.dim = {30000, 30000, 1000}};

@@ -19,7 +19,7 @@ double length_of_column(const NiftiHeader& header, std::size_t column) {
                    std::pow(header.affine[2][column], 2));
 }
 
-// Of two columns the vector that stands on both, of length 1; zeros where they are parallel.
+// The unit vector perpendicular to two columns; zeros if they are parallel.
 std::array<double, 3> across(const Matrix3& m, std::size_t a, std::size_t b) {
   std::array<double, 3> vector{};
   for (std::size_t i = 0; i < 3; ++i) vector[i] = m[(i + 1) % 3][a] * m[(i + 2) % 3][b] - m[(i + 2) % 3][a] * m[(i + 1) % 3][b];
@@ -28,7 +28,7 @@ std::array<double, 3> across(const Matrix3& m, std::size_t a, std::size_t b) {
   return vector;
 }
 
-// The inverse, transposed; all zeros where there is none.
+// The inverse, transposed; all zeros if the matrix is singular.
 Matrix3 inverse_transposed(const Matrix3& m) {
   Matrix3 result{};
   for (std::size_t i = 0; i < 3; ++i) {
@@ -45,9 +45,9 @@ Matrix3 inverse_transposed(const Matrix3& m) {
   return result;
 }
 
-// The rotation, with or without a reflection, that is nearest to the affine's directions: Newton's iteration for the polar
-// decomposition (Higham, "Computing the polar decomposition", 1986). A column of zeros stays so; where two are, or columns are
-// parallel, the directions themselves.
+// The rotation, with or without a reflection, nearest to the affine's directions: Newton's iteration for the polar decomposition
+// (Higham, "Computing the polar decomposition", 1986). A column of zeros stays zero; with two such columns, or parallel ones,
+// returns the directions themselves.
 Matrix3 directions_of(const NiftiHeader& header) {
   Matrix3 m{};
   std::vector<std::size_t> empty;
@@ -60,7 +60,7 @@ Matrix3 directions_of(const NiftiHeader& header) {
     const std::array<double, 3> normal = across(m, (empty[0] + 1) % 3, (empty[0] + 2) % 3);
     for (std::size_t i = 0; i < 3; ++i) m[i][empty[0]] = normal[i];
   }
-  constexpr int kSteps = 100;  // of nearly parallel columns each of the first halves the way
+  constexpr int kSteps = 100;  // with nearly parallel columns each early step only halves the distance
   for (int step = 0; step < kSteps; ++step) {
     const Matrix3 inverse = inverse_transposed(m);
     if (inverse == Matrix3{}) break;
@@ -78,7 +78,7 @@ double strength(const Matrix3& m, std::size_t column) {
   return std::max({std::abs(m[0][column]), std::abs(m[1][column]), std::abs(m[2][column])});
 }
 
-// nifti1.h, xform codes.
+// The xform codes of nifti1.h.
 std::string code_text(int code) {
   constexpr std::array kNames = {"unknown", "scanner", "aligned", "Talairach", "MNI", "template"};
   return kNames.at(static_cast<std::size_t>(code));

@@ -1,4 +1,4 @@
-// What a NIfTI header says of a volume's place in the world, in words.
+// Describes in words where a NIfTI header places its volume in space.
 #pragma once
 
 #include <string>
@@ -7,19 +7,19 @@
 
 namespace millrace::data {
 
-// Where the axes x, y and z of the voxels lead: "RAS" is right, anterior and superior. As nibabel.aff2axcodes of the affine has
-// it; "?" for an axis that the affine gives no length, "???" where it has numbers that are not finite.
+// The directions of the voxel axes x, y and z: "RAS" is right, anterior and superior, as nibabel.aff2axcodes gives for the
+// affine; "?" for an axis of length 0 in the affine, "???" if the affine has numbers that are not finite.
 [[nodiscard]] std::string orientation_of(const NiftiHeader& header);
-// What the affine is of: "the sform (scanner)", "the qform (aligned)", "voxel sizes alone, without a form".
+// The origin of the affine: "the sform (scanner)", "the qform (aligned)", "voxel sizes alone, without a form".
 [[nodiscard]] std::string form_of(const NiftiHeader& header);
-// "mm" of lengths, "s" of the fourth axis; "" where the header does not say.
+// Units: "mm" for lengths; "s" for the fourth axis (time_unit()); "" if the header does not say.
 [[nodiscard]] std::string length_unit(const NiftiHeader& header);
-// Millimetres of a length of 1; 1 where the header does not say.
+// Millimetres per length unit; 1 if the header does not say.
 [[nodiscard]] double millimetres(const NiftiHeader& header);
 [[nodiscard]] std::string time_unit(const NiftiHeader& header);
-// "1 x 1 x 2 mm", x first. Of the header's sizes; where the affine has others, these too.
+// "1 x 1 x 2 mm", x first: the header's sizes, followed by the affine's if they differ.
 [[nodiscard]] std::string voxel_text(const NiftiHeader& header);
-// All of it in one line: "RAS by the sform (scanner), voxels of 1 x 1 x 2 mm".
+// All of this in one line: "RAS by the sform (scanner), voxels of 1 x 1 x 2 mm".
 [[nodiscard]] std::string read_as(const NiftiHeader& header);
 
 }  // namespace millrace::data

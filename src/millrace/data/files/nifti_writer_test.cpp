@@ -26,7 +26,7 @@ class NiftiWriterTest : public testing::Test {
     std::ifstream file(path, std::ios::binary);
     return {std::istreambuf_iterator<char>(file), {}};
   }
-  // What a file with these settings says of itself.
+  // The header that is read from a file with these settings.
   NiftiHeader header_of(const NiftiMaker& maker) {
     std::int64_t count = 1;
     for (const std::int64_t size : maker.dim) count *= size;
@@ -45,7 +45,7 @@ class NiftiWriterTest : public testing::Test {
   stdfs::path folder_;
 };
 
-// Both transforms, different from each other, and what neither says.
+// Both transforms, different from each other and from the default.
 NiftiMaker placed() {
   return {.dim = {4, 3, 2},
           .pixdim = {2.2F, 3.3F, 4.4F},
@@ -144,7 +144,7 @@ TEST_F(NiftiWriterTest, ACoarserGridStandsWhereTheFinerOneDoes) {
     EXPECT_DOUBLE_EQ(coarse.pixdim[2], 4 * fine.pixdim[2]);
     const NiftiHeader back = with_voxels_of(coarse, 0.25);
     for (std::size_t i = 0; i < 3; ++i) EXPECT_NEAR(back.affine[i][3], fine.affine[i][3], 1e-9);
-    // What is written means the same: also by the qform alone.
+    // The written file means the same, also by the qform alone.
     std::vector<std::byte> voxels(24 * sizeof(std::int16_t));
     NiftiHeader without_sform = coarse;
     if (coarse.qform_code > 0) without_sform.sform_code = 0;

@@ -23,9 +23,9 @@ const std::string kWhole = "sha256:";  // kind of digest: of the whole text
 
 constexpr std::int64_t kFirstCharacters = 50'000;
 
-constexpr int kSigns = 1;  // the kinds of signs that notices tell of: text that was looked at for fewer is read again
+constexpr int kSigns = 1;  // version of the signs in notices: token files made with fewer signs are made again
 
-// A file's time says nothing about changes within the tick it was taken in.
+// A file's time can't show changes within the clock tick in which it was taken.
 constexpr std::int64_t kClockTick = 2'000'000'000;
 
 std::vector<TextSource> labelled(const std::vector<std::filesystem::path>& paths) {
@@ -37,7 +37,7 @@ std::vector<TextSource> labelled(const std::vector<std::filesystem::path>& paths
   return sources;
 }
 
-// First reading: which characters there are, and what the files are.
+// First reading: finds the characters and the state of the files.
 struct Survey {
   std::shared_ptr<const Tokenizer> tokenizer;
   std::vector<SourceStamp> stamps;
@@ -77,7 +77,7 @@ Survey survey(const TextOptions& options, const std::vector<TextSource>& sources
   return result;
 }
 
-// Where the second reading puts the tokens.
+// The destination of the second reading's tokens.
 class Sink {
  public:
   virtual ~Sink() = default;
@@ -145,7 +145,8 @@ void encode(std::string_view text, const Tokenizer& tokenizer, std::vector<std::
   counts.characters += static_cast<std::int64_t>(tokens.size());
 }
 
-// Second reading. What the first one found must still be true: the result is kept under the name of that content.
+// Second reading. Checks that the files are still as in the first reading, since the result is kept under the name of that
+// content.
 Counts encode_all(const std::vector<TextSource>& sources, const Survey& found, bool end_between, Sink& sink) {
   Counts counts;
   std::vector<std::uint32_t> tokens;
@@ -208,7 +209,7 @@ std::string read_as_of(const Survey& found) {
   return read_as(seen);
 }
 
-// Identity of the tokens: tokenizer and content, not where the files lie.
+// Identity of the tokens: tokenizer and content, not the location of the files.
 std::string content_fingerprint(const Tokenizer& tokenizer, const std::vector<SourceStamp>& stamps, bool end_between) {
   Sha256 hash;
   for (const SourceStamp& stamp : stamps) hash.update(stamp.sha256);
@@ -242,7 +243,7 @@ Json notes_of(const Survey& found, const Counts& counts, const std::vector<std::
           {"notices", notices}};
 }
 
-// Is the file on disk the one these notes were made from?
+// True if the file on disk is the one these notes were made from.
 bool still_same(const TextSource& source, const Json& saved, std::int64_t made) {
   const SourceStamp now = detail::stamp_of(source);
   if (now.size != saved.at("size").get<std::uint64_t>()) return false;
@@ -251,7 +252,7 @@ bool still_same(const TextSource& source, const Json& saved, std::int64_t made) 
   return detail::sha256_of(source) == saved.at("sha256").get<std::string>();
 }
 
-// The tokens kept for these sources, nullopt when there are none or they are of other content.
+// The cached tokens of these sources; nullopt if there are none or their content differs.
 std::optional<TextTokens> from_cache(const std::filesystem::path& file, const TextOptions& options,
                                      const std::vector<TextSource>& sources, std::vector<std::string>& notices) {
   if (!std::filesystem::exists(file)) return std::nullopt;
@@ -267,7 +268,7 @@ std::optional<TextTokens> from_cache(const std::filesystem::path& file, const Te
     result.tokenizer = options.tokenizer ? options.tokenizer : Tokenizer::from_json(notes.at("tokenizer"));
     if (static_cast<std::uint64_t>(result.tokenizer->vocab_size()) != result.tokens->vocab_size()) return std::nullopt;
     const bool has_nul = result.tokenizer->characters().find(U'\0') != std::u32string::npos;
-    if (!options.tokenizer && has_nul) return std::nullopt;  // of a file that was no text, and is refused today
+    if (!options.tokenizer && has_nul) return std::nullopt;  // made from a file that was not text, which is refused now
     result.characters = notes.at("characters").get<std::int64_t>();
     result.unknown = notes.at("unknown").get<std::int64_t>();
     result.notices = notes.at("notices").get<std::vector<std::string>>();
@@ -290,7 +291,7 @@ std::optional<TextTokens> from_cache(const std::filesystem::path& file, const Te
 TextTokens find_or_make(const TextOptions& options) {
   const std::vector<TextSource> sources = labelled(options.sources);
   if (sources.empty()) throw DataError({.what = "there are no text files", .where = "sources", .next = "name at least one"});
-  for (const TextSource& source : sources) (void)detail::stamp_of(source);  // a missing file is told before any work
+  for (const TextSource& source : sources) (void)detail::stamp_of(source);  // a missing file is reported before any work
   std::vector<std::string> trouble;
   const bool caches = !options.cache_folder.empty();
   const std::filesystem::path file = caches ? cache_file(options, sources) : std::filesystem::path();

@@ -121,7 +121,7 @@ class FileTokens final : public TokenArray {
     if (vocab_size_ == 0 || vocab_size_ > kMaxVocab) damaged("vocabulary size " + std::to_string(vocab_size_), "footer");
     begin_ = sizeof(Header);
     const std::uint64_t middle = file_.size() - sizeof(Header) - sizeof(Footer);
-    // Each count alone is checked against the file first, so the sums below can't overflow.
+    // Each count is first checked against the file's size, so the sums below can't overflow.
     if (footer.tokens > middle / token_bytes_ || footer.documents > middle / 8 || footer.notes_bytes > middle) {
       damaged("counts that exceed the file", "footer");
     }
@@ -184,7 +184,7 @@ class FileTokens final : public TokenArray {
 
   Footer read_footer() const {
     if (file_.size() < sizeof(Header) + sizeof(Footer)) damaged("only " + std::to_string(file_.size()) + " bytes", "");
-    read_header();  // a wrong kind of file is told as such, not as a wrong checksum
+    read_header();  // a wrong kind of file is reported as such, not as a wrong checksum
     Footer footer;
     file_.read(file_.size() - sizeof(Footer), std::as_writable_bytes(std::span(&footer, 1)));
     if (footer.own_crc != own_crc(footer)) damaged("a wrong checksum", "footer");
@@ -220,7 +220,7 @@ class FileTokens final : public TokenArray {
     }
   }
 
-  // Every token once: the checksum, the ids, and the copy in memory when the file is small.
+  // Reads every token once: for the checksum, the id check, and the copy in memory if the file is small.
   std::uint32_t scan(std::optional<std::uint32_t> expected) {
     const std::uint64_t bytes = static_cast<std::uint64_t>(size_) * token_bytes_;
     const bool keeps = bytes > 0 && bytes <= kKeepInMemory;

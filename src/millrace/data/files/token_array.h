@@ -1,8 +1,8 @@
-// A long row of token ids: where it lies (memory or a file read by pread), and the token file.
+// A long sequence of token ids, in memory or in a token file read by pread.
 //
 // Token file, little-endian: header (magic "MRTOKENS", u32 version, u32 bytes per token), the tokens, zeros up to a multiple of
-// 8, u64 first token of each document, JSON of the writer, footer (counts, CRC32C of each part, of the footer itself). Counts
-// stand at the end so that a corpus is written in one pass.
+// 8, u64 first token of each document, the writer's JSON, footer (counts, CRC32C of each part and of the footer itself). Counts
+// are at the end so that a corpus is written in one pass.
 #pragma once
 
 #include <cstddef>
@@ -27,9 +27,10 @@ class TokenArray {
   static std::shared_ptr<const TokenArray> in_memory(std::vector<std::uint32_t> tokens, std::uint64_t vocab_size,
                                                      std::vector<std::int64_t> documents, std::string fingerprint);
   // Every byte is checked against the file's checksums and every id against vocab_size before this returns; DataError names what
-  // is wrong and where. Up to 64 MiB are then kept in memory, more is read by pread as it is needed.
+  // is wrong and where. Up to 64 MiB are kept in memory; a larger file is read by pread as needed.
   static std::shared_ptr<const TokenArray> open(const std::filesystem::path& path);
-  // A file of bare little-endian ids of 2 or 4 bytes, as other programs write them: nothing says which, so the caller does.
+  // Opens a file of bare little-endian ids of 2 or 4 bytes, as other programs write them: the file does not say which, so the
+  // caller does.
   static std::shared_ptr<const TokenArray> open_bare(const std::filesystem::path& path, std::size_t token_bytes,
                                                      std::uint64_t vocab_size);
 
@@ -42,10 +43,10 @@ class TokenArray {
   [[nodiscard]] std::uint64_t vocab_size() const noexcept { return vocab_size_; }
   [[nodiscard]] std::span<const std::int64_t> documents() const noexcept { return documents_; }  // first token of each
   [[nodiscard]] const std::string& fingerprint() const noexcept { return fingerprint_; }
-  [[nodiscard]] const Json& notes() const noexcept { return notes_; }       // what the writer gave along; null for others
+  [[nodiscard]] const Json& notes() const noexcept { return notes_; }       // the writer's JSON; null for others
   [[nodiscard]] const std::string& name() const noexcept { return name_; }  // path, or "tokens in memory"
   [[nodiscard]] virtual bool in_memory() const noexcept = 0;
-  // Tokens [first, first + count), which must exist. DataError when the file has changed under us.
+  // Reads tokens [first, first + count), which must exist. DataError if the file has changed meanwhile.
   virtual void read(std::int64_t first, std::int64_t count, std::byte* out) const = 0;
 
  protected:
@@ -59,11 +60,11 @@ class TokenArray {
   std::string name_;
 };
 
-// Writes a token file under a temporary name and gives it its own at finish(); without finish() nothing is left.
+// Writes a token file under a temporary name and renames it at finish(); without finish() nothing is left on disk.
 class TokenFileWriter {
  public:
   TokenFileWriter(Fs& fs, const std::filesystem::path& path,
-                  std::uint64_t vocab_size);  // 2 bytes a token up to 65,536 ids, else 4
+                  std::uint64_t vocab_size);  // 2 bytes per token up to 65,536 ids, else 4
 
   void begin_document() { documents_.push_back(count_); }
   void append(std::span<const std::uint32_t> tokens);

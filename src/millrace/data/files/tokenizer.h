@@ -1,4 +1,4 @@
-// Text to token ids and back. Ids 0 to 3 are pad, unknown, begin and end; the others are characters or bytes.
+// Turns text into token ids and back. Ids 0 to 3 are pad, unknown, begin and end; the others are characters or bytes.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 namespace millrace::data {
 
 enum class TokenizerKind : std::uint8_t {
-  basic,  // text is lower-cased, one code point = one token, ids from 4 in order of code point
+  basic,  // text is lower-cased, one token per code point, ids from 4 in order of code point
   bytes   // id 4 + byte: nothing is lost
 };
 
@@ -26,10 +26,10 @@ class Tokenizer {
   static constexpr std::uint32_t kEnd = 3;
   static constexpr std::uint32_t kSpecials = 4;
 
-  // Any order, repetitions and capitals allowed: they are lower-cased, sorted and made distinct.
+  // `characters` may be unordered, repeated and upper case: they are lower-cased, sorted and made distinct.
   static std::shared_ptr<const Tokenizer> basic(std::u32string characters);
   static std::shared_ptr<const Tokenizer> bytes();
-  // SnapshotError when `json` is not what to_json() writes.
+  // SnapshotError if `json` was not written by to_json().
   static std::shared_ptr<const Tokenizer> from_json(const Json& json);
   [[nodiscard]] Json to_json() const;
 
@@ -38,11 +38,11 @@ class Tokenizer {
   [[nodiscard]] const std::u32string& characters() const noexcept { return characters_; }  // of `basic`, sorted
   [[nodiscard]] std::string fingerprint() const;
 
-  // DataError with the byte's offset when the text is not UTF-8 (`basic`).
+  // DataError with the byte's offset if the text is not UTF-8 (`basic`).
   [[nodiscard]] std::vector<std::int64_t> encode(std::string_view text) const;
-  // Pad, begin and end vanish; unknown and ids outside the vocabulary become U+FFFD.
+  // Pad, begin and end are dropped; unknown and ids outside the vocabulary become U+FFFD.
   [[nodiscard]] std::string decode(std::span<const std::int64_t> tokens) const;
-  // Id of a code point that is in lower case already.
+  // Id of a code point that is already lower case.
   [[nodiscard]] std::uint32_t id_of(char32_t character) const noexcept {
     return character < ids_.size() ? ids_[character] : kUnknown;
   }
@@ -52,7 +52,7 @@ class Tokenizer {
 
   TokenizerKind kind_;
   std::u32string characters_;
-  std::vector<std::uint32_t> ids_;  // by code point, up to the last character there is
+  std::vector<std::uint32_t> ids_;  // by code point, up to the largest in the vocabulary
 };
 
 }  // namespace millrace::data

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "millrace/base/error.h"
+#include "tests/support/refusal.h"
 
 namespace millrace::data {
 namespace {
@@ -51,13 +52,8 @@ TEST(Tokenizer, comes_back_from_json) {
 }
 
 TEST(Tokenizer, damaged_json_is_refused) {
-  const auto what = [](const char* text) -> std::string {
-    try {
-      (void)Tokenizer::from_json(Json::parse(text));
-    } catch (const SnapshotError& error) {
-      return error.message().what;
-    }
-    return "accepted";
+  const auto what = [](const char* text) {
+    return refusal_message<SnapshotError>([&] { (void)Tokenizer::from_json(Json::parse(text)); }).what;
   };
   EXPECT_THAT(what("1"), HasSubstr("no \"kind\""));
   EXPECT_THAT(what(R"({"kind": 3})"), HasSubstr("no \"kind\""));

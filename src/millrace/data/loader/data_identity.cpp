@@ -16,7 +16,7 @@ namespace {
 
 std::string count_text(std::uint64_t count) { return with_commas(static_cast<std::int64_t>(count)); }
 
-// Of many files: neighbours as one.
+// Neighbouring files of a large data set, identified together.
 struct FileGroup {
   std::string first;
   std::string last;
@@ -36,7 +36,7 @@ std::vector<FileGroup> groups_of(const std::vector<FileStamp>& files) {
   return groups;
 }
 
-// Reads with distrust what to_json() wrote.
+// Reads the JSON of to_json() and checks every value.
 class Saved {
  public:
   explicit Saved(const Json& json) : json_(json) {
@@ -79,7 +79,7 @@ class Saved {
   const Json& json_;
 };
 
-// Nothing is known of a file that could not be read, nor of one whose digest was made in another way.
+// True also if nothing is known: a file could not be read, or its digest was made in another way.
 bool may_be_same(const FileStamp& was, const FileStamp& is) {
   if (was.digest.empty() || is.digest.empty()) return true;
   if (was.size != is.size) return false;
@@ -183,7 +183,7 @@ DataChanges changes_since(const Json& saved, const std::vector<DatasetIdentity>&
     } else {
       changes.differ.push_back(prefix + count_text(is.files.size()) + " files, were more than " + count_text(kFilesNamed));
     }
-    // What is read of other files is other content, and a fingerprint may say so too.
+    // Other files give other content, and the fingerprint may differ because of them.
     if (changes.differ.size() == before && was.text("fingerprint") != is.fingerprint)
       changes.differ.push_back(prefix + "its fingerprint is " + quoted(is.fingerprint) + ", was " +
                                quoted(was.text("fingerprint")));

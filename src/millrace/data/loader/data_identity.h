@@ -1,4 +1,4 @@
-// Which data a loader reads, as JSON in a snapshot, and how the data of now differs from it.
+// Identifies the data that a loader reads, as JSON in a snapshot, and compares it with the data found on resume.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace millrace::data::detail {
 
-// Up to so many files a data set are kept one by one. Of more, kFileGroups digests of as many neighbours are kept: a refusal
-// then names the first and the last file of a group. So a snapshot holds a few hundred KiB at most.
+// Up to kFilesNamed files per data set are listed one by one. Of more files, kFileGroups digests of equally many neighbours are
+// kept: an error then names the first and the last file of a group. A snapshot thus holds a few hundred KiB at most.
 inline constexpr std::size_t kFilesNamed = 4096;
 inline constexpr std::size_t kFileGroups = 1024;
 
@@ -20,18 +20,18 @@ struct DatasetIdentity {
   std::vector<FileStamp> files;
 };
 
-// Reads the files' digests.
+// Reads the files to compute their digests.
 [[nodiscard]] std::vector<DatasetIdentity> identify(const std::vector<Dataset>& datasets);
 [[nodiscard]] Json to_json(const std::vector<DatasetIdentity>& datasets);
 
 struct DataChanges {
-  std::vector<std::string> differ;   // one line for each difference: "file x.h5: 1,024 bytes, was 2,048"
-  std::vector<std::string> renamed;  // what has another name and the same content: no difference
+  std::vector<std::string> differ;   // one line per difference: "file x.h5: 1,024 bytes, was 2,048"
+  std::vector<std::string> renamed;  // files with another name and the same content: not a difference
 };
-// SnapshotError when `saved` is not what to_json() made.
+// SnapshotError if `saved` was not written by to_json().
 [[nodiscard]] DataChanges changes_since(const Json& saved, const std::vector<DatasetIdentity>& now);
 
-// The lines as one text, the first few of them whole.
+// Joins the lines into one text; only the first few are written in full.
 [[nodiscard]] std::string joined(const std::vector<std::string>& lines);
 
 }  // namespace millrace::data::detail

@@ -1,4 +1,4 @@
-// What a cache relies on, asked of a source before a batch is read.
+// Checks what a cache relies on, before a batch is read.
 #pragma once
 
 #include <string>
@@ -7,9 +7,9 @@
 
 namespace millrace::data::detail {
 
-// Reads a sample of a source that says Keeps::rows and asks for the size of a part of one that says Keeps::parts. ConfigError
-// when the former draws random numbers, or the part of the latter has no bytes. A sample that can't be read says nothing.
-// `name` is the data set's, "" when there is only one.
+// Reads one sample of a source with Keeps::rows, or asks for the size of one part of a source with Keeps::parts. ConfigError if
+// the former draws random numbers or the latter's part has no bytes. A sample that can't be read is not checked. `name` is the
+// data set's, "" if there is only one.
 void check_keeping(const Source& source, const std::string& name);
 
 // ConfigError: read() drew random numbers, though its source says Keeps::rows.

@@ -31,7 +31,7 @@ constexpr std::string_view kRepair =
   throw ConfigError(Message{.what = std::move(what), .where = std::move(where), .next = std::move(next)});
 }
 
-// Which files a source without samples was made of.
+// The files of a source without samples, for the message.
 std::string files_of(const Source& source) {
   std::vector<std::string> names;
   for (const FileStamp& stamp : source.stamps()) names.push_back(stamp.name);
@@ -82,7 +82,7 @@ detail::WorkOptions work_options(const LoaderOptions& options, const Pipeline& p
 }
 
 std::size_t slot_count(const BatchWork& work, const LoaderOptions& options) {
-  // One more than `prefetch` is with the consumer, and one is being asked for while it still holds the last.
+  // In addition to `prefetch` batches, the consumer holds one and asks for the next while it still holds the last.
   const auto wanted = static_cast<std::size_t>(options.prefetch) + 2;
   const std::size_t bytes = std::max<std::size_t>(work.slot_bytes(), 1);
   const std::size_t affordable = options.max_buffer_bytes / bytes;
@@ -94,7 +94,7 @@ std::size_t slot_count(const BatchWork& work, const LoaderOptions& options) {
   return std::min(wanted, affordable);
 }
 
-// Removes the bad rows of a group: later rows move up.
+// Removes the bad rows of a group; later rows move up.
 void drop_rows(GroupSlot& group, std::span<const Field> fields, const std::vector<std::int64_t>& rows) {
   std::int64_t kept = rows.front();
   for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -147,14 +147,14 @@ struct Loader::Impl {
     if (options.adapts) begin_interval(kFirstLook);
   }
 
-  // Slots beyond those being read: one with the consumer and one it asks for.
+  // Batches ahead that the byte budget allows: all slots but one with the consumer and one it asks for.
   [[nodiscard]] std::size_t most_ahead() const {
     constexpr std::size_t kMost = 256;
     const std::size_t affordable = options.max_buffer_bytes / std::max<std::size_t>(work->slot_bytes(), 1);
     return std::clamp<std::size_t>(affordable, 3, kMost + 2) - 2;
   }
 
-  // Starts to measure; the next look is at least so many nanoseconds away.
+  // Starts to measure; the next look is at least `length` nanoseconds away.
   void begin_interval(std::int64_t length) {
     static const telemetry::Counter taken("loader_adaptation");
     taken.add(1);
@@ -170,7 +170,7 @@ struct Loader::Impl {
     next_look = steady_nanoseconds() + interval;
   }
 
-  // Looks after the stages: seldom when there is nothing to do.
+  // Adjusts the stages; rarely called if there is nothing to do.
   void look() {
     const detail::ThreadUsage usage = engine->usage();
     detail::Measured now{.seconds = steady_seconds() - mark.seconds,
@@ -241,7 +241,7 @@ struct Loader::Impl {
     Message message;
     try {
       message = detail::reason_of(bad, sample);
-    } catch (const ConfigError& error) {  // the source's own mistake, such as a field that there is not
+    } catch (const ConfigError& error) {  // the source's own mistake, such as a missing field
       if (error.problems().size() != 1 || bad.failed.empty()) throw;
       message = error.message();
       message.where += (message.where.empty() ? "" : "\n") + work->sample_label(bad.group, bad.index) + ", " + place(batch);
@@ -255,13 +255,13 @@ struct Loader::Impl {
     return DataError(std::move(message));
   }
 
-  // Deals with the bad rows of a batch that is due. Throws when the policy or the ceiling says so, before anything changes.
+  // Handles the bad rows of a batch that is due. If the policy or the limit demands it, throws before anything changes.
   void settle(BatchSlot& slot) {
     std::sort(slot.bad.begin(), slot.bad.end(),
               [](const BadRow& a, const BadRow& b) { return std::pair(a.group, a.row) < std::pair(b.group, b.row); });
     const bool skips = options.bad_samples == BadSamples::skip;
     for (const BadRow& bad : slot.bad) {
-      const DataError error = error_of(bad);  // throws itself what is not about a sample
+      const DataError error = error_of(bad);  // rethrows an error that is not about a sample
       if (!bad.replaced && !skips) throw error;
     }
     check_ceiling(slot);
@@ -288,7 +288,7 @@ struct Loader::Impl {
     const auto rows = work->order().rows_before(static_cast<std::int64_t>(work->batches_per_epoch()));
     const std::uint64_t bad = bad_in_epoch + slot.bad.size();
     const double allowed = options.max_bad_fraction * static_cast<double>(rows);
-    if (static_cast<double>(bad) <= (allowed > 0 ? std::max(allowed, 1.0) : 0.0)) return;  // of few samples one may be bad
+    if (static_cast<double>(bad) <= (allowed > 0 ? std::max(allowed, 1.0) : 0.0)) return;  // one bad sample is always allowed
     const double enough = std::min(1.0, std::ceil(1e4 * static_cast<double>(bad) / static_cast<double>(rows)) / 1e4);
     const DataError last = error_of(slot.bad.back());
     throw DataError({.what = with_commas(static_cast<std::int64_t>(bad)) + " of " + with_commas(rows) + " samples of epoch " +
@@ -332,7 +332,7 @@ struct Loader::Impl {
       try {
         settle(*slot);
       } catch (...) {
-        failed = std::current_exception();  // the engine is past this batch
+        failed = std::current_exception();  // the engine has already passed this batch
         throw;
       }
     }
@@ -424,7 +424,7 @@ struct Loader::Impl {
   double probe_seconds = 0;  // spent in read() to choose the readers
   std::optional<detail::Engine<BatchWork>> engine;
   std::uint64_t epoch = 0;
-  std::uint64_t batch = 0;  // next one of the epoch; batches_per_epoch = the end has not been told yet
+  std::uint64_t batch = 0;  // the epoch's next batch; batches_per_epoch = the end has not been reported yet
   std::uint64_t bad_in_epoch = 0;
   std::uint64_t reported_in_epoch = 0;
   detail::Quarantine quarantine;
@@ -436,7 +436,7 @@ struct Loader::Impl {
   std::int64_t interval = 0;
   std::int64_t next_look = 0;
   LoaderCounters counters;
-  std::vector<detail::DatasetIdentity> known;  // of the data sets, once asked for
+  std::vector<detail::DatasetIdentity> known;  // of the data sets, once computed
   Json known_as_json;
   detail::DataCheck data_check = detail::DataCheck::same;  // for the next load_state()
 };

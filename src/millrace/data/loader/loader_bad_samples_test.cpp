@@ -1,4 +1,4 @@
-// What happens to samples that can't be read: the same under every policy for any number of readers.
+// Handling of samples that can't be read: the same under every policy for any number of readers.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -6,6 +6,7 @@
 #include <new>
 #include <set>
 
+#include "millrace/base/error.h"
 #include "millrace/data/loader/loader.h"
 #include "tests/support/test_sources.h"
 
@@ -119,7 +120,7 @@ TEST(BadSamples, skip_leaves_rows_out_and_keeps_the_others_bytes) {
       ASSERT_EQ(batches, expected) << readers << " readers, tickets of " << samples_per_ticket;
     }
   }
-  // The rows that are left are those of a run without bad samples.
+  // The remaining rows are those of a run without bad samples.
   auto whole = std::make_shared<CountingSource>(100);
   Loader reference(single(whole), with(BadSamples::skip, 0));
   const std::vector<Delivered> all = epoch_of(reference);
@@ -245,7 +246,7 @@ TEST(BadSamples, of_few_samples_one_may_be_bad_and_the_remedy_names_the_key_and_
 
 TEST(BadSamples, the_ceiling_counts_by_epoch_also_after_a_resume) {
   LoaderOptions options = with(BadSamples::skip, 0);
-  options.max_bad_fraction = 0.1;  // exactly what there is
+  options.max_bad_fraction = 0.1;  // exactly the share of bad samples
   Loader loader(single(failing()), options);
   for (int batch = 0; batch < 9; ++batch) (void)loader.next();
   const Json state = loader.state();

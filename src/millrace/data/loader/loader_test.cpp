@@ -7,6 +7,7 @@
 #include <deque>
 #include <numeric>
 
+#include "millrace/base/error.h"
 #include "tests/support/test_sources.h"
 #include "tests/support/test_support.h"
 
@@ -327,7 +328,7 @@ TEST(Loader, mistakes_in_options_are_named) {
 }
 
 TEST(Loader, batches_larger_than_the_usual_buffer_get_a_larger_one) {
-  class Vast final : public Source {  // of which no byte is touched
+  class Vast final : public Source {  // no byte of it is touched
    public:
     [[nodiscard]] std::span<const Field> fields() const override { return fields_; }
     [[nodiscard]] std::int64_t size() const override { return 4; }
@@ -462,9 +463,9 @@ TEST(Loader, ends_while_a_reader_is_stuck) {
 }
 
 #ifdef __SANITIZE_ADDRESS__
-constexpr std::size_t kSlackKib = 512 * 1024;  // it keeps freed memory for a while to catch later uses
+constexpr std::size_t kSlackKib = 512 * 1024;  // AddressSanitizer keeps freed memory for a while to catch later uses
 #elif defined(__SANITIZE_THREAD__)
-constexpr std::size_t kSlackKib = 16 * 1024;  // its shadow of what was touched
+constexpr std::size_t kSlackKib = 16 * 1024;  // ThreadSanitizer's shadow of touched memory
 #else
 constexpr std::size_t kSlackKib = 2048;
 #endif

@@ -9,7 +9,7 @@
 namespace millrace::data::detail {
 namespace {
 
-constexpr std::size_t kFieldAlignment = 16;  // what `new` gives, and more than any dtype asks for
+constexpr std::size_t kFieldAlignment = 16;  // the alignment of `new`, which suffices for every dtype
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-// What a cache may keep of a source, as parts whatever the source says: for sources that stand before another one.
+// Presents what a cache may keep of a source as parts, for sources that wrap another one.
 #pragma once
 
 #include <memory>
@@ -8,11 +8,11 @@
 
 namespace millrace::data::detail {
 
-// Of Keeps::rows a part is the row of a sample: its fields in order, each from a multiple of 16 bytes on. Of Keeps::parts it is
-// the source's own. Calls mean what those of Source mean; none but keeps() is made when keeps() is false.
+// For Keeps::rows a part is a sample's row: its fields in order, each aligned to 16 bytes. For Keeps::parts it is the source's
+// own part. Calls mean the same as those of Source; if keeps() is false, no other call is allowed.
 class PartsView {
  public:
-  // ConfigError when the source breaks its promise: see check_keeping().
+  // ConfigError if the source breaks its promise: see check_keeping().
   explicit PartsView(std::shared_ptr<const Source> source);
 
   [[nodiscard]] bool keeps() const noexcept { return keeps_ != Keeps::nothing; }
@@ -22,7 +22,7 @@ class PartsView {
   [[nodiscard]] std::size_t part_bytes(std::int64_t part) const;
   void load(std::int64_t part, std::span<std::byte> bytes) const;
   void finish(std::int64_t index, std::span<const std::span<const std::byte>> parts, Rows rows, const ReadRandom& random) const;
-  // Where each field begins in a part that is a row; empty when parts are the source's own.
+  // The offset of each field in a part that is a row; empty if parts are the source's own.
   [[nodiscard]] std::span<const std::size_t> field_offsets() const noexcept { return offsets_; }
 
  private:

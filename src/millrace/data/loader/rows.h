@@ -1,4 +1,4 @@
-// Where the fields of samples go.
+// Pointers to the memory of samples' fields.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace millrace::data::detail {
 
-// A pointer for each field, without an allocation when there are few.
+// One pointer per field, without an allocation if there are few.
 template <class Byte = std::byte>
 class FieldPointers {
  public:
@@ -31,7 +31,7 @@ class FieldPointers {
   std::span<Byte*> pointers_;
 };
 
-// Row `index` of every field; rows() is good while this lives.
+// Row `index` of every field; rows() is valid while this object lives.
 class RowAt {
  public:
   RowAt(Rows rows, std::size_t index, std::span<const std::size_t> field_bytes) : pointers_(field_bytes.size()) {
@@ -50,7 +50,7 @@ class RowAt {
   return bytes;
 }
 
-// `bytes` up to the next multiple of `alignment`.
+// `bytes` rounded up to a multiple of `alignment`.
 [[nodiscard]] constexpr std::size_t aligned_to(std::size_t alignment, std::size_t bytes) noexcept {
   return (bytes + alignment - 1) / alignment * alignment;
 }

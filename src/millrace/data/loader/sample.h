@@ -1,4 +1,4 @@
-// One sample as a function sees it: its fields by name, and random numbers of its own.
+// One sample as a function sees it: its fields by name, and its own random numbers.
 #pragma once
 
 #include <complex>
@@ -30,20 +30,19 @@ template <class T>
   if constexpr (std::is_same_v<T, std::complex<double>>) return DType::c128;
 }
 
-// Number of the field called `name`. ConfigError that names the fields there are when there is none, or when the field's dtype is
-// not `dtype`.
+// Index of the field called `name`. ConfigError listing the fields if there is no such field, or if its dtype is not `dtype`.
 [[nodiscard]] std::size_t field_called(std::string_view name, std::span<const Field> fields);
 [[nodiscard]] std::size_t field_called(std::string_view name, std::span<const Field> fields, DType dtype);
 
-// The fields of one sample in memory that the call lends: each is contiguous, its last axis fastest.
+// The fields of one sample, in memory that is valid during the call: each is contiguous, last axis fastest.
 template <class Byte>
 class SampleOf {
  public:
   SampleOf(std::span<const Field> fields, std::span<Byte* const> data) noexcept : fields_(fields), data_(data) {}
   [[nodiscard]] std::span<const Field> fields() const noexcept { return fields_; }
   [[nodiscard]] Byte* data(std::size_t field) const noexcept { return data_[field]; }
-  // All numbers of a field: values<float>("image"). f16 and bf16 have no type here: take data(). ConfigError when there is no
-  // such field, or when it holds another dtype than T's.
+  // All numbers of a field: values<float>("image"). f16 and bf16 have no C++ type here: use data(). ConfigError if there is no
+  // such field, or its dtype is not T's.
   template <class T>
   [[nodiscard]] auto values(std::string_view name) const {
     using Value = std::conditional_t<std::is_const_v<Byte>, const T, T>;
@@ -59,13 +58,13 @@ class SampleOf {
 using Sample = SampleOf<const std::byte>;
 using MutableSample = SampleOf<std::byte>;
 
-// The random numbers of one sample at one place of one epoch: a pure function of the run's seed, the epoch and the position, so
-// the same for any number of readers, with the cache on or off, and after a resume.
+// The random numbers of one sample at one position of one epoch: a pure function of the run's seed, the epoch and the position,
+// so independent of the number of readers and of the cache, and the same after a resume.
 class SampleRandom {
  public:
-  // Of the only index of `one`.
+  // `one` covers a single index.
   explicit SampleRandom(const ReadRandom& one) noexcept : one_(one) {}
-  // A stream from its beginning. `operation` tells several independent uses apart (crop, flip, ...).
+  // Returns a stream from its beginning. `operation` separates independent uses (crop, flip, ...).
   [[nodiscard]] Philox operator()(std::uint64_t operation = 0) const noexcept { return one_(0, operation); }
 
  private:

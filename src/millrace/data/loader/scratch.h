@@ -1,12 +1,12 @@
-// Memory for the length of a call, kept by its thread for the next one.
+// Memory for the duration of a call, kept by its thread for the next call.
 #pragma once
 
 #include <cstddef>
 
 namespace millrace::data::detail {
 
-// `bytes` of memory, aligned at 64, not cleared. Several of a thread are destroyed in the opposite order of their making, as
-// locals are: what a thread keeps is for each depth the most that was asked for there.
+// `bytes` of memory, 64-byte aligned, not cleared. Objects of one thread must be destroyed in reverse order of construction, like
+// locals: for each depth the thread keeps the largest block that was requested there.
 class Scratch {
  public:
   explicit Scratch(std::size_t bytes);

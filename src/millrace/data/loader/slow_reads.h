@@ -1,4 +1,4 @@
-// Which files hold up a loader: reads that take many times what reads usually take.
+// Finds files that hold up a loader: their reads take many times longer than usual.
 #pragma once
 
 #include <atomic>
@@ -13,23 +13,22 @@
 
 namespace millrace::data::detail {
 
-// A source that keeps samples says so, in the reader's thread, when it gave one of them, or a part of one. Such a read tells
-// nothing of what reading takes.
+// Called by a caching source, in the reader's thread, when it returned a kept sample or part. The time of such a read is not
+// counted.
 void note_kept_sample() noexcept;
-// Whether it did in this thread since the last call.
+// True if note_kept_sample() was called in this thread since the last call.
 [[nodiscard]] bool take_kept_sample() noexcept;
 
 // Thread-safe.
 class SlowReads {
  public:
-  static constexpr double kTimes = 5;                      // the usual time of a row
-  static constexpr std::int64_t kNanoseconds = 1'000'000;  // and so much longer
-  static constexpr std::int64_t kFirst = 8;                // rows before anything is usual
+  static constexpr double kTimes = 5;                      // a slow read takes this many times the usual time per row
+  static constexpr std::int64_t kNanoseconds = 1'000'000;  // and at least this much longer
+  static constexpr std::int64_t kFirst = 8;                // rows before a usual time is known
   static constexpr std::size_t kMost = 256;                // files
-  static constexpr std::uint64_t kLooks = 8;               // of so many quick reads one tells its file
+  static constexpr std::uint64_t kLooks = 8;               // one in this many quick reads is attributed to its file
 
-  // A read of so many rows, none of which a cache gave; `where` is asked for the place of a slow one, as Source::describe() says
-  // it.
+  // Records a read of `rows` rows, none from a cache; `where` returns the place of a slow read, as Source::describe() gives it.
   void note(std::int64_t nanoseconds, std::int64_t rows, const std::function<std::string()>& where) noexcept;
   [[nodiscard]] std::vector<SlowFile> files() const;  // the slowest first
 
@@ -37,8 +36,8 @@ class SlowReads {
   void note_quick(const std::function<std::string()>& where) noexcept;
 
   std::atomic<std::int64_t> usual_ns_{0}, usual_rows_{0};
-  std::atomic<std::uint64_t> quick_{0};  // reads since there was a slow one
-  std::atomic<bool> any_{false};         // slow ones
+  std::atomic<std::uint64_t> quick_{0};  // reads since the first slow one
+  std::atomic<bool> any_{false};         // true if there was a slow read
   mutable std::mutex mutex_;
   std::map<std::string, SlowFile> files_;
 };

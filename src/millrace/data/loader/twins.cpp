@@ -9,7 +9,7 @@
 namespace millrace::data {
 namespace {
 
-constexpr double kChance = 0.01;           // of two files with one digest by chance
+constexpr double kChance = 0.01;           // accepted probability that two files have equal digests by chance
 constexpr double kDigests = 4294967296.0;  // CRC32
 
 using Content = std::pair<std::uint64_t, std::string>;  // size, digest
@@ -19,7 +19,7 @@ struct NamedFile {
   FileStamp stamp;
 };
 
-// Those that could be read and hold something, each file once: several data sets may be made of one.
+// The files that could be read and are not empty, each once: several data sets may share a file.
 std::vector<NamedFile> files_of(const std::vector<Dataset>& datasets) {
   std::vector<NamedFile> files;
   std::map<std::pair<std::string, std::int64_t>, Content> known;

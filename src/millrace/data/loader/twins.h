@@ -1,4 +1,4 @@
-// Files of a run that hold the same: what is learned twice, and what is judged by what was learned.
+// Finds files of a run with equal content: samples that are trained on twice, or validated after being trained on.
 #pragma once
 
 #include <string>
@@ -8,11 +8,11 @@
 
 namespace millrace::data {
 
-// A line for the files of `training` that hold what another of them holds, and one for those of `validation` that hold what a
-// file of `training` holds, each with the first of them; none where the two are made of the same files, and split within them.
-// Files are told apart by size and digest (see file_stamps.h). Where there are so many of one size that two may have one digest
-// by chance, nothing is said; nor of a training and a validation whose numbers of files have digests of two kinds. A digest has
-// seen large files in samples alone, so a line says what it is told by.
+// Returns a line for files of `training` that equal another file of it, and a line for files of `validation` that equal a file of
+// `training`, each naming the first of them; no line if both are made of the same files and split within them. Files are compared
+// by size and digest (see file_stamps.h), so a line says what the comparison is based on: of large files a digest covers only
+// samples. Nothing is returned for sizes shared by so many files that equal digests may be chance, nor if training and validation
+// have digests of different kinds because of their numbers of files.
 [[nodiscard]] std::vector<std::string> told_of_twins(const std::vector<Dataset>& training,
                                                      const std::vector<Dataset>& validation);
 

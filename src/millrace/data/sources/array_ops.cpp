@@ -8,7 +8,8 @@
 namespace millrace::data::detail {
 namespace {
 
-// Calls work(c) with c() the number of bytes of a unit: a constant where that is the size of a number, so that copies are moves.
+// Calls work(c), where c() is the number of bytes of a unit: a compile-time constant if it is the size of a number, so that
+// copies become moves.
 template <class Work>
 void with_unit(std::size_t unit, Work work) {
   switch (unit) {
@@ -29,7 +30,7 @@ void with_unit(std::size_t unit, Work work) {
   }
 }
 
-// Place of the array that place `at` of the window shows; -1: none.
+// The array's index that index `at` of the window shows; -1 if it is outside.
 std::int64_t place_in(const WindowAxis& axis, bool reflects, std::int64_t at) noexcept {
   std::int64_t place = axis.begin + at;
   if (place >= 0 && place < axis.whole) return place;
@@ -43,7 +44,7 @@ void fill_with(std::span<const std::byte> fill, std::int64_t count, std::byte* t
   });
 }
 
-// One row along the last axis. What is inside is one copy.
+// Writes one row along the last axis. The part inside the array is one copy.
 void copy_row(const Window& window, const std::byte* from, std::byte* to) {
   const WindowAxis& axis = window.axes.back();
   const std::size_t bytes = window.fill.size();

@@ -12,23 +12,23 @@
 
 namespace millrace::data::detail {
 
-// An array as `outer` blocks of `length` units of `unit` bytes: the axis in the middle is the one that is worked on.
+// An array seen as `outer` blocks of `length` units of `unit` bytes: the operation works along the middle axis.
 struct AxisView {
   std::size_t outer = 1;
   std::size_t length = 1;
   std::size_t unit = 1;
 };
 
-// Of axis `axis`, counted from the front, of an array of elements of `element_bytes`.
+// The view along axis `axis`, counted from the front, of an array of elements of `element_bytes`.
 [[nodiscard]] AxisView axis_of(const Shape& shape, std::size_t axis, std::size_t element_bytes);
 
-// The units of each block in reverse order. `from` may be `to`, nothing else may overlap.
+// Writes the units of each block in reverse order. `from` may equal `to`; other overlap is not allowed.
 void reverse_axis(const AxisView& view, const std::byte* from, std::byte* to);
 
-// The units of each block moved `places` (less than length) to the right, those at the end to the front. No overlap.
+// Moves the units of each block right by `places` (less than length); those at the end wrap around to the front. No overlap.
 void roll_axis(const AxisView& view, std::size_t places, const std::byte* from, std::byte* to);
 
-// One axis of a window: `size` places from place `begin` of an axis of `whole` on, which may be before its first.
+// One axis of a window: `size` elements from `begin` on, along an axis of `whole` elements; `begin` may be negative.
 struct WindowAxis {
   std::int64_t whole = 0;
   std::int64_t begin = 0;
@@ -36,16 +36,16 @@ struct WindowAxis {
 };
 
 struct Window {
-  std::int64_t outer = 1;                // arrays one after the other, each cut alike
+  std::int64_t outer = 1;                // number of consecutive arrays, each cut alike
   std::span<const WindowAxis> axes;      // at least one
-  bool reflects = false;                 // else places outside the array are `fill`
-  std::span<const std::byte> fill = {};  // of one element; its size is that of the elements
+  bool reflects = false;                 // false: elements outside the array are `fill`
+  std::span<const std::byte> fill = {};  // one element, of the array's element size
 };
 
-// Copies the window. When it reflects, begin and size stay within whole - 1 of the array's ends. No overlap.
+// Copies the window. If it reflects, begin and size reach at most whole - 1 beyond the array's ends. No overlap.
 void copy_window(const Window& window, const std::byte* from, std::byte* to);
 
-// (value / 255 - mean) / deviation of each byte.
+// The table of (value / 255 - mean) / deviation for each byte value.
 [[nodiscard]] std::array<float, 256> normalised_bytes(float mean, float deviation);
 
 // to[i] = from[i] + deviation * a normal number; `from` may be `to`.

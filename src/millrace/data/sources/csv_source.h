@@ -1,4 +1,4 @@
-// Tables in CSV files as samples: a row of numbers each.
+// Tables in CSV files as samples: each row is a sample of numbers.
 //
 //   data::CsvSource("throws.csv", {{"x", {"speed", "angle"}},            // f32 [2]
 //                                  {"y", {"distance"}},                  // f32 [1]
@@ -20,29 +20,29 @@ namespace millrace::data {
 // One field of the samples of a CsvSource.
 struct CsvField {
   std::string name;
-  std::vector<std::string> columns = {};  // by the names in the header, shape [columns]; empty: the one called `name`, shape []
+  std::vector<std::string> columns = {};  // names in the header, shape [columns]; empty: the column called `name`, shape []
   DType dtype = DType::f32;               // f32, or i64 for whole numbers
 };
 
-// How a table is taken.
+// How a table was read.
 struct TableSeen {
   char separator = ',';
   bool had_mark = false;             // a byte-order mark
-  std::int64_t rows = 0;             // behind the header
+  std::int64_t rows = 0;             // after the header
   std::vector<std::string> columns;  // their names
-  std::vector<std::string> holds;    // of each: "numbers", "numbers with decimal commas", "text"; "" without a row
+  std::vector<std::string> holds;    // per column: "numbers", "numbers with decimal commas", "text"; "" if the table has no rows
 };
-// All of it. DataError as CsvSource, but for what cells hold.
+// Reads the whole table. DataError as for CsvSource, except for the content of cells.
 [[nodiscard]] TableSeen look_at_table(const std::filesystem::path& path);
 // "1,000 rows of 3 columns, separated by semicolons".
 [[nodiscard]] std::string read_as(const TableSeen& seen);
 
-// Sample i is row i of a table whose first row names its columns; columns that no field takes may hold anything. Cells may be
-// quoted as RFC 4180 has it, lines may end in CR LF, empty lines are passed over. A number is written as in C: 12, -0.5, 6.02e23,
-// nan, inf. Where the header has no comma, semicolons or tabs separate, and numbers may have decimal commas, all of them or none.
-// Read once, when the source is made; it keeps 4 or 8 bytes for each number and 8 for each row. DataError with file and line: a
-// cell that is no number, or no number of the field's type; a row with more or fewer cells than the header; a column that is not
-// there, or is there twice; a table without rows. ConfigError for another dtype.
+// Sample i is row i of a table whose first row names its columns; columns that no field uses may hold anything. Cells may be
+// quoted (RFC 4180), lines may end in CR LF, empty lines are skipped. A number is written as in C: 12, -0.5, 6.02e23, nan, inf.
+// If the header has no comma, the separator is a semicolon or a tab, and numbers may have decimal commas, either all or no
+// numbers. The file is read once, in the constructor; the source keeps 4 or 8 bytes per number and 8 per row. DataError with file
+// and line: a cell that is not a number of the field's type; a row with more or fewer cells than the header; a missing or
+// repeated column; a table without rows. ConfigError for another dtype.
 class CsvSource final : public Source {
  public:
   CsvSource(std::filesystem::path path, const std::vector<CsvField>& fields);
@@ -62,7 +62,7 @@ class CsvSource final : public Source {
  private:
   std::filesystem::path path_;
   std::unique_ptr<MemorySource> rows_;
-  std::vector<std::int64_t> lines_;  // of each row
+  std::vector<std::int64_t> lines_;  // line number per row
   std::string fingerprint_, read_as_;
 };
 

@@ -12,6 +12,7 @@
 #include "millrace/data/sources/image_source.h"
 #include "millrace/format/png.h"
 #include "tests/support/mutants.h"
+#include "tests/support/refusal.h"
 #include "tests/support/test_sources.h"
 #include "tests/support/test_support.h"
 
@@ -35,20 +36,15 @@ class CsvSourceTest : public testing::Test {
     std::ofstream(folder_ / name, std::ios::binary) << text;
     return folder_ / name;
   }
-  // What is said of a table, where and what next.
+  // The message about a table: what, where and next.
   template <class E = DataError>
   [[nodiscard]] Message refusal(const std::string& text, const Fields& fields) const {
     const stdfs::path path = put("t.csv", text);
-    try {
-      const CsvSource source(path, fields);
-    } catch (const E& error) {
-      Message message = error.message();
-      EXPECT_FALSE(message.next.empty());
-      const std::size_t at = message.where.find(folder_.string());
-      if (at == 0) message.where.erase(0, folder_.string().size() + 1);
-      return message;
-    }
-    return {"accepted", "", ""};
+    Message message = refusal_message<E>([&] { const CsvSource source(path, fields); });
+    EXPECT_EQ(message.next.empty(), message.what == "accepted");
+    const std::size_t at = message.where.find(folder_.string());
+    if (at == 0) message.where.erase(0, folder_.string().size() + 1);
+    return message;
   }
   stdfs::path folder_;
 };
@@ -113,13 +109,8 @@ TEST_F(CsvSourceTest, TablesOfSpreadsheetsAreRead) {
   EXPECT_THAT(rows_of<float>(source, {0, 1}, 0, 0), ElementsAre(1.5F, -0.125F));
   EXPECT_THAT(rows_of<std::int64_t>(source, {0, 1}, 0, 1), ElementsAre(1, 2));
   EXPECT_THAT(rows_of<float>(CsvSource(put("tabs.tsv", "x\tn\n2.5\t1\n"), {{"x"}}), {0}, 0, 0), ElementsAre(2.5F));
-  const auto refused = [&](const std::string& table) -> std::string {
-    try {
-      const CsvSource read(put("bad.csv", table), {{"x"}});
-    } catch (const DataError& error) {
-      return error.message().what;
-    }
-    return "accepted";
+  const auto refused = [&](const std::string& table) {
+    return refusal_message<DataError>([&] { const CsvSource read(put("bad.csv", table), {{"x"}}); }).what;
   };
   EXPECT_EQ(refused("n;x\n1;1,500\n"), "column \"x\" holds \"1,500\", which is not a number") << "1.5 or 1500";
   EXPECT_EQ(
@@ -159,14 +150,7 @@ TEST_F(CsvSourceTest, FoldersAreClasses) {
   EXPECT_THAT(mixed.files, ElementsAre(folder_ / "mixed/B.PNG", folder_ / "mixed/a.png", folder_ / "mixed/z.png"));
   EXPECT_EQ(mixed.left_out,
             "3 of 6 names in " + (folder_ / "mixed").string() + " are left out: \"._a.png\", \"c.png/\", \"loop/\"");
-  const auto refused = [](const auto& act) -> std::string {
-    try {
-      static_cast<void>(act());
-    } catch (const DataError& error) {
-      return error.message().what;
-    }
-    return "accepted";
-  };
+  const auto refused = [](const auto& act) { return refusal_message<DataError>([&] { static_cast<void>(act()); }).what; };
   EXPECT_EQ(refused([&] {
               return files_in(folder_ / "photos", {".nii", ".nii.gz"});
             }),

@@ -56,7 +56,7 @@ std::vector<FileStamp> Hdf5Source::stamps() const {
   return stamps_of(paths);
 }
 
-// Shape and type as the first file has them; the others must have the same.
+// Takes shape and type from the first file; the others must match.
 void Hdf5Source::add_field(std::size_t field) {
   const Hdf5Field& spec = specs_[field];
   const hdf5::File& first = *files_.front();
@@ -103,7 +103,7 @@ void Hdf5Source::add_field(std::size_t field) {
   row_bytes_.push_back(fields_.back().bytes());
 }
 
-// How many samples each file has.
+// Counts the samples of each file.
 void Hdf5Source::check_rows() {
   for (const auto& file : files_) {
     std::int64_t rows = 1;
@@ -147,7 +147,7 @@ void Hdf5Source::with_block(std::size_t f, std::int64_t index, std::int64_t samp
 
 void Hdf5Source::read(std::span<const std::int64_t> indices, Rows rows, const ReadRandom&) const {
   for (std::size_t i = 0; i < indices.size();) {
-    // Rows that follow each other in a file are read as one block.
+    // Consecutive rows of a file are read as one block.
     std::size_t end = i + 1;
     const std::int64_t last = first_[file_of(indices[i]) + 1];
     while (end < indices.size() && indices[end] == indices[end - 1] + 1 && indices[end] < last) ++end;

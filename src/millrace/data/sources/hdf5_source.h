@@ -1,4 +1,4 @@
-// Samples from HDF5 files: one a file, or one an index of the first axis.
+// Samples from HDF5 files: each file is a sample, or each index of the first axis.
 #pragma once
 
 #include <filesystem>
@@ -12,7 +12,7 @@
 
 namespace millrace::data {
 
-// Part of an axis: [begin, end); end -1: to the end.
+// The part [begin, end) of an axis; end -1: to the end.
 struct Hdf5Range {
   std::int64_t begin = 0;
   std::int64_t end = -1;
@@ -21,7 +21,7 @@ struct Hdf5Range {
 struct Hdf5Field {
   std::string name;     // of the field
   std::string dataset;  // "/vis"
-  // Of the last axes of a sample, as in [..., a:b]; empty: all of it. Only that part of the file is read.
+  // Parts of the last axes of a sample, as in [..., a:b]; empty: all of it. Only these parts are read from the file.
   std::vector<Hdf5Range> keep = {};
 };
 
@@ -29,16 +29,16 @@ enum class Hdf5Samples : std::uint8_t { file, row };
 
 class Hdf5Source final : public Source {
  public:
-  // Opens the files, which must agree in shapes and types (by row: but for the first axis, on which the fields of a file must
-  // agree). Samples are numbered in the order of `files`. `open` as in hdf5::File::open_all. Throws DataError that names
-  // the file and the one before it; ConfigError for a part that is not inside the data set.
+  // Opens the files, which must agree in shapes and types (by row: except for the first axis, on which the fields of a file must
+  // agree). Samples are numbered in the order of `files`. `open` as in hdf5::File::open_all. DataError names the file and the one
+  // before it; ConfigError for a part that is not inside the data set.
   Hdf5Source(std::span<const std::filesystem::path> files, std::vector<Hdf5Field> fields, Hdf5Samples samples,
              const hdf5::OpenOptions& open = {});
 
   [[nodiscard]] std::span<const Field> fields() const override { return fields_; }
   [[nodiscard]] std::int64_t size() const override { return first_.back(); }
   void read(std::span<const std::int64_t> indices, Rows rows, const ReadRandom& random) const override;
-  // Of data sets and parts.
+  // Depends on data sets and parts.
   [[nodiscard]] std::string fingerprint() const override { return fingerprint_; }
   [[nodiscard]] std::vector<FileStamp> stamps() const override;
   [[nodiscard]] std::int64_t samples_per_ticket() const override { return samples_per_ticket_; }
@@ -60,9 +60,9 @@ class Hdf5Source final : public Source {
   std::vector<Hdf5Field> specs_;
   Hdf5Samples samples_;
   std::vector<std::shared_ptr<const hdf5::File>> files_;
-  std::vector<std::int64_t> first_;  // sample of each file, and the number of all
+  std::vector<std::int64_t> first_;  // number of each file's first sample, followed by the total
   std::vector<Field> fields_;
-  std::vector<Shape> begin_;  // of each field's part, without the sample's axis
+  std::vector<Shape> begin_;  // per field: the part's offset, without the sample's axis
   std::vector<std::size_t> row_bytes_;
   std::int64_t samples_per_ticket_ = 1;
   std::string fingerprint_;

@@ -4,10 +4,10 @@
 #include <unistd.h>
 
 #include <cstring>
-#include <functional>
 #include <numeric>
 
 #include "millrace/base/error.h"
+#include "tests/support/refusal.h"
 
 namespace millrace::data {
 namespace {
@@ -48,15 +48,6 @@ class Hdf5SourceTest : public testing::Test {
     return values;
   }
 
-  static std::string failure(const std::function<void()>& action) {
-    try {
-      action();
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "no error";
-  }
-
   fs::path root_;
 };
 
@@ -95,7 +86,7 @@ TEST_F(Hdf5SourceTest, FilesThatDisagreeAreNamed) {
   const std::vector<fs::path> shapes = {make("c00.h5", {48, 128, 4}, 0), make("c07.h5", {48, 127, 4}, 0)};
   const std::vector<Hdf5Field> vis = {{"x", "/vis"}};
   const auto open = [](const std::vector<fs::path>& files, const std::vector<Hdf5Field>& fields, Hdf5Samples samples) {
-    return failure([&] { static_cast<void>(Hdf5Source(files, fields, samples)); });
+    return refusal([&] { static_cast<void>(Hdf5Source(files, fields, samples)); });
   };
   EXPECT_EQ(open(shapes, vis, Hdf5Samples::file), "DataError  c07.h5 /vis is [48,127,4], c00.h5 has [48,128,4]\n  where    \"" +
                                                       shapes[1].string() + "\" and \"" + shapes[0].string() +

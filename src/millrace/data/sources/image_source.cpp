@@ -14,7 +14,7 @@
 namespace millrace::data {
 namespace {
 
-// Planes of floats from pixels, perhaps mirrored.
+// Converts pixels into planes of floats, mirrored if wanted.
 template <std::size_t kChannels>
 void normalise(const std::array<std::array<float, 256>, 3>& tables, std::span<const std::byte> pixels, std::size_t width,
                bool flip, float* out) {
@@ -92,7 +92,7 @@ void ImageSource::read_one(const std::filesystem::path& path, Philox draws, std:
                    .left = (size.width - samples_.width) / 2,
                    .height = samples_.height,
                    .width = samples_.width};
-  // Always three draws, so that one option does not shift the numbers of another.
+  // There are always three draws, so that one option does not shift the numbers of another.
   const std::uint64_t top = draws.below(static_cast<std::uint64_t>(size.height - samples_.height) + 1);
   const std::uint64_t left = draws.below(static_cast<std::uint64_t>(size.width - samples_.width) + 1);
   const bool flip = draws.below(2) == 1 && samples_.random_flip;

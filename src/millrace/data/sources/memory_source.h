@@ -21,7 +21,7 @@ struct MemoryArray {
   std::shared_ptr<const void> owner;  // keeps `bytes` alive
 };
 
-// Takes the values; `shape` is that of one sample. std::vector<bool> has no bytes to take: use std::uint8_t.
+// Takes ownership of the values; `shape` is that of one sample. std::vector<bool> stores no bytes: use std::uint8_t.
 template <class T>
 [[nodiscard]] MemoryArray memory_array(std::string name, Shape shape, std::vector<T> values) {
   auto owner = std::make_shared<const std::vector<T>>(std::move(values));
@@ -30,7 +30,7 @@ template <class T>
 
 class MemorySource final : public Source {
  public:
-  // DataError when the arrays hold different numbers of samples, or one does not hold whole samples.
+  // DataError if the arrays hold different numbers of samples, or an array does not hold whole samples.
   explicit MemorySource(std::vector<MemoryArray> arrays);
 
   [[nodiscard]] std::span<const Field> fields() const override { return fields_; }

@@ -27,7 +27,7 @@ std::span<float> floats_of(std::span<std::byte> row) {
   return {reinterpret_cast<float*>(row.data()), row.size() / sizeof(float)};
 }
 
-// What stands before the voxels of a part: all that cutting takes.
+// The header in front of a part's voxels: all that cutting needs.
 struct KeptVolume {
   std::array<std::int64_t, 7> shape{};  // NIfTI has at most seven axes
   std::int64_t rank = 0;
@@ -84,7 +84,7 @@ void NiftiSource::judge(const std::filesystem::path& path, const NiftiHeader& he
                                                   : "use volumes of one dtype, no smaller than the patch"});
 }
 
-// Where the patch begins.
+// Returns the patch's offset.
 Shape NiftiSource::place(const Shape& volume, Philox draws) const {
   Shape offset(volume.size());
   for (std::size_t axis = 0; axis < volume.size(); ++axis) {
@@ -113,7 +113,7 @@ void NiftiSource::will_need(std::span<const std::int64_t> indices, const ReadRan
   for (const std::int64_t index : indices) will_need_file(files_[static_cast<std::size_t>(index)]);
 }
 
-// A file that can't be read counts as the first one does: its error belongs to the read, where a policy deals with it.
+// A file that can't be read gets the first file's size: its error belongs to the read, where the policy handles it.
 std::size_t NiftiSource::part_bytes(std::int64_t part) const {
   std::atomic<std::size_t>& size = sizes_[static_cast<std::size_t>(part)];
   if (size.load(std::memory_order_relaxed) == 0) {
@@ -144,7 +144,7 @@ void NiftiSource::load(std::int64_t part, std::span<std::byte> bytes) const {
   file.read(bytes.subspan(sizeof kept));
 }
 
-// Of a pair of files its stamp has seen one only.
+// A stamp covers only one file of a pair, so a pair's parts get no key.
 std::vector<std::string> NiftiSource::part_texts() const {
   std::vector<std::string> texts;
   for (const FileStamp& stamp : stamps()) {

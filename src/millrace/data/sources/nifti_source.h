@@ -14,13 +14,13 @@ namespace millrace::data {
 
 struct NiftiSamples {
   std::string field = "volume";
-  Shape patch = {};       // one size for each axis, slowest first; empty: whole volumes, all of one shape
-  bool random = true;     // where the patch lies is drawn anew at each read; false: in the middle
-  bool as_float = false;  // values scaled by slope and intercept as f32; false: the numbers as stored, all files of one dtype
+  Shape patch = {};       // one size per axis, slowest first; empty: whole volumes, all of one shape
+  bool random = true;     // the patch's place is drawn anew at each read; false: centred
+  bool as_float = false;  // f32 values scaled by slope and intercept; false: stored numbers, all files of one dtype
 };
 
-// Sample i is file i. Opens the first file for its dtype and shape; the others are judged when they are read. A file that does
-// not fit is a DataError naming it.
+// Sample i is file i. The constructor opens the first file for dtype and shape; the others are checked when they are read.
+// DataError names a file that does not match.
 class NiftiSource final : public Source {
  public:
   NiftiSource(std::vector<std::filesystem::path> files, NiftiSamples samples);
@@ -33,7 +33,7 @@ class NiftiSource final : public Source {
   [[nodiscard]] std::string describe(std::int64_t index) const override {
     return files_[static_cast<std::size_t>(index)].string();
   }
-  [[nodiscard]] std::string read_as() const override { return read_as_; }  // of the first file
+  [[nodiscard]] std::string read_as() const override { return read_as_; }  // from the first file
   [[nodiscard]] bool looks_ahead() const override { return true; }
   void will_need(std::span<const std::int64_t> indices, const ReadRandom& random) const noexcept override;
   // A part is a whole volume as stored; where the patch lies is drawn after it.
@@ -51,8 +51,8 @@ class NiftiSource final : public Source {
   std::vector<std::filesystem::path> files_;
   NiftiSamples samples_;
   Field field_;
-  std::size_t first_bytes_ = 0;                          // of the first file's part
-  mutable std::vector<std::atomic<std::size_t>> sizes_;  // of each part, 0 = not asked yet
+  std::size_t first_bytes_ = 0;                          // size of the first file's part
+  mutable std::vector<std::atomic<std::size_t>> sizes_;  // per part; 0 = not read yet
   std::string fingerprint_, read_as_;
 };
 

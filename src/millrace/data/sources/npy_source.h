@@ -1,4 +1,4 @@
-// NumPy files as samples: rows of .npy arrays, or one .npz file for each sample.
+// NumPy files as samples: rows of .npy arrays, or one .npz file per sample.
 #pragma once
 
 #include <filesystem>
@@ -18,8 +18,8 @@ struct NpyField {
   std::filesystem::path path;
 };
 
-// Sample i is row i of the first axis of each array. Rows are read by pread; an array in Fortran order has them scattered and is
-// read into memory once instead. DataError: arrays of different length, or one without an axis.
+// Sample i is row i of the first axis of each array. Rows are read by pread; an array in Fortran order, whose rows are scattered,
+// is loaded into memory once instead. DataError for arrays of different length or without an axis.
 class NpySource final : public Source {
  public:
   explicit NpySource(std::vector<NpyField> arrays);
@@ -36,7 +36,7 @@ class NpySource final : public Source {
  private:
   struct Array {
     format::NpyFile file;
-    std::vector<std::byte> loaded;  // of an array in Fortran order
+    std::vector<std::byte> loaded;  // only for an array in Fortran order
   };
   std::vector<Array> arrays_;
   std::vector<Field> fields_;
@@ -45,8 +45,8 @@ class NpySource final : public Source {
   std::string fingerprint_;
 };
 
-// Sample i is file i; its fields are the arrays `names` of it, or all of the first file's when empty. DataError naming the file
-// when one lacks an array, or has it of another shape or dtype than the first file.
+// Sample i is file i; its fields are the arrays `names`, or all arrays of the first file if `names` is empty. DataError names a
+// file that lacks an array, or has it with another shape or dtype than the first file.
 class NpzSource final : public Source {
  public:
   explicit NpzSource(std::vector<std::filesystem::path> files, const std::vector<std::string>& names = {});

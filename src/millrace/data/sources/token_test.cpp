@@ -16,6 +16,7 @@
 #include "millrace/data/loader/loader.h"
 #include "millrace/data/sources/token_source.h"
 #include "tests/support/fault_fs.h"
+#include "tests/support/refusal.h"
 
 namespace millrace::data {
 namespace {
@@ -59,16 +60,6 @@ class TokenTest : public testing::Test {
   std::filesystem::path folder_;
 };
 
-template <class F>
-Message data_error(const F& call) {
-  try {
-    call();
-  } catch (const DataError& error) {
-    return error.message();
-  }
-  return {.what = "no error", .where = "", .next = ""};
-}
-
 template <class T>
 std::vector<T> tokens_of(const TokenArray& array) {
   std::vector<T> tokens(static_cast<std::size_t>(array.size()));
@@ -93,10 +84,10 @@ TEST_F(TokenTest, ids_outside_the_vocabulary_are_named_before_any_use) {
   std::vector<std::uint32_t> tokens(1'000'000, 3);
   tokens[700'001] = 10;
   tokens[800'000] = 11;
-  const Message error = data_error([&] { (void)TokenArray::open(token_file(tokens, 10)); });
+  const Message error = refusal_message<DataError>([&] { (void)TokenArray::open(token_file(tokens, 10)); });
   EXPECT_EQ(error.what, "token 700,001 of \"" + (folder_ / "a.tokens").string() + "\" is 10, the vocabulary has 10 entries");
   EXPECT_EQ(error.where, "byte 1400002 of the tokens");
-  EXPECT_THAT(data_error([] {
+  EXPECT_THAT(refusal_message<DataError>([] {
                 (void)TokenArray::in_memory(std::vector<std::uint16_t>{1, 9}, 9, {}, "x");
               }).what,
               HasSubstr("token 1 of tokens in memory is 9"));
@@ -106,32 +97,35 @@ TEST_F(TokenTest, bare_files_are_read_when_the_caller_says_how) {
   const std::string bytes("\x01\x00\x02\x00\x03\x01", 6);
   const auto tokens = TokenArray::open_bare(write("bare.bin", bytes), 2, 300);
   EXPECT_THAT(tokens_of<std::uint16_t>(*tokens), ElementsAre(1, 2, 259));
-  EXPECT_THAT(data_error([&] { (void)TokenArray::open_bare(write("odd.bin", bytes + "x"), 2, 300); }).what,
+  EXPECT_THAT(refusal_message<DataError>([&] { (void)TokenArray::open_bare(write("odd.bin", bytes + "x"), 2, 300); }).what,
               HasSubstr("has 7 bytes, tokens take 2 each"));
-  EXPECT_THAT(data_error([&] { (void)TokenArray::open_bare(write("bare.bin", bytes), 2, 259); }).what, HasSubstr("token 2 of"));
-  EXPECT_THAT(data_error([&] { (void)TokenArray::open_bare(write("none.bin", ""), 2, 259); }).what, HasSubstr("is empty"));
+  EXPECT_THAT(refusal_message<DataError>([&] { (void)TokenArray::open_bare(write("bare.bin", bytes), 2, 259); }).what,
+              HasSubstr("token 2 of"));
+  EXPECT_THAT(refusal_message<DataError>([&] { (void)TokenArray::open_bare(write("none.bin", ""), 2, 259); }).what,
+              HasSubstr("is empty"));
 }
 
 TEST_F(TokenTest, things_that_are_no_files_are_refused) {
-  EXPECT_THAT(data_error([&] { (void)TokenArray::open(folder_); }).what, HasSubstr("is not a regular file"));
-  EXPECT_THAT(data_error([&] { (void)TokenArray::open(folder_ / "absent"); }).what, HasSubstr("can't be opened: No such file"));
+  EXPECT_THAT(refusal_message<DataError>([&] { (void)TokenArray::open(folder_); }).what, HasSubstr("is not a regular file"));
+  EXPECT_THAT(refusal_message<DataError>([&] { (void)TokenArray::open(folder_ / "absent"); }).what,
+              HasSubstr("can't be opened: No such file"));
   EXPECT_THAT(
-      data_error([&] {
+      refusal_message<DataError>([&] {
         (void)TokenArray::open(write("text", "MRTOKEN but not really, only as long as the shortest one has to be ........."));
       }).what,
       HasSubstr("no token file's first bytes"));
 }
 
-// Every bit of the file counts: header, tokens, padding, index, notes, footer.
+// Changing any bit of the file is detected: header, tokens, padding, index, notes, footer.
 TEST_F(TokenTest, every_flipped_bit_truncation_and_growth_is_noticed) {
   const std::string good = read(token_file({5, 6, 7, 8, 9}, 300));
   const auto path = folder_ / "mutant.tokens";
   write("mutant.tokens", good);
   const auto opens = [&](const std::string& bytes) {
-    // In place: truncating and writing again makes some file systems go to the disk each time.
+    // Written in place: truncating and rewriting makes some file systems access the disk each time.
     std::fstream(path, std::ios::binary | std::ios::in | std::ios::out) << bytes;
     std::filesystem::resize_file(path, bytes.size());
-    return data_error([&] { (void)TokenArray::open(path); }).what == "no error";
+    return refusal_message<DataError>([&] { (void)TokenArray::open(path); }).what == "accepted";
   };
   ASSERT_TRUE(opens(good));
   for (std::size_t bit = 0; bit < good.size() * 8; ++bit) {
@@ -151,7 +145,7 @@ TEST_F(TokenTest, every_flipped_bit_truncation_and_growth_is_noticed) {
   }
 }
 
-// A footer that lies with a right checksum: counts are held against the file's size before anything is allocated.
+// A false footer with a correct checksum: counts are compared with the file's size before anything is allocated.
 TEST_F(TokenTest, counts_beyond_the_file_are_refused) {
   const std::string good = read(token_file({5, 6, 7, 8, 9}, 300));
   constexpr std::size_t kFooter = 48;
@@ -165,9 +159,9 @@ TEST_F(TokenTest, counts_beyond_the_file_are_refused) {
       std::memcpy(footer.data() + kFooter - 4, &crc, 4);
       mutant.replace(good.size() - kFooter, kFooter, footer);
       const auto path = write("mutant.tokens", mutant);
-      const std::string what = data_error([&] { (void)TokenArray::open(path); }).what;
-      const bool larger_vocabulary = field == 2 && lie == std::uint64_t{1} << 32U;  // nothing in the file speaks against it
-      EXPECT_EQ(what == "no error", larger_vocabulary) << "field " << field << " = " << lie << ": " << what;
+      const std::string what = refusal_message<DataError>([&] { (void)TokenArray::open(path); }).what;
+      const bool larger_vocabulary = field == 2 && lie == std::uint64_t{1} << 32U;  // nothing in the file contradicts it
+      EXPECT_EQ(what == "accepted", larger_vocabulary) << "field " << field << " = " << lie << ": " << what;
     }
   }
 }
@@ -189,7 +183,8 @@ TEST_F(TokenTest, large_files_are_read_where_they_lie_and_shrinking_is_noticed) 
   tokens->read(30'000'000, 3, reinterpret_cast<std::byte*>(some.data()));
   EXPECT_THAT(some, ElementsAre(30'000'000 % 997, 30'000'001 % 997, 30'000'002 % 997));
   std::filesystem::resize_file(folder_ / "large.tokens", 1'000'000);
-  const Message error = data_error([&] { tokens->read(30'000'000, 3, reinterpret_cast<std::byte*>(some.data())); });
+  const Message error =
+      refusal_message<DataError>([&] { tokens->read(30'000'000, 3, reinterpret_cast<std::byte*>(some.data())); });
   EXPECT_THAT(error.what, HasSubstr("has become shorter: 6 bytes are missing"));
 }
 
@@ -216,7 +211,7 @@ TEST_F(TokenTest, windows_start_where_the_page_says) {
 }
 
 TEST_F(TokenTest, windows_that_do_not_fit_are_told_with_both_numbers) {
-  const Message error = data_error([] { TokenSource(counted(12'000), {.seq_len = 16'384}); });
+  const Message error = refusal_message<DataError>([] { TokenSource(counted(12'000), {.seq_len = 16'384}); });
   EXPECT_EQ(error.what, "12,000 tokens, seq_len 16,384: not one sequence");
   EXPECT_EQ(error.next, "lower seq_len to <= 12000, or give more text");
   EXPECT_THROW(TokenSource(counted(100), {.seq_len = 8, .overlap = 8}), ConfigError);
@@ -254,20 +249,22 @@ TEST_F(TokenTest, code_points_across_pieces_of_the_file_are_whole) {
   EXPECT_EQ(tokens.tokenizer->characters(), U"x€");
   EXPECT_EQ(tokens.tokens->size(), static_cast<std::int64_t>(1 + (text.size() - 1) / 3));
   const Message error =
-      data_error([&] { (void)tokens_of_text({.sources = {write("cut.txt", text.substr(0, text.size() - 1))}}); });
+      refusal_message<DataError>([&] { (void)tokens_of_text({.sources = {write("cut.txt", text.substr(0, text.size() - 1))}}); });
   EXPECT_THAT(error.what, HasSubstr("is not UTF-8"));
   EXPECT_EQ(error.where, "byte " + std::to_string(text.size() - 3) + " (0xE2)");
 }
 
 TEST_F(TokenTest, bad_sources_are_named) {
   const auto good = write("good.txt", "abc");
-  EXPECT_EQ(data_error([&] { (void)tokens_of_text({}); }).what, "there are no text files");
-  const Message missing = data_error([&] { (void)tokens_of_text({.sources = {good, folder_ / "letters.txt"}}); });
+  EXPECT_EQ(refusal_message<DataError>([&] { (void)tokens_of_text({}); }).what, "there are no text files");
+  const Message missing = refusal_message<DataError>([&] { (void)tokens_of_text({.sources = {good, folder_ / "letters.txt"}}); });
   EXPECT_THAT(missing.what, HasSubstr("can't be opened: No such file"));
   EXPECT_THAT(missing.where, HasSubstr("source 2 of 2: "));
-  EXPECT_THAT(data_error([&] { (void)tokens_of_text({.sources = {write("none.txt", "")}}); }).what,
+  EXPECT_THAT(refusal_message<DataError>([&] { (void)tokens_of_text({.sources = {write("none.txt", "")}}); }).what,
               testing::MatchesRegex("source 1 of 1: \".*none.txt\" is empty"));
-  const Message latin = data_error([&] { (void)tokens_of_text({.sources = {good, write("latin.txt", "caf\xE9 noir")}}); });
+  const Message latin = refusal_message<DataError>([&] {
+    (void)tokens_of_text({.sources = {good, write("latin.txt", "caf\xE9 noir")}});
+  });
   EXPECT_THAT(latin.what, testing::MatchesRegex("source 2 of 2: \".*latin.txt\" is not UTF-8"));
   EXPECT_EQ(latin.where, "byte 3 (0xE9)");
 }
@@ -352,7 +349,7 @@ TEST_F(TokenTest, a_file_system_that_fails_anywhere_leaves_tokens_in_memory_and_
   EXPECT_GE(failed, 6);
 }
 
-// The real text when the sample data is there; the tests above are its twins on text of their own.
+// Uses the real text if the sample data is present; the tests above check the same on their own text.
 TEST_F(TokenTest, tinyshakespeare_has_the_numbers_of_the_recipe_page) {
   const std::filesystem::path path = std::filesystem::path(MILLRACE_SOURCE_DIR) / "../shared/data/text/tinyshakespeare.txt";
   if (!std::filesystem::exists(path)) GTEST_SKIP() << "no sample data";

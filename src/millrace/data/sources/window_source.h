@@ -11,10 +11,10 @@
 namespace millrace::data {
 
 // Sample i of an array with rows of shape s is rows i .. i + window - 1 as one block [window, s...], so neighbours overlap in all
-// but one row. Copies straight out of the array: nothing is stored twice.
+// but one row. Samples are copied straight out of the array: nothing is stored twice.
 class WindowSource final : public Source {
  public:
-  // DataError when the arrays differ in length, one does not hold whole rows, or has fewer rows than a window.
+  // DataError if the arrays differ in length, or an array does not hold whole rows or has fewer rows than a window.
   WindowSource(std::vector<MemoryArray> arrays, std::int64_t window);
 
   [[nodiscard]] std::span<const Field> fields() const override { return fields_; }
@@ -26,7 +26,7 @@ class WindowSource final : public Source {
  private:
   std::vector<MemoryArray> arrays_;
   std::vector<Field> fields_;
-  std::vector<std::size_t> row_bytes_;  // of the arrays
+  std::vector<std::size_t> row_bytes_;  // per array
   std::int64_t size_ = 0;
   std::int64_t window_;
   std::int64_t samples_per_ticket_ = 1;

@@ -24,7 +24,7 @@ namespace {
       step.text(), std::move(next));
 }
 
-// One element of the dtype; false when it can't hold the value.
+// Writes one element of the dtype; returns false if it can't hold the value.
 bool element_of(DType dtype, double value, std::vector<std::byte>& element) {
   element.assign(size_of(dtype), std::byte{0});
   if (value == 0) return true;
@@ -75,7 +75,7 @@ enum class Place : std::uint8_t { random, centre, whole };
 
 class Windowing final : public Augmentation {
  public:
-  // Place::whole takes no size: all there is.
+  // Place::whole needs no size: it takes the whole array.
   Windowing(Place place, Shape size, Padding padding) : place_(place), size_(std::move(size)), padding_(std::move(padding)) {
     if (padding_.margin.empty()) padding_.margin.assign(size_.size(), 0);
     if (place_ == Place::whole) size_.assign(padding_.margin.size(), 1);
@@ -102,7 +102,7 @@ class Windowing final : public Augmentation {
       }
       const std::int64_t most = length + 2 * margin;
       const std::int64_t size = place_ == Place::whole ? most : size_[a];
-      // The middle of a larger part is as far outside on both sides.
+      // The centre of a larger part would reach outside equally on both sides.
       if (size > most) refuse_step(field, *this, "is smaller than the part", "take a smaller part or wider margins");
       length = size;
     }
@@ -150,7 +150,7 @@ class Windowing final : public Augmentation {
   Padding padding_;
 };
 
-// What works along axes counted from the end.
+// Base of steps along axes counted from the end.
 class AlongAxes : public Augmentation {
  public:
   explicit AlongAxes(std::vector<std::int64_t> axes) : axes_(std::move(axes)) {}
@@ -283,7 +283,7 @@ class Noise final : public Augmentation {
   double deviation_;
 };
 
-// The steps of one field. Those that work in place at the end work on the result; those before take turns between two buffers.
+// The steps of one field. In-place steps at the end work on the result; earlier steps alternate between two buffers.
 class Chain {
  public:
   Chain(Field field, const std::vector<Step>& steps) : steps_(steps) {
@@ -301,7 +301,7 @@ class Chain {
   void run(const std::byte* from, std::byte* to, const SampleRandom& random) const {
     const detail::Scratch first(buffer_bytes_);
     const detail::Scratch second(buffer_bytes_);
-    std::byte* ours = nullptr;  // where the last step wrote
+    std::byte* ours = nullptr;  // buffer that the last step wrote
     for (std::size_t k = 0; k < steps_.size(); ++k) {
       std::byte* here = ours == first.data() ? second.data() : first.data();
       if (stays_[k] && ours != nullptr) here = ours;
@@ -313,9 +313,9 @@ class Chain {
 
  private:
   std::vector<Step> steps_;
-  std::vector<Field> fields_;  // before each step, and after the last
+  std::vector<Field> fields_;  // the field before each step, and after the last
   std::vector<bool> stays_;
-  std::size_t last_elsewhere_ = 0;  // the step that writes the result first
+  std::size_t last_elsewhere_ = 0;  // the first step that writes the result
   std::size_t buffer_bytes_ = 0;
 };
 

@@ -15,13 +15,13 @@
 #include "millrace/data/sources/memory_source.h"
 #include "millrace/data/transforms/compose.h"
 #include "millrace/format/png.h"
+#include "tests/support/refusal.h"
 #include "tests/support/test_sources.h"
 #include "tests/support/test_support.h"
 
 namespace millrace::data {
 namespace {
 
-using detail::refusal_in;
 using detail::rows_of;
 using testing::ElementsAre;
 using testing::ElementsAreArray;
@@ -144,7 +144,7 @@ TEST(Augment, normalises_bytes_and_floats_by_channel) {
   EXPECT_THAT(after<float>(normalise({1}, {4}), counting_up<float>({3})), ElementsAre(-0.25F, 0, 0.25F));
 }
 
-// The same bits as ImageSource: there is one way.
+// Gives the same bits as ImageSource, since both use the same code.
 TEST(Augment, normalises_as_the_source_of_pictures_does) {
   const auto folder = std::filesystem::temp_directory_path() / ("millrace-augment-" + std::to_string(::getpid()));
   std::filesystem::create_directories(folder);
@@ -203,7 +203,7 @@ TEST(Augment, a_picture_and_its_mask_are_cut_and_flipped_alike) {
 }
 
 TEST(Augment, streams_are_equal_with_the_cache_off_and_on_for_any_readers) {
-  class Stored final : public Source {  // as a source of files would be
+  class Stored final : public Source {  // like a source of files
    public:
     [[nodiscard]] std::span<const Field> fields() const override { return fields_; }
     [[nodiscard]] std::int64_t size() const override { return 37; }
@@ -263,7 +263,7 @@ TEST(Augment, the_fingerprint_says_the_steps) {
 TEST(Augment, mistakes_are_named_when_the_source_is_made) {
   const SourcePtr picture = counting_up<std::uint8_t>({3, 8, 8});
   const auto refused = [&](const std::function<Step()>& step) {
-    return refusal_in([&] { (void)augment(picture, {"image"}, {step()}); });
+    return refusal_message<ConfigError>([&] { (void)augment(picture, {"image"}, {step()}); });
   };
   const Message large = refused([] { return random_crop({9, 8}); });
   EXPECT_EQ(large.what, "field \"image\" u8 [3,8,8] is smaller than the part");
@@ -289,9 +289,10 @@ TEST(Augment, mistakes_are_named_when_the_source_is_made) {
   EXPECT_EQ(refused([] { return normalise({0}, {0}); }).what, "1 means, 1 deviations, one of them not above 0");
   EXPECT_EQ(refused([] { return gaussian_noise(1); }).what, "field \"image\" u8 [3,8,8] is not f32");
   EXPECT_EQ(refused([] { return gaussian_noise(-1); }).what, "a deviation of -1");
-  EXPECT_EQ(refusal_in([&] { (void)augment(picture, {"imge"}, {random_flip({-1})}); }).what, "the sample has no field \"imge\"");
-  EXPECT_EQ(refusal_in([&] { (void)augment(picture, {}, {random_flip({-1})}); }).what, "no field is named");
-  EXPECT_EQ(refusal_in([&] { (void)augment(picture, {"image"}, {}); }).what, "a step is missing");
+  EXPECT_EQ(refusal_message<ConfigError>([&] { (void)augment(picture, {"imge"}, {random_flip({-1})}); }).what,
+            "the sample has no field \"imge\"");
+  EXPECT_EQ(refusal_message<ConfigError>([&] { (void)augment(picture, {}, {random_flip({-1})}); }).what, "no field is named");
+  EXPECT_EQ(refusal_message<ConfigError>([&] { (void)augment(picture, {"image"}, {}); }).what, "a step is missing");
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 
 #include "millrace/data/cache/cached_source.h"
 #include "millrace/data/sources/memory_source.h"
+#include "tests/support/refusal.h"
 #include "tests/support/test_sources.h"
 #include "tests/support/test_support.h"
 
@@ -18,7 +19,6 @@ namespace {
 using detail::CountingSource;
 using detail::Delivered;
 using detail::epoch_of;
-using detail::refusal_in;
 using detail::rows_of;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -40,7 +40,7 @@ SourcePtr numbers(std::vector<float> values) {
       std::vector{memory_array("x", {}, std::move(values)), memory_array("row", {}, std::move(rows))});
 }
 
-// "id" of a CountingSource becomes "drawn": id * 2^32 + a number of the sample's own.
+// "id" of a CountingSource becomes "drawn": id * 2^32 + one of the sample's own random numbers.
 SourcePtr drawn_ids(SourcePtr source, const std::string& from = "id") {
   return map(std::move(source), {.name = "drawn",
                                  .makes = {{"drawn", DType::i64, {}}},
@@ -161,7 +161,9 @@ TEST(Map, draws_numbers_of_its_own) {
 TEST(Map, mistakes_are_named) {
   const SourcePtr source = numbers({1, 2});
   const MapFunction nothing = [](const Sample&, const MutableSample&, const SampleRandom&) {};
-  const auto of_map = [&](Mapping mapping) { return refusal_in([&] { (void)map(source, std::move(mapping)); }); };
+  const auto of_map = [&](Mapping mapping) {
+    return refusal_message<ConfigError>([&] { (void)map(source, std::move(mapping)); });
+  };
   EXPECT_EQ(of_map({.name = "", .makes = {}, .function = nothing}).what, "map() was given a function without a name");
   EXPECT_EQ(of_map({.name = "a", .makes = {{"y", DType::f32, {}}}, .function = {}}).what,
             "map \"a\" makes fields without a function");
@@ -172,13 +174,13 @@ TEST(Map, mistakes_are_named) {
   const Message drops = of_map({.name = "a", .makes = {}, .drops = {"z"}, .function = nothing});
   EXPECT_EQ(drops.what, "the sample has no field \"z\"");
   EXPECT_EQ(drops.where, "its fields are \"x\", \"row\"");
-  EXPECT_EQ(refusal_in([&] { (void)map(nullptr, {.name = "a", .makes = {}, .function = nothing}); }).what,
+  EXPECT_EQ(refusal_message<ConfigError>([&] { (void)map(nullptr, {.name = "a", .makes = {}, .function = nothing}); }).what,
             "map() was given no source");
   const SourcePtr wrong = map(
       source, {.name = "a",
                .makes = {{"y", DType::f32, {}}},
                .function = [](const Sample& in, const MutableSample&, const SampleRandom&) { (void)in.values<double>("x"); }});
-  EXPECT_EQ(refusal_in([&] { (void)rows_of<float>(*wrong, {0}); }).what, "field \"x\" holds f32, not f64");
+  EXPECT_EQ(refusal_message<ConfigError>([&] { (void)rows_of<float>(*wrong, {0}); }).what, "field \"x\" holds f32, not f64");
 }
 
 TEST(Map, rows_that_are_drawn_are_refused_inside_too) {
@@ -198,7 +200,7 @@ TEST(Map, rows_that_are_drawn_are_refused_inside_too) {
    private:
     Field field_{"id", DType::i64, {}};
   };
-  EXPECT_EQ(refusal_in([] { (void)drawn_ids(std::make_shared<Drawn>()); }).what,
+  EXPECT_EQ(refusal_message<ConfigError>([] { (void)drawn_ids(std::make_shared<Drawn>()); }).what,
             "the data set draws random numbers in read(): a cache of its rows would freeze them after the first epoch");
 }
 
@@ -214,11 +216,12 @@ TEST(Generate, makes_samples_up_from_their_numbers) {
   EXPECT_NE(rows_of<std::uint32_t>(*squares, {1}, 0, 1), rows_of<std::uint32_t>(*squares, {1}, 1, 1));
   EXPECT_EQ(squares->fingerprint(), "map \"squares 1\" to x i64[], noise u32[] of (5 numbers)");
   EXPECT_GT(squares->samples_per_ticket(), 1000);
-  EXPECT_EQ(refusal_in([] {
+  EXPECT_EQ(refusal_message<ConfigError>([] {
               (void)generate("a", 5, {{"x", DType::i64, {}}}, nullptr);
             }).what,
             "generate() was given no function");
-  EXPECT_EQ(refusal_in([] { (void)generate("a", -1, {}, [](auto&&...) {}); }).what, "generate() was asked for -1 samples");
+  EXPECT_EQ(refusal_message<ConfigError>([] { (void)generate("a", -1, {}, [](auto&&...) {}); }).what,
+            "generate() was asked for -1 samples");
 }
 
 TEST(Subset, has_the_samples_of_its_list) {
@@ -229,10 +232,10 @@ TEST(Subset, has_the_samples_of_its_list) {
   EXPECT_EQ(subset(counting_as(Keeps::rows), {7})->describe(0), "counting.h5 row 7");
   EXPECT_THAT(source->fingerprint(), testing::MatchesRegex("subset of 3 samples sha256 [0-9a-f]{16} of \\(memory .*\\)"));
   EXPECT_NE(source->fingerprint(), subset(numbers({10, 11, 12, 13}), {3, 0, 2})->fingerprint());
-  const Message outside = refusal_in([&] { (void)subset(source, {0, 1, 3}); });
+  const Message outside = refusal_message<ConfigError>([&] { (void)subset(source, {0, 1, 3}); });
   EXPECT_EQ(outside.what, "there is no sample 3: the source has 3 samples, the first is sample 0");
   EXPECT_EQ(outside.where, "subset(), place 2 of the list");
-  EXPECT_EQ(refusal_in([&] { (void)subset(source, {}); }).what, "the list of samples is empty");
+  EXPECT_EQ(refusal_message<ConfigError>([&] { (void)subset(source, {}); }).what, "the list of samples is empty");
 }
 
 TEST(RandomSubset, shares_are_disjoint_complete_and_stay_when_samples_are_added) {
@@ -249,8 +252,9 @@ TEST(RandomSubset, shares_are_disjoint_complete_and_stay_when_samples_are_added)
   const std::vector<std::int64_t> grown = rows_in(3000, {.to = 0.8, .seed = 5});
   EXPECT_TRUE(std::equal(train.begin(), train.end(), grown.begin()));
   EXPECT_NE(rows_in(2000, {.to = 0.8, .seed = 6}), train);
-  EXPECT_EQ(refusal_in([&] { (void)rows_in(9, {.from = 0.5, .to = 0.5}); }).what, "a fraction from 0.5 to 0.5 has no samples");
-  EXPECT_EQ(refusal_in([&] { (void)rows_in(2, {.from = 0.999999, .to = 1}); }).what,
+  EXPECT_EQ(refusal_message<ConfigError>([&] { (void)rows_in(9, {.from = 0.5, .to = 0.5}); }).what,
+            "a fraction from 0.5 to 0.5 has no samples");
+  EXPECT_EQ(refusal_message<ConfigError>([&] { (void)rows_in(2, {.from = 0.999999, .to = 1}); }).what,
             "no sample of 2 falls into the fraction from 0.999999 to 1");
 }
 
@@ -264,9 +268,10 @@ TEST(TakeAndRepeat, number_the_samples_anew) {
   EXPECT_THAT(rows_of<float>(*thrice, {0, 1, 2, 3, 4, 5}), ElementsAre(10, 11, 10, 11, 10, 11));
   EXPECT_EQ(thrice->describe(3), "sample 1 before repeat()");
   EXPECT_THAT(thrice->fingerprint(), testing::StartsWith("3 times of (first 2 samples of (memory "));
-  EXPECT_EQ(refusal_in([&] { (void)take(first, 0); }).what, "take() was asked for 0 samples");
-  EXPECT_EQ(refusal_in([&] { (void)repeat(first, 0); }).what, "repeat() was asked to go 0 times through 2 samples");
-  EXPECT_EQ(refusal_in([&] { (void)repeat(first, std::int64_t{1} << 62U); }).where, "repeat()");
+  EXPECT_EQ(refusal_message<ConfigError>([&] { (void)take(first, 0); }).what, "take() was asked for 0 samples");
+  EXPECT_EQ(refusal_message<ConfigError>([&] { (void)repeat(first, 0); }).what,
+            "repeat() was asked to go 0 times through 2 samples");
+  EXPECT_EQ(refusal_message<ConfigError>([&] { (void)repeat(first, std::int64_t{1} << 62U); }).where, "repeat()");
 }
 
 TEST(Concat, joins_sources_and_says_which_one_a_sample_is_of) {
@@ -287,7 +292,9 @@ TEST(Concat, names_the_field_that_differs) {
                               .function = [](const Sample&, const MutableSample&, const SampleRandom&) {}});
   };
   const SourcePtr first = of({{"image", DType::f32, {3, 8, 8}}, {"label", DType::i64, {}}});
-  const auto refused = [&](const SourcePtr& second) { return refusal_in([&] { (void)concat({first, first, second}); }); };
+  const auto refused = [&](const SourcePtr& second) {
+    return refusal_message<ConfigError>([&] { (void)concat({first, first, second}); });
+  };
   EXPECT_EQ(refused(of({{"image", DType::u8, {3, 8, 8}}, {"label", DType::i64, {}}})).what,
             "field \"image\" is u8 [3,8,8] in source 3 and f32 [3,8,8] in source 1");
   EXPECT_EQ(refused(of({{"image", DType::f32, {3, 8, 8}}, {"label", DType::i64, {1}}})).what,
@@ -297,8 +304,8 @@ TEST(Concat, names_the_field_that_differs) {
   EXPECT_EQ(refused(of({{"image", DType::f32, {3, 8, 8}}})).what, "source 3 has no field \"label\", source 1 has");
   EXPECT_EQ(refused(of({{"image", DType::f32, {3, 8, 8}}, {"label", DType::i64, {}}, {"y", DType::u8, {}}})).what,
             "source 3 has a field \"y\", source 1 has none");
-  EXPECT_EQ(refusal_in([] { (void)concat({}); }).what, "concat() was given no source");
-  EXPECT_EQ(refusal_in([&] { (void)concat({first, nullptr}); }).what, "concat() was given no source");
+  EXPECT_EQ(refusal_message<ConfigError>([] { (void)concat({}); }).what, "concat() was given no source");
+  EXPECT_EQ(refusal_message<ConfigError>([&] { (void)concat({first, nullptr}); }).what, "concat() was given no source");
 }
 
 TEST(Composed, what_files_say_of_themselves_is_passed_on) {

@@ -1,4 +1,4 @@
-// Random trees of sources against a plain reference: samples computed from the definition, one at a time.
+// Compares random trees of sources with a plain reference: samples computed from the definition, one at a time.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -14,7 +14,7 @@ namespace {
 
 using Values = std::array<std::int64_t, 2>;  // of fields "a" and "b"
 
-// Where a sample's numbers come from: inside a map they are others.
+// The origin of a sample's random numbers; a map changes it for the inner source.
 struct Draws {
   std::uint64_t epoch = 0;
   std::int64_t position = 0;
@@ -26,7 +26,7 @@ struct Draws {
   }
 };
 
-// A source, and what it means.
+// A source and its reference.
 struct Tree {
   std::shared_ptr<const Source> source;
   std::int64_t size = 0;
@@ -34,8 +34,8 @@ struct Tree {
   std::string text;
 };
 
-// "a" = begin + index; "b" = the index where the source says that it keeps rows, else a number of the sample's own and the second
-// of its two parts, which is drawn for some sources and the index's own for others.
+// "a" = begin + index; "b" = the index for Keeps::rows, else one of the sample's random numbers and the second of its two parts,
+// which is drawn for some sources and fixed by the index for others.
 class Leaf final : public Source {
  public:
   Leaf(std::int64_t begin, std::int64_t size, Keeps keeps) : begin_(begin), size_(size), keeps_(keeps) {}
@@ -44,7 +44,7 @@ class Leaf final : public Source {
   [[nodiscard]] std::string fingerprint() const override { return "leaf " + std::to_string(begin_); }
   [[nodiscard]] std::int64_t samples_per_ticket() const override { return 3; }
   [[nodiscard]] Keeps keeps() const override { return keeps_; }
-  // `stream(operation)` is the sample's.
+  // `stream(operation)` is the sample's stream.
   template <class Stream>
   [[nodiscard]] Values sample(std::int64_t index, Stream stream) const {
     if (keeps_ == Keeps::rows) return {begin_ + index, index};

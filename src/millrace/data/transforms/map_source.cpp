@@ -12,8 +12,9 @@ namespace millrace::data {
 namespace {
 
 constexpr std::size_t kScratchAlignment = 64;
-constexpr std::size_t kBlockBytes = std::size_t{1} << 18U;   // read inside at once: they stay in a core's cache
-constexpr std::size_t kTicketBytes = std::size_t{1} << 16U;  // a map does more for a byte than a copy does
+// Read from the inner source at once: the bytes stay in a core's cache.
+constexpr std::size_t kBlockBytes = std::size_t{1} << 18U;
+constexpr std::size_t kTicketBytes = std::size_t{1} << 16U;  // a map does more work per byte than a copy
 
 class MapSource final : public Source {
  public:
@@ -54,10 +55,10 @@ class MapSource final : public Source {
   detail::PartsView view_;
   std::vector<Field> fields_;
   std::vector<std::size_t> field_bytes_;
-  std::vector<std::size_t> inner_bytes_;   // of the fields of source_
+  std::vector<std::size_t> inner_bytes_;   // bytes of the fields of source_
   std::vector<std::size_t> passes_to_;     // field of source_ -> field here, or kNowhere
-  std::vector<std::size_t> inner_offset_;  // of a field that is not passed on, in the scratch memory of one sample
-  std::size_t scratch_bytes_ = 0;          // of one sample
+  std::vector<std::size_t> inner_offset_;  // of each field that is not passed on, in the scratch memory of one sample
+  std::size_t scratch_bytes_ = 0;          // per sample
   std::vector<std::size_t> made_;          // mapping_.makes[m] is fields_[made_[m]]
   std::int64_t samples_per_ticket_ = 1;
   std::string fingerprint_;
@@ -120,7 +121,7 @@ void MapSource::declare_fields() {
   }
 }
 
-// `row` holds what is passed on already.
+// `row` already holds the fields that are passed on.
 void MapSource::call(std::span<const std::byte* const> in, Rows row, const ReadRandom& random) const {
   if (!mapping_.function) return;
   detail::FieldPointers<> out(made_.size());
@@ -152,7 +153,7 @@ void MapSource::finish(std::int64_t index, std::span<const std::span<const std::
                        const ReadRandom& random) const {
   detail::FieldPointers<const std::byte> in(inner_bytes_.size());
   const std::span<const std::size_t> offsets = view_.field_offsets();
-  if (!offsets.empty() || inner_bytes_.empty()) {  // straight out of the cache
+  if (!offsets.empty() || inner_bytes_.empty()) {  // straight from the cache
     for (std::size_t f = 0; f < offsets.size(); ++f) {
       in[f] = parts[0].data() + offsets[f];
       if (passes_to_[f] != kNowhere) std::memcpy(rows.field_data[passes_to_[f]], in[f], inner_bytes_[f]);
@@ -169,7 +170,7 @@ void MapSource::finish(std::int64_t index, std::span<const std::span<const std::
   call(in.span(), rows, random);
 }
 
-// What a function that makes samples up is a map of: the number of each.
+// The source under a generate(): the number of each sample, which a map turns into fields.
 class NumberSource final : public Source {
  public:
   explicit NumberSource(std::int64_t size) : size_(size) {}
@@ -182,7 +183,7 @@ class NumberSource final : public Source {
   [[nodiscard]] std::int64_t samples_per_ticket() const override { return std::int64_t{1} << 16U; }
 
  private:
-  Field field_{"", DType::i64, {}};  // a name that no field of the author's has
+  Field field_{"", DType::i64, {}};  // a name that no user field has
   std::int64_t size_;
 };
 

@@ -1,4 +1,4 @@
-// What a loader gives, measured from outside: the numbers of `millrace bench loader`.
+// A loader's rates, measured from outside: the numbers of `millrace bench loader`.
 #include <sys/resource.h>
 
 #include <algorithm>

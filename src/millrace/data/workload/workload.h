@@ -1,4 +1,4 @@
-// A loader's work described by a small JSON file: what `millrace bench loader` and bench/loader time.
+// A loader's workload described by a small JSON file, timed by `millrace bench loader` and bench/loader.
 //
 //   {"kind": "sleeping", "samples": 4000, "batch_size": 16, "sleep_ms": 2, "slow_ms": 120, "slow_fraction": 0.03}
 #pragma once
@@ -91,11 +91,11 @@ struct WorkloadKind {
 
 [[nodiscard]] config::Schema workload_schema();
 
-// ConfigError with all that is wrong with the text, positions included.
+// ConfigError lists all that is wrong with the text, with positions.
 [[nodiscard]] Workload parse_workload(std::string_view json, const std::string& name);
 [[nodiscard]] Workload read_workload(const std::filesystem::path& file);
 
-// Opened: files relative to `folder`; the cache before the sources.
+// An opened workload: files are relative to `folder`; the cache is in front of the sources.
 struct OpenWorkload {
   Pipeline pipeline;
   LoaderOptions options;
@@ -104,22 +104,22 @@ struct OpenWorkload {
 };
 [[nodiscard]] OpenWorkload open_workload(const Workload& workload, const std::filesystem::path& folder);
 
-// What a loader gave while it was watched. Times in seconds.
+// A loader's measured rates. Times in seconds.
 struct LoaderRates {
   std::int64_t samples = 0;
   std::int64_t batches = 0;
   double seconds = 0;
-  double first_batch = 0;             // from making the loader to its first batch
-  std::vector<double> turn_rounds;    // from an epoch's last batch to the next one's first, of whole epochs seen
+  double first_batch = 0;             // from constructing the loader to its first batch
+  std::vector<double> turn_rounds;    // from an epoch's last batch to the next epoch's first, for each complete epoch
   double cpu_seconds = 0;             // of the process
   double wait_p50 = 0, wait_p99 = 0;  // of next()
   [[nodiscard]] Json to_json() const;
 };
 
-// Takes batches for at least `seconds`, from the loader's place on; `consume` is the step.
+// Takes batches for at least `seconds`, from the loader's current position; `consume` is the step.
 [[nodiscard]] LoaderRates measure_loader(Loader& loader, double seconds, const std::function<void(HostBatch)>& consume);
 
-// Sum over an epoch's samples of the first 64 bits of the SHA-256 of their bytes, field after field: the same in any order.
+// The sum over an epoch's samples of the first 64 bits of the SHA-256 of their bytes, field after field: independent of order.
 struct StreamDigest {
   std::string digest;
   std::int64_t samples = 0;

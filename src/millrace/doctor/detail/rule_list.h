@@ -1,4 +1,4 @@
-// The functions behind the table of rules, by what they look at.
+// The functions behind the table of rules, grouped by topic.
 #pragma once
 
 #include <optional>
@@ -64,7 +64,7 @@ Found uneven_ranks(const Evidence& evidence);
 Found few_judges(const Evidence& evidence);
 Found target_missed(const Evidence& evidence);
 
-// A config value as the remedy.
+// A finding whose remedy is a config value.
 [[nodiscard]] Finding set(std::string what, std::string key, std::string value, std::optional<Gain> gain);
 
 }  // namespace millrace::doctor::detail

@@ -1,4 +1,4 @@
-// A run that nothing is wrong with, for tests of the rules.
+// A run without faults, for tests of the rules.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -12,10 +12,10 @@ namespace millrace::doctor {
 
 using telemetry::Phase;
 
-// Of the first objective.
+// The lines of the first objective.
 inline std::vector<LossLine>& lines_of(Evidence& e) { return e.numbers.objectives.front().lines; }
 
-// A hundred steps of 100 ms: 40 forward, 50 backward, 5 optimiser; the rest of a step is what a test plants.
+// A hundred steps of 100 ms: 40 forward, 50 backward, 5 optimiser; tests add to the rest of a step.
 inline Evidence sound() {
   Evidence e;
   e.step = 100;
@@ -47,7 +47,7 @@ inline Evidence sound_with(Phase phase, double seconds) {
   return e;
 }
 
-// The one finding, or the first of several.
+// The only finding, or the first of several.
 inline Finding first(const Evidence& e, const std::string& id) {
   const std::vector<Finding> findings = findings_of(e);
   EXPECT_FALSE(findings.empty()) << id;

@@ -15,6 +15,7 @@
 #include "millrace/snapshot/detail/test_content.h"
 #include "millrace/snapshot/keeper.h"
 #include "tests/support/fault_fs.h"
+#include "tests/support/refusal.h"
 
 namespace millrace::snapshot::detail {
 
@@ -62,22 +63,12 @@ class RunTest : public testing::Test {
     put(path, text);
   }
   static std::string refusal(const stdfs::path& snapshot) {
-    try {
-      static_cast<void>(load(Fs::real(), snapshot));
-    } catch (const SnapshotError& error) {
-      EXPECT_FALSE(error.message().where.empty());
-      EXPECT_FALSE(error.message().next.empty());
-      return error.message().what;
-    }
-    return "accepted";
+    const Message message = refusal_message<SnapshotError>([&] { static_cast<void>(load(Fs::real(), snapshot)); });
+    EXPECT_EQ(message.where.empty() || message.next.empty(), message.what == "accepted");
+    return message.what;
   }
   std::string save_refusal(const Content& content) {
-    try {
-      save_real(content);
-    } catch (const SnapshotError& error) {
-      return error.message().what;
-    }
-    return "saved";
+    return refusal_message<SnapshotError>([&] { save_real(content); }).what;
   }
 
   // The number of file system calls that `work` makes.

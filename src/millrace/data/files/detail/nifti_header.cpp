@@ -51,7 +51,7 @@ class Bytes {
   bool swapped_;
 };
 
-// What both versions have, in wide types.
+// The fields that both versions have, in wide types.
 struct Fields {
   std::array<std::int64_t, 8> dim{};
   std::array<double, 8> pixdim{};
@@ -62,7 +62,7 @@ struct Fields {
   std::string magic, description;
 };
 
-// Where the fields stand (nifti1.h, nifti2.h).
+// Byte offsets of the fields (nifti1.h, nifti2.h).
 struct Places {
   std::size_t magic, datatype, bitpix, dim, pixdim, offset, slope, intercept, units, description, qform, sform, quatern, srow;
 };
@@ -94,7 +94,7 @@ Fields read_fields(const Bytes& bytes, const Places& at) {
   return fields;
 }
 
-// Of a code that nifti1.h does not know nibabel makes 0.
+// nibabel reads a code unknown to nifti1.h as 0.
 int known_form(int code) { return code > 0 && code <= kLastForm ? code : 0; }
 
 std::string find_affine(const Fields& fields, NiftiHeader& header) {
@@ -168,7 +168,7 @@ std::string affine_of_qform(const NiftiHeader& header, NiftiMatrix& affine) {
   const double b = header.qform[0], c = header.qform[1], d = header.qform[2];
   const double square = b * b + c * c + d * d;
   if (!std::isfinite(square)) return "the qform's quaternion is not finite";
-  // nibabel's threshold: so near to 1 the rest is float32 rounding, and its root would turn the volume a little.
+  // nibabel's threshold: this close to 1 the rest is float32 rounding, and its root would rotate the volume slightly.
   constexpr double kRounding = 3 * static_cast<double>(std::numeric_limits<float>::epsilon());
   const bool is_half_turn = std::abs(1.0 - square) < kRounding;
   if (square > 1.0 && !is_half_turn) return "the qform's quaternion is longer than 1";
@@ -219,11 +219,11 @@ std::string parse_nifti(std::span<const std::byte> bytes, NiftiHeader& header, b
     return "the magic is " + quoted(fields.magic) + ", expected \"n+" + number + "\" or \"ni" + number + "\"";
   }
   header.pair = fields.magic[1] == 'i';
-  // A float in version 1: what is no whole number of bytes in a file is told apart before it is converted.
+  // A float in version 1, so a value that is not a whole number of bytes inside a file is rejected before it is converted.
   const double offset = first ? static_cast<double>(ordered.at<float>(kPlaces1.offset))
                               : static_cast<double>(ordered.at<std::int64_t>(kPlaces2.offset));
   const double least = header.pair ? 0 : first ? 352 : 544;
-  // Some writers leave 0 in a single file and mean "behind the header".
+  // Some writers leave 0 in a single file and mean "after the header".
   const double meant = offset == 0 ? least : offset;
   if (!(meant >= least && meant < 1e15) || meant != std::floor(meant)) {
     return "vox_offset is " + significant(offset, 6) + ", expected a whole number of at least " + significant(least, 3);
@@ -249,7 +249,7 @@ std::string parse_extensions(std::span<const std::byte> bytes, std::uint64_t end
   header.extensions.clear();
   if (end < begin + 4 || bytes[begin] == std::byte{0}) return "";
   const Bytes ordered(bytes, header.swapped);
-  // What is left behind the last one and too short for another is padding.
+  // Bytes after the last extension that are too few for another one are padding.
   for (std::uint64_t at = begin + 4; at + 8 <= end;) {
     const auto size = ordered.at<std::int32_t>(at);
     if (size == 0) break;

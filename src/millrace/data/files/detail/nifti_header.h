@@ -1,4 +1,4 @@
-// The 348 or 540 bytes a NIfTI file begins with.
+// The first 348 or 540 bytes of a NIfTI file.
 #pragma once
 
 #include <array>
@@ -12,23 +12,24 @@ namespace millrace::data::detail {
 
 inline constexpr std::size_t kNifti1Bytes = 348, kNifti2Bytes = 540;
 
-// `bytes`: as many of the first kNifti2Bytes as there are. Checks all that the header alone can tell; says what is wrong, or "".
-// `is_unread`: that is a datatype that the standard has and nobody here reads.
+// Parses a header. `bytes`: the first kNifti2Bytes of the file, or fewer if it is shorter. Checks all that the header alone can
+// show; returns what is wrong, or "". `is_unread`: the standard has the datatype, but this reader does not support it.
 [[nodiscard]] std::string parse_nifti(std::span<const std::byte> bytes, NiftiHeader& header, bool& is_unread);
 
-// Whether they begin as a NIfTI header does: its size and its magic.
+// True if the bytes begin as a NIfTI header does: with its size and magic.
 [[nodiscard]] bool has_nifti_magic(std::span<const std::byte> bytes);
 
-[[nodiscard]] int datatype_of(DType dtype);  // the code in nifti1.h; MR_CHECK: there is one
+[[nodiscard]] int datatype_of(DType dtype);  // the code in nifti1.h; MR_CHECK that there is one
 
 using NiftiMatrix = std::array<std::array<double, 4>, 4>;
-// Of pixdim[1] to [3], which the standard wants above 0: the absolute value, of 0 1, as nibabel has it.
+// The voxel size for pixdim[1] to [3], which the standard requires to be above 0: the absolute value, and 1 for 0, as in nibabel.
 [[nodiscard]] double voxel_size(double stored);
-// The transform of a qform: rotation of the unit quaternion (a, b, c, d) whose b, c, d are stored, times the voxel sizes;
-// pixdim[0] = -1 flips the third axis (nifti1.h, "method 2").
+// Sets `affine` to the transform of a qform: rotation by the unit quaternion (a, b, c, d), of which b, c and d are stored, times
+// the voxel sizes; pixdim[0] = -1 flips the third axis (nifti1.h, "method 2"). Returns what is wrong, or "".
 [[nodiscard]] std::string affine_of_qform(const NiftiHeader& header, NiftiMatrix& affine);
 
-// Walks the extensions between the header and `end`. `bytes`: the file's first bytes, at least `end`.
+// Reads the list of extensions between the header and `end`. `bytes`: the file's first bytes, at least `end`. Returns what is
+// wrong, or "".
 [[nodiscard]] std::string parse_extensions(std::span<const std::byte> bytes, std::uint64_t end, NiftiHeader& header);
 
 }  // namespace millrace::data::detail

@@ -1,5 +1,5 @@
-// Included by one file for each set of instructions, which names the namespace in MR_RESIZE: vectors of one size are the best
-// that each makes of them. Nothing of the standard library's that could be shared with other files, which are for any CPU.
+// Included by one source file per instruction set, each with its own namespace in MR_RESIZE: the same vector code is compiled to
+// the best instructions of each. Uses no standard library function that the linker could share with files compiled for any CPU.
 #pragma once
 
 #include <cstring>
@@ -9,7 +9,7 @@
 namespace millrace::data::detail::MR_RESIZE {
 namespace {
 
-// Eight values at once: compilers make what the instructions of a function offer of them.
+// Eight values at once: the compiler maps them to the instructions that the file may use.
 constexpr std::size_t kLanes = kResizedRows;
 using Bytes = std::uint8_t __attribute__((vector_size(kLanes)));
 using Shorts = std::int16_t __attribute__((vector_size(kLanes * sizeof(std::int16_t))));
@@ -22,7 +22,7 @@ inline void start(Ints& sums) { sums = Ints{} + kHalf; }
 inline void add(Ints& sums, const std::byte* values, std::int32_t weight) {
   Bytes bytes;
   std::memcpy(&bytes, values, sizeof bytes);
-  sums += __builtin_convertvector(__builtin_convertvector(bytes, Shorts), Ints) * weight;  // g++ 12 knows the single steps
+  sums += __builtin_convertvector(__builtin_convertvector(bytes, Shorts), Ints) * weight;  // g++ 12 vectorises only single steps
 }
 
 inline void store(const Ints& sums, std::byte* to) {
@@ -33,8 +33,8 @@ inline void store(const Ints& sums, std::byte* to) {
   std::memcpy(to, &bytes, sizeof bytes);
 }
 
-// Eight rows of sixteen bytes, seen as one array of 128: each place's number loses its first bit, which becomes the last. Three
-// times makes columns of rows, four times more rows of columns.
+// Transposes eight rows of sixteen bytes. Seen as one array of 128 bytes, each step rotates a byte's index left by one bit. Three
+// steps turn rows into columns, four more turn columns into rows.
 using Sixteen = std::uint8_t __attribute__((vector_size(16)));
 using Block = Sixteen[kLanes];
 constexpr std::size_t kBlockBytes = sizeof(Sixteen);
@@ -51,7 +51,7 @@ inline void turn(Block& block, int times) {
   }
 }
 
-// Eight rows as columns of eight bytes, and back. Columns have room for whole blocks.
+// Turns eight rows into columns of eight bytes; rows_of() turns them back. The columns have room for whole blocks.
 inline void columns_of(const std::byte* const (&rows)[kLanes], std::size_t count, std::byte* columns) {
   for (std::size_t i = 0; i < count; i += kBlockBytes, columns += sizeof(Block)) {
     Block block = {};

@@ -8,14 +8,14 @@
 namespace millrace::data::detail {
 namespace {
 
-constexpr std::size_t kShown = 40;          // bytes of a line
-constexpr std::int64_t kLeastTags = 20;     // beside a share of the text: a book may hold a few
-constexpr std::int64_t kBytesPerTag = 100;  // markup has a tag in so many
+constexpr std::size_t kShown = 40;          // bytes of a line that are shown
+constexpr std::int64_t kLeastTags = 20;     // required in addition to a share of the text: a book may contain a few
+constexpr std::int64_t kBytesPerTag = 100;  // markup has at least one tag in this many bytes
 constexpr double kMostOfLines = 0.9;
 constexpr std::int64_t kLeastRepeats = 20, kLeastReturns = 10;
-constexpr double kRepeated = 0.25;  // of all bytes
+constexpr double kRepeated = 0.25;  // share of all bytes
 constexpr std::int64_t kLeastTwice = 5;
-constexpr std::int64_t kBytesPerTwice = 2000;  // text encoded twice has such a pair in so many
+constexpr std::int64_t kBytesPerTwice = 2000;  // text encoded twice has at least one such pair in this many bytes
 
 bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
 
@@ -63,7 +63,7 @@ void TextSigns::add_to_line(std::string_view character) {
 
 void TextSigns::count_character(char32_t character) {
   lost_ += character == U'\uFFFD' ? 1 : 0;
-  // The first byte of a character of two, or of three, read as Latin-1, and the next behind it.
+  // The first byte of a two-byte or three-byte character, read as Latin-1, and the byte after it.
   const bool leads = before_ == U'\u00C2' || before_ == U'\u00C3' || before_ == U'\u00E2';
   twice_ += leads && ((character >= U'\u0080' && character <= U'\u00BF') || character == U'\u20AC') ? 1 : 0;
   before_ = character;
@@ -75,7 +75,7 @@ void TextSigns::end_line() {
   line_ = {};
 }
 
-// Lines that make up more than a seventeenth of the text can't be lost (Misra and Gries).
+// Lines that make up more than a seventeenth of the text are never lost (Misra and Gries).
 void TextSigns::count_line() {
   objects_ += line_.first == '{' && line_.last == '}' ? 1 : 0;
   const std::int64_t bytes = line_.size;

@@ -1,4 +1,4 @@
-// Signs of a text that is not what its owner takes it for, counted as it is read, in memory that does not grow with it.
+// Signs that a text is not what its owner takes it for, counted while it is read, in constant memory.
 #pragma once
 
 #include <array>
@@ -11,19 +11,19 @@ namespace millrace::data::detail {
 
 class TextSigns {
  public:
-  void add(std::string_view piece);  // of UTF-8, cut between code points
+  void add(std::string_view piece);  // UTF-8, cut between code points
 
   [[nodiscard]] bool ends_lines_by_two() const noexcept;  // most lines end with carriage return and line feed
   [[nodiscard]] bool is_markup() const noexcept;
-  [[nodiscard]] bool is_json() const noexcept;  // most lines are an object each
-  // One line each, without the name of the file: "holds 120 characters U+FFFD, which …".
+  [[nodiscard]] bool is_json() const noexcept;  // most lines are one JSON object each
+  // One line per sign, without the name of the file: "holds 120 characters U+FFFD, which …".
   [[nodiscard]] std::vector<std::string> lines() const;
 
  private:
-  struct Frequent {  // of lines that are alike
+  struct Frequent {  // lines with equal content
     std::uint64_t hash = 0;
-    std::int64_t bytes = 0;  // by which it leads, those of all others taken off: no more than there are
-    std::int64_t count = 0;  // met since it is here
+    std::int64_t bytes = 0;  // a lower bound of its bytes: those of all other lines were subtracted
+    std::int64_t count = 0;  // occurrences since it entered the table
     std::string begin;
   };
   void end_line();
@@ -36,17 +36,17 @@ class TextSigns {
   bool begins_as_page_ = false;
   struct Line {
     std::uint64_t hash = 0;
-    std::int64_t size = 0;     // bytes from the first that is no blank
-    char first = 0, last = 0;  // that are no blanks; of other alphabets 1
+    std::int64_t size = 0;     // bytes from the first non-blank one on
+    char first = 0, last = 0;  // first and last non-blank characters; 1 if not ASCII
     std::string begin;
   };
-  Line line_;  // that is read
+  Line line_;  // the line being read
   char32_t before_ = 0;
   std::array<Frequent, 16> frequent_;
 };
 
-// What to say of `all`, a line for each sign, the name of its source before it. A sign that all of two and more sources show is
-// how they are meant to be.
+// The lines to log for `all`, one per sign, each after the name of its source. A sign that all of two or more sources show is
+// taken as intended and is left out.
 [[nodiscard]] std::vector<std::string> told_of_signs(const std::vector<TextSigns>& all, const std::vector<std::string>& labels);
 
 }  // namespace millrace::data::detail

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t kAlignment = 64;
 constexpr std::uint64_t kMaxReplacements = 16;
-constexpr std::uint64_t kTicketsAhead = 16;  // of look-ahead, at least: what a disk takes at once
+constexpr std::uint64_t kTicketsAhead = 16;  // least look-ahead: the number of requests that a disk takes at once
 
 [[noreturn]] void too_large(const Field& field) {
   throw ConfigError(
@@ -83,7 +83,7 @@ void BatchWork::lay_out() {
   }
 }
 
-// The rows of a mix fall to any of its data sets, so where a group begins is known with the batch: room for the widest of them.
+// Any row of a mix may come from any data set, so the start of each group is known only per batch: reserves room for the widest.
 void BatchWork::lay_out_mix() {
   std::size_t widest = 0;
   std::size_t fields = 0;
@@ -91,9 +91,9 @@ void BatchWork::lay_out_mix() {
     widest = std::max(widest, std::accumulate(part.field_bytes.begin(), part.field_bytes.end(), std::size_t{0}));
     fields += part.field_bytes.size();
   }
-  slot_bytes_ =
-      static_cast<std::size_t>(options_.order.batch_size) * widest + fields * kAlignment;  // less than lay_out()'s sum, or
-}  // little more
+  // At most little more than the sum of lay_out(), and often less.
+  slot_bytes_ = static_cast<std::size_t>(options_.order.batch_size) * widest + fields * kAlignment;
+}
 
 std::int64_t BatchWork::samples() const noexcept {
   std::int64_t sum = 0;
@@ -120,7 +120,7 @@ void BatchWork::begin(BatchSlot& slot, std::uint64_t batch) noexcept {
   if (order_.mixes()) {
     try {
       begin_mix(slot, batch);
-    } catch (...) {  // weights that are none: told when the batch is due
+    } catch (...) {  // invalid weights: reported when the batch is due
       for (GroupSlot& group : slot.groups) group.rows = 0;
       slot.bad.push_back({.error = std::current_exception(), .failed = {}});
     }
@@ -135,7 +135,7 @@ void BatchWork::begin(BatchSlot& slot, std::uint64_t batch) noexcept {
   }
 }
 
-// Which rows fall to which data set, and where each group begins.
+// Assigns rows to data sets and sets the start of each group.
 void BatchWork::begin_mix(BatchSlot& slot, std::uint64_t batch) const {
   const RowRange range = order_.mixed_rows(static_cast<std::int64_t>(batch % batches_per_epoch_));
   const std::span places(slot.places.data(), static_cast<std::size_t>(range.count));
@@ -167,7 +167,7 @@ void BatchWork::run(BatchSlot& slot, std::uint64_t batch, std::uint64_t ticket, 
   if (rows > 0) read_timed(slot, {part, group, first_row, rows, batch, batch / batches_per_epoch_, reader});
 }
 
-// A ticket takes its rows of all groups one after the other.
+// A ticket reads its rows of all groups, one group after the other.
 void BatchWork::run_mix(BatchSlot& slot, std::uint64_t batch, std::uint64_t ticket, int reader) noexcept {
   if (std::any_of(parts_.begin(), parts_.end(), [this](const OpenDataset& part) { return looks_ahead(part); }))
     look_ahead_in_mix(batch + look_ahead_batches_, ticket);
@@ -189,10 +189,10 @@ void BatchWork::read_timed(BatchSlot& slot, const Block& block) noexcept {
   activity.group.store(block.group, std::memory_order_relaxed);
   activity.batch.store(block.batch, std::memory_order_relaxed);
   activity.since.store(began, std::memory_order_relaxed);
-  (void)take_kept_sample();  // of a read that was not timed
+  (void)take_kept_sample();  // drops the flag of a read that was not timed
   try {
     read_block(slot, block);
-  } catch (...) {  // out of memory while keeping an error, or weights that are none
+  } catch (...) {  // out of memory while keeping an error, or invalid weights
     const std::lock_guard lock(slot.mutex);
     slot.bad.push_back(
         {.group = block.group, .row = block.first_row, .reader = block.reader, .error = std::current_exception(), .failed = {}});
@@ -207,7 +207,7 @@ void BatchWork::read_timed(BatchSlot& slot, const Block& block) noexcept {
       return block.part.source->describe(slot.groups[block.group].indices[static_cast<std::size_t>(block.first_row)]);
     });
   }
-  // Readers that share an entry may lose one to the other: it is a measurement.
+  // Readers that share an entry may overwrite each other's value, which is acceptable in a measurement.
   if (passed > activity.slowest_nanoseconds.load(std::memory_order_relaxed)) {
     activity.slowest_nanoseconds.store(passed, std::memory_order_relaxed);
   }
@@ -221,8 +221,8 @@ void BatchWork::announce(const OpenDataset& part, std::span<const std::int64_t> 
   part.source->will_need(indices, random);
 }
 
-// The order is a function of the position, so what will be read is known without a list; and as each ticket announces one some
-// batches on, none is announced twice.
+// The order is a function of the position, so upcoming reads are known without a list; each ticket announces a ticket a fixed
+// number of batches ahead, so no read is announced twice.
 void BatchWork::look_ahead(std::size_t group, std::uint64_t batch, std::uint64_t ticket) const noexcept {
   const OpenDataset& part = parts_[group];
   const RowRange range = order_.rows(group, static_cast<std::int64_t>(batch % batches_per_epoch_));
@@ -236,7 +236,7 @@ void BatchWork::look_ahead(std::size_t group, std::uint64_t batch, std::uint64_t
     try {
       order_.fill(group, epoch, range.first + row, {indices.data(), count});
     } catch (...) {
-      return;  // the read will say why
+      return;  // the read will report the reason
     }
     std::iota(positions.begin(), positions.begin() + static_cast<std::ptrdiff_t>(count), range.first + row);
     announce(part, {indices.data(), count}, ReadRandom(part.seed, epoch, {positions.data(), count}));
@@ -281,7 +281,7 @@ void BatchWork::read_block(BatchSlot& slot, const Block& block) {
       error = std::current_exception();
     }
   }
-  // One by one, so that what happens to a row never depends on which rows were read together with it.
+  // Rows are read one by one, so that the handling of a row never depends on the rows read together with it.
   for (std::int64_t row = block.first_row; row < block.first_row + block.rows; ++row) {
     read_one(slot, block, row, block.rows == 1 ? error : nullptr);
   }
@@ -324,7 +324,8 @@ void BatchWork::read_one(BatchSlot& slot, const Block& block, std::int64_t row, 
   slot.bad.push_back(std::move(bad));
 }
 
-// The replacement is a function of seed, epoch, position and attempt alone, so it is the same for any readers and on resume.
+// The replacement is a function of seed, epoch, position and attempt only, so it is independent of the readers and the same after
+// a resume.
 void BatchWork::replace(BatchSlot& slot, const Block& block, BadRow& bad) const {
   GroupSlot& here = slot.groups[block.group];
   const auto row = static_cast<std::size_t>(bad.row);
@@ -406,7 +407,7 @@ std::string BatchWork::sample_name(std::size_t group, std::int64_t index) const 
 }
 
 std::string BatchWork::sample_label(std::size_t group, std::int64_t index) const {
-  // A reader's group and index are read one after the other: they may belong to two tickets.
+  // Group and index are loaded one after the other and may belong to two tickets.
   const bool is_one = index >= 0 && index < datasets_[group].source->size();
   const std::string more = is_one ? datasets_[group].source->describe(index) : "";
   return sample_name(group, index) + (more.empty() ? "" : " (" + more + ")");

@@ -1,4 +1,4 @@
-// The engine's work for data sets: which samples a batch holds, reading them into its slot, and what happens to bad ones.
+// The engine's work for data sets: chooses the samples of a batch, reads them into its slot, handles bad samples.
 #pragma once
 
 #include <array>
@@ -19,18 +19,18 @@
 
 namespace millrace::data::detail {
 
-// A row whose sample could not be read, and what became of it.
+// A row whose sample could not be read, and how it was handled.
 struct BadRow {
   std::size_t group = 0;
   std::int64_t row = 0;
-  std::int64_t index = 0;  // the sample that was to stand there
+  std::int64_t index = 0;  // the sample intended for the row
   bool replaced = false;
   int reader = -1;                   // -1 = the calling thread
-  std::exception_ptr error;          // null when the sample was in quarantine and not read again
-  std::vector<std::int64_t> failed;  // samples whose read failed here: `index` and replacements tried
+  std::exception_ptr error;          // null if the sample was in quarantine and was not read again
+  std::vector<std::int64_t> failed;  // samples whose read failed for this row: `index` and the replacements tried
 };
 
-// Why it could not be read; `sample` names it. Throws again what is not about a sample.
+// Why the row could not be read; `sample` names it. Rethrows an error that is not about a sample.
 [[nodiscard]] Message reason_of(const BadRow& bad, const std::string& sample);
 
 struct GroupSlot {
@@ -51,19 +51,19 @@ struct BatchSlot {
   std::byte* const memory;
   const std::size_t bytes;
   std::vector<GroupSlot> groups;
-  std::vector<MixedRow> places;  // of a mix
+  std::vector<MixedRow> places;  // for a mix
   std::mutex mutex;
   std::vector<BadRow> bad;  // protected by mutex while tickets run
 };
 
-// What the work needs to know of the options; constant after construction.
+// The options that the work uses; constant after construction.
 struct WorkOptions {
   BatchOrderOptions order;
   BadSamples bad_samples = BadSamples::fail;
   bool looks_ahead = true;
 };
 
-// Samples not to be read again, by data set. Grows as batches are delivered; readers look at a frozen copy.
+// Samples that are not read again, by data set. Grows as batches are delivered; readers use an immutable copy.
 using Quarantine = std::set<std::pair<std::size_t, std::int64_t>>;
 
 class BatchWork {
@@ -78,7 +78,7 @@ class BatchWork {
   [[nodiscard]] std::int64_t samples() const noexcept;  // of all data sets
   [[nodiscard]] const BatchOrder& order() const noexcept { return order_; }
 
-  // What the engine asks for.
+  // Called by the engine.
   std::unique_ptr<BatchSlot> make_slot();
   [[nodiscard]] std::uint64_t tickets() const noexcept { return tickets_; }
   void begin(BatchSlot& slot, std::uint64_t batch) noexcept;
@@ -95,25 +95,25 @@ class BatchWork {
   [[nodiscard]] double read_cpu_seconds() const noexcept;
   [[nodiscard]] std::vector<SlowFile> slow_files() const { return slow_reads_.files(); }
   [[nodiscard]] double take_slowest_seconds() noexcept;  // longest ticket since the last call
-  // "reader 2 has been reading sample 17 of data set "x" (a.h5) for 12 s", one per reader that is inside Source::read; of one
-  // batch, or of all.
+  // "reader 2 has been reading sample 17 of data set "x" (a.h5) for 12 s": one line per reader that is inside Source::read, for
+  // one batch or for all.
   [[nodiscard]] std::vector<std::string> activity(std::optional<std::uint64_t> batch = std::nullopt) const;
-  // "sample 17 of data set "x"", the name left out when it is empty.
+  // "sample 17 of data set "x"", without the name if it is empty.
   [[nodiscard]] std::string sample_name(std::size_t group, std::int64_t index) const;
-  [[nodiscard]] std::string sample_label(std::size_t group, std::int64_t index) const;  // and in brackets what the source says
+  [[nodiscard]] std::string sample_label(std::size_t group, std::int64_t index) const;  // and Source::describe() in brackets
 
  private:
-  // One data set.
+  // The layout of one data set.
   struct OpenDataset {
     std::shared_ptr<const Source> source;
     std::vector<std::size_t> field_bytes;    // of one row
     std::vector<std::size_t> field_offsets;  // in the slot
     std::uint64_t seed = 0;
     std::int64_t rows_per_ticket = 1;
-    std::uint64_t first_ticket = 0;  // not of a mix, whose tickets are counted over all its rows
+    std::uint64_t first_ticket = 0;  // unused in a mix, whose tickets are counted over all its rows
     std::uint64_t end_ticket = 0;
   };
-  // What one reader is at, for the message about a stall. A cache line each.
+  // The activity of one reader, for messages about a stall. One cache line each.
   struct alignas(64) Activity {
     std::atomic<std::int64_t> since{0};  // steady nanoseconds; 0 = not reading
     std::atomic<std::int64_t> index{0};
@@ -154,20 +154,20 @@ class BatchWork {
   const std::shared_ptr<Arena> arena_;
   const BatchOrder order_;
   std::vector<OpenDataset> parts_;
-  std::int64_t rows_per_ticket_ = 1;  // of a mix
+  std::int64_t rows_per_ticket_ = 1;  // for a mix
   std::uint64_t tickets_ = 0;
   std::uint64_t batches_per_epoch_ = 0;
   std::uint64_t look_ahead_batches_ = 1;
   std::size_t slot_bytes_ = 0;
   SlowReads slow_reads_;
-  mutable std::array<Activity, 65> activities_;  // [0] is the calling thread; more readers than 64 share
+  mutable std::array<Activity, 65> activities_;  // [0] is the calling thread; readers beyond 64 share entries
   mutable std::mutex quarantine_mutex_;
   std::shared_ptr<const Quarantine> quarantine_;
   std::atomic<bool> has_quarantine_{false};
 };
 
-// Bytes of slots where nobody says how many: 1 GiB, or three batches where they are more (one with the step, one that it asks
-// for, one being made) as far as half of the machine's memory goes.
+// Default byte budget of all slots: 1 GiB, or three batches if they are larger (one in the step, the next one, one being made),
+// up to half of the machine's memory.
 [[nodiscard]] std::uint64_t usual_buffer(std::uint64_t slot_bytes) noexcept;
 
 }  // namespace millrace::data::detail

@@ -1,5 +1,5 @@
-// The loader's machine without the data: numbered batches made of tickets, worked on by reader threads in the slots of a ring,
-// delivered in order. A template over what the work is, so that it is tested with integers.
+// The loader's machinery without the data: numbered batches are made of tickets, worked on by reader threads in a ring of slots,
+// and delivered in order. A template over the work, so that it is tested with integers.
 //
 // Work provides
 //   using Slot = ...;                                        what a batch is made in
@@ -32,13 +32,13 @@ namespace millrace::data::detail {
 struct EngineOptions {
   int readers = 0;                                    // 0: tickets run in next(), in the calling thread
   std::size_t ahead = 2;                              // batches prepared ahead of the consumer
-  std::size_t max_ahead = 0;                          // what set_stages may raise it to; at least `ahead`
-  std::size_t slots = 4;                              // made at most, unless the consumer keeps them all
+  std::size_t max_ahead = 0;                          // limit of set_stages(); at least `ahead`
+  std::size_t slots = 4;                              // most slots made, unless the consumer holds all of them
   std::chrono::milliseconds first_stall{10'000};      // Work::stalled is called after this long, then after twice as long, ...
-  std::chrono::milliseconds shutdown_patience{1000};  // readers that are stuck in a ticket for longer are left behind
+  std::chrono::milliseconds shutdown_patience{1000};  // stop() abandons a reader that is stuck in a ticket for longer than this
 };
 
-// All calls belong to one thread. A lent slot may die on any thread, also after the engine.
+// All calls belong to one thread. A lent slot may be destroyed on any thread, even after the engine.
 template <class Work>
 class Engine {
  public:
@@ -59,15 +59,15 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
 
   [[nodiscard]] int readers() const noexcept { return std::min(state_->active.load(), static_cast<int>(threads_.size())); }
-  [[nodiscard]] ThreadUsage usage() const { return usage_of(threads_, state_->thread_ids()); }  // of all readers since they began
+  [[nodiscard]] ThreadUsage usage() const { return usage_of(threads_, state_->thread_ids()); }  // of all readers
   [[nodiscard]] std::size_t slots() const {
     const std::lock_guard lock(state_->mutex);
     return state_->made;
   }
-  // Number of the batch next() gives.
+  // Number of the batch that next() returns.
   [[nodiscard]] std::uint64_t position() const noexcept { return position_; }
 
-  // The next batch; its slot comes back when the pointer dies.
+  // Returns the next batch; its slot comes back when the pointer is destroyed.
   std::shared_ptr<Slot> next() {
     std::unique_ptr<Slot> slot = threads_.empty() ? make_here() : take_ready();
     ++position_;
@@ -80,7 +80,8 @@ class Engine {
     return {slot.release(), [state = state_](Slot* back) noexcept { give_back(*state, std::unique_ptr<Slot>(back)); }};
   }
 
-  // From now on. More readers are started; those too many sleep after their ticket. At least 1, unless there never was one.
+  // Changes the number of readers from now on. More are started if needed; surplus readers sleep after their current ticket. At
+  // least 1, unless the engine has had no reader so far.
   void set_readers(int readers) {
     const bool first = threads_.empty();
     start_readers(readers);
@@ -89,14 +90,14 @@ class Engine {
     state_->parked_wake.notify_all();
     if (first && !threads_.empty()) begin_run(position_);
   }
-  // From now on; `ahead` at most EngineOptions::max_ahead. Slots there are too many are freed as they come back.
+  // Changes the limits from now on; `ahead` is at most EngineOptions::max_ahead. Surplus slots are freed as they come back.
   void set_stages(std::size_t ahead, std::size_t slots) {
     const std::lock_guard lock(state_->mutex);
     state_->ahead = std::min(ahead, state_->cells);
     state_->slots = slots;
   }
 
-  // Drops what is prepared; next() goes on with that batch. Does not wait for tickets in progress.
+  // Drops prepared batches; next() continues with batch `first_batch`. Does not wait for tickets in progress.
   void restart(std::uint64_t first_batch) {
     position_ = first_batch;
     if (threads_.empty()) return;
@@ -104,10 +105,10 @@ class Engine {
       const std::lock_guard lock(state_->mutex);
       begin_run(first_batch);
     }
-    make_slots(*state_->run);  // only this thread replaces it
+    make_slots(*state_->run);  // only this thread replaces the run
   }
 
-  // Ends the readers. False when one is stuck in a ticket: it is left behind and frees what it holds when it comes back.
+  // Ends the readers. False if a reader is stuck in a ticket: it is abandoned and frees what it holds when it returns.
   bool stop() noexcept {
     std::vector<std::unique_ptr<Slot>> freed;
     std::unique_lock lock(state_->mutex);
@@ -129,7 +130,7 @@ class Engine {
  private:
   using Clock = std::chrono::steady_clock;
 
-  // Where one batch is made. Cells are a ring: batch b lives in cell b % ahead.
+  // The place where one batch is made. Cells are a ring: batch b lives in cell b % cells.
   struct Cell {
     std::unique_ptr<Slot> slot;               // set while the batch is being made; protected by State::mutex, except that a
                                               // reader inside `users` of an open run may use what it points to
@@ -137,7 +138,7 @@ class Engine {
     std::atomic<int> users{0};                // readers inside a ticket of this cell
   };
 
-  // One stretch of consecutive batches; restart() closes it and begins another. Readers hold it while they work on it.
+  // A series of consecutive batches; restart() closes it and begins another. Readers hold it while they work on it.
   struct Run {
     Run(std::uint64_t first_batch, std::size_t ahead) : first(first_batch), assigned(first_batch), cells(ahead) {}
     const std::uint64_t first;
@@ -149,7 +150,7 @@ class Engine {
     std::vector<Cell> cells;
   };
 
-  // Shared with readers and lent slots: lives until the last of them is gone.
+  // Shared with readers and lent slots: lives until the last of them is destroyed.
   struct State {
     State(std::shared_ptr<Work> w, EngineOptions o)
         : work(std::move(w)),
@@ -175,19 +176,19 @@ class Engine {
     // Protected by mutex:
     std::size_t ahead;
     std::size_t slots;
-    std::vector<int> ids;  // of the system, by reader
+    std::vector<int> ids;  // system thread ids, by reader
     std::vector<std::unique_ptr<Slot>> free;
     std::shared_ptr<Run> run;
     std::uint64_t position = 0;
-    std::size_t made = 0;     // slots there are
-    std::size_t lent = 0;     // of them with the consumer
-    std::size_t zombies = 0;  // of them in a closed run, under a reader
-    int idle = 0;             // readers asleep
+    std::size_t made = 0;     // slots in existence
+    std::size_t lent = 0;     // of these, slots with the consumer
+    std::size_t zombies = 0;  // of these, slots in a closed run that a reader still uses
+    int idle = 0;             // sleeping readers
     int exited = 0;
     bool stopping = false;
   };
 
-  // Bounded spin: a hand-over takes well under a microsecond when the other thread runs, and several when it sleeps.
+  // Spins for a bounded time: a hand-over takes well under a microsecond if the other thread runs, and several if it sleeps.
   template <class Ready>
   static bool spin_until(const Ready& ready) {
     static const bool alone = std::thread::hardware_concurrency() < 2;
@@ -201,7 +202,7 @@ class Engine {
     return ready();
   }
 
-  // Gives free slots to the batches whose turn it is. Under the mutex.
+  // Gives free slots to the next batches in turn. Called under the mutex.
   static void assign(State& state, Run& run) noexcept {
     while (!state.free.empty() && run.assigned < state.position + state.ahead) {
       Cell& cell = run.cells[run.assigned % run.cells.size()];
@@ -216,7 +217,7 @@ class Engine {
     }
   }
 
-  // Under the mutex. A slot beyond the limit is freed rather than kept.
+  // Called under the mutex. A slot beyond the limit is freed rather than kept.
   static void put_back(State& state, std::unique_ptr<Slot> slot) noexcept {
     if (state.stopping || state.made > state.slots) {
       slot.reset();
@@ -234,7 +235,7 @@ class Engine {
     put_back(state, std::move(slot));
   }
 
-  // Under the mutex. Either a reader sees `closed` before it touches the slot, or its `users` is seen here.
+  // Called under the mutex. Either a reader sees `closed` before it touches the slot, or its `users` count is seen here.
   static void close(State& state, Run& run) noexcept {
     run.closed.store(true);
     for (Cell& cell : run.cells) {
@@ -248,7 +249,7 @@ class Engine {
     state.run.reset();
   }
 
-  // Under the mutex. The last reader out of a closed run hands back what close() had to leave.
+  // Called under the mutex. The last reader to leave a closed run returns the slots that close() could not take.
   static void leave(State& state, Run& run) noexcept {
     if (--run.readers > 0) return;
     if (!run.closed.load()) return;
@@ -267,7 +268,7 @@ class Engine {
     return false;
   }
 
-  // False when the run was closed, the engine stops or this reader is one too many.
+  // False if the run was closed, the engine stops, or this reader is surplus.
   static bool wait_for_tickets(State& state, Run& run, int reader) {
     const auto there = [&run, &state, reader] {
       return run.closed.load(std::memory_order_relaxed) || reader >= state.active.load(std::memory_order_relaxed) ||
@@ -331,7 +332,7 @@ class Engine {
   void start_readers(int readers) {
     state_->active = readers;
     for (int reader = static_cast<int>(threads_.size()); reader < readers; ++reader) {
-      if (!may_map(thread_stack_bytes())) return;  // a limit on address space: as with one on threads
+      if (!may_map(thread_stack_bytes())) return;  // a limit on address space: treated like a limit on threads
       {
         const std::lock_guard lock(state_->mutex);
         state_->ids.resize(static_cast<std::size_t>(reader) + 1);
@@ -339,12 +340,12 @@ class Engine {
       try {
         threads_.emplace_back([state = state_, reader] { serve(state, reader); });
       } catch (const std::system_error&) {
-        return;  // a limit on threads: go on with those there are
+        return;  // a limit on threads: continue with those that started
       }
     }
   }
 
-  // Under the mutex.
+  // Called under the mutex.
   void begin_run(std::uint64_t first_batch) {
     if (state_->run) close(*state_, *state_->run);
     state_->run = std::make_shared<Run>(first_batch, state_->cells);
@@ -381,7 +382,7 @@ class Engine {
     return slot;
   }
 
-  // Slots are made by the consumer: it is the thread that may throw.
+  // Slots are made by the consumer, since only that thread may throw.
   void make_slots(Run& run) {
     for (;;) {
       {
@@ -395,8 +396,8 @@ class Engine {
     }
   }
 
-  // Sees to it that batch position_ has a slot. When the consumer keeps all there are, it gets one more rather than a deadlock;
-  // slots under the readers of a closed run are waited for a little first.
+  // Makes sure that batch position_ has a slot. If the consumer holds all slots, makes one more rather than deadlock; slots that
+  // readers of a closed run still use are waited for briefly first.
   void ensure_slot(Run& run) {
     make_slots(run);
     {
@@ -418,7 +419,7 @@ class Engine {
   }
 
   std::unique_ptr<Slot> take_ready() {
-    const std::shared_ptr<Run> run = state_->run;  // only this thread replaces it
+    const std::shared_ptr<Run> run = state_->run;  // only this thread replaces the run
     ensure_slot(*run);
     Cell& cell = run->cells[position_ % run->cells.size()];
     const auto done = [&cell] { return cell.remaining.load(std::memory_order_acquire) == 0; };

@@ -50,8 +50,8 @@ void Order::fill(std::int64_t first, std::span<std::int64_t> out) const noexcept
     std::iota(out.begin(), out.end(), first);
     return;
   }
-  // The rows that fell outside are listed without a branch and walked on together: a walk of its own for each row would cost a
-  // mispredicted branch in every third and keep the processor from overlapping them.
+  // Values outside the range are collected without a branch and permuted again together: a separate loop per row would mispredict
+  // every third branch and keep the processor from overlapping rows.
   constexpr std::size_t kBlock = 256;
   std::array<std::uint32_t, kBlock> outside;
   for (std::size_t begin = 0; begin < out.size(); begin += kBlock) {

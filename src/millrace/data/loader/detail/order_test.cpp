@@ -66,7 +66,7 @@ TEST(Order, all_orders_of_four_are_equally_likely) {
   EXPECT_LT(chi_square, 54.0);
 }
 
-// Where a sample lands says nothing about where it or its neighbour was.
+// A sample's position is independent of its earlier position and of its neighbours'.
 TEST(Order, neighbours_are_scattered) {
   constexpr std::int64_t kSize = 20'000;
   for (std::uint64_t key = 0; key < 5; ++key) {

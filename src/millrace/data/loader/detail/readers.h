@@ -1,4 +1,4 @@
-// The first choice of how many reader threads there are, from reading a batch or two.
+// The initial number of reader threads, chosen by reading a batch or two.
 #pragma once
 
 #include "millrace/base/chosen.h"
@@ -6,9 +6,10 @@
 
 namespace millrace::data::detail {
 
-[[nodiscard]] int usable_cores() noexcept;  // that this process may run on
+[[nodiscard]] int usable_cores() noexcept;  // cores that this process may run on
 
-// `wanted` < 0: chosen. None where a batch costs less than handing it over; more than there are cores where reading mostly waits.
+// `wanted` < 0: the number is chosen. 0 readers if a batch costs less than handing it over; more readers than cores if reading
+// mostly waits.
 [[nodiscard]] Chosen<int> choose_readers(BatchWork& work, int wanted, int cores);
 
 }  // namespace millrace::data::detail

@@ -1,4 +1,4 @@
-// How many readers and how many batches ahead, from what was measured. No clock and no thread in it, so that it is tested with
+// Chooses the number of readers and of batches ahead from measurements. Without clocks and threads, so that it is tested with
 // numbers.
 #pragma once
 
@@ -9,10 +9,10 @@
 
 namespace millrace::data::detail {
 
-// What happened since the last look.
+// Measurements since the last look.
 struct Measured {
-  double seconds = 0;         // on the wall
-  double waited = 0;          // of them the consumer's, in next()
+  double seconds = 0;         // wall time
+  double waited = 0;          // of these, seconds the consumer waited in next()
   std::uint64_t batches = 0;  // delivered
   double read_seconds = 0;    // summed over readers: inside Source::read
   double cpu_seconds = 0;     // summed over readers: on a core or queued for one
@@ -21,10 +21,10 @@ struct Measured {
 
 struct Limits {
   bool chooses_readers = true;  // false: the number was configured
-  int cores = 1;                // CPU-bound readers do not outnumber them
-  int max_readers = 64;         // sleeping ones do not outnumber this
-  std::size_t tickets = 1;      // of a batch
-  std::size_t max_ahead = 2;    // what the byte budget allows
+  int cores = 1;                // CPU-bound readers do not exceed them
+  int max_readers = 64;         // waiting readers do not exceed this
+  std::size_t tickets = 1;      // per batch
+  std::size_t max_ahead = 2;    // batches that the byte budget allows
 };
 
 struct Stages {
@@ -38,17 +38,18 @@ struct Change {
   std::string reason;  // one line for people
 };
 
-// Waiting makes it take more, until waiting ends or the rate gets no better; it never takes less than it began with. Rules:
+// Raises both while the consumer waits, until waiting ends or the rate stops improving; never goes below the initial values.
+// Rules:
 //   readers  the time inside reads over the time the consumer does not wait, at most doubled at a time. Readers that
-//            compute stay within the cores, those that sleep a share s of their time within cores / (1 - s).
-//   ahead    slowest read / time of a batch + 1, and enough tickets for all readers: a slow sample then holds up nobody. Only
-//            while readers pause, and taken back when it gives nothing.
+//            compute stay within the cores, readers that sleep a share s of their time within cores / (1 - s).
+//   ahead    slowest read / time of a batch + 1, and enough tickets for all readers, so that a slow sample does not block the
+//            consumer. Raised only while readers pause, and undone if it does not help.
 class Tuner {
  public:
   explicit Tuner(Limits limits) : limits_(limits) {}
-  // Whether so much was seen that looking makes sense; else measure on: a slow read in a short interval says nothing.
+  // True if there is enough data to decide; otherwise keep measuring: a slow read in a short interval means little.
   [[nodiscard]] static bool enough(const Measured& measured) noexcept;
-  // nullopt = leave it.
+  // The next setting; nullopt = no change.
   std::optional<Change> look(const Stages& now, const Measured& measured);
 
  private:
@@ -56,9 +57,9 @@ class Tuner {
   [[nodiscard]] std::size_t ahead_for(const Stages& now, int readers, const Measured& measured) const;
 
   Limits limits_;
-  Stages before_;           // the last change began here ...
-  double rate_before_ = 0;  // ... at so many batches a second; 0 = nothing to compare with
-  bool settled_ = false;    // more readers made it worse: no more of them
+  Stages before_;           // the setting before the last change ...
+  double rate_before_ = 0;  // ... and its batches per second; 0 = nothing to compare with
+  bool settled_ = false;    // more readers made it slower: add no more
   bool ahead_settled_ = false;
 };
 

@@ -7,7 +7,7 @@
 
 namespace millrace::data::detail {
 
-// "4 files". DataError when one can't be opened, or there are none (`what` says of what: "volumes").
+// Returns "4 files". DataError if a file can't be opened or the list is empty (`what` names the kind: "volumes").
 [[nodiscard]] std::string count_of_files(std::span<const std::filesystem::path> files, const std::string& what);
 
 }  // namespace millrace::data::detail

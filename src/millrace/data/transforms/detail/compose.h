@@ -1,4 +1,4 @@
-// What the sources of compose.h share.
+// Helpers shared by the sources of compose.h.
 #pragma once
 
 #include <algorithm>
@@ -18,13 +18,14 @@ namespace millrace::data::detail {
   throw ConfigError(Message{.what = std::move(what), .where = std::move(where), .next = std::move(next)});
 }
 
-// ConfigError when there is none.
+// Returns `source`; ConfigError if it is null.
 inline std::shared_ptr<const Source> required(std::shared_ptr<const Source> source, const std::string& caller) {
   if (!source) refuse_composing(caller + " was given no source", caller, "give it a source, not a null pointer");
   return source;
 }
 
-// For each index the number inside, as many as fit at a time: for will_need(), which may not fail.
+// Calls `use` with the inner numbers of `indices`, in blocks of a fixed buffer: for will_need(), which must not allocate or
+// throw.
 template <class Number, class Use>
 void in_blocks(std::span<const std::int64_t> indices, Number number, Use use) {
   std::array<std::int64_t, 64> inside{};

@@ -1,0 +1,47 @@
+// The error that a call throws, as a value for a test to compare. Header only: every test program finds it.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "millrace/base/error.h"
+
+namespace millrace {
+
+// The parts of the E that `call` throws; what = "accepted" if it throws nothing. Errors of other types pass through.
+template <class E = Error, class Call>
+Message refusal_message(const Call& call) {
+  try {
+    call();
+  } catch (const E& error) {
+    return error.message();
+  }
+  return {.what = "accepted", .where = "", .next = ""};
+}
+
+// The whole text of that error; "accepted" if there is none.
+template <class E = Error, class Call>
+std::string refusal(const Call& call) {
+  try {
+    call();
+  } catch (const E& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+// The first part of that error, which must also say what to do next and, if `where` is given, where it happened.
+template <class E = Error, class Call>
+std::string refusal_reason(const Call& call, const std::string& where = "") {
+  try {
+    call();
+  } catch (const E& error) {
+    EXPECT_FALSE(error.message().next.empty()) << error.what();
+    EXPECT_TRUE(where.empty() || error.message().where == where) << error.what();
+    return error.message().what;
+  }
+  return "accepted";
+}
+
+}  // namespace millrace
