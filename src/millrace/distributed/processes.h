@@ -41,7 +41,7 @@ class Processes final : public Agreement {
   // The same with the given transport of that device's tensors: null if there is none, because of `why_none`. It must outlive
   // this.
   [[nodiscard]] Chosen<std::string> use_groups(at::Device device, device::RankGroups* groups, const std::string& why_none,
-                                     const std::string& wish);
+                                               const std::string& wish);
   using Agreement::sum;
   // Tensors of the same type and device travel together; a GPU's tensors go through host memory if no other transport carries
   // them.

@@ -19,9 +19,9 @@
 #include "millrace/kernels/dropout_bits.h"
 #include "millrace/kernels/gelu_linear.h"
 #include "millrace/kernels/kernels.h"
+#include "millrace/kernels/operation_trial.h"
 #include "millrace/kernels/plain.h"
 #include "millrace/kernels/product.h"
-#include "millrace/kernels/operation_trial.h"
 #include "millrace/nn/detail/labels.h"
 #include "millrace/nn/detail/operation_trials.h"
 

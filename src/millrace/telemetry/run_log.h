@@ -1,5 +1,5 @@
-// What a run writes while it runs: log.jsonl, TensorBoard events; its lines for people are in console.h. A log that can't be written
-// never stops training: the first failure is reported once, later ones are counted.
+// What a run writes while it runs: log.jsonl, TensorBoard events; its lines for people are in console.h. A log that can't be
+// written never stops training: the first failure is reported once, later ones are counted.
 #pragma once
 
 #include <cstdint>

@@ -40,7 +40,6 @@ class SampleInput {
   std::filesystem::path temporary_;  // "" = none
 };
 
-
 enum class EvaluatedSplit : std::uint8_t { validation, test };
 struct Evaluation {
   metrics::Means metrics;         // losses as "val_<objective>", or "test_<objective>"
