@@ -5,7 +5,7 @@
 //
 //   what                                            where                        names
 //   keys of your own: help, ranges, flags           config/field.h               config::field, min, max, size
-//   other names of keys, words of other programs    train/recipe/words.h         accepted_word accepted_text
+//   other names of keys, words of other programs    train/recipe/foreign_options.h         accepted_word accepted_text
 //   samples computed or composed                    data/transforms/compose.h    generate map subset concat repeat take
 //   samples from arrays in memory                   data/sources/memory_source.h memory_array MemorySource
 //   samples from tables, arrays, pictures, volumes, data/sources/csv_source.h npy_source.h hdf5_source.h image_source.h
@@ -78,6 +78,6 @@
 #include "millrace/train/assembly/weights.h"
 #include "millrace/train/recipe/config.h"
 #include "millrace/train/recipe/entry.h"
+#include "millrace/train/recipe/foreign_options.h"
 #include "millrace/train/recipe/recipe.h"
-#include "millrace/train/recipe/words.h"
 #include "millrace/train/run/loaded.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "millrace/train/recipe/words.h"
+#include "millrace/train/recipe/foreign_options.h"
 
 namespace millrace::recipes::neural_response {
 namespace {

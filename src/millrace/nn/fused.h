@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "millrace/telemetry/spans.h"
+#include "millrace/telemetry/counter.h"
 
 namespace millrace::nn {
 

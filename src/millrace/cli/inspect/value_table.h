@@ -8,7 +8,7 @@
 
 #include "millrace/base/field.h"
 #include "millrace/base/json.h"
-#include "millrace/base/value_stats.h"
+#include "millrace/cli/inspect/value_stats.h"
 
 namespace millrace::cli {
 

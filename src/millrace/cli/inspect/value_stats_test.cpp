@@ -1,4 +1,4 @@
-#include "millrace/base/value_stats.h"
+#include "millrace/cli/inspect/value_stats.h"
 
 #include <gtest/gtest.h>
 
