@@ -11,6 +11,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from cpp_shape import end_of_definition, large_classes, line_of, long_functions, without_comments_and_strings
+
 MAX_FUNCTION_LINES = 70
 MAX_FILE_KILOBYTES = 256
 MAX_FILE_LINES = 500
@@ -84,16 +86,6 @@ def list_files(root):
     return [str(name) for name in names if not any(part.startswith(".") or part == "build" for part in name.parts)]
 
 
-def line_of(text, offset):
-    return text.count("\n", 0, offset) + 1
-
-
-def without_comments_and_strings(text):
-    """Same length and lines, with comments and the insides of literals blanked."""
-    pattern = re.compile(r'//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|(?<![0-9a-fA-F])\'(?:\\.|[^\'\\\n])+\'', re.DOTALL)
-    return pattern.sub(lambda match: re.sub(r"[^\n]", " ", match.group()), text)
-
-
 # -- floors -----------------------------------------------------------------------------------------------------------------
 
 def floors_of(tree):
@@ -137,7 +129,26 @@ def check_floors_table(tree, floors):
                                                  "depend on lower floors only - ARCHITECTURE.md, Floors")
 
 
+def links_of(tree):
+    """{folder: all folders that it links, also by way of others} from CMakeLists.txt."""
+    direct = {match.group(1): match.group(2).split() for match in
+              re.finditer(r"\bmr_folder\(([\w/]+)(?:\s+DEPENDS\s+((?:[a-z0-9_/]+\s*)+))?()", tree.files.get("CMakeLists.txt", "")) if match.group(2)}
+    links = {}
+
+    def all_of(folder):
+        if folder not in links:
+            links[folder] = set(direct.get(folder, ()))
+            for other in direct.get(folder, ()):
+                links[folder] |= all_of(other)
+        return links[folder]
+
+    for folder in direct:
+        all_of(folder)
+    return links
+
+
 def check_includes(tree, floors):
+    links = links_of(tree)
     headers = {name.removeprefix("src/") for name in tree.files if name.startswith(("src/", "recipes/"))}
     for name, text in tree.sources():
         parts = name.split("/")
@@ -160,6 +171,10 @@ def check_includes(tree, floors):
                     check_recipe_include(tree, name, line, target)
                 if folder is not None:
                     check_own_include(tree, floors, name, line, folder, target)
+                    other = folder_of(target, floors)
+                    if other in floors and floors[other] < floors.get(folder, 0) and other not in links.get(folder, ()):
+                        tree.say(name, line, f"{folder} includes {other}, and CMakeLists.txt does not link it: name {other} in "
+                                             f"mr_folder({folder} DEPENDS ...)")
             if target.startswith("tests/") and folder is not None and not FOR_TESTS.search(name):
                 tree.say(name, line, f"{target} is for tests only; what is installed may not need it")
             check_foreign_include(tree, name, line, folder, target)
@@ -246,97 +261,17 @@ def check_foreign_include(tree, name, line, folder, target):
 
 # -- size -------------------------------------------------------------------------------------------------------------------
 
-NOT_A_FUNCTION = re.compile(r"(?:^|\s)(?:namespace|class|struct|union|enum|extern)\b")
-
-
-def long_functions(text):
-    """(line, lines) of each function that is too long. A function is a brace block at namespace or class level behind a ')'."""
-    code = without_comments_and_strings(text)
-    code = re.sub(r"^[ \t]*#(?:[^\n\\]|\\.|\\\n)*", lambda m: re.sub(r"[^\n]", " ", m.group()), code, flags=re.MULTILINE)
-    head_begin, i = 0, 0
-    while i < len(code):
-        char = code[i]
-        if char == ";" or char == "}":
-            head_begin = i + 1
-        elif char == "{":
-            head = code[head_begin:i]
-            if NOT_A_FUNCTION.search(re.sub(r"<[^<>{}]*>", "", head)) and not re.search(r"\)\s*(?:const|noexcept|override|final|\s)*$", head):
-                head_begin = i + 1  # a namespace or a class: look inside
-            else:
-                i = end_of_definition(code, i)
-                begin = head_begin + re.match(r"(?:\s*(?:public|private|protected)\s*:(?!:))*\s*", head).end()
-                lines = code.count("\n", begin, i) + 1
-                if ")" in head and lines > MAX_FUNCTION_LINES:
-                    yield line_of(code, begin), lines
-                head_begin = i + 1
-        i += 1
-
-
-def end_of_definition(code, open_brace):
-    """Offset of the last '}' of a definition whose first '{' is given; a constructor's a_{1}, b_{2} {body} is one definition."""
-    depth, i = 0, open_brace
-    while i < len(code):
-        if code[i] == "{":
-            depth += 1
-        elif code[i] == "}":
-            depth -= 1
-            if depth == 0 and not re.match(r"\s*(?:,|\{)", code[i + 1:i + 400]):
-                return i
-        i += 1
-    return len(code) - 1
-
-
-CLASS = re.compile(r"\b(class|struct)\s+(?:\[\[\w+\]\]\s*)?(\w+)[^;{}()]*\{")
-ACCESS = re.compile(r"\s*(public|private|protected)\s*:(?!:)")
-
-
-def public_functions(code, open_brace, kind, name):
-    """How many functions a class offers; `open_brace` is that of its body, `kind` "class" or "struct"."""
-    public, statement, depth, count = kind == "struct", "", 0, 0
-    for char in code[open_brace + 1:]:
-        if char == "{":
-            depth += 1
-        elif char == "}":
-            depth -= 1
-            if depth < 0:
-                return count
-        if depth > 0 or char not in ";}:":
-            statement += char if depth == 0 else ""
-            continue
-        if char == ":":
-            access = ACCESS.match(statement + char)
-            public, statement = (access.group(1) == "public", "") if access else (public, statement + char)
-            continue
-        head = statement.split("=", 1)[0] if "operator" not in statement else ""
-        while re.search(r"<[^<>()]*(?:\([^()]*\))*[^<>()]*>", head):
-            head = re.sub(r"<[^<>()]*(?:\([^()]*\))*[^<>()]*>", "", head)
-        called = re.search(r"(~?\w+)\s*\(", head)
-        left_out = called is None or called.group(1).lstrip("~") == name or re.match(r"\s*(?:using|friend|static_assert|enum)\b", head)
-        count += public and not left_out
-        statement = ""
-    return count
-
-
-def large_classes(text):
-    """(line, name, functions) of each class that offers too many."""
-    code = without_comments_and_strings(text)
-    for match in CLASS.finditer(code):
-        count = public_functions(code, match.end() - 1, match.group(1), match.group(2))
-        if count > MAX_PUBLIC_FUNCTIONS:
-            yield line_of(code, match.start()), match.group(2), count
-
-
 def check_sizes(tree):
     for name, text in tree.sources(CODE):
         lines = text.count("\n")
         if lines > MAX_FILE_LINES:
             tree.say(name, lines, f"{lines} lines; split the file by idea, {MAX_FILE_LINES} are the most")
     for name, text in tree.sources():
-        for line, lines in long_functions(text):
+        for line, lines in long_functions(text, MAX_FUNCTION_LINES):
             tree.say(name, line, f"a function of {lines} lines; split it, {MAX_FUNCTION_LINES} are the most")
     check_folders(tree)
     for name, text in tree.sources((".h",)):
-        for line, owner, count in large_classes(text) if name.startswith("src/millrace/train/") else ():
+        for line, owner, count in large_classes(text, MAX_PUBLIC_FUNCTIONS) if name.startswith("src/millrace/train/") else ():
             tree.say(name, line, f"{owner} has {count} public functions; {MAX_PUBLIC_FUNCTIONS} are the most: give what is not its own "
                                  "to a class of its own or to free functions")
     for name, kilobytes in tree.kilobytes.items():

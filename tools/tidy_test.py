@@ -189,6 +189,10 @@ class Planted(unittest.TestCase):
         self.write("CMakeLists.txt", GOOD["CMakeLists.txt"].replace("data DEPENDS base", "data DEPENDS base train/run"))
         self.expect("CMakeLists.txt", ["data (floor 3)", "train/run (floor 5)"], 3)
 
+    def test_library_that_is_used_and_not_linked(self):
+        self.write("CMakeLists.txt", GOOD["CMakeLists.txt"].replace("DEPENDS data nn train/step", "DEPENDS nn train/step"))
+        self.expect("src/millrace/train/run/run.h", ["train/run includes data", "mr_folder(train/run DEPENDS ...)"], 4)
+
     def test_own_header_comes_first(self):
         self.write("src/millrace/base/error.cpp", "// Errors.\n#include <string>\n#include \"millrace/base/error.h\"\n")
         self.expect("src/millrace/base/error.cpp", ["include millrace/base/error.h first"], 2)
