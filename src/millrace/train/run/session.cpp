@@ -49,8 +49,8 @@ RunOutcome Session::run() {
     telemetry::Timeline& timeline = setup_.timeline();
     timeline.began_earlier(static_cast<std::int64_t>((seconds_since_process_start() - timeline.total().wall) * 1e9));
   }
-  if (request_.looks == Looks::plan) return plan_only();
-  if (request_.looks == Looks::rehearsal) return rehearse_only();
+  if (request_.dry_run == DryRun::plan) return plan_only();
+  if (request_.dry_run == DryRun::rehearsal) return rehearse_only();
   check_alike(setup_.agreement(), schema_of(*request_.entry), request_.config.values);
   open_folder();
   share_snapshot();
