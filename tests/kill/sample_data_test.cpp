@@ -281,7 +281,8 @@ TEST_F(SampleData, RunsWithoutInputWaitForEachOther) {
   config::Layers layers(schema);
   layers.add_values(entry.defaults, "recipe");
   telemetry::Console console(telemetry::Console::Mode::quiet);
-  RunRequest request{.entry = &entry, .config = layers.resolve(), .preset = "smoke", .looks = Looks::plan, .console = &console};
+  RunRequest request{
+      .entry = &entry, .config = layers.resolve(), .preset = "smoke", .dry_run = DryRun::plan, .console = &console};
   for (int round = 0; round < 8; ++round) {
     const Pipe ready;
     std::array<pid_t, 3> children{};

@@ -166,7 +166,7 @@ TEST_F(ConvolutionRun, ARehearsalAloneTriesThemFirst) {
     telemetry::Console console(telemetry::Console::Mode::quiet);
     const RunRequest request{.entry = &row,
                              .config = resolved(row, {{"precision.dtype", format}, {"run.dir", (folder_ / "run").string()}}),
-                             .looks = Looks::rehearsal,
+                             .dry_run = DryRun::rehearsal,
                              .console = &console};
     const device::ConvolutionGuardForTest guard{device::Below{}};
     EXPECT_EQ(run_training(request).exit_code, 0);

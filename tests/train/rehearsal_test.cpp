@@ -166,7 +166,7 @@ TEST(Rehearsal, AloneItWritesNothing) {
   layers.add_values(row.defaults, "recipe");
   layers.add_values({{"run.dir", (parent.path() / "run").string()}}, "test");
   telemetry::Console console(telemetry::Console::Mode::quiet);
-  RunRequest request{.entry = &row, .config = layers.resolve(), .looks = Looks::rehearsal, .console = &console};
+  RunRequest request{.entry = &row, .config = layers.resolve(), .dry_run = DryRun::rehearsal, .console = &console};
   EXPECT_EQ(run_training(request).exit_code, 0);
   EXPECT_TRUE(std::filesystem::is_empty(parent.path()));
 }

@@ -74,7 +74,7 @@ TEST(Session, ADryRunWritesNothing) {
   layers.add_values(entry.defaults, "recipe");
   layers.add_values({{"run.dir", (folder.path() / "run").string()}}, "test");
   telemetry::Console console(telemetry::Console::Mode::quiet);
-  RunRequest request{.entry = &entry, .config = layers.resolve(), .looks = Looks::plan, .console = &console};
+  RunRequest request{.entry = &entry, .config = layers.resolve(), .dry_run = DryRun::plan, .console = &console};
   EXPECT_EQ(run_training(request).exit_code, 0);
   EXPECT_FALSE(std::filesystem::exists(folder.path() / "run"));
 }

@@ -16,7 +16,7 @@
 #include "millrace/core/scalar_type.h"
 #include "millrace/format/png.h"
 #include "millrace/train/assembly/weights.h"
-#include "millrace/train/run/look.h"
+#include "millrace/train/run/preview.h"
 
 namespace millrace::cli {
 namespace {
@@ -190,17 +190,17 @@ int run_show(const Invocation& call) {
   const Entry& entry = take_recipe_of_run(arguments, call.recipes, "show");
   Shown shown;
   shown.json = arguments.flag("json");
-  Look look{.batches = arguments.integer("batches", 1, 1), .from = take_from(arguments)};
+  Preview preview{.batches = arguments.integer("batches", 1, 1), .from = take_from(arguments)};
   const std::string split = arguments.value("split").value_or("train");
   if (split != "train" && split != "validation")
     throw UsageError({"there is no split " + quoted(split), "flag --split", "write train or validation"});
-  look.split = split == "train" ? Split::train : Split::validation;
+  preview.split = split == "train" ? Split::train : Split::validation;
   if (const auto output = arguments.value("pictures")) shown.output = *output;
   telemetry::Console console(telemetry::Console::Mode::automatic, 2);
   shown.console = &console;
   const RunRequest request = take_run(entry, arguments, console);
   if (!shown.output.empty()) Fs::real().create_directories(shown.output);
-  look_at_batches(request, look, [&](const Batch& batch, std::span<const data::Dataset> datasets, const Facts& facts) {
+  preview_batches(request, preview, [&](const Batch& batch, std::span<const data::Dataset> datasets, const Facts& facts) {
     if (!shown.json && !facts.read_as.empty() && !std::exchange(shown.says, true))
       print("read as  " + printable(facts.read_as) + "\n\n");
     for (std::size_t g = 0; g < batch.groups().size(); ++g)

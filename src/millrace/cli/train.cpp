@@ -80,15 +80,15 @@ int run_train(const Invocation& call) {
   request.entry = &entry;
   request.fresh = arguments.flag("fresh");
   const bool rehearses = arguments.flag("rehearse");
-  if (arguments.flag("dry-run")) request.looks = Looks::plan;
-  if (rehearses) request.looks = Looks::rehearsal;
-  const bool trains = request.looks == Looks::no;
+  if (arguments.flag("dry-run")) request.dry_run = DryRun::plan;
+  if (rehearses) request.dry_run = DryRun::rehearsal;
+  const bool trains = request.dry_run == DryRun::no;
   CommandConfig config = resolve_command_config(entry, arguments, request.fresh);
   keep_memory_unless_off(config.resolved);
   using Mode = telemetry::Console::Mode;
   const bool tells = !trains || !is_other_rank();
   telemetry::Console console(tells ? Mode::automatic : Mode::quiet, json ? 2 : 1);
-  if (request.looks == Looks::plan) console.line(config_table(schema_of(entry), config.resolved));
+  if (request.dry_run == DryRun::plan) console.line(config_table(schema_of(entry), config.resolved));
   request.config = std::move(config.resolved);
   request.preset = std::move(config.preset);
   request.command_line = {call.program, "train"};
@@ -97,7 +97,7 @@ int run_train(const Invocation& call) {
   if (trains) install_signal_handlers();
   Joined ranks;
   if (trains) ranks = join_ranks(config::read<RunConfig>(request.config.values).distributed);
-  if (request.looks != Looks::plan) agree_on_batch_size(request, ranks.processes.get());
+  if (request.dry_run != DryRun::plan) agree_on_batch_size(request, ranks.processes.get());
   request.agreement = ranks.processes.get();
   if (trains) request.folder_begun = [&](const std::filesystem::path& folder) { ranks.status->run_folder(folder.string()); };
   const RunOutcome outcome = run_training(request);

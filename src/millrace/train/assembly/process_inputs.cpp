@@ -1,5 +1,6 @@
 #include "millrace/train/assembly/process_inputs.h"
 
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 
@@ -18,7 +19,7 @@ namespace {
 constexpr std::array<c10::ScalarType, 2> kTypes = {c10::kFloat, c10::kBFloat16};
 
 at::Tensor generator_state() {
-  at::Generator generator = at::globalContext().defaultGenerator(at::kCPU);
+  at::Generator generator = at::detail::getDefaultCPUGenerator();
   const std::scoped_lock lock(generator.mutex());
   return generator.get_state();
 }
@@ -38,7 +39,7 @@ class Saved {
       for (std::size_t k = 0; k < kTypes.size(); ++k)
         kernels::choose_implementation(static_cast<kernels::Operation>(i), kTypes[k], implementations_[i][k]);
     }
-    at::Generator generator = at::globalContext().defaultGenerator(at::kCPU);
+    at::Generator generator = at::detail::getDefaultCPUGenerator();
     {
       const std::scoped_lock lock(generator.mutex());
       generator.set_state(generator_state_);
@@ -71,7 +72,7 @@ struct Runs {
   std::unique_ptr<Saved> saved;
 };
 
-Runs& runs() {
+Runs& all_runs() {
   static auto* const all = new Runs;  // a run may be under way when the process ends
   return *all;
 }
@@ -79,18 +80,18 @@ Runs& runs() {
 }  // namespace
 
 ProcessInputs::ProcessInputs() {
-  const std::scoped_lock lock(runs().mutex);
-  if (runs().under_way++ == 0) runs().saved = std::make_unique<Saved>();
+  const std::scoped_lock lock(all_runs().mutex);
+  if (all_runs().under_way++ == 0) all_runs().saved = std::make_unique<Saved>();
 }
 
 ProcessInputs::~ProcessInputs() {
-  const std::scoped_lock lock(runs().mutex);
-  if (--runs().under_way > 0) return;
+  const std::scoped_lock lock(all_runs().mutex);
+  if (--all_runs().under_way > 0) return;
   try {
-    runs().saved->put_back();
+    all_runs().saved->put_back();
   } catch (const std::exception&) {  // a device that is lost keeps what it had
   }
-  runs().saved.reset();
+  all_runs().saved.reset();
 }
 
 }  // namespace millrace

@@ -16,7 +16,7 @@
 namespace millrace {
 
 // What a command that only looks does: nothing is written by any of these.
-enum class Looks : std::uint8_t {
+enum class DryRun : std::uint8_t {
   no,        // it trains
   plan,      // prints the plan
   rehearsal  // prints the plan, and what came of one batch of each split: see rehearsal.h
@@ -30,7 +30,7 @@ struct RunRequest {
   bool fresh = false;                     // start over in a folder that holds a run; see RunFolder
   Agreement* agreement = nullptr;         // of the run's processes; null = one
   std::function<void(const std::filesystem::path&)> folder_begun = nullptr;  // told once the run is about to write there
-  Looks looks = Looks::no;                                                   // instead of training
+  DryRun dry_run = DryRun::no;                                               // instead of training
   telemetry::Console* console = nullptr;                                     // required
   Fs* fs = nullptr;                                                          // null = Fs::real()
 };

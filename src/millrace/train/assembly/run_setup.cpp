@@ -93,6 +93,7 @@ data::LoaderOptions RunSetup::loader_options(const data::Pipeline& pipeline, Spl
 
 void RunSetup::choose_device() {
   const device::Choice choice = device::choose(config_.device.name, agreement().ranks().local_rank);
+  inputs_.emplace();  // not before: whoever asks LibTorch first takes the GPU away
   context_.device = choice.device;
   choose("device.name", choice.device.str(), choice.reason);
   if (!choice.warning.empty()) console().warning(choice.warning);

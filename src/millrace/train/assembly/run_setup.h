@@ -68,7 +68,7 @@ class RunSetup {
   void choose_guards();
   void choose_transport();
 
-  ProcessInputs inputs_;  // first: what the rest sets is put back when all of it is gone
+  std::optional<ProcessInputs> inputs_;  // first: what the rest sets is put back when all of it is gone
   RunRequest request_;
   RunConfig config_;
   Switches switches_;

@@ -30,9 +30,10 @@ bool normalises_batches(const torch::nn::Module& model) {
 
 }  // namespace
 
-Recovery::Recovery(const RecoveryWishes& wishes, std::int64_t micro_batches, Recipe& recipe, Stepper& stepper, Reporter& reporter,
-                   Agreement& agreement)
-    : wishes_(wishes),
+Recovery::Recovery(bool recovers, bool may_recompute, std::int64_t micro_batches, Recipe& recipe, Stepper& stepper,
+                   Reporter& reporter, Agreement& agreement)
+    : recovers_(recovers),
+      may_recompute_(may_recompute),
       micro_batches_(micro_batches),
       recipe_(recipe),
       stepper_(stepper),
@@ -47,7 +48,7 @@ void Recovery::saw(const Batch& batch) noexcept {
 
 std::int64_t Recovery::attempt(const Attempt& tried, const std::function<std::int64_t()>& run,
                                const std::function<void()>& undo) {
-  if (!wishes_.recovers) return with(tried).sum(run());
+  if (!recovers_) return with(tried).sum(run());
   for (bool again = false;; again = true) {
     std::string reason;
     std::int64_t rows = 0;
@@ -70,7 +71,7 @@ std::int64_t Recovery::attempt(const Attempt& tried, const std::function<std::in
 }
 
 void Recovery::need_less(const Attempt& tried, const std::string& reason) {
-  const bool recomputes = tried.may_recompute && wishes_.may_recompute && stepper_.blocks().recompute_all();
+  const bool recomputes = tried.may_recompute && may_recompute_ && stepper_.blocks().recompute_all();
   if (recomputes) {
     return warn(tried,
                 "out of memory in " + tried.where + " (" + reason +

@@ -12,16 +12,13 @@
 
 namespace millrace {
 
-struct RecoveryWishes {
-  bool recovers = true;       // else an error is the caller's
-  bool may_recompute = true;  // also what the config does not name
-};
-
 // Used by the loop's thread. All ranks make the same calls; attempt() is collective: when memory runs out on one rank, all try
 // again, and all cut their batches alike.
 class Recovery {
  public:
-  Recovery(const RecoveryWishes& wishes, std::int64_t micro_batches, Recipe& recipe, Stepper& stepper, Reporter& reporter,
+  // `recovers`: else an error is the caller's. `may_recompute`: also what the config does not name. `micro_batches`: to begin
+  // with.
+  Recovery(bool recovers, bool may_recompute, std::int64_t micro_batches, Recipe& recipe, Stepper& stepper, Reporter& reporter,
            Agreement& agreement);
 
   [[nodiscard]] std::int64_t micro_batches() const noexcept { return micro_batches_; }  // that a batch is cut into; only grows
@@ -53,7 +50,7 @@ class Recovery {
   void warn_of_smaller_steps(const Attempt& tried) const;
   [[nodiscard]] Message no_room(const Attempt& tried, const std::string& reason) const;
 
-  RecoveryWishes wishes_;
+  bool recovers_, may_recompute_;
   std::int64_t micro_batches_;
   Recipe& recipe_;
   Stepper& stepper_;

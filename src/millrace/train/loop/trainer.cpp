@@ -45,7 +45,8 @@ Trainer::Trainer(TrainerParts parts)
       meter_(parts_.names.loss, parts_.stepper->device().is_cpu()),
       scores_(parts_.config->snapshot, parts_.config->train, "val_" + parts_.names.loss),
       saves_(parts_.config->snapshot, parts_.place, reporter_, agreement()),
-      recovery_(parts_.recovery, parts_.config->memory.micro_batches, *parts_.recipe, *parts_.stepper, reporter_, agreement()),
+      recovery_(parts_.recovers, parts_.may_recompute, parts_.config->memory.micro_batches, *parts_.recipe, *parts_.stepper,
+                reporter_, agreement()),
       loader_state_(parts_.loader->state()),
       validation_pending_(parts_.config->train.validate_at_start && parts_.validation != nullptr) {
   if (parts_.config->snapshot.frozen == FrozenWeights::leave_out)

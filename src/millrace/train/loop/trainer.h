@@ -51,7 +51,8 @@ struct TrainerParts {
   SaveDestination place;
   ReportSinks sinks;
   RecordNames names;
-  RecoveryWishes recovery;
+  bool recovers = true;                // from want of memory; else an error is the caller's
+  bool may_recompute = true;           // then, also what the config does not name
   bool batch_ahead = true;             // switchboard row of that name
   std::string frozen_source;           // where the recipe has its frozen weights from; for snapshots that leave them out
   std::int64_t total_steps = 0;        // 0 = open end (then epochs is 0 and max_steps is 0: refused before)

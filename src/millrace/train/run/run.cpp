@@ -135,7 +135,7 @@ SampleInput::~SampleInput() {
 RunOutcome run_training(RunRequest request) {
   std::optional<SampleInput> input;
   Agreement& agreement = request.agreement == nullptr ? Agreement::of_one() : *request.agreement;
-  agreement.in_turn([&] { input.emplace(request, /*keeps=*/request.looks == Looks::no); });
+  agreement.in_turn([&] { input.emplace(request, /*keeps=*/request.dry_run == DryRun::no); });
   Session session(std::move(request));
   return session.run();
 }

@@ -49,8 +49,8 @@ RunOutcome Session::run() {
     telemetry::Timeline& timeline = setup_.timeline();
     timeline.began_earlier(static_cast<std::int64_t>((seconds_since_process_start() - timeline.total().wall) * 1e9));
   }
-  if (request_.looks == Looks::plan) return plan_only();
-  if (request_.looks == Looks::rehearsal) return rehearse_only();
+  if (request_.dry_run == DryRun::plan) return plan_only();
+  if (request_.dry_run == DryRun::rehearsal) return rehearse_only();
   check_alike(setup_.agreement(), schema_of(*request_.entry), request_.config.values);
   open_folder();
   share_snapshot();
@@ -203,8 +203,8 @@ void Session::make_trainer() {
     parts.sinks.step_log = [folder = folder_.get(), file = facts.step_log->name + ".csv"] { return folder->own(file); };
   if (resumed_) parts.sinks.steps_kept = resumed_->content.parts.at(snapshot::kTrainer).json.value("step", std::int64_t{0});
   parts.sinks.line = setup_.config().log.line;
-  parts.recovery = {.recovers = setup_.switches().on("memory_recovery"),
-                    .may_recompute = setup_.switches().on("recompute") && std::ranges::find(wish, "auto") != wish.end()};
+  parts.recovers = setup_.switches().on("memory_recovery");
+  parts.may_recompute = setup_.switches().on("recompute") && std::ranges::find(wish, "auto") != wish.end();
   parts.batch_ahead = setup_.switches().on("batch_ahead");
   parts.frozen_source = facts.frozen_source;
   parts.total_steps = assembly_->loaders().total_steps();

@@ -18,7 +18,7 @@
 #include "millrace/system/signals.h"
 #include "millrace/train/report/block_times.h"
 #include "millrace/train/report/scores.h"
-#include "millrace/train/run/look.h"
+#include "millrace/train/run/preview.h"
 #include "millrace/train/run/session.h"
 #include "millrace/train/run_folder/run_files.h"
 #include "millrace/train/step/draws.h"

@@ -15,7 +15,7 @@ std::vector<SmallerStep> smaller_steps(std::uint64_t fixed, std::uint64_t peak, 
     const std::int64_t half = rows / 2;
     steps.push_back({"data.batch_size=" + std::to_string(half), with(static_cast<double>(half) / static_cast<double>(rows))});
   }
-  for (const Lighter& way : ways) steps.push_back({way.setting, with(way.part)});
+  for (const Shrink& way : ways) steps.push_back({way.setting, with(way.part)});
   return steps;
 }
 

@@ -1,4 +1,4 @@
-#include "millrace/train/run/look.h"
+#include "millrace/train/run/preview.h"
 
 #include <ATen/core/grad_mode.h>
 #include <torch/nn/module.h>
@@ -19,14 +19,14 @@ namespace millrace {
 namespace {
 
 // The loader's state in the snapshot that a run would go on from; null where there is none.
-Json loader_state_of(const Look& look, telemetry::Console& console) {
+Json loader_state_of(const Preview& preview, telemetry::Console& console) {
   Fs& fs = Fs::real();
   const auto warn = [&](const std::filesystem::path& path, const std::string& reason) {
     console.warning(path.string() + " is passed over: " + reason);
   };
-  const bool is_snapshot = look.from != run_folder_of(fs, look.from);
+  const bool is_snapshot = preview.from != run_folder_of(fs, preview.from);
   const std::optional<snapshot::Content> content =
-      is_snapshot ? snapshot::load(fs, look.from) : snapshot::load_newest(fs, look.from, warn);
+      is_snapshot ? snapshot::load(fs, preview.from) : snapshot::load_newest(fs, preview.from, warn);
   if (!content) return {};
   const State* loader = snapshot::part_of(*content, snapshot::kLoader);
   return loader == nullptr ? Json() : loader->json;
@@ -46,17 +46,17 @@ Facts facts_of(const Recipe& recipe, std::span<const data::Dataset> datasets) {
   return facts;
 }
 
-void look_at_batches(RunRequest request, const Look& look, const SeesBatch& sees) {
+void preview_batches(RunRequest request, const Preview& preview, const BatchVisitor& sees) {
   const SampleInput input(request, /*keeps=*/false);
   RunSetup setup(request);
   Json state;
   std::optional<Weights> weights;
-  if (!look.from.empty()) {
-    state = loader_state_of(look, *request.console);
-    if (!state.is_null()) weights.emplace(load_weights(Fs::real(), look.from, *request.console));
+  if (!preview.from.empty()) {
+    state = loader_state_of(preview, *request.console);
+    if (!state.is_null()) weights.emplace(load_weights(Fs::real(), preview.from, *request.console));
   }
   const std::unique_ptr<Recipe> recipe = setup.make_recipe(folders_to_look_in(), std::move(weights));
-  const bool training = look.split == Split::train;
+  const bool training = preview.split == Split::train;
   data::Pipeline pipeline = recipe->data(Split::train);
   if (!training) pipeline = recipe->data(Split::validation);  // after the other, as in a run
   if (pipeline.datasets.empty()) {
@@ -64,20 +64,20 @@ void look_at_batches(RunRequest request, const Look& look, const SeesBatch& sees
                        training ? "data" : "flag --split", training ? "name its input; see --help" : "look at --split train"});
   }
   const std::vector<data::Dataset> datasets = pipeline.datasets;
-  data::LoaderOptions options = setup.loader_options(pipeline, look.split);
+  data::LoaderOptions options = setup.loader_options(pipeline, preview.split);
   options.readers = 0;
   data::Loader loader(std::move(pipeline), options);
   if (training && !state.is_null()) loader.load_state(state);
   const BatchWay way{.recipe = *recipe,
                      .timeline = &setup.timeline(),
                      .device = setup.context().device,
-                     .split = look.split,
+                     .split = preview.split,
                      .seed = setup.context().seed};
   recipe->model().train(training);
   const Facts facts = facts_of(*recipe, datasets);
   const at::NoGradGuard no_grad;
   std::int64_t seen = 0;
-  while (seen < look.batches) {
+  while (seen < preview.batches) {
     std::optional<data::HostBatch> host = loader.next();
     if (!host && (seen > 0 || state.is_null())) break;
     if (!host) {  // the run stood at the end of an epoch

@@ -20,10 +20,10 @@ Json estimate(const std::string& recipe, std::vector<std::string> more) {
   return Json::parse(result.out, nullptr, false);
 }
 
-class LighterStep : public ::testing::TestWithParam<const char*> {};
+class SmallerSteps : public ::testing::TestWithParam<const char*> {};
 
 // Sizes at which samples, not the weights, are most of a step; in one layout, for each holds something else.
-TEST_P(LighterStep, HoldsWhatWasPredicted) {
+TEST_P(SmallerSteps, HoldsWhatWasPredicted) {
   const std::string recipe = GetParam();
   const std::vector<std::string> large =
       recipe == "cosmology" ? std::vector<std::string>{"--data.batch_size=8", "--recipe.ra_keep=64", "--device.layout=contiguous"}
@@ -39,7 +39,7 @@ TEST_P(LighterStep, HoldsWhatWasPredicted) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Recipes, LighterStep, ::testing::Values("language_model", "cosmology"),
+INSTANTIATE_TEST_SUITE_P(Recipes, SmallerSteps, ::testing::Values("language_model", "cosmology"),
                          [](const auto& recipe) { return std::string(recipe.param); });
 
 std::vector<std::string> train(const test::Scratch& scratch, std::vector<std::string> more) {
@@ -56,7 +56,7 @@ std::vector<std::string> train(const test::Scratch& scratch, std::vector<std::st
 }
 
 // A step that had to be cut says what would have gone through at once.
-TEST(LighterStep, IsSaidWhereMemoryRanOut) {
+TEST(SmallerSteps, IsSaidWhereMemoryRanOut) {
   const test::Scratch scratch;
   const test::Result result = test::run(train(scratch, {"--data.batch_size=64", "--memory.limit=5MB"}));
   ASSERT_EQ(result.exit_code, 0) << result.err;
