@@ -14,10 +14,6 @@ constexpr std::size_t kLeastRounds = 3;
 constexpr std::size_t kMostRounds = 15;
 constexpr double kEnoughMs = 40;  // of a call's rounds, with both
 
-#define MILLRACE_NAMED(operation) #operation,
-constexpr std::array<std::string_view, kOperations> kNames = {MILLRACE_OPERATIONS(MILLRACE_NAMED)};
-#undef MILLRACE_NAMED
-
 enum class Choice : std::uint8_t { none, ours, library };
 std::atomic<std::uint64_t> changes = 0;
 using Choices = std::array<std::array<std::atomic<Choice>, 2>, kOperations>;
@@ -82,7 +78,7 @@ CallTime timed(const std::function<void()>& ours, const std::function<void()>& l
 
 }  // namespace
 
-std::string_view name_of(Operation operation) noexcept { return kNames[static_cast<std::size_t>(operation)]; }
+std::string_view name_of(Operation operation) noexcept { return kOperationNames[static_cast<std::size_t>(operation)]; }
 
 Implementation implementation_of(Operation operation, c10::ScalarType type) noexcept {
   switch (choice_of(operation, type).load(std::memory_order_relaxed)) {

@@ -5,6 +5,8 @@
 #include <c10/core/ScalarType.h>
 #include <c10/util/ArrayRef.h>
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -27,9 +29,10 @@ namespace millrace::kernels {
 #define MILLRACE_LISTED(operation) operation,
 enum class Operation : std::uint8_t { MILLRACE_OPERATIONS(MILLRACE_LISTED) };
 #undef MILLRACE_LISTED
-#define MILLRACE_COUNTED(operation) +1
-inline constexpr std::size_t kOperations = MILLRACE_OPERATIONS(MILLRACE_COUNTED);
-#undef MILLRACE_COUNTED
+#define MILLRACE_NAMED(operation) #operation,
+inline constexpr auto kOperationNames = std::to_array<std::string_view>({MILLRACE_OPERATIONS(MILLRACE_NAMED)});
+#undef MILLRACE_NAMED
+inline constexpr std::size_t kOperations = kOperationNames.size();
 [[nodiscard]] std::string_view name_of(Operation operation) noexcept;  // "weight_gradient"
 
 // For tensors of `type`, fp32 or bf16. Until it is chosen: LibTorch's for fp32 products, else ours. Any thread.

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 namespace millrace::kernels::detail {
 
@@ -329,7 +330,7 @@ struct OneQuery {
 
 struct Table {
   const char* name;
-#define MILLRACE_MEMBER(result, kernel, arguments) result(*kernel) arguments;
+#define MILLRACE_MEMBER(result, kernel, arguments) std::add_pointer_t<result arguments> kernel;
   MILLRACE_KERNELS(MILLRACE_MEMBER)
 #undef MILLRACE_MEMBER
 };

@@ -15,7 +15,7 @@
 namespace {
 
 constexpr Table make_table(const char* name) {
-#define MILLRACE_ENTRY(result, kernel, arguments) .kernel = kernel,
+#define MILLRACE_ENTRY(result, kernel, arguments) .kernel = (kernel),
   return {.name = name, MILLRACE_KERNELS(MILLRACE_ENTRY)};
 #undef MILLRACE_ENTRY
 }
