@@ -103,7 +103,7 @@ TEST_F(MeterTest, AnEpochGoesOverWindowsAndSnapshots) {
     EXPECT_TRUE(std::isnan(meter->take_epoch(2).train_loss)) << "no step of it counted";
   }
   EXPECT_EQ(again.samples(), 3);
-  EXPECT_EQ(again.samples_of_process(), 0);
+  EXPECT_EQ(again.of_process().samples, 0);
 }
 
 }  // namespace

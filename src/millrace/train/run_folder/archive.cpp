@@ -13,7 +13,7 @@ namespace {
 
 namespace stdfs = std::filesystem;
 
-bool is_there(const stdfs::path& path) {
+bool is_occupied(const stdfs::path& path) {
   std::error_code code;
   return stdfs::exists(stdfs::symlink_status(path, code));
 }
@@ -21,13 +21,13 @@ bool is_there(const stdfs::path& path) {
 // A name that nothing has.
 stdfs::path free_name(const stdfs::path& wish) {
   stdfs::path path = wish;
-  for (int i = 2; is_there(path); ++i) path = wish.string() + "-" + std::to_string(i);
+  for (int i = 2; is_occupied(path); ++i) path = wish.string() + "-" + std::to_string(i);
   return path;
 }
 
 // A file at a time, so that what is somebody else's stays where it is, also in the place that ours is to have.
 void move_file(Fs& fs, const stdfs::path& from, const stdfs::path& to) {
-  if (!is_there(from)) return;
+  if (!is_occupied(from)) return;
   fs.create_directories(to.parent_path());
   fs.rename(from, free_name(to));
 }
