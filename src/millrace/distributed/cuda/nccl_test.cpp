@@ -104,7 +104,7 @@ TEST_F(Nccl, SumsAreThoseOfTheRanksInTheirOrder) {
   EXPECT_EQ(on_ranks(world(), free_port(),
                      [&](Processes& processes) {
                        const int rank = processes.ranks().rank;
-                       EXPECT_EQ(processes.use_device(gpu(rank), "auto").name, "nccl");
+                       EXPECT_EQ(processes.use_device(gpu(rank), "auto").value, "nccl");
                        std::vector<at::Tensor> values = {
                            of(rank).to(gpu(rank)), at::full({3}, rank, at::kLong),
                            at::full({77}, 1.0F, at::TensorOptions(gpu(rank))),
@@ -126,7 +126,7 @@ TEST_F(Nccl, GradientsAreThoseOfGlooAndLeaveEarly) {
   EXPECT_EQ(on_ranks(world(), free_port(),
                      [&](Processes& processes) {
                        const int rank = processes.ranks().rank;
-                       EXPECT_EQ(processes.use_device(gpu(rank), "nccl").name, "nccl");
+                       EXPECT_EQ(processes.use_device(gpu(rank), "nccl").value, "nccl");
                        const Model on_cpu(at::kCPU), on_gpu(gpu(rank));
                        const auto over_gloo = processes.gradient_sums(on_cpu.parameters, {.bucket_bytes = 1000});
                        const auto over_nccl = processes.gradient_sums(on_gpu.parameters, {.bucket_bytes = 1000});
@@ -154,7 +154,7 @@ TEST_F(Nccl, ARankThatIsGoneIsNamedAndTheOthersDoNotHang) {
   if (const std::string why = missing(2); !why.empty()) GTEST_SKIP() << why;
   const auto errors = on_ranks(2, free_port(), [&](Processes& processes) {
     const int rank = processes.ranks().rank;
-    EXPECT_EQ(processes.use_device(gpu(rank), "nccl").name, "nccl");
+    EXPECT_EQ(processes.use_device(gpu(rank), "nccl").value, "nccl");
     if (rank == 1) return processes.leave();
     std::vector<at::Tensor> values = {at::full({1 << 20}, 1.0F, at::TensorOptions(gpu(rank)))};
     processes.sum(values);  // begun, but never answered
