@@ -254,7 +254,9 @@ Json config_overrides(const Entry& entry, config::Arguments& arguments) {
   return overrides;
 }
 
-std::filesystem::path folder_of_run(const Entry& entry, const RunNames& names) { return destination_of_run(entry.name, names).folder; }
+std::filesystem::path folder_of_run(const Entry& entry, const RunNames& names) {
+  return destination_of_run(entry.name, names).folder;
+}
 
 c10::Device ready_device(const DeviceConfig& config) {
   const c10::Device device = device::choose(config.name).device;
