@@ -130,7 +130,7 @@ class Planted(unittest.TestCase):
         return commands, home
 
     def compile(self, name, like, *flags):
-        """Compiles a file of the scratch copy as the build does the first object whose name begins with `like`."""
+        """Compiles a file, of the scratch copy where it is there, as the build does the first object whose name begins with `like`."""
         commands, home = self.commands()
         words = next((words for made, words in sorted(commands.items()) if made.startswith(like)), None)
         if words is None:
@@ -140,7 +140,8 @@ class Planted(unittest.TestCase):
         words[at:at + 1] = [f"-I{self.scratch}/src", f"-I{ROOT}/src"]
         target = self.scratch / (Path(name).name + ".o")
         words[words.index("-o") + 1] = str(target)
-        words[words.index("-c") + 1] = str(self.scratch / name)
+        source = self.scratch / name
+        words[words.index("-c") + 1] = str(source if source.exists() else ROOT / name)
         done = subprocess.run([*words, *flags], cwd=BUILD, capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stderr[-4000:])
         self.objects.append(str(target))
@@ -337,6 +338,7 @@ SWITCH_ROW = """    SwitchRow{"half_square", "half of a square in one pass forwa
               false, named()},
 """
 COMPARES = """
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/linspace.h>
 #include <cstdio>
 #include <string>
