@@ -2,18 +2,27 @@
 
 #include <array>
 
-#include "recipes/autoencoder_3d/entry.h"
-#include "recipes/cosmology/entry.h"
-#include "recipes/image_pairs/entry.h"
-#include "recipes/language_model/entry.h"
-#include "recipes/neural_response/entry.h"
+// Every recipe by its namespace, which has the name of its folder and holds entry().
+#define MILLRACE_RECIPES(RECIPE) \
+  RECIPE(autoencoder_3d)         \
+  RECIPE(cosmology)              \
+  RECIPE(image_pairs)            \
+  RECIPE(language_model)         \
+  RECIPE(neural_response)
 
 namespace millrace::recipes {
 
+#define MILLRACE_DECLARED(recipe) \
+  namespace recipe {              \
+  Entry entry();                  \
+  }
+MILLRACE_RECIPES(MILLRACE_DECLARED)
+#undef MILLRACE_DECLARED
+
 std::span<const Entry> all() {
-  static const std::array kEntries = {
-      autoencoder_3d::entry(), cosmology::entry(), image_pairs::entry(), language_model::entry(), neural_response::entry(),
-  };
+#define MILLRACE_ROW(recipe) recipe::entry(),
+  static const std::array kEntries = {MILLRACE_RECIPES(MILLRACE_ROW)};
+#undef MILLRACE_ROW
   return kEntries;
 }
 

@@ -84,9 +84,10 @@ def interpreter(test):
     return [str(peer)] if ready and test.name.endswith("_peer_test.py") else [sys.executable]
 
 
-def python_tests():
-    """tools/*_test.py and tests/field/*_test.py: unittest files, which this script runs in separate processes."""
-    return [Test(f"{folder}/{path.name}", [*interpreter(path), __file__, "--unittest", str(path)], ["unit"], str(ROOT), {})
+def python_tests(build):
+    """tools/*_test.py and tests/field/*_test.py: unittest files, which this script runs in separate processes and tells the build folder."""
+    return [Test(f"{folder}/{path.name}", [*interpreter(path), __file__, "--unittest", str(path)], ["unit"], str(ROOT),
+                 {"MILLRACE_BUILD": str(build.resolve())})
             for folder in ("tools", "tests/field") for path in sorted((ROOT / folder).glob("*_test.py"))]
 
 
@@ -277,7 +278,7 @@ def main(arguments):
     options, gtest_flags = parse(arguments)
     if options.unittest:
         return run_unittest(options.unittest)
-    tests = registered_tests(options.build) + ([] if options.no_python else python_tests())
+    tests = registered_tests(options.build) + ([] if options.no_python else python_tests(options.build))
     began = time.monotonic()
     total = run_all([test for test in tests if wanted(test, options)], lambda test: run(test, options.quiet, gtest_flags))
     if not (options.only or options.label or options.no_python or gtest_flags):  # all tests ran: a tick may name only these
