@@ -13,23 +13,23 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-constexpr std::int64_t kBins = 480, kTrial = 120;
+constexpr std::int64_t kLongBins = 480, kTrial = 120;
 
 std::vector<std::int64_t> trials() {
   std::vector<std::int64_t> of;
-  for (std::int64_t t = 0; t < kBins; ++t) of.push_back(3 + t / kTrial);
+  for (std::int64_t t = 0; t < kLongBins; ++t) of.push_back(3 + t / kTrial);
   return of;
 }
 
 std::vector<double> clock_from(double first, double hz = 240) {
   std::vector<double> seconds;
-  for (std::int64_t t = 0; t < kBins; ++t) seconds.push_back(first + static_cast<double>(t) / hz);
+  for (std::int64_t t = 0; t < kLongBins; ++t) seconds.push_back(first + static_cast<double>(t) / hz);
   return seconds;
 }
 
 TEST(Clock, ASoundOneHasAStepAndNoSeam) {
   std::vector<double> seconds = clock_from(12.5);
-  for (std::int64_t t = 2 * kTrial; t < kBins; ++t) seconds[static_cast<std::size_t>(t)] += 100;  // between trials
+  for (std::int64_t t = 2 * kTrial; t < kLongBins; ++t) seconds[static_cast<std::size_t>(t)] += 100;  // between trials
   const ClockSeen seen = look_at_clock(seconds, trials());
   EXPECT_NEAR(seen.step_seconds, 1.0 / 240, 1e-12);
   EXPECT_THAT(seen.seams, IsEmpty());
@@ -37,12 +37,12 @@ TEST(Clock, ASoundOneHasAStepAndNoSeam) {
 
 TEST(Clock, WhereItGoesBackOrJumpsWithinATrialIsFound) {
   std::vector<double> back = clock_from(0);
-  for (std::int64_t t = 180; t < kBins; ++t) back[static_cast<std::size_t>(t)] -= 180.0 / 240;
+  for (std::int64_t t = 180; t < kLongBins; ++t) back[static_cast<std::size_t>(t)] -= 180.0 / 240;
   const ClockSeen seen = look_at_clock(back, trials());
   EXPECT_THAT(seen.seams, ElementsAre(180));
   EXPECT_THAT(seen.worst, HasSubstr("go back by 0.746 s at bin 180, in trial 4"));
   std::vector<double> jump = clock_from(0);
-  for (std::int64_t t = 50; t < kBins; ++t) jump[static_cast<std::size_t>(t)] += 100;
+  for (std::int64_t t = 50; t < kLongBins; ++t) jump[static_cast<std::size_t>(t)] += 100;
   jump[300] = std::nan("");
   EXPECT_THAT(look_at_clock(jump, trials()).seams, ElementsAre(50, 300, 301));
   EXPECT_THAT(look_at_clock(jump, trials()).worst, HasSubstr("are no number at bin 300, in trial 5"));
@@ -52,7 +52,7 @@ TEST(Clock, OneThatRunsBackwardsOrStandsStillHasNoSeams) {
   std::vector<double> reversed = clock_from(0);
   std::reverse(reversed.begin(), reversed.end());
   EXPECT_LT(look_at_clock(reversed, trials()).step_seconds, 0);
-  EXPECT_EQ(look_at_clock(std::vector<double>(kBins), trials()).step_seconds, 0);
+  EXPECT_EQ(look_at_clock(std::vector<double>(kLongBins), trials()).step_seconds, 0);
   EXPECT_EQ(look_at_clock({}, {}).step_seconds, 0);
 }
 
