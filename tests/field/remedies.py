@@ -22,7 +22,7 @@ NO_READERS = {
     "speaks to the author of a recipe, in C++": """data/transforms/augment.cpp data/transforms/compose.cpp data/*/detail/*.h data/loader/detail/batch_*.cpp data/loader/detail/draws.cpp
         data/sources/detail/file_list.cpp data/loader/keeping.cpp data/loader/sample.cpp data/*/*_source.cpp data/sources/token_source.cpp data/workload/workload.cpp
         data/files/tokenizer.cpp data/loader/arena.cpp""",
-    "is about keys of the config, flags, or inputs of predict": """system/instructions.cpp recipes/*/entry.cpp recipes/*/model.cpp recipes/*/network.cpp
+    "is about keys of the config, flags, or inputs of predict": """system/instructions.cpp recipes/*/entry.cpp recipes/common/entry.h recipes/*/model.cpp recipes/*/network.cpp
         recipes/*/checks.cpp recipes/*/prompt.cpp recipes/*/recipe.cpp recipes/*/*_command*.cpp recipes/*/commands.cpp recipes/*/trained.cpp
         recipes/*/originals/*_command.cpp recipes/*/originals/model_file.cpp recipes/autoencoder_3d/originals/config_files.cpp""",
     "is about snapshots": "data/loader/data_identity.cpp data/loader/detail/loader_state.cpp",
