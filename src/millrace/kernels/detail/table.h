@@ -205,8 +205,8 @@ struct GroupNorm {
   Type type;
   std::int64_t samples, channels, positions, segment, segments;
   bool channels_last;
-  bool silu;    // else
-  float slope;  // of act, below zero
+  bool silu;    // otherwise a leaky ReLU
+  float slope;  // of the leaky ReLU, below zero
 };
 
 // A blur and a soft pooling of planes (height, width), or with a gradient: the gradient of x. (planes, pixels), or with
