@@ -1,4 +1,4 @@
-// Sixteen lanes in plain C++; the compiler vectorises the loops with whatever the target has.
+// Sixteen lanes in plain C++; the compiler vectorises the loops with the target's instructions.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,8 @@ struct U {
   std::uint32_t lane[16];
 };
 
-// How many rows and vectors of a matrix product are summed at once, at most 6 and 4, and how many words before the next rows.
+// The number of rows and vectors of a matrix product summed at once, at most 6 and 4, and the number of words before the next
+// rows.
 inline constexpr int kTileRows = 6;
 inline constexpr int kTileVectors = 4;
 inline constexpr int kWordsAtOnce = 1;
@@ -163,7 +164,7 @@ inline void transpose(const std::uint32_t* in, std::int64_t in_stride, std::uint
   }
 }
 
-// Philox on 16 counters first .. first + 15 (no carry out of the low word), and the compare that makes keep bits of its words.
+// Philox on 16 counters first .. first + 15 (no carry out of the low word), and the compare that turns its words into keep bits.
 struct Words {
   U word[4];
 };

@@ -13,7 +13,7 @@
 namespace millrace {
 namespace {
 
-// A name of a metric is no path.
+// A metric's name is not a path.
 Picture picture_of(const metrics::Confusion& table, const std::string& when) {
   std::string name = table.name;
   std::ranges::replace(name, '/', '_');
