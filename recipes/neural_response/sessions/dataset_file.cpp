@@ -314,7 +314,7 @@ class Reading {
                    "add stim: {source: stim, ops: [pixelnorm: {}, unsqueeze: 1], expose_as: stim}");
   }
 
-  // A fault in the parent would otherwise be repeated for each session.
+  // Each problem once: a fault in the parent is found again in each of its sessions.
   [[nodiscard]] std::vector<Problem> each_once() const {
     std::vector<Problem> once;
     for (const Problem& problem : problems_) {
