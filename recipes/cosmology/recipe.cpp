@@ -166,7 +166,7 @@ void Cosmology::begin_validation() {
   left_ = power_ = at::Tensor();
 }
 
-void Cosmology::end_validation(metrics::Board&) {  // on the host: after a validation, whose values are read back anyway
+void Cosmology::end_validation(metrics::Board&) {  // host: after a validation, whose values are read back anyway
   if (!left_.defined() || !pinned_.add(left_.item<double>(), power_.item<double>())) return;
   context_.say(
       "three validations in a row end with " + percent(left_.item<double>() / power_.item<double>(), 1) +

@@ -300,7 +300,7 @@ std::vector<double> ImagePairs::known_scores() const {
   return scores;
 }
 
-void ImagePairs::end_validation(metrics::Board& board) {  // on the host: after a validation, whose values are read back anyway
+void ImagePairs::end_validation(metrics::Board& board) {  // host: after a validation, whose values are read back anyway
   if (judged_.logits.empty() || judged_.samples.empty()) return;
   const at::Tensor probabilities = at::softmax(at::cat(judged_.logits).to(at::kFloat), 1).cpu().contiguous();
   judged_.logits.clear();
