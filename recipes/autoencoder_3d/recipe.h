@@ -2,7 +2,7 @@
 //   data     one random crop of each NPZ or NIfTI file, scaled between its percentiles on the device
 //   model    a KL autoencoder, and a patch discriminator that judges what it makes (model.h)
 //   loss     two objectives in one step. autoencoder: reconstruction, divergence of the latent, the discriminator's judgement;
-//            discriminator: to tell crops from reconstructions. The discriminator joins after recipe.adv_start_epoch
+//            discriminator: distinguishing crops from reconstructions. The discriminator joins after recipe.adv_start_epoch
 //   metrics  reconstruction from the latent's mean, PSNR, divergence; how often the discriminator is right
 #pragma once
 

@@ -1,7 +1,7 @@
 // Recipe "neural_response": spike counts of many units in many recording sessions, from the stimulus and the eye's behaviour.
 //   data     HDF5 sessions; a batch has a group for each session, rows drawn from all of them (Grouping::mix)
 //   model    an adapter and a readout per session around a core that all share (model.h)
-//   loss     masked Poisson, exact over accumulation; the predictor's squared error beside it; penalties of parameters
+//   loss     masked Poisson, exact over accumulation; the predictor's squared error in addition; penalties of parameters
 //   metrics  bits per spike of each session and overall
 #pragma once
 
