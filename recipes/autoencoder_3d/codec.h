@@ -31,13 +31,14 @@ struct LatentRecord {
 // nullopt if the text is not such a record with this many channels.
 [[nodiscard]] std::optional<LatentRecord> record_of(const std::string& text, std::int64_t channels);
 
-// Applies fn to overlapping tiles of x (1, C, D, H, W), one after the other, and blends them with weights that fall towards a
-// tile's edges. `tile` and `overlap` are multiples of `grain`, as are the sides of x, and overlap < tile; a side up to `tile` is
-// not cut. fn turns n voxels along each axis into n * up / down.
+// `tile` and `overlap` are multiples of `grain`, and overlap < tile. A function of tiles turns n voxels along each axis into
+// n * up / down.
 struct Tiles {
   std::int64_t tile = 64, overlap = 16, grain = 1;
   std::int64_t up = 1, down = 1;
 };
+// Applies fn to overlapping tiles of x (1, C, D, H, W), one after the other, and blends the results with weights that fall
+// towards a tile's edges. The sides of x are multiples of tiles.grain; a side up to tiles.tile is not cut.
 [[nodiscard]] at::Tensor in_tiles(const at::Tensor& x, const Tiles& tiles,
                                   const std::function<at::Tensor(const at::Tensor&)>& fn);
 

@@ -33,12 +33,12 @@ struct SkyAxes {
   std::vector<std::string> told;
 };
 
-// Compares all files. A contradiction goes to `problems` with both files and both values; a unit or an axis that is missing in
-// some files, or unreadable, becomes a line in `told`. `default_band` is used if no file has frequencies.
 struct NamedSky {
   const hdf5::File* file = nullptr;
-  Shape shape;
+  Shape shape;  // of the file's cube
 };
+// Compares all files. A contradiction goes to `problems` with both files and both values; a unit or an axis that is missing in
+// some files, or unreadable, becomes a line in `told`. `default_band` is used if no file has frequencies.
 [[nodiscard]] SkyAxes compared_axes(const std::vector<NamedSky>& files, const std::string& cube, const std::string& default_band,
                                     std::vector<Problem>& problems);
 

@@ -43,12 +43,13 @@ struct Sky {
 struct SplitPaths {
   std::vector<std::filesystem::path> train, validation;
 };
-// generator(seed) draws u for each file, signal files first: files with u < 0.9 train. An empty side of a list gets the last file
-// of the other.
 struct SplitOfSky {
   SplitPaths signal, foreground;
   std::vector<std::string> told;
 };
+// A generator seeded with `seed` draws u in [0, 1) for each file, signal files first: files with u < 0.9 are for training. If one
+// side of the split gets no file, the last file of the other side goes there. At most `num_train` signal files are for training;
+// -1 = all.
 [[nodiscard]] SplitOfSky split_sky(const std::vector<std::filesystem::path>& signal,
                                    const std::vector<std::filesystem::path>& foreground, std::uint64_t seed,
                                    std::int64_t num_train);

@@ -9,11 +9,12 @@
 
 namespace millrace::recipes::image_pairs {
 
-// Answers about pairs: u8 (n, S, S, 3) first and second images -> probabilities (n, 3) of First, Second, Similar in either order,
-// on the host; the second order's are exchanged back.
+// Probabilities (n, 3) of First, Second, Similar on the host, for pairs in the given order and in the exchanged one. In
+// `mirrored` First and Second are exchanged back, so that First means the same image in both.
 struct BothOrders {
   at::Tensor straight, mirrored;
 };
+// Answers about the pairs of u8 (n, S, S, 3) first and second images.
 using Judge = std::function<BothOrders(const at::Tensor& first, const at::Tensor& second)>;
 
 struct Ranking {

@@ -39,11 +39,11 @@ struct ModelConfig {
 [[nodiscard]] std::vector<Problem> shape_problems(const ModelConfig& config);
 // V d + L (4(d^2+d) + (d f + f) + (f d + d) + 4d) + 2d [+ V d untied] [+ T d learned positions], f = hidden.
 [[nodiscard]] std::int64_t parameter_count(const ModelConfig& config);
-// For any sizes, including those that fit into no memory.
 struct ModelSize {
   double parameters;
   double bytes;  // memory of the model and its table of positions, without gradients
 };
+// For any config, including models that fit into no memory.
 [[nodiscard]] ModelSize size_of_model(const ModelConfig& config);
 
 // Weight and optional bias under torch's names, without torch's own initialisation.

@@ -26,7 +26,7 @@ struct SampleSessions {
 // s^2 / (2 ln 2): the expected maximum of bits per spike for a prediction of log-normal rates.
 [[nodiscard]] double ceiling_of(double strength);
 
-// The content of a session. A pure function of its arguments, the same on any number of threads.
+// The content of a session.
 struct SampleSession {
   std::vector<std::uint8_t> frames;  // (bins, side, side): each is shown for two source bins
   std::vector<double> rates;         // (bins, units): expected counts per bin
@@ -34,6 +34,7 @@ struct SampleSession {
   std::vector<std::uint8_t> valid;   // (2 bins)
   std::vector<float> eye;            // (2 bins, 2)
 };
+// A pure function of its arguments; the result is the same on any number of threads.
 [[nodiscard]] SampleSession sample_session(const SampleSessions& size, std::uint64_t seed, std::int64_t session);
 
 // Writes everything that a run needs into the existing folder `out`: NAME/synthetic.h5 for each session, truth.h5 (/NAME/rate),

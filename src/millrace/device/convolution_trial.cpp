@@ -31,7 +31,7 @@ namespace {
 using detail::ConvolutionJob;
 using detail::Unit;
 
-constexpr double kStillMs = 60'000;  // wall time without any core time: its threads wait for each other
+constexpr double kStillMs = 60'000;  // wall time without any time on a core: the program's threads wait for each other
 constexpr int kMostLate = 3;
 constexpr int kLookEveryMs = 50;
 
@@ -195,7 +195,7 @@ bool is_crash(int signal) {
 // The units that are left, and the results for those before.
 class Trial {
  public:
-  // `start_ms`: for each thread, until a unit begins.
+  // `start_ms`: time on a core that each thread may take before a unit begins.
   Trial(std::span<const ConvolutionShape> shapes, int threads, double start_ms)
       : threads_(threads), start_ms_(start_ms * threads) {
     for (const ConvolutionShape& shape : shapes) {
@@ -226,7 +226,7 @@ class Trial {
       in_unit = line->word == "begin";
       limit_ms = in_unit ? std::atof(line->rest.c_str()) : start_ms_;
       if (in_unit) continue;
-      doing_moved();  // tells the watchdog that it advances
+      doing_moved();  // tells the watchdog that the trial advances
       if (line->word == "wrong") found(done, line->rest);
       if (line->word == "untried") leave(left_[done].shape, line->rest);
       ++done;
@@ -235,7 +235,7 @@ class Trial {
     if (done == left_.size()) return left_.clear();
     const auto behind = left_.begin() + static_cast<std::ptrdiff_t>(done);
     if (done > 0 && !in_unit && !end.hung && end.signal == 0 &&
-        end.status == 0) {  // its memory is damaged: another process takes the rest
+        end.status == 0) {  // the process left, as its memory is damaged: another takes the rest
       left_.erase(left_.begin(), behind);
       return;
     }

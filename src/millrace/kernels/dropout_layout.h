@@ -24,11 +24,12 @@ using detail::DropoutRun;
 void run_dropout(const detail::DropoutArgs& args, const Dropout& site, c10::Device device);
 void run_gelu(const detail::GeluArgs& args, const Dropout& site);
 
-// Calls body(keep, first, last) for parts of [begin, end), in order; the tensor has `units` units of `width` elements each, and
-// each part lies in one stretch. `keep` counts from the tensor's first element.
+// A tensor of `units` units, each of `width` elements.
 class DropoutUnits {
  public:
   DropoutUnits(const Dropout& site, std::int64_t units, std::int64_t width);
+  // Calls body(keep, first, last) for parts of the units [begin, end), in order, each part within one stretch. `keep` counts from
+  // the tensor's first element.
   void each(std::int64_t begin, std::int64_t end,
             const std::function<void(const detail::Keep&, std::int64_t, std::int64_t)>& body) const;
 

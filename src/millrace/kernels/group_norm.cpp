@@ -28,12 +28,14 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// Shares depend on sizes only, so that a sum has the same bits for any number of threads.
-constexpr std::int64_t kChannelSegment = 4096;      // positions of a channel, which stay in the first cache
-constexpr std::int64_t kVolumeSegments = 32;        // of a sample with channels last; or fewer, of at least
-constexpr std::int64_t kFewestElements = 1 << 13U;  // elements, enough for a share; or more, of at most
-constexpr std::int64_t kMostElements = 1 << 16U;    // elements, which stay in the second cache
-constexpr std::int64_t kFewestPositions = 16;
+// Threads share the work by segments, which depend on sizes only, so that a sum has the same bits for any number of threads.
+constexpr std::int64_t kChannelSegment = 4096;  // contiguous: positions of one channel; they stay in the first cache
+// Channels last: a sample has kVolumeSegments segments; fewer if they would be too small to be worth a thread's while, more if
+// they would not stay in the second cache.
+constexpr std::int64_t kVolumeSegments = 32;
+constexpr std::int64_t kFewestElements = 1 << 13U;
+constexpr std::int64_t kMostElements = 1 << 16U;
+constexpr std::int64_t kFewestPositions = 16;  // of a segment, however many channels there are
 
 // A norm of one tensor: its geometry, and each sample's and channel's numbers for the second pass.
 class Norm {
@@ -66,7 +68,7 @@ class Norm {
     a_.partials = partials_.data();
   }
 
-  // {mean, rate} of each sample's groups.
+  // {mean, rate} of each sample's groups; rate = 1 / sqrt(variance + epsilon).
   [[nodiscard]] const at::Tensor& statistics() const { return statistics_; }
 
   at::Tensor forward(const at::Tensor& x, const float* weight, const float* bias, double epsilon) {
@@ -118,7 +120,7 @@ class Norm {
 
  private:
   struct Channels {
-    std::int64_t first, last;  // of all samples'
+    std::int64_t first, last;  // counted over all samples
   };
   [[nodiscard]] Channels channels_of(std::int64_t group) const {
     const std::int64_t width = a_.channels / groups_;
@@ -200,8 +202,8 @@ class Norm {
     std::fill(offset_.begin() + channels.first, offset_.begin() + channels.last, static_cast<float>(offset));
   }
 
-  // A group whose channels are separate goes through both passes while it is in the cache, if there are enough groups for all
-  // threads.
+  // If channels are not last and there are enough groups for all threads, each group goes through both passes while it is in the
+  // cache. Otherwise the whole tensor goes through the first pass and then through the second.
   template <class Pass, class Between>
   void in_two_passes(Pass first, Pass second, const Between& between) {
     const std::int64_t pairs = a_.samples * groups_;
@@ -327,7 +329,7 @@ struct GroupNormConvolutionFunction : torch::autograd::Function<GroupNormConvolu
     const at::Tensor &x = tensors[0], &weight = tensors[4], &bias = tensors[5];
     const at::Tensor cast = weight.to(x.scalar_type());
     variable_list result(7);
-    if (context->needs_input_grad(3) || context->needs_input_grad(4)) {  // first: only these need the norm's result
+    if (context->needs_input_grad(3) || context->needs_input_grad(4)) {  // done first: only these need the norm's result
       const at::Tensor normed = tensors.size() > kNormed
                                     ? tensors[kNormed]
                                     : Norm(x, saved.groups, saved.silu, saved.slope)

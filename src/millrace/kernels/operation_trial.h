@@ -75,14 +75,15 @@ class OperationTrial {
 };
 [[nodiscard]] bool operation_trial_runs() noexcept;
 
-// For operations: a call of this shape, with `work` multiplications. True if it must use our kernel. In a trial both functions
-// are called several times, and their results are dropped.
+// A call of an operation; `work`: its number of multiplications.
 struct Call {
   Operation operation;
   c10::ScalarType type;
   c10::IntArrayRef shape;
   double work;
 };
+// For the code of operations: true if this call must use our kernel. In a trial both functions are called several times, and
+// their results are dropped.
 [[nodiscard]] bool takes_ours(const Call& call, const std::function<void()>& ours, const std::function<void()>& library);
 
 }  // namespace millrace::kernels

@@ -21,11 +21,11 @@ at::Tensor product(const at::Tensor& x, const at::Tensor& w);
 // y's column sums (bf16 only).
 at::Tensor product_of_transposed(const at::Tensor& y, const at::Tensor& x, const at::Tensor& column_sums);
 
-// The products of a linear layer by the implementations that operation_trial.h selects. x (rows, in) and dy (rows, out),
-// contiguous, and weight (out, in) have the same type, fp32 or bf16.
 struct WeightGradients {
   at::Tensor weight, bias;  // fp32; bias undefined if not requested
 };
+// The products of a linear layer by the implementations that operation_trial.h selects. x (rows, in) and dy (rows, out),
+// contiguous, and weight (out, in) have the same type, fp32 or bf16.
 at::Tensor forward_product(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
 at::Tensor input_gradient(const at::Tensor& dy, const at::Tensor& weight);
 WeightGradients weight_gradients(const at::Tensor& dy, const at::Tensor& x, bool wants_bias);

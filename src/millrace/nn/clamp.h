@@ -12,12 +12,12 @@ namespace millrace::nn {
 // the device under this name: nothing waits.
 [[nodiscard]] at::Tensor clamp(const at::Tensor& x, double low, double high, const std::string& name);
 
-// Counts of this thread since count_clamps(true), by name. Waits for the device.
 struct ClampCount {
   std::string name;
   double low = 0, high = 0;
   double values = 0, at_border = 0;
 };
+// Counts of this thread since count_clamps(true), by name. Waits for the device.
 [[nodiscard]] std::vector<ClampCount> clamp_counts();
 void count_clamps(bool on);  // in this thread, starting at zero; off at first
 

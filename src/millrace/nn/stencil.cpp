@@ -56,8 +56,9 @@ at::Tensor zoom_plain(const at::Tensor& x, const at::Tensor& scale, std::int64_t
   return at::grid_sampler(x.reshape({1, -1, x.size(-2), x.size(-1)}), grid, kBilinear, kZeros, true).view(sizes);
 }
 
-// An axis as a matrix (size, pixels) whose rows interpolate between the two pixels around a point of zoom's grid; a point's
-// position in pixels is (u + 1) / 2 * (pixels - 1). Points a pixel or more outside have a row of zeros.
+// zoom() along one axis as a matrix (size, pixels). Row i interpolates between the two pixels next to point i of zoom's grid; the
+// point u = line[i] * scale lies at (u + 1) / 2 * (pixels - 1), counted in pixels. A point that lies outside by a pixel or more
+// has a row of zeros.
 at::Tensor interpolation(const at::Tensor& scale, std::int64_t size, std::int64_t pixels) {
   const at::Tensor line = at::linspace(-1, 1, size, scale.options());
   const at::Tensor place = (line * scale + 1.0) * (0.5 * static_cast<double>(pixels - 1));
@@ -67,7 +68,7 @@ at::Tensor interpolation(const at::Tensor& scale, std::int64_t size, std::int64_
   return at::where(apart == 0.0, 1.0 - right_share, at::where(apart == 1.0, right_share, at::zeros({}, scale.options())));
 }
 
-// Taps as a matrix (pixels, pixels): one row for each output.
+// The convolution with `taps` along one axis as a matrix (pixels, pixels): row i computes output i.
 at::Tensor band(const at::Tensor& taps, std::int64_t pixels) {
   const std::int64_t half = taps.size(0) / 2;
   const at::Tensor place = at::arange(pixels, taps.options().dtype(at::kLong));

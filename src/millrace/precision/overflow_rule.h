@@ -10,9 +10,9 @@
 
 namespace millrace::precision {
 
-// Gives up, permanently,
-//   fp16: if more than a quarter of the last steps overflowed (a mean over about 100 steps), or the loss scale is below 1;
-//   bf16: after three steps in a row that were not finite.
+// Gives a format up for the rest of the run:
+//   fp16 if more than a quarter of the last steps overflowed (a mean over about 100 steps), or the loss scale is below 1;
+//   bf16 after three steps in a row that were not finite.
 class OverflowRule {
  public:
   OverflowRule(c10::Device device, c10::ScalarType format);  // format: Half or BFloat16

@@ -158,10 +158,10 @@ inline void multiply_tile(const Product& a, const TileRows& r, std::int64_t colu
   }
 }
 
-// Multiplies a block of rows and words by a block of panels.
 struct Block {
   std::int64_t begin_row, end_row, begin_column, end_column, first_word, words;
 };
+// Multiplies a block of rows and words by a block of panels.
 template <class T, bool WordMajor>
 void multiply_block(const Product& a, const Block& b) {
   constexpr bool kCopies = WordMajor && kTileColumns < kPanelColumns;

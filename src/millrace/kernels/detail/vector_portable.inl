@@ -164,10 +164,11 @@ inline void transpose(const std::uint32_t* in, std::int64_t in_stride, std::uint
   }
 }
 
-// Philox on 16 counters first .. first + 15 (no carry out of the low word), and the compare that turns its words into keep bits.
 struct Words {
   U word[4];
 };
+// Philox on the 16 counters first .. first + 15 (no carry out of the low word), and the comparison that turns its words into keep
+// bits.
 inline Words philox(std::uint64_t first, std::uint64_t key) {
   Words c{{each_word([=](int i) { return static_cast<std::uint32_t>(first) + static_cast<std::uint32_t>(i); }),
            each_word([=](int) { return static_cast<std::uint32_t>(first >> 32U); }), U{}, U{}}};

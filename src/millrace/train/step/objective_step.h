@@ -24,7 +24,7 @@ namespace millrace {
 struct ObjectiveStepOptions {
   at::Device device = at::kCPU;
   bool fused = true;                 // one kernel updates all parameters
-  bool trains = true;                // false: keeps no state for steps
+  bool trains = true;                // false, for inference: no averaged weights and no loss scale
   std::int64_t total_steps = 0;      // for schedules; 0 = open end
   std::int64_t steps_per_epoch = 0;  // for schedules that count epochs; 0 = not known
   std::int64_t global_batch = 0;     // for optim.lr_scaling; 0 = not known
@@ -71,14 +71,14 @@ class ObjectiveStep {
   // Gives up the step under way: its micro-batches and gradients are dropped. `ranks`: gradients being sent to the other ranks
   // are cancelled first, collective; null = nothing is being sent.
   void drop_step(Agreement* ranks = nullptr);
-  // The backward pass of one micro-batch; returns the loss detached. `in_step`: whether it is the only one of all ranks, and the
-  // last of this rank.
+  // The backward pass of one micro-batch; returns the loss detached. `in_step`: whether this micro-batch is the only one of the
+  // step over all ranks, and whether it is the last one of this rank.
   Loss add(Loss loss, MicroPosition in_step);
   void sum_over(Agreement& agreement);            // gradients and counts over all ranks; collective
   void follow_root(Agreement& agreement);         // takes rank 0's count of steps without a loss; collective
   [[nodiscard]] bool takes_part() const;          // some micro-batch of this step had a loss
-  [[nodiscard]] bool host_says_skip() const;      // by reading the gradients; waits for the device
-  void judge(std::optional<bool> bad_says_host);  // decides whether the step counts; without a value on the device alone
+  [[nodiscard]] bool host_says_skip() const;      // reads the gradients; waits for the device
+  void judge(std::optional<bool> bad_says_host);  // decides whether the step counts; nullopt: on the device alone
   // Scalar f32, 1 = a spike, for a step that is finite by `bad`; nullopt without optim.spike_zscore.
   [[nodiscard]] std::optional<at::Tensor> spike(const at::Tensor& bad);
   // Updates, unless skip is 1 or `applies` is false, and calls the objective's after_update; drops the gradients.
@@ -125,7 +125,7 @@ class ObjectiveStep {
   std::unique_ptr<Sums> sums_;                   // of the step under way
   std::unique_ptr<GradientSums> gradient_sums_;  // from the first step whose gradients can be sent while others are computed
   GradientTraffic traffic_;
-  bool keeps_home_ = false;  // they cannot be sent early: they are added up after the backward pass
+  bool keeps_home_ = false;  // gradients cannot be sent early: they are added up after the backward pass
   std::int64_t absent_steps_ = 0;
   bool took_part_ = true;
   double learning_rate_ = 0;

@@ -19,12 +19,13 @@ namespace millrace {
 [[nodiscard]] std::shared_ptr<data::Arena> pinned_arena(device::Backend& backend, std::uint64_t most_bytes,
                                                         std::function<void(const std::string&)> tell);
 
-// Memory for the slots of a run's loaders on its device. `ranks_here`: processes that share the machine's memory.
+// Memory for the slots of a run's loaders.
 struct SlotMemory {
   std::shared_ptr<data::Arena> arena;  // null = the loader's own
   std::uint64_t most_bytes = 0;        // locked at most; 0 = none
   std::string reason;                  // one line for the plan
 };
+// For a run on `device`. `ranks_here`: processes that share the machine's memory.
 [[nodiscard]] SlotMemory slot_memory(const DataConfig& config, c10::Device device, int ranks_here,
                                      std::function<void(const std::string&)> tell);
 
