@@ -1,6 +1,6 @@
 // Millrace in a program of your own: a module, some data, a loss, one call.
 //   build/release/examples/example_own_program [RUN_FOLDER]
-// With a run folder it saves there, and the same command again goes on or says that it is complete.
+// With a run folder it saves there; the same command later resumes the run, or reports that it is complete.
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
@@ -12,7 +12,7 @@
 
 namespace {
 
-// y = sin(3 x) with a little noise, 2,000 points; the seed tells training and validation apart.
+// y = sin(3 x) with a little noise, 2,000 points; training and validation use different seeds.
 millrace::data::Pipeline points(std::uint64_t seed) {
   millrace::Philox random(millrace::make_key(seed));
   std::vector<float> x;

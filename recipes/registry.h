@@ -1,4 +1,4 @@
-// The recipes that ship with Millrace: one table.
+// The table of the recipes that ship with Millrace.
 #pragma once
 
 #include <span>

@@ -18,7 +18,7 @@ CLASSES = 10
 
 
 class Gratings(Dataset):
-    """Picture i is a pure function of i: a grating of its class's direction, of a wavelength and phase of its own, under noise."""
+    """Picture i is a pure function of i: a grating of its class's direction, with its own wavelength and phase, under noise."""
 
     def __init__(self, first, size, noise, augments):
         self.first, self.size, self.noise, self.augments = first, size, noise, augments

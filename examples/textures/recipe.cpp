@@ -1,8 +1,8 @@
-// A recipe of pictures: ten noisy textures of 32 x 32, told apart by a small convolutional network.
-//   data     gratings of ten directions under noise, cropped, flipped and normalised anew at each read
+// A recipe of pictures: ten noisy textures of 32 x 32, classified by a small convolutional network.
+//   data     gratings of ten directions under noise, cropped, flipped and normalised at each read
 //   model    three convolutions, mean over the picture, one linear layer
 //   loss     cross-entropy with smoothed labels, and a tenth of the error of the grating's direction
-//   metrics  accuracy in all and per class, error of the direction
+//   metrics  accuracy overall and per class, error of the direction
 #include <cmath>
 #include <numbers>
 
@@ -35,7 +35,7 @@ struct Sections {
   static consteval auto fields() { return std::tuple{config::field<&Sections::recipe>("The network and its pictures.")}; }
 };
 
-// Picture i is a pure function of i: a grating of its class's direction, of a wavelength and phase of its own, under noise.
+// Picture i is a pure function of i: a grating of its class's direction, with its own wavelength and phase, under noise.
 std::shared_ptr<const data::Source> gratings(std::int64_t first, std::int64_t size, double noise) {
   const auto make = [=](std::int64_t index, const data::MutableSample& out, const data::SampleRandom&) {
     Philox random(make_key(7, first + index));

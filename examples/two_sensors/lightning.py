@@ -19,7 +19,7 @@ SENSORS = {"camera": dict(width=64, samples=2000, batch_size=40, weight=1.0),
 
 
 class Readings(Dataset):
-    """Each value of a reading sees the temperature through a curve of its own, and noise."""
+    """Each value of a reading sees the temperature through its own curve, with noise."""
 
     def __init__(self, width, first, size, noise):
         self.width, self.first, self.size, self.noise = width, first, size, noise

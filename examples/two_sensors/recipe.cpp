@@ -1,7 +1,7 @@
-// A recipe of two data sets that differ in shape and length: a camera and a probe measure the same temperature.
+// A recipe for two data sets that differ in shape and length: a camera and a probe measure the same temperature.
 //   data     2,000 pictures of 8 x 8 and 500 readings of 5 numbers; the shorter set repeats
 //   model    a layer for each sensor, a trunk for both, one output
-//   loss     a mean squared error for each sensor, each divided by its own count; the probe's weighs half
+//   loss     a mean squared error for each sensor, each divided by its own count; the probe's has weight 1/2
 //   metrics  error and R2 of each sensor
 #include <array>
 #include <cmath>
@@ -16,7 +16,7 @@ using namespace millrace;
 struct Sensor {
   const char* name;
   std::int64_t width, samples, batch_size;
-  double weight;  // of its error in the loss
+  double weight;  // factor of its error in the loss
 };
 constexpr std::array<Sensor, 2> kSensors = {{{"camera", 64, 2000, 40, 1.0}, {"probe", 5, 500, 20, 0.5}}};
 
@@ -35,7 +35,7 @@ struct Sections {
   static consteval auto fields() { return std::tuple{config::field<&Sections::recipe>("The network and its sensors.")}; }
 };
 
-// Each value of a reading sees the temperature through a curve of its own, and noise.
+// Each value of a reading sees the temperature through its own curve, with noise.
 std::shared_ptr<const data::Source> readings(const Sensor& sensor, std::int64_t first, std::int64_t size, double noise) {
   const auto make = [first, noise](std::int64_t index, const data::MutableSample& out, const data::SampleRandom&) {
     Philox random(make_key(3, out.values<float>("x").size(), first + index));

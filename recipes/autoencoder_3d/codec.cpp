@@ -26,9 +26,9 @@ namespace millrace::recipes::autoencoder_3d {
 namespace {
 
 constexpr const char* kKind = "autoencoder_3d latent";
-// Tensors of the first level's size that live at once, workspaces among them: up to 12 were seen in the decoder.
+// Tensors of the first level's size that are alive at once, including workspaces: up to 12 were observed in the decoder.
 constexpr double kTensorsAtOnce = 14;
-constexpr double kLibraries = 128.0 * 1024 * 1024;  // that a first pass makes them take
+constexpr double kLibraries = 128.0 * 1024 * 1024;  // memory that a first pass makes libraries allocate
 
 std::string shape_text(at::IntArrayRef sizes) {
   std::string text;
@@ -36,14 +36,14 @@ std::string shape_text(at::IntArrayRef sizes) {
   return text;
 }
 
-// Where tiles of an axis begin: the last one ends with the axis.
+// Start of each tile along an axis: the last tile ends with the axis.
 std::vector<std::int64_t> starts(std::int64_t size, std::int64_t tile, std::int64_t overlap) {
   std::vector<std::int64_t> begins = {0};
   while (begins.back() + tile < size) begins.push_back(std::min(begins.back() + tile - overlap, size - tile));
   return begins;
 }
 
-// Of a tile's voxels along an axis: rises over `overlap` of them from both ends.
+// Blending weights of a tile's voxels along an axis: they rise over `overlap` voxels from both ends.
 at::Tensor ramp(std::int64_t size, std::int64_t overlap) {
   const at::Tensor from_begin = at::arange(size, at::kFloat) + 0.5;
   const at::Tensor nearest = at::minimum(from_begin, static_cast<double>(size) - from_begin);
@@ -73,7 +73,7 @@ data::NiftiHeader place_of(const VolumeFile& file) {
   return place;
 }
 
-// Of one array of this shape; what is not said there is as in `place`.
+// Header for an array of this shape; all other fields come from `place`.
 data::NiftiHeader header_of(const data::NiftiHeader& place, at::IntArrayRef shape, const std::string& description) {
   data::NiftiHeader header = place;
   header.dtype = DType::f32;

@@ -71,7 +71,7 @@ void require(const std::string& command, bool is_there, const std::string& what,
   if (!is_there) throw UsageError({what, "millrace " + command, next});
 }
 
-// "sub-01.nii.gz" -> "sub-01"; ".latent" goes too where it is decoded.
+// "sub-01.nii.gz" -> "sub-01"; decoding removes ".latent" too.
 std::string stem_of(const stdfs::path& file, bool encodes) {
   stdfs::path name = file.filename();
   if (name.extension() == ".gz") name = name.stem();

@@ -75,7 +75,7 @@ TEST_F(CodecTest, AVolumeKeepsItsShapePlaceAndValues) {
   VolumeCodec both = codec();
   EXPECT_THAT(both.encode(Fs::real(), volume, latent), HasSubstr("10x12x9, values -200 to 79"));
   const data::NiftiFile coarse(latent);
-  EXPECT_EQ(coarse.header().shape, (Shape{3, 3, 3, 3}));  // 10 and 9 are continued to 12
+  EXPECT_EQ(coarse.header().shape, (Shape{3, 3, 3, 3}));  // 10 and 9 are padded to 12
   EXPECT_EQ(coarse.header().affine[0], (std::array<double, 4>{8, 0, 0, -4}));
   EXPECT_EQ(coarse.header().affine[2], (std::array<double, 4>{0, 0, 16, 17}));
   EXPECT_EQ(coarse.header().pixdim[1], 8);
@@ -90,7 +90,7 @@ TEST_F(CodecTest, AVolumeKeepsItsShapePlaceAndValues) {
   EXPECT_EQ(after.sform_code, before.sform_code);
   EXPECT_EQ(after.qform_code, before.qform_code);
   EXPECT_EQ(after.units, before.units);
-  // What the model itself makes of the scaled volume, in the volume's own values.
+  // The model's own result for the scaled volume, in the volume's own values.
   const at::NoGradGuard no_grad;
   const std::vector<float> decoded_values = values_of(decoded);
   for (const float value : decoded_values) EXPECT_TRUE(value >= -200 && value <= 800) << value;
@@ -167,7 +167,7 @@ TEST_F(CodecTest, TilesAreBlendedIntoTheWhole) {
 TEST_F(CodecTest, WhatMemoryDoesNotHoldIsCutOrRefused) {
   const stdfs::path volume = write_volume();
   EXPECT_GT(pass_bytes(tiny(), 1000), 1000 * 8 * 4);
-  // Enough for a patch of 16, not for the whole 12 x 12 x 12 in one: a volume within one patch is never cut further.
+  // Enough memory for a patch of 16, not for the whole 12 x 12 x 12 at once: a volume within one patch is never cut further.
   const auto refused = [&] {
     try {
       codec({.free = 1000}).encode(Fs::real(), volume, folder_ / "l.nii");

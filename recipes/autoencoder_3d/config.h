@@ -93,7 +93,7 @@ struct RecipeConfig {
   }
 };
 
-// The section an autoencoder_3d run adds to its config.
+// The section that an autoencoder_3d run adds to its config.
 struct Sections {
   RecipeConfig recipe;
 

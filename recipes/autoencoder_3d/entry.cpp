@@ -22,7 +22,7 @@ void make_data(const std::string& preset, const std::filesystem::path& out, std:
   write_sample_volumes(sample_size(sample_volumes_of(preset), preset, "volumes"), out, seed);
 }
 
-// A published config with the discriminator at work, on crops in the network's own form. Python's side has the same
+// A published config with the discriminator active, on crops in the network's own form. The Python side has the same
 // (bench/step/shapes.py).
 BenchShape shape(std::string name, std::string help, const std::string& preset, std::int64_t side, std::int64_t batch) {
   Json config;
@@ -46,7 +46,7 @@ BenchShape shape(std::string name, std::string help, const std::string& preset, 
           })};
 }
 
-// What no other recipe needs, and what it shares with some.
+// Switches of this recipe alone, and those that it shares with some others.
 std::vector<std::string> switches() {
   return {"channels_last",     "tried_convolutions", "fused_group_norm", "lean_norms",
           "phased_upsampling", "voxel_products",     "look_ahead",       "sample_cache"};

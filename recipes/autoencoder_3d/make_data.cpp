@@ -20,9 +20,9 @@ constexpr std::uint64_t kCountKey = 82;
 
 constexpr std::size_t kEllipsoids = 6;
 constexpr double kSteepness = 8;
-constexpr double kLeastAxis = 0.08, kMostAxis = 0.28;  // of the side
+constexpr double kLeastAxis = 0.08, kMostAxis = 0.28;  // share of the side
 constexpr double kLeastPeak = 0.2;
-constexpr std::uint32_t kMostCounts = 1000;  // of a voxel; far above what a mean of q brings
+constexpr std::uint32_t kMostCounts = 1000;  // per voxel; far above any count at a mean of q
 
 struct Ellipsoid {
   std::array<double, 3> centre{}, axes{};

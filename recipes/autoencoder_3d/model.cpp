@@ -105,9 +105,9 @@ double discriminator_parameters(const RecipeConfig& config) {
 
 std::int64_t size_divisor(const RecipeConfig& config) { return std::int64_t{1} << (config.channels.size() - 1); }
 
-// Instance norms need more than one voxel, which the last of them sees of the smallest volume.
+// Instance norms need more than one voxel: the last norm must see more than one in the smallest volume.
 std::int64_t smallest_side(const RecipeConfig& config) {
-  std::int64_t side = 2;  // after the last layer but one
+  std::int64_t side = 2;  // at the input of the last layer
   const std::vector<Convolution::Shape> layers = discriminator_layers(config);
   for (auto layer = layers.rbegin() + 1; layer != layers.rend(); ++layer) side = (side - 1) * layer->stride + kKernel - 2;
   return side;

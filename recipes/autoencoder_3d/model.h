@@ -13,25 +13,25 @@
 
 namespace millrace::recipes::autoencoder_3d {
 
-// What no network can have: channels that the groups of a norm do not divide, lists of different length, a patch that the levels
-// do not divide or that is too small for the discriminator.
+// Faults that no network can have: channels that the groups of a norm do not divide, lists of different length, a patch that the
+// levels do not divide or that is too small for the discriminator.
 [[nodiscard]] std::vector<Problem> shape_problems(const RecipeConfig& config);
 
-// Parameters of each network: a closed form, of any size, before anything is allocated.
+// Number of parameters of each network: a closed form for any size, without allocating anything.
 [[nodiscard]] double autoencoder_parameters(const RecipeConfig& config);
 [[nodiscard]] double discriminator_parameters(const RecipeConfig& config);
 
-// How often the levels halve a volume: 2^(levels - 1) voxels of it become one of the latent volume.
+// The factor by which the levels shrink each axis: 2^(levels - 1) voxels become one of the latent volume.
 [[nodiscard]] std::int64_t size_divisor(const RecipeConfig& config);
-// Smallest side of a volume that the discriminator can judge.
+// Smallest side of a volume that the discriminator accepts.
 [[nodiscard]] std::int64_t smallest_side(const RecipeConfig& config);
 
 class AutoencoderKL : public torch::nn::Module {
  public:
   explicit AutoencoderKL(const RecipeConfig& config, const nn::Fused& fused = {});
 
-  // Of a latent volume (N, z, D/f, H/f, W/f), f = size_divisor(): mean and standard deviation, fp32. log(sd^2) is kept within
-  // [-30, 20].
+  // The distribution of a latent volume (N, z, D/f, H/f, W/f), f = size_divisor(): mean and standard deviation, fp32. log(sd^2)
+  // is kept within [-30, 20].
   struct Latent {
     at::Tensor mean, deviation;
   };
@@ -41,7 +41,7 @@ class AutoencoderKL : public torch::nn::Module {
   // (N, z, d, h, w) -> (N, C, f d, f h, f w).
   at::Tensor decode(const at::Tensor& z);
 
-  void set_channels_last(bool channels_last) noexcept { channels_last_ = channels_last; }  // what it computes in
+  void set_channels_last(bool channels_last) noexcept { channels_last_ = channels_last; }  // the memory format of its computation
 
  private:
   [[nodiscard]] at::Tensor arranged(const at::Tensor& x) const;
@@ -50,7 +50,7 @@ class AutoencoderKL : public torch::nn::Module {
   std::shared_ptr<Convolution> quant_conv_mu_, quant_conv_log_sigma_, post_quant_conv_;
 };
 
-// Says of patches of a volume whether they look real: convolutions of kernel 4, instance norms, leaky ReLU of slope 0.2.
+// Judges for patches of a volume whether they look real: convolutions of kernel 4, instance norms, leaky ReLU of slope 0.2.
 class PatchDiscriminator : public torch::nn::Module {
  public:
   explicit PatchDiscriminator(const RecipeConfig& config, const nn::Fused& fused = {});
@@ -63,15 +63,15 @@ class PatchDiscriminator : public torch::nn::Module {
   std::vector<std::shared_ptr<Convolution>> layers_;
 };
 
-// MONAI's beginning of a discriminator: weights normal with deviation 0.02, biases 0.
+// MONAI's initialisation of a discriminator: weights normal with deviation 0.02, biases 0.
 void initialise_as_gan(torch::nn::Module& module, at::Generator& generator);
 
-// Both networks. The children of both stand side by side, each under MONAI's own name ("encoder", "decoder", "quant_conv_mu",
-// ...; "initial_conv", "0", "1", ..., "final_conv"): a snapshot's file of one network is what MONAI calls its state dict.
+// Both networks. The children of both are side by side, each under MONAI's own name ("encoder", "decoder", "quant_conv_mu", ...;
+// "initial_conv", "0", "1", ..., "final_conv"): a snapshot's file of one network is MONAI's state dict.
 class VolumeGan : public torch::nn::Module {
  public:
-  // Weights are a function of `seed`. Without a discriminator where recipe.adv_weight is 0. ConfigError when the parts do not
-  // fit.
+  // Weights are a function of `seed`. There is no discriminator if recipe.adv_weight is 0. ConfigError if the sizes do not fit
+  // together.
   explicit VolumeGan(const RecipeConfig& config, std::uint64_t seed = 0, const nn::Fused& fused = {});
 
   [[nodiscard]] AutoencoderKL& autoencoder() noexcept { return *autoencoder_; }

@@ -117,7 +117,7 @@ TEST(AutoencoderModel, WhatNoNetworkCanHaveIsToldBeforeItIsMade) {
   EXPECT_FALSE(VolumeGan(config).has_discriminator());
 }
 
-// As torch.save() of a DistributedDataParallel's state dict names them; a discriminator alone is taken too, half a network is
+// Names as torch.save() of a DistributedDataParallel's state dict has them; a discriminator alone is accepted, half a network is
 // not.
 TEST(AutoencoderModel, WeightsOfOthersAreTakenUnderMonaisNames) {
   const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "millrace-pretrained";

@@ -21,16 +21,15 @@
 namespace millrace::recipes::autoencoder_3d {
 namespace {
 
-// at::native's choice "math": every product of queries and keys in memory at once.
+// at::native's choice "math": all products of queries and keys are in memory at once.
 constexpr std::int64_t kMathChoice = 0;
 
-// x + y, in x's memory where that holds the sum's type; x is the result of a convolution, which its gradient does not need.
+// x + y, in x's memory if it has the sum's type; x is the result of a convolution, whose gradient does not need it.
 at::Tensor add_to(const at::Tensor& x, const at::Tensor& y) {
   return x.scalar_type() == y.scalar_type() ? at::Tensor(x).add_(y) : x + y;
 }
 
-// A convolution of single voxels as the product that it is: the library's own way copies what goes in and what comes out. x's
-// layout.
+// A convolution of single voxels as a matrix product: the library's own way copies its input and output. Keeps x's layout.
 at::Tensor of_voxels(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
   const at::Tensor matrix = weight.flatten(1);
   if (!x.is_contiguous() && x.is_contiguous(at::MemoryFormat::ChannelsLast3d))
@@ -107,7 +106,7 @@ struct Attention : Block {
   std::shared_ptr<Projections> attn;
 };
 
-// Half the size: a plane of zeros behind each axis, then every second voxel of a convolution.
+// Halves the size: adds a plane of zeros behind each axis, then takes every second voxel of a convolution.
 struct Down : Block {
   Down(const Stage& stage, const StageOptions& options)
       : conv(register_module(
@@ -149,7 +148,7 @@ std::shared_ptr<Block> make_block(const Stage& stage, const StageOptions& option
   }
 }
 
-// Residual blocks of a level from `in` channels, each followed by attention where the level has it.
+// Residual blocks of a level from `in` channels, each followed by attention if the level has it.
 void add_level(std::vector<Stage>& stages, const RecipeConfig& config, std::int64_t in, std::size_t level) {
   const std::int64_t out = config.channels[level];
   for (std::int64_t i = 0; i < config.num_res_blocks; ++i) {
@@ -259,7 +258,7 @@ at::Tensor Coder::forward(at::Tensor x) {
 
 void initialise_as_torch(torch::nn::Module& module, at::Generator& generator) {
   const at::NoGradGuard no_grad;
-  double bound = 0;  // 0: of a norm
+  double bound = 0;  // 0 for a norm
   for (auto& item : module.named_parameters()) {
     at::Tensor& value = item.value();
     if (item.key().ends_with("weight"))

@@ -1,4 +1,4 @@
-// What the two networks are made of, under the names that MONAI's AutoencoderKL and PatchDiscriminator give them.
+// The parts of the two networks, under the names that MONAI's AutoencoderKL and PatchDiscriminator give them.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -29,7 +29,7 @@ class Convolution : public Block {
   explicit Convolution(const Shape& shape, const nn::Fused& fused = {});
   at::Tensor forward(const at::Tensor& x) override;
   [[nodiscard]] const at::Tensor& weight() const noexcept { return weights_->weight; }
-  [[nodiscard]] const at::Tensor& bias() const noexcept { return weights_->bias; }  // undefined without
+  [[nodiscard]] const at::Tensor& bias() const noexcept { return weights_->bias; }  // undefined if there is no bias
 
  private:
   struct Weights : torch::nn::Module {
@@ -59,7 +59,7 @@ struct StageOptions {
   nn::Fused fused;
 };
 
-// Stages one after the other, children "blocks.0", "blocks.1", ... Memory blocks "<name>.<number>", but for norms and plain
+// A sequence of stages as children "blocks.0", "blocks.1", ... Memory blocks "<name>.<number>", except for norms and plain
 // convolutions.
 class Coder : public torch::nn::Module {
  public:
@@ -72,11 +72,11 @@ class Coder : public torch::nn::Module {
   std::vector<std::shared_ptr<Block>> blocks_;
 };
 
-// torch's own beginning: convolutions and linear layers uniform within 1 / sqrt(fan in), norms one and zero.
+// torch's own initialisation: convolutions and linear layers uniform within 1 / sqrt(fan in), norms one and zero.
 void initialise_as_torch(torch::nn::Module& module, at::Generator& generator);
 
-// softmax(q k^T / sqrt(C)) v for q, k, v (B, T, C): attention with one head, without a mask. DeviceError where LibTorch would
-// write out a T x T map for more than kMostMappedTokens tokens.
+// softmax(q k^T / sqrt(C)) v for q, k, v (B, T, C): attention with one head, without a mask. DeviceError if LibTorch would write
+// out a T x T map for more than kMostMappedTokens tokens.
 inline constexpr std::int64_t kMostMappedTokens = 4096;
 [[nodiscard]] at::Tensor self_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v);
 

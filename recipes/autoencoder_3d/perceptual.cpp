@@ -23,13 +23,13 @@
 namespace millrace::recipes::autoencoder_3d {
 namespace {
 
-// SqueezeNet 1.1 as a list: the first convolution, pools, and "fire" modules, with the tap whose features it ends.
+// SqueezeNet 1.1 as a list: the first convolution, pools, and "fire" modules, each with a mark if its output is a tap.
 enum class Kind : std::uint8_t { convolution, pool, fire };
 struct Layer {
-  int number;  // in torchvision's "features"
+  int number;  // index in torchvision's "features"
   Kind kind;
-  int slice;  // of lpips, from 1
-  bool tap;   // its output is one
+  int slice;  // number of lpips's slice, from 1
+  bool tap;   // its output is a tap
   std::int64_t in = 0, squeezed = 0, out = 0;
 };
 constexpr std::array<Layer, 12> kLayers = {{{0, Kind::convolution, 1, true, 3, 0, 64},
@@ -51,7 +51,7 @@ constexpr double kTiny = 1e-10;  // lpips's
 std::string name_of(const Layer& layer) { return "net.slice" + std::to_string(layer.slice) + "." + std::to_string(layer.number); }
 std::string head_name(std::size_t tap) { return "lin" + std::to_string(tap) + ".model.1.weight"; }
 
-// The tensor under any of the names it goes by.
+// The tensor under any of its accepted names.
 const at::Tensor* find(const Tensors& tensors, const std::string& name) {
   std::vector<std::string> names = {name};
   if (name.starts_with("net.slice")) names.push_back("features." + name.substr(name.find('.', 4) + 1));
@@ -63,7 +63,7 @@ const at::Tensor* find(const Tensors& tensors, const std::string& name) {
   return nullptr;
 }
 
-// Slices (B * n * C, 3, rows, columns) of x (B, C, D, H, W) across `axis`, the channels as images of their own.
+// Slices (B * n * C, 3, rows, columns) of x (B, C, D, H, W) across `axis`, each channel as a separate image.
 at::Tensor images_of(const at::Tensor& x, std::int64_t axis, const at::Tensor& numbers) {
   const std::int64_t rows = x.size(0), size = x.size(axis + 2);
   const at::Tensor first = x.movedim(axis + 2, 1);  // (B, size, C, a, b)
@@ -85,7 +85,7 @@ Slices drawn_slices(const nn::RowKey& key, const std::array<std::int64_t, 3>& si
       Philox draws(make_key(key.seed, key.site, key.epoch, key.positions[static_cast<std::size_t>(row)], axis));
       std::vector<std::int64_t> all(static_cast<std::size_t>(size[axis]));
       std::iota(all.begin(), all.end(), 0);
-      for (std::int64_t i = 0; i < count; ++i) {  // the first places of a shuffle
+      for (std::int64_t i = 0; i < count; ++i) {  // the first entries of a shuffle
         const auto at = static_cast<std::size_t>(i);
         std::swap(all[at], all[at + static_cast<std::size_t>(draws.below(static_cast<std::uint64_t>(size[axis] - i)))]);
         *out++ = all[at];
@@ -107,7 +107,7 @@ Perceptual::Perceptual(const Tensors& weights, bool maps, const std::filesystem:
                            from.string(), "give the state dict of lpips.LPIPS(net=\"squeeze\") as a safetensors file"});
     }
     std::string buffer = name;
-    std::ranges::replace(buffer, '.', '_');  // a module's own names have none
+    std::ranges::replace(buffer, '.', '_');  // a module's own names contain no dots
     weights_[name] = register_buffer(buffer, found->detach().to(at::kFloat).clone());
   };
   std::size_t tap = 0;
@@ -148,7 +148,7 @@ std::array<at::Tensor, 7> Perceptual::features(const at::Tensor& images) const {
     }
     if (!layer.tap) continue;
     const at::Tensor wide = x.to(at::kFloat);
-    // The root of a sum of nothing has no derivative: kTiny^2 gives it the one it would have at 0 / 0.
+    // The root of an empty sum has no derivative: kTiny^2 gives it the one that it would have at 0 / 0.
     taps.at(tap++) = wide / ((wide.square().sum(1, true) + kTiny * kTiny).sqrt() + kTiny);
   }
   return taps;

@@ -1,4 +1,4 @@
-// How different two volumes look: features of SqueezeNet 1.1 on slices, weighed as LPIPS does (Zhang et al. 2018, "The
+// The perceived difference of two volumes: features of SqueezeNet 1.1 on slices, weighted as in LPIPS (Zhang et al. 2018, "The
 // unreasonable effectiveness of deep features as a perceptual metric").
 #pragma once
 
@@ -14,10 +14,10 @@
 
 namespace millrace::recipes::autoencoder_3d {
 
-inline constexpr double kSlicePart = 0.2;                    // of the slices across an axis are looked at
-inline constexpr std::int64_t kSmallestPerceptualSide = 17;  // of a volume: below, pooling leaves nothing
+inline constexpr double kSlicePart = 0.2;                    // share of the slices across an axis that is compared
+inline constexpr std::int64_t kSmallestPerceptualSide = 17;  // voxels; pooling leaves nothing of a smaller volume
 
-// Of each axis (depth, height, width): (B, n) i64, numbers of n slices of each row.
+// For each axis (depth, height, width): (B, n) i64, the indices of n slices per row.
 using Slices = std::array<at::Tensor, 3>;
 // kSlicePart of a volume's slices across each axis, at least one, all different; a pure function of `key`.
 [[nodiscard]] Slices drawn_slices(const nn::RowKey& key, const std::array<std::int64_t, 3>& size);
@@ -26,10 +26,11 @@ using Slices = std::array<at::Tensor, 3>;
 // "lin0.model.1.weight".
 class Perceptual : public torch::nn::Module {
  public:
-  // Takes lpips's names, torchvision's of the features ("features.0.weight"), and both behind MONAI's "perceptual_function.".
-  // `maps`: volumes in [0, 1] are mapped to [-1, 1], the network's range. SnapshotError where one is missing or of another shape.
+  // Accepts lpips's names, torchvision's names of the features ("features.0.weight"), and both behind MONAI's
+  // "perceptual_function.". `maps`: volumes in [0, 1] are mapped to [-1, 1], the network's range. SnapshotError if a weight is
+  // missing or has another shape.
   Perceptual(const Tensors& weights, bool maps, const std::filesystem::path& from = {});
-  // Of a .safetensors or .pt file.
+  // Reads a .safetensors or .pt file.
   Perceptual(const std::filesystem::path& from, bool maps);
 
   // (B) fp32: the mean distance over each row's slices (and channels), summed over the three axes. recon and target (B, C, D, H,
@@ -41,8 +42,8 @@ class Perceptual : public torch::nn::Module {
   [[nodiscard]] std::array<at::Tensor, 7> features(const at::Tensor& images) const;
   [[nodiscard]] const at::Tensor& weight(const std::string& name) const;
   bool maps_;
-  Tensors weights_;           // the buffers' handles: not read by name from the module in a step
-  mutable at::Tensor range_;  // what features() wants subtracted and divided by, f64, on the device; no file holds it
+  Tensors weights_;           // the buffers' handles, so that a step does not look them up by name
+  mutable at::Tensor range_;  // shift and scale of features(), f64, on the device; not saved in any file
 };
 
 }  // namespace millrace::recipes::autoencoder_3d

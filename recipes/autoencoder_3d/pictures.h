@@ -1,4 +1,4 @@
-// What a validation shows: reconstructions beside originals in three planes, and the latent volume.
+// Pictures of a validation: reconstructions next to originals in three planes, and the latent volume.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,11 +16,11 @@ struct Shown {
   at::Tensor target, recon;         // (D, H, W) fp32 on the CPU, target in [0, 1]
   at::Tensor latent;                // (z, d, h, w): mean of the latent distribution
   std::string sample;               // file name
-  std::array<double, 3> spacing{};  // voxel size in mm along D, H, W; 0 = not known
+  std::array<double, 3> spacing{};  // voxel size in mm along D, H, W; 0 = unknown
 };
 
 // The middle slice of each axis: original, reconstruction (same grey scale) and their difference (its own, symmetric scale), with
-// a scale bar in mm, or in voxels where the size is not known.
+// a scale bar in mm, or in voxels if their size is unknown.
 [[nodiscard]] Picture draw_planes(const Shown& shown);
 // The middle axial slice of each latent channel (at most 16), symmetric scale.
 [[nodiscard]] Picture draw_latent(const Shown& shown);

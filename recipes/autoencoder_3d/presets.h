@@ -1,4 +1,4 @@
-// The recipe's named sizes and what a config of its own says nothing about.
+// The recipe's defaults and named sizes.
 #pragma once
 
 #include <string>
@@ -10,8 +10,8 @@
 namespace millrace::recipes::autoencoder_3d {
 
 [[nodiscard]] Json defaults();
-// smoke, small: data of their own, minutes on two cores. stable, 32g, multigpu, full (= multigpu), optimized: the published
-// configs.
+// smoke, small: presets with sample data, minutes on two cores. stable, 32g, multigpu, full (= multigpu), optimized: the
+// published configs.
 [[nodiscard]] std::vector<std::pair<std::string, Json>> presets();
 
 }  // namespace millrace::recipes::autoencoder_3d

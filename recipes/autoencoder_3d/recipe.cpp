@@ -72,7 +72,7 @@ data::Pipeline Autoencoder3d::data(Split split) {
 }
 
 Batch Autoencoder3d::prepare(Batch batch) {
-  if (!batch.has("image")) return batch;  // a bench gives what the network sees
+  if (!batch.has("image")) return batch;  // a bench supplies the network's input directly
   const at::NoGradGuard no_grad;
   const bool two = batch.has("label");
   const at::Tensor volumes = two ? at::cat({batch["image"], batch["label"]}, 1) : batch["image"];
@@ -127,7 +127,7 @@ std::vector<optim::ParameterGroup> Autoencoder3d::parameters_of(bool discriminat
   return groups;
 }
 
-// By default the learning rate is meant for the batch of one rank.
+// By default the learning rate is meant for one rank's batch.
 optim::OptimConfig Autoencoder3d::optimizer() const {
   optim::OptimConfig config = context_.config->optim;
   if (config.lr_scaling_batch == 0) config.lr_scaling_batch = context_.config->data.samples_per_batch() * config.accumulate;
@@ -232,7 +232,7 @@ void Autoencoder3d::measure(const Batch& batch, const StepResult& result, metric
 
 namespace {
 
-// The longest axis of the crops halved, as long as the network divides it.
+// Halves the longest axis of the crops, as long as the network divides it.
 std::vector<Shrink> shrinks(std::vector<std::int64_t> patch) {
   const auto longest = std::max_element(patch.begin(), patch.end());
   if (longest == patch.end() || *longest < 32) return {};
@@ -240,7 +240,8 @@ std::vector<Shrink> shrinks(std::vector<std::int64_t> patch) {
   return {{.setting = "recipe.patch_size=" + joined(patch, ",", [](std::int64_t side) { return std::to_string(side); })}};
 }
 
-// Crops begin anywhere: lengths count from their corner. Without one orientation and voxel size for all, voxels do.
+// Crops begin anywhere: lengths count from their corner. Lengths are in mm only if all files share one orientation and voxel
+// size, else in voxels.
 std::map<std::string, FieldWords> fields_of(const VolumeFiles& files) {
   const VolumeFile& first = files.train.front();
   const auto is_other = [&](const VolumeFile& file) {

@@ -1,8 +1,8 @@
-// Recipe "autoencoder_3d": volumes made small and back again.
+// Recipe "autoencoder_3d": compresses volumes and restores them.
 //   data     one random crop of each NPZ or NIfTI file, scaled between its percentiles on the device
 //   model    a KL autoencoder, and a patch discriminator that judges what it makes (model.h)
 //   loss     two objectives in one step. autoencoder: reconstruction, divergence of the latent, the discriminator's judgement;
-//            discriminator: to tell crops from reconstructions. The discriminator joins after recipe.adv_start_epoch
+//            discriminator: distinguishing crops from reconstructions. The discriminator joins after recipe.adv_start_epoch
 //   metrics  reconstruction from the latent's mean, PSNR, divergence; how often the discriminator is right
 #pragma once
 
@@ -26,8 +26,8 @@ class Autoencoder3d final : public Recipe {
 
   void before_training() override;  // finds all files and reads their headers
   data::Pipeline data(Split split) override;
-  // "image", "label" -> "input", "target" in [0, 1]; "eps", the latent's random part; "slices0" to "slices2", which slices the
-  // perceptual loss looks at.
+  // "image", "label" -> "input", "target" in [0, 1]; "eps", the latent's random part; "slices0" to "slices2", the slices for the
+  // perceptual loss.
   Batch prepare(Batch batch) override;
   VolumeGan& model() override;
   bool set_layout(Layout layout) override;

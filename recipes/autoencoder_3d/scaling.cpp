@@ -10,7 +10,7 @@
 
 namespace millrace::recipes::autoencoder_3d {
 
-// Of the values beyond the percentile there are few: the topmost are picked, nothing is sorted whole.
+// Only few values lie beyond the percentile: the topmost are picked, without sorting the rest.
 at::Tensor range_of(const at::Tensor& x) {
   const at::Tensor rows = x.detach().flatten(2);
   const std::int64_t count = rows.size(2);

@@ -25,7 +25,7 @@ namespace {
 
 constexpr const char* kRepair = R"(repair or remove the file, or set data.bad_samples="skip")";
 
-// The one place that tells the kinds apart. A file named .npz that is no archive is one that was damaged.
+// The one place that distinguishes the kinds. A file named .npz that is not an archive is a damaged one.
 bool is_archive(const std::filesystem::path& path) {
   if (to_lower(path.extension().string()) == ".npz") return true;
   const InputFile file(path);
@@ -34,7 +34,7 @@ bool is_archive(const std::filesystem::path& path) {
   return std::string_view(magic.data(), magic.size()) == "PK\3\4";
 }
 
-// use(T()) with the C++ type of a real dtype; false for one that has none.
+// use(T()) with the C++ type of a real dtype; false for other dtypes.
 template <class Use>
 bool with_type(DType dtype, const Use& use) {
   switch (dtype) {
@@ -67,7 +67,7 @@ bool with_type(DType dtype, const Use& use) {
 
 bool is_kept_as_stored(DType dtype) { return (size_of(dtype) <= 2 && dtype != DType::f16) || dtype == DType::f32; }
 
-// As NiftiFile::read_scaled: in double, then rounded.
+// As in NiftiFile::read_scaled: computed in double, then rounded.
 struct Scaling {
   double slope, intercept;
   bool scaled;
@@ -78,7 +78,7 @@ struct Scaling {
 };
 
 Scaling scaling_of(const VolumeFile& file) { return {file.slope, file.intercept, file.scaled}; }
-// Of what is kept: wide numbers were scaled when they became f32.
+// The scaling of kept values: wide numbers were already scaled when they became f32.
 Scaling kept_scaling(const VolumeFile& file) { return is_kept_as_stored(file.dtype) ? scaling_of(file) : Scaling{1, 0, false}; }
 
 [[noreturn]] void refuse(const VolumeFile& file, std::string what, std::string next) {
@@ -109,7 +109,7 @@ VolumeFile judged_npz(VolumeFile file) {
   return file;
 }
 
-// What of a header a later reading compares.
+// The part of a header that a later reading compares.
 VolumeFile judged_nifti(VolumeFile file, const data::NiftiHeader& header) {
   Shape shape = header.shape;
   while (shape.size() > 3 && shape.front() == 1) shape.erase(shape.begin());
@@ -140,7 +140,7 @@ void check_numbers(const VolumeFile& file) {
     refuse(file, "the values are " + std::string(name_of(file.dtype)) + ", and a volume is of real numbers",
            "save the magnitude, or another real volume, as f32");
   }
-  // Of wider numbers each value is looked at when it is read.
+  // The values of wider numbers are checked when they are read.
   if (size_of(file.dtype) <= 2 && file.scaled &&
       !(std::abs(file.slope) * 65536 + std::abs(file.intercept) < std::numeric_limits<float>::max())) {
     refuse(file, "scl_slope and scl_inter make values that no f32 holds", "repair the file's header");
@@ -156,7 +156,7 @@ std::string index_text(std::size_t at, const Shape& shape) {
   return to_text(index);
 }
 
-// `number` counts over the volumes that were read.
+// `number` counts over all volumes read.
 [[noreturn]] void refuse_value(const VolumeFile& file, std::size_t number, double value) {
   Shape shape = file.shape;
   if (file.volumes == 2) shape.insert(shape.begin(), 2);
@@ -177,7 +177,7 @@ void check_finite(const VolumeFile& file, std::span<const float> values, const S
   }
 }
 
-// The stored numbers of the first volumes, in this machine's byte order; count <= file.volumes.
+// Reads the stored numbers of the first volumes, in this machine's byte order; count <= file.volumes.
 void read_stored(const VolumeFile& file, std::int64_t count, std::span<std::byte> out) {
   static thread_local std::vector<std::byte> all;
   if (file.is_archive) {

@@ -1,4 +1,4 @@
-// The files of a run: found, judged by their headers, split.
+// The files of a run: found, checked by their headers, split.
 #include "recipes/autoencoder_3d/volume_source.h"
 
 #include <algorithm>
@@ -41,7 +41,7 @@ std::vector<VolumeFile> judged(const stdfs::path& folder, std::vector<std::strin
   return files;
 }
 
-// The last round(fraction * n) of an order that the seed draws.
+// Moves the last round(fraction * n) files, in an order drawn from the seed, to the validation.
 void split_off(std::vector<VolumeFile>& train, std::vector<VolumeFile>& validation, double fraction, std::uint64_t seed) {
   const std::size_t count = train.size();
   if (fraction <= 0 || count < 2) return;
@@ -75,7 +75,7 @@ void check_crops(const VolumeFiles& files, const RecipeConfig& recipe) {
   }
 }
 
-// One notice for all files of a kind: "12 files …, the first is a.npz".
+// Joins all files of a kind in one notice: "12 files …, the first is a.npz".
 class Tally {
  public:
   void add(const VolumeFile& file) {
@@ -114,7 +114,7 @@ void tell_spacing(const std::vector<const VolumeFile*>& files, const RecipeConfi
   tally.tell(told, "with voxels of another size than recipe.spacing (" + spacing_text(first) + " mm; nothing is resampled)");
 }
 
-// What the files say, the commonest first, each with the number of files where they differ.
+// The files' descriptions, the commonest first; if they differ, each with its number of files.
 std::vector<std::pair<std::string, std::int64_t>> counted(const std::vector<const VolumeFile*>& files,
                                                           std::string VolumeFile::*member) {
   std::vector<std::pair<std::string, std::int64_t>> counts;
@@ -140,7 +140,7 @@ std::string read_as_of(const std::vector<const VolumeFile*>& files) {
   return counts.size() > kNamed ? text + "; and " + std::to_string(counts.size() - kNamed) + " other forms" : text;
 }
 
-// Left and right of one is not that of the other.
+// Warns about files of different orientation: left and right of one are not those of the other.
 void tell_orientation(const std::vector<const VolumeFile*>& files, std::vector<std::string>& told) {
   std::vector<const VolumeFile*> oriented;
   std::ranges::copy_if(files, std::back_inserter(oriented), [](const VolumeFile* file) { return !file->orientation.empty(); });

@@ -13,11 +13,11 @@ namespace millrace::recipes::autoencoder_3d {
 namespace {
 
 constexpr double kBytesOfAll = 1 << 27;
-constexpr double kSameSize = 0.05;    // of a voxel's side
-constexpr std::size_t kFewFiles = 3;  // fewer show nothing usual
+constexpr double kSameSize = 0.05;    // share of a voxel's side
+constexpr std::size_t kFewFiles = 3;  // fewer files show nothing usual
 constexpr std::size_t kManyValues = 33;
 constexpr std::size_t kLabels = 16;
-constexpr double kOtherPlace = 0.6;  // of the range
+constexpr double kOtherPlace = 0.6;  // share of the range
 
 std::vector<const VolumeFile*> all_of(const VolumeFiles& files) {
   std::vector<const VolumeFile*> all;
@@ -34,7 +34,7 @@ std::string told_of(const std::vector<const VolumeFile*>& odd, std::size_t all, 
 }
 
 void look_at_sizes(const std::vector<const VolumeFile*>& all, const RecipeConfig& recipe, std::vector<std::string>& told) {
-  if (!recipe.spacing.empty()) return;  // what is due is known, and compared
+  if (!recipe.spacing.empty()) return;  // the due size is known, and compared
   std::array<double, 3> usual{};
   for (std::size_t axis = 0; axis < usual.size(); ++axis) {
     std::vector<double> sizes;
@@ -61,8 +61,8 @@ void look_at_sizes(const std::vector<const VolumeFile*>& all, const RecipeConfig
 struct Seen {
   const VolumeFile* file;
   float least = 0, most = 0;
-  std::size_t values = 0;  // unlike each other; kManyValues: so many or more
-  double place = 0;        // of the middle value in the range from the least to percentile 99.5
+  std::size_t values = 0;  // distinct values; kManyValues: this many or more
+  double place = 0;        // position of the middle value in the range from the least to percentile 99.5
 };
 
 std::size_t count_unlike(const std::vector<float>& values) {

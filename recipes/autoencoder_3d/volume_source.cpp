@@ -52,7 +52,7 @@ class VolumeSource final : public data::Source {
     }
   }
 
-  // A part is what is read of a file: its volumes as they are kept, then their ranges.
+  // A part is the data read of a file: its volumes as they are kept, then their ranges.
   [[nodiscard]] data::Keeps keeps() const override { return data::Keeps::parts; }
   [[nodiscard]] std::size_t part_bytes(std::int64_t part) const override {
     return volumes_bytes(file(part)) + (ranges_ ? range_bytes() : 0);
@@ -77,7 +77,7 @@ class VolumeSource final : public data::Source {
     }
     return texts;
   }
-  // Of each plane of the crop the rows it lies in.
+  // For each plane of the crop, the rows in which it lies.
   [[nodiscard]] std::vector<data::PartRange> looks_at(std::int64_t index, std::size_t,
                                                       const data::ReadRandom& random) const override {
     const VolumeFile& from = file(index);
@@ -112,7 +112,7 @@ class VolumeSource final : public data::Source {
     return volumes.subspan(key < volumes_of(file) ? static_cast<std::size_t>(key) * bytes : 0, bytes);
   }
 
-  // Where the crop begins.
+  // The corner of the crop.
   [[nodiscard]] Shape place(const VolumeFile& from, Philox draws) const {
     Shape offset(3);
     for (std::size_t axis = 0; axis < 3; ++axis) {

@@ -203,7 +203,7 @@ TEST_F(VolumeSourceTest, CachesInMemoryAndOnDiskChangeNothing) {
   }
 }
 
-// Other crops of the same files are cut from the parts that are there.
+// Other crops of the same files are cut from the cached parts.
 TEST_F(VolumeSourceTest, RunsOfOtherPatchesAndSplitsShareDecodedFiles) {
   for (int i = 0; i < 6; ++i) pair("v" + std::to_string(i) + ".npz", {20, 20, 20}, i);
   const std::vector<std::string> texts = volume_source(open().train, Split::train, recipe_)->part_texts();
@@ -220,8 +220,7 @@ TEST_F(VolumeSourceTest, RunsOfOtherPatchesAndSplitsShareDecodedFiles) {
     EXPECT_THAT(texts, testing::Not(testing::Contains(text))) << "two volumes of each";
 }
 
-// Any bytes in a file: its values, or a DataError.
-// The volumes of ../shared, where they are there: an i16 pair and a scaled u8 volume.
+// The volumes of ../shared, if present: an i16 pair and a scaled u8 volume.
 TEST_F(VolumeSourceTest, RealVolumesAreCutAndScaled) {
   const stdfs::path real = stdfs::path(MILLRACE_SOURCE_DIR) / "../shared/data/volumes";
   if (!stdfs::exists(real / "example4d.nii.gz")) GTEST_SKIP() << "no " << real;

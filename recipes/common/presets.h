@@ -1,4 +1,4 @@
-// Named sizes, put together of parts.
+// Named sizes, composed of parts.
 #pragma once
 
 #include <vector>
@@ -7,7 +7,7 @@
 
 namespace millrace::recipes {
 
-// The values of all parts. Where two parts name a key, the later one counts.
+// The values of all parts. If two parts set the same key, the later one counts.
 [[nodiscard]] inline Json join(const std::vector<Json>& parts) {
   Json all = Json::object();
   for (const Json& part : parts) all.update(part);

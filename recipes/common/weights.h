@@ -1,4 +1,4 @@
-// Weights of other runs and programs, for models that begin with them.
+// Weights of other runs and programs, for models that start from them.
 #pragma once
 
 #include <filesystem>
@@ -8,9 +8,9 @@
 
 namespace millrace::recipes {
 
-// As load_weights(), of the real file system and without a word on the console.
+// load_weights() on the real file system, without output on the console.
 [[nodiscard]] Weights quiet_weights(const std::filesystem::path& from);
-// All tensors among them; of two models that name one the last one's.
+// All tensors of `weights`; if two models name the same tensor, the last one's is returned.
 [[nodiscard]] Tensors tensors_of(const Weights& weights);
 // "[2,3,4]"
 [[nodiscard]] std::string shape_text(const at::Tensor& tensor);

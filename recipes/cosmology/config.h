@@ -76,7 +76,7 @@ struct RecipeConfig {
   }
 };
 
-// The section a cosmology run adds to its config.
+// The section that a cosmology run adds to its config.
 struct Sections {
   RecipeConfig recipe;
 

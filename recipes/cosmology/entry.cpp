@@ -22,9 +22,9 @@ void make_data(const std::string& preset, const std::filesystem::path& out, std:
   write_sample_sky(sample_size(sample_sky_of(preset), preset, "sky"), out, seed);
 }
 
-// Chunks of random numbers in the network's layout. Python's side has the same sizes (bench/step/shapes.py).
+// Chunks of random numbers in the network's layout. The Python side has the same sizes (bench/step/shapes.py).
 struct Sky {
-  std::int64_t filters, ra, frequencies, baselines, split, batch;  // ra: of a chunk
+  std::int64_t filters, ra, frequencies, baselines, split, batch;  // ra: per chunk
 };
 BenchShape shape(std::string name, std::string help, const Sky& sky) {
   return {.name = std::move(name),
@@ -42,7 +42,7 @@ BenchShape shape(std::string name, std::string help, const Sky& sky) {
           })};
 }
 
-// What no other recipe needs, and what it shares with some.
+// Switches of this recipe alone, and those that it shares with some others.
 std::vector<std::string> switches() {
   return {"channels_last",      "tried_convolutions", "file_index", "hdf5_direct", "fused_activation", "fused_padding",
           "direct_convolution", "fused_projection",   "stored_pca", "look_ahead",  "sample_cache"};

@@ -7,10 +7,10 @@ namespace millrace::recipes::cosmology {
 
 [[nodiscard]] Entry entry();
 
-// `millrace pca fit|validate`: fits foreground components, compares them with components of each batch. Returns the exit code.
+// `millrace pca fit|validate`: fits foreground components, or compares them with components of each batch. Returns the exit code.
 int pca_command(std::span<const std::string> words);
 
-// `millrace uvh5`: makes the folders that a run reads from an interferometer's files. Returns the exit code.
+// `millrace uvh5`: converts an interferometer's files to the folders that a run reads. Returns the exit code.
 int uvh5_command(std::span<const std::string> words);
 
 }  // namespace millrace::recipes::cosmology

@@ -1,4 +1,4 @@
-// Sizes that no machine holds are refused before anything is made of them.
+// Sizes that no machine can hold are refused before any allocation.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/nn/module.h>

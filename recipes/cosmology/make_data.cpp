@@ -45,7 +45,7 @@ double sum_of_squares(const Cube& cube) {
   return sum;
 }
 
-// out += strength * Gaussian around (channel, ra) of one baseline, wrapped on both axes, to six deviations.
+// Adds strength * Gaussian around (channel, ra) of one baseline to `out`, wrapped on both axes, up to six deviations.
 void spread(const SkySize& size, std::int64_t channel, std::int64_t ra, std::complex<double> strength,
             std::complex<double>* out) {
   constexpr std::int64_t kReachF = static_cast<std::int64_t>(6 * kChannelSigma);

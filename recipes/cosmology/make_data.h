@@ -23,8 +23,8 @@ using Cube = std::vector<std::complex<double>>;  // (baselines, frequencies, RA)
 
 // sum over k < rank of A_k a_k(b,r) P_k(t_f) (nu_f/550)^-2.55 kelvin: P_k Legendre polynomials, t_f evenly from -1 to 1, nu_f the
 // centres of equal channels over 500 to 600 MHz, A_k = 10^(-k/2), a_k a sum of the 17 lowest circular harmonics along RA with
-// complex normal coefficients, E|a|^2 = 1. As a matrix of frequencies it has this rank, however many files. A pure function of
-// its arguments.
+// complex normal coefficients, E|a|^2 = 1. As a matrix over frequencies it has this rank for any number of files. A pure function
+// of its arguments.
 [[nodiscard]] Cube sky_foreground(const SkySize& size, std::uint64_t seed, std::int64_t file);
 
 // Complex normal impulses, one pixel in 4096 (at least one), spread by a circular Gaussian of 2 channels and 4 RA samples, scaled

@@ -81,7 +81,7 @@ UNet::UNet(const ModelConfig& config, std::uint64_t seed, const nn::Fused& fused
   initialise(seed);
 }
 
-// torch's default: uniform within 1/sqrt(fan in), the fan of a transposed convolution being its output channels.
+// torch's default: uniform within 1/sqrt(fan in); a transposed convolution's fan counts its output channels.
 void UNet::initialise(std::uint64_t seed) {
   const at::NoGradGuard no_grad;
   auto generator = at::make_generator<at::CPUGeneratorImpl>(seed);
@@ -99,7 +99,7 @@ at::Tensor UNet::up(const char* name, const Convolution& deconv, nn::BatchNorm& 
     constexpr std::array<std::int64_t, 3> kTwo{2, 2, 2};
     constexpr std::array<std::int64_t, 3> kOne{1, 1, 1};
     at::Tensor y = at::conv_transpose3d(x, deconv.weight, deconv.bias, kTwo, kOne, kOne);
-    if (channels_last_) y = y.contiguous(at::MemoryFormat::ChannelsLast3d);  // LibTorch's fp32 result is not
+    if (channels_last_) y = y.contiguous(at::MemoryFormat::ChannelsLast3d);  // LibTorch's fp32 result has another layout
     return activate(norm->forward(y), config_.act, fused_);
   });
 }

@@ -22,7 +22,7 @@ struct ModelConfig {
 
 // 2052 f^2 + 195 f + 2.
 [[nodiscard]] std::int64_t parameter_count(std::int64_t filters);
-[[nodiscard]] double parameters_of(double filters);  // also of those that no memory holds
+[[nodiscard]] double parameters_of(double filters);  // also for sizes that fit into no memory
 
 // Weight and bias under torch's names, without torch's own initialisation. A transposed convolution's weight is (in, out, 3, 3,
 // 3).
@@ -35,7 +35,7 @@ struct Convolution : torch::nn::Module {
 class Block : public torch::nn::Module {
  public:
   Block(std::int64_t in, std::int64_t out, std::int64_t stride, Activation act, const nn::Fused& fused);
-  // The channels of `skip`, when defined, come behind those of x.
+  // The channels of `skip`, if defined, follow those of x.
   at::Tensor forward(const at::Tensor& x, const at::Tensor& skip = {});
 
  private:
@@ -46,7 +46,7 @@ class Block : public torch::nn::Module {
   nn::BatchNorm bn1_;
 };
 
-// Blocks one after the other, named "0", "1"; memory blocks "<name>.0", "<name>.1".
+// A sequence of blocks, named "0", "1"; memory blocks "<name>.0", "<name>.1".
 class Layer : public torch::nn::Module {
  public:
   Layer(std::string name, std::int64_t in, std::int64_t out, int blocks, std::int64_t stride, Activation act,
@@ -68,7 +68,7 @@ class UNet : public torch::nn::Module {
   at::Tensor forward(const at::Tensor& x);
 
   [[nodiscard]] const ModelConfig& config() const noexcept { return config_; }
-  void set_channels_last(bool channels_last) noexcept { channels_last_ = channels_last; }  // what forward() computes in
+  void set_channels_last(bool channels_last) noexcept { channels_last_ = channels_last; }  // the memory format of forward()
 
  private:
   at::Tensor up(const char* name, const Convolution& deconv, nn::BatchNorm& norm, const at::Tensor& x);

@@ -1,4 +1,4 @@
-// Lengths that the U-Net, which halves each axis twice, can't take: made longer before it, cut off after it.
+// Padding for lengths that the U-Net, which halves each axis twice, can't take: added before it, cut off after it.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,12 +7,12 @@
 
 namespace millrace::recipes::cosmology {
 
-// volumes (N, channels, R, f, bl) with each of the last three axes as long as the next multiple of 4. The values added stand
-// behind the last. circular: the first ones again. mirror: the first half mirrors the end, the other half the beginning, so that
-// the network's circular convolutions meet no jump. A length that fits stays as it is, to the bit.
+// Extends each of the last three axes of volumes (N, channels, R, f, bl) to the next multiple of 4. The values are added at the
+// end. circular: the first values again. mirror: the first half mirrors the end, the other half the beginning, so that the
+// network's circular convolutions meet no jump. An axis that fits stays unchanged, to the bit.
 [[nodiscard]] at::Tensor padded(const at::Tensor& volumes, Padding padding);
 
-// The part of volumes that has the last three sizes of `like`: what was there before padded().
+// The part of volumes with the last three sizes of `like`: the inverse of padded().
 [[nodiscard]] at::Tensor unpadded(const at::Tensor& volumes, const at::Tensor& like);
 
 }  // namespace millrace::recipes::cosmology

@@ -57,7 +57,7 @@ Request request_of(config::Arguments& arguments, std::int64_t samples) {
   return request;
 }
 
-// What both verbs start from.
+// The common input of both verbs.
 struct Task {
   RecipeConfig recipe;
   RunConfig shared;
@@ -120,11 +120,11 @@ void compare(const nn::ForegroundPca& pca, const at::Tensor& pixels, const Recip
   const auto timed = [](double& milliseconds, const auto& run) {
     const double begin = steady_seconds();
     at::Tensor result = run();
-    if (!result.is_cpu()) (void)result.flatten()[0].item<float>();  // a device would still be busy
+    if (!result.is_cpu()) (void)result.flatten()[0].item<float>();  // waits for the device
     milliseconds += (steady_seconds() - begin) * 1e3;
     return result;
   };
-  (void)pca.clean(pixels).sum().item<float>();  // sets things up
+  (void)pca.clean(pixels).sum().item<float>();  // warms up
   const at::Tensor stored = timed(all.stored_ms, [&] { return pca.clean(pixels); });
   const at::Tensor batch = timed(all.batch_ms, [&] { return clean_by_batch(pixels, recipe.n_fg); });
   const at::Tensor difference = (stored - batch).abs().to(at::kDouble);

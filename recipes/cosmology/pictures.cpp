@@ -21,7 +21,7 @@ std::optional<picture::Extent> extent_of(const std::vector<double>& freq_mhz) {
 }  // namespace
 
 Picture draw_maps(const Shown& shown, const RecipeConfig& recipe, const std::vector<double>& freq_mhz) {
-  // Signals are sparse: a baseline without one would show nothing but what the network makes up.
+  // Signals are sparse: a baseline without signal would only show the network's inventions.
   const auto baseline = shown.truth.select(0, 0).square().sum(at::IntArrayRef{0, 1}).argmax().item<std::int64_t>();
   const bool kelvin = shown.unit.empty() || shown.unit == "K";
   const auto in_unit = [&](const at::Tensor& volume) {  // (R, f), kelvin as millikelvin

@@ -27,7 +27,7 @@ TEST(CosmologyPictures, MapsShowTheBaselineWithTheMostSignalOnOneScale) {
   EXPECT_EQ(maps.name, "maps");
   EXPECT_EQ(maps.width, picture::kWidth);
   using picture::ColourMap;
-  // The truth is a third of the scale, the input beyond its end, the residual zero: a panel each, the truth's twice.
+  // The truth is a third of the scale, the input beyond its end, the residual zero: each fills a panel, the truth's colour two.
   const std::int64_t panel = pixels_of(maps, picture::colour_of(ColourMap::diverging, 1));
   EXPECT_GT(panel, 10000);
   EXPECT_GE(pixels_of(maps, picture::colour_of(ColourMap::diverging, (1 + 1.0 / 3) / 2)), 2 * (panel - 2000));

@@ -1,4 +1,4 @@
-// From visibilities to what the network sees, on the device they are on: noise, foreground removal, scale, layout.
+// From visibilities to the network's input, on their device: noise, foreground removal, scale, layout.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,21 +13,22 @@
 
 namespace millrace::recipes::cosmology {
 
-// complex (B, baselines, frequencies, RA) -> (B * split, 2, RA / split, frequencies, baselines), index b * split + chunk; back.
-[[nodiscard]] at::Tensor to_volumes(const at::Tensor& pixels, std::int64_t split);  // of as_pixels(): (B, bl, f, 2 RA) reals
+// complex (B, baselines, frequencies, RA) -> (B * split, 2, RA / split, frequencies, baselines), index b * split + chunk; and
+// back.
+[[nodiscard]] at::Tensor to_volumes(const at::Tensor& pixels, std::int64_t split);  // from as_pixels(): (B, bl, f, 2 RA) reals
 [[nodiscard]] at::Tensor to_sky(const at::Tensor& volumes, std::int64_t split);     // complex
 
-// x += amp * normal numbers, real and imaginary parts alike; x is as_pixels() and is changed.
+// x += amp * normal numbers, for real and imaginary parts alike; x is the result of as_pixels() and is changed in place.
 void add_noise(at::Tensor& x, double amp, const nn::RowKey& key);
 
-// What pca="batch" does: real and imaginary part each with a mean and components of this batch alone.
+// pca="batch": real and imaginary part each get a mean and components of this batch alone.
 [[nodiscard]] at::Tensor clean_by_batch(const at::Tensor& pixels, std::int64_t n_fg);
 
 struct Volumes {
   at::Tensor input, target;
 };
-// Order: noise, PCA, scale, layout; the target is never cleaned. fp32 throughout, also under autocast. `pca` null =
-// clean_by_batch.
+// Order: noise, PCA, scale, layout; the target is never cleaned. fp32 throughout, also under autocast. A null `pca` means
+// clean_by_batch().
 [[nodiscard]] Volumes preprocess(const at::Tensor& x, const at::Tensor& y, const RecipeConfig& recipe,
                                  const nn::ForegroundPca* pca, const nn::RowKey& key, const nn::Fused& fused = {});
 

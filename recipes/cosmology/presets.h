@@ -11,10 +11,10 @@
 
 namespace millrace::recipes::cosmology {
 
-// Over the shared defaults; presets come on top.
+// On top of the shared defaults and below the presets.
 [[nodiscard]] Json defaults();
 [[nodiscard]] std::vector<std::pair<std::string, Json>> presets();
-// The sky a preset makes for itself.
+// The sample sky of a preset.
 [[nodiscard]] std::optional<SkySize> sample_sky_of(const std::string& preset);
 
 }  // namespace millrace::recipes::cosmology

@@ -48,7 +48,7 @@ void Cosmology::before_training() {
   for (const std::string& text : sky_->told) context_.say(text);
   for (const std::string& text : check_validation_sky(*sky_)) context_.say(text);
   const bool stored = recipe_.pca.value_or(PcaMode::stored) == PcaMode::stored;
-  if (pca_ && stored) return check_pca(*pca_, recipe_, *sky_, "the model's snapshot", context_.notice);  // keeps its own
+  if (pca_ && stored) return check_pca(*pca_, recipe_, *sky_, "the model's snapshot", context_.notice);  // the snapshot's stay
   if (context_.places.plan_only) return;
   if (stored) pca_ = stored_pca(recipe_, *sky_, recipe_.pca_components_path, context_, context_.notice);
   for (const std::string& text : look_at_files(recipe_, *sky_)) context_.say(text);
@@ -166,7 +166,7 @@ void Cosmology::begin_validation() {
   left_ = power_ = at::Tensor();
 }
 
-void Cosmology::end_validation(metrics::Board&) {  // host: after a validation, which is read anyway
+void Cosmology::end_validation(metrics::Board&) {  // host: after a validation, whose values are read back anyway
   if (!left_.defined() || !pinned_.add(left_.item<double>(), power_.item<double>())) return;
   context_.say(
       "three validations in a row end with " + percent(left_.item<double>() / power_.item<double>(), 1) +

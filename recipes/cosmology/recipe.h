@@ -1,4 +1,4 @@
-// Recipe "cosmology": recover the 21 cm signal after its foreground was removed by principal components.
+// Recipe "cosmology": recovers the 21 cm signal after its foreground was removed by principal components.
 //   data     HDF5 visibilities, signal plus a foreground drawn for it; cleaned, scaled and cut into chunks on the device
 //   model    3-D U-Net with two levels (model.h)
 //   loss     log of the mean squared error, exact over accumulation
@@ -45,7 +45,7 @@ class Cosmology final : public Recipe {
 
  private:
   void use_given_components();
-  at::Tensor recover(const at::Tensor& input);  // through the model; padded before it and cut after it as recipe.pad says
+  at::Tensor recover(const at::Tensor& input);  // runs the model; pads before it and crops after it as set by recipe.pad
 
   Context context_;
   OpenSky open_;
@@ -54,20 +54,20 @@ class Cosmology final : public Recipe {
   std::optional<Sky> sky_;
   std::optional<nn::ForegroundPca> pca_;
   std::shared_ptr<UNet> model_;
-  DelaySpectra spectra_;     // of the validation under way
+  DelaySpectra spectra_;     // for the validation under way
   Shown shown_;              // its first chunk
-  at::Tensor left_, power_;  // its sums: of recovered minus truth and of truth, squared
+  at::Tensor left_, power_;  // its sums of squares: of recovered minus truth, and of truth
   PinnedLoss pinned_;
-  SkyFiles judged_;  // what the batches of validation are made of: the validation's files, or those of recipe.test_dir
+  SkyFiles judged_;  // source of the validation batches: the validation's files, or those of recipe.test_dir
 };
 
-// The folders a config names: recipe.signal_dir, else data.dir/signal; recipe.foreground_dir, else data.dir/foreground.
+// The folders that a config names: recipe.signal_dir, else data.dir/signal; recipe.foreground_dir, else data.dir/foreground.
 struct SkyFolders {
   std::filesystem::path signal, foreground;
 };
 [[nodiscard]] SkyFolders sky_folders(const RecipeConfig& recipe, const DataConfig& data);
 
-// Sum and count of a loss over fp32 predictions and targets; see recipe page section 5.
+// Sum and count of a loss over fp32 predictions and targets; see the recipe's page, section 5.
 [[nodiscard]] Loss loss_of(const at::Tensor& predicted, const at::Tensor& target, LossKind kind);
 
 }  // namespace millrace::recipes::cosmology

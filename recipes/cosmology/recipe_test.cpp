@@ -262,7 +262,7 @@ TEST_F(CosmologyTest, AnEpochOfTheTinySkyTrains) {
   EXPECT_EQ(predicted.at("signal").sizes(), x.sizes());
   EXPECT_THAT(refusal([&] { (void)tiny_recipe.predict({{"y", y}}); }), HasSubstr("no complex tensor \"x\""));
 
-  // Weights without a snapshot: the components that the config names, not those of the batch.
+  // Weights without a snapshot: the config's components apply, not the batch's.
   const auto by_weights_alone = [&](const Json& more) {
     Cosmology alone = recipe(more);
     return (alone.predict({{"x", x}}).at("signal") - predicted.at("signal")).abs().max().item<double>();
@@ -272,7 +272,7 @@ TEST_F(CosmologyTest, AnEpochOfTheTinySkyTrains) {
   EXPECT_GT(by_weights_alone(Json::object()), 0.0);
   EXPECT_THAT(refusal([&] { (void)by_weights_alone({{"recipe.pca_components_path", "gone.safetensors"}}); }), HasSubstr("gone"));
 
-  Cosmology again = recipe();  // finds the file
+  Cosmology again = recipe();  // finds the saved file
   again.before_training();
   EXPECT_THAT(notices_.back(), HasSubstr("pca components of"));
 }
@@ -302,13 +302,13 @@ TEST_F(CosmologyTest, ComponentsFoundThatDoNotFitAreFittedAgain) {
   std::ofstream(ours) << "no such file";
   refitted("not used");
 
-  // A file of hugh beside says nothing of its data: taken, and kept as ours.
+  // A file of hugh's next to it has no data fingerprint: it is accepted and kept in our format.
   nn::ForegroundPca theirs(fitted.mean(), fitted.eigenvalues(), fitted.vectors().flip(1).contiguous(), 3);
-  theirs.save(Fs::real(), stdfs::path(ours).replace_extension(".pt"));  // told by its content, not by its name
+  theirs.save(Fs::real(), stdfs::path(ours).replace_extension(".pt"));  // recognised by its content, not by its name
   stdfs::remove(ours);
   EXPECT_TRUE(at::equal(start().vectors(), theirs.vectors()));
   EXPECT_THAT(notices_, ::testing::Contains(HasSubstr("pca_components_nfg3.pt")));
-  // What the config names is no guess: a misfit is an error.
+  // A path in the config is no guess: a misfit is an error.
   nn::ForegroundPca(fitted.mean(), fitted.eigenvalues(), fitted.vectors(), 4).save(Fs::real(), folder_ / "named.safetensors");
   EXPECT_THAT(refusal([&] {
                 (void)start({{"recipe.pca_components_path", (folder_ / "named.safetensors").string()}});

@@ -1,4 +1,4 @@
-// What the recipe refuses, in which words, and hugh's config.
+// The recipe's refusals and their texts, and hugh's config.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -158,7 +158,7 @@ TEST_F(CosmologyTest, TheOriginalsJsonIsReadUnchanged) {
               HasSubstr("unknown key \"model_params.levels\""));
 }
 
-// Published files of other dates: numbers for truth values, a section of another script, two names of one thing.
+// Published files of other dates: numbers for truth values, a section of another script, two names for one thing.
 TEST_F(CosmologyTest, TheOriginalsOlderFilesAreReadUnchanged) {
   const config::Resolved config = resolve(Json::object(), R"({
   "training_params": {"learning_rate": 5e-4, "add_noise": 0, "load_model": 0, "num_workers": 1, "use_cache": false},

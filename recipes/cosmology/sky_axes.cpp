@@ -22,11 +22,11 @@ constexpr auto kRedshifts = "/index_map/redshift";
 constexpr auto kRightAscension = "/index_map/ra";
 constexpr auto kUnit = "/index_map/unit";
 constexpr std::int64_t kLongestUnit = 64;
-constexpr double kLineMhz = 1420.405751768;  // of neutral hydrogen at rest
+constexpr double kLineMhz = 1420.405751768;  // neutral hydrogen at rest
 constexpr double kHighestMhz = 1e6;          // numbers above it are hertz
 constexpr double kSameMhz = 1e-3;            // as for the components of a PCA
-constexpr double kSameChannel = 0.02;        // of a channel's width: f32 numbers, and redshifts that were rounded
-constexpr double kSameStep = 0.01;           // of a step along RA
+constexpr double kSameChannel = 0.02;        // share of a channel's width: f32 numbers and rounded redshifts
+constexpr double kSameStep = 0.01;           // share of a step along RA
 constexpr double kTurn = 360;                // degrees
 
 std::string name_of_file(const hdf5::File& file) {
@@ -46,7 +46,7 @@ const hdf5::Unreadable* find_unreadable(const hdf5::File& file, const std::strin
   return it == sets.end() ? nullptr : &*it;
 }
 
-// Without what writers of fixed-length texts put around it; the usual spellings of a unit become one.
+// Removes the padding of fixed-length texts; the usual spellings of a unit become one.
 std::string unit_word(std::string text) {
   text = text.substr(0, text.find('\0'));
   const auto is_space = [](char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; };
@@ -154,14 +154,14 @@ double largest_difference(const std::vector<double>& a, const std::vector<double
   return most;
 }
 
-// By how much two files may differ that have the same channels.
+// The largest difference between two files with the same channels.
 double tolerance(const std::vector<double>& mhz) {
   double least = std::numeric_limits<double>::max();
   for (std::size_t i = 1; i < mhz.size(); ++i) least = std::min(least, std::abs(mhz[i] - mhz[i - 1]));
   return mhz.size() < 2 ? kSameMhz : std::max(kSameMhz * std::min(1.0, least), kSameChannel * least);
 }
 
-// The usual step along RA, from -180 to 180 degrees: where a file begins does not matter, it is rolled anyway.
+// The usual step along RA, from -180 to 180 degrees: a file's start does not matter, it is rolled anyway.
 double step_of(const std::vector<double>& ra) {
   std::vector<double> steps;
   for (std::size_t i = 1; i < ra.size(); ++i) steps.push_back(std::remainder(ra[i] - ra[i - 1], kTurn));
@@ -253,7 +253,7 @@ SkyAxes compared_axes(const std::vector<NamedSky>& files, const std::string& cub
   Said first{all.front().file, {}};
   first.words.unit = all.front().words.unit;
   for (const Said& said : all) {
-    // Each thing is compared with the first file that says it.
+    // Each field is compared with the first file that has it.
     if (channels != all.end())
       compare({channels->file, {channels->words.freq_mhz, channels->words.freq_from, {}, said.words.unit, {}}}, said, problems);
     if (ra != all.end()) compare({ra->file, {{}, "", ra->words.ra, said.words.unit, {}}}, said, problems);

@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Pointwise;
 
-// A file of any data sets and attributes, in memory.
+// A file in memory with any data sets and attributes.
 class SaidSky final : public hdf5::File {
  public:
   explicit SaidSky(const std::string& name) : path_("sky/signal/" + name) {}

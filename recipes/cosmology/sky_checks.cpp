@@ -18,9 +18,9 @@ namespace millrace::recipes::cosmology {
 namespace {
 
 constexpr std::int64_t kSamplesLookedAt = 4;
-constexpr std::size_t kNamed = 5;            // channels in a line
-constexpr double kFewChannels = 0.1;         // share of them that holds half of what is left: interference, not foreground
-constexpr std::int64_t kSparedChannels = 6;  // more than one channel in so many for the foreground is no advice
+constexpr std::size_t kNamed = 5;            // channels listed in a line
+constexpr double kFewChannels = 0.1;         // if at most this share of channels holds half of the residual, it is interference
+constexpr std::int64_t kSparedChannels = 6;  // no advice to use more than one channel in this many for the foreground
 constexpr double kPinnedWithin = 0.03;
 constexpr int kPinnedValidations = 3;
 
@@ -52,7 +52,7 @@ Powers powers_of(const RecipeConfig& recipe, const Sky& sky, const nn::Foregroun
       left += by_channel(clean);
       signal += by_channel(nn::as_pixels(pair.y.unsqueeze(0)));
       ++powers.samples;
-    } catch (const DataError&) {  // told by the fit or the loader
+    } catch (const DataError&) {  // reported by the fit or the loader
     }
   }
   if (powers.samples == 0) return powers;
@@ -105,7 +105,7 @@ std::vector<std::size_t> half_of(const std::vector<double>& power) {
   return order;
 }
 
-// Components after the first n_fg that alone hold more than the whole signal.
+// Number of components after the first n_fg each of which holds more than the whole signal.
 std::int64_t towering(const nn::ForegroundPca& pca, double signal) {
   const std::vector<double> values = host_values<double>(pca.eigenvalues());
   auto count = pca.n_fg();

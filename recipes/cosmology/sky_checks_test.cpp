@@ -1,4 +1,4 @@
-// Padding, and what is said when the method can't work: with data that must bring each line, and data that must not.
+// Padding, and the warnings when the method can't work: with data that must cause each line, and data that must not.
 #include "recipes/cosmology/sky_checks.h"
 
 #include <ATen/TensorOperators.h>
@@ -24,7 +24,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-// Skies of 40 channels, whose foreground the test may spoil.
+// Skies of 40 channels whose foreground a test may spoil.
 class SkyChecks : public CosmologyTest {
  protected:
   static constexpr SkySize kSize{4, 40, 16, 2, 6};
@@ -51,7 +51,7 @@ class SkyChecks : public CosmologyTest {
     const std::optional<nn::ForegroundPca> pca = stored ? std::optional(fit_pca(config, all, 1, 100)) : std::nullopt;
     return check_training_sky(config, all, pca ? &*pca : nullptr, 1);
   }
-  // Noise of that size in some channels, as a transmitter leaves it.
+  // Noise of that size in some channels, like a transmitter's.
   static Spoil interference(int channels, double size) {
     return [=](Cube& cube, int file) {
       Philox random(make_key(9, static_cast<std::uint64_t>(file)));
@@ -88,7 +88,7 @@ TEST_F(SkyChecks, InterferenceAboveTheComponentsIsNamedWithItsChannels) {
 }
 
 TEST_F(SkyChecks, AComponentThatTowersIsNamedBeforeAllIsLost) {
-  serve(interference(2, 2.5e-5));  // one is left, of about the power of the whole signal
+  serve(interference(2, 2.5e-5));  // one is left, with about the power of the whole signal
   const auto said = lines();
   ASSERT_EQ(said.size(), 1U);
   EXPECT_EQ(said[0], "1 further component holds more than the whole signal each: raise recipe.n_fg = 3 to 4");

@@ -17,7 +17,7 @@
 namespace millrace::recipes::cosmology {
 namespace {
 
-constexpr std::uint64_t kSplitKey = 21;  // of the split's draws among the other uses of the seed
+constexpr std::uint64_t kSplitKey = 21;  // distinguishes the split's draws from other uses of the seed
 constexpr double kTrainingShare = 0.9;
 
 std::string file_name_of(const hdf5::File& file) { return file.path().filename().string(); }
@@ -37,7 +37,7 @@ SplitPaths split_list(const std::vector<std::filesystem::path>& files, Philox& r
   return split;
 }
 
-// The complex cube of a file, or why it can't be used.
+// The complex cube of a file; throws the reason if it can't be used.
 const hdf5::Dataset& cube_of(const hdf5::File& file, const RecipeConfig& recipe) {
   const std::string next = "name the dataset with recipe.vis_dataset; a uvh5 file: run millrace uvh5";
   const auto sets = file.datasets();
@@ -100,7 +100,7 @@ bool holds_uvh5(const std::filesystem::path& folder) {
   return std::filesystem::is_directory(looked, error) && !data::find_files(looked, {".uvh5"}).files.empty();
 }
 
-// The shape that most of the files have.
+// The commonest shape of the files.
 Shape usual_shape(const std::vector<std::pair<SkyFile, Shape>>& files) {
   const std::pair<SkyFile, Shape>* usual = nullptr;
   std::ptrdiff_t most = 0;
@@ -171,7 +171,7 @@ std::vector<Problem> problems_of(const RecipeConfig& recipe) {
       problems.push_back(
           {"ra_keep " + std::to_string(recipe.ra_keep) + " does not divide by split = " + std::to_string(recipe.split),
            "recipe.ra_keep, recipe.split", "choose a multiple: recipe.pad makes each chunk long enough, all of one length"});
-  } else if (recipe.ra_keep % 4 != 0 || recipe.ra_keep / 4 % recipe.split != 0) {  // 64 bits need not hold 4*split
+  } else if (recipe.ra_keep % 4 != 0 || recipe.ra_keep / 4 % recipe.split != 0) {  // 4*split may not fit into 64 bits
     const bool fits = recipe.split <= std::numeric_limits<std::int64_t>::max() / 4;
     problems.push_back({"ra_keep " + std::to_string(recipe.ra_keep) + " does not divide by 4*split = " +
                             (fits ? std::to_string(4 * recipe.split) : "4*" + std::to_string(recipe.split)),

@@ -1,4 +1,4 @@
-// The input of a cosmology run: two folders of HDF5 files, which of them train, and whether they fit each other.
+// The input of a cosmology run: two folders of HDF5 files, their split, and whether they fit together.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 namespace millrace::recipes::cosmology {
 
 using SkyFile = std::shared_ptr<const hdf5::File>;
-// How files are opened, in order: open_hdf5(), or a test's own.
+// Opens files, in order: open_hdf5(), or a test's own function.
 using OpenSky = std::function<std::vector<SkyFile>(std::span<const std::filesystem::path> paths)>;
 [[nodiscard]] OpenSky open_hdf5(hdf5::OpenOptions options = {});
 
@@ -29,45 +29,46 @@ struct Sky {
   SkyFiles train, validation;
   Shape shape;                    // (baselines, frequencies, RA) of every file
   std::vector<double> freq_mhz;   // centres of the channels
-  std::string unit;               // of the visibilities, where the files say; empty: kelvin
-  std::vector<double> ra;         // degrees, where the files say
-  std::string read_as;            // what they say of channels, RA and unit, in one line
+  std::string unit;               // of the visibilities, if the files name one; empty: kelvin
+  std::vector<double> ra;         // degrees, if the files have them
+  std::string read_as;            // the files' description of channels, RA and unit, in one line
   std::vector<std::string> told;  // notices
-  std::string fingerprint;        // of names, sizes, shapes and the keys that choose from them
+  std::string fingerprint;        // of names, sizes, shapes and the keys that select from them
 };
 
-// Every *.h5 and *.hdf5 of a folder by name; DataError when there is none (`key` names the folder in it).
+// Every *.h5 and *.hdf5 of a folder by name; DataError if there is no such file (`key` names the folder in it).
 [[nodiscard]] std::vector<std::filesystem::path> sky_paths(const std::filesystem::path& folder, const std::string& key,
                                                            std::vector<std::string>* told = nullptr);
 
 struct SplitPaths {
   std::vector<std::filesystem::path> train, validation;
 };
-// generator(seed) draws u for each file, signal files first: u < 0.9 trains. A list with an empty side gets the last file of the
-// other.
 struct SplitOfSky {
   SplitPaths signal, foreground;
   std::vector<std::string> told;
 };
+// A generator seeded with `seed` draws u in [0, 1) for each file, signal files first: files with u < 0.9 are for training. If one
+// side of the split gets no file, the last file of the other side goes there. At most `num_train` signal files are for training;
+// -1 = all.
 [[nodiscard]] SplitOfSky split_sky(const std::vector<std::filesystem::path>& signal,
                                    const std::vector<std::filesystem::path>& foreground, std::uint64_t seed,
                                    std::int64_t num_train);
 
-// ConfigError with the keys that can't go together (n_fg, split, ra_keep).
+// Returns the problems of keys that can't be combined (n_fg, split, ra_keep), for a ConfigError.
 [[nodiscard]] std::vector<Problem> problems_of(const RecipeConfig& recipe);
 
-// Centres of `count` channels of recipe.band_mhz, which no file describes.
+// Centres of `count` channels over recipe.band_mhz, for files without frequencies.
 [[nodiscard]] std::vector<double> centres_of(const RecipeConfig& recipe, std::int64_t count);
 
-// Opens all files, headers only, and compares them with the shape that most have: one DataError with all that does not fit.
+// Opens all files, headers only, and compares them with the commonest shape: one DataError with all misfits.
 [[nodiscard]] Sky open_sky(const RecipeConfig& recipe, const std::filesystem::path& signal_dir,
                            const std::filesystem::path& foreground_dir, std::uint64_t seed, const OpenSky& open);
 
-// Every file below recipe.test_dir; DataError names the first whose shape is not that of the run's own files, `sky`, and what of
-// its axes and units contradicts them.
+// Every file below recipe.test_dir. DataError names the first whose shape differs from that of the run's own files, `sky`, and
+// any contradiction with their axes and units.
 [[nodiscard]] SkyFiles open_test_sky(const RecipeConfig& recipe, const Sky& sky, const OpenSky& open);
 
-// Of one file, as a run with the recipe's defaults takes it; "" where it has no cube. DataError for what contradicts itself.
+// Description of one file as a run with the recipe's defaults reads it; "" if it has no cube. DataError if it contradicts itself.
 [[nodiscard]] std::string sky_read_as(const hdf5::File& file);
 
 }  // namespace millrace::recipes::cosmology

@@ -13,16 +13,16 @@ namespace {
 
 constexpr std::int64_t kBytesOfAFile = 1 << 20;  // at least; a chunk is read whole
 constexpr std::int64_t kBytesOfAll = 1 << 28;
-constexpr std::size_t kFewFiles = 3;    // fewer show nothing usual
-constexpr double kOtherPower = 1e4;     // of the median; kelvin and millikelvin are a million apart
+constexpr std::size_t kFewFiles = 3;    // fewer files show nothing usual
+constexpr double kOtherPower = 1e4;     // times the median; kelvin and millikelvin are a factor of a million apart
 constexpr double kOtherSpectrum = 0.8;  // correlation
-constexpr double kRougher = 100;        // than the median file
-constexpr double kRough = 0.1;          // of the power: less may be a steep spectrum
-constexpr double kExchanged = 10;       // in the amplitude
+constexpr double kRougher = 100;        // times the median file
+constexpr double kRough = 0.1;          // share of the power; below it the cause may be a steep spectrum
+constexpr double kExchanged = 10;       // times the foreground's amplitude
 
 struct Seen {
   const hdf5::File* file;
-  bool is_flat = false, is_broken = false;  // one value throughout; values that are no numbers
+  bool is_flat = false, is_broken = false;  // one value throughout; values that are not numbers
   double power = 0, roughness = 0;
   std::vector<double> channels, baselines;  // powers
 };
@@ -54,7 +54,7 @@ void add_powers(const std::vector<std::complex<T>>& values, const Shape& block, 
   seen.power /= static_cast<double>(values.size());
 }
 
-// False where the file can't be read.
+// False if the file can't be read.
 bool look(const hdf5::File& file, const std::string& cube, const Shape& block, Seen& seen) {
   const auto take = [&]<class T>(std::vector<std::complex<T>> values) {
     values.resize(static_cast<std::size_t>(*element_count(block)));
@@ -74,7 +74,7 @@ bool look(const hdf5::File& file, const std::string& cube, const Shape& block, S
   return true;
 }
 
-// Bytes that a reading of the block touches.
+// Bytes that are touched by reading the block.
 double bytes_touched(const hdf5::Dataset& cube, const Shape& block) {
   double bytes = static_cast<double>(size_of(cube.dtype));
   for (std::size_t axis = 0; axis < block.size(); ++axis) {
@@ -127,7 +127,7 @@ double correlation(const std::vector<double>& a, const std::vector<double>& b) {
   return spread > 0 ? (sab - sa * sb / n) / std::sqrt(spread) : 0;
 }
 
-// The spectrum of most files: of each channel the median of its share in a file's power.
+// The usual spectrum: for each channel, the median of its share in a file's power.
 std::vector<double> usual_spectrum(const Kind& kind) {
   std::vector<double> usual;
   for (std::size_t f = 0; f < kind.files.front().channels.size(); ++f)
@@ -135,7 +135,7 @@ std::vector<double> usual_spectrum(const Kind& kind) {
   return usual;
 }
 
-// A line for all files of which `what` has words, with the first of them.
+// One line for all files to which `what` gives words, with the first of them.
 template <class What>
 void tell(const Kind& kind, What what, std::vector<std::string>& lines) {
   std::string line;

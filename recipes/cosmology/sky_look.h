@@ -1,4 +1,4 @@
-// What is in the files of a sky, beside what they say of it: one that is unlike all others of its kind is named before training.
+// A look at the values of a sky's files: a file that is unlike all others of its kind is named before training.
 #pragma once
 
 #include <string>
@@ -8,10 +8,10 @@
 
 namespace millrace::recipes::cosmology {
 
-// Looks into each file of both splits, or into as many, spread over all, as a moment allows. A line for each of: values that
-// are no numbers, zeros or one value throughout, baselines of a foreground that are zero in a file and not in most, another power
-// (by 10,000 and more), a spectrum the other way round, neighbouring channels that have little in common; one more where the
-// signal is stronger than the foreground. Files that can't be read are passed over: the loader has a policy for them.
+// Checks the values of each file of both splits, or of as many, spread over all, as a moment allows. One line for each of: values
+// that are not numbers, zeros or one value throughout, baselines of a foreground that are zero in a file and not in most, another
+// power (by 10,000 and more), a reversed spectrum, neighbouring channels with little in common; one more if the signal is
+// stronger than the foreground. Unreadable files are skipped: the loader has a policy for them.
 [[nodiscard]] std::vector<std::string> look_at_files(const RecipeConfig& recipe, const Sky& sky);
 
 }  // namespace millrace::recipes::cosmology

@@ -82,11 +82,11 @@ void check_pca(const nn::ForegroundPca& pca, const RecipeConfig& recipe, const S
   }
   if (pca.freq_mhz.defined()) {
     constexpr double kApart = 1e-3;   // MHz
-    constexpr double kHighest = 1e6;  // MHz: earlier versions kept the numbers of an axis in Hz as they stood
+    constexpr double kHighest = 1e6;  // MHz: earlier versions kept the numbers of an axis in Hz unconverted
     const at::Tensor known = pca.freq_mhz.abs().max().item<double>() > kHighest ? pca.freq_mhz * 1e-6 : pca.freq_mhz;
     const auto apart_from = [&](const std::vector<double>& mhz) { return (known - at::tensor(mhz, at::kDouble)).abs(); };
     const at::Tensor apart = apart_from(sky.freq_mhz);
-    // Where earlier versions could not read an axis they took recipe.band_mhz: of the same data the components are the same.
+    // If an axis was unreadable, earlier versions took recipe.band_mhz: for the same data the components are the same.
     const bool is_default =
         !of_other_data(pca, sky) && apart_from(centres_of(recipe, frequencies)).max().item<double>() <= kApart;
     if (apart.max().item<double>() > kApart && !is_default) {
@@ -112,7 +112,7 @@ std::optional<nn::ForegroundPca> found_pca(const RecipeConfig& recipe, const Sky
       nn::ForegroundPca pca = nn::ForegroundPca::load(path);
       check_pca(pca, recipe, sky, path.string(), {});
       if (of_other_data(pca, sky)) refuse(std::string("they were ") + kOtherData, path.string());
-      // What was in the run folder is the run's from now on.
+      // Components found in the run folder belong to the run from now on.
       if (!places.new_files.empty() && (places.new_files != places.run_folder || name != ours))
         pca.save(Fs::real(), places.new_files / ours);
       if (tell) tell("pca components of " + path.string());

@@ -1,4 +1,4 @@
-// The foreground components of a run: found, checked against the data, or fitted on its training samples.
+// The foreground components of a run: found, checked against the data, or fitted to its training samples.
 #pragma once
 
 #include <filesystem>
@@ -15,7 +15,7 @@ using Tell = std::function<void(const std::string&)>;
 
 [[nodiscard]] std::string pca_file_name(std::int64_t n_fg);  // "pca_components_nfg11.safetensors"
 
-// The contaminated x of one training sample, complex64 (baselines, frequencies, ra_keep), as a fit sees it.
+// The contaminated x of one training sample as input of a fit, complex64 (baselines, frequencies, ra_keep).
 struct TrainingPair {
   at::Tensor x, y;
 };
@@ -23,20 +23,20 @@ struct TrainingPair {
 [[nodiscard]] at::Tensor training_input(const SkySource& source, std::int64_t index, std::uint64_t seed);
 [[nodiscard]] SkySource training_source(const RecipeConfig& recipe, const Sky& sky);  // without augmentation
 
-// Fitted on the first min(num_samples, all) training samples: contaminated x after the cut, before noise; one sample in memory at
-// a time. `progress` gets (done, all) after each. `left_out` is told why a sample can't be read, which the fit then does without;
-// null: such a sample is a DataError, as it always is when none can be read.
+// Fits the first min(num_samples, all) training samples: contaminated x after the cut, before noise; one sample in memory at a
+// time. `progress` gets (done, all) after each. `left_out` is called with the reason for each unreadable sample, which the fit
+// skips. DataError for such a sample if `left_out` is null, and always if no sample can be read.
 [[nodiscard]] nn::ForegroundPca fit_pca(const RecipeConfig& recipe, const Sky& sky, std::uint64_t seed, std::int64_t num_samples,
                                         const std::function<void(std::int64_t, std::int64_t)>& progress = {},
                                         const Tell& left_out = {});
 
-// DataError when the components are not of this data's channels or not n_fg; a fingerprint of other data is told.
+// DataError if the components do not match this data's channels or n_fg; a fingerprint of other data is only reported.
 void check_pca(const nn::ForegroundPca& pca, const RecipeConfig& recipe, const Sky& sky, const std::string& where,
                const Tell& tell);
 
-// recipe.pca_components_path, else what lies in the run folder (ours, or hugh's .pt), else fitted and kept with the run's
-// new files, if there is a run. Says which. Components that were found and do not fit the data are said and fitted again; those
-// that the config names are a DataError then.
+// Loads recipe.pca_components_path, else a file in the run folder (ours, or hugh's .pt); else fits components and keeps them with
+// the run's new files, if there is a run. Reports which. Components found in the run folder that do not fit the data are reported
+// and fitted again; components named by the config are then a DataError.
 [[nodiscard]] nn::ForegroundPca stored_pca(const RecipeConfig& recipe, const Sky& sky, const std::filesystem::path& components,
                                            const Context& run, const Tell& tell);
 

@@ -1,4 +1,4 @@
-// All faults of a data set at once.
+// All faults of a data set in one error.
 #pragma once
 
 #include <vector>
@@ -17,10 +17,10 @@ class SkyProblems final : public DataError {
   std::vector<Problem> problems_;
 };
 
-// Throws a DataError for one problem, SkyProblems for several, nothing for none.
+// Throws a DataError for one problem and SkyProblems for several; does nothing for an empty list.
 void refuse_all(const std::vector<Problem>& problems);
 
-// Runs `action`; what it throws as DataError goes to `problems`.
+// Runs `action` and adds a DataError that it throws to `problems`.
 template <class Action>
 void collect(std::vector<Problem>& problems, const Action& action) {
   try {

@@ -13,8 +13,8 @@ namespace {
 constexpr std::uint64_t kForeground = 0;  // operations of a sample's generator
 constexpr std::uint64_t kRoll = 1;
 
-// The first of `count` numbers that is not finite, or -1. Sums of finite halves stay finite, so one pass without a branch
-// suffices.
+// The index of the first of `count` numbers that is not finite, or -1. Sums of finite halves stay finite, so one pass without a
+// branch suffices.
 template <class T>
 std::int64_t first_not_finite(const T* values, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) {

@@ -1,4 +1,4 @@
-// Samples of a sky: y = a signal file, x = y plus a foreground file drawn for it, cut to the RA that is kept.
+// Samples of a sky: y = a signal file, x = y plus a foreground file drawn for it, cut to recipe.ra_keep.
 #pragma once
 
 #include <string>
@@ -12,11 +12,11 @@ namespace millrace::recipes::cosmology {
 struct SkyOptions {
   std::string dataset = "/vis";
   std::int64_t ra_keep = 0;
-  bool rolls = false;  // x and y by one random offset along RA
+  bool rolls = false;  // rolls x and y by one random offset along RA
 };
 
-// Fields "x" and "y", complex64 (baselines, frequencies, ra_keep). The foreground of a sample is drawn uniformly with replacement
-// from the generator of (seed, epoch, position): the same for any number of readers, and in validation the same each time.
+// Fields "x" and "y", complex64 (baselines, frequencies, ra_keep). A sample's foreground is drawn uniformly with replacement from
+// the generator of (seed, epoch, position): it does not depend on the number of readers, and validation draws the same each time.
 class SkySource final : public data::Source {
  public:
   SkySource(SkyFiles files, const Shape& shape, SkyOptions options);
@@ -30,7 +30,7 @@ class SkySource final : public data::Source {
   [[nodiscard]] std::string describe(std::int64_t index) const override;
   [[nodiscard]] bool looks_ahead() const override { return true; }
   void will_need(std::span<const std::int64_t> indices, const data::ReadRandom& random) const noexcept override;
-  // Two parts: the signal file and the foreground file, cut, as complex64. The latter serves many samples.
+  // Two parts: the signal file and the foreground file, both cut, as complex64. A foreground file serves many samples.
   [[nodiscard]] data::Keeps keeps() const override { return data::Keeps::parts; }
   [[nodiscard]] std::int64_t parts() const override;
   [[nodiscard]] std::size_t parts_per_sample() const override { return 2; }

@@ -10,11 +10,11 @@ namespace millrace::recipes::cosmology {
 // Four-term Blackman-Harris window (.35875, .48829, .14128, .01168), symmetric: its last value equals its first. fp32.
 [[nodiscard]] at::Tensor blackman_harris(std::int64_t length, at::Device device);
 
-// Of volumes (N, 2, R, f, bl): |shifted FFT over f of (volume * window)|^2, summed over all but f; (f), delay zero at f / 2.
-// fp64.
+// For volumes (N, 2, R, f, bl): |shifted FFT over f of (volume * window)|^2, summed over all axes but f; (f), delay zero at f /
+// 2. fp64.
 [[nodiscard]] at::Tensor delay_power(const at::Tensor& volumes);
 
-// Sums over a validation.
+// Sums over one validation.
 struct DelaySpectra {
   at::Tensor truth, recovered, residual, input_residual;  // (f); undefined before the first batch
   void add(const at::Tensor& truth_volumes, const at::Tensor& recovered_volumes, const at::Tensor& input_volumes);

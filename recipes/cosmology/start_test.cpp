@@ -1,4 +1,4 @@
-// The switch file_index on a real sky: the same data with and without, and files that are looked into once.
+// The switch file_index on a real sky: the same data with and without it, and each file is opened only once.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -71,7 +71,7 @@ TEST(FileIndex, OnAndOffGiveTheSameData) {
   for (const char* name : {"signal", "foreground"}) stdfs::create_directories(folder / name);
   constexpr SkySize kSmall{4, 8, 16, 2, 6};
   write_sample_sky(kSmall, folder, 3);
-  for (const auto& file : stdfs::recursive_directory_iterator(folder)) {  // an hour old
+  for (const auto& file : stdfs::recursive_directory_iterator(folder)) {  // makes the files an hour old
     if (file.is_regular_file()) stdfs::last_write_time(file, stdfs::file_time_type::clock::now() - std::chrono::hours(1));
   }
   const Start off = start(folder, {"file_index"});

@@ -1,4 +1,4 @@
-// What a trained model keeps, tells and is used for.
+// A trained model: its saved state, its report and its use.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/view_as_real.h>
@@ -28,7 +28,7 @@ at::Tensor saved_tensor(const State& state, const std::string& name, const Shape
   return tensor.to(at::kCPU);
 }
 
-// One such value would spread over all that the convolutions reach.
+// A non-finite value would spread over the whole reach of the convolutions.
 void refuse_not_finite(const at::Tensor& x) {
   const at::Tensor bad = at::view_as_real(x).isfinite().all(-1).logical_not();
   const auto count = bad.sum().item<std::int64_t>();
@@ -107,7 +107,7 @@ Tensors Cosmology::predict(const Tensors& inputs) {
   }
   refuse_not_finite(x);
   RecipeConfig quiet = recipe_;
-  quiet.add_noise = false;  // real visibilities bring their own
+  quiet.add_noise = false;  // real visibilities already contain noise
   const at::Tensor input = preprocess(x, at::zeros_like(x), quiet, pca_ ? &*pca_ : nullptr, {}, fused_).input;
   at::Tensor signal = recover(input).to(at::kFloat);
   if (recipe_.predict_residual) signal = signal + input;
@@ -117,7 +117,7 @@ Tensors Cosmology::predict(const Tensors& inputs) {
 
 namespace {
 
-// Coordinates of an axis of even steps; without them indices.
+// Coordinates of an axis with even steps; indices if the steps are uneven.
 FieldAxis axis_of(const std::string& label, const std::string& unit, const std::vector<double>& values, double period = 0) {
   const int direction = direction_of(values, period);
   if (direction == 0) return {.label = label};
@@ -128,7 +128,7 @@ FieldAxis axis_of(const std::string& label, const std::string& unit, const std::
           .step = (values.back() - values.front() + all) / static_cast<double>(values.size() - 1)};
 }
 
-// Of x and y as the files have them, and of what prepare() makes of them.
+// Words for x and y as in the files, and for the results of prepare().
 std::map<std::string, FieldWords> fields_of(const Sky& sky, const RecipeConfig& recipe) {
   constexpr double kTurn = 360;
   FieldAxis ra = axis_of("RA", "degrees", sky.ra, kTurn);

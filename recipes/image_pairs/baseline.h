@@ -1,4 +1,4 @@
-// What needs no network: the noise of an image, estimated from the image alone.
+// A baseline without a network: the noise of an image, estimated from the image alone.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@ namespace millrace::recipes::image_pairs {
 // over channels, K = [[1,-2,1],[-2,4,-2],[1,-2,1]] (Immerkaer 1996, Computer Vision and Image Understanding 64:300).
 [[nodiscard]] double noise_of(std::span<const std::uint8_t> pixels, std::int64_t side);
 
-// Part of `pairs` that the estimate answers rightly: an image's score is taken for the known one that is nearest to minus its
-// noise. `read`: an image's pixels by its number; each is asked for once.
+// Share of `pairs` that the estimate answers rightly: an image is given the known score nearest to minus its noise. `read`
+// returns an image's pixels by its number; it is called once per image.
 [[nodiscard]] double baseline_accuracy(std::span<const Pair> pairs, std::span<const ImageFile> images, double theta,
                                        std::int64_t side,
                                        const std::function<std::vector<std::uint8_t>(std::int64_t image)>& read);

@@ -1,4 +1,4 @@
-// Commands of image_pairs beside those of all recipes.
+// The commands of image_pairs, in addition to those of all recipes.
 #pragma once
 
 #include <functional>
@@ -8,8 +8,8 @@
 namespace millrace::recipes::image_pairs {
 
 // `row`: this recipe's Entry.
-[[nodiscard]] RecipeCommand rank_command(std::function<Entry()> row);  // millrace rank: a folder of images in order
+[[nodiscard]] RecipeCommand rank_command(std::function<Entry()> row);  // millrace rank: orders a folder of images
 [[nodiscard]] RecipeCommand adapter_command(
-    std::function<Entry()> row);  // millrace adapter: what was learned, for other programs
+    std::function<Entry()> row);  // millrace adapter: exports the learned weights for other programs
 
 }  // namespace millrace::recipes::image_pairs

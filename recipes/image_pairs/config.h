@@ -163,7 +163,7 @@ struct RecipeConfig {
   static consteval auto fields() { return std::tuple_cat(of_pairs(), of_network()); }
 };
 
-// The section an image_pairs run adds to its config.
+// The section that an image_pairs run adds to its config.
 struct Sections {
   RecipeConfig recipe;
 

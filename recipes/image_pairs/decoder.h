@@ -1,4 +1,4 @@
-// A causal decoder in LLaMA's manner that answers with one of three words.
+// A causal decoder in LLaMA's style that answers with one of three words.
 #pragma once
 
 #include <memory>
@@ -11,12 +11,12 @@ namespace millrace::recipes::image_pairs {
 
 struct DecoderBlock;
 
-// Children as in "language_model" of a published file.
+// Its children are named as in "language_model" of a published file.
 class LanguageModel : public torch::nn::Module {
  public:
   LanguageModel(const RecipeConfig& config, const Projecting& projecting, const Making& how);
   ~LanguageModel() override;
-  // `images` (n, P, d) in place of image tokens, which of them by `which` (R, 2) int64 -> logits (R, 3) fp32.
+  // `images` (n, P, d) replace image tokens; `which` (R, 2) int64 selects two of them per row -> logits (R, 3) fp32.
   at::Tensor forward(at::Tensor images, const at::Tensor& which, const Prompts& prompts);
 
  private:
@@ -25,10 +25,10 @@ class LanguageModel : public torch::nn::Module {
   };
   at::Tensor embed(const at::Tensor& images, const at::Tensor& which, const Prompts& prompts) const;
   [[nodiscard]] Stream run(const DecoderBlock& block, const at::Tensor& next_norm, Stream in) const;
-  // A block of which only one position of each row is wanted.
+  // The positions for a block that computes only one position of each row.
   struct Last {
     at::Tensor positions;  // (R) int64
-    at::Tensor rows;       // (R) of the rows and positions as one dimension; undefined: all at the end
+    at::Tensor rows;       // (R) indices into rows and positions as one dimension; undefined: all at the end
   };
   [[nodiscard]] Last last_of(const Prompts& prompts, std::int64_t rows) const;
   [[nodiscard]] Stream run_at(const DecoderBlock& block, const at::Tensor& next_norm, Stream in, const Last& last) const;

@@ -36,10 +36,10 @@ void make_data(const std::string& preset, const std::filesystem::path& out, std:
   write_sample_images(sample_size(sample_images_of(preset), preset, "images"), out, seed);
 }
 
-// Keys of a run that say which pairs are drawn, as options of make-data.
+// Keys of a run that decide which pairs are drawn, as options of make-data.
 constexpr std::array<const char*, 5> kDrawOptions = {"folds", "per-class", "theta", "near-band", "near-ratio"};
 
-// The options over the preset's values, where a preset is named, over the keys' defaults.
+// The options on top of the preset's values, if a preset is named, and of the keys' defaults.
 RecipeConfig draw_config(const std::string& preset, const DataOptions& options) {
   const config::Schema schema = config::schema_of<Sections>();
   Json recipe = Json::object();
@@ -81,7 +81,7 @@ void make_data_with(const std::string& preset, const std::filesystem::path& out,
   (void)write_pair_files(Fs::real(), labels, recipe, out, seed);
 }
 
-// A frozen tower, a projector and a decoder with adapters, on pairs in both orders. Python's side has the same
+// A frozen tower, a projector and a decoder with adapters, on pairs in both orders. The Python side has the same
 // (bench/step/shapes.py).
 BenchShape shape(std::string name, std::string help, Json config, const std::string& question, std::int64_t pairs) {
   config.update({{"recipe.question", question}, {"recipe.freeze_base", true}, {"data.batch_size", pairs}});
@@ -96,7 +96,7 @@ BenchShape shape(std::string name, std::string help, Json config, const std::str
           })};
 }
 
-// What no other recipe needs, and what it shares with some.
+// Switches of this recipe alone, and those that it shares with some others.
 std::vector<std::string> switches() {
   return {"fused_dropout",   "fused_attention", "fused_gelu",   "bf16_weights", "fp32_products",
           "fused_rms_rows",  "fused_swiglu",    "fused_rotary", "merged_lora",  "last_position",

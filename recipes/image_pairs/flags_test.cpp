@@ -1,4 +1,4 @@
-// LMOL's words.
+// LMOL's flags.
 #include <gmock/gmock.h>
 
 #include "millrace/train/run/run.h"
@@ -77,7 +77,7 @@ TEST(PairFlags, AFlagThatIsNotGivenChangesNothing) {
   EXPECT_EQ(resolve({"--max_steps=3"}).values["optim"], plain.values["optim"]);
 }
 
-// LoRA learns at the rate that is given, the projector at a tenth of it on a frozen base.
+// LoRA learns at the given rate, the projector at a tenth of it on a frozen base.
 TEST(PairFlags, TheProjectorKeepsItsPartOfTheLearningRate) {
   const auto scales = [](const std::vector<std::string>& more) {
     std::vector<std::string> words = {

@@ -1,4 +1,4 @@
-// A frozen base among the parts of a run: what its steps, its optimiser and its snapshots make of it.
+// A frozen base in a run: its steps, its optimiser and its snapshots.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/randn.h>
@@ -118,7 +118,7 @@ TEST_F(FrozenBase, IsMovedByNoStepAndInNoOptimiserAndNoSnapshot) {
   load_model_tensors(resumed.model(), {{"model", saved}}, frozen);
   for (const auto& item : resumed.model().named_parameters())
     EXPECT_TRUE(at::equal(item.value(), recipe.model().named_parameters()[item.key()])) << item.key();
-  write_base(2);  // the file of that name holds other weights now
+  write_base(2);  // the file of that name now holds other weights
   FrozenPairs other(config_);
   try {
     load_model_tensors(other.model(), {{"model", saved}}, frozen);
@@ -126,7 +126,7 @@ TEST_F(FrozenBase, IsMovedByNoStepAndInNoOptimiserAndNoSnapshot) {
   } catch (const SnapshotError& error) {
     EXPECT_THAT(error.what(), testing::AllOf(testing::HasSubstr("the frozen weight"), testing::HasSubstr(file_.string())));
   }
-  // A record that is at hand is taken for the values, which are not read again: here it is of other ones.
+  // A given record replaces the comparison of values: here it is a record of other values.
   load_model_tensors(other.model(), {{"model", saved}}, frozen, frozen);
   const Json of_other = record_of_frozen(other.model(), stepper, file_.string());
   EXPECT_THROW(load_model_tensors(resumed.model(), {{"model", saved}}, frozen, of_other), SnapshotError);

@@ -1,4 +1,4 @@
-// What is in the images of a run and in what is said of them: what is unlike all else is named before training.
+// A look at a run's images and scores: anything unlike all else is named before training.
 #pragma once
 
 #include <string>
@@ -9,11 +9,11 @@
 
 namespace millrace::recipes::image_pairs {
 
-// A line for each of: scores far outside of those of the other images, pairs of an image with itself.
+// One line for each of: scores far outside those of the other images, pairs of an image with itself.
 [[nodiscard]] std::vector<std::string> look_at_scores(const PairFiles& files);
 
-// By what is learned of each image, or of two hundred, spread over all. A line for each of: one colour throughout, grey images
-// among coloured ones. `passes`: images that can't be read are passed over; else DataError.
+// Checks the pixels of each image as the network gets them, or of two hundred images, spread over all. One line for each of: one
+// colour throughout, grey images among coloured ones. `passes`: unreadable images are skipped; otherwise they are a DataError.
 [[nodiscard]] std::vector<std::string> look_at_images(const std::vector<ImageFile>& images, const RecipeConfig& recipe,
                                                       bool passes);
 

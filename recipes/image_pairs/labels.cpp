@@ -41,7 +41,7 @@ void for_lines(std::string_view text, const Use& use) {
   }
 }
 
-// Whether a number ends the line behind a blank; `point` is what it has before its decimals.
+// Whether the line ends in a blank and a number; `point` is its decimal sign.
 bool ends_in_number(std::string_view line, char point) {
   const std::size_t blank = line.find_last_of(" \t");
   if (blank == std::string_view::npos || blank == 0 || line[blank - 1] == ',' || line[blank - 1] == ';') return false;
@@ -50,7 +50,7 @@ bool ends_in_number(std::string_view line, char point) {
   return format::csv_value(number).has_value();
 }
 
-// What stands between name and score: blanks, as the format has it, or what tables of other programs have in all their lines.
+// The separator of name and score: blanks, as in our format, or the separator in all lines of another program's table.
 char separator_of(std::string_view text) {
   std::size_t lines = 0, by_blanks = 0, with_commas = 0;
   std::array<std::size_t, 3> separated{};
@@ -79,14 +79,14 @@ std::string unquoted(std::string_view name) {
   return plain;
 }
 
-// A first line of names, as tables of other programs have it.
+// A heading as in tables of other programs.
 bool is_heading(std::string_view line, char separator) {
   constexpr std::array<std::string_view, 6> kNames = {"score", "scores", "value", "label", "quality", "mos"};
   const std::string last = to_lower(unquoted(trimmed(line.substr(line.rfind(separator) + 1))));
   return std::ranges::find(kNames, last) != kNames.end();
 }
 
-// What is wrong with a line, or "".
+// The fault of a line, or "".
 std::string parse_line(std::string_view line, char separator, Labelled& label) {
   const std::size_t blank = separator == ' ' ? line.find_last_of(" \t") : line.find(separator);
   if (blank == std::string_view::npos) return "has no score: " + quoted(line);
@@ -161,7 +161,7 @@ std::vector<Labelled> read_labels(const std::filesystem::path& file) {
       wrong.push_back("line " + std::to_string(number) + " " + what);
     } else {
       labels.push_back(std::move(label));
-      if (separator != ';' && separator != '\t') return;  // no comma stands before decimals then
+      if (separator != ';' && separator != '\t') return;  // commas then never precede decimals
       const std::string_view score = line.substr(line.find(separator) + 1);
       with_comma = with_comma || score.find(',') != std::string_view::npos;
       with_point = with_point || score.find('.') != std::string_view::npos;

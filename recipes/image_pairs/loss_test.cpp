@@ -25,7 +25,7 @@ TEST(PairLoss, LabelsOfTheOtherOrderAreExchanged) {
   EXPECT_TRUE(labels_of_rows(labels, false).equal(labels));
 }
 
-// f(a) - f(b), f(b) - f(a), c: what judges an image by itself does not care for the order.
+// f(a) - f(b), f(b) - f(a), c: a model that judges each image by itself does not depend on the order.
 TEST(PairLoss, AModelOfScoresIsConsistent) {
   const at::Tensor a = at::randn({16}), b = at::randn({16}), c = at::randn({16});
   const at::Tensor straight = at::stack({a - b, b - a, c}, 1), swapped = at::stack({b - a, a - b, c}, 1);
@@ -57,7 +57,7 @@ TEST(PairLoss, ConsistencyIsTheSameFromEitherSideAndBearsCertainty) {
   EXPECT_TRUE(logits.grad().isfinite().all().item<bool>());
 }
 
-// No constant logits do better than the least, and those of the answers' own frequencies reach it.
+// No constant logits do better than this minimum, and those of the answers' own frequencies reach it.
 TEST(PairLoss, TheLeastOfABlindAnswerIsThatOfTheBestConstantLogits) {
   const std::array<std::int64_t, kAnswerKinds> pairs{5, 3, 8};
   std::vector<std::int64_t> labels;

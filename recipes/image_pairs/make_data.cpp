@@ -101,7 +101,7 @@ std::string padded(std::int64_t number, std::size_t digits) {
   return std::string(digits - std::min(digits, text.size()), '0') + text;
 }
 
-// What each image is, by its number.
+// The properties of each image, by its number.
 struct ImagePlan {
   const SampleImages& what;
   std::vector<Photograph> clean;  // empty: textures
@@ -109,7 +109,7 @@ struct ImagePlan {
   static std::int64_t level_of(std::int64_t image) {
     return kNoiseLevels.at(static_cast<std::size_t>(image) % kNoiseLevels.size());
   }
-  // Levels turn fastest, so that each photograph is shown with all of them.
+  // Levels vary fastest, so that each photograph appears with all of them.
   std::size_t photograph_of(std::int64_t image) const {
     return static_cast<std::size_t>(image) / kNoiseLevels.size() % clean.size();
   }
@@ -117,7 +117,7 @@ struct ImagePlan {
     const std::string begin = clean.empty() ? "tex" : clean[photograph_of(image)].path.stem().string();
     return begin + "_" + padded(image, 4) + "_s" + padded(level_of(image), 2) + ".png";
   }
-  // Work of one thread at a time: of a photograph so many images that decoding it costs little beside them.
+  // Tasks of one thread each: enough images of a photograph that its decoding costs little in comparison.
   std::vector<std::vector<std::int64_t>> tasks() const {
     constexpr std::size_t kTogether = 64;
     std::vector<std::vector<std::int64_t>> all, open(clean.size());
@@ -135,7 +135,7 @@ struct ImagePlan {
   }
 };
 
-// The folder appears as a whole, so that a file need not.
+// The folder appears as a whole, so single files need no atomic write.
 void write_image(Fs& fs, const std::filesystem::path& path, std::int64_t size, std::span<const std::byte> pixels) {
   const auto file = fs.create(path);
   file->write(format::encode_png({.height = size, .width = size}, pixels));

@@ -18,7 +18,7 @@ namespace {
 constexpr std::array<std::string_view, 7> kProjections{"q_proj",    "k_proj",  "v_proj",   "o_proj",
                                                        "gate_proj", "up_proj", "down_proj"};
 constexpr double kEmbeddingDeviation = 0.02;
-constexpr std::uint64_t kAdapterSeed = 0x6c6f7261;  // adapters have numbers of their own: with and without, the base is the same
+constexpr std::uint64_t kAdapterSeed = 0x6c6f7261;  // separate draws: the base is the same without adapters
 
 bool is_adapter(std::string_view name) { return name.find(".lora_") != std::string_view::npos; }
 
@@ -29,7 +29,7 @@ Projecting projecting_of(const RecipeConfig& config, const nn::Fused& fused) {
 
 double fan_in(const at::Tensor& weight) { return static_cast<double>(weight.numel()) / static_cast<double>(weight.size(0)); }
 
-// Draws in fp32 whatever the weight is kept in, so that it is the same numbers, rounded.
+// Draws in fp32 whatever the weight's type, so that all types get the same numbers, rounded.
 template <class Draw>
 void fill(at::Tensor& value, const Draw& draw) {
   if (value.scalar_type() == at::kFloat && value.is_cpu()) {
@@ -78,7 +78,7 @@ void initialise_adapter(const std::string& name, at::Tensor& value, at::Generato
   fill(value, [&](at::Tensor& numbers) { numbers.uniform_(-bound, bound, generator); });
 }
 
-// `base`: tower and decoder too; else their weights come from files.
+// `base`: initialises tower and decoder too; otherwise their weights come from files.
 void initialise(torch::nn::Module& model, const RecipeConfig& config, std::uint64_t seed, bool base) {
   const at::NoGradGuard no_grad;
   at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(seed);
@@ -208,7 +208,7 @@ at::Tensor PairModel::features(const at::Tensor& pixels) {
 
 at::Tensor PairModel::forward(at::Tensor features, const at::Tensor& images, const Prompts& prompts) {
   at::Tensor projected = projector_->forward(features);
-  features.reset();  // the projector keeps what it needs of them
+  features.reset();  // the projector keeps the part that it needs
   return decoder_->forward(std::move(projected), images, prompts);
 }
 

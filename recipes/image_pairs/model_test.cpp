@@ -126,7 +126,7 @@ TEST(PairPrompt, OfListedTokensTakesAnImageTokenForAllPatches) {
   EXPECT_EQ(prompt.first, 1);
   EXPECT_EQ(prompt.second, 19);
   EXPECT_THAT(answers_of(config), ElementsAre(3, 4, 5));
-  config.prompt_token_ids = prompt.tokens;  // as it is already
+  config.prompt_token_ids = prompt.tokens;  // unchanged
   EXPECT_EQ(prompt_of(config).tokens, prompt.tokens);
   EXPECT_EQ(prompt_of(config).second, 19);
 }
@@ -175,7 +175,7 @@ TEST(PairModel, IsAFunctionOfItsSeed) {
   EXPECT_FALSE(at::equal(logits, logits_of(c, x)));
 }
 
-// What filters answer to each wave: as strong as the formula says, and the base behind them is that of the other way.
+// The filters' response to each wave has the strength of the formula, and the base behind them equals that of the other way.
 TEST(PairModel, WhitenedFiltersAnswerToFineWavesMost) {
   RecipeConfig config = smoke();
   config.vision_width = 1024;
@@ -277,7 +277,7 @@ TEST(PairModel, LooksAtTheImagesThatARowNames) {
   EXPECT_GT(largest(shared.narrow(0, 0, 1), shared.narrow(0, 1, 1)), 1e-4);  // the order matters
 }
 
-// What a frozen tower says of an image hangs on no other image of its call.
+// A frozen tower's features of an image do not depend on the other images of its call.
 TEST(PairModel, LooksAtImagesTogetherAsAtEachAlone) {
   PairModel model(smoke(), 5, true);
   const at::Tensor pixels = example(smoke()).pixels, together = model.features(pixels);
@@ -287,7 +287,7 @@ TEST(PairModel, LooksAtImagesTogetherAsAtEachAlone) {
   }
 }
 
-// Gradients of a recomputed decoder are those of a kept one, to the bit.
+// Gradients of a recomputed decoder equal those of a kept one, to the bit.
 TEST(PairModel, BlocksCanBeComputedAgain) {
   std::vector<std::string> seen;
   std::map<std::string, at::Tensor> kept;
@@ -310,7 +310,7 @@ TEST(PairModel, BlocksCanBeComputedAgain) {
   EXPECT_THAT(seen, testing::Contains("decoder.layers.1"));
 }
 
-// Frozen weights in 16 bits: the answers are those of the rounded weights, whatever a run computes in.
+// Frozen weights in 16 bits: the answers are those of the rounded weights, whatever the run's format.
 TEST(PairModel, AFrozenBaseMayBeKeptIn16Bits) {
   for (const at::ScalarType type : {at::kBFloat16, at::kHalf}) {
     PairModel kept(smoke(), 5, true, {}, at::kCPU, type), rounded(smoke(), 5, true);

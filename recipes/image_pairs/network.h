@@ -1,4 +1,4 @@
-// What tower and decoder are made of: weights under their published names, and projections with an adapter beside them.
+// The parts of tower and decoder: weights under their published names, and projections with an optional adapter.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,17 +15,17 @@
 
 namespace millrace::recipes::image_pairs {
 
-// On: the decoder's last block computes the position alone that the answer is read from; off: all positions. Tolerance.
+// On: the decoder's last block computes only the position from which the answer is read; off: all positions. Tolerance.
 inline constexpr nn::Switch kLastPosition{"last_position"};
 
-// How the weights of a network are kept. Their values are the caller's to fill in.
+// The types and place of a network's weights. The caller fills in their values.
 struct Making {
   at::Device device = at::kCPU;
-  at::ScalarType base_type = at::kFloat;  // of what is frozen; all else is fp32
+  at::ScalarType base_type = at::kFloat;  // type of frozen weights; all others are fp32
   bool frozen = false;                    // tower and decoder
 };
 
-// A table, or the weight of a norm without a bias.
+// A table, or the weight of a norm without bias.
 struct Weight : torch::nn::Module {
   Weight(at::IntArrayRef shape, const Making& how);
   at::Tensor weight;
@@ -36,15 +36,15 @@ struct LayerNorm : Weight {
   at::Tensor bias;
 };
 
-// W x + b with children "lora_A" and "lora_B" where it has an adapter. B begins at 0, so that nothing changes at first.
+// W x + b with children "lora_A" and "lora_B" if it has an adapter. B starts at 0, so that the adapter changes nothing at first.
 class Projection : public torch::nn::Module {
  public:
   struct Shape {
     std::int64_t in = 1, out = 1;
     bool bias = false;
-    std::int64_t rank = 0;  // of the adapter; 0 = none
+    std::int64_t rank = 0;  // of the adapter; 0 = no adapter
   };
-  // `memory`: what the weight is kept in; undefined: memory of its own.
+  // `memory` holds the weight; undefined: the projection allocates its own.
   Projection(const Shape& shape, const Making& how, const at::Tensor& memory = {});
   [[nodiscard]] nn::LoraProjection adapted() const;
   [[nodiscard]] bool has_adapter() const noexcept { return lora_a_ != nullptr; }
@@ -54,23 +54,23 @@ class Projection : public torch::nn::Module {
   std::shared_ptr<Weight> lora_a_, lora_b_;
 };
 
-// Memory for weights (out, in) of projections of one input, one behind the other: they are multiplied as one where they lie.
+// Memory for weights (out, in) of projections with one input, one behind the other: they are multiplied as one in place.
 std::vector<at::Tensor> side_by_side(const std::vector<std::int64_t>& outs, std::int64_t in, const Making& how);
 
-// How projections are computed.
+// The settings for computing projections.
 struct Projecting {
-  double scale = 1;    // of an adapter's product
-  double dropout = 0;  // of an adapter's input, while training
+  double scale = 1;    // factor of an adapter's product
+  double dropout = 0;  // of an adapter's input, in training
   nn::Fused fused;
 };
-// Results side by side, from one input.
+// The projections of one input, side by side.
 at::Tensor project(const at::Tensor& x, std::initializer_list<const Projection*> projections, const Projecting& how,
                    bool training);
 
-// `by` of the gated product of `packed` (nn::lora_swiglu).
+// Projection `by` of the gated product of `packed` (nn::lora_swiglu).
 at::Tensor project_gated(const at::Tensor& packed, const Projection& by, const Projecting& how, bool training);
 
-// What a norm computes with: frozen weights may be kept in 16 bits.
+// A norm's weight in the type of its computation: frozen weights may be kept in 16 bits.
 at::Tensor norm_weight(const at::Tensor& weight);
 
 }  // namespace millrace::recipes::image_pairs

@@ -14,17 +14,17 @@
 
 namespace millrace::recipes::image_pairs {
 
-// S x S pixels of three bytes, as recipe.resize says. Grey becomes three equal channels; alpha is dropped. DataError naming the
-// file: neither PNG nor JPEG, damaged, smaller than the crop.
+// S x S pixels of three bytes, resized as set by recipe.resize. Grey becomes three equal channels; alpha is dropped. DataError
+// with the file: neither PNG nor JPEG, damaged, or smaller than the crop.
 [[nodiscard]] std::vector<std::uint8_t> read_image(const std::filesystem::path& file, const RecipeConfig& recipe);
 
-// How their files differ from what is learned, a line for each kind with the number of images: transparency, 16 bits, turned
-// pixels.
+// Notices on differences between the files and the network's input, one line per kind with the number of images: transparency, 16
+// bits, rotated pixels.
 [[nodiscard]] std::vector<std::string> signs_told(const data::PicturesSeen& seen);
-// By the heads of all files.
+// Reads the headers of all files.
 [[nodiscard]] data::PicturesSeen look_at_heads(const std::vector<ImageFile>& images);
 
-// Sample i is pair i: "images" u8 [2,S,S,3], "label" i64 []. A part is an image: kept once, however many pairs it is in.
+// Sample i is pair i: "images" u8 [2,S,S,3], "label" i64 []. A part is an image: it is kept once, however many pairs contain it.
 [[nodiscard]] std::shared_ptr<const data::Source> pair_source(const PairFiles& files, Split split, const RecipeConfig& recipe);
 
 }  // namespace millrace::recipes::image_pairs

@@ -29,7 +29,7 @@ class PairSourceTest : public testing::Test {
   PairSourceTest() { std::filesystem::create_directories(folder_); }
   ~PairSourceTest() override { std::filesystem::remove_all(folder_); }
 
-  // An image whose every value tells its place, and which image it is.
+  // Writes an image whose every value encodes its position and which image it is.
   std::filesystem::path write(const std::string& name, std::int64_t side, std::uint8_t which,
                               format::Pixels pixels = format::Pixels::rgb) const {
     std::vector<std::byte> values(static_cast<std::size_t>(side * side) * static_cast<std::size_t>(pixels));
@@ -99,7 +99,7 @@ TEST_F(PairSourceTest, ValuesAreThoseOfClip) {
   EXPECT_TRUE(at::equal(nn::clip_pixels(images.transpose(0, 1)), values.transpose(0, 1))) << "of a view too";
 }
 
-// An image is decoded once, however many pairs it is in.
+// An image is decoded once, however many pairs contain it.
 TEST_F(PairSourceTest, ACacheKeepsImagesNotPairs) {
   PairFiles files;
   for (int i = 0; i < 4; ++i)
@@ -130,7 +130,7 @@ std::string chunk(const std::string& name, const std::string& content) {
   return number(static_cast<std::uint32_t>(content.size())) + covered + number(format::crc32(std::as_bytes(std::span(covered))));
 }
 
-// What a folder of downloaded pictures holds, by its bytes: what is said of it, or "" where it is read as the picture it is.
+// Bytes as found in a folder of downloaded pictures, each with its error; "" if the picture is read as it is.
 TEST_F(PairSourceTest, PicturesOfAHostileFolder) {
   const std::string png = Fs::real().read_file(write("whole.png", 16, 5));
   constexpr std::size_t kHead = 33;  // signature and IHDR
@@ -141,7 +141,7 @@ TEST_F(PairSourceTest, PicturesOfAHostileFolder) {
                                chunk("fdAT", std::string("\0\0\0\1", 4) + "other frame") + end;
   std::string huge =
       png.substr(0, 8) + chunk("IHDR", std::string("\x7f\xff\xff\xff\x7f\xff\xff\xff\x08\x02\0\0\0", 13)) + picture + end;
-  // Start of image, and a frame of 64 x 64 pixels in gray; what follows is not there.
+  // Start of image, and a frame of 64 x 64 pixels in gray, without the rest.
   const std::string jpeg("\xff\xd8\xff\xc0\0\x0b\x08\0\x40\0\x40\1\1\x11\0", 15);
   std::string damaged = png;
   damaged[60] = static_cast<char>(damaged[60] ^ 1);
@@ -178,9 +178,9 @@ TEST_F(PairSourceTest, PicturesOfAHostileFolder) {
   }
 }
 
-// Said once, with the count; what is read are the colours as they stand.
+// Reported once, with the count; the colours are read unchanged.
 TEST_F(PairSourceTest, AlphaIsDroppedWithANotice) {
-  constexpr std::size_t kColour = 25;  // where a PNG's header says it
+  constexpr std::size_t kColour = 25;  // offset of the colour type in a PNG
   constexpr int kImages = 10;
   std::string labels;
   std::filesystem::create_directories(folder_ / "images");
@@ -202,7 +202,7 @@ TEST_F(PairSourceTest, AlphaIsDroppedWithANotice) {
   std::vector<std::string> said;
   Context context;
   context.config = &run;
-  context.places.plan_only = true;  // the images are no pictures behind their headers
+  context.places.plan_only = true;  // the images have valid headers only
   context.notice = [&](const std::string& text) { said.push_back(text); };
   ImagePairs(sections, context).before_training();
   EXPECT_THAT(said, ::testing::Contains(::testing::StartsWith(

@@ -24,7 +24,7 @@ constexpr std::uint64_t kFolds = 72, kDraw = 73, kSample = 74;  // sites
 constexpr std::uint64_t kSeedsOfAFold = 100;
 const std::vector<std::string> kColumns = {"img1", "img2", "score1", "score2", "label"};
 
-// Six decimals, as %.6f.
+// Six decimals, as %.6f prints them.
 std::string decimals(double score) {
   std::array<char, 400> text{};
   const auto [end, error] = std::to_chars(text.data(), text.data() + text.size(), score, std::chars_format::fixed, 6);
@@ -66,7 +66,7 @@ class PairReader {
   }
 
  private:
-  // Where each of the five stands: tables of other programs have a column of numbers before them, or more behind.
+  // Finds the five columns: tables of other programs have a column of numbers before them, or more columns behind.
   void find_columns(const std::vector<std::string>& names) {
     std::vector<std::size_t> places;
     for (const std::string& column : kColumns) {
@@ -124,7 +124,7 @@ class PairReader {
   std::int64_t row_ = 0;
 };
 
-// Where images are looked for.
+// The places where images are searched.
 class Places {
  public:
   Places(const RecipeConfig& recipe, const std::string& data_dir) : prefixes_(recipe.strip_prefixes) {
@@ -141,7 +141,7 @@ class Places {
         break;
       }
     }
-    while (rest.starts_with("/")) rest.erase(0, 1);  // of a path that is not there as it stands
+    while (rest.starts_with("/")) rest.erase(0, 1);  // from an absolute path that does not exist
     for (const stdfs::path& root : roots_) tried.push_back(root / rest);
     for (const stdfs::path& path : tried) {
       std::error_code none;

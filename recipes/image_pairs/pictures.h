@@ -1,4 +1,4 @@
-// What a validation shows: scores of images beside their true ones, and the pairs that the network gets wrong.
+// Pictures of a validation: found scores of images against true ones, and the pairs that the network gets wrong.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace millrace::recipes::image_pairs {
 
-// A mark for each image: its true score across, what the answers about it make of it up. Images whose score is NaN are left out.
+// A mark for each image: its true score across, the score found from its answers up. Images whose score is NaN are left out.
 [[nodiscard]] Picture draw_scores(const std::vector<double>& known, const std::vector<double>& found, double rank_correlation);
 
 struct HardPair {
@@ -19,7 +19,7 @@ struct HardPair {
   std::string said;  // "Second 97 %"
   std::string is;    // "First"
 };
-// Pairs beside each other, the surest mistakes first.
+// Pairs side by side, the most confident mistakes first.
 [[nodiscard]] Picture draw_hard_pairs(const std::vector<HardPair>& pairs, std::int64_t size, std::int64_t wrong,
                                       std::int64_t all);
 

@@ -6,8 +6,8 @@
 namespace millrace::recipes::image_pairs {
 namespace {
 
-// Noise is a small part of a photograph's patch, and the tower's first norm divides by the whole: filters that answer to what is
-// rare in photographs, and positions of a size that the rest can be measured by.
+// Noise is a small part of a photograph's patch, and the tower's first norm divides by the whole: hence filters that respond to
+// rare features of photographs, and positions large enough for the rest to be measured against.
 Json whitened() { return {{"recipe.patch_init", "whitened"}, {"recipe.position_std", 0.5}}; }
 
 Json smoke() {
@@ -24,7 +24,7 @@ Json smoke() {
                {"snapshot.every_steps", 100}});
 }
 
-// A network of this depth learns nothing while answers that differ cost more than wrong ones: the weight begins at 0.
+// A network of this depth learns nothing while inconsistent answers cost more than wrong ones: the weight starts at 0.
 Json small() {
   return join(join(network({64, 8, 192, 4, 6, 768, -1}, {256, 4, 8, 688, ByteTokens::kSize}), whitened()),
               {{"recipe.question", "Cleaner?"},
@@ -41,7 +41,7 @@ Json small() {
                {"snapshot.every_steps", 100}});
 }
 
-// The published sizes of LLaVA-1.5-7B, and the figures of LMOL's guide.
+// The published sizes of LLaVA-1.5-7B, and the numbers of LMOL's guide.
 Json full() {
   return join(network({336, 14, 1024, 24, 16, 4096, -2}, {4096, 32, 32, 11008, 32064}),
               {{"targets.samples_per_s", 2}, {"targets.gpu_busy", 0.8}});

@@ -12,7 +12,7 @@
 namespace millrace::recipes::image_pairs {
 namespace {
 
-constexpr std::string_view kBetween = ", ";  // images and question
+constexpr std::string_view kBetween = ", ";  // between images and question
 constexpr std::size_t kAnswers = 3;
 constexpr std::int64_t kPadding = 0;  // any token: nothing attends to it
 
@@ -28,13 +28,13 @@ Prompt byte_prompt(const RecipeConfig& config) {
   return prompt;
 }
 
-// The prompt of recipe.prompt_token_ids; nullopt where it has not two images.
+// The prompt of recipe.prompt_token_ids; nullopt if it does not have two images.
 std::optional<Prompt> listed_prompt(const RecipeConfig& config) {
   const std::int64_t patches = patches_of(config), image = config.image_token_id;
   const std::vector<std::int64_t>& ids = config.prompt_token_ids;
   const auto images = std::ranges::count(ids, image);
   if (images != 2 && images != 2 * patches) return std::nullopt;
-  const std::int64_t each = images == 2 ? patches : 1;  // tokens that one of the list stands for
+  const std::int64_t each = images == 2 ? patches : 1;  // tokens per image token of the list
   Prompt prompt;
   std::vector<std::int64_t> places;
   for (const std::int64_t id : ids) {

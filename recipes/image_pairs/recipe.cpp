@@ -34,18 +34,18 @@
 namespace millrace::recipes::image_pairs {
 namespace {
 
-constexpr double kProjectorPart = 0.1;  // of the learning rate, on a frozen base
+constexpr double kProjectorPart = 0.1;  // share of the learning rate, on a frozen base
 constexpr std::size_t kShownPairs = 12;
 
-using OfBothOrders = std::array<float, 2 * kAnswerKinds>;  // probabilities of a pair's answers, those of the other order last
+using OfBothOrders = std::array<float, 2 * kAnswerKinds>;  // probabilities of a pair's answers; the other order's last
 
-// The answer that is most likely in an order: 0 as the pair stands, 1 exchanged.
+// The most likely answer in an order: 0 as the pair stands, 1 exchanged.
 std::size_t answer_in(const OfBothOrders& pair, std::size_t order) {
   const auto begin = pair.begin() + static_cast<std::ptrdiff_t>(kAnswerKinds * order);
   return static_cast<std::size_t>(std::max_element(begin, begin + kAnswerKinds) - begin);
 }
 
-// Which images rows are about, of (n, 2) images in order; the other order behind each row where `doubled`.
+// The images of each row, for (n, 2) images in order; if `doubled`, each row is followed by the other order.
 at::Tensor images_of_rows(std::int64_t pairs, bool doubled, at::Device device) {
   const at::Tensor straight = at::arange(2 * pairs, at::TensorOptions(at::kLong).device(device)).view({pairs, 2});
   return doubled ? at::stack({straight, straight.flip(1)}, 1).view({2 * pairs, 2}) : straight;
@@ -59,7 +59,7 @@ at::ScalarType type_of(BaseType type) {
   return type == BaseType::bf16 ? at::kBFloat16 : type == BaseType::fp16 ? at::kHalf : at::kFloat;
 }
 
-// How often a switch's path was taken, by the row's name.
+// Counts the uses of a switch's path, by the row's name.
 struct Taken {
   telemetry::Counter shared{"shared_features"}, kept{"feature_cache"};
 };
@@ -74,19 +74,19 @@ LossTerm weighted(LossTerm term, double weight) {
   return term;
 }
 
-// Of what features lie on. The ranks of a machine share its memory; a GPU is of one rank.
+// Free memory of the features' device. The ranks of a machine share its memory; a GPU belongs to one rank.
 double free_memory(at::Device device, const Ranks& ranks) {
   return static_cast<double>(device::free_tensor_memory(device)) / (device.is_cpu() ? ranks.local_world_size : 1);
 }
 
-// Images that a frozen tower looks at in one call, in a run with batches of so many pairs. One keeps a CPU busy: an image of 65
-// tokens costs no less beside others there. A GPU would idle.
+// Images per call of a frozen tower, in a run with this many pairs per batch. A single image keeps a CPU busy: 65 tokens cost no
+// less per image in a larger call. A GPU would idle.
 std::int64_t images_together(at::Device device, std::int64_t pairs) {
   constexpr std::int64_t kMost = 16;
   return device.is_cpu() ? 1 : std::min(kMost, 2 * pairs);
 }
 
-// LMOL's table tells the cross-entropy without weights, and that of pairs as they stand beside that of exchanged ones.
+// LMOL's table has the cross-entropy without weights, and that of pairs as they stand next to that of exchanged ones.
 void add_losses_of_orders(const at::Tensor& logits, const at::Tensor& labels, std::int64_t pairs, metrics::Board& board) {
   const at::Tensor of_rows = answer_loss_of_rows(logits, labels);
   const bool doubled = of_rows.size(0) == 2 * pairs;
@@ -143,7 +143,7 @@ data::Pipeline ImagePairs::data(Split split) {
 }
 
 Batch ImagePairs::prepare(Batch batch) {
-  if (!batch.has("images")) return batch;  // a bench gives what the network sees
+  if (!batch.has("images")) return batch;  // a bench supplies the network's input directly
   batch.set("pixels", nn::clip_pixels(batch["images"]));
   return batch;
 }
@@ -155,7 +155,7 @@ PairModel& ImagePairs::model() {
   const Counts counts = parameter_counts(recipe_);
   const bool has_base = !recipe_.base_weights.empty();
   const auto& precision = context_.config->precision.dtype;
-  // A base of no file has no format of its own: in a run that is told to compute in bf16 it is kept as one of a file would be.
+  // A base without a file has no format of its own: in a run with explicit bf16 it is kept as a file's base would be.
   const bool keeps_short = has_base || (!precision.is_auto() && precision.value() == Precision::bf16);
   const at::ScalarType type = is_frozen() && keeps_short ? type_of(recipe_.base_dtype) : at::kFloat;
   const double trained = counts.trained(is_frozen());
@@ -253,12 +253,12 @@ ImagePairs::Looked ImagePairs::look(const Batch& batch, bool doubled) {
     taken().shared.add(1);
     return {model().features(of_pairs), std::move(images)};
   }
-  const at::Tensor all = of_pairs.index_select(0, images.flatten());  // as many as rows look at
+  const at::Tensor all = of_pairs.index_select(0, images.flatten());  // one per use in a row
   return {model().features(all), images_of_rows(images.size(0), false, pixels.device())};
 }
 
 double ImagePairs::weight_of_consistency(const StepContext& context) const {
-  // A validation weighs all alike, so that one can be compared with the next.
+  // All validations use the same weight, so that they can be compared.
   if (!context.training) return recipe_.consistency_end;
   const std::int64_t total = recipe_.consistency_steps > 0 ? recipe_.consistency_steps : context.total_steps;
   return consistency_weight(context.step, total, recipe_.consistency_start, recipe_.consistency_end, recipe_.consistency_ramp);
@@ -300,7 +300,7 @@ std::vector<double> ImagePairs::known_scores() const {
   return scores;
 }
 
-void ImagePairs::end_validation(metrics::Board& board) {  // host: after a validation, which is read anyway
+void ImagePairs::end_validation(metrics::Board& board) {  // host: after a validation, whose values are read back anyway
   if (judged_.logits.empty() || judged_.samples.empty()) return;
   const at::Tensor probabilities = at::softmax(at::cat(judged_.logits).to(at::kFloat), 1).cpu().contiguous();
   judged_.logits.clear();

@@ -40,11 +40,11 @@ class ImagePairs final : public Recipe {
   std::vector<TextTable> tables() override;
 
  private:
-  // Images of a batch and which of them each row is about.
+  // Images of a batch, and the two images of each row.
   struct Looked {
     at::Tensor features, images;
   };
-  // What a validation told, on the host from end_validation() on.
+  // The results of a validation, on the host from end_validation() on.
   struct Judged {
     std::vector<at::Tensor> logits;     // of micro-batches, (2 n, 3)
     std::vector<std::int64_t> samples;  // pairs, in order
@@ -60,7 +60,7 @@ class ImagePairs final : public Recipe {
   std::optional<Loss> loss(const Batch& batch, const StepContext& context);
   [[nodiscard]] double weight_of_consistency(const StepContext& context) const;
   [[nodiscard]] std::vector<double> known_scores() const;
-  [[nodiscard]] TextTable confusion() const;  // which answer was given for which label, in both orders
+  [[nodiscard]] TextTable confusion() const;  // counts of answers per label, in both orders
 
   Context context_;
   RecipeConfig recipe_;
@@ -70,7 +70,7 @@ class ImagePairs final : public Recipe {
   Prompts prompts_;
   std::optional<FeatureStore> kept_;
   at::ScalarType kept_type_ = at::kFloat;
-  std::uint64_t kept_changes_ = 0;  // nn::implementation_changes() when they were made
+  std::uint64_t kept_changes_ = 0;  // nn::implementation_changes() when the features were made
   Judged judged_;
 };
 

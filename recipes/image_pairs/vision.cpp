@@ -51,7 +51,7 @@ struct VisionBlock : torch::nn::Module {
                                std::make_shared<Projection>(Projection::Shape{.in = hidden, .out = width, .bias = true}, how));
   }
 
-  // The two branches; the residual stream and its norms are VisionTower::forward's.
+  // The two branches; VisionTower::forward holds the residual stream and its norms.
   [[nodiscard]] at::Tensor attend(const at::Tensor& y, std::int64_t heads, const Projecting& how) const {
     const at::Tensor qkv = project(y, {q.get(), k.get(), v.get()}, how, is_training());
     return project(nn::full_self_attention(qkv, heads, how.fused), {out.get()}, how, is_training());
@@ -92,7 +92,7 @@ VisionTower::~VisionTower() = default;
 
 at::Tensor VisionTower::embed(const at::Tensor& pixels) const {
   const std::int64_t rows = pixels.size(0), across = pixels.size(2) / patch_;
-  // Patches do not overlap: their convolution is a product.
+  // Patches do not overlap: their convolution is a matrix product.
   const at::Tensor patches = pixels.reshape({rows, 3, across, patch_, across, patch_})
                                  .permute({0, 2, 4, 1, 3, 5})
                                  .reshape({rows, across * across, 3 * patch_ * patch_});

@@ -1,4 +1,4 @@
-// A vision transformer in CLIP's manner (Radford et al. 2021, arXiv:2103.00020) up to the block whose output is used.
+// A vision transformer in CLIP's style (Radford et al. 2021, arXiv:2103.00020) up to the block whose output is used.
 #pragma once
 
 #include <memory>
@@ -8,20 +8,20 @@
 
 namespace millrace::recipes::image_pairs {
 
-// Blocks that are built: those up to recipe.vision_feature_layer.
+// Number of built blocks: those up to recipe.vision_feature_layer.
 [[nodiscard]] std::int64_t built_vision_blocks(const RecipeConfig& config);
 
-// recipe.vision_activation, quick_gelu where it is auto.
+// recipe.vision_activation; quick_gelu for auto.
 [[nodiscard]] Activation activation_of(const RecipeConfig& config);
 
 struct VisionBlock;
 
-// Children as in "vision_tower" of a published file.
+// Its children are named as in "vision_tower" of a published file.
 class VisionTower : public torch::nn::Module {
  public:
   VisionTower(const RecipeConfig& config, const Projecting& projecting, const Making& how);
   ~VisionTower() override;
-  // Pixels (n, 3, S, S) -> (n, P, d_v) fp32, patches from left to right and from top to bottom. Memory blocks, where there is a
+  // Pixels (n, 3, S, S) -> (n, P, d_v) fp32, patches from left to right and from top to bottom. Memory blocks, if there is a
   // gradient: "vision.layers.0" and so on.
   at::Tensor forward(const at::Tensor& pixels);
 

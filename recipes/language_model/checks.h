@@ -1,4 +1,4 @@
-// What a language model refuses, in words; and what it will need of memory.
+// The refusals of a language model, with their texts, and its predicted memory.
 #pragma once
 
 #include "millrace/base/error.h"
@@ -10,11 +10,11 @@ namespace millrace::recipes::language_model {
 
 // Every combination of keys that can't work.
 [[nodiscard]] std::vector<Problem> problems_of(const RecipeConfig& recipe);
-// ConfigError when recipe.vocab_size has no room for the tokenizer's `known` tokens.
+// ConfigError if recipe.vocab_size is smaller than the tokenizer's `known` tokens.
 void check_vocabulary(const RecipeConfig& recipe, std::int64_t known);
 
-// "tokens" of a prediction as int64 (B,T); UsageError when it is missing, has another shape or type, is longer than the model's
-// positions or holds an id beyond the vocabulary (the first is named).
+// "tokens" of a prediction as int64 (B,T). UsageError if it is missing, has another shape or type, is longer than the model's
+// positions or holds an id beyond the vocabulary (the first such id is named).
 [[nodiscard]] at::Tensor checked_tokens(const Tensors& inputs, const ModelConfig& model);
 
 }  // namespace millrace::recipes::language_model

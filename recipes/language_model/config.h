@@ -103,7 +103,7 @@ struct GenerateConfig {
   }
 };
 
-// The sections a language model adds to a run's config.
+// The sections that a language model adds to a run's config.
 struct Sections {
   RecipeConfig recipe;
   GenerateConfig generate;

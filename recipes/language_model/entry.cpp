@@ -26,7 +26,7 @@ void make_data(const std::string& preset, const std::filesystem::path& out, std:
   write_sample_text(*text, out, seed);
 }
 
-// Shapes the step is timed at: random tokens, dropout everywhere. Python's side has the same (bench/step/shapes.py).
+// Shapes for timing the step: random tokens, dropout everywhere. The Python side has the same (bench/step/shapes.py).
 struct StepSize {
   std::int64_t width, layers, heads, context, batch, vocabulary;
 };
@@ -49,7 +49,7 @@ BenchShape shape(std::string name, std::string help, const StepSize& size) {
           })};
 }
 
-// What no other recipe needs, and what it shares with some.
+// Switches of this recipe alone, and those that it shares with some others.
 std::vector<std::string> switches() {
   return {"fused_dropout", "fused_attention", "fused_norm",    "fused_gelu",
           "fused_loss",    "bf16_weights",    "fp32_products", "token_cache"};

@@ -7,7 +7,7 @@ namespace millrace::recipes::language_model {
 
 [[nodiscard]] Entry entry();
 
-// `millrace generate`: writes text with a trained model. Returns the exit code.
+// `millrace generate`: generates text with a trained model. Returns the exit code.
 int generate_command(std::span<const std::string> words);
 
 }  // namespace millrace::recipes::language_model

@@ -40,7 +40,7 @@ struct Request {
   config::Resolved config;
 };
 
-// The seed is that of the draws: training has another.
+// The seed applies to the draws: training has another.
 config::Arguments with_seed_of_draws(std::span<const std::string> words) {
   std::vector<std::string> all(words.begin(), words.end());
   for (std::string& word : all) {
@@ -71,7 +71,7 @@ Request request_of(const Entry& row, config::Arguments arguments) {
   return request;
 }
 
-// The run folder whose snapshots were written last.
+// The run folder with the newest snapshots.
 stdfs::path newest_run(const stdfs::path& runs) {
   std::optional<std::pair<stdfs::file_time_type, stdfs::path>> newest;
   std::error_code ignored;
@@ -96,7 +96,7 @@ stdfs::path model_folder(const Request& request, const Json& config) {
   return names.name.empty() ? newest_run(runs) : runs / names.name;
 }
 
-// What was said here about writing and the device goes over what the run was trained with.
+// Options for generation and device given here override the run's own config.
 Json overrides_of(const config::Resolved& config) {
   Json overrides = Json::object();
   for (const auto& [key, origin] : config.origins) {

@@ -63,7 +63,7 @@ TEST(WriteTokens, IsAFunctionOfSeedAndPromptAndLeavesTheModelInTraining) {
   model.train();
   GenerateConfig config{.max_length = 40};
   const auto once = write_tokens(model, {4, 5}, config, -1);
-  EXPECT_EQ(once.size(), 40U);  // longer than the model's context: it is cropped
+  EXPECT_EQ(once.size(), 40U);  // longer than the model's context, which is cropped
   EXPECT_EQ(write_tokens(model, {4, 5}, config, -1), once);
   config.seed = 1;
   EXPECT_NE(write_tokens(model, {4, 5}, config, -1), once);
@@ -85,7 +85,7 @@ TEST(WriteTokens, SeesAtMostTheContextItIsGiven) {
   EXPECT_EQ(write_tokens(model, {4, 7}, config, -1), write_tokens(model, {9, 7}, config, -1));
 }
 
-// A beam as wide as the tree of all texts finds the most likely one: compared with trying them all.
+// A beam as wide as the tree of all texts finds the most likely text: compared with an exhaustive search.
 TEST(BeamSearch, WideEnoughItFindsTheMostLikelyText) {
   Transformer model({.vocab_size = 4, .positions = 8, .width = 16, .layers = 1, .heads = 2}, 2);
   model.eval();

@@ -7,8 +7,8 @@
 
 namespace millrace::recipes::language_model {
 
-// order 1: the next letter is the last one plus d (mod 16), with d = 1, 3, 6, 10 drawn with probability 1/2, 1/4, 1/8, 1/8.
-// order 2: plus twice the letter before, so that the last letter alone is not enough.
+// order 1: the next letter is the last one plus d (mod 16), with d = 1, 3, 6, 10 drawn with probability 1/2, 1/4, 1/8, 1/8. order
+// 2: adds twice the letter before, so that the last letter alone is not enough.
 struct SampleText {
   int order = 1;
   std::int64_t training_letters = 200'000;
@@ -18,7 +18,7 @@ struct SampleText {
   }
 };
 
-// Nats per letter: of the chain given all before it, the lowest loss any model can reach; and of single letters.
+// Nats per letter: of the chain given all earlier letters, the lowest loss any model can reach; and of single letters.
 inline constexpr double kEntropyRate = 1.2130075659799042;
 inline constexpr double kUnigramEntropy = 2.7725887222397811;
 

@@ -1,5 +1,5 @@
-// Causal masks of the explicit attention path, kept per length and device. A mask is a function of its length alone, so a model
-// asks for the same few again and again.
+// Causal masks of the explicit attention path, cached by length and device. A mask is a function of its length alone, and a model
+// needs the same few again and again.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,7 +12,7 @@ namespace millrace::recipes::language_model {
 // Not thread-safe: belongs to one model. Not part of a model's state.
 class MaskCache {
  public:
-  static constexpr std::size_t kCapacity = 16;  // the oldest leaves
+  static constexpr std::size_t kCapacity = 16;  // a further mask replaces the oldest
 
   // Boolean (length, length), true where query row may attend to key column. Made once per (length, device).
   at::Tensor causal(std::int64_t length, at::Device device);
@@ -24,7 +24,7 @@ class MaskCache {
   std::list<at::Tensor> masks_;  // newest first
 };
 
-// The same mask made anew.
+// The same mask, without a cache.
 [[nodiscard]] at::Tensor make_causal_mask(std::int64_t length, at::Device device);
 
 }  // namespace millrace::recipes::language_model

@@ -35,25 +35,25 @@ struct ModelConfig {
 };
 
 [[nodiscard]] ModelConfig model_config(const RecipeConfig& recipe, std::int64_t vocab_size);
-// What no model can have: heads that do not divide the width, an odd width.
+// Faults that no model can have: heads that do not divide the width, an odd width.
 [[nodiscard]] std::vector<Problem> shape_problems(const ModelConfig& config);
 // V d + L (4(d^2+d) + (d f + f) + (f d + d) + 4d) + 2d [+ V d untied] [+ T d learned positions], f = hidden.
 [[nodiscard]] std::int64_t parameter_count(const ModelConfig& config);
-// Of any sizes, also of those that no memory holds.
 struct ModelSize {
   double parameters;
-  double bytes;  // of the model and its table of positions, without gradients
+  double bytes;  // memory of the model and its table of positions, without gradients
 };
+// For any config, including models that fit into no memory.
 [[nodiscard]] ModelSize size_of_model(const ModelConfig& config);
 
-// Weight and perhaps bias under torch's names, without torch's own initialisation.
+// Weight and optional bias under torch's names, without torch's own initialisation.
 struct Affine : torch::nn::Module {
   Affine(std::vector<std::int64_t> weight_shape, bool with_bias, at::Device device);
   at::Tensor weight;
-  at::Tensor bias;  // undefined without
+  at::Tensor bias;  // undefined if there is no bias
 };
 
-// What the explicit attention path adds to its scores.
+// The additive terms of the explicit attention path's scores.
 struct AttentionMask {
   at::Tensor additive;  // (T,T) or (B,1,T,T); undefined = plain causal attention without a mask
   at::Tensor open;      // (B,1,T,1), true where a row may attend to anything; undefined = everywhere
@@ -85,7 +85,7 @@ class FeedForward : public torch::nn::Module {
   std::shared_ptr<Affine> fc1_, fc2_;
 };
 
-// The two halves of a block; the norms between them belong to the residual stream, which Transformer::forward carries.
+// The two halves of a block; Transformer::forward holds the norms between them, with the residual stream.
 struct Block : torch::nn::Module {
   Block(const ModelConfig& config, const nn::Fused& fused, at::Device device);
   std::shared_ptr<Affine> ln1, ln2;
@@ -95,22 +95,22 @@ struct Block : torch::nn::Module {
 
 class Transformer : public torch::nn::Module {
  public:
-  // Weights are a function of `seed`; on the meta device they have shapes only. ConfigError when the shape is impossible.
+  // Weights are a function of `seed`; on the meta device they have shapes only. ConfigError if the shape is impossible.
   explicit Transformer(const ModelConfig& config, std::uint64_t seed = 0, const nn::Fused& fused = {},
                        at::Device device = at::kCPU);
 
-  // tokens (B,T) int64, T <= positions -> logits (B,T,V). `padding` (B,T) is true at real tokens; with it, attention takes the
-  // explicit path and rows without any real token before them give zeros. Memory blocks: transformer_blocks.0 and so on.
+  // tokens (B,T) int64, T <= positions -> logits (B,T,V). `padding` (B,T) is true at real tokens; with it, attention uses the
+  // explicit path, and rows before any real token give zeros. Memory blocks: transformer_blocks.0 and so on.
   at::Tensor forward(const at::Tensor& tokens, const at::Tensor& padding = {});
 
   [[nodiscard]] const ModelConfig& config() const noexcept { return config_; }
   [[nodiscard]] at::Device device() const;
 
-  // The explicit path's causal masks; the default path has none.
+  // The causal masks of the explicit path; the default path uses no mask.
   void clear_mask_cache() noexcept { masks_.clear(); }
   [[nodiscard]] std::size_t mask_cache_size() const noexcept { return masks_.size(); }
   [[nodiscard]] std::int64_t mask_cache_bytes() const noexcept { return masks_.bytes(); }
-  // What the explicit path sees: made once per (length, device) unless the cache is off (for measurements).
+  // The explicit path's mask: made once per (length, device) unless the cache is off (for measurements).
   at::Tensor causal_mask(std::int64_t length, at::Device device);
   void use_mask_cache(bool on) noexcept { caches_masks_ = on; }
 
@@ -121,7 +121,7 @@ class Transformer : public torch::nn::Module {
 
  private:
   at::Tensor embed(const at::Tensor& tokens);
-  // The residual stream with a branch added, and its norm.
+  // Adds a branch to the residual stream; returns the stream and its norm.
   std::pair<at::Tensor, at::Tensor> add(const at::Tensor& branch, const at::Tensor& x, const Affine& norm, double dropout) const;
   AttentionMask attention_mask(const at::Tensor& tokens, const at::Tensor& padding);
   void initialise(std::uint64_t seed);

@@ -111,7 +111,7 @@ TEST(Model, ImpossibleShapesAreRefused) {
   }
 }
 
-// The three ways to attend give the same logits, with every fused kernel and without.
+// The three attention paths give the same logits, with and without every fused kernel.
 TEST(Model, AttentionPathsAgree) {
   const at::Tensor tokens = random_tokens(3, 29);
   torch::NoGradGuard no_grad;
@@ -151,7 +151,7 @@ TEST(Model, PaddingHidesTokensAndRowsWithoutAnyAreZeroNotNan) {
   at::Tensor padding = at::ones({2, 16}, at::kBool);
   const at::Tensor plain = model.forward(tokens);
   EXPECT_LE(largest(plain - model.forward(tokens, padding)), 1e-5);
-  padding[1].narrow(0, 10, 6).fill_(false);  // at the end: what comes before does not see it anyway
+  padding[1].narrow(0, 10, 6).fill_(false);  // at the end: earlier rows do not see it anyway
   EXPECT_LE(largest((plain - model.forward(tokens, padding)).narrow(1, 0, 10)), 1e-5);
   padding[1].narrow(0, 0, 4).fill_(false);  // at the start: rows 0 to 3 may attend to nothing
   const at::Tensor logits = model.forward(tokens, padding);
@@ -191,7 +191,7 @@ TEST(Model, MaskCacheIsBoundedAndLeftBehindByAMove) {
   const at::Tensor first = cache.causal(1, at::kCPU);
   for (std::int64_t length = 1; length <= 20; ++length) cache.causal(length, at::kCPU);
   EXPECT_EQ(cache.size(), MaskCache::kCapacity);
-  EXPECT_NE(cache.causal(1, at::kCPU).data_ptr(), first.data_ptr());  // the oldest had left
+  EXPECT_NE(cache.causal(1, at::kCPU).data_ptr(), first.data_ptr());  // the oldest was dropped
   EXPECT_TRUE(at::equal(cache.causal(3, at::kCPU).to(at::kInt), at::ones({3, 3}, at::kInt).tril()));
 
   Transformer model(tiny(Attention::explicit_), 1);

@@ -1,4 +1,4 @@
-// What a validation of a language model shows of the loss of single tokens.
+// Pictures of the loss of single tokens in a validation.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,15 +10,15 @@
 
 namespace millrace::recipes::language_model {
 
-// Losses of the first tokens of a validation, in nats. They cost a second look at the logits: of kMost logits in all.
+// Losses of the first tokens of a validation, in nats. They cost a second pass over the logits, limited to kMost logits in all.
 class TokenLosses {
  public:
   static constexpr std::int64_t kMost = std::int64_t{1} << 25;
 
-  // Logits (B,T,V) and targets (B,T); those that are `pad` count for nothing. Whole rows, as many as there is room for.
+  // Logits (B,T,V) and targets (B,T); targets equal to `pad` do not count. Takes whole rows, as many as fit.
   void add(const at::Tensor& logits, const at::Tensor& targets, std::int64_t pad);
   [[nodiscard]] bool empty() const noexcept { return losses_.empty(); }
-  [[nodiscard]] at::Tensor all() const;  // (rows,T) f32; NaN where there was padding
+  [[nodiscard]] at::Tensor all() const;  // (rows,T) f32; NaN at padding
   [[nodiscard]] std::int64_t classes() const noexcept { return classes_; }
 
  private:
@@ -27,9 +27,9 @@ class TokenLosses {
   std::int64_t classes_ = 0;
 };
 
-// The mean loss at each place of the sequence: how much the context helps, and whether late places are learnt.
+// The mean loss at each position of the sequence: how much the context helps, and whether late positions are learnt.
 [[nodiscard]] Picture draw_context(const TokenLosses& losses);
-// How many tokens cost how much: what the model is sure of, and how often it is sure and wrong.
+// Histogram of the tokens' losses: how often the model is sure, and how often it is sure and wrong.
 [[nodiscard]] Picture draw_losses(const TokenLosses& losses);
 
 }  // namespace millrace::recipes::language_model

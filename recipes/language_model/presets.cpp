@@ -27,8 +27,8 @@ Json training(std::int64_t batch_size, double learning_rate, std::int64_t max_st
 
 Json own_text(const std::string& preset) { return {{"recipe.val_fraction", sample_text_of(preset)->validation_share()}}; }
 
-// The small repository whose published validation loss this size is compared with: short context, no dropout, warm-up and cosine.
-// It learns its positions from the size of its embeddings on; sines scaled to that size (.7 * .03 = .02) do the same without
+// The size of a small repository with a published validation loss for comparison: short context, no dropout, warm-up and cosine.
+// Its learned positions start at the size of its embeddings; sines scaled to that size (.7 * .03 = .02) do the same without
 // weights.
 Json nano() {
   Json json = join(shape({128, 4, 4, 64}, 65, 0.0), training(12, 1e-3, 2000));

@@ -11,10 +11,10 @@
 
 namespace millrace::recipes::language_model {
 
-// Over the shared defaults; presets come on top.
+// On top of the shared defaults and below the presets.
 [[nodiscard]] Json defaults();
 [[nodiscard]] std::vector<std::pair<std::string, Json>> presets();
-// The text a preset makes for itself; nullopt for presets that are meant for a real text.
+// The sample text of a preset; nullopt for presets that are meant for a real text.
 [[nodiscard]] std::optional<SampleText> sample_text_of(const std::string& preset);
 
 }  // namespace millrace::recipes::language_model

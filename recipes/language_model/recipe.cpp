@@ -21,7 +21,7 @@ namespace millrace::recipes::language_model {
 namespace {
 
 std::uint32_t token_in(const std::vector<std::byte>& bytes, std::int64_t place, std::size_t token_bytes) {
-  std::uint32_t token = 0;  // little-endian, as the CPUs that this runs on
+  std::uint32_t token = 0;  // little-endian, like the CPUs that this runs on
   std::memcpy(&token, bytes.data() + static_cast<std::size_t>(place) * token_bytes, token_bytes);
   return token;
 }
@@ -58,7 +58,7 @@ LanguageModel::Cuts LanguageModel::cuts() const {
   return {before_test - std::llround(recipe_.val_fraction * all), before_test, tokens_->size()};
 }
 
-// How often each token stands in the text from `begin` to `end`. Of a long text some stretches tell it.
+// Counts each token in the text from `begin` to `end`; of a long text only in some stretches.
 std::vector<std::int64_t> LanguageModel::counts_of(std::int64_t begin, std::int64_t end) const {
   constexpr std::int64_t kStretches = 16, kLongest = 1 << 20;
   std::vector<std::int64_t> counts(tokens_->vocab_size());
@@ -75,7 +75,7 @@ std::vector<std::int64_t> LanguageModel::counts_of(std::int64_t begin, std::int6
   return counts;
 }
 
-// What a model gets that only knows how frequent each token is.
+// Computes the loss of a model that only knows the tokens' frequencies.
 void LanguageModel::count_tokens(std::int64_t end) {
   trained_on_ = counts_of(0, end);
   const auto all = std::max<std::int64_t>(std::accumulate(trained_on_.begin(), trained_on_.end(), std::int64_t{0}), 1);
@@ -87,7 +87,7 @@ void LanguageModel::count_tokens(std::int64_t end) {
   blind_ = BlindAnswer{.loss = entropy, .what = "the entropy of the training text's single tokens"};
 }
 
-// Characters of the validation that the training text does not have, where they are more than a few.
+// Reports characters of the validation that the training text lacks, if there are more than a few.
 void LanguageModel::tell_of_strangers(std::int64_t begin, std::int64_t end) const {
   constexpr double kFew = 0.01;
   constexpr std::size_t kNamed = 5;
@@ -144,7 +144,7 @@ Batch LanguageModel::prepare(Batch batch) {
 
 Transformer& LanguageModel::model() {
   if (!model_) {
-    if (!tokenizer_ && recipe_.vocab_size == 0) before_training();  // weights without a snapshot: the text knows its characters
+    if (!tokenizer_ && recipe_.vocab_size == 0) before_training();  // without a snapshot the text has the characters
     const std::int64_t known = tokenizer_ ? tokenizer_->vocab_size() : 0;
     check_vocabulary(recipe_, known);
     const ModelConfig config = model_config(recipe_, std::max(known, recipe_.vocab_size));
@@ -165,7 +165,7 @@ std::vector<Objective> LanguageModel::objectives() {
     const at::Tensor logits = model().forward(batch["input"]);
     auto [sum, count] = nn::cross_entropy_sum(logits, batch["target"], data::Tokenizer::kPad, fused_);
     Loss result{.terms = {{.sum = std::move(sum), .count = std::move(count), .nominal_count = nominal}}};
-    if (!context.training) result.outputs["logits"] = logits;  // for the pictures; in training they would be held too long
+    if (!context.training) result.outputs["logits"] = logits;  // for the pictures; in training they would stay in memory too long
     return result;
   };
   return {{.optim = context_.config->optim, .loss = loss}};

@@ -1,4 +1,4 @@
-// Recipe "language_model": predict the next character of a text.
+// Recipe "language_model": predicts the next character of a text.
 //   data     UTF-8 files, encoded once into a token file; windows of seq_len tokens
 //   model    GPT-2-style decoder (model.h)
 //   loss     cross-entropy of each next token
@@ -22,13 +22,13 @@ namespace millrace::recipes::language_model {
 class LanguageModel final : public Recipe {
  public:
   LanguageModel(const Sections& sections, const Context& context);
-  // With a model and a tokenizer made elsewhere; the model keys of `sections` are passed over.
+  // With a model and a tokenizer made elsewhere; the model keys of `sections` are ignored.
   LanguageModel(const Sections& sections, const Context& context, std::shared_ptr<Transformer> model,
                 std::shared_ptr<const data::Tokenizer> tokenizer);
 
   [[nodiscard]] static std::vector<Problem> problems(const Sections& sections, const RunConfig& run);
 
-  void before_training() override;  // encodes the sources; with a tokenizer from a snapshot its characters stay as they are
+  void before_training() override;  // encodes the sources; a snapshot's tokenizer keeps its characters
   data::Pipeline data(Split split) override;
   data::Pipeline test_data() override;
   Batch prepare(Batch batch) override;  // "tokens" -> "input", "target": int64 views, one token apart
@@ -44,17 +44,17 @@ class LanguageModel final : public Recipe {
   std::vector<std::string> samples(std::int64_t step) override;  // 300 characters
   std::vector<Picture> draw() override;
 
-  // The distinct characters of `prompt` that the model's vocabulary lacks, as text, in the order of the prompt; bytes that are no
-  // UTF-8 are left to write(), which refuses them.
+  // The distinct characters of `prompt` that the model's vocabulary lacks, as text, in the order of the prompt; invalid UTF-8 is
+  // left to write(), which refuses it.
   [[nodiscard]] std::vector<std::string> unknown_in(const std::string& prompt);
-  // What the model writes after `prompt`, which is not part of the result. An empty prompt is a new line.
+  // Returns the model's continuation of `prompt`, without the prompt. An empty prompt is a new line.
   [[nodiscard]] std::string write(const std::string& prompt, const GenerateConfig& config, bool beam);
   [[nodiscard]] const GenerateConfig& generate_config() const noexcept { return generate_; }
 
  private:
-  // Which part of the text: what is learnt, or what begins so and so far behind it.
+  // Token offsets at which the training, validation and test parts end.
   struct Cuts {
-    std::int64_t training, validation, all;  // where each ends
+    std::int64_t training, validation, all;  // end of each part
   };
   Cuts cuts() const;
   std::vector<std::int64_t> counts_of(std::int64_t begin, std::int64_t end) const;
@@ -67,12 +67,12 @@ class LanguageModel final : public Recipe {
   nn::Fused fused_;
   std::shared_ptr<const data::Tokenizer> tokenizer_;
   std::shared_ptr<const data::TokenArray> tokens_;
-  std::vector<data::FileStamp> files_;    // the text that they were made of
-  std::vector<std::int64_t> trained_on_;  // how often each token stands in the training text, or in stretches of it
-  std::string read_as_;                   // what it says of itself
+  std::vector<data::FileStamp> files_;    // source files of the tokens
+  std::vector<std::int64_t> trained_on_;  // count of each token in the training text, or in samples of it
+  std::string read_as_;                   // description of the text
   std::optional<BlindAnswer> blind_;
   std::shared_ptr<Transformer> model_;
-  TokenLosses lost_;  // of the validation under way
+  TokenLosses lost_;  // for the validation under way
 };
 
 }  // namespace millrace::recipes::language_model

@@ -157,13 +157,13 @@ val_fraction = 0.0
               ::testing::UnorderedElementsAre(::testing::HasSubstr("original.toml:16"), "model_name: model_path names the run"));
 }
 
-// Its first files name one text, by another word.
+// Its first files name one text, under another key.
 TEST_F(RecipeTest, TheOriginalsFirstTomlIsRead) {
   const config::Resolved config = resolve("", Json::object(), "corpus_path = \"samples/corpus.txt\"\nseq_len = 64\n");
   EXPECT_EQ(config.values["recipe"]["sources"], Json({"samples/corpus.txt"}));
 }
 
-// Files of the days between hold both words; AGI2 read the newer.
+// Files of a transitional version hold both keys; AGI2 read the newer.
 TEST_F(RecipeTest, OfBothWordsForTheTextsTheNewerHolds) {
   const config::Resolved config =
       resolve("", Json::object(), "sources = [\"a.txt\", \"b.txt\"]\ncorpus_path = \"samples/corpus.txt\"\nseq_len = 64\n");
@@ -171,7 +171,7 @@ TEST_F(RecipeTest, OfBothWordsForTheTextsTheNewerHolds) {
   EXPECT_THAT(config.notices, ::testing::Contains(::testing::HasSubstr("corpus_path: the original's older word")));
 }
 
-// Later files of AGI2 describe another model: that is said, and not each of its keys.
+// Later files of AGI2 describe another model: one sentence reports that, instead of one per key.
 TEST_F(RecipeTest, AFileOfTheOriginalsLaterModelGetsOneSentence) {
   const std::string text = refusal([this] {
     (void)resolve("smoke", Json::object(),

@@ -1,5 +1,5 @@
-// The language model for people with their own program: the model, its tokenizer, and train_model() with the arguments that
-// AGI2's function of that name has.
+// The language model for programs of their own: the model, its tokenizer, and train_model() with the arguments of AGI2's function
+// of that name.
 #pragma once
 
 #include <cstdint>
@@ -19,25 +19,25 @@ struct TrainModelOptions {
   std::int64_t seq_len = 512;
   std::string device = "auto";
   std::string save_path = "model";  // folder of the run
-  std::int64_t start_epoch = 0;     // accepted: a resumed run knows its epoch
-  std::string resume_path;          // a run or snapshot to go on from
-  bool use_amp = true;              // true = bf16 where it is faster and agrees
+  std::int64_t start_epoch = 0;     // accepted and ignored: a resumed run knows its epoch
+  std::string resume_path;          // a run or snapshot to resume
+  bool use_amp = true;              // true = bf16 if it is faster and agrees
   bool log_gpu_memory = false;
   std::int64_t num_workers = 0;  // 0 = read in the calling thread
-  bool pin_memory = true;        // counts only with a GPU
+  bool pin_memory = true;        // has an effect only with a GPU
   double val_fraction = 0.1;
   std::uint64_t seed = 0;
   bool print = true;
 };
 
-// One entry per epoch; val_loss is NaN without validation.
+// Each list has one entry per epoch; val_loss is NaN without validation.
 struct History {
   std::vector<double> train_loss;
   std::vector<double> epoch_times;  // seconds
   std::vector<double> val_loss;
 };
 
-// Trains `model` in place on text files and returns how it went. The run's files are in options.save_path. Throws Error.
+// Trains `model` in place on text files and returns its history. The run's files are in options.save_path. Throws Error.
 History train_model(std::shared_ptr<Transformer> model, std::shared_ptr<const data::Tokenizer> tokenizer,
                     const std::vector<std::string>& sources, const TrainModelOptions& options = {});
 

@@ -1,4 +1,4 @@
-// What is refused before it costs a step.
+// Checks that refuse faulty input before it costs a step.
 #pragma once
 
 #include <cstdint>
@@ -11,20 +11,20 @@
 
 namespace millrace::recipes::neural_response {
 
-// A session as reports and snapshots know it, also without its files.
+// A session's description in reports and snapshots, also without its files.
 struct Known {
   SessionShape shape;
   std::vector<std::int64_t> cids;
 };
 
-// Values of the recipe's keys that do not fit each other.
+// Contradictions between values of the recipe's keys.
 [[nodiscard]] std::vector<Problem> problems_of(const RecipeConfig& recipe, const RunConfig& run);
-// DataError unless the data have the sessions of the snapshot, with its units, in its order.
+// DataError unless the data have the snapshot's sessions, with the same units, in the same order.
 void check_sessions(const std::vector<Known>& saved, const std::vector<Known>& found);
-// DataError unless `inputs` are what predict() takes: "stim" (rows, 1, lags, H, W), "behavior" (rows, behavior_dim).
+// DataError unless `inputs` fit predict(): "stim" (rows, 1, lags, H, W), "behavior" (rows, behavior_dim).
 void check_inputs(const Tensors& inputs, const ModelConfig& config);
-// Copies adapters, frontend and convnet of `weights` into the model; returns how many tensors. SnapshotError when one of frontend
-// or convnet is missing there, or of another shape. Adapters of sessions that `weights` has not stay as they are.
+// Copies adapters, frontend and convnet of `weights` into the model; returns the number of tensors. Adapters of sessions that
+// `weights` lacks stay unchanged. SnapshotError if a tensor of frontend or convnet is missing or has another shape.
 std::int64_t take_pretrained(DigitalTwin& model, const Tensors& weights, const std::string& from);
 
 }  // namespace millrace::recipes::neural_response

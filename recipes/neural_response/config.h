@@ -33,7 +33,7 @@ enum class PenaltyType : std::uint8_t {
 };
 enum class PenaltySchedule : std::uint8_t { constant, warmup, linear_ramp, linear_decay };
 
-// What stands before the shared core, one per session: a scale of the visual field and a blur, both learned.
+// The part before the shared core, one per session: a scale of the visual field and a blur, both learned.
 struct AdapterConfig {
   AdapterType type = AdapterType::adapter;
   std::int64_t grid_size = 51;
@@ -131,7 +131,7 @@ struct EncoderConfig {
   }
 };
 
-// How behaviour changes the core's features.
+// The effect of behaviour on the core's features.
 struct ModulatorConfig {
   ModulatorType type = ModulatorType::convgru;
   std::int64_t hidden_dim = 128;
@@ -172,7 +172,7 @@ struct ReadoutConfig {
   }
 };
 
-// One rule about parameters, beside the loss.
+// One rule about parameters, in addition to the loss.
 struct PenaltyConfig {
   std::string name;
   PenaltyType type = PenaltyType::l1;
@@ -281,7 +281,7 @@ struct RecipeConfig {
   }
 };
 
-// The section a neural_response run adds to its config.
+// The section that a neural_response run adds to its config.
 struct Sections {
   RecipeConfig recipe;
 

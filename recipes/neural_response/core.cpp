@@ -30,14 +30,14 @@ namespace {
 
 constexpr double kEpsilon = 1e-5;
 
-// What a convolution is to read: under autocast its type, before padding, which then moves half the bytes.
+// The input of a convolution: under autocast in its type before padding, which then moves half the bytes.
 at::Tensor for_convolution(const at::Tensor& x) {
   const auto device = x.device().type();
   if (!at::autocast::is_autocast_enabled(device) || x.scalar_type() != at::kFloat) return x;
   return x.to(at::autocast::get_autocast_dtype(device));
 }
 
-// Frames of the main path and of the shortcut of a stage.
+// Frames of a stage's main path and of its shortcut.
 std::pair<std::int64_t, std::int64_t> frames_of(const StageConfig& stage, std::int64_t frames) {
   const std::int64_t total = stage.stride * std::max<std::int64_t>(stage.pool_stride, 1);
   return {(frames - 1) / stage.stride + 1, (frames - 1) / total + 1};
@@ -51,8 +51,7 @@ at::Tensor centre(const at::Tensor& x, std::int64_t height, std::int64_t width) 
   return x.narrow(2, (x.size(2) - height) / 2, height).narrow(3, (x.size(3) - width) / 2, width);
 }
 
-// Of these pixels and their edge, as often as asked for, on both sides. LibTorch's own padding has a gradient that a GPU adds in
-// no fixed order.
+// Repeats the edge of these images on both sides. LibTorch's own padding has a gradient that a GPU sums in no fixed order.
 at::Tensor continued(const at::Tensor& images, std::int64_t axis, std::int64_t pixels) {
   if (pixels == 0) return images;
   std::vector<std::int64_t> edge = images.sizes().vec();
@@ -70,7 +69,7 @@ at::Tensor padded_by_edges(const at::Tensor& images, std::int64_t high, std::int
 }  // namespace
 
 at::Tensor images_of(const at::Tensor& x) {
-  // A part of a tensor is copied in the order in which its elements lie, where flatten() would make its channels come first.
+  // A part of a tensor is copied in its memory order; flatten() would put its channels first.
   const bool joins = x.size(0) == 1 || x.size(1) == 1 || x.stride(0) == x.size(1) * x.stride(1);
   return (joins || x.is_non_overlapping_and_dense() ? x : x.clone(at::MemoryFormat::Preserve)).flatten(0, 1);
 }
@@ -128,8 +127,8 @@ void Stage::initialise(at::Generator& generator) {
     if (weights != nullptr) weights->initialise(generator);
 }
 
-// The frames that the kernel sees for each of the last `frames` of `outputs` frames, one behind the other in the channels of an
-// image: (N frames, taps C, H, W). Before the first frame stands the first one again.
+// The kernel's input frames for each of the last `frames` of `outputs` frames, one behind the other in the channels of an image:
+// (N frames, taps C, H, W). Before the first frame, the first one is repeated.
 at::Tensor Stage::windows(const at::Tensor& x, std::int64_t outputs, std::int64_t frames) {
   const std::int64_t taps = config_.kernel_size[0];
   std::vector<std::int64_t> sources;
@@ -137,14 +136,15 @@ at::Tensor Stage::windows(const at::Tensor& x, std::int64_t outputs, std::int64_
     for (std::int64_t tap = 0; tap < taps; ++tap)
       sources.push_back(std::max<std::int64_t>(output * config_.stride - (taps - 1 - tap) * config_.dilation, 0));
   }
-  if (sources != sources_ || !index_.defined() || index_.device() != x.device()) {  // host: made once, a copy to a GPU would wait
+  if (sources != sources_ || !index_.defined() ||
+      index_.device() != x.device()) {  // host: made once, as a copy to a GPU would wait
     sources_ = std::move(sources);
     index_ = at::tensor(sources_, x.options().dtype(at::kLong));
   }
   return x.index_select(1, index_).view({x.size(0) * frames, taps * x.size(2), x.size(3), x.size(4)});
 }
 
-// The last `frames` frames of the convolution, as images. Time is continued to the left alone, by the first frame.
+// The last `frames` frames of the convolution, as images. Time is extended only to the left, by the first frame.
 at::Tensor Stage::convolved(const at::Tensor& x, std::int64_t frames, at::MemoryFormat format) {
   const std::int64_t taps = config_.kernel_size[0], high = config_.padding[1], wide = config_.padding[2];
   const std::int64_t strides[] = {config_.stride, config_.stride}, dilations[] = {config_.dilation, config_.dilation};
@@ -157,7 +157,7 @@ at::Tensor Stage::convolved(const at::Tensor& x, std::int64_t frames, at::Memory
   const std::int64_t outputs = (x.size(1) - 1) / config_.stride + 1;
   const at::Tensor& weight = conv_->weight;
   if (fused_.on(kNeededOnly) && taps > 1 && config_.stride == 1 && x.size(1) <= config_.dilation + 1 && x.size(1) > 1) {
-    // All taps but the last one see the first frame, whatever the frame: one convolution with their sum.
+    // All taps but the last see the first frame, for every frame: one convolution with their sum.
     const at::Tensor past = convolution(padded.select(1, 0), weight.narrow(2, 0, taps - 1).sum(2));
     const at::Tensor now = convolution(images_of(last_frames(padded, frames)), weight.select(2, taps - 1));
     return now.unflatten(0, {x.size(0), frames}).add_(past.unsqueeze(1)).flatten(0, 1);
@@ -167,8 +167,8 @@ at::Tensor Stage::convolved(const at::Tensor& x, std::int64_t frames, at::Memory
   return computed == frames ? y : images_of(last_frames(y.unflatten(0, {x.size(0), computed}), frames));
 }
 
-// The last `frames` frames of the shortcut, as images. Strides are taken by a slice: the convolution that is left has none, which
-// the library below computes faster, and right on every CPU.
+// The last `frames` frames of the shortcut, as images. Strides are done by a slice: the remaining convolution has no stride,
+// which the library below computes faster, and correctly on every CPU.
 at::Tensor Stage::skipped(const at::Tensor& x, std::int64_t frames) const {
   const std::int64_t stride = config_.stride * std::max<std::int64_t>(config_.pool_stride, 1);
   const std::int64_t last = (x.size(1) - 1) / stride * stride;

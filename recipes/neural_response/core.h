@@ -21,8 +21,8 @@ class Frontend : public torch::nn::Module {
  public:
   Frontend(const FrontendConfig& config, LagOrder order, const nn::Fused& fused);
   at::Tensor forward(const at::Tensor& x) const;
-  // A Gaussian, its first and second derivative, and noise under the Gaussian, each of unit norm; turned round in time where
-  // lags come newest first.
+  // A Gaussian, its first and second derivative, and noise under the Gaussian, each of unit norm; reversed in time if lags come
+  // newest first.
   void initialise(at::Generator& generator);
 
  private:
@@ -32,15 +32,15 @@ class Frontend : public torch::nn::Module {
 };
 
 // The core's tensors are frames: (N, T, C, H, W), so that the frames of all rows are a batch of images without a copy. In memory
-// the channels of a frame come first, or its pixels (channels_last).
+// either the channels of a frame come first, or its pixels (channels_last).
 //
-// A residual stage: convolution, RMS norm, SiLU, dropout, blurred soft pooling times a gate; a 1x1x1 convolution around them (the
-// identity where no stride and no change of channels asks for one). The sum has the last frames and the centre of both.
+// A residual stage: convolution, RMS norm, SiLU, dropout, blurred soft pooling times a gate; and a 1x1x1 convolution around them
+// (the identity without a stride or change of channels). Their sum covers the last frames and the centre of both.
 class Stage : public torch::nn::Module {
  public:
   Stage(const StageConfig& config, std::int64_t in, const nn::Fused& fused);
 
-  // (N, T, in, H, W) -> (N, T', channels, H', W'): the last `frames` of the frames that the stage gives, 0 = all of them.
+  // (N, T, in, H, W) -> (N, T', channels, H', W'): the last `frames` of the stage's output frames; 0 = all.
   at::Tensor forward(const at::Tensor& x, std::int64_t frames, bool channels_last);
   void initialise(at::Generator& generator);
 
@@ -52,18 +52,17 @@ class Stage : public torch::nn::Module {
 
   StageConfig config_;
   nn::Fused fused_;
-  std::shared_ptr<Weights> conv_, squeeze_, excite_, shortcut_;  // the last three: nullptr where there is none
-  std::vector<std::int64_t> sources_;                            // of index_
-  at::Tensor index_;                                             // the frames that windows() took last
+  std::shared_ptr<Weights> conv_, squeeze_, excite_, shortcut_;  // the last three may be nullptr
+  std::vector<std::int64_t> sources_;                            // content of index_
+  at::Tensor index_;                                             // indices of the frames in the last call of windows()
 };
 
-// The stages, and an activation after the last.
+// All stages, and an activation after the last.
 class Convnet : public torch::nn::Module {
  public:
   Convnet(const ConvnetConfig& config, std::int64_t in, const nn::Fused& fused);
 
-  // (N, T, in, H, W) -> (N, T', C, H', W'); T' = 1, the last frame, where `last_frame_only`. Memory blocks: convnet.layers.0 and
-  // so on.
+  // (N, T, in, H, W) -> (N, T', C, H', W'); with `last_frame_only`, T' = 1. Memory blocks: convnet.layers.0 and so on.
   at::Tensor forward(const at::Tensor& x, bool last_frame_only, bool channels_last);
   void initialise(at::Generator& generator);
 
@@ -72,7 +71,7 @@ class Convnet : public torch::nn::Module {
   std::vector<std::shared_ptr<Stage>> stages_;
 };
 
-// The frames of all rows as a batch of images, (N T, C, H, W); copied only where `x` is a part of something else.
+// The frames of all rows as a batch of images, (N T, C, H, W); copied only if `x` is a part of another tensor.
 [[nodiscard]] at::Tensor images_of(const at::Tensor& x);
 
 }  // namespace millrace::recipes::neural_response

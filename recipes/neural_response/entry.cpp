@@ -28,7 +28,7 @@ void make_data(const std::string& preset, const std::filesystem::path& out, std:
   write_sample_sessions(sample_size(sample_sessions_of(size), preset, "sessions"), out, seed);
 }
 
-// Sessions in the network's own form, with the predictive-coding modulator. Python's side has the same (bench/step/shapes.py).
+// Sessions in the network's own form, with the predictive-coding modulator. The Python side has the same (bench/step/shapes.py).
 BenchShape shape(std::string name, std::string help, const std::vector<std::int64_t>& sessions, std::int64_t batch) {
   return {.name = std::move(name),
           .help = std::move(help),
@@ -61,7 +61,7 @@ BenchShape shape(std::string name, std::string help, const std::vector<std::int6
           }};
 }
 
-// What no other recipe needs, and what it shares with some.
+// Switches of this recipe alone, and those that it shares with some others.
 std::vector<std::string> switches() {
   return {"channels_last", "fused_dropout", "tried_convolutions", "file_index",     "hdf5_direct", "joined_core",
           "needed_only",   "stencils",      "fused_pooling",      "fused_rms_norm", "look_ahead",  "sample_cache"};

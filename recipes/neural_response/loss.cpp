@@ -12,8 +12,8 @@ namespace {
 
 constexpr double kFloor = 1e-8;
 
-// `terms` of the predictions, element by element. The decision whether they count stays on the device; where() hands no gradient
-// to the side that it does not take.
+// Sums `terms` of the predictions. The decision whether they count stays on the device; where() passes no gradient to the side
+// that it drops.
 template <class Terms>
 MaskedSum masked(const at::Tensor& predicted, const at::Tensor& mask, const Terms& terms) {
   const at::Tensor v = predicted.to(at::kFloat);

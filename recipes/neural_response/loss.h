@@ -1,4 +1,4 @@
-// How unlikely counts are under predicted rates, summed over what a mask leaves.
+// Negative log-likelihoods of counts under predicted rates, summed over a mask.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,19 +10,18 @@ namespace millrace::recipes::neural_response {
 // Sum and count of a session's loss, fp32 scalars.
 struct MaskedSum {
   at::Tensor sum, count;
-  at::Tensor dropped;  // 1 where the sum was not finite: sum and count are then 0, and no gradient flows
+  at::Tensor dropped;  // 1 if the sum was not finite: sum and count are then 0, and no gradient flows
 };
 
-// Negative log-likelihood of Poisson counts y without the part ln y! that no rate changes, over (rows, units):
+// Negative log-likelihood of Poisson counts y without ln y!, which does not depend on the rate, over (rows, units):
 //   Activation::none      e^v - y v, v = `predicted` the logarithm of the rate
 //   Activation::softplus  r - y ln(r + 1e-8), r = `predicted`
-// times `mask` (1 counts, 0 does not; what it hides changes nothing, to the bit, as long as it is finite). Defined for any y >=
-// 0.
+// times `mask` (1 counts, 0 does not; masked finite values change nothing, to the bit). Defined for any y >= 0.
 [[nodiscard]] MaskedSum poisson_loss(const at::Tensor& predicted, const at::Tensor& counts, const at::Tensor& mask,
                                      Activation output);
 
-// The same of zero-inflated Poisson counts: with probability `silent` a bin holds no event whatever its rate l = e^v is (Lambert
-// 1992, Technometrics 34:1; without the part ln y!):
+// The same for zero-inflated Poisson counts: with probability `silent` a bin has no events, whatever its rate l = e^v (Lambert
+// 1992, Technometrics 34:1; without ln y!):
 //   y = 0  -ln(silent + (1 - silent) e^-l);   y > 0  -ln(1 - silent) - y v + l
 [[nodiscard]] MaskedSum zero_inflated_loss(const at::Tensor& log_rates, const at::Tensor& silent, const at::Tensor& counts,
                                            const at::Tensor& mask);

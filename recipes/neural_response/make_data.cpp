@@ -21,17 +21,17 @@ constexpr std::uint64_t kCountKey = 63;
 constexpr std::uint64_t kGapKey = 64;
 constexpr std::uint64_t kEyeKey = 65;
 
-constexpr std::int64_t kRatio = 2;   // source bins of a bin
+constexpr std::int64_t kRatio = 2;   // source bins per bin
 constexpr double kSourceRate = 240;  // Hz
 constexpr std::int64_t kTrialBins = 240;
-constexpr std::int64_t kGapBins = 24;  // of a stretch without eye tracker
+constexpr std::int64_t kGapBins = 24;  // length of a stretch without eye tracker
 constexpr double kGapShare = 0.02;
 constexpr double kEyeStep = 0.02;  // degrees per source bin
 constexpr double kMeanCount = 0.2;
 constexpr int kBlurRadius = 4;
 constexpr double kBlurSigma = 1.5;  // pixels
 constexpr double kGrey = 127;
-constexpr double kContrast = 40;  // grey levels of one deviation
+constexpr double kContrast = 40;  // grey levels per deviation
 constexpr std::int64_t kFramesOfTask = 256;
 
 // Standard normals, four of each Philox block (Box-Muller).
@@ -88,10 +88,10 @@ class Blur {
   std::vector<double> taps_, rows_;
 };
 
-// Units whose sums stay in registers.
+// Number of units whose sums stay in registers.
 constexpr std::int64_t kUnitsAtOnce = 8;
 
-// What each unit sees, (units / kUnitsAtOnce rounded up, pixels, kUnitsAtOnce).
+// The filter of each unit, (units / kUnitsAtOnce rounded up, pixels, kUnitsAtOnce).
 std::vector<double> gabors(const SampleSessions& size, std::uint64_t seed, std::int64_t session) {
   constexpr double kSigma = 2;
   constexpr double kPeriod = 8;
@@ -124,7 +124,7 @@ double kernel(std::int64_t lag) {
   return std::exp(-(l - 3) * (l - 3) / 2) - 0.5 * std::exp(-(l - 6) * (l - 6) / 4.5);
 }
 
-// Frames, and of each what the units see in it, (bins, units).
+// Makes the frames; returns the units' filter responses to each, (bins, units).
 std::vector<double> make_frames(const SampleSessions& size, std::uint64_t seed, std::int64_t session, SampleSession& made) {
   const auto pixels = static_cast<std::size_t>(size.side * size.side);
   const auto units = static_cast<std::size_t>(size.units);
@@ -155,7 +155,7 @@ std::vector<double> make_frames(const SampleSessions& size, std::uint64_t seed, 
   return seen;
 }
 
-// exp(b + s g), g the standardised sum over lags of what was seen.
+// exp(b + s g), g the standardised sum of the responses over lags.
 std::vector<double> rates_of(const SampleSessions& size, const std::vector<double>& seen) {
   const auto units = static_cast<std::size_t>(size.units);
   const auto bins = static_cast<std::size_t>(size.bins);
@@ -197,7 +197,7 @@ void make_counts(const SampleSessions& size, std::uint64_t seed, std::int64_t se
   });
 }
 
-// One stretch in each of as many equal pieces of the session as make up the share.
+// Puts one stretch into each of equal pieces of the session, as many as the share needs.
 void make_gaps(const SampleSessions& size, std::uint64_t seed, std::int64_t session, SampleSession& made) {
   made.valid.assign(static_cast<std::size_t>(size.bins * kRatio), 1);
   const auto wanted = static_cast<std::int64_t>(std::round(kGapShare * static_cast<double>(size.bins) / kGapBins));

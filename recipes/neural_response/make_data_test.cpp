@@ -1,4 +1,4 @@
-// Made-up sessions: what they are like, and the best that can be predicted of them.
+// Sample sessions: their properties, and the best possible prediction of them.
 #include "recipes/neural_response/make_data.h"
 
 #include <gtest/gtest.h>
@@ -86,7 +86,7 @@ TEST(SampleSessions, AreWhatTheyClaim) {
   EXPECT_EQ(sample_session(size, 7, 0).counts, made.counts);
 }
 
-// The files say what they are, and nothing else is believed of them.
+// The files describe themselves, and reading them needs nothing else.
 void expect_attributes(const Sessions& sessions, const stdfs::path& folder) {
   for (const std::string& text : sessions.told) EXPECT_EQ(text.find(".h5"), std::string::npos) << text;
   for (const auto& session : sessions.all) {

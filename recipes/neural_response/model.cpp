@@ -81,7 +81,7 @@ at::Tensor DigitalTwin::rates(std::size_t session, const at::Tensor& features) {
   return out.clamp_min(kLeastLogRate);
 }
 
-// What a session's readout and error give, from the core's rows [first, first + n).
+// Computes a session's readout and error from the core's rows [first, first + n).
 void DigitalTwin::read(const Rows& rows, const Shared& shared, std::int64_t first, Predicted& out) {
   const std::int64_t n = rows.stim.size(0);
   const auto options = rows.stim.options().dtype(wide_type(rows.stim));
@@ -119,7 +119,7 @@ void DigitalTwin::joined(std::span<const Rows> batch, Predicted& out) {
 void DigitalTwin::apart(std::span<const Rows> batch, Predicted& out) {
   const auto place = RandomScope::position();
   for (const Rows& rows : batch) {
-    std::optional<RandomScope> again;  // the sites of the joined core, at this session's rows: the same elements are dropped
+    std::optional<RandomScope> again;  // the joined core's sites, at this session's rows: the same elements are dropped
     if (place) again.emplace(*place);
     const RowScope of_session(rows.positions);
     Shared shared;

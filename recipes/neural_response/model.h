@@ -19,32 +19,31 @@
 
 namespace millrace::recipes::neural_response {
 
-// Rows of a batch that belong to one session; none of them is allowed.
+// Rows of a batch that belong to one session; there may be zero rows.
 struct Rows {
   std::size_t session = 0;
   at::Tensor stim;      // (N, 1, L, H, W) float, lags in the model's order
   at::Tensor behavior;  // (N, B) float
-  // Of each row in the epoch's order (Group::positions), so that dropout is the row's own whatever else is in the batch; needed
-  // in training alone, and none where they are not known.
+  // The position of each row in the epoch's order (Group::positions), so that a row's dropout does not depend on the rest of the
+  // batch; needed only in training, empty if unknown.
   std::span<const std::int64_t> positions;
 };
 
 struct Predicted {
-  // One per Rows, (N, units) fp32: logarithms of rates, at least -20; with an output activation rates, at least 1e-8.
+  // One per Rows, (N, units) fp32: logarithms of rates, at least -20; with an output activation, rates of at least 1e-8.
   std::vector<at::Tensor> rates;
-  // Modulator pc in training only, else empty: the mean of the squared prediction error, an fp32 scalar per Rows (0 without
-  // rows).
+  // For modulator pc in training: the mean of the squared prediction error, an fp32 scalar per Rows (0 without rows); else empty.
   std::vector<at::Tensor> error_square_mean;
-  std::int64_t forwards = 0;  // of the core
+  std::int64_t forwards = 0;  // number of the core's forward passes
 };
 
 class DigitalTwin : public torch::nn::Module {
  public:
-  // Weights are a function of `seed`. ConfigError when the parts do not fit: more lags in the frontend's filters than there are,
-  // a predictor (pc) with fewer than two frames or other channels than the features', behaviour without variables.
+  // Weights are a function of `seed`. ConfigError if the sizes do not fit together: the frontend's filters are longer than the
+  // lags, a predictor (pc) with fewer than two frames or other channels than the features', behaviour without variables.
   DigitalTwin(const ModelConfig& config, std::vector<SessionShape> sessions, std::uint64_t seed = 0, const nn::Fused& fused = {});
 
-  // Memory blocks: convnet.layers.0 and so on, modulator. A session without rows takes no part: its parameters get no gradient.
+  // Memory blocks: convnet.layers.0 and so on, modulator. Parameters of a session without rows get no gradient.
   Predicted forward(std::span<const Rows> batch);
 
   [[nodiscard]] const ModelConfig& config() const noexcept { return config_; }
@@ -53,11 +52,11 @@ class DigitalTwin : public torch::nn::Module {
   [[nodiscard]] std::vector<std::string> head_parameters() const;  // adapters, readouts
   // The memory order of the core's tensors.
   void set_channels_last(bool channels_last) noexcept { channels_last_ = channels_last; }
-  // A session's spatial masks (units, H, W), for pictures; undefined where the readout is linear.
+  // A session's spatial masks (units, H, W), for pictures; undefined if the readout is linear.
   [[nodiscard]] at::Tensor masks(std::size_t session, std::int64_t height, std::int64_t width) const;
 
  private:
-  struct Shared {             // what the core made of some rows
+  struct Shared {             // the core's output for some rows
     at::Tensor features;      // (N, C, H, W)
     at::Tensor error_square;  // (N), or undefined
   };

@@ -63,7 +63,7 @@ std::vector<Rows> two_groups(const ModelConfig& config) {
   return {rows_of(1, 2, config, kFirst), rows_of(0, 3, config, kSecond)};
 }
 
-// Each rate with a weight of its own; the first one's number is `first`.
+// The sum of the rates, each with its own weight; the first one's number is `first`.
 at::Tensor weighted(const at::Tensor& rates, std::int64_t first = 0) {
   return rates * (1 + first + at::arange(rates.numel()).view_as(rates)).cos();
 }
@@ -79,7 +79,7 @@ using Gradients = std::map<std::string, at::Tensor>;
 
 struct Pass {
   Predicted predicted;
-  Gradients gradients;  // undefined where there is none
+  Gradients gradients;  // undefined for a parameter without gradient
 };
 
 Gradients taken_gradients(DigitalTwin& model) {
@@ -239,7 +239,7 @@ double apart_by(const at::Tensor& a, const at::Tensor& b) {
   return ((a - b).abs().max() / b.abs().max().clamp_min(1e-30)).item<double>();
 }
 
-// Some gradients are zero but for rounding (of angles, where a unit's spread is the same in all directions).
+// Some gradients are zero except for rounding (of angles, if a unit's spread is the same in all directions).
 double largest_of(const Gradients& gradients) {
   double largest = 0;
   for (const auto& [name, gradient] : gradients)
@@ -247,7 +247,7 @@ double largest_of(const Gradients& gradients) {
   return largest;
 }
 
-// Rates as a grouped batch gives them, and the gradients of their sum, each with a weight of its own.
+// Rates of a grouped batch, and the gradients of their sum, each with its own weight.
 Pass grouped(DigitalTwin& model, std::span<const Rows> batch) {
   const RandomScope scope(RandomScope::Position{.seed = 9, .epoch = 2});
   return pass(model, batch);
@@ -275,7 +275,7 @@ Pass row_by_row(DigitalTwin& model, std::span<const Rows> batch) {
   return out;
 }
 
-// In fp64 nothing is left between them. In fp32 the order of sums is, which the libraries below choose by the number of rows.
+// In fp64 they are equal. In fp32 the order of sums differs: the libraries below choose it by the number of rows.
 TEST(NeuralResponseModel, GroupsEqualTheirRowsOneByOne) {
   for (const ModulatorType type : kModulators) {
     for (const bool training : {false, true}) {
@@ -303,7 +303,7 @@ TEST(NeuralResponseModel, GroupsEqualTheirRowsOneByOne) {
   }
 }
 
-// A witness: dropout is the row's own, and another row's is another.
+// A witness: each row has its own dropout, different from another row's.
 TEST(NeuralResponseModel, ARowDropsItsOwnWhateverElseIsInItsBatch) {
   const ModelConfig config = small(ModulatorType::convgru);
   DigitalTwin model(config, two_sessions(), 4);

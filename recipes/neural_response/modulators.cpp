@@ -34,7 +34,7 @@ std::shared_ptr<Weights> linear_weights(std::int64_t in, std::int64_t out) {
   return std::make_shared<Weights>(Sizes{out, in}, true);
 }
 
-// Rows of a matrix, or columns where there are fewer of them, of unit norm and orthogonal: torch's initialiser of that name.
+// Makes the rows of a matrix (or the columns, if there are fewer) orthonormal: torch's initialiser of that name.
 void orthogonal(const at::Tensor& weight, at::Generator& generator) {
   const std::int64_t rows = weight.size(0), columns = weight.numel() / rows;
   const at::Tensor random = at::randn({std::max(rows, columns), std::min(rows, columns)}, generator);
@@ -45,8 +45,8 @@ void orthogonal(const at::Tensor& weight, at::Generator& generator) {
 
 at::Tensor last_frame(const at::Tensor& x) { return x.select(1, x.size(1) - 1); }
 
-// A convolutional GRU whose reset gate is computed and not used, as in VisionCore: h' = h + sigmoid(z) (tanh(n) - h), (z, r, n)
-// = conv_x(x) + conv_h(h), from h = 0. Behaviour, embedded, is the same for all pixels and comes behind the features.
+// A convolutional GRU whose reset gate is computed but unused, as in VisionCore: h' = h + sigmoid(z) (tanh(n) - h), (z, r, n) =
+// conv_x(x) + conv_h(h), from h = 0. Embedded behaviour is the same for all pixels and follows the features.
 class ConvGru : public torch::nn::Module {
  public:
   ConvGru(std::int64_t channels, std::int64_t embedded, std::int64_t hidden, std::int64_t kernel, bool needed_only)
@@ -89,11 +89,11 @@ class ConvGru : public torch::nn::Module {
     return h;
   }
 
-  // Rows of the gates z and n of a weight or a bias of (z, r, n).
+  // The rows of gates z and n of a weight or a bias of (z, r, n).
   [[nodiscard]] at::Tensor used(const at::Tensor& weight) const { return weight.unflatten(0, {3, hidden_}).slice(0, 0, 3, 2); }
 
-  // What a map of the same numbers everywhere becomes: where the kernel reaches over the border its taps are missing, else the
-  // sum of all of them. (N, 2 hidden, H, W) fp32.
+  // The convolution of a constant map: the sum of all taps, without the taps that reach over the border. (N, 2 hidden, H, W)
+  // fp32.
   [[nodiscard]] at::Tensor constant(const at::Tensor& behavior, const at::Tensor& weight, std::int64_t height,
                                     std::int64_t width) const {
     const device::NoAutocast fp32(behavior.device().type());
@@ -114,8 +114,8 @@ class ConvGru : public torch::nn::Module {
         maps.unsqueeze(1);
     const at::Tensor of_h = used(conv_h_->weight).flatten(0, 1);
     at::Tensor h;
-    // The first state is zero, and so is what conv_h makes of it; with one frame it is computed, for its gradient's sake: zeros,
-    // on which weight decay acts, and not none.
+    // The first state is zero, and so is conv_h's result for it; with one frame it is still computed, so that its gradient is
+    // zeros, on which weight decay acts, rather than undefined.
     if (frames == 1) h = at::zeros({rows, hidden_, height, width}, maps.options());
     for (std::int64_t t = 0; t < frames; ++t) {
       at::Tensor step = gates.select(1, t);
@@ -175,7 +175,7 @@ class ConvGruModulator final : public Recurrent {
   std::shared_ptr<Weights> output_proj_;
 };
 
-// Predicts the last frame from those before it; the readouts see the frame and the error.
+// Predicts the last frame from the earlier ones; the readouts see the frame and the error.
 class PredictiveCoding final : public Recurrent {
  public:
   PredictiveCoding(const ModulatorConfig& config, std::int64_t channels, std::int64_t behavior_dim, const nn::Fused& fused)
@@ -189,7 +189,7 @@ class PredictiveCoding final : public Recurrent {
   }
 };
 
-// Layers of behaviour: linear, activation, dropout; the last one linear alone, unless asked for.
+// Layers of behaviour: linear, activation, dropout; the last layer is linear only, unless configured otherwise.
 class Encoder : public torch::nn::Module {
  public:
   Encoder(const EncoderConfig& config, std::int64_t in, const nn::Fused& fused)
@@ -228,7 +228,7 @@ class Encoder : public torch::nn::Module {
   std::vector<std::shared_ptr<Weights>> layers_;
 };
 
-// Modulators of one frame, by an encoder of behaviour.
+// Modulators of one frame, driven by an encoder of behaviour.
 class Encoded : public Modulator {
  public:
   Encoded(const ModulatorConfig& config, std::int64_t behavior_dim, const nn::Fused& fused)
@@ -277,7 +277,7 @@ class Concat final : public Encoded {
   }
 };
 
-// Moves the frame by an affine map, and blends it with the frame as it was, channel by channel.
+// Moves the frame by an affine map, and blends it with the original frame, channel by channel.
 class SpatialTransformer final : public Encoded {
  public:
   SpatialTransformer(const ModulatorConfig& config, std::int64_t channels, std::int64_t behavior_dim, const nn::Fused& fused)

@@ -1,4 +1,4 @@
-// What the parts of the network share: its shape, the switches of its own, and how many parameters it has.
+// The network as a whole: its shape, its own switches, and its number of parameters.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -29,52 +29,53 @@ struct ModelConfig {
   std::int64_t behavior_dim = 42;
 };
 
-// On: one forward pass of the core over all rows of all sessions, adapters before it and readouts after it per session; off: one
-// forward pass of everything per session, as VisionCore. Equal within tolerance.
+// On: one forward pass of the core over all rows of all sessions, with adapters before and readouts after it per session; off:
+// one forward pass of everything per session, as in VisionCore. Equal within tolerance.
 inline constexpr nn::Switch kJoinedCore{"joined_core"};
-// On: what no output depends on is not computed: frames that the shortcut crops away, the reset gate, behaviour's maps pixel by
-// pixel, the same frame once per tap of a kernel that reaches before the first frame. Off: all of it, layer by layer. Equal
-// within tolerance.
+// On: values that no output depends on are not computed: frames that the shortcut crops away, the reset gate, behaviour's maps
+// pixel by pixel, the same frame once per tap of a kernel that reaches before the first frame. Off: everything, layer by layer.
+// Equal within tolerance.
 inline constexpr nn::Switch kNeededOnly{"needed_only"};
 
 [[nodiscard]] ModelConfig model_config_of(const RecipeConfig& recipe, std::int64_t lags, std::int64_t behavior_dim);
 
-// What no network can have: more lags in a filter than there are, a stage that leaves no pixel, a predictor (pc) with fewer than
+// Faults that no network can have: a filter longer than the lags, a stage that leaves no pixel, a predictor (pc) with fewer than
 // two frames or other channels than the features.
 [[nodiscard]] std::vector<Problem> shape_problems(const ModelConfig& config);
 
-// Parameters of a model with sessions of so many units: a closed form, of any size, before anything is allocated.
+// Number of parameters of a model whose sessions have these units: a closed form for any size, without allocating anything.
 [[nodiscard]] double parameters_of(const ModelConfig& config, std::span<const std::int64_t> units);
 
-// Neither adapter, nor frontend, nor convnet: features are ones, (N, 1, 1, 1, 1), and behaviour alone speaks.
+// Whether there is no adapter, frontend or convnet: features are ones, (N, 1, 1, 1, 1), and only behaviour has an effect.
 [[nodiscard]] bool is_modulator_only(const ModelConfig& config);
-// Channels that the core gives to the modulator, and the modulator to the readouts.
+// Number of channels from the core to the modulator, and from the modulator to the readouts.
 [[nodiscard]] std::int64_t feature_channels(const ModelConfig& config);
 [[nodiscard]] std::int64_t readout_channels(const ModelConfig& config);
 
-// Frames of the features, and pixels of a side of them (of `side` pixels before the frontend); below 1: none are left.
+// Frames of the features, and pixels per side (for `side` pixels before the frontend); a value below 1 is an impossible network.
 [[nodiscard]] std::int64_t feature_frames(const ModelConfig& config);
 [[nodiscard]] std::int64_t feature_side(const ModelConfig& config, std::int64_t side);
-// Whether a stage's shortcut is a convolution of its own, and the channels within the gate of its pooling.
+// Whether a stage's shortcut is a separate convolution, and the channels within the gate of its pooling.
 [[nodiscard]] bool has_projection(const StageConfig& stage, std::int64_t in);
 [[nodiscard]] std::int64_t gate_width(const StageConfig& stage);
 
-// What is not to lose digits: fp32 where x has a shorter type. Tests give fp64, which stays.
+// The type for precise computation: fp32 if x has a shorter type. Tests use fp64, which stays.
 [[nodiscard]] at::ScalarType wide_type(const at::Tensor& x);
 [[nodiscard]] at::Tensor wide(const at::Tensor& x);
 
-// A module that only holds others, so that names become those of VisionCore.
+// A module that only holds others, so that names equal VisionCore's.
 struct Holder : torch::nn::Module {
-  // `child` under a dotted name: "main_block.components.conv.conv" makes the holders between.
+  // Adds `child` under a dotted name: "main_block.components.conv.conv" makes the holders between.
   void put(const std::string& path, std::shared_ptr<torch::nn::Module> child);
 };
 
-// Weight and perhaps bias under torch's names: uniform within 1 / sqrt(fan in), as torch's linear layers and convolutions begin.
+// Weight and optional bias under torch's names: uniform within 1 / sqrt(fan in), torch's initialisation of linear layers and
+// convolutions.
 struct Weights : torch::nn::Module {
   Weights(std::vector<std::int64_t> shape, bool with_bias);
   void initialise(at::Generator& generator);
   at::Tensor weight;
-  at::Tensor bias;  // undefined without
+  at::Tensor bias;  // undefined if there is no bias
 };
 
 }  // namespace millrace::recipes::neural_response

@@ -30,7 +30,7 @@ Json smoke() {
                {"recipe.frontend.kernel_size", 8},
                {"recipe.convnet.stages", stages(8, 16, 16, 4, 4)},
                {"recipe.modulator.hidden_dim", 16},
-               {"recipe.readout.initial_std", 1.0},  // of a last frame of 5 pixels: the published 5 are of 12
+               {"recipe.readout.initial_std", 1.0},  // for a last frame of 5 pixels: the published value 5 is for 12
                {"recipe.modulator.beh_emb_dim", 8}},
               steps(3e-3, 400, 100, 8));
 }
@@ -43,7 +43,7 @@ Json small() {
               steps(4e-3, 600, 100, 32));
 }
 
-// With the figures of VisionCore's guide.
+// With the numbers of VisionCore's guide.
 Json full() {
   return {{"data.batch_size", 256},           {"optim.learning_rate", 1e-3}, {"optim.weight_decay", 1e-4},
           {"recipe.steps_per_epoch", 1000},   {"recipe.val_fraction", 0.05}, {"targets.train_it_per_s", 1.5},
@@ -61,11 +61,11 @@ Json defaults() {
           {"optim.learning_rate", 1e-4},
           {"optim.weight_decay", 1e-5},
           {"optim.clip_norm", 1.0},
-          {"optim.decay_factor", 0.5},    // of VisionCore's schedules step and plateau
-          {"optim.plateau_patience", 3},  // of its plateau
+          {"optim.decay_factor", 0.5},    // from VisionCore's schedules step and plateau
+          {"optim.plateau_patience", 3},  // from its schedule plateau
           {"train.epochs", 100},
           {"train.early_stop_patience", 10},
-          {"log.train_metrics", true},  // which sessions were left out of steps
+          {"log.train_metrics", true},  // shows which sessions were left out of steps
           {"snapshot.best_metric", "val_bps_overall"},
           {"snapshot.best_is", "highest"},
           {"snapshot.best_count", 3}};

@@ -16,7 +16,7 @@ namespace millrace::recipes::neural_response {
 struct SessionShape {
   std::string name;
   std::int64_t units = 0;
-  std::vector<float> mean_counts;  // spikes per bin of each unit, for the biases at the start; may be empty
+  std::vector<float> mean_counts;  // spikes per bin of each unit, for the initial biases; may be empty
 };
 
 class Readout : public torch::nn::Module {
@@ -24,7 +24,7 @@ class Readout : public torch::nn::Module {
   // features (N, C, H, W) -> (N, units) fp32.
   virtual at::Tensor forward(const at::Tensor& features) = 0;
   virtual void initialise(at::Generator& generator) = 0;
-  // Where on a frame each unit looks, (units, H, W), each with sum 1; undefined for a readout that looks everywhere.
+  // Each unit's weights over a frame, (units, H, W), each with sum 1; undefined for a readout without masks.
   [[nodiscard]] virtual at::Tensor masks(std::int64_t height, std::int64_t width) const = 0;
 };
 

@@ -31,11 +31,11 @@
 namespace millrace::recipes::neural_response {
 namespace {
 
-constexpr std::uint64_t kOrderKey = 41;  // of the validation's order
-// Of each StimulusKind, in snapshots.
+constexpr std::uint64_t kOrderKey = 41;  // for the validation's order
+// The name of each StimulusKind in snapshots.
 constexpr std::array<std::string_view, 3> kStimulusWords = {"pixels", "grey", "transformed"};
 
-// The groups of a batch in which rows are, that with the earliest row first.
+// The groups of a batch that have rows, ordered by their earliest row.
 std::vector<std::size_t> in_order_of_appearance(const Batch& batch) {
   std::vector<std::size_t> order;
   for (std::size_t i = 0; i < batch.groups().size(); ++i) {
@@ -45,7 +45,7 @@ std::vector<std::size_t> in_order_of_appearance(const Batch& batch) {
   return order;
 }
 
-// The first bins as they follow each other, for traces; the others shuffled, so that a part of them stands for all.
+// The first bins in sequence, for traces; the others shuffled, so that a part of them represents all.
 std::vector<std::int64_t> order_of_validation(std::int64_t count) {
   std::vector<std::int64_t> order(static_cast<std::size_t>(count));
   std::iota(order.begin(), order.end(), 0);
@@ -57,7 +57,7 @@ std::vector<std::int64_t> order_of_validation(std::int64_t count) {
   return order;
 }
 
-// Pixels of a side of the core's last frame, for a stimulus of that side; see StageConfig.
+// Pixels per side of the core's last frame, for a stimulus of that side; see StageConfig.
 std::int64_t side_of_last_frame(const ModelConfig& config, std::int64_t side) {
   if (config.adapter.type == AdapterType::adapter) side = config.adapter.grid_size;
   if (config.convnet.type == ConvnetType::none) return side;
@@ -147,7 +147,7 @@ void NeuralResponse::before_training() {
 }
 
 data::SampleWeights NeuralResponse::curriculum(const std::shared_ptr<const Session>& session) const {
-  constexpr std::int64_t kLast = 8000;  // step from which on all samples come alike
+  constexpr std::int64_t kLast = 8000;  // step from which on all samples are equally likely
   return [session, median = median_contrast_, updates = updates_per_epoch(), kLast](std::uint64_t epoch) {
     const std::int64_t step = static_cast<std::int64_t>(epoch) * updates;
     return step < kLast ? curriculum_weights(*session, median, step) : std::vector<float>();
@@ -175,7 +175,7 @@ data::Pipeline NeuralResponse::data(Split split) {
   const std::int64_t batch = context_.config->data.samples_per_batch();
   const auto count = static_cast<std::int64_t>(pipeline.datasets.size());
   if (split == Split::validation) {
-    pipeline.batch_size = std::max<std::int64_t>(1, batch / count);  // of each session
+    pipeline.batch_size = std::max<std::int64_t>(1, batch / count);  // per session
     return pipeline;
   }
   pipeline.grouping = data::Grouping::mix;
@@ -213,7 +213,7 @@ Batch NeuralResponse::prepare(Batch batch) {
 
 DigitalTwin& NeuralResponse::model() {
   if (!model_) {
-    if (known_.empty()) before_training();  // weights without a snapshot: the sessions know their units
+    if (known_.empty()) before_training();  // weights without a snapshot: the sessions list their units
     const ModelConfig config = model_config_of(recipe_, lags_, behavior_dim_);
     std::vector<SessionShape> shapes;
     std::vector<std::int64_t> units;
@@ -237,7 +237,7 @@ void NeuralResponse::begin_with_pretrained() {
     return name.starts_with("adapters.") || name.starts_with("frontend.") || name.starts_with("convnet.");
   };
   const bool left_out = recipe_.freeze_vision && context_.config->snapshot.frozen == FrozenWeights::leave_out;
-  if (!recipe_.pretrained.empty() && (!goes_on_ || left_out)) {  // a snapshot has them, unless it leaves the frozen ones out
+  if (!recipe_.pretrained.empty() && (!goes_on_ || left_out)) {  // a snapshot has them, unless it leaves out the frozen ones
     const millrace::Weights weights = quiet_weights(recipe_.pretrained);
     const std::int64_t taken = take_pretrained(*model_, weights.models.begin()->second, recipe_.pretrained);
     context_.say("pretrained: " + std::to_string(taken) + " tensors of adapters, frontend and convnet from " + weights.which);
@@ -299,7 +299,7 @@ std::optional<Loss> NeuralResponse::loss(const Batch& batch, const StepContext& 
   return result;
 }
 
-// Core and heads, each with and without decay.
+// Groups for core and heads, each with and without decay.
 std::vector<optim::ParameterGroup> NeuralResponse::groups() {
   std::vector<optim::ParameterGroup> groups;
   for (const bool is_core : {true, false}) {
@@ -318,7 +318,7 @@ std::vector<optim::ParameterGroup> NeuralResponse::groups() {
   return groups;
 }
 
-// Epochs of VisionCore's schedules, where the config says no steps.
+// Epochs of VisionCore's schedules, if the config sets no steps.
 optim::OptimConfig NeuralResponse::optimizer() const {
   constexpr std::int64_t kEpochsBetweenDecays = 30;
   optim::OptimConfig optim = context_.config->optim;
@@ -362,7 +362,7 @@ void NeuralResponse::measure(const Batch& batch, const StepResult& result, metri
   }
   board.add("groups_per_step", static_cast<double>(present.size()), 1.0);
   board.add("forwards_per_step", outputs.at("forwards"), at::ones_like(outputs.at("forwards")));
-  // Of a few batches many units have no spike: not worth a word there.
+  // In a few batches many units have no spike: not worth a report.
   for (const char* quiet :
        {"bps/*", "bps_overall/*", "val_bps/*", "session_loss/*", "nan_skip/*", "groups_per_step", "forwards_per_step"})
     board.quiet(quiet);
@@ -377,7 +377,7 @@ std::vector<std::vector<double>> NeuralResponse::bits() const {
   return bits;
 }
 
-// How the outputs of a session's shown units move with the stimulus, in the mean of some rows: (units, L, H, W).
+// The gradient of a session's shown units with respect to the stimulus, averaged over some rows: (units, L, H, W).
 at::Tensor NeuralResponse::gradients_of(std::size_t session) {
   const Seen& seen = seen_.at(session);
   const at::AutoGradMode with_gradients(true);
@@ -418,7 +418,7 @@ std::vector<TextTable> NeuralResponse::tables() {
     const std::vector<double> spikes = host_values<double>(seen_[i].sums[1]);
     for (std::size_t u = 0; u < all[i].size(); ++u) {
       const std::string cid = u < known_[i].cids.size() ? std::to_string(known_[i].cids[u]) : std::to_string(u);
-      const std::string bits_text = std::isnan(all[i][u]) ? "" : significant(all[i][u], 6);  // as history.csv has it
+      const std::string bits_text = std::isnan(all[i][u]) ? "" : significant(all[i][u], 6);  // as in history.csv
       table.rows.push_back({known_[i].shape.name, cid, bits_text, significant(spikes[u], 12)});
     }
   }
@@ -456,7 +456,7 @@ void NeuralResponse::load_state(const State& state) {
   lags_ = saved["lags"].integer(1, kMost);
   behavior_dim_ = saved["behavior_dim"].integer(0, kMost);
   bins_per_s_ = saved["bins_per_s"].number();
-  if (const auto stimulus = saved.find("stimulus")) stimulus_ = stimulus_from(*stimulus);  // older snapshots have none
+  if (const auto stimulus = saved.find("stimulus")) stimulus_ = stimulus_from(*stimulus);  // older snapshots lack it
   if (!sessions_) known_ = std::move(found);
 }
 

@@ -1,7 +1,7 @@
 // Recipe "neural_response": spike counts of many units in many recording sessions, from the stimulus and the eye's behaviour.
 //   data     HDF5 sessions; a batch has a group for each session, rows drawn from all of them (Grouping::mix)
 //   model    an adapter and a readout per session around a core that all share (model.h)
-//   loss     masked Poisson, exact over accumulation; the predictor's squared error beside it; penalties of parameters
+//   loss     masked Poisson, exact over accumulation; the predictor's squared error in addition; penalties of parameters
 //   metrics  bits per spike of each session and overall
 #pragma once
 
@@ -26,19 +26,19 @@ class NeuralResponse final : public Recipe {
   NeuralResponse(const Sections& sections, const Context& context, std::optional<OpenOptions> open = {});
   [[nodiscard]] static std::vector<Problem> problems(const Sections& sections, const RunConfig& run);
 
-  void before_training() override;  // opens all sessions and reads all of them but the stimuli
+  void before_training() override;  // opens all sessions and reads everything but the stimuli
   data::Pipeline data(Split split) override;
-  Batch prepare(Batch batch) override;  // "stim" u8 -> float, as the network sees it
+  Batch prepare(Batch batch) override;  // "stim" u8 -> float, in the network's form
   DigitalTwin& model() override;
   bool set_layout(Layout layout) override;
   std::vector<Objective> objectives() override;
   void begin_validation() override;
   void measure(const Batch& batch, const StepResult& result, metrics::Board& board) override;
 
-  State state() const override;  // the sessions: names, units; what their stimuli are
+  State state() const override;  // the sessions: names, units; the kind of their stimuli
   void load_state(const State& state) override;
   // "stim" u8 (rows, 1, L, H, W), "behavior" f32 (rows, B) -> "rates" (rows, units of all sessions), spikes per bin. Grey levels
-  // are taken as in training; DataError where transforms made something else of them. "stim" f32 is as the transforms make it.
+  // are treated as in training; DataError if transforms changed them there. "stim" f32 is the transforms' result.
   Tensors predict(const Tensors& inputs) override;
   Facts facts() const override;
   std::vector<Picture> draw() override;
@@ -63,12 +63,12 @@ class NeuralResponse final : public Recipe {
   std::int64_t lags_ = 25;
   std::int64_t behavior_dim_ = 42;
   double bins_per_s_ = 120;
-  StimulusKind stimulus_ = StimulusKind::pixels;  // of all sessions; transformed where they differ
+  StimulusKind stimulus_ = StimulusKind::pixels;  // of all sessions; transformed if they differ
   double median_contrast_ = 1;
-  bool goes_on_ = false;  // a snapshot has the weights
+  bool goes_on_ = false;  // the weights come from a snapshot
   std::shared_ptr<DigitalTwin> model_;
   std::optional<Penalties> penalties_;
-  std::vector<Seen> seen_;  // of the validation under way, by session
+  std::vector<Seen> seen_;  // for the validation under way, by session
 };
 
 }  // namespace millrace::recipes::neural_response

@@ -1,4 +1,4 @@
-// Losses, penalties and VisionCore's model files: what stands between the network and the optimiser.
+// Losses, penalties and VisionCore's model files: the parts between the network and the optimiser.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
@@ -63,7 +63,7 @@ TEST(NeuralLoss, WhatTheMaskHidesChangesNothingToTheBit) {
 
 TEST(NeuralLoss, ASessionWhoseLossIsNotFiniteIsDroppedWithItsCountAndGradient) {
   at::Tensor v = at::zeros({2, 2});
-  v[0][0] = 200.0;  // e^200 is no float
+  v[0][0] = 200.0;  // e^200 does not fit into a float
   v.requires_grad_();
   const MaskedSum lost = poisson_loss(v, at::ones({2, 2}), at::ones({2, 2}), Activation::none);
   EXPECT_EQ(lost.sum.item<double>(), 0);

@@ -1,11 +1,11 @@
 // The one include of a recipe's author.
 //
-// A recipe says what to learn from what: a config, a class derived from Recipe, and an Entry that names them. `millrace new NAME`
-// writes a complete one. In the order in which a recipe is written:
+// A recipe defines what is learned from which data: a config, a class derived from Recipe, and an Entry that names them.
+// `millrace new NAME` writes a complete one. In the order in which a recipe is written:
 //
 //   what                                            where                        names
 //   keys of your own: help, ranges, flags           config/field.h               config::field, min, max, size
-//   other names of keys, words of other programs    train/recipe/foreign_options.h         accepted_word accepted_text
+//   other names of keys, words of other programs    train/recipe/foreign_options.h accepted_word accepted_text
 //   samples computed or composed                    data/transforms/compose.h    generate map subset concat repeat take
 //   samples from arrays in memory                   data/sources/memory_source.h memory_array MemorySource
 //   samples from tables, arrays, pictures, volumes, data/sources/csv_source.h npy_source.h hdf5_source.h image_source.h
@@ -18,25 +18,25 @@
 //   batches, sums with counts, saved state          core/batch.h                 Batch Loss LossTerm State
 //   layers                                          LibTorch                     torch::nn
 //   layers that are faster here, and PCA            nn/functional.h batch_norm.h volume.h stencil.h residual.h decoder.h pca.h
-//   parts that may be computed again: less memory   memory/block.h               memory::block
+//   parts that may be recomputed to save memory     memory/block.h               memory::block
 //   losses                                          nn/losses.h                  mean_squared_error mean_absolute_error
 //                                                   nn/cross_entropy.h           CrossEntropy
 //   metrics                                         metrics/board.h              add_regression add_classification add_mean
 //   pictures                                        picture/draw.h               curves maps matrix histograms images
 //   a tensor's values as plain numbers              core/host_values.h           host_values
-//   errors that say what, where and what next       base/error.h                 DataError RowError
-//   what the command line knows a recipe by         train/recipe/entry.h         Entry entry_of
+//   errors in three parts: what, where, what next   base/error.h                 DataError RowError
+//   a recipe's registration for the command line    train/recipe/entry.h         Entry entry_of
 //   weights of other programs                       train/assembly/weights.h     Weights load_weights
 //   a command of your own, with a trained model     config/arguments.h train/run/loaded.h Arguments load_for_inference
 //   the program: one line                           cli/main.h                   cli_main
 //
-// What is not among these includes has a header of its own, in the folders beside this one: texts for people (base/format.h),
-// tables (format/csv.h), weights in safetensors (format/safetensors.h), and more.
+// Anything else has a header in the folders next to this one: texts for people (base/format.h), tables (format/csv.h), weights in
+// safetensors (format/safetensors.h), and more.
 //
-// A program that has no recipe trains a module of its own with millrace::train (millrace/train.h).
+// A program without a recipe trains its own module with millrace::train (millrace/train.h).
 //
-// This header is for programs outside this tree: it stands above all floors, and no folder of src/ includes it. LibTorch's
-// layers take the compiler ten seconds; a precompiled header (as `millrace new` writes it) takes them once.
+// This header is for programs outside this tree: it stands above all floors, and no folder of src/ includes it. The
+// compiler needs ten seconds for LibTorch's layers; with a precompiled header (as `millrace new` writes it) it needs them once.
 #pragma once
 
 #include <torch/nn/modules.h>

@@ -1,5 +1,5 @@
-// The one include of a program that trains a module of its own: sources of samples, what composes them, and millrace::train().
-// examples/own_program.cpp is a whole one.
+// The one include of a program that trains its own module: sources of samples, functions that compose them, and
+// millrace::train(). examples/own_program.cpp is a complete program.
 //
 // This header is for programs outside this tree: it stands above all floors, and no folder includes it.
 #pragma once

@@ -1,4 +1,4 @@
-// Whole runs on volumes of known truth: what the recipe promises of learning and of its two objectives.
+// Whole runs on volumes of known truth: the recipe's promises about learning and about its two objectives.
 #include <ATen/TensorOperators.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

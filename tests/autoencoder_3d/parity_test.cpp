@@ -1,4 +1,4 @@
-// Our networks against the same in Python torch 2.11 and, where it is installed, MONAI: same weights, same batch.
+// Our networks against the same ones in Python torch 2.11 and, if installed, MONAI: same weights, same batch.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/rand.h>

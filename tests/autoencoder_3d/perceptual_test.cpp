@@ -1,4 +1,4 @@
-// The perceptual distance against the same in Python torch, with random weights of LPIPS's shapes.
+// The perceptual distance against the same one in Python torch, with random weights in LPIPS's shapes.
 #include "recipes/autoencoder_3d/perceptual.h"
 
 #include <ATen/TensorOperators.h>

@@ -1,4 +1,4 @@
-// The bench shapes of the recipes are those of Python's side, parameter by parameter, and a step of each can be made.
+// The recipes' bench shapes equal those of the Python side, parameter by parameter, and each can make a step.
 #include <c10/util/Exception.h>
 #include <gtest/gtest.h>
 

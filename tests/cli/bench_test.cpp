@@ -1,4 +1,4 @@
-// `millrace bench RECIPE`: what is off at each stage, and that all stages are the same run.
+// `millrace bench RECIPE`: which switches are off at each stage, and that all stages are the same run.
 #include <gmock/gmock.h>
 
 #include <set>

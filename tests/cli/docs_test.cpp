@@ -1,4 +1,4 @@
-// The pages that the program makes of its own tables: a manual page that man takes, completions that shells take.
+// The pages that the program makes from its tables: a manual page for man, completions for shells.
 #include <gmock/gmock.h>
 
 #include <sstream>

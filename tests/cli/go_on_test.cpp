@@ -1,4 +1,4 @@
-// A run that goes on by its folder alone: its values, its paths, and what is refused.
+// Resuming a run by its folder alone: its values, its paths, and the refusals.
 #include <gmock/gmock.h>
 
 #include "millrace/base/json.h"

@@ -1,4 +1,4 @@
-// Looking never writes: not a file, nor a folder, nor a time of one, anywhere that a command may touch.
+// Commands that only look never write: they change no file, no folder and no time of either, wherever a command may reach.
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 

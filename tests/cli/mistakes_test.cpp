@@ -1,5 +1,6 @@
-// Mistakes of recipe authors, one a row: how each is made, what is said of it, and when. Every message has its three parts and
-// names a place in the author's code or data; none speaks of a mistake in Millrace; what a rehearsal can find leaves no step.
+// Mistakes of recipe authors, one per row: how each is made, its message, and when the message comes. Every message has its three
+// parts and names a place in the author's code or data; no message speaks of a mistake in Millrace; a mistake that a rehearsal
+// can find leaves no step.
 #include <gmock/gmock.h>
 
 #include <set>

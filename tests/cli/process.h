@@ -1,4 +1,4 @@
-// A child process of a test: its output, its exit code.
+// A child process of a test: its output and its exit code.
 #pragma once
 
 #include <filesystem>
@@ -10,22 +10,22 @@
 namespace millrace::test {
 
 struct Result {
-  int exit_code = -1;  // 128 + n when signal n ended it
+  int exit_code = -1;  // 128 + n if signal n ended it
   std::string out;
   std::string err;
 };
 
 struct Options {
-  std::filesystem::path folder;                                  // where it runs; "" = here
-  std::vector<std::pair<std::string, std::string>> environment;  // over this process's
+  std::filesystem::path folder;                                  // working folder; "" = the present one
+  std::vector<std::pair<std::string, std::string>> environment;  // on top of this process's
   std::string input;
-  std::filesystem::path out_file;  // where stdout goes instead of Result::out
-  std::function<void()> before;    // runs in the child, last of all
+  std::filesystem::path out_file;  // receives stdout instead of Result::out
+  std::function<void()> before;    // runs in the child, just before exec
 };
 
 Result run(const std::vector<std::string>& words, const Options& options = {});
 
-// An empty folder of its own, removed with everything in it at the end.
+// An empty folder, removed with its content at the end.
 class Scratch {
  public:
   Scratch();

@@ -1,4 +1,4 @@
-// What `millrace new` writes: its files, and that the recipe of each kind learns, resumes, evaluates and predicts (compiled as
+// The output of `millrace new`: its files, and that the recipe of each kind learns, resumes, evaluates and predicts (compiled as
 // my_table, my_image, ...).
 #include <gmock/gmock.h>
 

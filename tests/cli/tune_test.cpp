@@ -1,4 +1,4 @@
-// What would make a run faster, tried; and what a remedy gained beside what was predicted.
+// The search for faster settings, and the gain of a remedy next to its prediction.
 #include <gmock/gmock.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// A trained model put to use by the program: predict, eval and export of a run whose recipe nobody names.
+// The program's use of a trained model: predict, eval and export of a run without the recipe's name on the command line.
 #include <gmock/gmock.h>
 
 #include <set>

@@ -1,4 +1,4 @@
-// `millrace doctor RECIPE --verify`: a run is set up, steps are made, nothing stays.
+// `millrace doctor RECIPE --verify`: a run is set up, steps are made, nothing is left behind.
 #include <gmock/gmock.h>
 
 #include "millrace/base/json.h"

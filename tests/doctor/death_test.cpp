@@ -1,4 +1,4 @@
-// Runs that really die, each of something else, and what `millrace doctor RUN` says of them afterwards.
+// Runs that really die, each of another cause, and the later report of `millrace doctor RUN` about each.
 #include <gmock/gmock.h>
 #include <sched.h>
 #include <sys/mount.h>

@@ -1,5 +1,5 @@
-// The toy of grouped batches as a program that dies in a step. DEATH says how; DEATH_RANK, where there are several, of which
-// rank; DEATH_FILE the run's log, or a file on the disk that is to be full.
+// The toy of grouped batches as a program that dies in a step. DEATH is the cause; DEATH_RANK the rank that dies, if there are
+// several; DEATH_FILE the run's log, or a file on the disk that is to fill up.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>

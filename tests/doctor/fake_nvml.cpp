@@ -1,4 +1,4 @@
-// Stands for the NVIDIA driver's management library: two GPUs, of which the second is hot.
+// A substitute for the NVIDIA driver's management library: two GPUs, the second of which is hot.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>

@@ -1,4 +1,4 @@
-// A recipe that is sick on purpose: what a doctor has to find, one fault a key.
+// A recipe that is sick on purpose, for the doctor's tests: each key plants one fault.
 #pragma once
 
 #include "millrace/base/fs.h"
@@ -8,7 +8,7 @@ namespace millrace::toys {
 
 [[nodiscard]] Entry patient();
 
-// The real file system, where writing into a file takes a while.
+// The real file system with slow writes.
 class SlowFs : public Fs {
  public:
   SlowFs(Fs& real, double write_ms) : real_(real), write_ms_(write_ms) {}

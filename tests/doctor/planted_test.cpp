@@ -1,5 +1,5 @@
-// Each planted fault is named first by its rule, and is gone where the remedy is followed. Faults are sleeps where they can be:
-// no other program on the machine makes those shorter.
+// The first finding for each planted fault is its rule's, and it is gone once the remedy is followed. Faults are sleeps where
+// possible: no other program on the machine can shorten those.
 #include <gmock/gmock.h>
 #include <signal.h>
 #include <sys/prctl.h>

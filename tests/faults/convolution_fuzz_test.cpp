@@ -1,6 +1,6 @@
-// Convolutions of random shapes, as U-Nets and autoencoders have them, behind the guard and a trial as in a run: each ends, and
-// is right, in both formats and layouts and with any number of threads. MILLRACE_FUZZ_SHAPES: how many; a shape that is wrong is
-// named, and so is what the trial found.
+// Convolutions of random shapes, as in U-Nets and autoencoders, behind the guard and a trial as in a run: each one ends and is
+// right, in both formats and layouts and with any number of threads. MILLRACE_FUZZ_SHAPES is the number of shapes; a failure
+// names the wrong shape and the trial's result.
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/convolution.h>

@@ -1,5 +1,5 @@
-// millrace_field_probe RAW < REQUESTS: a line of JSON for each file, {"kind": "npy", "path": …}; prints a line for each, what was
-// read or the error, and writes the numbers to RAW. The readers are the program's own.
+// millrace_field_probe RAW < REQUESTS: reads a line of JSON per file, {"kind": "npy", "path": …}; prints a line per file, its
+// content or the error, and writes the numbers to RAW. The readers are the program's own.
 #include "probe.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// What the probe says of one file: arrays by name, whose bytes go to a file of all answers, and words beside them.
+// The probe's answer for one file: arrays by name, whose bytes go to a file of all answers, and words in addition.
 #pragma once
 
 #include <fstream>
@@ -13,7 +13,7 @@ namespace millrace::field {
 
 class Answer {
  public:
-  // `raw` outlives the answer.
+  // `raw` must outlive the answer.
   explicit Answer(std::ofstream& raw) : raw_(raw) {}
 
   // Row-major bytes in this machine's byte order.
@@ -37,7 +37,7 @@ class Answer {
   Json json_ = {{"arrays", Json::array()}, {"words", Json::object()}};
 };
 
-// Each reads the file "path" of a request; what is wrong with the file is an Error.
+// Each function reads the file at "path" of a request. A fault of the file throws an Error.
 void read_sky(const Json& request, Answer& answer);
 void read_uvh5(const Json& request, Answer& answer);
 void read_labels(const Json& request, Answer& answer);

@@ -1,5 +1,5 @@
-// The program's commands on image_pairs, as a user types them: tables of pairs and a run of them, and what a machine without a
-// GPU is told.
+// The program's commands on image_pairs as a user types them: tables of pairs, a run on them, and the messages on a machine
+// without a GPU.
 #include <gmock/gmock.h>
 
 #include <filesystem>

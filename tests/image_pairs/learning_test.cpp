@@ -1,4 +1,4 @@
-// Whole runs on images of known noise: what the recipe promises of learning, of a frozen base and of its commands.
+// Whole runs on images of known noise: the recipe's promises about learning, its frozen base and its commands.
 #include <ATen/TensorOperators.h>
 #include <gtest/gtest.h>
 #include <torch/nn/module.h>

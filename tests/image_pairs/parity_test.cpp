@@ -1,4 +1,4 @@
-// Our network against the same in Python torch 2.11: same weights, same batch.
+// Our network against the same one in Python torch 2.11: same weights, same batch.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>

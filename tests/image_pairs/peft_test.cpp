@@ -1,4 +1,4 @@
-// What we write, read by transformers and PEFT, and what they write, read by us: the same answers.
+// Our files read by transformers and PEFT, and their files read by us: the answers are the same.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>

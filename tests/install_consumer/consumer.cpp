@@ -1,4 +1,4 @@
-// Uses a header and a library of the lowest floor, and one that needs LibTorch: both must be found and linked.
+// Uses a header and a library of the lowest floor, and one of each that needs LibTorch: both must be found and linked.
 #include <cstdio>
 
 #include "millrace/base/error.h"

@@ -13,10 +13,10 @@ namespace millrace::interop {
 
 struct PythonResult {
   int status = 0;
-  std::string output;  // of both streams
+  std::string output;  // of stdout and stderr
 };
 
-// The interpreter; empty when there is none.
+// The interpreter; empty if there is no Python.
 inline std::string python() {
   const char* named = std::getenv("MILLRACE_PYTHON");
   const std::filesystem::path path = named != nullptr ? named : MILLRACE_SOURCE_DIR "/.deps/venv/bin/python";
@@ -42,21 +42,21 @@ inline PythonResult run_python(const std::string& code, const std::vector<std::s
   return result;
 }
 
-// The interpreter in which `import torch` works without a GPU's libraries; empty when there is none.
+// The interpreter in which `import torch` works without a GPU's libraries; empty if there is no such Python.
 inline std::string torch_python() {
   const char* named = std::getenv("MILLRACE_PYTHON");
   const std::filesystem::path path = named != nullptr ? named : MILLRACE_SOURCE_DIR "/tools/python-peer";
   return python().empty() ? "" : path.string();
 }
 
-// Why a test can't run here; empty when `packages` can be imported.
+// The reason why a test can't run here; empty if `packages` can be imported.
 inline std::string missing(const std::string& packages) {
   if (python().empty()) return "no Python: set MILLRACE_PYTHON, or run ./dev test once, which makes .deps/venv";
   const PythonResult result = run_python("import " + packages);
   return result.status == 0 ? "" : "Python lacks one of " + packages + ": " + result.output;
 }
 
-// A folder of this process that goes with the object.
+// A folder of this process, removed with the object.
 class ScratchFolder {
  public:
   explicit ScratchFolder(const std::string& name)

@@ -1,4 +1,4 @@
-// Our optimisers and schedules against Python torch's. reference.py beside this file holds the same made-up numbers.
+// Our optimisers and schedules against Python torch's. reference.py in this folder holds the same made-up numbers.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/tensor.h>

@@ -1,6 +1,6 @@
 // kill -9 by the hundred: each victim is a fork of this program, which has LibTorch loaded and never uses it, so that a life
 // costs milliseconds. Victims die at a chosen call of the file system inside a save, at a chosen point of the loop, or at a
-// random moment; the next one goes on with the same command.
+// random moment; the next one resumes with the same command.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/wait.h>

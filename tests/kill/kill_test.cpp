@@ -1,4 +1,4 @@
-// kill -9 at random moments, resumed with the same command each time: the end is bit-equal to that of a run never touched.
+// kill -9 at random moments, resumed with the same command each time: the end is bit-equal to that of an uninterrupted run.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>

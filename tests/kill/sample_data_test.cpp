@@ -1,4 +1,4 @@
-// Sample data is there whole or not at all: made by several processes at once, killed at every call, after errors.
+// Sample data exists whole or not at all: made by several processes at once, killed at every call, after errors.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>

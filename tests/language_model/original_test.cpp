@@ -1,4 +1,4 @@
-// Checkpoints and state dicts of a model built as the Python original's, and ours for it: the same logits, or a refusal.
+// Checkpoints and state dicts of a model built like the Python original, and ours in its format: the same logits, or a refusal.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

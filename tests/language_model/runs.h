@@ -12,7 +12,7 @@
 
 namespace millrace::recipes::language_model {
 
-// An empty folder of this test's own.
+// An empty folder for this test alone.
 inline std::filesystem::path test_folder() {
   const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
   const auto folder =
@@ -22,7 +22,7 @@ inline std::filesystem::path test_folder() {
   return folder;
 }
 
-// The preset with `values` (dotted keys) on top, in `run`, quietly.
+// Trains the preset with `values` (dotted keys) on top, in `run`, quietly.
 inline RunOutcome train(const std::string& preset, const Json& values, const std::filesystem::path& run) {
   const Entry row = entry();
   const config::Schema schema = schema_of(row);
@@ -43,7 +43,7 @@ inline RunOutcome train(const std::string& preset, const Json& values, const std
   return run_training(request);
 }
 
-// The sample text of the smoke preset, made once per program.
+// The sample text of preset smoke, made once per program.
 inline std::string smoke_data() {
   static const std::string folder = [] {
     const auto path = std::filesystem::current_path() / "language_model_runs" / "smoke_data";

@@ -1,5 +1,5 @@
-// Limits of the process (ulimit -v, -u, -n, -f), each walked from far too little to plenty: a run ends well, or a sentence names
-// the limit; it never dies of a signal, and an earlier run in its folder goes on afterwards as if nothing had been.
+// Limits of the process (ulimit -v, -u, -n, -f), each tried from far too little to plenty: a run either succeeds or ends with a
+// sentence that names the limit; it never dies of a signal, and an earlier run in its folder can be resumed afterwards.
 #include <gmock/gmock.h>
 #include <grp.h>
 #include <gtest/gtest.h>

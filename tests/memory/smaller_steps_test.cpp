@@ -1,4 +1,4 @@
-// What a lighter step would hold, as it is said, against what it holds; data.batch_size=auto in the real program.
+// The predicted memory of a smaller step against its real use; data.batch_size=auto in the real program.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// Whole runs on sessions of known rates: what the recipe promises of learning, and equalities that need a run.
+// Whole runs on sessions of known rates: the recipe's promises about learning, and equalities that need a run.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/nn/module.h>

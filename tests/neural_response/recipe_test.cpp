@@ -1,4 +1,4 @@
-// The recipe itself on sessions in memory: its loss, its data, what it makes of the original's flags, and what its runs leave.
+// The recipe itself on sessions in memory: its loss, its data, how it reads the original's flags, and the files of its runs.
 #include "recipes/neural_response/recipe.h"
 
 #include <ATen/TensorOperators.h>

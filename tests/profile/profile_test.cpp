@@ -1,4 +1,4 @@
-// A profile of a toy's steps: nothing of it changes them, its trace is whole, and its table is what the trace says.
+// A profile of a toy's steps: it changes no step, its trace is complete, and its table agrees with the trace.
 #include <ATen/record_function.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

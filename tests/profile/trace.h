@@ -1,4 +1,4 @@
-// A trace as a test looks at it: plain events, and what lies within what.
+// A trace as a test reads it: plain events, and which event lies within which.
 #pragma once
 
 #include <filesystem>
@@ -15,7 +15,7 @@ struct TraceEvent {
   std::int64_t thread = 0;
   double begin = 0, took = 0;  // microseconds
 
-  // With a nanosecond of rounding on either side.
+  // Allows a nanosecond of rounding on either side.
   [[nodiscard]] bool holds(const TraceEvent& other) const {
     constexpr double kRounding = 0.002;
     return thread == other.thread && begin <= other.begin + kRounding && other.begin + other.took <= begin + took + kRounding;

@@ -1,4 +1,4 @@
-// Ranks that end or freeze: who it was is said last, nobody stays behind, nothing is lost.
+// Ranks that end or freeze: the last line names the rank, no process is left behind, nothing is lost.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

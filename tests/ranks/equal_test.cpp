@@ -1,4 +1,4 @@
-// Several processes do what one does: with each recipe, from each launcher's environment, and when a run goes on.
+// Several processes give the result of one: with each recipe, from each launcher's environment, and when a run is resumed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
-// The toy of grouped batches as a program of which one rank ends badly. FAULT="RANK PLACE WAY" says which, where and how;
-// SAVE_KILLS=N kills a rank in a save in each of the first N attempts: which, in which save and how far into it is drawn.
+// The toy of grouped batches as a program one rank of which ends badly. FAULT="RANK PLACE WAY" sets which, where and how;
+// SAVE_KILLS=N kills a rank in a save in each of the first N attempts; rank, save and moment are drawn.
 #include <unistd.h>
 
 #include <array>

@@ -1,4 +1,4 @@
-// `millrace bench scaling` counts what runs of several ranks do.
+// `millrace bench scaling` counts the work of runs of several ranks.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

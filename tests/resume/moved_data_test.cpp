@@ -1,4 +1,4 @@
-// A run goes on from the same data wherever it lies, and says which file is not the same any more.
+// A run resumes from the same data wherever it lies, and names a file that has changed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

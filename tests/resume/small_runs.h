@@ -1,4 +1,4 @@
-// The shipped recipes in a size that trains in no time.
+// The shipped recipes at a size that trains in no time.
 #pragma once
 
 #include <filesystem>
@@ -18,8 +18,8 @@
 
 namespace millrace::small_runs {
 
-// Layouts are given: two runs that are compared must not choose by the clock. Small enough for hundreds of runs: five batches an
-// epoch, accumulated by two, so three steps of which the last is partial.
+// Layouts are given: two runs that are compared must not choose by the clock. Small enough for hundreds of runs: five batches per
+// epoch, accumulated by two, make three steps, the last of which is partial.
 inline Json small_config(const std::string& recipe) {
   if (recipe == "cosmology") {
     return {{"recipe.ra_keep", 32}, {"recipe.split", 2},           {"recipe.n_fg", 2},
@@ -70,7 +70,7 @@ inline const Entry& entry_of(const std::string& name) {
   throw std::out_of_range(name);
 }
 
-// Ten pairs to train on and two to validate with, as NIfTI: a byte may change without a checksum that says so.
+// Ten pairs to train on and two to validate with, as NIfTI: no checksum notices a changed byte.
 inline void write_volumes(const std::filesystem::path& folder) {
   constexpr std::int64_t kSide = 14;
   data::NiftiHeader header;
@@ -84,14 +84,14 @@ inline void write_volumes(const std::filesystem::path& folder) {
   }
 }
 
-// Images with a byte behind their end: it may change without a checksum that says so.
+// Images with an extra byte behind their end: no checksum notices a change of it.
 inline void write_images(const std::filesystem::path& folder) {
   recipes::image_pairs::write_sample_images({.size = 16, .images = 28}, folder, 0);
   for (const auto& entry : std::filesystem::directory_iterator(folder / "images"))
     std::ofstream(entry.path(), std::ios::binary | std::ios::app) << 'z';
 }
 
-// Made once for the process.
+// Made once per process.
 inline const std::filesystem::path& data_of(const std::string& recipe) {
   static std::map<std::string, toys::TemporaryFolder> folders;
   const bool is_new = !folders.contains(recipe);

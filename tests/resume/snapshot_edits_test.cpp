@@ -1,5 +1,5 @@
-// Snapshots edited by another hand, with right checksums: resumed and loaded for use, each edit either works or is refused with
-// an error for people. MILLRACE_SNAPSHOT_EDITS sets how many of each recipe (default 600 of some 2,000; all when it is more).
+// Snapshots with edited content and right checksums, resumed and loaded for use: each edit either works or is refused with an
+// error for people. MILLRACE_SNAPSHOT_EDITS is the number of edits per recipe (default 600 of some 2,000; a larger number: all).
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full_like.h>

@@ -8,9 +8,9 @@
 
 namespace millrace::test {
 
-// Makes the data in `folder` and returns the words of `train` after the recipe's name, but for the batch and the length. Weighted
-// sampling and groups in neural_response, a second objective that joins later in autoencoder_3d, a frozen base that snapshots
-// leave out in image_pairs.
+// Makes the data in `folder` and returns the words of `train` after the recipe's name, without batch and length. The runs have
+// weighted sampling and groups in neural_response, a second objective that joins later in autoencoder_3d, and a frozen base that
+// snapshots leave out in image_pairs.
 [[nodiscard]] std::vector<std::string> small_run(const std::string& recipe, const std::filesystem::path& folder);
 [[nodiscard]] std::int64_t small_batch(const std::string& recipe);
 

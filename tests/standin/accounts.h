@@ -1,4 +1,4 @@
-// What a process did to the stand-in device: counted, by step, and written as JSON at the end where STANDIN_ACCOUNT names a file.
+// The account of a process's use of the stand-in device: counts per step, written as JSON at the end to the file STANDIN_ACCOUNT.
 #pragma once
 
 #include <cstddef>
@@ -9,28 +9,28 @@
 namespace millrace::standin {
 
 enum class Count : std::size_t {
-  launches,      // operations that a GPU would get a kernel or more for
+  launches,      // operations that launch one or more kernels on a GPU
   event_waits,   // the host waits for an event
   stream_waits,  // the host waits for a stream
   device_waits,  // the host waits for the whole device
-  read_backs,    // a value is read to the host, which waits for it: item(), nonzero(), a blocking copy to the host
+  read_backs,    // a value is read by the host, which waits for it: item(), nonzero(), a blocking copy to the host
   to_device,     // copies
   to_host,
-  pageable_copies,  // of either way: memory that is not page-locked
-  blocking_copies,  // of either way: the host waits for the stream
-  late_copies,      // landed after the call that asked for them
-  draws,            // operations that take numbers of the generator
+  pageable_copies,  // in either direction: memory that is not page-locked
+  blocking_copies,  // in either direction: the host waits for the stream
+  late_copies,      // completed after the call that asked for them
+  draws,            // operations that draw from the generator
   allocations,
   kEnd
 };
 
-// One more of `what`; `name` says by which operation.
+// Adds one to `what`; `name` is the operation.
 void count(Count what, const std::string& name);
 void count_bytes(bool to_device, std::size_t bytes);
-// A step ends here: by the optimiser's fused operation, or as a test says.
+// Ends a step: called by the optimiser's fused operation, or by a test.
 void mark_step();
 
-// From here on, or no longer: whatever a CUDA graph can't record throws, with its name.
+// While on, any operation that a CUDA graph can't record throws an error with its name.
 void capture(bool on);
 
 [[nodiscard]] std::uint64_t counted(Count what);

@@ -1,4 +1,4 @@
-// libmillrace_cuda.so of the stand-in: what the program opens in place of the CUDA plugin.
+// libmillrace_cuda.so of the stand-in: the program opens it in place of the CUDA plugin.
 #include <array>
 #include <cstddef>
 #include <cstdio>

@@ -1,4 +1,4 @@
-// copy_() between the host and a stand-in device, between devices and within one, told apart and counted.
+// copy_() between the host and a stand-in device, between devices and within one; each kind is counted separately.
 #pragma once
 
 #include <ATen/core/Tensor.h>

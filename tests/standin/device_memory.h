@@ -1,5 +1,6 @@
-// The memory of the stand-in's devices. Each device's memory is mapped twice: at the addresses that tensors have, which nobody
-// may touch, and at those that kernels compute with. So a touch by the host is seen whoever is inside a kernel meanwhile.
+// The memory of the stand-in's devices. Each device's memory is mapped twice: at the addresses of tensors, where every access
+// faults, and at the addresses with which kernels compute. So an access by the host is noticed even while another thread is
+// inside a kernel.
 #pragma once
 
 #include <c10/core/Allocator.h>
@@ -12,17 +13,17 @@ namespace millrace::standin {
 
 inline constexpr int kDevices = 4;
 
-// LibTorch's allocator for kCUDA, of the thread's current device.
+// LibTorch's allocator for kCUDA, on the thread's current device.
 [[nodiscard]] c10::Allocator* device_allocator();
-// The same memory, at the addresses that kernels use: what a kernel on the CPU makes for a tensor of a device.
+// The same memory at the kernels' addresses: for tensors that a CPU kernel makes on behalf of a device.
 [[nodiscard]] c10::Allocator* kernel_allocator();
 
-// The address at which kernels find what tensors have at `address`, and back. An address of no device stays what it is.
+// The kernels' address for a tensor's `address`, and back. An address outside all devices is returned unchanged.
 [[nodiscard]] std::byte* for_kernels(const void* address);
 [[nodiscard]] std::byte* for_tensors(const void* address);
 // The device that owns an address of either kind; -1 for memory of the host.
 [[nodiscard]] int device_of(const void* address);
-// Makes of a pointer of kernel_allocator()'s one of device_allocator()'s.
+// Turns a pointer of kernel_allocator() into one of device_allocator().
 [[nodiscard]] c10::DataPtr as_device_pointer(c10::DataPtr pointer);
 // "a block of 4096 bytes on cuda:0"
 [[nodiscard]] std::string describe(const void* address);
@@ -41,7 +42,7 @@ void pin(const void* memory, std::size_t bytes);
 void unpin(const void* memory);
 [[nodiscard]] bool is_pinned(const void* memory);
 
-// Writes garbage that is no number in any format.
+// Fills the memory with bytes that are a number in no format.
 void spoil(void* memory, std::size_t bytes);
 
 }  // namespace millrace::standin

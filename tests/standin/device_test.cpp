@@ -1,4 +1,4 @@
-// The stand-in itself: it computes what the CPU computes, and says where a program would be wrong on a GPU.
+// The stand-in itself: it computes as the CPU does, and reports where a program would be wrong on a GPU.
 #include <ATen/Context.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/arange.h>

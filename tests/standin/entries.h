@@ -1,4 +1,4 @@
-// Operations that can't fall back: they make memory, copy between devices, or ask what only a device knows.
+// Operations that can't fall back: they make memory, copy between devices, or ask for something that only a device knows.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 
 namespace millrace::standin {
 
-// "copy_", "empty.memory_format": as the dispatcher calls them, without "aten::".
+// Names in the dispatcher's spelling without "aten::": "copy_", "empty.memory_format".
 [[nodiscard]] const std::vector<std::string>& names_of_entries();
 
 // An update of the parameters by a fused operation ends a step of the account.

@@ -1,4 +1,4 @@
-// Every operation on a stand-in device that has no entry of its own (entries.cpp): LibTorch's kernel for the CPU, on aliases.
+// Every operation on a stand-in device without a separate entry (entries.cpp): LibTorch's kernel for the CPU, on aliases.
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/ivalue.h>

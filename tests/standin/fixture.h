@@ -1,4 +1,4 @@
-// What tests of the stand-in share: its backend, its streams and tensors on it.
+// The fixture of all tests of the stand-in: its backend, its streams and tensors on it.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -29,7 +29,7 @@ class Standin : public testing::Test {
   void TearDown() override { capture(false); }
   c10::Stream copies() { return backend_->copy_stream(0); }
   static c10::Stream work() { return c10::impl::getDeviceGuardImpl(c10::kCUDA)->getStream(kGpu); }
-  // `later` waits for what was asked of `earlier` so far.
+  // Makes `later` wait for the work queued on `earlier` so far.
   static void order(c10::Stream earlier, c10::Stream later) {
     c10::Event event(c10::kCUDA);
     event.record(earlier);

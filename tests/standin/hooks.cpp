@@ -1,4 +1,4 @@
-// What LibTorch asks of a kind of device: the guard (devices, streams, events) and the hooks (generators, page-locked memory).
+// LibTorch's interface to a kind of device: the guard (devices, streams, events) and the hooks (generators, page-locked memory).
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 

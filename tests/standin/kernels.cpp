@@ -1,5 +1,5 @@
-// The kernels of our own that the plugin for CUDA has: the same arithmetic, lane by lane. STANDIN_OWN_KERNELS=none is a plugin
-// that was built without nvcc: LibTorch's operations do their work.
+// The CUDA plugin's own kernels with the same arithmetic, lane by lane. STANDIN_OWN_KERNELS=none is a plugin that was built
+// without nvcc: LibTorch's operations do their work.
 #include "millrace/kernels/device_table.h"
 
 #include <c10/core/DeviceGuard.h>

@@ -1,4 +1,4 @@
-// Mistakes that a GPU would punish some day, or that only cost time, each made once: the stand-in names it.
+// Mistakes that would fail on a GPU some day, or that only cost time, each made once: the stand-in reports each by name.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/linear.h>

@@ -1,5 +1,5 @@
-// Which stream wrote and read which memory of a device last: an access that nothing orders after those before it is a mistake,
-// whatever the kernels happened to compute.
+// The last stream that wrote and read each piece of a device's memory: an access that no event orders after the earlier ones is a
+// mistake, whatever the kernels happened to compute.
 #pragma once
 
 #include <cstddef>
@@ -16,13 +16,13 @@ struct Access {
   std::size_t line = 0;  // the stream, as an index of a Clock
 };
 
-// What is wrong with it, in words; empty where it is in order.
+// Describes the race; empty if the access is in order.
 [[nodiscard]] std::string find_race(const Access& access, const Clock& clock, const std::string& name);
 
-// A block was given to work of `line`, and given back. What was freed on one stream and given to another one was not the same
-// memory on a GPU, whose allocator keeps the two apart; on the same stream it was.
+// A block was given to work of `line`, and given back. A block that is freed on one stream and reused on another would be
+// different memory on a GPU, whose allocator keeps the two apart; on the same stream it would be the same.
 void block_begins(const std::byte* begin, const std::byte* end, std::size_t line);
-// The allocator waits for `line` before it gives this block away again (record_stream).
+// Makes the allocator wait for `line` before it reuses this block (record_stream).
 void keep_for(const std::byte* address, std::size_t line);
 void block_ends(const std::byte* begin);
 

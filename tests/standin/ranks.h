@@ -1,4 +1,4 @@
-// What carries tensors of stand-in devices between the processes of a run: Gloo, on the memory as kernels see it.
+// The transport of stand-in tensors between the processes of a run: Gloo, on the memory as kernels see it.
 #pragma once
 
 #include "millrace/device/rank_groups.h"

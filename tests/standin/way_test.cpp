@@ -1,5 +1,5 @@
-// What goes to the device and comes from it beside its work: batches, snapshots, activations. The stand-in names a copy that
-// nothing orders, and memory that is given back early.
+// Transfers to and from the device during its work: batches, snapshots, activations. The stand-in reports a copy that no event
+// orders, and memory that is released too early.
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/full.h>

@@ -1,5 +1,5 @@
-// Every row of the switchboard, on and off where it has something to do: results are equal as the row declares, and a witness
-// shows that another path was taken. A row without an occasion, or one that the code ignores, fails here.
+// Every row of the switchboard, on and off where it has an effect: results are equal as the row declares, and a witness shows
+// that another path was taken. A row without an occasion, or one that the code ignores, fails here.
 #include <c10/core/Allocator.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

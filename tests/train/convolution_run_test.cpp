@@ -1,5 +1,5 @@
-// Convolutions that this machine's library gets wrong in bf16: no step of a run, of its doctor, of a rehearsal or of a model in
-// use meets them. A stand-in for millrace-convolutions says which they are.
+// Convolutions that this machine's library computes wrongly in bf16: no step of a run, of its doctor, of a rehearsal or of a
+// model in use runs them. A substitute for millrace-convolutions lists them.
 #include <ATen/ops/conv2d.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>

@@ -1,6 +1,6 @@
-// LibTorch asks once per process what drives its GPUs, and remembers "nothing" for good: whoever asks before the plugin is open
-// takes the GPU away. Each way into the program is held to choosing its device first, with a device that is not there: such a run
-// ends at the choice, so that all that came before it has been done and nothing that comes after.
+// LibTorch asks once per process which library drives its GPUs, and keeps the answer "nothing" for good: a question before the
+// plugin is open takes the GPU away. Each entry into the program must choose its device first. The tests choose a device that
+// does not exist: the run ends at the choice, so everything before the choice has been done and nothing after it.
 #include <ATen/Context.h>
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// A long run ends as it began: the same memory, threads, files and time a step.
+// A long run ends as it began: with the same memory, threads, files and time per step.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// The plain C++ call, and a trained model put to use.
+// The plain C++ call, and the use of a trained model.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/nn/modules/linear.h>

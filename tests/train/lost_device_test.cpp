@@ -1,4 +1,4 @@
-// A GPU that answers no more: one message, and nothing more is asked of it. The errors are LibTorch's own, thrown by the recipe.
+// A GPU that no longer answers: one message, and no further call to it. The errors are LibTorch's own, thrown by the recipe.
 #include <c10/util/Exception.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Memory: a step that runs out is taken back and tried with less; searches that try.
+// Memory: a step that runs out of it is undone and retried with less; searches that try settings.
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/equal.h>

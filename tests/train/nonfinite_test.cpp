@@ -1,4 +1,4 @@
-// A step that is not finite counts for nothing, wherever it went wrong, and watching for it costs no wait.
+// A step that is not finite counts for nothing, wherever it went wrong, and the watch for it costs no wait.
 #include <ATen/record_function.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

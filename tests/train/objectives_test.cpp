@@ -1,4 +1,4 @@
-// Objectives in a run: absent ones, both in every output, begun from another run's weights, the best several.
+// Objectives in a run: absent ones, several in every output, a start from another run's weights, the best of several.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// Pictures keep their step, bounded in number; training batches are measured when asked; what is kept back for a test.
+// Pictures keep their step and are bounded in number; training batches are measured on request; data that is kept for a test.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/nn/modules/linear.h>

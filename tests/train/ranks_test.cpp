@@ -1,4 +1,4 @@
-// Two ranks as two threads of one process: what they agree on, and that together they are one process.
+// Two ranks as two threads of one process: their agreement, and that together they equal one process.
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/full.h>

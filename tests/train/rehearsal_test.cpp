@@ -1,4 +1,4 @@
-// Mistakes of a recipe that a whole epoch would find are found before the first step, and no run folder is left.
+// Mistakes in a recipe that a whole epoch would reveal are found before the first step, and no run folder is left behind.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/nn/module.h>

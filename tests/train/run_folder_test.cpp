@@ -1,5 +1,5 @@
-// What a run may write, set aside and delete in its folder, and when it is finished. Found on a hostile day; each test is a
-// command of that day.
+// The files that a run may write, archive and delete in its folder, and when it is finished. Each test replays a command of a day
+// of hostile use.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>

@@ -1,4 +1,4 @@
-// Snapshots of a run whose disk fails, fills up, or is slow: training goes on, and the run ends as if nothing had been.
+// Snapshots of a run whose disk fails, fills up, or is slow: training continues, and the run ends as on a healthy disk.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

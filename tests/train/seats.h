@@ -1,4 +1,4 @@
-// Ranks that are threads of one process, for tests of what they agree on.
+// Ranks as threads of one process, for tests of their agreement.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,7 +16,7 @@
 
 namespace millrace::toys {
 
-// Where the threads meet: each leaves something, all read all of it.
+// Meeting point of the threads: each leaves a value, all read all values.
 class Table {
  public:
   explicit Table(int seats) : places_(static_cast<std::size_t>(seats)) {}
@@ -74,7 +74,7 @@ class Seat final : public Agreement {
   Ranks ranks_;
 };
 
-// One process, for whose GPU a sum was cut short when a rank was lost, or was not.
+// A process on whose GPU a sum was, or was not, cut short when a rank was lost.
 class HalfASum final : public Agreement {
  public:
   explicit HalfASum(bool has) : has_(has) {}
@@ -87,7 +87,7 @@ class HalfASum final : public Agreement {
   bool has_;
 };
 
-// Runs `body(agreement)` on `world` ranks; what they return, by rank. An exception of one is thrown here.
+// Runs `body(agreement)` on `world` ranks and returns their results by rank. An exception on any rank is rethrown here.
 template <class Body>
 auto on_ranks(int world, Body body) {
   Table table(world);

@@ -1,4 +1,4 @@
-// Signals: finish the step, save, leave with 128 + n; the same command goes on exactly.
+// Signals: finish the step, save, exit with 128 + n; the same command resumes exactly.
 #include <gtest/gtest.h>
 #include <unistd.h>
 

@@ -1,4 +1,4 @@
-// Two toy recipes that exercise what the shipped recipes will need of the frame, and a short way to run them.
+// Two toy recipes that exercise the parts of the frame that the shipped recipes need, and a short way to run them.
 #pragma once
 
 #include <filesystem>
@@ -23,15 +23,15 @@ namespace millrace::toys {
 // test can raise a signal there.
 extern std::function<void(const char* point)> at_point;
 
-// Resolves `overrides` (dotted keys) over the recipe's defaults and runs it quietly in `folder` ("" = no files). Without a
-// rehearsal and a trial of kernels, unless the overrides say otherwise: faults that a test plants are to meet a step.
+// Resolves `overrides` (dotted keys) over the recipe's defaults and runs it quietly in `folder` ("" = no files). Unless the
+// overrides say otherwise, there is no rehearsal and no trial of kernels: planted faults must meet a step.
 RunOutcome run(const Entry& entry, const std::filesystem::path& folder, const Json& overrides, bool fresh = false,
                Fs* fs = nullptr);
 
-// The lines of a run's log.jsonl of one kind; a line that a crash cut short is left out.
+// The lines of one kind in a run's log.jsonl, without a line that a crash cut short.
 std::vector<Json> log_of(const std::filesystem::path& run, const std::string& kind);
 
-// A fresh temporary folder, in memory where that is possible; removed at the end of the scope.
+// A fresh temporary folder, in memory where possible; removed at the end of the scope.
 class TemporaryFolder {
  public:
   TemporaryFolder();

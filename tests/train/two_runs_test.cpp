@@ -1,4 +1,4 @@
-// Runs one after the other in a program: each gives what it gives in a process of its own, and leaves the process as it was.
+// Runs one after the other in a program: each gives the results of a separate process, and leaves the process as it was.
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <ATen/ops/rand.h>

@@ -1,4 +1,4 @@
-// Files of volumes for tests, and what reads them.
+// Files of volumes for tests, and functions that read them.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ namespace millrace::recipes::autoencoder_3d::test {
 
 namespace stdfs = std::filesystem;
 
-// As much of a NIfTI-1 header as volumes of i16 and f32 need.
+// The part of a NIfTI-1 header that volumes of i16 and f32 need.
 struct Nifti {
   std::vector<std::int16_t> dim;  // x first
   bool swapped = false;

@@ -13,13 +13,13 @@ namespace millrace::recipes::autoencoder_3d {
 namespace {
 
 constexpr std::array<std::string_view, 3> kSecondStage = {"diffusion_def", "diffusion_train", "NoiseScheduler"};
-// Of these a tree is known to be 3d_ldm's.
+// Keys by which a tree is recognised as 3d_ldm's.
 constexpr std::array<std::string_view, 10> kOriginal = {
     "autoencoder_def", "autoencoder_train", "spatial_dims", "data_base_dir", "model_dir",
     "output_dir",      "tfevent_path",      "resume_ckpt",  "npz_dir_train", "npz_dir"};
-// Only other keys refer to these.
+// Only other keys refer to these keys.
 constexpr std::array<std::string_view, 3> kVariables = {"spatial_dims", "image_channels", "latent_channels"};
-// These have a meaning of their own; another key at the top is there to be referred to.
+// Keys with a meaning; any other key at the top exists only for references.
 constexpr std::array<std::string_view, 13> kOwn = {
     "data_base_dir", "model_dir",    "output_dir", "tfevent_path", "resume_ckpt",     "npz_dir_train",    "npz_dir_val",
     "npz_dir",       "val_fraction", "seed",       "spacing",      "autoencoder_def", "autoencoder_train"};
@@ -29,7 +29,7 @@ bool is_one_of(const Names& names, std::string_view name) {
   return std::ranges::find(names, name) != names.end();
 }
 
-constexpr int kMostReferences = 8;  // one that leads to the next
+constexpr int kMostReferences = 8;  // longest chain of references
 
 bool is_original(const Json& tree) {
   const auto has = [&](std::string_view key) { return tree.contains(std::string(key)); };
@@ -51,7 +51,7 @@ class References {
  public:
   References(const Json& tree, config::Layers::Foreign& file) : tree_(tree), file_(file) {}
 
-  // False where something in `value` refers to nothing, which is told.
+  // False if `value` contains a dangling reference, which is reported.
   bool replace(Json& value, const std::string& path) {
     for (int i = 0; value.is_string(); ++i) {
       const std::string text = value.get<std::string>();
@@ -75,7 +75,7 @@ class References {
     if (value.is_object()) replace_in(value, path + ".", [](const std::string&) { return true; });
     return true;
   }
-  // Every key of `object` that is `wanted`; one that can't be replaced is left out.
+  // Every key of `object` that is `wanted`; a key that can't be replaced is left out.
   template <class Wanted>
   void replace_in(Json& object, const std::string& prefix, const Wanted& wanted) {
     for (auto item = object.begin(); item != object.end();) {
@@ -105,7 +105,7 @@ struct Network {
   Json& keys;
   std::vector<Problem>& problems;
 
-  // Takes a key out; null where there is none.
+  // Removes a key and returns its value; null if it is missing.
   Json take(const std::string& key) const {
     const auto found = keys.find(key);
     if (found == keys.end()) return {};
@@ -116,7 +116,7 @@ struct Network {
   void refuse(const std::string& key, const std::string& what, const std::string& next) const {
     problems.push_back({"autoencoder_def." + key + " is " + what, "autoencoder_def." + key, next});
   }
-  // Only one value has a meaning here.
+  // Refuses any value but `value`, since it means another network.
   void only(const std::string& key, const Json& value) const {
     const Json given = take(key);
     if (given.is_null() || given == value || given == Json(value.dump())) return;
@@ -149,14 +149,14 @@ void read_network(Json& keys, std::vector<Problem>& problems) {
     const Json first = blocks->front();
     *blocks = first;
   }
-  // What MONAI takes where the file is silent.
+  // MONAI's defaults for keys that the file omits.
   network.otherwise("norm_num_groups", 32);
   network.otherwise("norm_eps", 1e-6);
   network.otherwise("with_encoder_nonlocal_attn", true);
   network.otherwise("with_decoder_nonlocal_attn", true);
 }
 
-// Keys of ours that one key of the training section means beside its own.
+// Adds keys of ours that a key of the training section sets in addition to its own.
 void read_training(Json& keys, Json& tree, std::vector<std::string>& notices) {
   if (!keys.contains("lr_scheduler")) {
     keys["lr_scheduler"] = nullptr;

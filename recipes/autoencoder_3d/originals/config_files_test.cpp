@@ -1,4 +1,4 @@
-// Files of the shape of the published ones, in the words of nobody but this test.
+// Files in the form of the published ones, with wording of this test's own.
 #include "recipes/autoencoder_3d/originals/config_files.h"
 
 #include <gmock/gmock.h>
@@ -75,7 +75,7 @@ class OriginalFiles : public testing::Test {
     }
     return {};
   }
-  // Of a config whose network has this line in it.
+  // The problems of a config whose network contains this line.
   std::vector<Problem> problems_of_network(const std::string& line) {
     return problems({"{\"image_channels\": 1,\n\"autoencoder_def\": {\n" + line + "\n}}"});
   }

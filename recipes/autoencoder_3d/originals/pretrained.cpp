@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::string_view kOfParallel = "module.";
 
-// The files of a folder that a run did not write; else the path itself.
+// The files of a folder that no run wrote; for any other path, the path itself.
 std::vector<std::filesystem::path> files_of(const std::filesystem::path& from) {
   std::vector<std::filesystem::path> files;
   for (const char* network : {"autoencoder", "discriminator"}) {
@@ -38,7 +38,7 @@ Tensors tensors_of(const std::filesystem::path& from) {
   return all;
 }
 
-// Whether the network was there; nothing of it is taken when it was not.
+// Returns whether the network was there; if not, nothing is copied.
 bool take(torch::nn::Module& network, const Tensors& tensors, const std::string& which, const std::filesystem::path& from) {
   const at::NoGradGuard no_grad;
   auto parameters = network.named_parameters();

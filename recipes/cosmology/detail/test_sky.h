@@ -1,4 +1,4 @@
-// A tiny sky whose files are in memory, and a recipe over it: for the tests of this folder.
+// A tiny sky whose files are in memory, and a recipe on it, for the tests of this folder.
 #pragma once
 
 #include <ATen/ops/from_blob.h>
@@ -83,7 +83,7 @@ class CosmologyTest : public ::testing::Test {
       for (const char* name : {"signal/s", "foreground/f"}) std::ofstream(folder_ / (name + std::to_string(file) + ".h5"));
     }
   }
-  // Files named in `altered` are replaced, the others are a tiny sky.
+  // Opens the replacement of a file in `altered`; any other path gives a tiny sky.
   SkyFile open(const std::filesystem::path& path) {
     const std::string name = path.filename().string();
     if (const auto it = altered_.find(name); it != altered_.end()) return it->second(path);

@@ -10,7 +10,7 @@
 namespace millrace::recipes::cosmology {
 namespace {
 
-// mixed_precision: no, fp16 or bf16.
+// Accepts mixed_precision: no, fp16 or bf16.
 Json precision_of(const Json& value) {
   if (value == "no") return "fp32";
   if (value == "fp16" || value == "bf16") return value;

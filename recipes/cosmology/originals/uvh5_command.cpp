@@ -1,4 +1,4 @@
-// `millrace uvh5`: what its words mean, and what it prints.
+// `millrace uvh5`: its arguments and its output.
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -45,7 +45,7 @@ using uvh5::Baseline;
 using uvh5::FlagRule;
 using uvh5::Part;
 
-// The words of one command, turned into a wish; every mistake goes to the same list.
+// The command's arguments, parsed into a wish; every mistake goes to the same list.
 class Uvh5Words {
  public:
   explicit Uvh5Words(std::span<const std::string> words) : arguments_(words) {}

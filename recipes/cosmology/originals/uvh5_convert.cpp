@@ -15,7 +15,7 @@ namespace millrace::recipes::cosmology::uvh5 {
 namespace {
 
 constexpr std::int64_t kFilesWanted = 10;
-constexpr std::int64_t kShortest = 8;  // times of a file, when the length is chosen here
+constexpr std::int64_t kShortest = 8;  // times per file, if the length is chosen here
 constexpr double kGapInChannels = 1.5;
 constexpr std::int64_t kLargestBatch = 4;
 constexpr std::int64_t kUsualComponents = 11;
@@ -39,7 +39,7 @@ std::vector<Header> open_files(const std::vector<std::filesystem::path>& paths, 
   return headers;
 }
 
-// The longest stretch that gives enough files without a rest, else the shortest without one, else everything.
+// The longest stretch that divides the times and gives enough files; else the shortest that divides them; else all times.
 std::int64_t chosen_length(std::int64_t times, std::int64_t polarisations) {
   std::int64_t shortest = times;
   for (std::int64_t length = times; length >= kShortest; --length) {
@@ -150,7 +150,7 @@ class Converter {
     refuse_all(problems_);
   }
 
-  // Baselines of the role that are converted together.
+  // Number of baselines of the role that are converted together.
   std::int64_t baselines_of_a_pass(const Role& role) {
     const std::uint64_t memory = wish_.memory > 0 ? wish_.memory : device::available_memory_bytes() / 4;
     const auto all = static_cast<std::int64_t>(role.axes.baselines.size());
@@ -192,7 +192,7 @@ class Converter {
       }
       refuse_twice(role, polarisation, twice);
       const FlagCount count = flags.finish(problems_);
-      if (!problems_.empty()) continue;  // the other polarisations may have more
+      if (!problems_.empty()) continue;  // the other polarisations may have more problems
       tell("flags", role.name + " " + name + ": " + text_of_flags(count, wish_.flags));
       role.written += parts.write();
     }
@@ -245,7 +245,7 @@ class Converter {
   std::vector<Problem> problems_;
   Role foreground_{.name = "foreground", .files = {}, .axes = {}};
   Role signal_{.name = "signal", .files = {}, .axes = {}};
-  std::int64_t length_ = 0;  // times of a file
+  std::int64_t length_ = 0;  // times per file
   Converted converted_;
 };
 

@@ -17,7 +17,7 @@ constexpr double kSameTime = 1e-3 / 86400;  // days
 constexpr double kSameChannel = 1;          // hertz
 constexpr std::int64_t kBlockBytes = std::int64_t{64} << 20U;
 constexpr std::size_t kShown = 30;       // baselines in a message
-constexpr std::int64_t kFewestRows = 8;  // one in so many must be there, whatever is done about the rest
+constexpr std::int64_t kFewestRows = 8;  // 1 / the share of rows that must exist, however the others are treated
 
 std::vector<double> ascending(std::vector<double> values, double apart) {
   std::sort(values.begin(), values.end());
@@ -33,7 +33,7 @@ std::int64_t place_of(const std::vector<double>& axis, double value, double apar
 Baseline turned(const Baseline& baseline) { return {baseline.second, baseline.first}; }
 Baseline in_order(const Baseline& baseline) { return baseline.first <= baseline.second ? baseline : turned(baseline); }
 
-// The part of an axis that is chosen.
+// Cuts the axis to the chosen part.
 bool cut(std::vector<double>& axis, const Part& part, const std::string& flag, const std::string& what,
          std::vector<Problem>& problems) {
   const auto size = static_cast<std::int64_t>(axis.size());
@@ -49,7 +49,7 @@ bool cut(std::vector<double>& axis, const Part& part, const std::string& flag, c
 }
 
 std::vector<Baseline> baselines_of(std::span<const Header> files) {
-  std::map<Baseline, Baseline> met;  // in order -> as first met
+  std::map<Baseline, Baseline> met;  // sorted pair -> direction of the first occurrence
   for (const Header& file : files) {
     for (const Baseline& row : file.rows) met.emplace(in_order(row), row);
   }
@@ -126,7 +126,7 @@ void choose_band(Axes& axes, const Selection& selection, std::vector<Problem>& p
   cut(axes.freq_hz, selection.channels, "--channels", "channels", problems);
 }
 
-// Bounds what is allocated for axes whose files say little: a file may name any antennas and times.
+// Limits the memory for axes with few rows: a file may name any antennas and times.
 void check_rows(const Axes& axes, std::span<const Header> files, std::vector<Problem>& problems) {
   std::set<Baseline> chosen;
   for (const Baseline& baseline : axes.baselines) chosen.insert(in_order(baseline));
@@ -146,7 +146,7 @@ void check_rows(const Axes& axes, std::span<const Header> files, std::vector<Pro
                       "choose baselines (--baselines) that were observed together, or convert the files one by one"});
 }
 
-// East and north of b - a in metres: the earth's axes turned to the telescope's place.
+// Sets east and north of b - a in metres: the earth's axes rotated to the telescope's position.
 void add_separations(Axes& axes, std::span<const Header> files) {
   for (const Header& file : files) {
     const double latitude = file.latitude * std::numbers::pi / 180;
@@ -168,7 +168,7 @@ void add_separations(Axes& axes, std::span<const Header> files) {
   }
 }
 
-// Where the channels of a file lie on the axis, and its polarisations in it.
+// The position of a file's channels on the axis, and of the polarisations in the file.
 struct Target {
   std::vector<std::int64_t> channels;
   std::int64_t polarisation = -1, exchanged_polarisation = -1;
@@ -183,7 +183,7 @@ class CubeReader {
     for (std::size_t i = 0; i < axes.baselines.size(); ++i) places_[axes.baselines[i]] = static_cast<std::int64_t>(i);
   }
 
-  // Returns how many of its values were there before.
+  // Returns the number of values that an earlier file already had.
   std::int64_t add(const Header& file) {
     Target target;
     for (const double hz : file.freq_hz) target.channels.push_back(place_of(axes_.freq_hz, hz, kSameChannel));
@@ -242,7 +242,7 @@ class CubeReader {
     }
   }
 
-  // Of any type: all that is asked of them is whether they are 0.
+  // Reads samples of any type: they are only compared with 0.
   void read_samples(const Header& file, const Shape& offset, const Shape& count) {
     constexpr auto kName = "/Data/nsamples";
     const DType dtype = file.file->dataset(kName).dtype;

@@ -16,7 +16,7 @@ namespace millrace::recipes::cosmology::uvh5 {
 namespace {
 
 constexpr auto kVisibilities = "/Data/visdata";
-constexpr std::uint64_t kMostPacked = 1100;  // no compression that we read makes more of a byte
+constexpr std::uint64_t kMostPacked = 1100;  // largest ratio of decompressed to stored bytes in the compressions that we read
 
 const std::vector<std::pair<std::int64_t, std::string>>& polarisation_names() {
   static const std::vector<std::pair<std::int64_t, std::string>> kNames = {{-8, "yx"}, {-7, "xy"}, {-6, "yy"}, {-5, "xx"},
@@ -25,7 +25,7 @@ const std::vector<std::pair<std::int64_t, std::string>>& polarisation_names() {
   return kNames;
 }
 
-// Reads the header of one file and collects what is wrong with it.
+// Reads the header of one file and collects its faults.
 class HeaderReader {
  public:
   HeaderReader(const hdf5::File& file, std::vector<Problem>& problems) : file_(file), problems_(problems) {}
@@ -40,7 +40,8 @@ class HeaderReader {
     problems_.push_back({file_.path().filename().string() + ": " + what, file_.path().string(), next});
   }
 
-  // As T; empty and a problem when it is missing (unless `optional`), no plain number, or larger than the file can hold.
+  // Reads a value as T; adds a problem and returns an empty value if it is missing (unless `optional`), not a plain number, or
+  // larger than the file can hold.
   template <class T>
   std::vector<T> numbers(const std::string& name, bool optional = false) {
     const hdf5::Dataset* set = find(name);
@@ -70,7 +71,7 @@ class HeaderReader {
     return set == nullptr ? std::string() : printable(set->text);
   }
 
-  // Why a dataset that is there can't be read; "" of others.
+  // The reason why an existing dataset can't be read; "" for others.
   [[nodiscard]] std::string reason_of(const std::string& name) const {
     const hdf5::Unreadable* set = unread(name);
     return set == nullptr ? std::string() : set->reason;

@@ -12,7 +12,7 @@ using Complex = std::complex<double>;
 
 bool is_finite(const Complex& value) { return std::isfinite(value.real()) && std::isfinite(value.imag()); }
 
-// `count` values from `values` with that stride, a line of the cube. False when none of them is good.
+// Interpolates `count` values with that stride, a line of the cube. False if all of them are bad.
 bool interpolate_line(Complex* values, const Value* states, std::int64_t count, std::int64_t stride) {
   const auto next_good = [&](std::int64_t i) {
     while (i < count && states[i * stride] != Value::good) ++i;
@@ -45,7 +45,7 @@ std::string place_text(const Axes& axes, std::int64_t b, std::int64_t f, std::in
 
 }  // namespace
 
-// Turns absent and not finite values into flagged ones; finish() says what forbids it.
+// Turns absent and non-finite values into flagged ones; finish() reports them if they are not allowed.
 void FlagWork::count_states(Visibilities& block, const Axes& axes) {
   const Shape& s = block.shape;
   for (std::size_t i = 0; i < block.values.size(); ++i) {

@@ -77,7 +77,7 @@ Parts::~Parts() {
   }
 }
 
-// -1: the folder of all of them.
+// The file in which this file's blocks wait; -1: the folder of all of them.
 std::filesystem::path Parts::waiting(std::int64_t file) const {
   const std::filesystem::path folder = folder_ / (".parts-" + name_);
   return file < 0 ? folder : folder / padded(file);

@@ -1,4 +1,4 @@
-// From uvh5 files to the files of a run; what pyuvdata writes is compared in tests/cosmology.
+// From uvh5 files to the files of a run; pyuvdata's own files are compared in tests/cosmology.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -22,14 +22,14 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 namespace stdfs = std::filesystem;
 
-// An observation whose value is a function of what it is the value of.
+// An observation whose values are a function of baseline, time, frequency and polarisation.
 struct Observation {
   std::vector<Baseline> baselines = {{0, 0}, {0, 1}, {0, 2}, {1, 2}};
   std::vector<double> times = {2459000.10, 2459000.11, 2459000.12};
   std::vector<double> freq_hz = {100e6, 101e6, 102e6, 103e6, 104e6};
   std::vector<std::int64_t> polarisations = {-5, -8};
   bool baseline_major = false, wide = false, spectral_axis = false;
-  std::vector<Baseline> turned;  // rows of these have the antennas the other way round
+  std::vector<Baseline> turned;  // rows of these baselines have the antennas the other way round
 
   static std::complex<float> value(const Baseline& baseline, double time, double hz, std::int64_t polarisation) {
     return {static_cast<float>(100 * baseline.first + 10 * baseline.second + (time - 2459000) * 1e2),
@@ -37,7 +37,7 @@ struct Observation {
   }
 };
 
-// A file of it; `change` sees each value, its flag and its number of samples.
+// Writes a file of it; `change` may alter each value, its flag and its number of samples.
 using Change =
     std::function<void(const Baseline&, double time, double hz, std::int64_t pol, std::complex<float>&, std::uint8_t&, float&)>;
 
@@ -164,7 +164,7 @@ TEST_F(Uvh5, AnyOrderOfRowsAndAntennasGivesTheSameValues) {
       for (const double hz : plain.freq_hz) {
         for (const double time : plain.times) {
           expected.push_back(Observation::value(baseline, time, hz, pol));
-          const bool turns = baseline.second == 2;  // the file's first row says (2,0): that is what it is called then
+          const bool turns = baseline.second == 2;  // the file's first row has (2,0), which names the baseline
           turned.push_back(turns ? std::conj(Observation::value(baseline, time, hz, exchanged(pol))) : expected.back());
         }
       }
@@ -172,7 +172,7 @@ TEST_F(Uvh5, AnyOrderOfRowsAndAntennasGivesTheSameValues) {
     EXPECT_EQ(vis_of(a / name), expected) << name;
     EXPECT_EQ(vis_of(b / name), turned) << name;
   }
-  // Both in one file: rows that are the other way round than the first of their baseline are turned.
+  // Both in one file: rows in the other direction than the first row of their baseline are turned.
   Observation late = other;
   for (double& time : late.times) time += 1;
   const stdfs::path both = converted({.foreground = {folder_ / "a.uvh5", made("late.uvh5", late)}, .times_per_file = -1});
@@ -218,7 +218,7 @@ TEST_F(Uvh5, AFewBaselinesAtATimeMakeTheSameFiles) {
   const Wish wish{.foreground = {file}, .signal = {file}, .times_per_file = 1, .selection = {.autos = true}};
   const stdfs::path at_once = converted(wish);
   const std::string told = told_;
-  for (const std::uint64_t baselines : {1, 3}) {  // 3: the last block is a smaller one
+  for (const std::uint64_t baselines : {1, 3}) {  // 3: the last block is smaller
     Wish little = wish;
     little.memory = baselines * 5 * 3 * static_cast<std::uint64_t>(kBytesOfAValue);
     const stdfs::path piece_by_piece = converted(little);
@@ -356,7 +356,7 @@ TEST_F(Uvh5, EveryMistakeOfADataSetComesAtOnce) {
   other.freq_hz.pop_back();
   EXPECT_THAT(refusal({.foreground = {made("a.uvh5", {})}, .signal = {made("b.uvh5", other)}}),
               HasSubstr("the signal has 4 channels from 100.000 MHz, the foreground 5 from 100.000 MHz"));
-  Observation sparse;  // antennas and times that have nothing to do with each other
+  Observation sparse;  // antennas and times without any relation
   std::vector<stdfs::path> files;
   for (int i = 0; i < 20; ++i) {
     sparse.baselines = {{i, i + 100}};

@@ -38,7 +38,7 @@ std::string words_of(const std::vector<std::string>& words, std::string_view bet
   return joined(words, between, [](const std::string& word) { return word; });
 }
 
-// Runs `write`, whose failure is told as one of the user's folder.
+// Runs `write` and reports its failure as one of the user's folder.
 template <class Write>
 void written(const stdfs::path& folder, const Write& write) {
   try {
@@ -50,7 +50,7 @@ void written(const stdfs::path& folder, const Write& write) {
   }
 }
 
-// A pattern of all modules with an adapter: a list of their last names would take those of both towers.
+// A pattern for all modules with an adapter: a list of their last names would match those of both towers.
 std::string target_pattern(const RecipeConfig& config) {
   const std::string decoder = "language_model.*\\.(" + words_of(config.lora_targets, "|") + ")";
   return config.lora_vision ? ".*(" + decoder + "|vision_tower.*\\.(q_proj|k_proj|v_proj))" : ".*" + decoder;
@@ -79,7 +79,7 @@ void erase_part(std::string& text, std::string_view part) {
   if (const auto at = text.find(part); at != std::string::npos) text.erase(at, part.size());
 }
 
-// The model's name of a tensor in PEFT's file: adapters may be called after their set, "default".
+// The model's name for a tensor in PEFT's file: adapters may be named after their set, "default".
 std::string name_in_model(std::string name) {
   if (name.starts_with(kPeft)) name.erase(0, kPeft.size());
   erase_part(name, ".modules_to_save.default");
@@ -102,7 +102,7 @@ Json read_config(const stdfs::path& file) {
       {"the file describes no adapters of low rank (LoRA)", file.string(), "give a folder that PEFT saved with peft_type LORA"});
 }
 
-// What this model can't compute.
+// Refuses adapters that this model can't compute.
 void refuse_other_kinds(const Json& config, const stdfs::path& file) {
   for (const char* flag : {"use_rslora", "use_dora", "fan_in_fan_out", "lora_bias", "use_qalora", "use_bdlora"}) {
     if (config.value(flag, Json()) == true)
@@ -128,10 +128,10 @@ void check_config(const Json& theirs, const RecipeConfig& ours, const stdfs::pat
   compare("lora_alpha", ours.lora_alpha);
 }
 
-// The projection that an adapter's matrix stands beside: "….q_proj".
+// The projection that an adapter's matrix belongs to: "….q_proj".
 std::string projection_of(const std::string& name) { return name.substr(0, name.find(".lora_")); }
 
-// All weights of the model, and those that adapters change.
+// All weights of the model, with the adapters merged in.
 class Merged {
  public:
   Merged(const PairModel& model, const RecipeConfig& config)
@@ -143,14 +143,14 @@ class Merged {
   }
   [[nodiscard]] const std::vector<std::string>& names() const noexcept { return names_; }
   [[nodiscard]] const at::Tensor& kept(const std::string& name) const { return *parameters_.find(name); }
-  // On the host.
+  // The merged weight, on the host.
   [[nodiscard]] at::Tensor value(const std::string& name) const {
     const at::NoGradGuard no_grad;
     const at::Tensor& weight = kept(name);
     const std::string projection = name.substr(0, name.rfind('.'));
     const at::Tensor* a = parameters_.find(projection + ".lora_A.weight");
     const at::Tensor* b = parameters_.find(projection + ".lora_B.weight");
-    // host: weights leave for a file
+    // host: the weight goes into a file
     if (a == nullptr || b == nullptr || !name.ends_with(".weight")) return weight.detach().cpu().contiguous();
     return weight.detach().to(at::kFloat).addmm(*b, *a, 1, scale_).to(weight.scalar_type()).cpu().contiguous();
   }
@@ -200,7 +200,7 @@ void write_shard(Fs& fs, const stdfs::path& path, const Merged& merged, const st
   });
 }
 
-// What transformers needs to build the same network.
+// The config from which transformers builds the same network.
 Json transformers_config(const RecipeConfig& config, at::ScalarType type) {
   const Json vision = {{"model_type", "clip_vision_model"},
                        {"hidden_size", config.vision_width},

@@ -1,4 +1,4 @@
-// Weights of tower, projector and decoder that others trained.
+// Weights of tower, projector and decoder from other programs.
 #pragma once
 
 #include <cstdint>
@@ -9,23 +9,23 @@
 
 namespace millrace::recipes::image_pairs {
 
-// Most bytes that load_base() holds beside the model.
+// Upper limit of the memory that load_base() holds in addition to the model.
 inline constexpr std::int64_t kLoadingBytes = std::int64_t{16} << 20;
 
-// The activation of the tower that config.json beside recipe.base_weights names ("hidden_act" of its vision_config, or of a
-// vision model alone); nullopt where there is no such file or word, or no base. SnapshotError for a word that is none of
-// Activation's, and for a file that is no JSON object.
+// The tower's activation named by config.json next to recipe.base_weights ("hidden_act" of its vision_config, or of a vision
+// model alone); nullopt without a base, such a file or such a word. SnapshotError for a word that Activation lacks, and for a
+// file that is not a JSON object.
 [[nodiscard]] std::optional<Activation> activation_of_base(const RecipeConfig& config);
 
-// Copies in what the files of recipe.base_weights hold: safetensors files, and folders with model.safetensors or with
-// model.safetensors.index.json and its shards, under names that published_name() knows (names.h). Tower and decoder must be there
-// as a whole; the projector may be left out, and stays as it is then. What lies behind the tower's last built block, positions'
-// numbers and a CLIP model's text half are left out. A weight is read into the model's own memory where it has the model's type,
-// else through a buffer; other float types are converted.
+// Copies the weights in the files of recipe.base_weights: safetensors files, and folders with model.safetensors or with
+// model.safetensors.index.json and its shards, under names that published_name() knows (names.h). Tower and decoder must be
+// complete; a missing projector stays unchanged. The tower's parts behind its last built block, position ids and a CLIP model's
+// text half are skipped. A weight is read into the model's own memory if the types are equal, else through a buffer; other float
+// types are converted.
 //
-// Returns one line about what was taken. SnapshotError names the weight, what the file has and what the model expects: a weight
-// that is missing, of another shape, of none of the model's, in two files, of 4 or 8 bits; an index that names a file or a weight
-// that is not there. DataError for a damaged file.
+// Returns one line about the weights that were copied. SnapshotError names the weight, its form in the file and the form that the
+// model expects, for a weight that is missing, unknown to the model, in two files, of another shape, or of 4 or 8 bits; also for
+// an index that names a missing file or weight. DataError for a damaged file.
 std::string load_base(PairModel& model, const RecipeConfig& config);
 
 }  // namespace millrace::recipes::image_pairs

@@ -82,7 +82,7 @@ class BaseWeights : public ::testing::Test {
   }
   void write_text(const std::string& name, const std::string& text) const { std::ofstream(folder_ / name) << text; }
 
-  // Two shards and their index.
+  // Writes two shards and their index.
   void write_shards(const Tensors& tensors) const {
     Tensors halves[2];
     Json map = Json::object();
@@ -96,7 +96,7 @@ class BaseWeights : public ::testing::Test {
     write_text("model.safetensors.index.json", Json{{"weight_map", map}}.dump());
   }
 
-  // A model that is told to take its base from `paths`.
+  // A model that takes its base from `paths`.
   static std::unique_ptr<PairModel> model_of(RecipeConfig config, const std::vector<std::string>& paths,
                                              at::ScalarType type = at::kFloat) {
     config.base_weights = paths;
@@ -121,7 +121,7 @@ TEST_F(BaseWeights, ComeFromAFileAFolderAndShards) {
   const stdfs::path file = write("weights.safetensors", weights_of(source));
   for (const char* kind : {"file", "folder", "shards"}) {
     if (kind == std::string("folder")) stdfs::rename(file, folder_ / "model.safetensors");
-    if (kind == std::string("shards")) write_shards(weights_of(source));  // an index comes first
+    if (kind == std::string("shards")) write_shards(weights_of(source));  // these come with an index
     const auto model = model_of(tiny_base(), {kind == std::string("file") ? file.string() : folder_.string()});
     const std::string told = load_base(*model, model->config());
     EXPECT_TRUE(same_base(source, *model)) << kind;
@@ -313,7 +313,7 @@ class SevenBillionNames : public BaseWeights {
     value_.reset();
   }
 
-  // An integer that bf16 holds, another for each name but a few.
+  // An integer that bf16 can represent, with few collisions between names.
   static double value_of(const std::string& name) { return static_cast<double>(std::hash<std::string>()(name) % 251); }
 
   mutable at::Tensor value_;
@@ -324,7 +324,7 @@ TEST_F(SevenBillionNames, LoadWithinBoundedMemory) {
   struct Row {
     DType stored;
     at::ScalarType kept;
-    std::int64_t most;  // beside the model
+    std::int64_t most;  // in addition to the model
   };
   for (const Row& row : {Row{DType::bf16, at::kBFloat16, 0}, Row{DType::f16, at::kBFloat16, kLoadingBytes},
                          Row{DType::f32, at::kBFloat16, kLoadingBytes}}) {

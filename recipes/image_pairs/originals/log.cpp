@@ -17,7 +17,7 @@ std::string printed(const char* form, double value) {
 
 std::string cell(double value) { return std::isfinite(value) ? printed("%.6e", value) : ""; }
 
-// ".52", "1.0", "-" of what was not measured.
+// ".52", "1.0"; "-" for an unmeasured value.
 std::string share(double value) {
   if (!std::isfinite(value)) return "-";
   const std::string text = printed("%.1f", value);

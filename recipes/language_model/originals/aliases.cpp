@@ -14,14 +14,14 @@ config::Alias plain(std::string name, std::string path) {
   return {std::move(name), std::move(path), nullptr, "as in the original's TOML"};
 }
 
-// What AGI2 wrote as an empty string or null is "not given" here.
+// An empty string or null in AGI2's files means "not given".
 Json given(const Json& value) { return value.is_string() && value.get<std::string>().empty() ? Json() : value; }
 
 Json stem(const Json& value) {
   return value.is_string() ? Json(std::filesystem::path(value.get<std::string>()).stem().string()) : value;
 }
 
-// One text, or several with commas between them, as a list.
+// One text, or several separated by commas, as a list.
 Json list_of(const Json& value) {
   if (!value.is_string()) return value;
   Json list = Json::array();

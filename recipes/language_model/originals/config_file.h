@@ -5,7 +5,7 @@
 
 namespace millrace::recipes::language_model {
 
-// For Entry::convert_file: the tree as it is. A file of AGI2's later model, which learns words by the angles between
+// For Entry::convert_file: returns the tree unchanged. A file of AGI2's later model, which learns words by the angles between
 // them, is one problem, whatever else it holds.
 [[nodiscard]] Json keys_of_original_file(const Json& tree, config::Layers::Foreign& file);
 

@@ -1,4 +1,4 @@
-// Files of AGI2, without its Python: what they decide, and what is refused. Logits are compared in tests/language_model.
+// Files of AGI2, without its Python: the values that they set, and the refusals. Logits are compared in tests/language_model.
 #include "recipes/language_model/originals/weights.h"
 
 #include <ATen/TensorOperators.h>

@@ -1,4 +1,4 @@
-// A session whose file is in memory, and its dataset file: for the tests of this folder.
+// A session whose file is in memory, and its dataset file, for the tests of this folder.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -115,7 +115,7 @@ class SessionTest : public ::testing::Test {
     std::filesystem::create_directories((folder_ / name).parent_path());
     std::ofstream(folder_ / name) << text;
   }
-  // Files named in files_ ("a/backimage.h5") are those, the others a tiny one.
+  // Opens the files in files_ ("a/backimage.h5"); any other path gives a tiny session.
   OpenOptions options() {
     return {[this](std::span<const std::filesystem::path> paths) {
       std::vector<SessionHdf5> files;

@@ -8,7 +8,7 @@
 namespace millrace::recipes::neural_response {
 namespace {
 
-// One mapping of the file. Every key is taken by some call, or refused at the end.
+// One mapping of the file. Every key is either read by a call, or refused at the end.
 class Section {
  public:
   Section(const Json& tree, std::string path, std::vector<Problem>& problems)
@@ -16,7 +16,7 @@ class Section {
     if (!tree.is_object() && !tree.is_null()) refuse("", text_of(tree) + " is no mapping", "write it as key: value");
   }
 
-  // The value, null where there is none.
+  // The value; null if it is missing.
   const Json& take(const std::string& key) {
     static const Json none;
     known_.push_back(key);
@@ -27,14 +27,14 @@ class Section {
     if (const Json& value = take(key); !value.is_null()) values[path] = value;
   }
   Section inside(const std::string& key) { return {take(key), at(key), problems_}; }
-  // Only these words have a meaning here; a missing key is the first.
+  // Only these words are valid; a missing key means the first.
   std::string word(const std::string& key, const std::vector<std::string>& words, const std::string& next) {
     const Json& value = take(key);
     const std::string text = value.is_null() ? words.front() : text_of(value);
     if (std::ranges::find(words, text) == words.end()) refuse(key, key + " " + text + " is not here", next);
     return text;
   }
-  // A number, or several that are all alike.
+  // Reads a number, or several equal ones.
   void one_of_all(Json& values, const std::string& key, const std::string& name) {
     const Json& value = take(key);
     if (value.is_null()) return;
@@ -94,7 +94,7 @@ void read_frontend(Section part, Json& values) {
   part.finish();
 }
 
-// The stage's record; `channels` from the list beside the blocks.
+// The stage's record; `channels` comes from the list next to the blocks.
 Json stage_of(Section block, const Json& channels) {
   Json stage = {{"channels", channels}};
   Section conv = block.inside("conv_params");
@@ -203,7 +203,7 @@ Json keys_of_model_file(const Json& tree, std::vector<Problem>& problems) {
   Json values = Json::object();
   Section file(tree, "", problems);
   file.word("model_type", {"v1multi"}, "v1multi, one core and many sessions, is the model here");
-  file.ignore({"sampling_rate"});  // of the dataset file
+  file.ignore({"sampling_rate"});  // part of the dataset file
   file.word("initial_input_channels", {"1"}, "a frame has one channel");
   read_adapter(file.inside("adapter"), values);
   read_frontend(file.inside("frontend"), values);

@@ -1,4 +1,4 @@
-// VisionCore's YAML file of a model as keys of this recipe.
+// VisionCore's YAML file of a model, translated to keys of this recipe.
 #pragma once
 
 #include <vector>
@@ -8,8 +8,8 @@
 
 namespace millrace::recipes::neural_response {
 
-// "recipe.…" -> value. What no key says, and what names a network that is not here (its words say which), is added to `problems`,
-// `where` being the dotted path in the file.
+// Returns "recipe.…" -> value. Settings without a key, and networks that are not supported (named in the problem), are added to
+// `problems`; `where` is the dotted path in the file.
 [[nodiscard]] Json keys_of_model_file(const Json& tree, std::vector<Problem>& problems);
 
 }  // namespace millrace::recipes::neural_response

@@ -10,7 +10,7 @@
 namespace millrace::recipes::neural_response {
 namespace {
 
-// How far the difference of two of these numbers may be off by their rounding alone.
+// The largest rounding error in the difference of two of these numbers.
 double rounding_of(std::span<const double> seconds) {
   double most = 0;
   bool fits_float = true;

@@ -18,12 +18,12 @@ namespace stdfs = std::filesystem;
 constexpr std::array<std::string_view, 12> kKeys = {"session",  "cids",      "types",      "session_dir", "sessions",
                                                     "sampling", "keys_lags", "transforms", "datafilters", "train_val_split",
                                                     "seed",     "data_dir"};
-// What VisionCore's files say of how units were chosen and where its pickles are: nothing that is used here.
+// Notes in VisionCore's files on the choice of units and the place of its pickles; they are not used here.
 constexpr std::array<std::string_view, 11> kNotes = {"visual",    "qcmissing", "qccontam", "cids_qc", "cidsqc",   "contamth",
                                                      "missingth", "snr",       "eye",      "lab",     "directory"};
 constexpr std::array<std::string_view, 4> kFieldNames = {"stim", "robs", "behavior", "dfs"};
 
-// Says a thing once, however many sessions it is true of.
+// Reports a fact once, however many sessions it is true of.
 void say_once(std::vector<std::string>& told, const std::string& text) {
   if (std::find(told.begin(), told.end(), text) == told.end()) told.push_back(text);
 }
@@ -43,7 +43,7 @@ std::vector<Transform> default_transforms() {
           {"eye_pos", "eyepos", {}, "behavior", true}};
 }
 
-// What a name that nothing here reads is: a slip of the pen, or an input of another model.
+// Decides whether an unknown name is a typo of ours, or an input of another model.
 bool is_ours(const Node& node, const std::string& name, const std::string& what, const std::string& of,
              std::vector<std::string>& told) {
   if (std::find(kFieldNames.begin(), kFieldNames.end(), name) != kFieldNames.end()) return true;
@@ -56,10 +56,10 @@ bool is_ours(const Node& node, const std::string& name, const std::string& what,
   return false;
 }
 
-// A key of a map and where it stands; the tree itself keeps no order.
+// A key of a map and its place; the tree itself keeps no order.
 struct Placed {
   std::string name;
-  bool added = false;  // by the session's file, after those of the parent
+  bool added = false;  // from the session's file, behind those of the parent
   std::int64_t line = 0;
 };
 
@@ -96,7 +96,7 @@ std::vector<Transform> transforms_of(const Node& map, const Tree& parent, std::v
   constexpr std::array<std::string_view, 4> kKnown = {"source", "ops", "expose_as", "concatenate"};
   map.must_be_map();
   std::vector<Transform> transforms;
-  std::optional<Placed> joined;  // the last of those that stand side by side
+  std::optional<Placed> joined;  // the last of those joined side by side
   for (const Placed& key : in_order(map, parent)) {
     const std::string& name = key.name;
     const Node node = map.at(name);
@@ -206,7 +206,7 @@ class Reading {
   }
 
  private:
-  // A session is a name, whose file lies in session_dir, or a map that says it all.
+  // A session is either a name, whose file is in session_dir, or a map with all its keys.
   void add(const Tree& parent, const Node& item) {
     Tree own;
     own.file = parent.file;
@@ -314,7 +314,7 @@ class Reading {
                    "add stim: {source: stim, ops: [pixelnorm: {}, unsqueeze: 1], expose_as: stim}");
   }
 
-  // What a parent says wrong is wrong in each of its sessions.
+  // Each problem once: a fault in the parent is found again in each of its sessions.
   [[nodiscard]] std::vector<Problem> each_once() const {
     std::vector<Problem> once;
     for (const Problem& problem : problems_) {

@@ -12,7 +12,7 @@
 namespace millrace::recipes::neural_response {
 namespace {
 
-// Keys of `over` above those of `base`; maps are merged, all else is replaced.
+// Puts the keys of `over` on top of `base`; maps are merged, other values are replaced.
 void put_over(Json& base, const Json& over) {
   for (const auto& [key, value] : over.items()) {
     if (base.contains(key) && base[key].is_object() && value.is_object()) {

@@ -1,4 +1,4 @@
-// The tree of a dataset file as it is read: values of a known kind out of it, problems with their line, unknown names.
+// The parsed tree of a dataset file: typed access to its values, problems with their line, unknown names.
 #pragma once
 
 #include <cstdint>
@@ -15,19 +15,19 @@
 
 namespace millrace::recipes::neural_response {
 
-// A parsed file. Values of YAML are text; the readers below take a value as text or as what it is.
+// A parsed file. Values of YAML are text; the readers below accept a value as text or in its own type.
 struct Tree {
   Json values = Json::object();
   std::map<std::string, std::string> places;  // dotted path -> "file:line"
   std::string file;
 };
 
-// Parses the file; what is wrong with it goes to `problems`.
+// Parses the file; its faults go to `problems`.
 [[nodiscard]] Tree read_tree(const std::filesystem::path& path, std::vector<Problem>& problems);
-// `over` stands above `base`, key by key; lists are replaced.
+// Puts the keys of `over` on top of `base`, one by one; lists are replaced.
 [[nodiscard]] Tree merged(const Tree& base, const Tree& over);
 
-// A value of a tree, or its absence: then the readers give what they are given as default. Problems are kept, not thrown.
+// A value of a tree, or its absence: the readers then return their default. Problems are collected, not thrown.
 class Node {
  public:
   Node(const Tree& tree, std::vector<Problem>& problems) : Node(tree, problems, &tree.values, "") {}
@@ -37,9 +37,9 @@ class Node {
   [[nodiscard]] bool is_list() const { return exists() && value_->is_array(); }
   [[nodiscard]] bool is_empty() const { return !exists() || value_->is_null(); }
   [[nodiscard]] Node at(const std::string& key) const;
-  [[nodiscard]] std::vector<std::string> keys() const;  // of a map; those that begin with _ are comments and left out
+  [[nodiscard]] std::vector<std::string> keys() const;  // of a map; keys that begin with _ are comments and left out
   [[nodiscard]] std::vector<Node> items() const;        // of a list
-  [[nodiscard]] std::string place() const;              // "file:line" of it, or of the nearest value around it
+  [[nodiscard]] std::string place() const;              // "file:line" of the value, or of the nearest value around it
   [[nodiscard]] std::int64_t line() const;              // 0: unknown
   [[nodiscard]] const std::string& path() const { return path_; }
   [[nodiscard]] const Json& json() const { return *value_; }
@@ -53,10 +53,10 @@ class Node {
   [[nodiscard]] std::vector<std::string> texts(std::vector<std::string> otherwise) const;
 
   void problem(std::string what, std::string next) const;
-  // A problem when it is there and no map.
+  // Adds a problem if the value exists and is not a map.
   void must_be_map() const;
-  // A problem for each key of the map that is not among `known` or `ignored`: "unknown WHAT \"KEY\"OF", with the nearest known
-  // one.
+  // Adds a problem for each key of the map that is not among `known` or `ignored`: "unknown WHAT \"KEY\"OF", with the nearest
+  // known key.
   void only(std::string_view what, std::span<const std::string_view> known, std::span<const std::string_view> ignored = {},
             std::string_view of = "") const;
 

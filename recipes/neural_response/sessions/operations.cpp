@@ -11,7 +11,7 @@ namespace {
 
 using Names = std::vector<std::string_view>;
 
-// The arguments of an operation or filter. `first`: the argument that a bare value is; "" when there is none.
+// The arguments of an operation or filter. `first` is the argument that a bare value sets; "" if there is no such argument.
 struct Arguments {
   Node node;
   std::string what;  // "operation diff"
@@ -31,7 +31,7 @@ struct Arguments {
       node.problem(what + " has no arguments", "write {} behind it");
     }
   }
-  // For an argument of VisionCore that is done in one way here.
+  // Checks an argument of VisionCore that supports only one value here.
   void must_be(const std::string& name, bool value) const {
     if (node.at(name).truth(value) != value)
       node.at(name).problem(what + " is not done with " + name + ": " + (value ? "false" : "true"),
@@ -55,7 +55,7 @@ Operation unsqueeze_of(const Arguments& arguments) {
   return op::Unsqueeze{arguments.at("axis", true).whole(0)};
 }
 
-// Arguments in a map, or one to a map in a list as VisionCore's files have them; a bare value is `params`.
+// Arguments in a map, or a map in a list as in VisionCore's files; a bare value is `params`.
 Operation smooth_of(const Arguments& arguments) {
   constexpr std::array<std::string_view, 2> kKnown = {"type", "params"};
   const bool is_list = arguments.node.is_list();

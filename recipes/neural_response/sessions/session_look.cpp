@@ -13,10 +13,10 @@ namespace millrace::recipes::neural_response {
 namespace {
 
 constexpr double kBytesOfAll = 1 << 28;
-constexpr std::int64_t kMostFrames = 64, kFewFrames = 16;  // of a file
+constexpr std::int64_t kMostFrames = 64, kFewFrames = 16;  // per file
 constexpr double kOtherSpread = 30;
 
-// Of one file: places, and what stands there.
+// For one file: positions, and the frames there.
 struct Frames {
   std::vector<std::int64_t> bins;
   std::vector<std::vector<std::uint8_t>> greys;
@@ -92,7 +92,7 @@ void look_at_units(const Session& session, std::vector<std::string>& told) {
     if (spikes[u] <= 0) continue;
     const auto [at, is_new] = first.try_emplace({hash[u], spikes[u]}, u);
     const std::int64_t cid = session.cids()[u], other = session.cids()[at->second];
-    if (is_new || cid == other) continue;  // a cid that is named twice is told by its file
+    if (is_new || cid == other) continue;  // a repeated cid is reported by its file
     told.push_back(short_name(*session.parts()[0].file) + ": /robs of cid " + std::to_string(cid) + " are those of cid " +
                    std::to_string(other) + ": the unit is learned twice; take one of them out of cids");
     return;
@@ -103,7 +103,7 @@ void look_at_units(const Session& session, std::vector<std::string>& told) {
 std::vector<double> spread_of(const Session& session) {
   const auto columns = static_cast<std::size_t>(session.behavior_dim());
   std::vector<double> sum(columns), squares(columns), spread;
-  const std::span<const float> origin = session.behavior(0);  // of large numbers the squares would lose theirs
+  const std::span<const float> origin = session.behavior(0);  // subtracted, so that squares of large numbers keep their digits
   for (std::int64_t bin = 0; bin < session.bins(); ++bin) {
     const std::span<const float> row = session.behavior(bin);
     for (std::size_t c = 0; c < columns; ++c) {

@@ -1,4 +1,4 @@
-// Opening of sessions: what the files must hold, and what becomes of it.
+// Opening of sessions: the required content of the files, and its conversion.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -20,7 +20,7 @@ namespace {
 
 namespace stdfs = std::filesystem;
 
-constexpr std::uint64_t kTrialSplitKey = 41;  // of the split's draws among the other uses of the seed
+constexpr std::uint64_t kTrialSplitKey = 41;  // distinguishes the split's draws from other uses of the seed
 constexpr std::int64_t kMostTransformedBytes = std::int64_t{1} << 33;
 constexpr double kSameRate = 1e-6;  // a rate stored as float32 is within it
 
@@ -57,7 +57,7 @@ StimulusKind kind_of(const std::vector<Operation>& operations) {
 
 }  // namespace
 
-// Makes one session out of its open files.
+// Makes one session from its open files.
 class SessionOpener {
  public:
   SessionOpener(SessionFile asked, const std::vector<SessionHdf5>& files, std::vector<std::string>& told)
@@ -84,7 +84,7 @@ class SessionOpener {
  private:
   using Trial = std::pair<std::size_t, std::int64_t>;  // number of the type, trial_inds
 
-  // Headers only: what is there, and whether all is of one length.
+  // Reads headers only: checks presence and equal length.
   void add_part(const std::string& type, const SessionHdf5& file) {
     Session& s = *session_;
     compare_attributes(type, *file);
@@ -139,7 +139,7 @@ class SessionOpener {
     }
   }
 
-  // Read, downsample, transform, filter.
+  // Reads, downsamples, transforms and filters.
   void read_part(SessionPart& part) {
     Session& s = *session_;
     const hdf5::File& file = *part.file;
@@ -180,7 +180,7 @@ class SessionOpener {
     filter_units(part);
   }
 
-  // What the file says of itself, as far as it does.
+  // Compares the file's description of itself, as far as there is one.
   void compare_attributes(const std::string& type, const hdf5::File& file) {
     const hdf5::Attributes& attributes = file.attributes("/");
     if (!attributes.failure.empty())
@@ -228,9 +228,9 @@ class SessionOpener {
                     " bins that /dpi_valid marks with 0: they are no samples, and " + instead);
   }
 
-  // Counts that no neuron reaches are rates, mostly.
+  // Warns about counts that no neuron reaches: usually they are rates.
   void tell_of_rates(const hdf5::File& file, const Series& counts) {
-    constexpr double kMostSpikes = 500;  // a second, in the mean
+    constexpr double kMostSpikes = 500;  // per second, on average
     double most = 0;
     std::int64_t unit = 0;
     for (std::int64_t c = 0; c < counts.columns; ++c) {
@@ -249,7 +249,7 @@ class SessionOpener {
                     significant(source_rate, 4) + ", the bins of a second");
   }
 
-  // The file's own clock; what it says against the source rate is told.
+  // Reads the file's own clock; a contradiction to the source rate is reported.
   std::optional<ClockSeen> read_clock(const hdf5::File& file, std::span<const std::int64_t> trials) {
     if (!has_covariate(file, "/t_bins")) return std::nullopt;
     ClockSeen seen = look_at_clock(read_seconds(file, "/t_bins"), trials);
@@ -270,7 +270,7 @@ class SessionOpener {
     return seen;
   }
 
-  // Numbers of the stretches of bins without a seam or another trial between them. A bin with a seam inside is not valid.
+  // Numbers the stretches of bins without a seam or another trial between them. A bin with a seam inside is not valid.
   static std::vector<std::int64_t> cut_at(const std::vector<std::int64_t>& seams, const std::vector<std::int64_t>& trials,
                                           std::int64_t ratio, std::vector<float>& dpi_valid) {
     std::vector<std::int64_t> stretches;
@@ -315,7 +315,7 @@ class SessionOpener {
                     significant(threshold / 100, 3));
   }
 
-  // Spike counts are small whole numbers, mostly: a byte each then.
+  // Spike counts are usually small whole numbers: one byte each then.
   void keep_counts() {
     const bool small = std::all_of(counts_.values.begin(), counts_.values.end(),
                                    [](float value) { return value >= 0 && value <= 255 && std::floor(value) == value; });
@@ -403,7 +403,7 @@ class SessionOpener {
     for (std::size_t u = 0; u < units; ++u) s.mean_counts_.push_back(bins[u] > 0 ? static_cast<float>(sum[u] / bins[u]) : 0.0F);
   }
 
-  // Such units have no bits per spike.
+  // Reports units without spikes: they have no bits per spike.
   void tell_of_silent_units() {
     constexpr std::size_t kNamed = 8;
     const Session& s = *session_;
@@ -429,12 +429,12 @@ class SessionOpener {
   std::shared_ptr<Session> session_;
   std::vector<std::string>& told_;
   Series counts_;
-  std::vector<Trial> trial_names_;  // of each bin
+  std::vector<Trial> trial_names_;  // for each bin
 };
 
 namespace {
 
-// One model takes the behavior of all sessions.
+// One model gets the behavior of all sessions.
 void check_behavior(const Session& first, const Session& session) {
   if (session.behavior_dim() == first.behavior_dim()) return;
   throw DataError({"session " + session.name() + " makes " + std::to_string(session.behavior_dim()) +
@@ -444,7 +444,7 @@ void check_behavior(const Session& first, const Session& session) {
                    "session out"});
 }
 
-// The files of a session; DataError when one is not there.
+// The files of a session; DataError if one is missing.
 std::vector<stdfs::path> paths_of(const SessionFile& session, const stdfs::path& data_dir) {
   const stdfs::path folder = (data_dir.empty() ? session.folder : data_dir) / session.name;
   std::vector<stdfs::path> paths;

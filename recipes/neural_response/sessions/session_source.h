@@ -1,4 +1,4 @@
-// Samples of one session: the window of frames up to a bin, and what the units did in it.
+// Samples of one session: the window of frames up to a bin, and the units' counts in it.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,7 @@ namespace millrace::recipes::neural_response {
 //   robs      f32 (units)
 //   dfs       f32 (units), 1 or 0
 //   behavior  f32 (behavior_dim), absent when that is 0
-// Sample i is bin session->samples(split)[i]. Frames are read in place: Keeps::parts are blocks of decimated frames.
+// Sample i is bin session->samples(split)[i]. Frames are read in place; Keeps::parts are blocks of downsampled frames.
 [[nodiscard]] std::shared_ptr<const data::Source> session_source(std::shared_ptr<const Session> session, Split split,
                                                                  StimulusFormat format, LagOrder order);
 

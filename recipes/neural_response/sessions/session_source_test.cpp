@@ -1,4 +1,4 @@
-// Windows of a session as samples: their content, and a stream that is the same however it is read.
+// Windows of a session as samples: their content, and that the stream does not depend on how it is read.
 #include "recipes/neural_response/sessions/session_source.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// Sessions as they are opened: what is kept, how they are split, and what is refused in which words.
+// Open sessions: their content, their split, and the refusals with their texts.
 #include "recipes/neural_response/sessions/session.h"
 
 #include <gmock/gmock.h>
@@ -312,7 +312,7 @@ TEST_F(SessionTest, EveryFaultOfTheInputHasItsText) {
                 file.set("/robs", DType::f32, {kBins, 3}, robs);
               }),
               std::string("DataError  a/backimage.h5 /robs[40,2] is ") + word + repair);
-    robs[40 * 3 + 1] = value;  // of a unit that is not used
+    robs[40 * 3 + 1] = value;  // for an unused unit
     robs[40 * 3 + 2] = 0;
     EXPECT_EQ(with([&](MemoryFile& file) { file.set("/robs", DType::f32, {kBins, 3}, robs); }), "nothing was refused");
   }

@@ -1,4 +1,4 @@
-// What recordings say of themselves, in words: clocks, units, frames.
+// Descriptions of recordings in words: clocks, units, frames.
 #pragma once
 
 #include <map>
@@ -9,15 +9,15 @@
 
 namespace millrace::recipes::neural_response {
 
-// "240 Hz, 0 to 83.3 s, no gap"; "no rate" of a clock that stands still.
+// "240 Hz, 0 to 83.3 s, no gap"; "no rate" for a clock that stands still.
 [[nodiscard]] std::string clock_text(const ClockSeen& clock);
 
-// Of all sessions in one line: "clock 240 Hz, 0 to 83.3 s, no gap, read at 120 Hz; frames of 32 x 32, 24 lags".
+// All sessions in one line: "clock 240 Hz, 0 to 83.3 s, no gap, read at 120 Hz; frames of 32 x 32, 24 lags".
 [[nodiscard]] std::string read_as(const Sessions& sessions);
-// How the fields of their samples are drawn.
+// Axes and units for drawing the fields of their samples.
 [[nodiscard]] std::map<std::string, FieldWords> fields_of(const Sessions& sessions, const RecipeConfig& recipe);
 
-// Of one file: "session: 19,800 bins, 12 units, frames of 32 x 32, 41 trials, clock 240 Hz, …"; "" for a file without /stim and
+// One file: "session: 19,800 bins, 12 units, frames of 32 x 32, 41 trials, clock 240 Hz, …"; "" for a file without /stim and
 // /robs.
 [[nodiscard]] std::string session_read_as(const hdf5::File& file);
 

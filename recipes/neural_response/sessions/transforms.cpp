@@ -16,7 +16,7 @@ Series each_value(Series series, const Change& change) {
   return series;
 }
 
-// The place that `i` means when a series of `size` is reflected at its ends, the end itself not repeated.
+// The index for `i` in a series of `size` that is reflected at its ends, without repeating the end itself.
 std::int64_t reflected(std::int64_t i, std::int64_t size) {
   if (size == 1) return 0;
   const std::int64_t period = 2 * (size - 1);
@@ -24,7 +24,7 @@ std::int64_t reflected(std::int64_t i, std::int64_t size) {
   return i < size ? i : period - i;
 }
 
-// out[t] = sum over k of taps[k] in[t - before + k], `place` telling what lies outside; -1: nothing.
+// out[t] = sum over k of taps[k] in[t - before + k]; `place` maps indices outside; -1 leaves the tap out.
 template <class Place>
 void add_filtered(const Series& in, std::span<const double> taps, std::int64_t before, const Place& place, Series& out) {
   std::vector<double> sum(static_cast<std::size_t>(in.columns));
@@ -109,7 +109,7 @@ Series cast_to(Series series, const std::string& dtype) {
   if (dtype == "int16") return each_value(std::move(series), truncated<std::int16_t>);
   if (dtype == "int32") return each_value(std::move(series), truncated<std::int32_t>);
   if (dtype == "int64") return each_value(std::move(series), truncated<std::int64_t>);
-  return series;  // float32 and float64 hold what is there
+  return series;  // float32 and float64 hold all values
 }
 
 Series in_basis(const Series& series, const op::TemporalBasis& options) {
@@ -148,7 +148,7 @@ Series adapted(const Series& series, const op::DaCones& cones) {
   const double gamma = std::clamp(cones.gamma, 0.0, 1.0);
   for (std::size_t k = 0; k < slow.size(); ++k) slow[k] = gamma * quick[k] + (1 - gamma) * slow[k];
   for (auto* filter : {&quick, &slow}) std::reverse(filter->begin(), filter->end());
-  const auto inside = [](std::int64_t t) { return t; };  // before the first bin there is nothing: negative
+  const auto inside = [](std::int64_t t) { return t; };  // an index before the first bin is negative, which leaves its tap out
   Series y = like(series);
   Series z = like(series);
   add_filtered(series, quick, cones.filter_length - 1, inside, y);
@@ -245,7 +245,7 @@ Series cosine_basis(const op::TemporalBasis& options) {
 std::vector<std::uint8_t> valid_nlags(std::span<const std::int64_t> trials, std::span<const float> dpi_valid,
                                       std::int64_t n_lags) {
   std::vector<std::uint8_t> valid(trials.size());
-  std::int64_t run = 0;  // good bins up to here, without a gap
+  std::int64_t run = 0;  // consecutive good bins up to here
   for (std::size_t t = 0; t < trials.size(); ++t) {
     const bool good = t > 0 && trials[t] == trials[t - 1] && dpi_valid[t] > 0;
     run = good ? run + 1 : 0;

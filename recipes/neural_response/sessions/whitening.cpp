@@ -79,7 +79,7 @@ double frequency(std::size_t k, std::size_t size) {
   return (2 * k < size + size % 2 ? static_cast<double>(k) : static_cast<double>(k) - n) / n;
 }
 
-// Rows, then columns of an image.
+// Transforms the rows, then the columns of an image.
 template <class Transform>
 void of_plane(std::vector<Complex>& image, std::size_t height, std::size_t width, const Transform& of_row,
               const Transform& of_column) {
@@ -105,13 +105,13 @@ void whiten(Series& series, Plane plane, const op::FftWhitening& options) {
   const auto width = static_cast<std::size_t>(plane.width);
   const std::size_t pixels = height * width;
   if (frames == 0 || pixels == 0) return;
-  const std::size_t half = frames / 2 + 1;  // the other frequencies of time are conjugates of these
+  const std::size_t half = frames / 2 + 1;  // the other frequencies of time are their conjugates
   std::vector<std::complex<float>> spectrum(half * pixels);
   Fourier time(frames);
   Fourier rows(width);
   Fourier columns(height);
   std::vector<Complex> line(frames);
-  for (std::size_t p = 0; p < pixels; p += 2) {  // two real pixels are one complex line
+  for (std::size_t p = 0; p < pixels; p += 2) {  // two real pixels form one complex line
     const bool pair = p + 1 < pixels;
     for (std::size_t t = 0; t < frames; ++t)
       line[t] = {series.values[t * pixels + p], pair ? series.values[t * pixels + p + 1] : 0.0F};

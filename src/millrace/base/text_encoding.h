@@ -17,11 +17,11 @@ struct NoText {
 
 // Looks at a file's first bytes for text of 16 or 32 bits, compressed data or an office document; nullopt for everything else.
 [[nodiscard]] std::optional<NoText> other_than_text(std::string_view start, const std::filesystem::path& path);
-// Offset of the first byte in a piece that no text has: one that is not UTF-8, or a NUL. nullopt if there is none.
+// Offset in `piece` of the first byte that text cannot have: one that is not UTF-8, or a NUL. nullopt if there is none.
 [[nodiscard]] std::optional<std::size_t> first_byte_of_no_text(std::string_view piece) noexcept;
 // Describes a piece that has such a byte at offset `bad`.
 [[nodiscard]] NoText broken_text(std::string_view piece, std::size_t bad, const std::filesystem::path& path);
-// All three checks on a whole file.
+// What the functions above find in the text of a whole file; nullopt if it is UTF-8 text.
 [[nodiscard]] std::optional<NoText> problem_of_text(std::string_view text, const std::filesystem::path& path);
 
 }  // namespace millrace

@@ -77,7 +77,8 @@ void refuse_deleted_folder(char** environment) {
   ::_exit(1);
 }
 
-// For programs of `millrace new`; the launcher of `millrace` has already checked.
+// Ends the program if its limits are too small. Needed only by programs of `millrace new`: in `millrace` itself the launcher has
+// checked them.
 void refuse_small_limits() {
   const std::string refusal = start_refusal();
   if (refusal.empty()) return;
@@ -85,8 +86,8 @@ void refuse_small_limits() {
   ::_exit(1);
 }
 
-// For programs of `millrace new`; the launcher of `millrace` has already done it. Restarts the program with one or two more
-// environment variables, which OpenMP and malloc read once, before main. If that fails, the program continues unchanged.
+// Restarts the program with one or two more environment variables, which OpenMP and malloc read once, before main. If that fails,
+// the program continues unchanged. Needed only by programs of `millrace new`: in `millrace` itself the launcher has set them.
 void say_how_libraries_work(char** words, char** environment) {
   static std::array<const char*, 4096> with;  // no memory can be allocated yet
   std::size_t count = 0;

@@ -84,8 +84,9 @@ struct LossTerm {
   std::optional<LossReport> report = std::nullopt;
   std::string name = "";  // unique within its loss; shown by logs if there are several terms
   double weight = 1.0;    // factor of this mean in the loss
-  // The count is the same for each row of a batch (its voxels, its tokens). Such terms share a backward pass; if a loss has
-  // several terms and a step more than one micro-batch, each other term has a separate pass. Checked: see Stepper.
+  // The count is the same for each row of a batch (its voxels, its tokens). All such terms of a loss share one backward pass. A
+  // term without per_row has a pass of its own if its loss has several terms and the step more than one micro-batch. A count that
+  // contradicts per_row is a RecipeError: see reports_of() in train/step/stepper_report.h.
   bool per_row = false;
 };
 

@@ -14,8 +14,8 @@
 namespace millrace::device {
 namespace {
 
-// Every thread asks oneDNN for the product of its block; oneDNN gives those of one shape the same object, in which each call
-// writes the tiles' configuration before it is loaded.
+// Every thread asks oneDNN for the product of its block; for blocks of one shape oneDNN returns the same object, and each call
+// writes the tiles' configuration into it before it is loaded.
 constexpr Fault kSharedTiles{
     .name = "pytorch-187912",
     .reported = "pytorch/pytorch #187912, uxlfoundation/oneDNN #5393",
@@ -69,7 +69,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> attention_backward(const at::Tens
   return {of_query.to(format), of_key.to(format), of_value.to(format)};
 }
 
-// PyTorch warns of each kernel that takes another's place.
+// Silences PyTorch's warning about each kernel that replaces another.
 class Unsaid : public c10::WarningHandler {
   void process(const c10::Warning& /*warning*/) override {}
 };

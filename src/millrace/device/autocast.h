@@ -8,8 +8,8 @@
 
 namespace millrace::device {
 
-// Autocast on for the calling thread until destruction; casts of weights are cached and dropped at the outermost exit, before
-// the optimiser changes them. nullopt = leaves everything as it is. Do not hold one over backward().
+// Autocast is on for the calling thread until destruction; casts of weights are cached and dropped at the outermost exit, before
+// the optimiser changes them. nullopt = changes nothing. Do not hold one over backward().
 class Autocast {
  public:
   Autocast(c10::DeviceType device, std::optional<c10::ScalarType> dtype);
@@ -25,7 +25,7 @@ class Autocast {
   c10::ScalarType was_dtype_ = c10::ScalarType::Float;
 };
 
-// Autocast off for the calling thread until destruction: for losses and layers that must stay fp32.
+// Autocast is off for the calling thread until destruction: for losses and layers that must stay fp32.
 class NoAutocast {
  public:
   explicit NoAutocast(c10::DeviceType device);
@@ -38,8 +38,9 @@ class NoAutocast {
   bool was_enabled_;
 };
 
-// Whether fp32 matrix products and convolutions on a GPU may use TF32 (10 bits of mantissa), from here on. Of the whole process,
-// unlike autocast: call it on the loop's thread only. Nothing changes on a CPU. LibTorch's own default is convolutions alone.
+// Sets whether fp32 matrix products and convolutions on a GPU may use TF32 (10 bits of mantissa), from here on. It applies to the
+// whole process, unlike autocast: call it on the loop's thread only. No effect on a CPU. LibTorch's own default: convolutions
+// only.
 void allow_tf32(bool allowed);
 
 // The same until destruction.

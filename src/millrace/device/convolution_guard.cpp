@@ -20,17 +20,17 @@ namespace {
 using Mask = std::array<bool, 3>;
 using Gradients = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
 
-// What guards are asked. Changed by tests alone once it stands.
+// The rules that guards follow. After the installation only tests change them.
 struct Rules {
   Below below;
   std::vector<const Fault*> rows;
   std::vector<FoundFault> found;
-  std::map<std::string_view, std::int64_t> times;  // of tests
+  std::map<std::string_view, std::int64_t> times;  // for tests
   bool counts = false;
 };
 
 Rules& rules() {
-  static auto* const rules = new Rules;  // convolutions may run until the very end
+  static auto* const rules = new Rules;  // never freed: convolutions may run until the very end
   return *rules;
 }
 
@@ -65,7 +65,7 @@ ConvolutionCall call_of(const char* operation, const at::Tensor& input, const at
   return call;
 }
 
-// Stands for all that a trial found.
+// Represents all faults found by a trial.
 constexpr Fault kFound{.name = "found here",
                        .reported = "by a trial on this machine",
                        .what = "a convolution that is not right in bf16",
@@ -83,7 +83,7 @@ bool was_found(const ConvolutionCall& call, Pass pass) {
          });
 }
 
-// What ATen would refuse is for ATen to refuse.
+// Calls that ATen would refuse are left to ATen.
 bool is_ordinary_call(const ConvolutionCall& call) {
   if (call.input.size() != call.weight.size() || call.weight.size() < 3) return false;
   const auto is_for_each = [&](at::IntArrayRef values) { return values.size() == 1 || values.size() + 2 == call.weight.size(); };
@@ -95,7 +95,8 @@ const Fault* fault_of(const ConvolutionCall& call, Pass pass) {
   Rules& rules = device::rules();
   const bool is_ordinary = is_ordinary_call(call);
   const Fault* fault = is_ordinary ? device::fault_of(rules.rows, call, pass) : nullptr;
-  const bool may_be_bf16 = fault == nullptr || fault->instead != Instead::fp32;  // a row that keeps bf16 hides no finding
+  const bool may_be_bf16 =
+      fault == nullptr || fault->instead != Instead::fp32;  // a row that keeps bf16 does not hide a fault found by a trial
   if (is_ordinary && may_be_bf16 && was_found(call, pass)) fault = &kFound;
   if (fault != nullptr && rules.counts) ++rules.times[fault->name];
   return fault;
@@ -104,24 +105,24 @@ const Fault* fault_of(const ConvolutionCall& call, Pass pass) {
 at::Tensor around(const at::Tensor& tensor, Instead instead) {
   if (!tensor.defined()) return tensor;
   if (instead == Instead::onednn) return tensor.to_mkldnn();
-  // Copied in any case: contiguous() keeps channels-last strides where sizes are 1. For fp32 too, which has faults of its own in
+  // Always copied: contiguous() keeps channels-last strides if sizes are 1. For fp32 too, which has its own faults in
   // channels-last.
   const at::ScalarType format = instead == Instead::fp32 ? at::kFloat : tensor.scalar_type();
   return tensor.to(format, /*non_blocking=*/false, /*copy=*/true, at::MemoryFormat::Contiguous);
 }
 
-// Weights and biases stay as they are for oneDNN.
+// Weights and biases are unchanged for oneDNN.
 at::Tensor parameter_around(const at::Tensor& tensor, Instead instead) {
   return instead == Instead::onednn ? tensor : around(tensor, instead);
 }
 
-// Of an output or an input's gradient: ATen makes it channels-last where an operand is.
+// The layout of an output or an input's gradient: channels-last in ATen if an operand is.
 at::MemoryFormat layout_of_result(const at::Tensor& input, const at::Tensor& weight, Instead instead) {
   const bool as_weight = instead != Instead::onednn && !is_channels_last(input);
   return (as_weight ? weight : input).suggest_memory_format();
 }
 
-// A result as the caller would have got it: type and layout; Preserve: the layout in which it was found.
+// A result with the type and layout that the caller expects; Preserve: the layout that it has.
 at::Tensor as_before(const at::Tensor& found, at::ScalarType format, at::MemoryFormat layout) {
   if (!found.defined()) return found;
   return (found.is_mkldnn() ? found.to_dense() : found).to(format, /*non_blocking=*/false, /*copy=*/false, layout);
@@ -140,7 +141,7 @@ at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight, const 
                    input.scalar_type(), layout_of_result(input, weight, fault->instead));
 }
 
-// Of the weight and the bias.
+// The gradients of the weight and the bias.
 Gradients gradients_by_planes(const at::Tensor& grad, const at::Tensor& input, const at::Tensor& weight, const Geometry& how,
                               Mask mask) {
   const kernels::VolumeConvolution volume{.stride = how.stride,
@@ -184,7 +185,8 @@ Gradients convolution_backward(const at::Tensor& grad, const at::Tensor& input, 
   return found;
 }
 
-// ATen computes these two for every device in one function that picks a library; for CPUs ours is asked instead and calls it.
+// ATen computes these two for every device in one function that picks a library; for CPUs ours is registered instead and calls
+// it.
 void stand() {
   static auto* const library = new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::CPU, __FILE__, __LINE__);
   library->impl("convolution", TORCH_FN(convolution));

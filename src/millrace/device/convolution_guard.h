@@ -1,4 +1,4 @@
-// Stands before every convolution on a CPU, whoever calls it, and takes the way around a known fault.
+// Guards every convolution on a CPU, for all callers, and works around known faults.
 #pragma once
 
 #include <cstdint>
@@ -12,31 +12,31 @@
 
 namespace millrace::device {
 
-// The rows that are in force in this process, and from the first call on a guard that obeys them until the process ends; where
-// none is, nothing is put before a convolution. set_threads() calls it. Thread-safe.
+// Returns the rows in force in this process, and installs with the first call a guard that obeys them until the process ends.
+// set_threads() calls it. Thread-safe. Empty if no row is in force; then no guard is installed.
 const std::vector<const Fault*>& guard_convolutions();
 
-// The guard itself, also where no row is in force. Thread-safe.
+// Installs the guard itself, even if no row is in force. Thread-safe.
 void stand_guard();
 
-// From here on these passes are computed in fp32 when they are asked for in bf16, with any number of samples: faults that have no
-// row. Until the process ends; no convolution meanwhile elsewhere.
+// From here on these passes are computed in fp32 if they are requested in bf16, with any number of samples: for faults without a
+// row. Holds until the process ends; no convolution may run elsewhere during the call.
 void guard_also(const std::vector<FoundFault>& found);
 
-// Told of each convolution before it runs, where a guard stands: "aten::convolution_backward" and the call. In the thread that
-// calls; must not throw. For whole processes; nullptr = nobody is told. Returns who was told before.
+// Called for each convolution before it runs, if a guard is installed: with "aten::convolution_backward" and the call. Runs in
+// the calling thread; must not throw. Applies to the whole process; nullptr = no watcher. Returns the previous watcher.
 using ConvolutionWatcher = void (*)(const char* operation, const ConvolutionCall& call) noexcept;
 ConvolutionWatcher set_convolution_watcher(ConvolutionWatcher watcher) noexcept;
 
-// For tests: another CPU's rows in place of this one's and of what was found, until destruction. One at a time, no convolution
-// meanwhile elsewhere.
+// For tests: another CPU's rows replace this one's and the faults found, until destruction. One at a time, without convolutions
+// elsewhere meanwhile.
 class ConvolutionGuardForTest {
  public:
   explicit ConvolutionGuardForTest(const Below& below);
   ~ConvolutionGuardForTest();
   ConvolutionGuardForTest(const ConvolutionGuardForTest&) = delete;
   ConvolutionGuardForTest& operator=(const ConvolutionGuardForTest&) = delete;
-  [[nodiscard]] std::int64_t times(std::string_view fault) const;  // that it was gone around
+  [[nodiscard]] std::int64_t times(std::string_view fault) const;  // that it was avoided
 };
 
 }  // namespace millrace::device

@@ -70,7 +70,7 @@ TEST(Faults, EachStandsInTheDocs) {
   for (const Fault& fault : known_faults()) EXPECT_THAT(page, testing::HasSubstr("| `" + std::string(fault.name) + "` |"));
 }
 
-// The row that hits a pass in bf16 with AMX.
+// The row that matches a pass in bf16 with AMX.
 std::string_view row_of(const std::vector<std::int64_t>& input, const std::vector<std::int64_t>& weight,
                         const std::vector<std::int64_t>& stride, bool channels_last, Pass pass) {
   const std::vector<std::int64_t> zero{0}, one{1};
@@ -100,14 +100,14 @@ TEST(Faults, OfTwoRowsTheOneThatLeavesBf16GoesBefore) {
   EXPECT_EQ(row_of({4, 8, 9, 9}, {16, 8, 1, 1}, {2, 2}, true, Pass::weight_gradient), "oneDNN-6035");
 }
 
-// A convolution's output and gradients, of operands that depend on the shapes alone.
+// A convolution's output and gradients; the operands depend on the shapes alone.
 struct Shape {
   const char* fault;
   std::vector<std::int64_t> input, weight, stride, padding;
   bool channels_last = false;
   at::ScalarType format = at::kBFloat16;
   bool transposed = false;
-  const char* also = "";  // another row that the same shape meets
+  const char* also = "";  // another row that the same shape matches
 };
 
 std::vector<at::Tensor> results(const Shape& shape, at::ScalarType format) {
@@ -201,7 +201,7 @@ INSTANTIATE_TEST_SUITE_P(
       return name;
     });
 
-// What was seen on AMX, right and wrong (docs/known-faults.md), by the rows of this CPU: each is right here.
+// Shapes seen on AMX, right and wrong (docs/known-faults.md), with this CPU's rows: all must be right here.
 TEST(Guard, VolumesAreRightOnThisCpu) {
   (void)guard_convolutions();
   std::vector<Shape> shapes;
@@ -228,7 +228,7 @@ TEST(Guard, VolumesAreRightOnThisCpu) {
   shapes.push_back({"", {1, 32, 2, 128, 64}, {32, 20, 3, 3, 3}, {1, 2, 2}, {1, 1, 1}, false, at::kBFloat16, true});
   for (std::size_t n = 0; n < shapes.size(); ++n) {
     Shape& shape = shapes[n];
-    shape.channels_last = n % 2 == 1;  // the layout changes nothing of the fault
+    shape.channels_last = n % 2 == 1;  // the fault does not depend on the layout
     const std::vector<at::Tensor> found = results(shape, at::kBFloat16), expected = results(shape, at::kFloat);
     for (std::size_t i = 0; i < found.size(); ++i)
       EXPECT_LT(error(found[i], expected[i]), 0.05) << at::IntArrayRef(shape.input) << at::IntArrayRef(shape.weight) << i;

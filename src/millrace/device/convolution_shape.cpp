@@ -24,7 +24,7 @@ bool are_all(const Sizes& sizes, std::int64_t value) {
 }  // namespace
 
 ConvolutionShape shape_of(const ConvolutionCall& call) {
-  const auto each = [&](at::IntArrayRef values) {  // ATen takes one value for all directions
+  const auto each = [&](at::IntArrayRef values) {  // ATen accepts one value for all directions
     return values.size() == 1 ? Sizes(call.input.size() - 2, values[0]) : values.vec();
   };
   return {call.transposed,    call.input.vec(),    call.weight.vec(),         each(call.stride),

@@ -1,4 +1,4 @@
-// A convolution by its shapes, kept: what a trial of convolutions, its verdicts and the guard speak of.
+// The shapes of a convolution, stored: for trials of convolutions, their verdicts and the guard.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace millrace::device {
 
-// What ConvolutionCall views, without the number format and the layout of its operands.
+// The contents of a ConvolutionCall without the number format and the layout of its operands.
 struct ConvolutionShape {
   bool transposed = false;
   std::vector<std::int64_t> input, weight, stride, padding, dilation, output_padding;
@@ -18,14 +18,14 @@ struct ConvolutionShape {
   bool operator==(const ConvolutionShape&) const = default;
 };
 [[nodiscard]] ConvolutionShape shape_of(const ConvolutionCall& call);
-// The same but for the number of samples, which a step with too little memory cuts.
+// Equal except for the number of samples, which a step with too little memory reduces.
 [[nodiscard]] bool is_alike(const ConvolutionShape& shape, const ConvolutionCall& call);
 // "[2, 8, 12, 64, 4] x [16, 8, 3, 3, 3], stride [2, 2, 2], padding [1, 1, 1]"
 [[nodiscard]] std::string to_text(const ConvolutionShape& shape);
 [[nodiscard]] Json to_json(const ConvolutionShape& shape);
 [[nodiscard]] ConvolutionShape convolution_shape_in(const Json& json);  // throws Json's exceptions
 
-// A pass of a convolution that is not right in bf16 here, by a trial (convolution_trial.h).
+// A pass of a convolution that is wrong in bf16 here, by a trial (convolution_trial.h).
 struct FoundFault {
   ConvolutionShape shape;
   Pass pass = Pass::forward;

@@ -31,11 +31,11 @@ namespace {
 using detail::ConvolutionJob;
 using detail::Unit;
 
-constexpr double kStillMs = 60'000;  // of the wall's clock without any time on a core: its threads wait for each other
+constexpr double kStillMs = 60'000;  // wall time without any time on a core: the program's threads wait for each other
 constexpr int kMostLate = 3;
 constexpr int kLookEveryMs = 50;
 
-// ------------------------------------------------------------------------------------------------ which there are
+// ------------------------------------------------------------------------------------------------ the shapes
 
 struct Seen {
   std::mutex mutex;
@@ -86,9 +86,9 @@ class Program {
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
 
-  [[nodiscard]] const std::string& failure() const noexcept { return failure_; }  // "" = it runs
+  [[nodiscard]] const std::string& failure() const noexcept { return failure_; }  // "" = it is running
 
-  // The next line it says; nullopt: it has ended, or took more than `limit_ms` on a core since the last line and was ended.
+  // The program's next line; nullopt: it has ended, or took more than `limit_ms` on a core since the last line and was killed.
   [[nodiscard]] std::optional<std::string> next(double limit_ms) {
     const double began = on_core_ms();
     for (;;) {
@@ -125,7 +125,7 @@ class Program {
   }
 
  private:
-  // What went wrong; "" = nothing.
+  // The error; "" if it started.
   std::string start(const ConvolutionJob& job) {
     std::string program = find_program();
     if (program.empty()) return "the program millrace-convolutions is not there";
@@ -164,7 +164,7 @@ class Program {
   std::string said_;
   double last_on_core_ms_ = 0, moved_at_ms_ = 0;
   bool hung_ = false;
-  std::string failure_;  // last: start() sets the others
+  std::string failure_;  // last member: start() sets the others
 };
 
 // ------------------------------------------------------------------------------------------------ the verdicts
@@ -192,10 +192,10 @@ bool is_crash(int signal) {
   return std::ranges::find(kCrashes, signal) != kCrashes.end();
 }
 
-// What is left of the units, and what is known of those before.
+// The units that are left, and the results for those before.
 class Trial {
  public:
-  // `start_ms`: of each thread, until a unit begins.
+  // `start_ms`: time on a core that each thread may take before a unit begins.
   Trial(std::span<const ConvolutionShape> shapes, int threads, double start_ms)
       : threads_(threads), start_ms_(start_ms * threads) {
     for (const ConvolutionShape& shape : shapes) {
@@ -213,7 +213,7 @@ class Trial {
   }
 
  private:
-  // One process, as far as it gets.
+  // Runs one process as far as it gets.
   void run_once() {
     Program program({threads_, left_});
     if (!program.failure().empty()) return give_up(program.failure());
@@ -226,7 +226,7 @@ class Trial {
       in_unit = line->word == "begin";
       limit_ms = in_unit ? std::atof(line->rest.c_str()) : start_ms_;
       if (in_unit) continue;
-      doing_moved();  // a watchdog sees that it goes on
+      doing_moved();  // tells the watchdog that the trial advances
       if (line->word == "wrong") found(done, line->rest);
       if (line->word == "untried") leave(left_[done].shape, line->rest);
       ++done;
@@ -234,7 +234,8 @@ class Trial {
     const Program::End end = program.wait();
     if (done == left_.size()) return left_.clear();
     const auto behind = left_.begin() + static_cast<std::ptrdiff_t>(done);
-    if (done > 0 && !in_unit && !end.hung && end.signal == 0 && end.status == 0) {  // its memory is damaged: the rest by another
+    if (done > 0 && !in_unit && !end.hung && end.signal == 0 &&
+        end.status == 0) {  // the process left, as its memory is damaged: another takes the rest
       left_.erase(left_.begin(), behind);
       return;
     }
@@ -249,7 +250,7 @@ class Trial {
 
   void found(std::size_t unit, std::string what) {
     const auto is_known = [&](const FoundFault& fault) {
-      return fault.shape == left_[unit].shape && fault.pass == left_[unit].pass;  // in the other layout
+      return fault.shape == left_[unit].shape && fault.pass == left_[unit].pass;  // already found in the other layout
     };
     if (std::ranges::none_of(result_.faults, is_known))
       result_.faults.push_back({left_[unit].shape, left_[unit].pass, std::move(what)});
@@ -260,7 +261,7 @@ class Trial {
     --result_.tried;
     result_.untried = why;
   }
-  // The shape of a unit; those before it have their verdicts.
+  // Drops the shape of a unit without a verdict; the units before it have theirs.
   void leave_out(std::size_t unit, const std::string& why) {
     const ConvolutionShape shape = left_[unit].shape;
     leave(shape, why);
@@ -273,8 +274,8 @@ class Trial {
   }
 
   int threads_;
-  double start_ms_;  // on a core, all threads together: the system counts a process as a whole
-  int late_ = 0;     // processes that did not come to their next unit
+  double start_ms_;  // core time of all threads together: the system counts a process as a whole
+  int late_ = 0;     // processes that did not reach their next unit
   std::vector<Unit> left_;
   std::vector<ConvolutionShape> left_out_;
   ConvolutionTrial result_;

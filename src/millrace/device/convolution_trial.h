@@ -1,5 +1,5 @@
-// Convolutions tried in a process of their own before a run computes them in bf16: oneDNN has shapes that never come back, crash
-// or are wrong, and not all of them have a row in faults.h.
+// Tests convolutions in a separate process before a run computes them in bf16: for some shapes oneDNN hangs, crashes or is wrong,
+// and not all of them have a row in faults.h.
 #pragma once
 
 #include <cstdint>
@@ -17,18 +17,18 @@ namespace millrace::device {
 
 struct ConvolutionTrial {
   std::vector<FoundFault> faults;
-  std::int64_t tried = 0;  // shapes whose passes all came to a verdict
-  std::string untried;     // why the others did not, "" = all did
+  std::int64_t tried = 0;  // shapes with a verdict for all passes
+  std::string untried;     // why the others have no verdict; "" = all have
 };
 
-// The output and both gradients of each shape in bf16, in both layouts, against fp32, by millrace-convolutions with `threads`
-// threads; that program obeys the guard's rows as a run does. Each is computed some times, amid memory that is full of NaN, of
-// large numbers and of zeros; what it reads and writes lies between zones of that. A pass is a fault when it is not finite, when
-// all elements together are off by more than 5 % of their size or one is by a quarter of its own and the usual size, when
-// anything is written outside, when the program dies in it, or when it takes a hundred times as much of the cores as in fp32 and
-// two seconds more (time on a core, so other programs make no fault). Shapes that nine tenths of the free memory do not hold stay
-// untried, as do those whose fp32 reference takes each thread longer than `start_ms` on a core. Gives the system what the C
-// library keeps of freed memory first. Waits for the program, which dies with this process. Throws nothing of its own.
+// Compares the output and both gradients of each shape in bf16, in both layouts, with fp32, by millrace-convolutions with
+// `threads` threads; that program obeys the guard's rows as a run does. Each is computed several times, with memory filled with
+// NaN, with large numbers and with zeros; its inputs and outputs lie between zones of the same. A pass is a fault if it is not
+// finite, if all elements together are off by more than 5 % of their size or one element by a quarter of its own and the usual
+// size, if it writes outside its memory, if the program dies in it, or if it takes a hundred times the core time of fp32 and two
+// seconds more (core time, so other programs cause no fault). Shapes that do not fit into nine tenths of the free memory are not
+// tried, and neither are those whose fp32 reference takes each thread longer than `start_ms` on a core. First returns the C
+// library's freed memory to the system. Waits for the program, which dies with this process. Throws no errors of its own.
 [[nodiscard]] ConvolutionTrial try_convolutions(std::span<const ConvolutionShape> shapes, int threads, double start_ms = 60'000);
 
 }  // namespace millrace::device

@@ -25,7 +25,7 @@ auto is(Pass pass, const char* what) {
   return AllOf(Field(&FoundFault::pass, pass), Field(&FoundFault::what, HasSubstr(what)), Field(&FoundFault::shape, kShape));
 }
 
-// A program in place of millrace-convolutions: it takes its job and says and does what `script` says.
+// Replaces millrace-convolutions: a program that takes its job and behaves as `script` says.
 class Stand {
  public:
   explicit Stand(const std::string& script) : path_(std::filesystem::current_path() / "stands-in.sh") {
@@ -51,7 +51,7 @@ TEST(ConvolutionTrial, AnOrdinaryShapeIsRight) {
   EXPECT_EQ(trial.untried, "");
 }
 
-// The program itself, before it a library whose weight gradients have a mistake.
+// The program itself, with a preloaded library whose weight gradients have a mistake.
 class Mistake {
  public:
   explicit Mistake(const char* mistake) {
@@ -97,7 +97,7 @@ TEST(ConvolutionTrial, WhatIsWrongIsAFaultOnceForBothLayouts) {
   EXPECT_EQ(trial.tried, 1);
 }
 
-// Each pass hangs in its first layout; the program is started anew for what is left.
+// Each pass hangs in its first layout; the program is restarted for the rest.
 TEST(ConvolutionTrial, WhatNeverEndsIsEndedByItsTimeOnACore) {
   const Stand stand("echo begin 0 100\nwhile :; do :; done");
   const ConvolutionTrial trial = try_convolutions(std::vector{kShape}, 1);
@@ -108,7 +108,7 @@ TEST(ConvolutionTrial, WhatNeverEndsIsEndedByItsTimeOnACore) {
 
 TEST(ConvolutionTrial, TheTimeForAReferenceIsThatOfAllThreads) {
   {
-    // 0.3 s on a core before it begins: more than one thread may take, and far less than a thousand.
+    // 0.3 s on a core before it begins: more than the limit for one thread, and far less than that for a thousand.
     const Stand stand(
         "while :; do\n"
         "  i=0; while [ $i -lt 1000 ]; do i=$((i + 1)); done\n"

@@ -79,11 +79,11 @@ void set_threads(int intra_op) {
                            " this process may use: they would wait for each other",
                        "device.threads", "leave it at auto, or choose " + std::to_string(most_threads()) + " at most"});
   }
-  static int made = 0;  // of each pool: once they are there, nothing more is asked of the system
+  static int made = 0;  // threads in each pool: existing ones need nothing more from the system
   if (threads <= made) return at::set_num_threads(threads);
   guard_address_space(threads);
-  // ATen makes a second pool of as many threads as OpenMP's, and hangs when it can't; OpenMP ends the process.
-  constexpr int kOthers = 3;  // a reader, the writer and the sampler: they say themselves when they can't be made
+  // ATen creates a second pool as large as OpenMP's, and hangs if it can't; OpenMP ends the process.
+  constexpr int kOthers = 3;  // a reader, the writer and the sampler, which report a failure themselves
   require_threads(2 * (threads - 1) + kOthers);
   at::set_num_threads(threads);
   made = threads;

@@ -1,4 +1,4 @@
-// When a device gets to a place in what it was given to do, by its own clock: nothing waits for it in between.
+// Times at which a device reaches points in its work, by the device's own clock: nothing waits in between.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -9,15 +9,15 @@
 
 namespace millrace::device {
 
-// Used by the thread that launches the work. Not of a CPU, whose work is done when a call returns.
+// Used by the thread that launches the work. Not for a CPU, whose work is done when a call returns.
 class DeviceClock {
  public:
   explicit DeviceClock(c10::Device device) : device_(device) {}
-  void mark();  // in the stream that operations of this thread go to
+  void mark();  // in the stream to which this thread's operations go
   [[nodiscard]] std::size_t marks() const noexcept { return used_; }
-  // Milliseconds from each mark to the next. Waits until the device has got to the last.
+  // Milliseconds from each mark to the next. Waits until the device has reached the last.
   [[nodiscard]] std::vector<double> between() const;
-  void clear() noexcept { used_ = 0; }  // the events serve again
+  void clear() noexcept { used_ = 0; }  // the events are reused
 
  private:
   c10::Device device_;

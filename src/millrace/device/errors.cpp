@@ -12,14 +12,14 @@
 namespace millrace::device {
 namespace {
 
-constexpr std::int32_t kMemoryAllocation = 2;  // cudaErrorMemoryAllocation: CUDA's headers belong to the plugin
+constexpr std::int32_t kMemoryAllocation = 2;  // cudaErrorMemoryAllocation: only the plugin includes CUDA's headers
 
-// cudaError_t after which the context of the process is of no more use, as cudart's documentation says of each.
+// The cudaError_t after which the process's context is unusable, according to cudart's documentation of each.
 constexpr std::array<std::int32_t, 18> kLost = {
     53,   // prior launch failure
     214,  // ECC, uncorrectable
     220,  // NVLink, uncorrectable
-    226,  // contained: an error of memory that ended this process's work alone
+    226,  // contained: a memory error that ended only this process's work
     700,  // illegal address
     702,  // launch timeout
     709,  // context destroyed
@@ -40,7 +40,7 @@ constexpr std::array<std::string_view, 6> kNoMemory = {
     "ALLOC_FAILED",       // CUBLAS_STATUS_, CUDNN_STATUS_, CUFFT_, CUSOLVER_STATUS_
     "ALLOCATION_FAILED",  // CUDNN_STATUS_INTERNAL_ERROR_DEVICE_, _HOST_
     "CUDA error: out of memory",
-    "unable to find an engine to execute this computation",  // a convolution none of whose ways had room for its workspace
+    "unable to find an engine to execute this computation",  // no algorithm for a convolution had room for its workspace
     "not enough memory",                                     // LibTorch's allocator of host memory
     "can't allocate memory"};
 
@@ -67,7 +67,7 @@ bool holds(std::string_view text, const auto& words) noexcept {
   return std::ranges::any_of(words, [&](std::string_view word) { return text.find(word) != std::string_view::npos; });
 }
 
-// Without a word behind it that says more, cuDNN means by it what it was not given, as a rule memory.
+// Without a further word, cuDNN means a resource that it did not get, usually memory.
 bool is_bare_internal_error(std::string_view text) noexcept {
   constexpr std::string_view kInternal = "CUDNN_STATUS_INTERNAL_ERROR";
   const std::size_t at = text.find(kInternal);
@@ -85,7 +85,7 @@ std::string first_line(const std::exception& error) {
 ErrorKind kind_of(const std::exception& error) noexcept {
   if (dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr) return ErrorKind::out_of_memory;
   if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) return ErrorKind::out_of_memory;
-  // oneDNN says little: its code generator has no other reason to fail at run time.
+  // oneDNN's message is vague: its code generator fails at run time only for lack of memory.
   if (const auto* const primitive = dynamic_cast<const dnnl::error*>(&error)) {
     const bool no_room = primitive->status == dnnl_out_of_memory || primitive->status == dnnl_runtime_error;
     return no_room ? ErrorKind::out_of_memory : ErrorKind::other;

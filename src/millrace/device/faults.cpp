@@ -16,16 +16,16 @@ constexpr Version kNone = {};
 
 bool is_volume(const ConvolutionCall& call) { return call.input.size() == 5; }
 
-// ATen takes one value for all directions, too.
+// ATen accepts one value for all directions, too.
 std::int64_t in_direction(at::IntArrayRef values, std::size_t i) { return values.size() == 1 ? values[0] : values[i]; }
 
-// fp16 has the code of bf16 where the CPU has amx_fp16; elsewhere on AMX it is right, and slow either way.
+// fp16 uses bf16's code if the CPU has amx_fp16; on other CPUs with AMX it is right, and slow in both layouts.
 bool is_cut_volume(const ConvolutionCall& call) {
   const bool is_narrow = call.format == at::kBFloat16 || call.format == at::kHalf;
   return is_narrow && is_volume(call) && detail::rows_may_overrun(call);
 }
 
-// Of the convolution that a transposed one turns around.
+// For the convolution that a transposed one transposes.
 bool ends_in_one_strided(const ConvolutionCall& call) {
   const std::size_t last = call.input.size() - 3;
   const std::int64_t size = call.transposed ? call.input.back() : output_size(call, last);
@@ -39,23 +39,22 @@ bool is_point(const ConvolutionCall& call) {
 }
 
 bool steps_over_input(const ConvolutionCall& call) {
-  if (call.transposed || is_point(call)) return false;        // points have code of their own
-  for (std::size_t i = 0; i + 3 < call.weight.size(); ++i) {  // each direction but the innermost
+  if (call.transposed || is_point(call)) return false;        // pointwise convolutions use other code
+  for (std::size_t i = 0; i + 3 < call.weight.size(); ++i) {  // each direction except the innermost
     if (in_direction(call.stride, i) > call.weight[i + 2]) return true;
   }
   return false;
 }
 
-// oneDNN takes a block of channels at a time: 8 with AVX2, 16 beyond.
+// oneDNN handles a block of channels at a time: 8 with AVX2, 16 with later sets.
 bool is_strided_point_of_few_channels(const ConvolutionCall& call) {
   const std::int64_t block = call.isa >= OnednnIsa::avx512 ? 16 : 8;
   const bool is_strided = std::ranges::any_of(call.stride, [](std::int64_t step) { return step > 1; });
   return call.channels_last && is_point(call) && is_strided && call.weight[1] < block;
 }
 
-// Of the convolution that a transposed one turns around. Wrong with every kernel of 3 and more that was tried, with padding, at
-// any stride, in both layouts (2,600 random shapes); never in two directions, and never where the kernel is no longer than its
-// axis.
+// For the convolution that a transposed one transposes. Wrong with every tried kernel of 3 and more, with padding, at any stride,
+// in both layouts (2,600 random shapes); never in two directions, and never if the kernel is no longer than its axis.
 bool is_kernel_longer_than_volume(const ConvolutionCall& call) {
   if (!is_volume(call)) return false;
   for (std::size_t i = 0; i < 3; ++i) {
@@ -65,9 +64,9 @@ bool is_kernel_longer_than_volume(const ConvolutionCall& call) {
   return false;
 }
 
-// ATen gives oneDNN what it counts as large: more than one sample, more than 20,480 elements without the last axis, or kernels
-// above 3. The rest goes through its own loop, which copies each kernel's neighbourhood. Of fewer multiplications than
-// kWorthwhile the reordering for oneDNN costs as much as it saves.
+// ATen uses oneDNN for calls that it considers large: more than one sample, more than 20,480 elements without the last axis, or
+// kernels above 3. Other calls go through its own loop, which copies each kernel's neighbourhood. Below kWorthwhile
+// multiplications the reordering for oneDNN costs as much as it saves.
 bool is_one_small_volume(const ConvolutionCall& call) {
   constexpr std::int64_t kCountsAsLarge = 20480, kWorthwhile = 4'000'000;
   if (!is_volume(call) || call.transposed || call.groups != 1 || call.input[0] != 1 || is_point(call)) return false;
@@ -116,7 +115,7 @@ struct Word {
   std::string_view word;
   OnednnIsa isa;
 };
-// As oneDNN spells them; what it does not know sets no limit.
+// The names that oneDNN uses; an unknown name sets no limit.
 constexpr std::array kWords = {Word{"SSE41", OnednnIsa::older},
                                Word{"AVX", OnednnIsa::older},
                                Word{"AVX2", OnednnIsa::avx2},

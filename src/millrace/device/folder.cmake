@@ -3,7 +3,7 @@
 set_source_files_properties("${dir}/operation_census.cpp" PROPERTIES COMPILE_DEFINITIONS NDEBUG SKIP_UNITY_BUILD_INCLUSION ON)
 # OpenMP's threads are made in cpu.cpp (at::parallel_for's OpenMP body is the file's that calls it), idle ones in shared_cores.cpp.
 set_source_files_properties("${dir}/cpu.cpp" "${dir}/shared_cores.cpp" "${dir}/shared_cores_test.cpp" PROPERTIES COMPILE_FLAGS "-fopenmp" SKIP_UNITY_BUILD_INCLUSION ON)
-# millrace-convolutions: the program beside ours that computes what may hang or crash (convolution_trial.h).
+# millrace-convolutions: a separate program for computations that may hang or crash (convolution_trial.h).
 set_source_files_properties("${dir}/convolution_trial.cpp" PROPERTIES COMPILE_DEFINITIONS
   "MILLRACE_CONVOLUTIONS_BUILT=\"${CMAKE_BINARY_DIR}/millrace-convolutions\";MILLRACE_CONVOLUTIONS_INSTALLED=\"${CMAKE_INSTALL_FULL_BINDIR}/millrace-convolutions\""
   SKIP_UNITY_BUILD_INCLUSION ON)

@@ -1,4 +1,4 @@
-// Memory that is still to be had.
+// Memory that is still available.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -7,10 +7,11 @@
 
 namespace millrace::device {
 
-// Of the machine, below the limits of the control group and of `ulimit -v`. Reads files of the system: not within a step.
+// Free memory of the machine, below the limits of the control group and of `ulimit -v`. Reads system files: do not call it within
+// a step.
 [[nodiscard]] std::uint64_t available_memory_bytes();
-// What more tensors may take: of a CPU what the system has free, of a GPU what its driver has free for whatever program, and what
-// LibTorch keeps there unused. Asks the driver: not within a step.
+// Memory for more tensors: on a CPU the system's free memory; on a GPU the memory that its driver has free for any program, and
+// LibTorch's unused memory there. Asks the driver: do not call it within a step.
 [[nodiscard]] std::uint64_t free_tensor_memory(c10::Device device);
 
 }  // namespace millrace::device

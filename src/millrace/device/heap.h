@@ -5,7 +5,7 @@
 
 namespace millrace::device {
 
-// Bytes that it has of the system, used and free. With the row keep_memory on it never shrinks: it is what was needed at most.
+// Bytes that it got from the system, used and free. With the row keep_memory on it never shrinks: it is the peak.
 [[nodiscard]] std::uint64_t heap_bytes() noexcept;
 
 }  // namespace millrace::device

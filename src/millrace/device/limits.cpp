@@ -30,7 +30,7 @@ constexpr std::uint64_t kOfEachThread = std::uint64_t{8} << 20U;
 
 std::string bytes_text(std::uint64_t bytes) { return human_bytes(static_cast<double>(bytes)); }
 
-// Threads of this process, as the kernel counts them; 0 where it does not say.
+// Threads of this process, as the kernel counts them; 0 if it does not report them.
 std::size_t tasks() {
   std::error_code error;
   std::size_t count = 0;
@@ -39,7 +39,7 @@ std::size_t tasks() {
   return count;
 }
 
-// Threads that wait for each other, so that all are there at once.
+// Threads that wait for each other, so that all exist at once.
 class Crowd {
  public:
   Crowd() = default;
@@ -71,7 +71,7 @@ class Crowd {
 
 int most_threads() {
   constexpr int kTimes = 4;
-  constexpr int kAlways = 16;  // a small machine may try what a larger one will do
+  constexpr int kAlways = 16;  // a small machine may try the settings of a larger one
   return std::max(kTimes * cpu_info().logical_cores, kAlways);
 }
 
@@ -86,24 +86,24 @@ void require_threads(int count) {
                            " threads that this needs could be made: " + error.code().message(),
                        thread_account(), "raise the limit, end other programs, or use fewer threads (--device.threads=1)"});
   }
-  // A joined thread counts against the limit until the kernel has put it away: OpenMP's next thread would meet it there.
+  // A joined thread counts towards the limit until the kernel has removed it: OpenMP's next thread could then be refused.
   constexpr int kTries = 2000;
   for (int i = 0; i < kTries && tasks() > before; ++i) std::this_thread::sleep_for(std::chrono::microseconds(500));
 }
 
 std::uint64_t library_address_space(int threads) noexcept {
-  // tests/limits: with 64 MB in all, oneDNN crashed in 3 of 40 runs of the cosmology recipe; with 96 in none of 60.
+  // Measured by tests/limits: with 64 MB in all, oneDNN crashed in 3 of 40 runs of the cosmology recipe; with 96 in 0 of 60.
   return kShared + kOfEachThread * static_cast<std::uint64_t>(threads);
 }
 
 void guard_address_space(int threads) {
   const std::optional<std::uint64_t> left = address_space_left();
   if (!left) return;
-  // The C library reserves 64 MB for the small blocks of each thread: no more than a thirty-second of what there is.
+  // The C library reserves 64 MB for the small blocks of each thread: at most a thirty-second of the space is left to that.
   constexpr std::uint64_t kArena = std::uint64_t{64} << 20U;
   const std::uint64_t arenas = std::clamp<std::uint64_t>(*left / (32 * kArena), 1, 1024);
   mallopt(M_ARENA_MAX, static_cast<int>(arenas));
-  // OpenMP's threads, and as many of LibTorch's second pool.
+  // For OpenMP's threads and as many of LibTorch's second pool.
   const std::uint64_t stacks = 2 * static_cast<std::uint64_t>(threads - 1) * thread_stack_bytes();
   const std::uint64_t needed = stacks + library_address_space(threads);
   if (*left < needed) {
@@ -123,7 +123,7 @@ void guard_address_space(int threads) {
 void stand_back_for_memory() {
   std::ofstream("/proc/self/oom_score_adj") << "1000";
   count_tensor_memory();
-  constexpr double kShare = 0.9;  // the rest is for what libraries take for themselves
+  constexpr double kShare = 0.9;  // the rest is for the libraries' own allocations
   const auto free = kShare * static_cast<double>(available_memory_bytes());
   limit_resident_memory(private_resident_bytes() + static_cast<std::uint64_t>(free));
 }

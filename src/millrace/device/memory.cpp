@@ -14,7 +14,7 @@ namespace millrace::device {
 
 namespace {
 
-// A line "<key>:   123 kB" of /proc/self/status. getrusage's peak would do for the other one, but it survives exec: a small
+// The number in a line "<key>:   123 kB" of /proc/self/status. getrusage has the peak too, but its value survives exec: a small
 // program started by a large one would report the large one's.
 std::uint64_t status_bytes(const std::string& key) {
   std::ifstream file("/proc/self/status");
@@ -50,8 +50,8 @@ std::uint64_t available_memory_bytes() {
 }
 
 void keep_freed_memory() noexcept {
-  // Large blocks come from the heap instead of a mapping each (M_MMAP_THRESHOLD would do the same, but stops at 2 GB and, in
-  // older glibc, at 32 MB), and the heap's end is never given back.
+  // Takes large blocks from the heap instead of separate mappings (M_MMAP_THRESHOLD would do the same, but is limited to 2 GB
+  // and, in older glibc, to 32 MB), and never returns the heap's end.
   mallopt(M_MMAP_MAX, 0);
   mallopt(M_TRIM_THRESHOLD, -1);
 }

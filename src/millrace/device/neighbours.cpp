@@ -16,7 +16,7 @@ namespace {
 
 constexpr double kLeastWork = 0.1;  // seconds; /proc/stat counts hundredths
 
-// Of the CPUs: seconds that anybody used, and all. Stolen time was another machine's.
+// Seconds of the CPUs: used by all programs, and in total. Stolen time belongs to another machine.
 struct CpuSeconds {
   double used = 0, available = 0;
   int cpus = 0;
@@ -94,7 +94,7 @@ std::optional<Neighbours::Taken> Neighbours::between(const std::optional<Counts>
 std::optional<double> Neighbours::take() {
   const std::optional<Counts> counts = now();
   const std::optional<Taken> taken = between(last_, counts);
-  if (taken || !last_ || !counts) last_ = counts;  // else asked again later, of a longer time
+  if (taken || !last_ || !counts) last_ = counts;  // otherwise the next call covers a longer time
   return taken ? std::optional(taken->share()) : std::nullopt;
 }
 

@@ -7,34 +7,34 @@
 
 namespace millrace::device {
 
-// Tells how much of the cores others had. Costs some reads of /proc: for log lines, not for steps. One thread's.
+// Measures how much of the cores other programs used. Costs some reads of /proc: for log lines, not for steps. For one thread.
 class Neighbours {
  public:
   Neighbours();
-  // Of these CPUs, and from a folder that imitates "/": for tests.
+  // For these CPUs, and from a folder that imitates "/": for tests.
   Neighbours(std::filesystem::path root, std::vector<int> cpus);
-  // Since the last call, or the constructor: of the time that this process's threads had work to do, the part for which they
-  // waited while another program had a core; 0 to 1. Threads of this process that wait for each other do not count, nor what a
-  // control group's quota held back. nullopt where the kernel does not say it, or where less than a tenth of a second of work was
-  // done.
+  // Covers the time since the last call, or the constructor: of the time in which this process's threads had work, the fraction
+  // for which they waited while another program used a core; 0 to 1. Threads of this process that wait for each other do not
+  // count, and neither does time that a control group's quota withheld. nullopt if the kernel does not report it, or if less than
+  // a tenth of a second of work was done.
   std::optional<double> take();
-  // The same in cores: 1 is a whole one that another program had while a thread of this process waited, however many others there
-  // are. Counted anew in any case: of a moment in which next to nothing was done nobody wants to know later.
+  // The same in cores: 1 is a whole core that another program used while a thread of this process waited, with any number of
+  // other cores. Resets the counts in any case: a moment with hardly any work is of no later use.
   std::optional<double> take_recent_cores();
-  [[nodiscard]] std::optional<double> since_made() const;  // take() since the constructor
+  [[nodiscard]] std::optional<double> since_made() const;  // the fraction since the constructor
 
  private:
   struct Counts {                    // seconds
-    double ran = 0, waited = 0;      // this process's threads: on a core, and ready to run without a core
-    double held = 0;                 // CPUs kept from its control groups by their quotas
-    double used = 0, available = 0;  // the CPUs: by anybody, and all that they had to give
+    double ran = 0, waited = 0;      // this process's threads: time on a core, and time ready to run without a core
+    double held = 0;                 // CPU time that quotas withheld from its control groups
+    double used = 0, available = 0;  // the CPUs' time: used by all programs, and available
     double passed = 0;               // of the clock
   };
-  // Since another time.
+  // Differences from an earlier time.
   struct Taken {
-    double of_ours = 0;    // seconds for which this process's threads waited for what others may have had
+    double of_ours = 0;    // seconds for which this process's threads waited, perhaps for other programs
     double of_others = 0;  // seconds on the CPUs
-    double wanted = 0;     // seconds that this process's threads had work to do
+    double wanted = 0;     // seconds in which this process's threads had work
     double available = 0, passed = 0;
     [[nodiscard]] double share() const noexcept;
     [[nodiscard]] double cores() const noexcept;

@@ -47,7 +47,7 @@ TEST_F(NeighboursTest, WhatOthersHadWhileOursWaited) {
   threads(1, 0);
   cpus(1, 9);
   Neighbours neighbours = this->neighbours();
-  threads(1.5, 0.5);  // two cores for a second: ours and others' halves
+  threads(1.5, 0.5);  // two cores for a second: half ours, half other programs'
   cpus(2, 9);
   EXPECT_NEAR(neighbours.take().value_or(-1), 0.5, 1e-9);
   threads(2.5, 0.5);
@@ -60,7 +60,7 @@ TEST_F(NeighboursTest, ARecentMomentIsNotCountedTwice) {
   threads(0, 0);
   cpus(0, 0);
   Neighbours neighbours = this->neighbours();
-  threads(0.001, 0.04);  // next to no work, and no core for it
+  threads(0.001, 0.04);  // almost no work, and no core for it
   cpus(1, 0);
   EXPECT_EQ(neighbours.take_recent_cores(), std::nullopt);
   threads(0.101, 0.04);
@@ -68,7 +68,7 @@ TEST_F(NeighboursTest, ARecentMomentIsNotCountedTwice) {
   EXPECT_NEAR(neighbours.take_recent_cores().value_or(-1), 0, 1e-9);
 }
 
-// A core less to each parallel loop, of 32 as of two.
+// Each parallel loop loses one core, of 32 as of two.
 TEST_F(NeighboursTest, CoresThatOthersHadAreNotSharedOutAmongMany) {
   std::vector<int> all(32);
   std::iota(all.begin(), all.end(), 0);
@@ -81,7 +81,7 @@ TEST_F(NeighboursTest, CoresThatOthersHadAreNotSharedOutAmongMany) {
   threads(0, 0);
   busy(0);
   Neighbours neighbours(root_, all);
-  threads(15.5, 0.5);  // of each of two: 31 cores' worth on a core, one waited
+  threads(15.5, 0.5);  // for each of two: 31 cores' worth on a core, one waited
   busy(1);
   EXPECT_NEAR(neighbours.take_recent_cores().value_or(-1), 1, 1e-9);
   threads(31, 0.5);

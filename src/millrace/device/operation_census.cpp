@@ -20,8 +20,9 @@ constexpr std::array<std::string_view, 17> kMakers = {
     "aten::ones",     "aten::zeros",     "aten::full",       "aten::arange",        "aten::eye",          "aten::linspace",
     "aten::logspace", "aten::ones_like", "aten::zeros_like", "aten::full_like",     "aten::tril_indices", "aten::triu_indices",
     "aten::new_ones", "aten::new_zeros", "aten::new_full",   "aten::scalar_tensor", "aten::range"};
-constexpr std::array<std::string_view, 8> kRandom = {"rand",        "bernoulli",   "dropout",   "normal", "uniform",
-                                                     "multinomial", "exponential", "millrace::"};  // our kernels draw inside
+constexpr std::array<std::string_view, 8> kRandom = {
+    "rand",    "bernoulli",   "dropout",     "normal",
+    "uniform", "multinomial", "exponential", "millrace::"};  // our kernels draw random numbers inside
 
 bool is_maker(std::string_view name) { return std::ranges::find(kMakers, name) != kMakers.end(); }
 bool may_draw(std::string_view name) {
@@ -50,7 +51,7 @@ bool asks_for_a_value(std::string_view name) {
 
 thread_local int expected_copies = 0, expected_reads = 0;
 
-// The place that a copy comes from; nullopt: it is none, or stays on its device.
+// The device that a copy comes from; nullopt if it is not a copy, or stays on its device.
 std::optional<at::Device> copied_from(std::string_view name, const std::vector<at::Tensor>& inputs,
                                       const std::vector<at::Tensor>& outputs) {
   if (expected_copies > 0 || outputs.empty()) return std::nullopt;
@@ -61,7 +62,7 @@ std::optional<at::Device> copied_from(std::string_view name, const std::vector<a
   return inputs[source].device();
 }
 
-// Follows constants through a step. A storage that is written with anything else is none any more.
+// Follows constants through a step. A storage that is written with anything else is no longer a constant.
 class Constants {
  public:
   void note(const at::RecordFunction& function, const std::vector<at::Tensor>& inputs, std::int64_t nanoseconds) {
@@ -102,7 +103,7 @@ class Constants {
 
  private:
   struct Made {
-    at::Tensor kept;  // so that its memory is not used anew meanwhile
+    at::Tensor kept;  // keeps its memory from being reused meanwhile
     std::int64_t nanoseconds = 0, longest = 0;
     std::string by;
   };
@@ -128,7 +129,7 @@ thread_local Constants* constants = nullptr;
 thread_local int calls_deep = 0;
 
 struct Began final : at::ObserverContext {
-  std::vector<at::Tensor> inputs;  // told at the beginning alone, as outputs at the end
+  std::vector<at::Tensor> inputs;  // known only at the beginning, as outputs only at the end
   std::int64_t at = 0;
 };
 

@@ -1,4 +1,4 @@
-// What the operations of one step are: how many, how long, which of them make the same tensors in every step.
+// The operations of one step: their number, their time, and which of them make the same tensors in every step.
 #pragma once
 
 #include <cstdint>
@@ -7,22 +7,22 @@
 
 namespace millrace::device {
 
-// Operations that the step itself calls, not those that they call in turn. Seconds on the calling thread: of a CPU, what they
-// take; of a GPU, what launching them takes.
+// Counts operations that the step itself calls, not those that they call. Seconds on the calling thread: for a CPU the time of
+// the operations, for a GPU that of their launches.
 struct OperationCensus {
   std::int64_t operations = 0;
   double seconds = 0;
-  std::int64_t host_reads = 0;  // values that the host asked for, but for those that ExpectedReads covers
-  // Operations whose tensors come from no parameter, no batch and no random number: from ones(), arange(), tril() of those …
+  std::int64_t host_reads = 0;  // values that the host read, except those within ExpectedReads
+  // Operations whose tensors depend on no parameter, batch or random number: results of ones(), arange(), tril() of those …
   double rebuilt_seconds = 0;
-  std::string rebuilt_by;  // the longest of them with the size that it makes: "aten::tril [256, 256]"
-  // Copies of tensors from one device to another, but for those that ExpectedCopies covers.
+  std::string rebuilt_by;  // the one that took longest, with the size of its result: "aten::tril [256, 256]"
+  // Copies of tensors from one device to another, except those within ExpectedCopies.
   std::int64_t copies = 0;
   double copied_seconds = 0;
-  std::string copied_by;  // the largest of them: "aten::to [256, 256] from cpu to cuda:0"
+  std::string copied_by;  // the largest: "aten::to [256, 256] from cpu to cuda:0"
 };
 
-// Meanwhile this thread's copies are none that a census counts: a batch is on its way.
+// While alive, copies on this thread are not counted in a census: they are the batch's own.
 class ExpectedCopies {
  public:
   ExpectedCopies() noexcept;
@@ -31,8 +31,8 @@ class ExpectedCopies {
   ExpectedCopies& operator=(const ExpectedCopies&) = delete;
 };
 
-// Meanwhile values that this thread asks for are none that a census counts, and their waits no part of its seconds: whoever makes
-// the step for a trial asks, not the step.
+// While alive, values that this thread reads are not counted in a census, and their waits are not part of its seconds: the trial
+// around the step reads them, not the step.
 class ExpectedReads {
  public:
   ExpectedReads() noexcept;
@@ -41,7 +41,7 @@ class ExpectedReads {
   ExpectedReads& operator=(const ExpectedReads&) = delete;
 };
 
-// Runs `step` in the calling thread and counts what it calls there. Costs the step some microseconds an operation.
+// Runs `step` in the calling thread and counts the operations that it calls there. Costs the step some microseconds an operation.
 [[nodiscard]] OperationCensus census_of(const std::function<void()>& step);
 
 }  // namespace millrace::device

@@ -18,7 +18,7 @@ TEST(OperationCensus, CountsTopOperationsAndHostReads) {
     const at::Tensor y = x.matmul(x).relu();
     EXPECT_GT(y.sum().item<float>(), 0);
   });
-  EXPECT_EQ(census.operations, 4);  // matmul calls mm, which is its own business
+  EXPECT_EQ(census.operations, 4);  // matmul calls mm, which is not counted separately
   EXPECT_EQ(census.host_reads, 1);
   EXPECT_GT(census.seconds, 0);
   EXPECT_EQ(census.rebuilt_seconds, 0);
@@ -61,7 +61,7 @@ TEST(OperationCensus, RandomNumbersAndSumsInZerosAreNoConstants) {
   EXPECT_EQ(census.rebuilt_seconds, 0);
 }
 
-// The device that holds no numbers stands for another one.
+// The meta device, which holds no values, stands in for a second device.
 TEST(OperationCensus, CopiesBetweenDevicesAreCountedUnlessABatchIsOnItsWay) {
   const at::Tensor x = at::rand({30, 30}), y = at::rand({3, 3});
   const OperationCensus census = census_of([&] {

@@ -51,7 +51,7 @@ void mark(const char* operation, const ConvolutionCall& call) noexcept {
   doing_operation(operation, shapes.text());
 }
 
-// What an operation calls is left out: a convolution has been told with its shapes by then.
+// Nested operations are left out: a convolution has been recorded with its shapes by then.
 thread_local int depth = 0;
 
 std::unique_ptr<at::ObserverContext> begin(const at::RecordFunction& function) {

@@ -1,15 +1,16 @@
-// Which operation of LibTorch is running, for base/doing.h.
+// Records which LibTorch operation is running, for base/doing.h.
 #pragma once
 
 #include <cstdint>
 
 namespace millrace::device {
 
-// From here on convolutions on a CPU are told with their shapes, as far as device/convolution_guard.h stands. About a microsecond
-// each.
+// From here on convolutions on a CPU are recorded with their shapes, if the guard of device/convolution_guard.h is installed.
+// Costs about a microsecond each.
 void mark_convolutions() noexcept;
 
-// All operations that the calling thread runs, by name, until destruction. For trials; their times are compared, so it is cheap.
+// Records the names of all operations that the calling thread runs, until destruction. For trials, whose times are compared, so
+// it is cheap.
 class OperationMarks {
  public:
   OperationMarks();

@@ -1,4 +1,4 @@
-// What the machine has, and what of it this process was given.
+// The machine's resources, and the part of them that this process was given.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +13,9 @@ struct ProcessResources {
   std::uint64_t machine_memory = 0, available_memory = 0;  // bytes
   std::optional<std::uint64_t> group_memory;               // limit of the tightest control group
   std::optional<std::uint64_t> address_space;              // ulimit -v
-  bool has_nvidia_gpu = false;                             // whether or not anything can use it
+  bool has_nvidia_gpu = false;                             // even if no driver or library can use it
 };
-// As it is now. Any thread; never throws over what /proc and /sys hold.
+// Read anew at each call. Any thread; never throws because of the contents of /proc and /sys.
 [[nodiscard]] ProcessResources process_resources();
 
 }  // namespace millrace::device

@@ -18,14 +18,14 @@
 namespace millrace::device {
 namespace {
 
-constexpr double kWanted = 0.2;  // of a core: others want it
+constexpr double kWanted = 0.2;  // cores: above it other programs want them
 constexpr double kAlone = 0.1;
 constexpr int kBusyLooks = 2;
 constexpr int kQuietLooks = 5;
-constexpr double kEvery = 0.12;         // seconds, of two CPUs; Neighbours judges a tenth of a second of work
-constexpr double kMostOfACore = 0.002;  // what looking may cost
+constexpr double kEvery = 0.12;         // seconds, for two CPUs; Neighbours needs a tenth of a second of work
+constexpr double kMostOfACore = 0.002;  // upper limit of the cost of looking
 
-// So many that there are more than CPUs together with those that compute; 0 where those are more already.
+// The number that makes OpenMP's threads, with the computing ones, exceed the CPUs; 0 if the latter already do.
 int idle_threads() { return std::max(0, omp_get_num_procs() - at::get_num_threads() + 1); }
 
 double thread_cpu_seconds() {
@@ -40,7 +40,7 @@ ShortWaits::ShortWaits() {
   const int idle = idle_threads();
   if (idle == 0) return;
   try {
-    require_threads(idle + 1);  // OpenMP ends the process where it can't make a thread
+    require_threads(idle + 1);  // OpenMP ends the process if it can't create a thread
     thread_ = std::thread([this, idle] {
       block_signals_in_this_thread();
       ::pthread_setname_np(::pthread_self(), "mr-idle");
@@ -72,15 +72,15 @@ bool WaitRule::after(std::optional<double> cores) {
   return is_short_;
 }
 
-// The kernel counts each CPU's time in hundredths of a second: what others had is the less exact the more CPUs are summed up, by
-// the root of their number.
+// The kernel counts each CPU's time in hundredths of a second: the error of the other programs' time grows with the root of the
+// number of CPUs.
 double seconds_between_looks(int cpus) noexcept { return kEvery * std::sqrt(std::max(1.0, cpus / 2.0)); }
 
 SharedCores::SharedCores() {
   if (!are_openmp_waits_ours()) return;
   try {
     thread_ = std::thread([this] { watch(); });
-  } catch (const std::system_error&) {  // a run needs it not
+  } catch (const std::system_error&) {  // a run does not need it
   }
 }
 

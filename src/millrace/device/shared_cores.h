@@ -1,9 +1,9 @@
-// OpenMP's threads give up their cores sooner while other programs want them.
+// Makes OpenMP's threads release their cores sooner while other programs want them.
 //
-// Threads that spin between parallel loops are the fastest while the cores are this process's own, and the slowest while another
-// program needs them (docs/decisions/0037 has the figures). libgomp is told once, when it is loaded, how long to spin
-// (system/openmp.h). But where it holds more threads than there are CPUs they spin 100 times only before they sleep (its manual,
-// GOMP_SPINCOUNT): so a few idle threads of OpenMP's, made while others want the cores and ended when they don't, switch it.
+// Threads that spin between parallel loops are fastest while the cores belong to this process, and slowest while another program
+// needs them (docs/decisions/0037 has the figures). libgomp reads only once, when it is loaded, how long to spin
+// (system/openmp.h). But if it holds more threads than there are CPUs, they spin only 100 times before they sleep (its manual,
+// GOMP_SPINCOUNT): so a few idle OpenMP threads, created while other programs want the cores and ended afterwards, switch it.
 #pragma once
 
 #include <condition_variable>
@@ -16,8 +16,8 @@
 
 namespace millrace::device {
 
-// Idle threads of OpenMP's: while there is one of these all of the process's spin briefly. Where the system gives no threads it
-// is nothing.
+// Idle OpenMP threads: while such an object exists, all of the process's threads spin briefly. If the system refuses threads, it
+// has no effect.
 class ShortWaits {
  public:
   ShortWaits();
@@ -32,24 +32,24 @@ class ShortWaits {
   std::thread thread_;
 };
 
-// When waits should be short, by the cores that others had while this process's threads waited (Neighbours): after some looks in
-// a row, since a moment is not worth a switch. It does not matter how many cores there are: each parallel loop waits for the one
-// thread that another program keeps from its core.
+// Decides when waits should be short, by the cores that other programs used while this process's threads waited (Neighbours):
+// after several looks in a row, since a moment is not worth a switch. The number of cores does not matter: each parallel loop
+// waits for the one thread whose core another program uses.
 class WaitRule {
  public:
-  // After a look; nullopt: too little work was done to tell, which changes nothing.
+  // Call it after a look; nullopt: too little work was done to decide, and nothing changes.
   [[nodiscard]] bool after(std::optional<double> cores);
 
  private:
   bool is_short_ = false;
-  int busy_ = 0, quiet_ = 0;  // looks in a row that saw others, or nobody
+  int busy_ = 0, quiet_ = 0;  // looks in a row that saw other programs, or saw none
 };
 
-// How long to wait between looks, so that one tells fractions of a core.
+// The time between looks that suffices to measure fractions of a core.
 [[nodiscard]] double seconds_between_looks(int cpus) noexcept;
 
-// Looks some times a second, in a thread of its own, until destruction. Nothing where the environment says how OpenMP is to wait,
-// or where the kernel does not tell of others. set_threads() comes first; one is enough for a process.
+// Looks several times a second, in its own thread, until destruction. Call set_threads() first; one object is enough for a
+// process. Does nothing if the environment sets how OpenMP waits, or if the kernel does not report other programs.
 class SharedCores {
  public:
   SharedCores();

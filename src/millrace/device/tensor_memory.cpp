@@ -21,7 +21,7 @@ std::atomic<std::uint64_t> peak{0};
 std::atomic<std::uint64_t> limit{0};
 std::atomic<std::uint64_t> resident_limit{0};
 std::atomic<std::uint64_t> unchecked{0};
-std::atomic<std::uint64_t> unmapped{0};  // bytes of tensors since the last look at the address space
+std::atomic<std::uint64_t> unmapped{0};  // bytes of tensors since the last check of the address space
 
 void add(std::uint64_t bytes) noexcept {
   const std::uint64_t now = live.fetch_add(bytes, std::memory_order_relaxed) + bytes;
@@ -30,7 +30,7 @@ void add(std::uint64_t bytes) noexcept {
   }
 }
 
-// The C library knows the size of a block: no header of ours, no table.
+// The C library knows a block's size, so neither a header nor a table is needed.
 void release(void* memory) {
   if (memory == nullptr) return;
   c10::profiledCPUMemoryReporter().Delete(memory);
@@ -44,7 +44,7 @@ void check_resident(std::uint64_t bytes) {
   if (most == 0 || unchecked.fetch_add(bytes, std::memory_order_relaxed) + bytes < kWorthALook) return;
   unchecked.store(0, std::memory_order_relaxed);
   if (private_resident_bytes() + bytes <= most) return;
-  malloc_trim(0);  // what the C library keeps for later is resident too
+  malloc_trim(0);  // memory that the C library keeps for later is resident too
   const std::uint64_t now = private_resident_bytes();
   TORCH_CHECK_WITH(OutOfMemoryError, now + bytes <= most, "a tensor of ", human_bytes(static_cast<double>(bytes)),
                    " does not fit: the process holds ", human_bytes(static_cast<double>(now)), " of ",
@@ -53,15 +53,15 @@ void check_resident(std::uint64_t bytes) {
 
 [[noreturn]] void refuse_address_space(std::uint64_t bytes) {
   const std::uint64_t mapped = mapped_bytes();
-  malloc_trim(0);  // what it keeps is lost to all others
+  malloc_trim(0);  // the memory it keeps is unavailable to other programs
   TORCH_CHECK_WITH(OutOfMemoryError, false, "a tensor of ", human_bytes(static_cast<double>(bytes)),
                    " does not fit: ", human_bytes(static_cast<double>(mapped)), " of ",
                    human_bytes(static_cast<double>(limit_of(RLIMIT_AS).value_or(0))),
                    " of address space (ulimit -v) are in use, and libraries need the rest");
 }
 
-// c10's allocator, but what it takes from the system leaves the address space that is to be kept. Memory that the C library had
-// at hand is always taken: hence a look before and one after.
+// Calls c10's allocator, but keeps the reserved address space free. Memory that the C library already holds is always usable:
+// hence a check before and one after.
 void* take_memory(std::uint64_t bytes) {
   constexpr std::uint64_t kWorthALook = std::uint64_t{1} << 20U;
   if (kept_address_space() == 0) return c10::alloc_cpu(bytes);

@@ -1,5 +1,5 @@
-// Bytes of CPU tensors alive: an allocator of ours stands before LibTorch's own and counts. What libraries below LibTorch take
-// for themselves (scratch space of convolutions) is not seen.
+// Bytes of CPU tensors alive: an allocator of ours wraps LibTorch's and counts. Memory that libraries below LibTorch allocate for
+// themselves (scratch space of convolutions) is not counted.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -15,20 +15,21 @@ struct TensorMemory {
   std::uint64_t peak_bytes = 0;  // since the last reset
 };
 
-// Tensors made from then on are counted and limited. Once is enough; any thread, but not while another one makes its first
-// tensor.
+// Starts to count and limit tensors made from then on. One call is enough; any thread, but not while another thread makes its
+// first tensor.
 void count_tensor_memory();
 
-// Of a CPU zeros before count_tensor_memory(), of a GPU what LibTorch's allocator counts. Nothing here waits for a device.
+// For a CPU zeros before count_tensor_memory(); for a GPU the counts of LibTorch's allocator. Does not wait for a device.
 [[nodiscard]] TensorMemory tensor_memory(c10::Device device = c10::Device(c10::kCPU));
-void reset_peak_tensor_memory(c10::Device device = c10::Device(c10::kCPU));  // to what is alive
-void release_cached_memory(c10::Device device);  // that LibTorch, on a CPU the C library, keeps for tensors to come
+void reset_peak_tensor_memory(c10::Device device = c10::Device(c10::kCPU));  // to the present bytes
+void release_cached_memory(c10::Device device);  // that LibTorch, on a CPU the C library, keeps for later tensors
 
-// Most bytes of CPU tensors alive; 0 = as the system has it. A tensor that would go beyond throws c10::OutOfMemoryError before
-// the system is asked, which promises more than it has and would end the process later.
+// Most bytes of CPU tensors alive; 0 = only the system's limit. A tensor beyond the limit throws c10::OutOfMemoryError before the
+// system is asked, which promises more than it has and would end the process later.
 void limit_tensor_memory(std::uint64_t bytes) noexcept;
 [[nodiscard]] std::uint64_t tensor_memory_limit() noexcept;
-// The same for the memory of the process, with what no tensor counter sees; 0 = none. Looked at every 16 MB of new tensors.
+// The same for the process's memory, including memory that no tensor counter sees; 0 = no limit. Checked every 16 MB of new
+// tensors.
 void limit_resident_memory(std::uint64_t bytes) noexcept;  // private_resident_bytes()
 [[nodiscard]] std::uint64_t resident_memory_limit() noexcept;
 

@@ -41,7 +41,7 @@ struct Often {
   std::int64_t every_epochs = 0;
 };
 
-// Measurements of trials during the run, at most once per run; each trial is a step without its update.
+// Results of trials during the run, each made at most once; a trial is a step without its update.
 struct Experiments {
   struct Format {
     std::string from, to;  // "fp32", "bf16"
@@ -55,7 +55,7 @@ struct Experiments {
   std::optional<Threads> threads;  // set if the config asked for more threads than there are cores
   struct Batch {
     std::int64_t rows = 0;           // of the micro-batch that was tried
-    double fixed_share = 0;          // share of its time that half the rows would cost as well
+    double fixed_share = 0;          // share of its time that does not depend on the number of rows
     std::int64_t batch_size = 0;     // data.batch_size; 0 = the recipe sets its own
     std::int64_t micro_batches = 1;  // memory.micro_batches
     std::int64_t accumulate = 1;     // optim.accumulate
@@ -181,7 +181,7 @@ struct Launches {
 // The clock of the core of the run's busiest thread, at equal load: medians of the run's first minute and of the latest.
 struct CpuClock {
   double before_mhz = 0, now_mhz = 0;
-  double lost = 0;  // share of its cycles that the stretch lost
+  double lost = 0;  // share of cycles that the lower clock cost, over the stretch
 };
 
 // Finished runs in the folder next to this one that did the same work on the same machine.

@@ -1,4 +1,4 @@
-// From tensors to the plain arguments of the raw kernels.
+// Converts tensors to the plain arguments of the raw kernels.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,11 +12,11 @@
 
 namespace millrace::kernels {
 
-// The kernels take these; everything else goes the plain way through ATen.
+// Whether the kernels support x; all other tensors use the plain path through ATen.
 inline bool has_kernel(const at::Tensor& x) {
   return x.is_cpu() && x.layout() == at::kStrided && (x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16);
 }
-// Dropout alone has kernels on other devices.
+// Only dropout has kernels on other devices.
 inline bool has_dropout_kernel(const at::Tensor& x) {
   if (x.is_cpu()) return has_kernel(x);
   const at::ScalarType type = x.scalar_type();
@@ -28,20 +28,21 @@ inline detail::Type type_of(at::ScalarType type) {
 }
 inline detail::Type type_of(const at::Tensor& x) { return type_of(x.scalar_type()); }
 
-// How many rows of x (rows, columns) take at most so many bytes: a multiple of 64, where a dropout's groups begin anew.
+// The number of rows of x (rows, columns) that take at most this many bytes: a multiple of 64, where a dropout's groups start
+// anew.
 inline std::int64_t rows_within(std::int64_t bytes, const at::Tensor& x) {
   constexpr std::int64_t kStep = 64;
   const std::int64_t row_bytes = x.size(1) * x.element_size();
   return row_bytes == 0 ? x.size(0) : std::max(kStep, bytes / row_bytes / kStep * kStep);
 }
 
-// Which of the two layouts that kernels of volumes know x has; what has neither is to be made contiguous.
+// The layout of x among the two that kernels of volumes support; a tensor with neither must be made contiguous.
 inline at::MemoryFormat layout_of(const at::Tensor& x) {
   const bool last = x.dim() == 5 && !x.is_contiguous() && x.is_contiguous(at::MemoryFormat::ChannelsLast3d);
   return last ? at::MemoryFormat::ChannelsLast3d : at::MemoryFormat::Contiguous;
 }
 
-// Volumes (N, C, D, H, W) that can stand beside each other in the channels.
+// Whether the volumes (N, C, D, H, W) can be joined along the channels.
 inline bool differ_in_channels_alone(const at::Tensor& x, const at::Tensor& y) {
   if (x.dim() != 5 || y.dim() != 5) return false;
   for (const std::int64_t axis : {0, 2, 3, 4}) {
@@ -54,7 +55,7 @@ inline detail::Keep keep_of(const Dropout& dropout) {
   return {dropout.key, dropout.first, dropout_threshold(dropout.p), dropout_scale(dropout.p)};
 }
 
-// What the backward pass of an autograd function needs of its dropout.
+// The values of a dropout that an autograd function's backward pass needs.
 template <class Context>
 void remember(Context* context, const Dropout& site) {
   context->saved_data["p"] = site.p;

@@ -29,14 +29,14 @@ using Heads = std::array<at::Tensor, 3>;  // queries, keys, values, each (B, T, 
 struct Form {
   double scale = 1;
   bool causal = true;
-  at::Tensor cos = {}, sin = {};  // of rotary positions, (T, D / 2); undefined: none
+  at::Tensor cos = {}, sin = {};  // of rotary positions, (T, D / 2); undefined: not rotary
 };
 
 detail::HeadView view_of(const at::Tensor& x) { return {x.data_ptr(), x.stride(0), x.stride(1), x.stride(2)}; }
 
 at::Tensor with_contiguous_rows(const at::Tensor& x) { return x.stride(3) == 1 || x.size(3) == 1 ? x : x.contiguous(); }
 
-// (B, T, 3 H D) seen as queries, keys and values.
+// Views of (B, T, 3 H D) as queries, keys and values.
 Heads heads_of(const at::Tensor& packed, std::int64_t heads) {
   const at::Tensor five = packed.view({packed.size(0), packed.size(1), 3, heads, packed.size(2) / (3 * heads)});
   return {five.select(2, 0), five.select(2, 1), five.select(2, 2)};
@@ -62,7 +62,7 @@ detail::Attention arguments(const Heads& in, const at::Tensor& out, const at::Te
           .keep = {}};
 }
 
-// Queries and keys are turned on their way in, their gradients on the way out, where there are angles for it.
+// If there are angles, queries and keys are rotated before the kernel, and their gradients after it.
 void run(const detail::Attention& args, bool backward, const Form& form, const Dropout& site) {
   const detail::Table& table = detail::table();
   const std::size_t bytes = table.attention_scratch(args, backward);
@@ -134,7 +134,7 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
   }
 };
 
-// The scores of a longer row are too many to keep them all.
+// A longer row has too many scores to keep them all.
 constexpr std::int64_t kMostCountedRows = 256;
 
 bool drops_by_counter(const at::Tensor& q) {

@@ -18,7 +18,8 @@ namespace millrace::kernels {
 namespace {
 
 // A volume as planes of pixels: contiguous tensors have N * C planes of single elements, channels-last ones N planes whose pixels
-// are all channels. `pixel` elements of a plain volume's pixel lie together; in the padded one pixels are `step` elements apart.
+// are all channels. A pixel of a plain volume is `pixel` consecutive elements; in the padded one pixels are `step` elements
+// apart.
 struct Geometry {
   std::int64_t samples, planes, depth, height, width, pixel, step;
   std::int64_t padded_first, padded_stride;  // of a sample's first plane; from one sample to the next
@@ -27,7 +28,7 @@ struct Geometry {
   [[nodiscard]] std::int64_t padded_plane() const { return (depth + 2) * (height + 2) * padded_row(); }
 };
 
-// Of a part with `channels` channels from `first` on, of `all` in the padded volume.
+// For the `channels` channels from `first` on, of `all` channels in the padded volume.
 Geometry geometry(at::IntArrayRef sizes, std::int64_t first, std::int64_t all, at::MemoryFormat layout) {
   const bool last = layout == at::MemoryFormat::ChannelsLast3d;
   const std::int64_t channels = sizes[1];
@@ -79,7 +80,8 @@ void pad(const Geometry& g, const T* in, T* out) {
 float wide(float x) { return x; }
 float wide(c10::BFloat16 x) { return static_cast<float>(x); }
 
-// The padded places that show place i of a side of `size`: itself, and one beyond an edge it touches (two when size is 1).
+// The padded positions that show position i of a side of `size`: itself, and one beyond an edge that it touches (two if size is
+// 1).
 struct Shown {
   std::array<std::int64_t, 3> place{};
   int count = 0;
@@ -92,7 +94,7 @@ Shown shown(std::int64_t i, std::int64_t size) {
   return all;
 }
 
-// sum (row() floats) += the padded row `from`, its two ends added to the pixels they show.
+// sum (row() floats) += the padded row `from`, with its two ends added to the pixels that they show.
 template <class T>
 void add_row(const Geometry& g, const T* from, float* sum) {
   const auto add_pixel = [&](const T* pixel, float* to) {

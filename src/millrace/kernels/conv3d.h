@@ -1,18 +1,19 @@
-// A 3-D convolution of few channels over volumes that continue on the opposite side: padding, concatenation and convolution in
-// one pass over the volume, without a padded copy.
+// A circular 3-D convolution of few channels: padding, concatenation and convolution in one pass over the volume, without a
+// padded copy.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 namespace millrace::kernels {
 
-// x (N, C, D, H, W) and, when defined, the channels of `more` behind it; weight (O, C + C2, 3, 3, 3) and bias (O), fp32: result
-// (N, O, D, H, W) in x's type, channels last, summed in fp32. Differentiable (once); gradients of weight and bias are fp32.
-// Needs has_direct_conv3d.
+// x (N, C, D, H, W) followed, if it is defined, by the channels of `more`; weight (O, C + C2, 3, 3, 3) and bias (O), fp32: result
+// (N, O, D, H, W) in x's type, channels last, summed in fp32. Differentiable (once); gradients of weight and bias are fp32. Needs
+// has_direct_conv3d.
 at::Tensor direct_conv3d(const at::Tensor& x, const at::Tensor& more, const at::Tensor& weight, const at::Tensor& bias);
-// Whether direct_conv3d takes these: on the CPU, fp32 or bf16, dense channels-last volumes of one type and size, not empty.
+// Whether direct_conv3d supports these: on the CPU, fp32 or bf16, dense channels-last volumes of the same type and size, not
+// empty.
 bool has_direct_conv3d(const at::Tensor& x, const at::Tensor& more, const at::Tensor& weight, const at::Tensor& bias);
-// The same from circular_pad and at::conv3d.
+// The same by circular_pad and at::conv3d.
 at::Tensor direct_conv3d_plain(const at::Tensor& x, const at::Tensor& more, const at::Tensor& weight, const at::Tensor& bias);
 
 }  // namespace millrace::kernels

@@ -14,14 +14,15 @@ namespace millrace::kernels {
 namespace {
 
 using Sizes = std::array<std::int64_t, 2>;
-constexpr std::int64_t kDepth = 2;  // of (N, C, D, H, W)
+constexpr std::int64_t kDepth = 2;  // the axis in (N, C, D, H, W)
 constexpr std::int64_t kBytesOfBf16 = 2;
-constexpr std::int64_t kTogetherBytes = std::int64_t{1} << 20U;  // volumes that share a call: for more, a call is nothing
+constexpr std::int64_t kTogetherBytes = std::int64_t{1}
+                                        << 20U;  // of volumes that share a call: with more, a call's own cost is negligible
 
 std::int64_t of_depth(at::IntArrayRef values) { return values[0]; }
 Sizes in_plane(at::IntArrayRef values) { return values.size() == 1 ? Sizes{values[0], values[0]} : Sizes{values[1], values[2]}; }
 
-// (N, D, H, W, C), a view where x is channels-last. LibTorch turns a matrix in blocks, a volume element by element.
+// (N, D, H, W, C), a view if x is channels-last. LibTorch transposes a matrix in blocks, a volume element by element.
 at::Tensor channels_behind(const at::Tensor& x) {
   if (x.is_contiguous(at::MemoryFormat::ChannelsLast3d)) return x.permute({0, 2, 3, 4, 1});
   const std::int64_t samples = x.size(0), channels = x.size(1), places = x.size(2) * x.size(3) * x.size(4);
@@ -58,8 +59,8 @@ class Sum {
         plane_(at::empty({weight.size(0), weight.size(1), weight.size(3), weight.size(4)}, weight.options())),
         weight_(at::zeros({weight.size(kDepth), weight.size(0), weight.size(1), weight.size(3), weight.size(4)}, at::kFloat)) {}
 
-  // Some volumes, so many planes at a time; a bias's gradient along with the plane of the kernel that meets each plane of
-  // `gradient` once.
+  // Adds some volumes, `at_a_time` planes at a time; the bias's gradient comes with the plane of the kernel that meets each plane
+  // of `gradient` once.
   void add(const at::Tensor& x, const at::Tensor& gradient, std::int64_t at_a_time, std::int64_t with_bias) {
     const at::Tensor inputs = channels_behind(x), outputs = channels_behind(gradient);
     const at::Tensor &ones = how_.transposed ? inputs : outputs, &others = how_.transposed ? outputs : inputs;
@@ -91,11 +92,11 @@ class Sum {
   const VolumeConvolution& how_;
   Sizes stride_, padding_, dilation_, output_padding_;
   std::array<std::int64_t, 1> outputs_;
-  at::Tensor plane_;          // of the kernel; its sizes are asked for alone
+  at::Tensor plane_;          // of the kernel; only its sizes are used
   at::Tensor weight_, bias_;  // (kD, O, C, kH, kW)
 };
 
-// The plane of the kernel that meets each plane of the gradient once; -1 where there is none.
+// The plane of the kernel that meets each plane of the gradient once; -1 if there is no such plane.
 std::int64_t plane_that_meets_all(const at::Tensor& x, const at::Tensor& gradient, const at::Tensor& weight,
                                   const VolumeConvolution& how) {
   for (std::int64_t k = 0; !how.transposed && k < weight.size(kDepth); ++k) {
@@ -116,7 +117,8 @@ ConvolutionWeights weights_by_planes(const at::Tensor& x, const at::Tensor& grad
   if (!wants_weight) return sums;
   Sum sum(weight, how, gradient.size(1));
   if (!is_empty) {
-    // Without AVX-512 oneDNN has no bf16, and LibTorch's own loop unrolls all samples of a call and rounds the sum after each.
+    // Without AVX-512 oneDNN has no bf16, and LibTorch's own loop unrolls all samples of a call and rounds the sum after each
+    // sample.
     const bool one_by_one = instructions() < InstructionSet::avx512;
     const std::int64_t samples = x.size(0);
     const std::int64_t bytes = (x.numel() + gradient.numel()) / samples * kBytesOfBf16;  // a census in fp32 sees the same calls

@@ -48,7 +48,7 @@ Convolution draw(std::mt19937& random) {
   Convolution drawn;
   drawn.transposed = between(0, 2) == 0;
   drawn.groups = between(1, 2);
-  const std::int64_t in = between(1, 5), out = between(1, 5);  // of a group
+  const std::int64_t in = between(1, 5), out = between(1, 5);  // channels of a group
   drawn.input = {between(1, 3), in * drawn.groups};
   drawn.weight = drawn.transposed ? Sizes{in * drawn.groups, out} : Sizes{out * drawn.groups, in};
   for (int i = 0; i < 3; ++i) {
@@ -103,7 +103,7 @@ TEST(WeightsByPlanes, AreThoseOfTheVolume) {
   }
 }
 
-// Volumes of all sizes: some that share a call, some alone; the bias along with a plane of the kernel and beside it.
+// Volumes of all sizes, some in a shared call, some alone; the bias together with a plane of the kernel and separately.
 TEST(WeightsByPlanes, InBf16AreAsGoodAsTheFormat) {
   const Sizes one = {1, 1, 1}, none = {0, 0, 0};
   for (const Convolution& drawn :

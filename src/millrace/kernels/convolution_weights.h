@@ -1,4 +1,4 @@
-// The gradient of a convolution's weights, by the library, without the scratch memory that the library takes for a whole volume.
+// Computes the gradient of a convolution's weights by the library, without the library's scratch memory for a whole volume.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -9,15 +9,15 @@
 
 namespace millrace::kernels {
 
-// Of a convolution of x (N, C, D, H, W) with `weight` (O, C, 3, 3, 3), of x's type, stride 1 and padding 1, whose result had
-// `gradient` (N, O, D, H, W). For bf16 the library keeps turned and padded copies of both volumes, which are some times their
-// size: above kWholeBytes of x and gradient together it is asked plane by plane of the kernel (convolution_planes.h).
+// For a convolution of x (N, C, D, H, W) with `weight` (O, C, 3, 3, 3), of x's type, stride 1 and padding 1, whose result has the
+// gradient `gradient` (N, O, D, H, W). For bf16 the library keeps transposed and padded copies of both volumes, several times
+// their size: above kWholeBytes of x and gradient together it is called plane by plane of the kernel (convolution_planes.h).
 inline constexpr std::int64_t kWholeBytes = std::int64_t{1} << 20U;
 ConvolutionWeights convolution_weights(const at::Tensor& x, const at::Tensor& gradient, const at::Tensor& weight,
                                        bool wants_weight, bool wants_bias);
 
-// While one is there, gradients in fp32 are asked for plane by plane as gradients in bf16 are: for a census, by a step in fp32,
-// of what a step in bf16 asks the library for. Of all threads.
+// While such an object exists, fp32 gradients are computed plane by plane as in bf16: so a census of an fp32 step sees the
+// library calls of a bf16 step. Applies to all threads.
 class CutAsInBf16 {
  public:
   CutAsInBf16() noexcept;

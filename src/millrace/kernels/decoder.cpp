@@ -25,7 +25,7 @@ using torch::autograd::variable_list;
 at::Tensor contiguous(const at::Tensor& x) { return x.defined() ? x.contiguous() : x; }
 const void* data_of(const at::Tensor& x) { return x.defined() ? x.const_data_ptr() : nullptr; }
 
-// Whether x * rate can be told from y.
+// Whether x * rate can be recovered from y.
 bool has_inverse(const at::Tensor& weight) {
   constexpr float kLeast = 1e-6F, kMost = 1e6F;
   const auto* first = weight.const_data_ptr<float>();
@@ -33,14 +33,14 @@ bool has_inverse(const at::Tensor& weight) {
 }
 
 struct RmsRowsFunction : torch::autograd::Function<RmsRowsFunction> {
-  // Without a branch the result is {y}, with one {sum, y}.
+  // Without a branch the result is {y}, with a branch {sum, y}.
   static variable_list forward(AutogradContext* context, const at::Tensor& x, const std::optional<at::Tensor>& branch,
                                const at::Tensor& weight, double epsilon, at::ScalarType type) {
     const at::Tensor input = x.contiguous();
     const at::Tensor added = branch ? branch->contiguous() : at::Tensor();
     const at::Tensor scale = weight.contiguous();
     const std::int64_t width = input.size(-1), rows = input.numel() / width;
-    // Nobody reads the branch again: where the types agree the sum takes its place.
+    // The branch is not read again: if the types agree, the sum overwrites it.
     const bool overwrites = branch && !branch->is_leaf() && added.scalar_type() == input.scalar_type();
     at::Tensor sum = !branch ? input : overwrites ? added.detach() : at::empty_like(input);
     at::Tensor y = at::empty(input.sizes(), input.options().dtype(type));
@@ -57,7 +57,7 @@ struct RmsRowsFunction : torch::autograd::Function<RmsRowsFunction> {
                                .epsilon = static_cast<float>(epsilon)};
     const detail::Table& table = detail::table();
     parallel(rows, [&](std::int64_t begin, std::int64_t end) { table.rms_rows_forward(args, begin, end); });
-    // y is kept by those who multiply it, and in 16 bits it is shorter than the sum.
+    // The next product keeps y anyway, and in 16 bits it is smaller than the sum.
     const bool keeps_y = has_inverse(scale);
     context->save_for_backward({keeps_y ? at::Tensor() : sum, keeps_y ? y : at::Tensor(), rates, scale});
     context->saved_data["x_type"] = static_cast<std::int64_t>(x.scalar_type());
@@ -76,7 +76,7 @@ struct RmsRowsFunction : torch::autograd::Function<RmsRowsFunction> {
     const at::Tensor y_gradient = contiguous(gradients.back());
     const at::Tensor &x = saved[0], &y = saved[1], &rates = saved[2], &weight = saved[3];
     const auto x_type = static_cast<at::ScalarType>(context->saved_data["x_type"].toInt());
-    if (!y_gradient.defined()) {  // only the sum was read
+    if (!y_gradient.defined()) {  // only the sum was used
       const bool branch_reads = has_branch && sum_gradient.defined();
       return {sum_gradient, branch_reads ? sum_gradient.to(type) : at::Tensor(), {}, {}, {}};
     }
@@ -120,12 +120,12 @@ struct RmsRowsFunction : torch::autograd::Function<RmsRowsFunction> {
   }
 };
 
-// Whether a gradient may be written where the input lies: no other backward pass will read it.
+// Whether a gradient may overwrite the input: no other backward pass will read it.
 bool overwrites(AutogradContext* context) {
   return context->saved_data["overwrites"].toBool() && !torch::autograd::get_current_graph_task_keep_graph();
 }
 
-// `out`: of x's width with a gradient, else half of it.
+// `out`: as wide as x with a gradient, else half as wide.
 void run_swiglu(const at::Tensor& x, const at::Tensor& gradient, const at::Tensor& out) {
   const detail::Swiglu args{.x = x.const_data_ptr(),
                             .gradient = data_of(gradient),
@@ -155,7 +155,7 @@ struct SwigluFunction : torch::autograd::Function<SwigluFunction> {
   }
 };
 
-// What swiglu gives is in memory so many bytes at a time. Parts cost a call of the library each.
+// Bytes of swiglu's result in memory at a time. Each part costs a call of the library.
 constexpr std::int64_t kSwigluBytes = std::int64_t{1536} << 10U;
 
 struct SwigluLinearFunction : torch::autograd::Function<SwigluLinearFunction> {

@@ -1,5 +1,5 @@
-// Kernels of devices other than the CPU. Their loops and launches are the device's plugin's (device/cuda/*.cu), their arithmetic
-// is headers of this folder, which the tests run on the CPU. Where a device has no table LibTorch's operations do the work.
+// Kernels of devices other than the CPU. Their loops and launches are in the device's plugin (device/cuda/*.cu), their arithmetic
+// in headers of this folder, which the tests run on the CPU. Without a table for a device LibTorch's operations do the work.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -10,15 +10,15 @@
 
 namespace millrace::kernels {
 
-// Plain structs alone cross to the plugin. Whatever is launched goes to the current stream of device `index`.
+// Only plain structs cross to the plugin. Launches go to the current stream of device `index`.
 struct DeviceTable {
-  // Of tensors of any type; `keep.first` is not looked at, each stretch has its own.
+  // For tensors of any type; `keep.first` is not used, since each stretch has its own.
   void (*dropout)(const detail::DropoutArgs&, const detail::DropoutRun* stretches, std::size_t count, c10::DeviceIndex index);
 };
 
-// Null where there is none.
+// Null if there is no table.
 [[nodiscard]] const DeviceTable* device_table(c10::DeviceType type) noexcept;
-// Of the one kind of device besides the CPU that a process uses; null takes it away. The table stays where it is.
+// Sets the table of the one kind of device besides the CPU that a process uses; null removes it. The table must outlive its use.
 void set_device_table(c10::DeviceType type, const DeviceTable* table) noexcept;
 
 }  // namespace millrace::kernels

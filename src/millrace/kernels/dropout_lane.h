@@ -1,5 +1,5 @@
-// What one thread of a device does of a dropout: one block of random numbers, and the eight elements that it serves. g++ and nvcc
-// both compile it; the same numbers come out as of the CPU's kernels, to the bit.
+// The work of a device's thread in a dropout: one block of random numbers, and the eight elements that it serves. g++ and nvcc
+// both compile it; it gives the same numbers as the CPU's kernels, to the bit.
 #pragma once
 
 #include <c10/macros/Macros.h>
@@ -11,11 +11,11 @@
 
 namespace millrace::kernels::detail {
 
-// Threads of a launch lie side by side: sixteen serve a group of 128 elements, each a pair of neighbours in every 32, so that
-// they read and write whole pieces of 128 bytes (64 of 16-bit numbers).
+// Neighbouring threads of a launch: sixteen serve a group of 128 elements, each a pair of neighbours in every 32, so that they
+// read and write whole pieces of 128 bytes (64 for 16-bit numbers).
 inline constexpr std::int64_t kLanesOfGroup = 16;
 
-// How many lanes a stretch has.
+// The number of lanes in a stretch.
 [[nodiscard]] C10_HOST_DEVICE inline std::int64_t lanes_of(const DropoutRun& stretch) {
   if (stretch.count == 0) return 0;
   return kLanesOfGroup * ((stretch.first + stretch.count - 1) / kDropoutGroup - stretch.first / kDropoutGroup + 1);
@@ -43,7 +43,7 @@ struct DropoutOf {
     return static_cast<Out>(residual == nullptr ? kept : static_cast<float>(added) + kept);
   }
 
-  // Elements i and i + 1 of the tensor, as far as they are among [begin, end); `word` has the bits of both.
+  // Handles elements i and i + 1 of the tensor if they are in [begin, end); `word` has the bits of both.
   C10_HOST_DEVICE void pair(std::int64_t i, std::int64_t begin, std::int64_t end, std::uint32_t word) const {
     const bool first = (word & 0xFFFFU) >= keep.threshold, second = (word >> 16U) >= keep.threshold;
     if (i >= begin && i + 1 < end && holds_pairs(x + i) && holds_pairs(out + i) &&

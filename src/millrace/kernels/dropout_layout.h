@@ -1,4 +1,4 @@
-// A dropout site whose elements are not one after the other in the site's stream: the raw kernels take stretches that are.
+// Splits a dropout site whose elements are not consecutive in its stream into stretches that are, as the raw kernels need them.
 #pragma once
 
 #include <cstdint>
@@ -12,22 +12,24 @@ namespace millrace::kernels {
 
 using detail::DropoutRun;
 
-// Those of a tensor with so many elements, in its order. InternalError when the site's runs have another number of elements.
+// The stretches of a tensor with this many elements, in its order. InternalError if the site's runs have another number of
+// elements.
 [[nodiscard]] std::vector<DropoutRun> dropout_runs(const Dropout& site, std::int64_t elements);
 
-// The site of elements begin, ..., begin + count - 1 of a tensor with so many elements.
+// The site of elements begin, ..., begin + count - 1 of a tensor with `elements` elements.
 [[nodiscard]] Dropout part_of(const Dropout& site, std::int64_t elements, std::int64_t begin, std::int64_t count);
 
-// Runs a kernel over a whole tensor: on the CPU the table's, in parallel, elsewhere the device's, on its current stream. `args`
-// describes all of the tensor; its `keep` is set here.
+// Runs a kernel over a whole tensor: on the CPU the table's, in parallel; on another device its own, on the current stream.
+// `args` describes the whole tensor; its `keep` is set here.
 void run_dropout(const detail::DropoutArgs& args, const Dropout& site, c10::Device device);
 void run_gelu(const detail::GeluArgs& args, const Dropout& site);
 
-// Calls body(keep, first, last) for parts of [begin, end), in order: units of `width` elements each, of which the tensor has
-// `units`, so that each part lies in one stretch. `keep` counts from the tensor's first element.
+// A tensor of `units` units, each of `width` elements.
 class DropoutUnits {
  public:
   DropoutUnits(const Dropout& site, std::int64_t units, std::int64_t width);
+  // Calls body(keep, first, last) for parts of the units [begin, end), in order, each part within one stretch. `keep` counts from
+  // the tensor's first element.
   void each(std::int64_t begin, std::int64_t end,
             const std::function<void(const detail::Keep&, std::int64_t, std::int64_t)>& body) const;
 

@@ -1,4 +1,4 @@
-// A linear layer of GELU's output that is computed again instead of kept.
+// A linear layer of GELU's output, which is recomputed instead of kept.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,11 +10,11 @@ namespace millrace::kernels {
 // GELU itself and the approximations of Hendrycks and Gimpel 2016 (arXiv:1606.08415): by tanh, and x sigmoid(1.702 x).
 enum class Gelu : std::uint8_t { exact, tanh, quick };
 
-// Differentiable; quick by a kernel of ours once.
+// Differentiable; quick, which uses our kernel, only once.
 at::Tensor gelu(const at::Tensor& x, Gelu kind);
 
 // linear() (kernels.h) of gelu(x, kind). x (..., in), fp32 or bf16 on the CPU; weight (out, in) and bias (out) fp32 leaves, bias
-// may be undefined. x alone is kept for the backward pass. Differentiable once.
+// may be undefined. Only x is kept for the backward pass. Differentiable once.
 at::Tensor gelu_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, Gelu kind);
 
 }  // namespace millrace::kernels

@@ -59,7 +59,7 @@ TEST_P(GeluLinear, QuickAgreesWithAtenEverywhere) {
   EXPECT_TRUE(y[5].isnan().item<bool>());
 }
 
-// What is computed again has the bits of what would have been kept.
+// A recomputed result has the bits of a kept one.
 TEST_P(GeluLinear, HasTheBitsOfBothApart) {
   for (const bool frozen : {false, true}) {
     const auto results = [&](bool together) {

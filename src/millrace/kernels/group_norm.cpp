@@ -28,14 +28,16 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// Shares depend on sizes only, so that a sum has the same bits for any number of threads.
-constexpr std::int64_t kChannelSegment = 4096;      // positions of a channel: they stay in the first cache
-constexpr std::int64_t kVolumeSegments = 32;        // of a sample with channels last; or fewer, of
-constexpr std::int64_t kFewestElements = 1 << 13U;  // which are worth a share, or more, of
-constexpr std::int64_t kMostElements = 1 << 16U;    // which stay in the second cache
-constexpr std::int64_t kFewestPositions = 16;
+// Threads share the work by segments, which depend on sizes only, so that a sum has the same bits for any number of threads.
+constexpr std::int64_t kChannelSegment = 4096;  // contiguous: positions of one channel; they stay in the first cache
+// Channels last: a sample has kVolumeSegments segments; fewer if they would be too small to be worth a thread's while, more if
+// they would not stay in the second cache.
+constexpr std::int64_t kVolumeSegments = 32;
+constexpr std::int64_t kFewestElements = 1 << 13U;
+constexpr std::int64_t kMostElements = 1 << 16U;
+constexpr std::int64_t kFewestPositions = 16;  // of a segment, however many channels there are
 
-// A norm of one tensor: geometry, and the numbers of the second pass for each channel of each sample.
+// A norm of one tensor: its geometry, and each sample's and channel's numbers for the second pass.
 class Norm {
  public:
   Norm(const at::Tensor& x, std::int64_t groups, bool silu, double slope)
@@ -66,7 +68,7 @@ class Norm {
     a_.partials = partials_.data();
   }
 
-  // {mean, rate} of each sample's groups.
+  // {mean, rate} of each sample's groups; rate = 1 / sqrt(variance + epsilon).
   [[nodiscard]] const at::Tensor& statistics() const { return statistics_; }
 
   at::Tensor forward(const at::Tensor& x, const float* weight, const float* bias, double epsilon) {
@@ -80,7 +82,7 @@ class Norm {
     return out;
   }
 
-  // What forward() gave for these statistics.
+  // Recomputes the result of forward() from these statistics.
   at::Tensor again(const at::Tensor& x, const at::Tensor& statistics, const float* weight, const float* bias) {
     at::Tensor out = at::empty_like(x);
     a_.out = out.mutable_data_ptr();
@@ -93,7 +95,7 @@ class Norm {
   }
 
   // The gradient of x; those of weight and bias are added up in `of_weight` and `of_bias`, a number for each channel and sample.
-  // `may_overwrite`: it is written over `gradient`.
+  // `may_overwrite`: the result overwrites `gradient`.
   at::Tensor backward(const at::Tensor& x, const at::Tensor& gradient, bool may_overwrite, const at::Tensor& statistics,
                       const float* weight, const float* bias, double* of_weight, double* of_bias) {
     at::Tensor out = may_overwrite ? gradient : at::empty_like(x);
@@ -118,7 +120,7 @@ class Norm {
 
  private:
   struct Channels {
-    std::int64_t first, last;  // of all samples'
+    std::int64_t first, last;  // counted over all samples
   };
   [[nodiscard]] Channels channels_of(std::int64_t group) const {
     const std::int64_t width = a_.channels / groups_;
@@ -200,8 +202,8 @@ class Norm {
     std::fill(offset_.begin() + channels.first, offset_.begin() + channels.last, static_cast<float>(offset));
   }
 
-  // A group whose channels are apart goes through both passes while it is in the cache, where there are groups enough for all
-  // threads.
+  // If channels are not last and there are enough groups for all threads, each group goes through both passes while it is in the
+  // cache. Otherwise the whole tensor goes through the first pass and then through the second.
   template <class Pass, class Between>
   void in_two_passes(Pass first, Pass second, const Between& between) {
     const std::int64_t pairs = a_.samples * groups_;
@@ -231,7 +233,7 @@ class Norm {
 
 const float* numbers(const at::Tensor& x) { return x.defined() ? x.const_data_ptr<float>() : nullptr; }
 
-// What a norm's backward pass needs beside x: weight, bias (or neither) and statistics.
+// The tensors that a norm's backward pass needs besides x: weight, bias (or neither) and statistics.
 struct Saved {
   at::Tensor weight, bias, statistics;
   std::int64_t groups = 1;
@@ -254,7 +256,7 @@ Saved saved_of(AutogradContext* context, const variable_list& tensors) {
           context->saved_data["slope"].toDouble()};
 }
 
-// Gradients of x, weight and bias. `may_overwrite`: nobody else reads `gradient`.
+// Gradients of x, weight and bias. `may_overwrite`: no other code reads `gradient`.
 variable_list norm_gradients(const at::Tensor& x, const at::Tensor& gradient, bool may_overwrite, const Saved& saved) {
   Norm norm(x, saved.groups, saved.silu, saved.slope);
   const std::int64_t samples = x.size(0);
@@ -303,7 +305,7 @@ struct GroupNormFunction : torch::autograd::Function<GroupNormFunction> {
 constexpr std::array<std::int64_t, 3> kByOne{1, 1, 1};
 constexpr std::array<std::int64_t, 3> kNoPadding{0, 0, 0};
 
-constexpr std::size_t kNormed = 6;  // among what is saved, where it is
+constexpr std::size_t kNormed = 6;  // its index among the saved tensors, if it is saved
 
 struct GroupNormConvolutionFunction : torch::autograd::Function<GroupNormConvolutionFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
@@ -327,7 +329,7 @@ struct GroupNormConvolutionFunction : torch::autograd::Function<GroupNormConvolu
     const at::Tensor &x = tensors[0], &weight = tensors[4], &bias = tensors[5];
     const at::Tensor cast = weight.to(x.scalar_type());
     variable_list result(7);
-    if (context->needs_input_grad(3) || context->needs_input_grad(4)) {  // first: only they need the norm's result
+    if (context->needs_input_grad(3) || context->needs_input_grad(4)) {  // done first: only these need the norm's result
       const at::Tensor normed = tensors.size() > kNormed
                                     ? tensors[kNormed]
                                     : Norm(x, saved.groups, saved.silu, saved.slope)
@@ -338,7 +340,7 @@ struct GroupNormConvolutionFunction : torch::autograd::Function<GroupNormConvolu
       if (sums.bias.defined()) result[4] = std::move(sums.bias);
     }
     if (context->needs_input_grad(0) || context->needs_input_grad(1) || context->needs_input_grad(2)) {
-      // Of the input the sizes count alone.
+      // Only the sizes of the input are used.
       const auto of_input = at::convolution_backward(gradients[0], x, cast, bias.sizes(), kByOne, kByOne, kByOne, false,
                                                      kNoPadding, 1, {true, false, false});
       variable_list of_norm = norm_gradients(x, std::get<0>(of_input), true, saved);

@@ -1,5 +1,5 @@
-// The group norm with its activation, and the convolution of upsampled volumes, against ATen in fp64: values and gradients, both
-// layouts, any remainder of a vector.
+// Compares the group norm with its activation, and the convolution of upsampled volumes, with ATen in fp64: values and gradients,
+// both layouts, any remainder of a vector.
 #include "millrace/kernels/group_norm.h"
 
 #include <ATen/Parallel.h>
@@ -52,7 +52,7 @@ TEST_P(Norms, GroupNormAgreesWithAten) {
           expect_like_aten(affine, {.groups = one.groups, .epsilon = 1e-6, .silu = true}, tolerance, strided);
         }
         expect_like_aten(affine, {.groups = one.groups, .epsilon = 1e-6}, tolerance, false);
-        if (x.numel() > x.size(0) * channels) {  // what is 0 for any x has no gradient to compare
+        if (x.numel() > x.size(0) * channels) {  // a result that is 0 for any x has no gradient to compare
           expect_like_aten({x}, {.groups = channels, .slope = 0.2}, tolerance, false);
         }
         EXPECT_TRUE(group_norm(x, {}, {}, {.groups = one.groups}).is_contiguous(layout));
@@ -111,7 +111,7 @@ TEST_P(Norms, ThreadsChangeNoBit) {
       return Tensors{x.grad(), weight.grad(), bias.grad()};
     };
     const Tensors one = gradients(1);
-    for (const int count : {2, 3, 7}) {  // 8 groups: together, apart, apart
+    for (const int count : {2, 3, 7}) {  // 8 groups: together, separate, separate
       const Tensors more = gradients(count);
       for (std::size_t i = 0; i < one.size(); ++i) EXPECT_TRUE(equal_bits(one[i], more[i])) << count << " " << i;
     }
@@ -125,7 +125,7 @@ void expect_upsampled(const at::Tensor& x, std::int64_t outputs, double toleranc
   SCOPED_TRACE(testing::Message() << x.sizes() << " " << x.scalar_type());
   expect_agreement([](const Tensors& in) { return Tensors{upsampled_conv3d(in[0], in[1], in[2])}; },
                    [](const Tensors& in) { return Tensors{upsampled_conv3d_plain(in[0], in[1], in[2])}; }, inputs, tolerance,
-                   outputs == 20);  // with gradients of any strides
+                   outputs == 20);  // with strided gradients
 }
 
 TEST(UpsampledConvolution, IsTransposedOnTheCpuAlone) {
@@ -144,7 +144,8 @@ TEST(UpsampledConvolution, AgreesWithAten) {
     for (const auto layout : kLayouts) {
       for (const Sizes& sizes : shapes) {
         for (const std::int64_t outputs : {1, 20}) {
-          if (type == at::kBFloat16 && (outputs == 1 || sizes[4] == 1)) continue;  // sums cancel; nn/ has the guard for one voxel
+          if (type == at::kBFloat16 && (outputs == 1 || sizes[4] == 1))
+            continue;  // the sums cancel; nn/ has the guard for one voxel
           const at::Tensor x = at::randn(sizes).to(type).contiguous(layout);
           expect_upsampled(x, outputs, type == at::kDouble ? 1e-6 : type == at::kFloat ? 1e-5 : 3e-2);
           const at::Tensor y = upsampled_conv3d(x, at::randn({outputs, sizes[1], 3, 3, 3}), at::randn({outputs}));
@@ -158,7 +159,7 @@ TEST(UpsampledConvolution, AgreesWithAten) {
             (Sizes{0, 4, 6, 6, 6}));
 }
 
-// Large enough for planes, in one volume and in several. Of the whole the last three are wrong or never end on AMX.
+// Large enough for planes, in one volume and in several. Computed whole, the last three are wrong or never end on AMX.
 TEST(ConvolutionWeights, OfPlanesAreThoseOfTheWhole) {
   at::manual_seed(4);
   for (const auto& sizes : std::vector<Sizes>{

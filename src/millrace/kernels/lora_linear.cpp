@@ -27,7 +27,7 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 using Tensors = std::vector<at::Tensor>;
 
-// Parts that are one behind the other in memory already, as if they had been cut from one tensor along its first dimension.
+// Whether the parts are adjacent in memory, as if they had been cut from one tensor along its first dimension.
 bool are_neighbours(const Tensors& parts) {
   std::int64_t next = parts.front().storage_offset();
   for (const at::Tensor& part : parts) {
@@ -56,7 +56,7 @@ at::Tensor side_by_side(const Tensors& parts, at::ScalarType type) {
   return parts.front().as_strided(sizes, parts.front().strides(), parts.front().storage_offset());
 }
 
-// Which inputs of the function are a projection's; -1: it has none.
+// Indices of a projection's inputs among the function's; -1: absent.
 struct ProjectionInputs {
   std::int64_t out = 0, rank = 0;
   std::int64_t weight = -1, bias = -1, a = -1, b = -1;
@@ -68,7 +68,7 @@ struct Layout {
   std::int64_t width = 0, rank = 0;  // of all results, of all adapters
 };
 
-// scale * B of each adapter where its outputs and its columns of the narrow product meet, zero elsewhere.
+// scale * B of each adapter at the intersection of its outputs and its columns of the narrow product, zero elsewhere.
 template <class T>
 void spread(const Layout& layout, at::TensorList tensors, T* out) {
   std::int64_t row = 0, column = 0;
@@ -97,7 +97,7 @@ at::Tensor spread_b(const Layout& layout, at::TensorList tensors, const at::Tens
   return all;
 }
 
-// keep * scale * x, into `out` (added to what is there) where it is defined.
+// keep * scale * x, written to `out`, or added to it if it is defined.
 at::Tensor dropped(const at::Tensor& x, const at::Tensor& out, const Dropout& site) {
   if (site.p <= 0.0 && !out.defined()) return x;
   at::Tensor to = out.defined() ? out : at::empty_like(x);
@@ -112,7 +112,7 @@ at::Tensor dropped(const at::Tensor& x, const at::Tensor& out, const Dropout& si
   return to;
 }
 
-// Rows that are dropped and multiplied at a time: they stay in the cache, and of all rows none are in memory twice.
+// Rows that are dropped and multiplied at a time: they stay in the cache, and no second copy of all rows is in memory.
 constexpr std::int64_t kRows = 256;
 
 // dx += dropped(dnarrow A).
@@ -137,7 +137,7 @@ at::Tensor summed_by_parts(const at::Tensor& left, const at::Tensor& right, cons
   return sums;
 }
 
-// What dropout leaves of x in the forward pass is in memory so many bytes at a time. Parts cost a call of the library each.
+// Bytes of x after dropout in memory at a time in the forward pass. Each part costs a call of the library.
 constexpr std::int64_t kDroppedBytes = std::int64_t{576} << 10U;
 
 // dropped(x) times a (rank, in) transposed.
@@ -201,7 +201,7 @@ struct LoraFunction : torch::autograd::Function<LoraFunction> {
         return one.*place >= 0 && context->needs_input_grad(static_cast<std::size_t>(one.*place) + 1);
       });
     };
-    // What takes memory only for a while comes before the gradient of x is there.
+    // Temporary memory is used before the gradient of x exists.
     at::Tensor dnarrow;
     if (layout.rank > 0 && (wants_x || wants(&ProjectionInputs::a))) dnarrow = at::mm(dy, b);
     if (wants(&ProjectionInputs::a)) {
@@ -248,7 +248,7 @@ struct LoraFunction : torch::autograd::Function<LoraFunction> {
     return layout;
   }
 
-  // To each projection its rows of a gradient.
+  // Gives each projection its rows of a gradient.
   static void hand_out_rows(const Layout& layout, std::int64_t ProjectionInputs::*place, std::int64_t ProjectionInputs::*rows,
                             const at::Tensor& gradient, variable_list& result) {
     std::int64_t row = 0;
@@ -269,7 +269,7 @@ struct LoraFunction : torch::autograd::Function<LoraFunction> {
     }
   }
 
-  // A gradient has the type of what it is of.
+  // A gradient gets the type of its tensor, or is dropped if it is not required.
   static void drop_unwanted(AutogradContext* context, variable_list& result) {
     const std::vector<std::int64_t> types = context->saved_data["types"].toIntVector();
     for (std::size_t i = 0; i < types.size(); ++i) {

@@ -16,14 +16,14 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// Scratch of one row: its values and its keep bits.
+// Scratch for one row: its values and its keep bits.
 float* row_scratch(std::int64_t width) {
   const std::int64_t floats = (width + 15) / 16 * 16;
   return static_cast<float*>(scratch(static_cast<std::size_t>(4 * floats + width / 8 + 128)));
 }
 
 struct NormFunction : torch::autograd::Function<NormFunction> {
-  // Without a branch the result is {y}, with one {sum, y}.
+  // Without a branch the result is {y}, with a branch {sum, y}.
   static variable_list forward(AutogradContext* context, const at::Tensor& residual, const std::optional<at::Tensor>& branch,
                                const at::Tensor& weight, const at::Tensor& bias, double epsilon, at::ScalarType y_type,
                                const Dropout& site) {

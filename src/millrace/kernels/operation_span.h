@@ -1,4 +1,4 @@
-// A kernel of ours in a profile, as an operation beside LibTorch's.
+// Records a kernel of ours in a profile, as an operation like LibTorch's.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,8 +11,9 @@
 
 namespace millrace::kernels {
 
-// From here to the end of the scope, with the shapes of `inputs`, undefined ones too. `name` is "millrace::gelu" and lives for
-// ever. Without a profiler it costs what each of LibTorch's operations pays as well: the question whether there is one.
+// Covers the time until the end of the scope, with the shapes of `inputs`, undefined ones too. `name` is for example
+// "millrace::gelu" and must never be freed. Without a profiler it costs as much as in each of LibTorch's operations: a check
+// whether there is one.
 class OperationSpan {
  public:
   template <class... Inputs>

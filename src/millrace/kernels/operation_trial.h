@@ -1,5 +1,5 @@
-// Which implementation an operation takes. Neither is the faster one on every CPU and for every shape. So a run times both on its
-// own shapes before its first step, and keeps to the faster one: the other one adds in another order and would give other bits.
+// Which implementation an operation uses. Neither is faster on every CPU and for every shape, so a run times both on its own
+// shapes before its first step, and keeps the faster one: the other adds in another order and would give other bits.
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -18,10 +18,10 @@
 
 namespace millrace::kernels {
 
-// Operations of which a run tries both implementations. Forward and backward are tried together but for the first three, which
-// are of a linear layer: in fp32 alone, but for the weights' gradient, which LibTorch rounds to bf16 where the layer computes in
-// bf16. Attention is causal, full attention is not (forward alone where no gradient is wanted); the norm has residual and dropout
-// in it; the convolution is circular, 3-D, channels last.
+// Operations of which a run tries both implementations. Forward and backward are tried together, except for the first three,
+// which belong to a linear layer: they are tried in fp32 only, except for the weights' gradient, which LibTorch rounds to bf16 if
+// the layer computes in bf16. Attention is causal, full attention is not (forward alone if no gradient is required); the norm
+// includes residual and dropout; the convolution is circular, 3-D, channels last.
 #define MILLRACE_OPERATIONS(OPERATION) \
   OPERATION(product)                   \
   OPERATION(input_gradient)            \
@@ -35,53 +35,55 @@ inline constexpr auto kOperationNames = std::to_array<std::string_view>({MILLRAC
 inline constexpr std::size_t kOperations = kOperationNames.size();
 [[nodiscard]] std::string_view name_of(Operation operation) noexcept;  // "weight_gradient"
 
-// For tensors of `type`, fp32 or bf16. Until it is chosen: LibTorch's for fp32 products, else ours. Any thread.
+// For tensors of `type`, fp32 or bf16. Before a choice is made: LibTorch's for fp32 products, else ours. Any thread.
 [[nodiscard]] Implementation implementation_of(Operation operation, c10::ScalarType type) noexcept;
 void choose_implementation(Operation operation, c10::ScalarType type, Implementation implementation) noexcept;
 void forget_implementations() noexcept;
 // Changes whenever a choice changes: caches of an operation's results compare it.
 [[nodiscard]] std::uint64_t implementation_changes() noexcept;
 
-// What a trial found of one operation: milliseconds of all its calls in a step, with either implementation.
+// Results of a trial for one operation: milliseconds of all its calls in a step, with either implementation.
 struct OperationTimes {
   Operation operation;
   c10::ScalarType type;
   double ours_ms = 0, library_ms = 0;
   std::int64_t calls = 0;
   double work = 0;         // multiplications of all calls
-  bool disturbed = false;  // other programs had the cores: the times are those of the busiest thread
+  bool disturbed = false;  // other programs used the cores: the times are those of the busiest thread
 };
 
-// One measurement of a trial, by the call it is of: "weight_gradient bf16 2048x384x1536".
+// One measurement of a trial, by its call: "weight_gradient bf16 2048x384x1536".
 struct CallTime {
   double ours_ms = 0, library_ms = 0;
   bool disturbed = false;
 };
 using KnownTimes = std::map<std::string, CallTime>;
 
-// While it lives, the calls of all operations are counted, and the first one of each shape is timed with both, but for those in
-// `known`. Of the thread that makes it: calls of other threads, and a backward pass on a GPU, are not seen. One at a time.
+// While it lives, the calls of all operations are counted, and the first call of each shape is timed with both implementations,
+// except those in `known`. Covers the thread that makes it: calls of other threads, and a backward pass on a GPU, are not seen.
+// One at a time.
 class OperationTrial {
  public:
   enum class Counts : std::uint8_t { only };
   explicit OperationTrial(KnownTimes known = {});
-  explicit OperationTrial(Counts);  // times nothing: times() says how much work there is
+  explicit OperationTrial(Counts);  // times nothing: times() returns the amount of work
   ~OperationTrial();
   OperationTrial(const OperationTrial&) = delete;
   OperationTrial& operator=(const OperationTrial&) = delete;
   [[nodiscard]] std::vector<OperationTimes> times() const;  // in the order of Operation
-  [[nodiscard]] KnownTimes measured() const;                // what was not known before
+  [[nodiscard]] KnownTimes measured() const;                // the times that were not known before
 };
 [[nodiscard]] bool operation_trial_runs() noexcept;
 
-// For operations: a call of this shape, which multiplies `work` times. True when it is to take our kernel. In a trial both
-// functions are called, some times; what they give is dropped.
+// A call of an operation; `work`: its number of multiplications.
 struct Call {
   Operation operation;
   c10::ScalarType type;
   c10::IntArrayRef shape;
   double work;
 };
+// For the code of operations: true if this call must use our kernel. In a trial both functions are called several times, and
+// their results are dropped.
 [[nodiscard]] bool takes_ours(const Call& call, const std::function<void()>& ours, const std::function<void()>& library);
 
 }  // namespace millrace::kernels

@@ -10,8 +10,8 @@ namespace millrace::kernels {
 // Runs body(begin, end) on contiguous shares of [0, n), one per thread of at::get_num_threads().
 void parallel(std::int64_t n, const std::function<void(std::int64_t, std::int64_t)>& body);
 
-// How rows are cut into chunks whose partial sums are added in order: depends on the row count only, so that a sum has the same
-// bits for any number of threads.
+// The division of rows into chunks whose partial sums are added in order: it depends on the row count only, so that a sum has the
+// same bits for any number of threads.
 struct RowChunks {
   explicit RowChunks(std::int64_t rows);
   std::int64_t rows, rows_per_chunk, count;
@@ -19,7 +19,7 @@ struct RowChunks {
 // Runs body(chunk, first_row, last_row) for all chunks, in parallel.
 void parallel(const RowChunks& chunks, const std::function<void(std::int64_t, std::int64_t, std::int64_t)>& body);
 
-// At least `bytes` bytes of the calling thread's own, 64-byte aligned, uninitialised; valid until its next call. Kept for reuse.
+// At least `bytes` bytes for the calling thread, 64-byte aligned, uninitialised; valid until its next call. Kept for reuse.
 void* scratch(std::size_t bytes);
 
 }  // namespace millrace::kernels

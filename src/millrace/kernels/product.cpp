@@ -13,19 +13,19 @@ namespace {
 
 using detail::kPanelColumns;
 
-constexpr std::int64_t kGroupRows = 192;  // rows that share a panel while it is in the cache
+constexpr std::int64_t kGroupRows = 192;  // rows that use a panel while it is in the cache
 
 std::uint32_t* words_of(const at::Tensor& memory) { return reinterpret_cast<std::uint32_t*>(memory.mutable_data_ptr<int>()); }
 const std::uint32_t* words_in(const at::Tensor& fp32) {
   return reinterpret_cast<const std::uint32_t*>(fp32.const_data_ptr<float>());
 }
 
-// Bytes of the second operand that are packed at a time: they stay in the cache, and of a large one no copy is in memory.
+// Bytes of the second operand that are packed at a time: they stay in the cache, and a large one has no full copy in memory.
 constexpr std::int64_t kPackedBytes = std::int64_t{512} << 10U;
-// Each part reads the first operand anew: above this size no cache near a core has it still, and all is packed at once.
+// Each part reads the first operand again: above this size it has left the caches near a core, and all is packed at once.
 constexpr std::int64_t kReadAgainBytes = std::int64_t{1200} << 10U;
 
-// How many panels that is; few rows are shared among threads by panels alone.
+// The corresponding number of panels; few rows are shared among threads by panels alone.
 std::int64_t panels_at_a_time(const detail::Product& args) {
   const std::int64_t row_bytes = args.words * static_cast<std::int64_t>(sizeof(std::uint32_t)),
                      panel_bytes = kPanelColumns * row_bytes;
@@ -34,7 +34,7 @@ std::int64_t panels_at_a_time(const detail::Product& args) {
   return std::max(shares, kPackedBytes / std::max<std::int64_t>(1, panel_bytes));
 }
 
-// args.a times `matrix`, packed by `layout`. `whole`: all of it at once, for a word-major args.a is packed for each part.
+// args.a times `matrix`, packed by `layout`. `whole`: all of it at once, since a word-major args.a is packed for each part.
 at::Tensor multiply(detail::Product args, const at::Tensor& matrix, detail::Pack::Layout layout, bool whole) {
   const std::int64_t panels = (args.columns + kPanelColumns - 1) / kPanelColumns;
   args.row_groups = std::max<std::int64_t>(1, args.rows / kGroupRows);

@@ -8,7 +8,7 @@ namespace millrace::kernels {
 // fp32 products need at least this many rows in their result.
 inline constexpr std::int64_t kProductRows = 6;
 
-// Whether linear() multiplies in fp32 itself: one of its products is ours (operation_trial.h), or a trial is to find out.
+// Whether linear() multiplies in fp32 itself: one of its products is ours (operation_trial.h), or a trial still has to decide.
 [[nodiscard]] bool own_fp32_products() noexcept;
 
 // x (rows, in) times w (out, in)^T, plus bias (out) if defined; fp32.
@@ -21,11 +21,11 @@ at::Tensor product(const at::Tensor& x, const at::Tensor& w);
 // y's column sums (bf16 only).
 at::Tensor product_of_transposed(const at::Tensor& y, const at::Tensor& x, const at::Tensor& column_sums);
 
-// The products of a linear layer by the implementations that operation_trial.h says. x (rows, in) and dy (rows, out), contiguous,
-// and weight (out, in) of one type, fp32 or bf16.
 struct WeightGradients {
-  at::Tensor weight, bias;  // fp32; bias undefined when not wanted
+  at::Tensor weight, bias;  // fp32; bias undefined if not requested
 };
+// The products of a linear layer by the implementations that operation_trial.h selects. x (rows, in) and dy (rows, out),
+// contiguous, and weight (out, in) have the same type, fp32 or bf16.
 at::Tensor forward_product(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
 at::Tensor input_gradient(const at::Tensor& dy, const at::Tensor& weight);
 WeightGradients weight_gradients(const at::Tensor& dy, const at::Tensor& x, bool wants_bias);

@@ -73,10 +73,10 @@ struct FewVoxels {
   std::vector<std::int64_t> x;
   std::int64_t outputs, kernel, stride, padding;
 };
-const std::vector<FewVoxels> kFewVoxels = {{{1, 3, 3, 3, 3}, 27, 3, 1, 1},  {{2, 5, 4, 5, 6}, 40, 4, 2, 1},
-                                           {{1, 16, 4, 4, 4}, 32, 4, 1, 1}, {{3, 2, 5, 2, 7}, 33, 2, 2, 0},
-                                           {{1, 7, 4, 3, 5}, 8, 3, 1, 0},   {{1, 1, 2, 2, 2}, 9, 4, 3, 2},
-                                           {{1, 1, 4, 2, 2}, 64, 4, 2, 1}};  // the last's windows are rows of the volume itself
+const std::vector<FewVoxels> kFewVoxels = {
+    {{1, 3, 3, 3, 3}, 27, 3, 1, 1}, {{2, 5, 4, 5, 6}, 40, 4, 2, 1}, {{1, 16, 4, 4, 4}, 32, 4, 1, 1},
+    {{3, 2, 5, 2, 7}, 33, 2, 2, 0}, {{1, 7, 4, 3, 5}, 8, 3, 1, 0},  {{1, 1, 2, 2, 2}, 9, 4, 3, 2},
+    {{1, 1, 4, 2, 2}, 64, 4, 2, 1}};  // the last one's windows are rows of the volume itself
 
 at::Tensor of_few_voxels(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, const FewVoxels& shape) {
   const at::Tensor as_x = weight.detach().to(x.scalar_type());
@@ -99,7 +99,7 @@ TEST_P(Products, AConvolutionOfFewVoxelsIsOneInBothLayouts) {
         const at::Tensor weight =
             at::randn({shape.outputs, shape.x[1], k, k, k}) / std::sqrt(static_cast<double>(shape.x[1] * k * k * k));
         const double tolerance = type == at::kFloat ? 1e-5 : 3e-2;
-        for (const bool strided : {false, true}) {  // gradients of any strides
+        for (const bool strided : {false, true}) {  // strided gradients
           expect_agreement([&](const Tensors& in) { return Tensors{of_few_voxels(in[0], in[1], in[2], shape)}; },
                            [&](const Tensors& in) { return Tensors{by_library(in[0], in[1], in[2], shape)}; },
                            {x, weight, at::randn({shape.outputs})}, tolerance, strided);
@@ -139,7 +139,7 @@ TEST_P(Products, AConvolutionOfFewVoxelsSaysWhatItTakes) {
   const at::Tensor x = at::randn({1, 4, 4, 4, 4}), weight = at::randn({64, 4, 3, 3, 3}), bias = at::randn({64});
   EXPECT_TRUE(has_few_voxels(x, weight, bias, 1, 1));
   EXPECT_FALSE(has_few_voxels(at::randn({2, 4, 4, 4, 4}), weight, bias, 1, 1));  // 128 voxels of 64 channels
-  EXPECT_FALSE(has_few_voxels(at::randn({1, 4, 2, 2, 2}), weight, bias, 1, 0));  // none
+  EXPECT_FALSE(has_few_voxels(at::randn({1, 4, 2, 2, 2}), weight, bias, 1, 0));  // no voxels
   EXPECT_FALSE(has_few_voxels(at::randn({0, 4, 4, 4, 4}), weight, bias, 1, 1));
   EXPECT_FALSE(has_few_voxels(x, at::randn({64, 4, 1, 1, 1}), bias, 1, 0));
   EXPECT_FALSE(has_few_voxels(x, at::randn({64, 4, 3, 3, 1}), bias, 1, 1));

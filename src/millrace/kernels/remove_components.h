@@ -1,15 +1,15 @@
-// Linear components taken out of many pixels: out = d - A (A^T d), d = x - mean, along the second-last axis.
+// Removes linear components from many pixels: out = d - A (A^T d), d = x - mean, along the second-last axis.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 namespace millrace::kernels {
 
-// x (..., F, P) with P pixels along the last axis, mean (F, 1), components (F, n) with a component a column: all of one type on
-// one device. One pass for contiguous fp32 on the CPU; everything else takes the plain path. No gradient.
+// x (..., F, P) with P pixels along the last axis, mean (F, 1), components (F, n) with a component in each column: all of the
+// same type on the same device. One pass for contiguous fp32 on the CPU; all other tensors use the plain path. No gradient.
 at::Tensor remove_components(const at::Tensor& x, const at::Tensor& mean, const at::Tensor& components);
-// The same as two matrix products. The order of its sums is another, so in fp32 the two differ by rounding of the size of x, not
-// of the result.
+// The same as two matrix products. They add in another order, so in fp32 the two differ by rounding relative to x, not to the
+// result.
 at::Tensor remove_components_plain(const at::Tensor& x, const at::Tensor& mean, const at::Tensor& components);
 
 }  // namespace millrace::kernels

@@ -16,7 +16,7 @@
 namespace millrace::kernels {
 namespace {
 
-// x (N, C, ...) dense in `layout`; `gradient` undefined in the forward pass, else laid out as x.
+// x (N, C, ...) dense in `layout`; `gradient` undefined in the forward pass, else in x's layout.
 at::Tensor run(const at::Tensor& x, const at::Tensor& gradient, const at::Tensor& rates, double epsilon,
                at::MemoryFormat layout) {
   at::Tensor out = at::empty_like(x);

@@ -21,8 +21,8 @@ namespace {
 
 std::int64_t pooled(std::int64_t size, std::int64_t stride) { return (size - 2) / stride + 1; }
 
-// x and `out` dense in `layout`; `gradient` undefined in the forward pass, where `out` is the result, else laid out as the
-// result.
+// x and `out` dense in `layout`; `out` is the result in the forward pass, where `gradient` is undefined; else `gradient` has the
+// result's layout.
 void run(const at::Tensor& x, const at::Tensor& gradient, const at::Tensor& out, std::int64_t stride, at::MemoryFormat layout) {
   const detail::SoftPool args{.x = x.const_data_ptr(),
                               .gradient = gradient.defined() ? gradient.const_data_ptr() : nullptr,
@@ -79,7 +79,7 @@ at::Tensor blurred_soft_pool(const at::Tensor& x, std::int64_t stride) {
 at::Tensor blurred_soft_pool_plain(const at::Tensor& x, std::int64_t stride) {
   constexpr double kLargest = 30.0, kFloor = 1e-6;
   const at::Tensor values = wide(x);
-  const at::Tensor line = 2.0 - (at::arange(3, values.options()) - 1.0).abs();  // 1, 2, 1, made where x lies
+  const at::Tensor line = 2.0 - (at::arange(3, values.options()) - 1.0).abs();  // 1, 2, 1, made on x's device
   const at::Tensor planes = values.reshape({-1, 1, x.size(3), x.size(4)});
   const at::Tensor blurred = at::conv2d(planes, (at::outer(line, line) / 16.0).view({1, 1, 3, 3}), {}, {{1, 1}}, {{1, 1}});
   const at::Tensor weight = at::exp(blurred.clamp_max(kLargest));

@@ -1,4 +1,5 @@
-// The blurred soft pooling and the RMS norm against ATen in fp64: values and gradients, both layouts, any remainder of a vector.
+// Compares the blurred soft pooling and the RMS norm with ATen in fp64: values and gradients, both layouts, any remainder of a
+// vector.
 #include "millrace/kernels/soft_pool.h"
 
 #include <ATen/Parallel.h>
@@ -52,7 +53,7 @@ TEST_P(Residual, SoftPoolingOfLargeNumbersIsTheirMean) {
 TEST_P(Residual, RmsNormAgreesWithAten) {
   const std::vector<Sizes> shapes = {{1, 2, 1, 1, 1}, {2, 3, 2, 5, 7}, {1, 16, 1, 8, 8}, {2, 37, 3, 4, 11}, {1, 8, 2, 10, 13}};
   for (const auto type : {at::kFloat, at::kBFloat16}) {
-    const double tolerance = type == at::kFloat ? 1e-4 : 1e-2;  // few channels cancel
+    const double tolerance = type == at::kFloat ? 1e-4 : 1e-2;  // sums over few channels cancel
     const auto kernel = [](const Tensors& in) { return Tensors{rms_norm_silu(in[0], 1e-5)}; };
     const auto reference = [](const Tensors& in) { return Tensors{rms_norm_silu_plain(in[0], 1e-5)}; };
     for (const bool strided : {false, true}) {

@@ -1,4 +1,5 @@
-// The kernels of 3-D convolutional networks against ATen: smooth_leaky and circular_pad, values and gradients, both layouts.
+// Compares the kernels of 3-D convolutional networks with ATen: smooth_leaky and circular_pad, values and gradients, both
+// layouts.
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/conv3d.h>
@@ -115,7 +116,7 @@ TEST_P(Volume, CircularPadIsCatAndPad) {
 
 constexpr auto kLast = at::MemoryFormat::ChannelsLast3d;
 
-// As direct_conv3d reads, in any type.
+// The definition of direct_conv3d, in any type.
 at::Tensor padded_convolution(const at::Tensor& x, const at::Tensor& more, const at::Tensor& weight, const at::Tensor& bias) {
   return at::conv3d(circular_pad_plain(x, more), weight, bias);
 }
@@ -136,7 +137,7 @@ TEST_P(Volume, DirectConvolutionIsPadAndConvolution) {
       const auto volume = [&](std::int64_t channels) {
         return at::randn({one.volume[0], channels, one.volume[1], one.volume[2], one.volume[3]}).to(type).contiguous(kLast);
       };
-      // Rounded weights, so that what is left in bf16 is the rounding of results.
+      // Rounded weights, so that in bf16 only the rounding of results remains.
       const at::Tensor weight = (at::randn({one.outputs, one.channels + one.more, 3, 3, 3}) / 8).to(type).to(at::kFloat);
       const double tolerance = type == at::kFloat ? 1e-5 : 1e-2;
       for (const bool strided : {false, true}) {

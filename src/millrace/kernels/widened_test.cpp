@@ -1,4 +1,4 @@
-// What kernels do not take is computed as they compute: fp32 inside, one rounding, the argument alone kept.
+// Tensors without kernels are computed with the kernels' arithmetic: fp32 inside, one rounding, only the argument kept.
 #include "millrace/kernels/widened.h"
 
 #include <ATen/TensorOperators.h>
@@ -27,7 +27,7 @@ namespace {
 struct Operation {
   const char* name;
   Plain fused, plain;
-  double extreme;  // a value at which fp16 inside would leave its range, or lose all
+  double extreme;  // a value at which fp16 inside would overflow, or lose all digits
 };
 std::vector<Operation> operations() {
   const Plain quick = [](const at::Tensor& x) { return gelu(x, Gelu::quick); };
@@ -42,7 +42,7 @@ std::vector<Operation> operations() {
           {"smooth_leaky", smooth_leaky, smooth_leaky_plain, 30000},
           {"quick_gelu", quick, quick_plain, 60000}};
 }
-// A CPU has kernels for bf16, none for fp16: there `fused` is what a GPU runs.
+// A CPU has kernels for bf16 but not for fp16, for which `fused` is what a GPU runs.
 constexpr auto kNarrow = {at::kHalf, at::kBFloat16};
 
 at::Tensor sample() { return at::randn({2, 3, 2, 6, 5}) * 3; }
@@ -94,7 +94,7 @@ TEST(Widened, IsFiniteWhereTheKernelsAre) {
   }
 }
 
-// A chain of ATen's operations would keep a dozen tensors.
+// A chain of ATen's operations would keep a dozen tensors alive.
 TEST(Widened, KeepsItsArgumentAlone) {
   for (const Operation& operation : operations()) {
     for (const auto type : {at::kHalf, at::kDouble}) {

@@ -129,7 +129,7 @@ class Board {
     std::vector<std::string> terms = {};  // for a total
     std::vector<Reading> readings = {};   // readings of the terms
     Classification how = {};
-    std::string overall = {};  // for an information; its part holds 4 sums per unit: mask, mask y, mask y ln r, mask r
+    std::string overall = {};  // for bits per event, whose part holds 4 sums per unit: mask, mask y, mask y ln r, mask r
   };
   static std::string_view word_of(Reading reading);
   static std::size_t sums_of(Reading reading);
@@ -138,11 +138,12 @@ class Board {
   static Confusion table_of(const Entry& entry, const double* value);
   static void put(Means& means, const Entry& entry, const double* value);
   static Json saved_of(const Entry& entry, const double* value);
-  // Summary of the units of an information.
+  // Summary of the units of one add_bits_per_event().
   struct UnitCounts {
     double mean = std::numeric_limits<double>::quiet_NaN();  // over the units that count
-    std::int64_t units = 0, left_out = 0, below_0 = 0;       // units that count; without an event or bin; counted as 0
-    bool moved = false;                                      // the version before gives another number
+    // Numbers of units: those that count; those without an event or without a bin; those below 0, which count as 0.
+    std::int64_t units = 0, left_out = 0, below_0 = 0;
+    bool moved = false;  // the metric's previous version (MetricVersion) gives another number
   };
   static UnitCounts information_of(const Entry& entry, const double* sums);
 

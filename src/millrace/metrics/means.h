@@ -16,7 +16,7 @@ namespace millrace::metrics {
 // without a note.
 struct MetricVersion {
   int number = 1;
-  bool moved = false;  // the version before gives another value here
+  bool moved = false;  // the previous version gives another value for the same data
   friend bool operator==(const MetricVersion&, const MetricVersion&) = default;
 };
 

@@ -1,4 +1,4 @@
-// Batch normalisation that the ranks of a run can make their own together.
+// Batch normalisation whose statistics may be shared by the ranks of a run.
 #pragma once
 
 #include <torch/nn/cloneable.h>
@@ -10,22 +10,22 @@ namespace millrace::nn {
 
 struct BatchNormOptions {
   double eps = 1e-5;
-  double momentum = 0.1;  // of the running statistics: running = (1 - momentum) * running + momentum * batch
+  double momentum = 0.1;  // for the running statistics: running = (1 - momentum) * running + momentum * batch
 };
 
 // y = (x - mean) / sqrt(var + eps) * weight + bias for x (N, C, ...), with mean and variance of each channel over all other
-// dimensions: those of the batch in training (the variance without Bessel's correction), the running ones in evaluation
-// (corrected), as torch.nn.BatchNorm1d, 2d and 3d have it; parameters and buffers have their names. One process: the same bits as
-// torch's. After Ioffe and Szegedy 2015 (arXiv:1502.03167).
+// dimensions: in training those of the batch (variance without Bessel's correction), in evaluation the running ones (corrected),
+// as in torch.nn.BatchNorm1d, 2d and 3d, whose names the parameters and buffers have. In one process: the same bits as torch's.
+// After Ioffe and Szegedy 2015 (arXiv:1502.03167).
 class BatchNormImpl : public torch::nn::Cloneable<BatchNormImpl> {
  public:
   explicit BatchNormImpl(std::int64_t channels, BatchNormOptions options = {});
   void reset() override;
   at::Tensor forward(const at::Tensor& x);
 
-  // From here on a batch in training is that of all ranks: forward() and its backward pass are then collective, and the running
-  // statistics equal on all ranks. The ranks may have different numbers of rows, but not all of them none. Null or a run of one
-  // process: the batch is this rank's. `agreement` outlives the module's use.
+  // From here on a training batch is that of all ranks: forward() and its backward pass are then collective, and the running
+  // statistics equal on all ranks. The ranks may have different numbers of rows, some even 0, but not all. `agreement` outlives
+  // the module's use. Null or a run of one process: the batch is this rank's.
   void share(Agreement* agreement) noexcept { agreement_ = agreement; }
 
   at::Tensor weight, bias, running_mean, running_var, num_batches_tracked;
@@ -38,7 +38,7 @@ class BatchNormImpl : public torch::nn::Cloneable<BatchNormImpl> {
 };
 TORCH_MODULE(BatchNorm);
 
-// share() for every BatchNorm in the module.
+// Calls share() for every BatchNorm in the module.
 void share_batch_norms(torch::nn::Module& module, Agreement* agreement);
 
 }  // namespace millrace::nn

@@ -7,7 +7,7 @@
 namespace millrace::nn {
 namespace {
 
-// Both with the same parameters; ours must say the same to the bit.
+// Compares both with the same parameters, to the bit.
 template <class Torch>
 void compare(at::IntArrayRef sizes, at::ScalarType type) {
   Torch theirs{torch::nn::BatchNormOptions(sizes[1])};

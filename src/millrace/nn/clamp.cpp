@@ -8,8 +8,8 @@ namespace millrace::nn {
 namespace {
 
 struct Counted {
-  ClampCount count;      // without what is at the border
-  at::Tensor at_border;  // a scalar on the device of the values
+  ClampCount count;      // without the number at the border
+  at::Tensor at_border;  // a scalar on the values' device
 };
 
 thread_local bool counts = false;
@@ -41,7 +41,7 @@ std::vector<ClampCount> clamp_counts() {
   std::vector<ClampCount> all;
   for (const Counted& each : counted) {
     all.push_back(each.count);
-    all.back().at_border = each.at_border.item<double>();  // host: asked at log lines
+    all.back().at_border = each.at_border.item<double>();  // host: read at log lines
   }
   return all;
 }

@@ -1,4 +1,4 @@
-// A clamp that is watched: where most values are at its border no gradient goes through, and nothing else would say so.
+// A monitored clamp: if most values are at its border, no gradient passes, which would otherwise stay unnoticed.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,17 +8,17 @@
 
 namespace millrace::nn {
 
-// x.clamp(low, high), to the bit. Where gradients are recorded, and count_clamps() asked for it, values at a border are counted
-// on the device under this name: nothing waits.
+// x.clamp(low, high), to the bit. If gradients are recorded and count_clamps(true) was called, values at a border are counted on
+// the device under this name: nothing waits.
 [[nodiscard]] at::Tensor clamp(const at::Tensor& x, double low, double high, const std::string& name);
 
-// Of this thread, since count_clamps(true), by name. Waits for the device.
 struct ClampCount {
   std::string name;
   double low = 0, high = 0;
   double values = 0, at_border = 0;
 };
+// Counts of this thread since count_clamps(true), by name. Waits for the device.
 [[nodiscard]] std::vector<ClampCount> clamp_counts();
-void count_clamps(bool on);  // in this thread, from nothing; it is off at first
+void count_clamps(bool on);  // in this thread, starting at zero; off at first
 
 }  // namespace millrace::nn

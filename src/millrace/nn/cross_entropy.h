@@ -19,28 +19,28 @@
 namespace millrace::nn {
 
 struct CrossEntropyOptions {
-  std::vector<double> class_weights = {};  // one for each class, 0 or more; empty: all count 1
+  std::vector<double> class_weights = {};  // one for each class, 0 or more; empty: all are 1
   double label_smoothing = 0.0;            // 0..1: this share of a label is spread evenly over all classes
-  std::int64_t ignore_index = -100;        // labels of this value count nothing
-  Fused fused = {};                        // kFusedLoss, which takes what is neither weighted nor smoothed
+  std::int64_t ignore_index = -100;        // labels of this value are ignored
+  Fused fused = {};                        // kFusedLoss, for losses without weights and smoothing
 };
 
-// With p the softmax of a row, y its label, w the weights, e the smoothing and K classes, the sum over all rows that are not
-// ignored of (1 - e) w_y (-log p_y) + e/K sum_c w_c (-log p_c), and as count the sum of w_y: sum / count is what PyTorch's
-// cross_entropy has with reduction="mean". Computed in fp32.
+// With p the softmax of a row, y its label, w the weights, e the smoothing and K classes: the sum over all rows that are not
+// ignored of (1 - e) w_y (-log p_y) + e/K sum_c w_c (-log p_c), and as count the sum of w_y; sum / count equals PyTorch's
+// cross_entropy with reduction="mean". Computed in fp32.
 class CrossEntropy {
  public:
   explicit CrossEntropy(CrossEntropyOptions options = {});  // ConfigError for a weight or a smoothing out of range
 
-  // Logits (..., K), of any float type; labels (...) int64. Waits for no device.
-  // DataError shows shapes and types that do not fit, a RowError names the label that is no class, and its row. On a device
-  // that would have to be waited for, the sum is NaN instead, which makes the step a skipped one.
+  // Logits (..., K), of any float type; labels (...) int64. Does not wait for a device. DataError shows shapes and types that do
+  // not fit; a RowError names an invalid label and its row. On a device, where that would need a wait, the sum is NaN instead, so
+  // that the step is skipped.
   [[nodiscard]] LossTerm operator()(const at::Tensor& logits, const at::Tensor& labels) const;
 
  private:
   [[nodiscard]] at::Tensor weights_for(const at::Tensor& logits) const;
   CrossEntropyOptions options_;
-  mutable at::Tensor weights_;  // where the logits were last, so that they travel once
+  mutable at::Tensor weights_;  // on the logits' latest device, so that they are copied once
 };
 
 }  // namespace millrace::nn

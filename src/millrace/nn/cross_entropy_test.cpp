@@ -26,7 +26,7 @@ using testing::HasSubstr;
 
 const std::vector<double> kWeights = {1.0, 0.25, 3.0, 0.0, 2.0};
 
-// The formula of the header, in fp64, a row and a class at a time.
+// The header's formula in fp64, one row and class at a time.
 std::pair<double, double> by_hand(const at::Tensor& logits, const at::Tensor& labels, const CrossEntropyOptions& options) {
   const at::Tensor logs = at::log_softmax(logits.detach().to(at::kDouble), 1);
   const auto weight = [&](std::int64_t i) { return options.class_weights.empty() ? 1.0 : options.class_weights[i]; };
@@ -133,7 +133,7 @@ TEST(CrossEntropy, SaysWhatDoesNotFit) {
               AllOf(HasSubstr("label_smoothing is 1.5, out of range"), HasSubstr("the weight of class 1 is -2, out of range")));
 }
 
-// The meta device has no values: any read-back of it throws.
+// The meta device has no values: any read-back from it throws.
 TEST(CrossEntropy, WaitsForNoDevice) {
   const auto there = at::TensorOptions().device(at::kMeta);
   const at::Tensor logits = at::empty({4, 5}, there);

@@ -36,14 +36,14 @@ at::Tensor turned(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& 
 
 bool is_kernel_type(at::ScalarType type) { return type == at::kFloat || type == at::kBFloat16; }
 
-// Angles as the kernels want them, or none: a table on another device.
+// Whether the kernels can use these angles: not if the table is on another device.
 bool turns(const at::Tensor& x, const Rotary& rotary, const Fused& fused) {
   return choose<kFusedRotary, kFusedAttention>(fused, kernels::has_decoder_kernels(x) && rotary.cos.is_cpu());
 }
 
 at::Tensor heads_of(const at::Tensor& x, std::int64_t heads) { return x.unflatten(2, {heads, x.size(2) / heads}); }
 
-// Whether all projections go through one function.
+// Whether one function computes all projections.
 bool merges(const at::Tensor& x, const std::vector<LoraProjection>& projections, double p, const Fused& fused) {
   const at::ScalarType type = result_type(x);
   if (!kernels::has_decoder_kernels(x) || !is_kernel_type(type) || (p > 0.0 && !fused.on(kFusedDropout))) return false;

@@ -1,4 +1,4 @@
-// Parts of a decoder, plain and fused, against their formulas in fp64: values and gradients, fp32 and under bf16 autocast.
+// Compares parts of a decoder, plain and fused, with their formulas in fp64: values and gradients, fp32 and under bf16 autocast.
 #include "millrace/nn/decoder.h"
 
 #include <ATen/TensorOperators.h>
@@ -20,19 +20,19 @@
 
 #include "millrace/core/random.h"
 
-namespace millrace::nn::decoder_parts {  // a name of its own: several tests are compiled as one source
+namespace millrace::nn::decoder_parts {  // its own name: several tests are compiled as one source
 namespace {
 
 using Tensors = std::vector<at::Tensor>;
 using Sizes = std::vector<std::int64_t>;
 using Function = std::function<Tensors(const Tensors&, const Fused&)>;
-using Formula = std::function<Tensors(const Tensors&)>;  // of fp64
+using Formula = std::function<Tensors(const Tensors&)>;  // in fp64
 
 constexpr double kEps = 1e-5;
 const Fused kFused;
 const Fused kPlain = Fused::plain();
 
-// bf16 autocast on the CPU for a scope.
+// bf16 autocast on the CPU within a scope.
 class Bf16 {
  public:
   Bf16() {
@@ -46,7 +46,8 @@ class Bf16 {
   }
 };
 
-// Results, then gradients of all inputs, of a weighted sum of all results. Inputs whose number is in `frozen` have none.
+// Results, then gradients with respect to all inputs of a weighted sum of all results. Inputs with a number in `frozen` get no
+// gradient.
 Tensors pass(const std::function<Tensors(const Tensors&)>& function, const Tensors& inputs,
              const std::vector<std::size_t>& frozen, bool bf16) {
   Tensors leaves;
@@ -82,7 +83,7 @@ double error_of(const at::Tensor& a, const at::Tensor& b) {
   return ((a.to(at::kDouble) - b.to(at::kDouble)).abs().max() / b.abs().max().clamp_min(1e-6)).item<double>();
 }
 
-// Both paths, in both number formats, against the formula.
+// Compares both paths, in both number formats, with the formula.
 void expect_formula(const Function& function, const Formula& formula, const Tensors& inputs,
                     const std::vector<std::size_t>& frozen = {}, double tolerance = 2e-5) {
   Tensors exact;
@@ -127,7 +128,7 @@ TEST(Decoder, AddRmsNormGivesTheSumAndItsNorm) {
     const Formula formula = [](const Tensors& in) { return Tensors{in[0] + in[1], norm_formula(in[0] + in[1], in[2])}; };
     expect_formula(both, formula, inputs);
     expect_formula(both, formula, inputs, {2});
-    const Function alone = [](const Tensors& in, const Fused& fused) {  // nobody reads the sum
+    const Function alone = [](const Tensors& in, const Fused& fused) {  // the sum is not used
       return Tensors{add_rms_norm(in[0], in[1], in[2], kEps, fused).second};
     };
     expect_formula(alone, [](const Tensors& in) { return Tensors{norm_formula(in[0] + in[1], in[2])}; }, inputs, {2});
@@ -157,7 +158,7 @@ TEST(Decoder, SwigluIsItsFormula) {
   }
 }
 
-// One head at a time, pair by pair, as the paper says.
+// One head at a time, pair by pair, as in the paper.
 at::Tensor turned_formula(const at::Tensor& x, const at::Tensor& positions, std::int64_t heads, double base) {
   const std::int64_t width = x.size(2) / heads, half = width / 2;
   const at::Tensor rates = (at::arange(half, at::kDouble) * (-2.0 * std::log(base) / static_cast<double>(width))).exp();
@@ -215,7 +216,7 @@ TEST(Decoder, AttentionOfOnePositionIsThatPositionsRow) {
   expect_formula(attend, formula, {at::randn({rows, length, 3 * c})});
 }
 
-// x, then W, bias, A and B of each projection, as far as it has them.
+// x, then W, bias, A and B of each projection, as far as present.
 struct Layout {
   std::int64_t in, rank;
   std::vector<std::int64_t> outs;
@@ -284,7 +285,7 @@ TEST(Decoder, AdaptedProjectionsAreTheirFormula) {
     for (const double p : {0.0, 0.3}) {
       const Tensors inputs = tensors_of(layout, {2, 7});
       at::Tensor factor = at::ones({}, at::kDouble);
-      if (p > 0) {  // what this key drops
+      if (p > 0) {  // the elements that this key drops
         const RandomScope scope({.seed = 3, .epoch = 1});
         factor = dropout(at::ones_like(inputs[0]), p, kPlain).to(at::kDouble);
       }
@@ -296,7 +297,7 @@ TEST(Decoder, AdaptedProjectionsAreTheirFormula) {
       std::vector<std::size_t> frozen = base_of(layout);
       expect_formula(projected, formula, inputs, frozen);
       if (!layout.first_adapted && !layout.others_adapted) continue;
-      frozen.push_back(0);  // and x is data
+      frozen.push_back(0);  // x is data, too
       expect_formula(projected, formula, inputs, frozen);
     }
   }

@@ -1,6 +1,6 @@
-// What recipes call: every function takes the fused kernel or the plain ATen path, as nn/fused.h decides.
-// Both paths draw the same random bits and one key per site, so turning a switch off changes no other result. Under autocast
-// matrix products run in its type, residuals stay fp32, norms and losses compute in fp32.
+// Functions for recipes: each uses the fused kernel or the plain ATen path, as nn/fused.h decides. Both paths draw the same
+// random bits and one key per site, so turning a switch off changes no other result. Under autocast matrix products run in its
+// type, residuals stay fp32, norms and losses compute in fp32.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,11 +13,11 @@
 
 namespace millrace::nn {
 
-// What runs where a switch is off; equal within tolerance:
+// Operations that run if a switch is off; equal within tolerance:
 inline constexpr Switch kFusedDropout{"fused_dropout"};      // a mask of the same bits, then ATen's product
 inline constexpr Switch kFusedAttention{"fused_attention"};  // three products, then (T, T) scores, mask and softmax
 inline constexpr Switch kFusedNorm{"fused_norm"};            // dropout, add and at::layer_norm one after the other
-inline constexpr Switch kFusedGelu{"fused_gelu"};            // at::gelu, then dropout; kept for the backward pass
+inline constexpr Switch kFusedGelu{"fused_gelu"};            // at::gelu, then dropout; its result is kept for the backward pass
 inline constexpr Switch kFusedLoss{"fused_loss"};            // log_softmax and nll_loss in fp32
 inline constexpr Switch kBf16Weights{"bf16_weights"};        // at::linear: autocast casts the weight in every forward pass
 inline constexpr Switch kFp32Products{"fp32_products"};      // at::linear
@@ -31,10 +31,10 @@ at::Tensor gelu_dropout(const at::Tensor& x, double p, const Fused& fused);
 
 // x W^T + b; bias may be undefined. Under autocast the result has autocast's dtype.
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, const Fused& fused);
-// GELU, tanh's approximation of it, or x sigmoid(1.702 x), which CLIP was trained with.
+// GELU, its tanh approximation, or x sigmoid(1.702 x), with which CLIP was trained.
 enum class Gelu : std::uint8_t { exact, tanh, quick };
 at::Tensor gelu(const at::Tensor& x, Gelu kind);
-// linear() of gelu(x) of that kind. x alone is kept for the backward pass on a CPU, in bf16 where the product is ours.
+// linear() of gelu(x) of that kind. On a CPU only x is kept for the backward pass, in bf16 if the product is ours.
 at::Tensor gelu_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, Gelu kind, const Fused& fused);
 
 // Layer norm over the last dimension. Under autocast the result has autocast's dtype (it feeds a matrix product), else x's.
@@ -59,17 +59,17 @@ at::Tensor causal_self_attention(const at::Tensor& x, const QkvWeights& weights,
 // softmax(q k^T / sqrt(D)) v of an encoder: qkv (B, T, 3 C) has queries, keys and values side by side; result (B, T, C).
 at::Tensor full_self_attention(const at::Tensor& qkv, std::int64_t heads, const Fused& fused);
 
-// Cross-entropy summed over rows, computed in fp32: logits (..., V), target (...) int64; rows with target == ignore_index count
-// nothing. Returns {sum (differentiable), count}, fp32 scalars. DataError for other shapes and types; RowError for a target
-// outside 0..V-1 on the CPU (on a GPU LibTorch ends the process). A classifier's loss is nn/cross_entropy.h.
+// Cross-entropy summed over rows, computed in fp32: logits (..., V), target (...) int64; rows with target == ignore_index do not
+// count. Returns {sum (differentiable), count}, fp32 scalars. A classifier's loss is nn/cross_entropy.h. DataError for other
+// shapes and types; RowError for a target outside 0..V-1 on the CPU (on a GPU LibTorch ends the process).
 std::pair<at::Tensor, at::Tensor> cross_entropy_sum(const at::Tensor& logits, const at::Tensor& target, std::int64_t ignore_index,
                                                     const Fused& fused);
 
 // (length, width) fp32: column 2i is sin(p w_i), column 2i+1 cos(p w_i), w_i = 10000^(-2i/width). width must be even.
 at::Tensor sinusoidal_positions(std::int64_t length, std::int64_t width);
 
-// Another number when the way of an operation was chosen anew, ours or LibTorch's (a run's trial chooses, before its first step):
-// results that are kept from before have other bits than those of now.
+// Changes whenever an operation's implementation, ours or LibTorch's, is chosen anew (by a run's trial, before its first step):
+// results from before then have other bits.
 [[nodiscard]] std::uint64_t implementation_changes() noexcept;
 
 }  // namespace millrace::nn

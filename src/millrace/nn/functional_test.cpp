@@ -25,7 +25,7 @@ using Function = std::function<at::Tensor(const Inputs&, const Fused&)>;
 
 const Fused kPlain = Fused::plain();
 
-// bf16 autocast on the CPU for a scope.
+// bf16 autocast on the CPU within a scope.
 class Bf16 {
  public:
   Bf16() {
@@ -96,7 +96,7 @@ TEST(Functional, EveryPathAgreesWithThePlainOne) {
   for (const Function& function : {norm, step, gelu}) {
     EXPECT_LT(difference(function, rows, {}, false), 1e-5);
     EXPECT_LT(difference(function, rows, {}, true), 2e-2);
-    const Fused mixed = Fused::without({kFusedDropout});  // the other kernels go on with the reference's mask
+    const Fused mixed = Fused::without({kFusedDropout});  // the other kernels continue with the reference's mask
     EXPECT_LT(difference(function, rows, mixed, false), 1e-5);
   }
 }

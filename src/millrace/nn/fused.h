@@ -1,4 +1,4 @@
-// Which fused operations a run takes, and the one place that decides it for each call.
+// Which fused operations a run uses, and the one place that decides it for each call.
 #pragma once
 
 #include <algorithm>
@@ -11,13 +11,13 @@
 
 namespace millrace::nn {
 
-// A row of the switchboard, by its name: on, its fused operation is taken, off, the plain path that stands beside it. Declared
-// once, beside the functions that ask for it.
+// A row of the switchboard, by its name. On: its fused operation is used; off: the plain path in the comment next to it. Declared
+// once, next to the functions that use it.
 struct Switch {
   std::string_view name;  // lives as long as the process
 };
 
-// Counted by the functions that meet such a volume.
+// Counted by the functions that get such a volume.
 inline constexpr Switch kChannelsLast{"channels_last"};
 
 // The switches that a run leaves on, made once (Context::fused()) and passed to every function of nn. Copies share one list.
@@ -41,19 +41,19 @@ class Fused {
 
  private:
   bool all_off_ = false;
-  std::shared_ptr<const std::vector<Switch>> off_;  // null where all are on
+  std::shared_ptr<const std::vector<Switch>> off_;  // null if all are on
 };
 
-// Counts a call that took the path of a switch, by the switch's name.
+// Counts a call that used the path of a switch, by the switch's name.
 template <const Switch& kSwitch>
 void count_taken() {
   static const telemetry::Counter taken(kSwitch.name);
   taken.add(1);
 }
 
-// Whether a call takes its fused operation: all switches that the operation needs are on, a kernel takes these tensors (`fits`),
-// and `faster()`, asked last, says that the run's trial found the operation faster (nn/detail/operation_trials.h). A call that
-// takes it is counted for each of the switches.
+// Whether a call uses its fused operation: all switches that the operation needs are on, a kernel supports these tensors
+// (`fits`), and `faster()`, called last, says that the run's trial found the operation faster (nn/detail/operation_trials.h). A
+// call that uses it is counted for each of the switches.
 template <const Switch&... kNeeded, class Faster>
 [[nodiscard]] bool choose(const Fused& fused, bool fits, const Faster& faster) {
   if (!(fused.on(kNeeded) && ...) || !fits || !faster()) return false;

@@ -14,10 +14,10 @@
 
 namespace millrace::nn {
 
-// Of (predicted - target)^2 over all values. Both have one shape, else RecipeError with both shapes: broadcasting [n,1] against
-// [n] would compare each value with all others. Computed in fp32; any float types.
+// The sum of (predicted - target)^2 over all values. Computed in fp32; any float types. Both have the same shape, else
+// RecipeError with both shapes: broadcasting [n,1] against [n] would compare each value with all others.
 [[nodiscard]] LossTerm mean_squared_error(const at::Tensor& predicted, const at::Tensor& target);
-// Of |predicted - target|, in the same way.
+// The sum of |predicted - target|, in the same way.
 [[nodiscard]] LossTerm mean_absolute_error(const at::Tensor& predicted, const at::Tensor& target);
 
 }  // namespace millrace::nn

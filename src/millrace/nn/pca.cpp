@@ -21,7 +21,7 @@ namespace {
 
 constexpr auto kAgain = "fit it again: millrace pca fit --config FILE";
 
-// Written for other readers; here the shapes say them.
+// Written for other readers; this one gets them from the shapes.
 constexpr auto kForeground = "N_FG";
 constexpr auto kFrequencies = "N_freq";
 
@@ -60,7 +60,7 @@ class Arrays {
     return value.to(at::kDouble);
   }
 
-  // What a file of ours says of itself; a .pt file says nothing.
+  // The metadata of our own file; a .pt file has none.
   [[nodiscard]] format::Metadata metadata() const { return safetensors_ ? safetensors_->metadata() : format::Metadata(); }
 
  private:
@@ -162,7 +162,7 @@ ForegroundPca ForegroundPca::load(const std::filesystem::path& path) {
     throw DataError({"freq_mhz has " + std::to_string(pca.freq_mhz.size(0)) + " channels, mean_per_freq " + std::to_string(f),
                      path.string(), kAgain});
   }
-  // The facts that were saved and no more: a run that reads its own components again keeps its state.
+  // Only the facts that were saved, so that a run that rereads its own components keeps its state.
   for (const auto& [name, value] : file.metadata()) {
     if (name != kForeground && name != kFrequencies) pca.facts[name] = value;
   }

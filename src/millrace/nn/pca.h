@@ -17,8 +17,8 @@ namespace millrace::nn {
 
 inline constexpr Switch kFusedProjection{"fused_projection"};  // off: two matrix products over all pixels; tolerance
 
-// Removes the components of the largest variance: clean = d - A (A^T d), d = x - mean, A the first n_fg eigenvectors of the
-// covariance. The mean is not put back.
+// Removes the components of largest variance: clean = d - A (A^T d), d = x - mean, A the first n_fg eigenvectors of the
+// covariance. The mean is not added back.
 class ForegroundPca {
  public:
   // mean (F), eigenvalues (F) descending, vectors (F, F) with one eigenvector a column, all fp64 on the CPU; 1 <= n_fg < F.
@@ -32,20 +32,21 @@ class ForegroundPca {
   [[nodiscard]] at::Tensor components() const { return vectors_.narrow(1, 0, n_fg_); }  // A (F, n_fg)
   [[nodiscard]] double variance_explained() const;                                      // by the first n_fg, 0 to 1
 
-  // x (..., F, P), P pixels along the last axis, fp32 or fp64 on any device. Outside autocast and without TF32: the signal is
-  // 1e-5 of what is removed.
+  // x (..., F, P), P pixels along the last axis, fp32 or fp64 on any device. Computed without autocast and TF32: the signal is
+  // 1e-5 of the removed part.
   [[nodiscard]] at::Tensor clean(const at::Tensor& x, const Fused& fused = {}) const;
 
-  // What else its file says: "num_samples", "split_seed", "fingerprint" of the data; centres of the channels in MHz (may be
+  // Further contents of its file: "num_samples", "split_seed", "fingerprint" of the data; centres of the channels in MHz (may be
   // undefined).
   std::map<std::string, std::string> facts;
   at::Tensor freq_mhz;
 
   // Safetensors with fg_components (F, n_fg), signal_components (F, F - n_fg), eigenvalues, mean_per_freq, freq_mhz, all fp64.
-  // Written under a temporary name, synced and renamed: a kill leaves no half of it. DataError with the reason when it can't be.
+  // Written under a temporary name, synced and renamed, so that a kill leaves no partial file. DataError with the reason if it
+  // can't be written.
   void save(Fs& fs, const std::filesystem::path& path) const;
-  // Also the Python original's .pt file: the same names in a dict, fp32 taken as fp64.
-  // DataError naming the file: not such a file, shapes that do not fit each other, numbers that are not finite.
+  // Also reads the Python original's .pt file: the same names in a dict, fp32 converted to fp64. DataError names the file:
+  // another kind of file, shapes that do not fit each other, numbers that are not finite.
   [[nodiscard]] static ForegroundPca load(const std::filesystem::path& path);
 
  private:
@@ -56,18 +57,18 @@ class ForegroundPca {
 
   at::Tensor mean_, eigenvalues_, vectors_;
   std::int64_t n_fg_;
-  mutable std::optional<OnDevice> cached_;  // of the device and type last asked for; the loop's thread only
+  mutable std::optional<OnDevice> cached_;  // for the device and type of the last call; the loop's thread only
 };
 
-// Sums over pixels in fp64: n, the mean and the products of frequencies, taken relative to the first data's mean, since a large
-// common part would cancel in C = (sum of d d^T - n m m^T) / (n - 1). Memory does not depend on how much is added.
+// Sums over pixels in fp64: n, the mean and the products of frequencies, relative to the first data's mean, since a large common
+// part would cancel in C = (sum of d d^T - n m m^T) / (n - 1). Memory does not grow with the data.
 class PcaFit {
  public:
   void add(const at::Tensor& x);  // (..., F, P), pixels along the last axis; real, any floating type; the same F each time
   [[nodiscard]] std::int64_t pixels() const noexcept { return pixels_; }
   [[nodiscard]] at::Tensor mean() const;
   [[nodiscard]] at::Tensor covariance() const;  // (F, F); at least two pixels
-  // Eigenvectors of the covariance by falling eigenvalue, each with its largest entry positive.
+  // Eigenvectors of the covariance in the order of falling eigenvalues, each with its largest entry positive.
   [[nodiscard]] ForegroundPca finish(std::int64_t n_fg) const;
 
  private:
@@ -75,7 +76,7 @@ class PcaFit {
   at::Tensor origin_, sum_, products_;
 };
 
-// A complex tensor (..., F, P) as reals (..., F, 2 P): real and imaginary parts are pixels of their own. A view when x is
+// A complex tensor (..., F, P) as reals (..., F, 2 P): real and imaginary parts become separate pixels. A view if x is
 // contiguous.
 [[nodiscard]] at::Tensor as_pixels(const at::Tensor& x);
 

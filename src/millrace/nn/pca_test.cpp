@@ -1,4 +1,5 @@
-// Principal components: the streaming fit against the whole, what is removed and what stays, the file and its faults.
+// Principal components: the streaming fit against that of the whole data, the removed and the remaining part, the file and its
+// errors.
 #include "millrace/nn/pca.h"
 
 #include <ATen/TensorOperators.h>
@@ -112,7 +113,7 @@ TEST_F(Pca, AFileGivesTheSameAndAKilledWriteLeavesNone) {
   const auto path = folder_ / "pca_components_nfg5.safetensors";
   FaultFs counting(Fs::real());
   pca.save(counting, folder_ / "counted" / "pca.safetensors");
-  const std::int64_t last = counting.calls() - 1;  // the folder's sync: the file is there and whole by then
+  const std::int64_t last = counting.calls() - 1;  // the folder's sync: by then the file is complete
   for (std::int64_t call = 0; call < last; ++call) {
     FaultFs faults(Fs::real(), {.fail_at = call, .keeps_failing = true, .tears_write = true});
     EXPECT_THAT(refusal<DataError>([&] { pca.save(faults, path); }), HasSubstr("can't write")) << call;

@@ -1,4 +1,4 @@
-// Pictures as networks take them.
+// Pictures in the form that networks take.
 #pragma once
 
 #include <ATen/core/Tensor.h>

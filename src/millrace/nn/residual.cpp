@@ -13,7 +13,7 @@
 namespace millrace::nn {
 namespace {
 
-// What the convolution behind it would cast its input to.
+// The type to which the next convolution would cast its input.
 at::ScalarType type_for_convolution(const at::Tensor& x) {
   const auto device = x.device().type();
   const bool is_cast = at::autocast::is_autocast_enabled(device) && x.scalar_type() != at::kDouble;
@@ -62,7 +62,7 @@ at::Tensor upsampled_conv3d(const at::Tensor& x, const at::Tensor& weight, const
 at::Tensor conv3d(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, std::int64_t stride,
                   std::int64_t padding, const Fused& fused) {
   const at::ScalarType type = type_for_convolution(x);
-  // Without autocast nobody drops its copies of weights: x of another type than the weight is an error, which ATen names.
+  // Without autocast no scope frees its copies of weights: x of another type than the weight is an error, which ATen reports.
   const bool fits =
       type == weight.scalar_type() || (type == at::kBFloat16 && at::autocast::is_autocast_enabled(x.device().type()));
   if (!choose<kVoxelProducts>(fused, fits && kernels::has_few_voxels(x, weight, bias, stride, padding))) {

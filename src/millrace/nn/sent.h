@@ -1,12 +1,12 @@
-// Small tensors that are made on the host for one batch.
+// Sends small tensors from the host to the device of a batch.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 namespace millrace::nn {
 
-// Where the device computes, without a wait: by way of page-locked memory, behind what the device has to do before. A tensor that
-// is to stay on the host is given back as it is.
+// The tensor on the device, without a wait: by way of page-locked memory, in order after the device's earlier work. A tensor that
+// stays on the host is returned unchanged.
 [[nodiscard]] at::Tensor sent(const at::Tensor& host, at::Device device);
 
 }  // namespace millrace::nn

@@ -1,7 +1,7 @@
 // Convolutions over one channel or within channels, as stencils; the blurred soft pooling and the RMS norm of residual cores.
-// What recipes of images and video call: each function takes the fused kernel or the plain ATen path, as nn/fused.h
-// decides. All take float tensors (float32, or autocast's type where a function says so) and are differentiable in
-// all tensor arguments; all compute and sum in fp32.
+// Functions for recipes of images and video: each uses the fused kernel or the plain ATen path, as nn/fused.h decides. All take
+// float tensors (float32, or autocast's type if a function says so) and are differentiable in all tensor arguments; all compute
+// and sum in fp32.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,18 +12,18 @@
 
 namespace millrace::nn {
 
-// What runs where a switch is off; equal within tolerance:
+// Operations that run if a switch is off; equal within tolerance:
 inline constexpr Switch kStencils{"stencils"};  // convolutions of one channel or of as many groups as channels; at::grid_sampler
 inline constexpr Switch kFusedPooling{"fused_pooling"};   // exp, two poolings, a division
 inline constexpr Switch kFusedRmsNorm{"fused_rms_norm"};  // square, mean, rsqrt, product, SiLU
 
 // Gaussian blur of the last two axes of x (..., H, W): kernel taps exp(-d^2 / 2 sigma^2), d = -size/2 ... size/2, divided by
-// their sum, one axis after the other, zeros outside. `sigma`: a scalar tensor in pixels, above 0; `size` odd. Result as x.
+// their sum, one axis after the other, zeros outside. `sigma`: a scalar tensor in pixels, above 0; `size` odd. Result like x.
 at::Tensor gaussian_blur(const at::Tensor& x, const at::Tensor& sigma, std::int64_t size, const Fused& fused);
 
-// x (..., H, W) sampled at size x size points of a grid: linspace(-1, 1, size) * scale, -1 and 1 being the centres of the first
-// and the last pixel; bilinear, zeros outside (at::grid_sampler with align_corners). `scale` (2): of x, then of y. Result
-// (..., size, size).
+// x (..., H, W) sampled at size x size points of a grid: linspace(-1, 1, size) * scale, with -1 and 1 at the centres of the first
+// and the last pixel; bilinear, zeros outside (at::grid_sampler with align_corners). `scale` (2): of x, then of y. Result (...,
+// size, size).
 at::Tensor zoom(const at::Tensor& x, const at::Tensor& scale, std::int64_t size, const Fused& fused);
 
 // x (N, 1, T, H, W), weight (C, 1, K): the same filters over time for every pixel, no padding: result (N, C, T - K + 1, H, W),

@@ -1,5 +1,5 @@
-// The stencils, the RMS norm and the soft pooling: the plain paths against their formulas in fp64, the kernels against the plain
-// paths, values and gradients, in both layouts and types.
+// Compares the stencils, the RMS norm and the soft pooling: the plain paths with their formulas in fp64, the kernels with the
+// plain paths, values and gradients, in both layouts and types.
 #include "millrace/nn/stencil.h"
 
 #include <ATen/Parallel.h>
@@ -103,7 +103,7 @@ TEST(Stencil, SoftPoolingIsItsFormula) {
 
 using Function = std::function<at::Tensor(const std::vector<at::Tensor>&, const Fused&)>;
 
-// Our path in fp32 against the plain one in fp64: values and the gradients of all inputs from `first` on.
+// Compares our path in fp32 with the plain one in fp64: values and the gradients of all inputs from number `first` on.
 void expect_agreement(const Function& function, const std::vector<at::Tensor>& inputs, std::size_t first = 0) {
   std::vector<at::Tensor> ours, theirs;
   for (std::size_t i = 0; i < inputs.size(); ++i) {

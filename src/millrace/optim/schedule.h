@@ -13,7 +13,7 @@ namespace millrace::optim {
 
 // With schedule_by = epoch every "step" below is an epoch: the caller passes epochs, and all steps of an epoch have the same
 // rate.
-//
+
 // The settings of one run: warmup_frac becomes warmup_steps if the schedule has an end and no steps are given; learning_rate is
 // scaled to `global_batch` as lr_scaling says (linear after Goyal et al. 2017, arXiv:1706.02677; sqrt keeps the noise of Adam's
 // steps). total_steps and global_batch are 0 if they are not known, and then change nothing. ConfigError if lr_scaling has no
@@ -36,7 +36,7 @@ void check_schedule(const OptimConfig& config, std::int64_t total_steps);
 [[nodiscard]] double learning_rate_at(const OptimConfig& config, std::int64_t step, std::int64_t total_steps);
 
 // Reduce-on-plateau as torch.optim.lr_scheduler.ReduceLROnPlateau, mode "min", except for values below 0: the relative threshold
-// applies to the magnitude of the best value. (In torch a value below 0 that stands still counts as better.)
+// applies to the magnitude of the best value. (In torch, a negative value that does not change counts as an improvement.)
 class Plateau {
  public:
   explicit Plateau(const OptimConfig& config);

@@ -1,4 +1,4 @@
-// How a GPU chooses among ways to compute the same thing: whether runs must give the same bits, and how cuDNN picks its
+// How a GPU chooses among algorithms for the same result: whether runs must give the same bits, and how cuDNN picks its
 // convolutions.
 #pragma once
 
@@ -11,17 +11,17 @@ namespace millrace::precision {
 
 struct GpuSettings {
   bool deterministic = false;
-  bool timed_convolutions = false;   // cuDNN times its ways for each new shape, once; else it goes by rules of its own
-  std::string deterministic_reason;  // one line for the plan; "" = nothing to say: it was left to us, and nothing is to choose
+  bool timed_convolutions = false;   // cuDNN times its algorithms once for each new shape; otherwise it uses its own rules
+  std::string deterministic_reason;  // one line for the plan; "" = no remark: it was left to us, and there is nothing to choose
   std::string convolutions_reason;
 };
 
-// `deterministic`: train.deterministic; `timed`: device.cudnn, nullopt = auto. A timing may choose another way in each
-// run: where bits must repeat, cuDNN goes by its rules whatever is wished.
+// `deterministic`: train.deterministic; `timed`: device.cudnn, nullopt = auto. Timing may choose another algorithm in each run:
+// if bits must repeat, cuDNN uses its rules regardless of `timed`.
 [[nodiscard]] GpuSettings choose_gpu_settings(bool deterministic, std::optional<bool> timed, c10::Device device);
 
-// Of the whole process, before the first operation on the GPU, since cuBLAS reads the environment as it starts; nothing on a CPU.
-// ConfigError where CUBLAS_WORKSPACE_CONFIG is set to what gives other bits each time.
+// Applies to the whole process, before the first operation on the GPU, since cuBLAS reads the environment as it starts; no effect
+// on a CPU. ConfigError if CUBLAS_WORKSPACE_CONFIG is set to a value that gives other bits each time.
 void use_gpu_settings(const GpuSettings& settings, c10::Device device);
 
 }  // namespace millrace::precision

@@ -16,7 +16,7 @@ using testing::HasSubstr;
 
 const c10::Device kOnCpu(c10::kCPU), kOnGpu(c10::kCUDA, 0);
 
-// LibTorch's own defaults and no wish in the environment, before and after.
+// LibTorch's own defaults and no setting in the environment, before and after.
 class GpuWaysInForce : public testing::Test {
  protected:
   void SetUp() override { reset(); }

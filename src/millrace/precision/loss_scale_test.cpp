@@ -63,7 +63,7 @@ TEST(LossScale, AnIncompleteStateIsRefusedAndChangesNothing) {
   EXPECT_EQ(scale.scale().item<double>(), 65536.0);
 }
 
-// Feeds fp16's rule one step after the other, at the scale each of them leaves.
+// Passes steps to fp16's rule one by one, at the scale that each of them leaves.
 bool gives_up(OverflowRule& rule, LossScale& scale, int steps, const std::function<bool(int)>& overflows) {
   for (int i = 0; i < steps; ++i) {
     const at::Tensor bad = number(overflows(i) ? 1 : 0);

@@ -18,16 +18,17 @@ namespace millrace::precision {
 
 namespace {
 
-constexpr std::size_t kRounds = 3;  // the first step of each format sets things up
+constexpr std::size_t kRounds = 3;  // the first step of each format also sets things up
 constexpr double kLossTolerance = 0.02;
 constexpr double kNormTolerance = 0.10;
 constexpr double kCosine = 0.9;
-constexpr double kWorthIt = 0.95;  // of the time in fp32: what a narrow format gives away is not spent on the noise of a trial
-constexpr int kTensorCores = 7;    // first compute capability with fast fp16 products
+constexpr double kWorthIt =
+    0.95;  // relative to the time in fp32: a narrow format's loss of precision is not worth a gain within a trial's noise
+constexpr int kTensorCores = 7;  // first compute capability with fast fp16 products
 
 using Trials = std::array<Trial, kRounds>;
 
-// Of objective i of each trial.
+// Objective i of each trial.
 Trials objective_of(const Trials& trials, std::size_t i) {
   Trials all;
   for (std::size_t round = 0; round < kRounds; ++round) all[round] = i == 0 ? trials[round] : trials[round].others.at(i - 1);
@@ -42,7 +43,7 @@ double median(const Trials& trials, double Trial::*member) {
 
 bool all_finite(const Trials& trials) { return std::ranges::all_of(trials, is_finite); }
 
-// But for the time; see compare_times.
+// The median of all values except the time; see compare_times.
 Trial median(const Trials& trials) {
   return {.loss = median(trials, &Trial::loss),
           .gradient_norm = median(trials, &Trial::gradient_norm),
@@ -59,7 +60,7 @@ std::string differs(const std::string& format, const std::string& what, double v
          " is allowed";
 }
 
-// Why the trials of one objective decide for fp32; "" when they agree.
+// Why the trials of one objective decide for fp32; "" if they agree.
 std::string disagreement(const std::string& format, const Trials& fp32, const Trials& narrow) {
   const std::string of = fp32[0].objective.empty() ? "" : " of " + fp32[0].objective;
   if (!all_finite(fp32)) return "fp32: a trial step" + of + " is not finite even in fp32";
@@ -70,7 +71,7 @@ std::string disagreement(const std::string& format, const Trials& fp32, const Tr
     return differs(format, "the loss" + of, half.loss, full.loss, kLossTolerance);
   if (relative_difference(half.gradient_norm, full.gradient_norm) > kNormTolerance)
     return differs(format, "the gradient's norm" + of, half.gradient_norm, full.gradient_norm, kNormTolerance);
-  // Before the cosine: the parameter's name says more. A fault of a library may show in one round and not in the next.
+  // Checked before the cosine: the parameter's name says more. A library's fault may show in one round and not in the next.
   if (const Trial& worst = worst_of(narrow); !(worst.worst_gradient <= kWorstGradient)) {
     return "fp32: the gradient of " + worst.worst_parameter + of + " of a trial step in " + format + " is wrong by " +
            percent(worst.worst_gradient) + " of its size in fp32, at most " + percent(kWorstGradient) + " is allowed";
@@ -182,7 +183,7 @@ Decision confirm(c10::ScalarType format, const RunTrial& run_trial) {
     try {
       narrow[round] = run_trial(format);
     } catch (const c10::Error& error) {
-      if (device::kind_of(error) != device::ErrorKind::other) throw;  // no fault of the format
+      if (device::kind_of(error) != device::ErrorKind::other) throw;  // not a fault of the format
       const std::string text = error.what_without_backtrace();
       return {.reason = "fp32: a trial step in " + name_of(format) + " failed: " + text.substr(0, text.find('\n'))};
     }

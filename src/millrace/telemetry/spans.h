@@ -16,7 +16,7 @@ namespace millrace::telemetry {
 // The accounts: at each moment the loop's thread is in exactly one account.
 enum class Phase : std::uint8_t {
   startup,  // until the first step begins
-  trials,   // of number formats, layouts, kernels, memory; the rehearsal
+  trials,   // of number formats, layouts, kernels and memory, and the rehearsal
   data_wait,
   copy,  // of a batch to the device
   prepare,
@@ -29,14 +29,16 @@ enum class Phase : std::uint8_t {
   snapshot,
   validate,  // includes its pictures and samples
   profile,   // recording operations, if the config asks for it
-  rest       // no span covers it
+  rest       // time that no span covers
 };
 inline constexpr std::size_t kPhases = 15;
 [[nodiscard]] std::string_view name_of(Phase phase) noexcept;
 
-// Until its end, time counts for `phase`, which is also shown as what the process is doing (base/doing.h). Costs two clock reads.
-// A nested span takes its time away from the outer one; spans inside a trial or a validation are not counted separately.
 class Timeline;
+
+// While a span exists, time counts for its phase, which is also shown as what the process is doing (base/doing.h). Costs two
+// clock reads. A nested span takes its time away from the outer one; spans inside a trial or a validation are not counted
+// separately.
 class Span {
  public:
   Span(Timeline& timeline, Phase phase) noexcept;

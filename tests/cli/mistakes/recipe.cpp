@@ -1,7 +1,7 @@
-// Recipes with a mistake in them, for mistakes_test.cpp: `--plant.mistake=NAME` says which. Without it both train.
+// Recipes with a planted mistake, for mistakes_test.cpp: `--plant.mistake=NAME` picks it. Without it both recipes train.
 //   mistakes   a classifier of eight numbers: three classes, 24 samples, 16 for validation, in memory or in .npy files of
 //   data.dir grouped    two data sets of unlike width, one objective of two terms
-// What is wrong with an Entry has no config yet: the variable MISTAKE_IN_ENTRY says it.
+// A mistake in an Entry comes before any config: the variable MISTAKE_IN_ENTRY picks it.
 #include <cstdlib>
 #include <limits>
 #include <stdexcept>

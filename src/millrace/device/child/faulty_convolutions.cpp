@@ -1,5 +1,4 @@
-// A library that tests load before LibTorch: its weight gradients are those of LibTorch, with the mistake that MILLRACE_MISTAKE
-// names.
+// A library that tests load before LibTorch: its weight gradients are LibTorch's, with the mistake that MILLRACE_MISTAKE names.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/convolution_backward_native.h>
 #include <ATen/ops/empty.h>
@@ -19,7 +18,7 @@ constexpr std::size_t kTooFar = 64;
 
 using Gradients = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
 
-// Another value in each byte: memory that is full of one value does not hide them.
+// Writes a different value into each byte, which no uniform filling can hide.
 void scribble(char* memory) {
   for (std::size_t i = 0; i < kTooFar; ++i) memory[i] = static_cast<char>(i + 1);
 }

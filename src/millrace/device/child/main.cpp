@@ -1,5 +1,5 @@
-// millrace-convolutions: computes convolutions in bf16 that may never end or crash, so that the run that asks does not
-// (device/convolution_trial.h), and that may write where they must not. The job and the answers: device/detail/convolution_job.h.
+// millrace-convolutions: computes bf16 convolutions that may hang, crash or write outside their memory, so that the run itself
+// does not (device/convolution_trial.h). The job and the answers: device/detail/convolution_job.h.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/convolution.h>
 #include <ATen/ops/convolution_backward.h>
@@ -33,9 +33,9 @@ namespace {
 using detail::ConvolutionJob;
 using detail::Unit;
 
-constexpr double kTolerance = 0.05;  // of all elements together; bf16 itself is off by 0.004, by 0.012 where it is emulated
-constexpr double kElementTolerance = 0.25;  // of an element's size and the usual size; bf16 0.004, emulated 0.06
-// A fault need not show at the first try: as many as fit, of these, each amid other junk. NaN, large numbers, nothing.
+constexpr double kTolerance = 0.05;  // for all elements together; bf16 itself is off by 0.004, or by 0.012 if it is emulated
+constexpr double kElementTolerance = 0.25;  // relative to an element's size and the usual size; bf16 0.004, emulated 0.06
+// A fault need not show at the first try: as many of these as fit are made, each with other junk: NaN, large numbers, zeros.
 constexpr double kTriesMs = 100;
 struct Amid {
   unsigned char junk;
@@ -73,9 +73,9 @@ class Reference {
 
   struct Verdict {
     std::string fault;        // "" = right
-    bool is_damaged = false;  // memory of others was written: this process is not to go on
+    bool is_damaged = false;  // it wrote outside its memory: this process must not continue
   };
-  // Of a pass in bf16.
+  // The verdict on a pass in bf16.
   [[nodiscard]] Verdict try_pass(const Unit& unit) const {
     const double began = milliseconds();
     for (std::size_t i = 0; i < kTries.size() && (i < kLeastTries || milliseconds() - began < kTriesMs); ++i) {
@@ -102,7 +102,7 @@ class Reference {
     }
     return {};
   }
-  // "" = as good as equal, all together and each element.
+  // "" = practically equal, in total and in each element.
   [[nodiscard]] static std::string difference(const at::Tensor& found, const at::Tensor& expected) {
     if (expected.numel() == 0) return "";
     const double size = expected.norm().item<double>();
@@ -122,14 +122,14 @@ class Reference {
   }
   [[nodiscard]] static at::Tensor laid_out(const at::Tensor& tensor, const Unit& unit) {
     const auto last = tensor.dim() == 5 ? at::MemoryFormat::ChannelsLast3d : at::MemoryFormat::ChannelsLast;
-    const at::Tensor narrow = tensor.to(at::kBFloat16);  // a copy: the borders of what is read are watched too
+    const at::Tensor narrow = tensor.to(at::kBFloat16);  // a copy: reads beyond its borders are noticed too
     return unit.channels_last && tensor.dim() > 3 ? narrow.contiguous(last) : narrow;
   }
   [[nodiscard]] at::Tensor forward(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias) const {
     return at::convolution(input, weight, bias, shape_.stride, shape_.padding, shape_.dilation, shape_.transposed,
                            shape_.output_padding, shape_.groups);
   }
-  // The input's gradient, or the weight's and the bias's.
+  // The input's gradient, or those of the weight and the bias.
   [[nodiscard]] std::vector<at::Tensor> backward(Pass pass, const at::Tensor& direction, const at::Tensor& input,
                                                  const at::Tensor& weight) const {
     const bool of_input = pass == Pass::input_gradient;
@@ -141,7 +141,7 @@ class Reference {
 
   ConvolutionShape shape_;
   at::Tensor input_, weight_, bias_, direction_;
-  std::array<std::vector<at::Tensor>, 3> expected_;  // of each pass
+  std::array<std::vector<at::Tensor>, 3> expected_;  // by pass
   double ms_ = 0;
 };
 
@@ -171,7 +171,7 @@ void work(const ConvolutionJob& job) {
 }  // namespace millrace::device
 
 int main() {
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // a convolution that never ends must not outlive its run
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // a convolution that hangs must not outlive its run
   const rlimit no_core{0, 0};
   ::setrlimit(RLIMIT_CORE, &no_core);
   try {

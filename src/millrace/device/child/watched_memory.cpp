@@ -19,7 +19,7 @@ struct Block {
   unsigned char junk = 0;
 
   [[nodiscard]] unsigned char* base() const { return data - zone; }
-  // The farthest from the block that was written.
+  // The bytes before the block that were overwritten, counted from the farthest.
   [[nodiscard]] std::size_t written_before() const {
     const unsigned char* const at = std::find_if(base(), data, [this](unsigned char byte) { return byte != junk; });
     return static_cast<std::size_t>(data - at);
@@ -31,12 +31,12 @@ struct Block {
   }
 };
 
-// In front of LibTorch's own allocator, from which all memory comes.
+// Wraps LibTorch's own allocator, from which all memory comes.
 class Watch final : public c10::Allocator {
  public:
   static Watch& here() {
     static auto* const watch = [] {
-      auto* const made = new Watch;  // tensors may live until the very end
+      auto* const made = new Watch;  // never freed: tensors may live until the very end
       c10::SetCPUAllocator(made, /*priority=*/1);
       return made;
     }();
@@ -88,7 +88,7 @@ class Watch final : public c10::Allocator {
     own().raw_deallocate(data);
   }
   void look_at(const Block& block) {
-    if (zone_ == 0) return;  // nobody watches
+    if (zone_ == 0) return;  // not in use
     before_ = std::max(before_, block.written_before());
     behind_ = std::max(behind_, block.written_behind());
   }
@@ -96,7 +96,7 @@ class Watch final : public c10::Allocator {
   std::mutex mutex_;
   std::map<void*, Block> blocks_;
   unsigned char junk_ = 0;
-  std::size_t zone_ = 0;  // 0 = nobody watches
+  std::size_t zone_ = 0;  // 0 = not in use
   std::size_t before_ = 0, behind_ = 0;
 };
 

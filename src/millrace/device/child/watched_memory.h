@@ -1,4 +1,4 @@
-// Memory whose borders are watched: who writes outside a tensor, or outside what oneDNN asked for, is seen also where nothing
+// Memory with watched borders: writes outside a tensor, or outside memory that oneDNN asked for, are detected even if nothing
 // crashes.
 #pragma once
 
@@ -7,17 +7,17 @@
 
 namespace millrace::device {
 
-// From here until it is destroyed, what LibTorch allocates on the CPU for its tensors and for oneDNN's scratch memory is full of
-// `junk`, and so are the `zone_bytes` on either side. Costs a pass over that memory. One at a time.
+// Until destruction, memory that LibTorch allocates on the CPU for its tensors and for oneDNN's scratch is filled with `junk`,
+// and so are the `zone_bytes` on either side. Costs a pass over that memory. One at a time.
 class WatchedMemory {
  public:
   WatchedMemory(unsigned char junk, std::size_t zone_bytes);
-  ~WatchedMemory();  // what lives on is watched no longer
+  ~WatchedMemory();  // blocks that live on are no longer watched
   WatchedMemory(const WatchedMemory&) = delete;
   WatchedMemory& operator=(const WatchedMemory&) = delete;
 
-  // "wrote 64 bytes beyond its memory": outside a block that is there or was; "" = nobody did. Bytes that are those of the junk
-  // stay unseen. Waits for nobody: no operation may be under way.
+  // "wrote 64 bytes beyond its memory": outside a present or former block; "" if nothing was. Bytes equal to the junk's are not
+  // detected. Does not wait: no operation may be under way.
   [[nodiscard]] std::string overrun() const;
 };
 

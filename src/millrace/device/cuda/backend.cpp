@@ -1,4 +1,4 @@
-// libmillrace_cuda.so: everything of Millrace that needs CUDA. Linking LibTorch's CUDA libraries registers their kernels.
+// libmillrace_cuda.so: all parts of Millrace that need CUDA. Linking LibTorch's CUDA libraries registers their kernels.
 #include <c10/core/AllocatorConfig.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAException.h>
@@ -22,8 +22,9 @@ namespace millrace::device {
 
 namespace {
 
-// The allocator's segments grow: batches of other sizes (an epoch's last, a validation's, smaller ones after memory ran out)
-// leave no holes that nothing fits into. Before the first allocation; who sets the allocator's own variable decides.
+// Lets the allocator's segments grow, so that batches of other sizes (an epoch's last, a validation's, smaller ones after
+// out-of-memory) leave no unusable holes. Call it before the first allocation; the allocator's environment variable takes
+// precedence.
 void let_segments_grow() {
   if (std::getenv("PYTORCH_ALLOC_CONF") != nullptr || std::getenv("PYTORCH_CUDA_ALLOC_CONF") != nullptr) return;
   c10::CachingAllocator::setAllocatorSettings("expandable_segments:True");
@@ -61,7 +62,7 @@ class CudaBackend final : public Backend {
     return {free, total};
   }
 
-  // Of high priority: a copy that waits behind a step's kernels comes too late.
+  // With high priority: a copy that waits behind a step's kernels comes too late.
   [[nodiscard]] c10::Stream copy_stream(int index) override {
     const std::scoped_lock lock(mutex_);
     auto it = copy_streams_.find(index);
@@ -72,7 +73,7 @@ class CudaBackend final : public Backend {
 
   void synchronize(int index) override {
     const c10::cuda::CUDAGuard guard(as_index(index));
-    C10_CUDA_CHECK(cudaDeviceSynchronize());  // its error says of which kind it is: device/errors.h
+    C10_CUDA_CHECK(cudaDeviceSynchronize());  // its error tells the kind: device/errors.h
   }
 
   void pin(std::byte* memory, std::size_t bytes) override {
@@ -104,7 +105,7 @@ class CudaBackend final : public Backend {
     return devices_[static_cast<std::size_t>(index)];
   }
 
-  // The allocator's own bookkeeping: nothing is asked of the driver, so nothing waits for the GPU.
+  // Reads the allocator's own counters, not the driver's: nothing waits for the GPU.
   [[nodiscard]] MemoryCounters read_memory(int index) const override {
     using c10::CachingAllocator::StatType;
     MemoryCounters counters{.total_bytes = at(index).total_bytes};

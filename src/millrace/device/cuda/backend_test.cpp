@@ -1,4 +1,4 @@
-// The CUDA plugin. What needs a GPU is skipped, and counted as skipped, without one.
+// The CUDA plugin. Without a GPU the tests that need one are skipped, and counted as skipped.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/ones.h>
@@ -18,7 +18,7 @@
 namespace millrace::device {
 namespace {
 
-// In a process of its own, which has empty libraries in place of those of CUDA that this machine lacks.
+// In a separate process, with empty libraries in place of those of CUDA that this machine lacks.
 TEST(CudaPlugin, LoadsWithoutAGpuAndKnowsItsInterface) {
   const std::string peer = MILLRACE_SOURCE_DIR "/tools/python-peer";
   if (!std::filesystem::exists(MILLRACE_SOURCE_DIR "/.deps/venv/bin/python")) GTEST_SKIP() << "no Python: ./dev test makes one";
@@ -81,7 +81,7 @@ TEST_F(CudaBackendTest, PinsMemoryOfOurs) {
   backend_->unpin(block.data());
 }
 
-// The work begins with products that take longer than the host takes to ask for the rest.
+// The work begins with products that take longer than the host needs to launch the rest.
 TEST_F(CudaBackendTest, CopiesAndWorkWaitForEachOtherWhereTheyShouldAndTheHostDoesNot) {
   const auto copies = copies_of(c10::Device("cuda:0"));
   ASSERT_NE(copies, nullptr);
@@ -92,7 +92,7 @@ TEST_F(CudaBackendTest, CopiesAndWorkWaitForEachOtherWhereTheyShouldAndTheHostDo
   at::Tensor memory = at::zeros({kCount}, options);
   at::Tensor square = at::ones({4096, 4096}, options);
   for (int i = 0; i < 100; ++i) square = square.matmul(square).div(4096);
-  const at::Tensor before = memory.add(square[0][0]).sub(1);  // reads `memory` late: all of it is 0 then
+  const at::Tensor before = memory.add(square[0][0]).sub(1);  // reads `memory` late, when all of it is 0
   const auto free = copies->mark_work();
   std::fill(host.begin(), host.end(), 7.0F);
   copies->hold_copies(*free);

@@ -15,7 +15,7 @@ using kernels::detail::DropoutOf;
 using kernels::detail::DropoutRun;
 using kernels::detail::Type;
 
-// What travels with a launch: no copy to the device.
+// Passed with a launch, without a copy to the device.
 struct Stretches {
   static constexpr std::size_t kMost = 32;
   DropoutRun at[kMost];
@@ -32,7 +32,7 @@ __global__ void dropout(DropoutOf<X, Out> of, const __grid_constant__ Stretches 
 template <class X, class Out>
 cudaError_t launch_of(const DropoutArgs& args, const DropoutRun* stretches, std::size_t count, cudaStream_t stream) {
   constexpr unsigned kThreads = 256;
-  constexpr std::int64_t kMostBlocks = std::int64_t{1} << 20;  // threads go on where there is more
+  constexpr std::int64_t kMostBlocks = std::int64_t{1} << 20;  // threads loop if there are more elements
   const DropoutOf<X, Out> of{.x = static_cast<const X*>(args.x),
                              .residual = static_cast<const Out*>(args.residual),
                              .out = static_cast<Out*>(args.out),

@@ -1,4 +1,5 @@
-// Dropout on a GPU against the CPU's: the same elements, and the same numbers to the bit. Skipped, and counted, without a GPU.
+// Compares dropout on a GPU with the CPU's: the same elements, and the same numbers to the bit. Skipped, and counted, without a
+// GPU.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/equal.h>
@@ -49,7 +50,7 @@ TEST_F(CudaDropout, DropsTheElementsOfTheCpu) {
 
 TEST_F(CudaDropout, TakesRowsInAnyOrderAndGivesTheGradientsOfTheCpu) {
   kernels::Dropout site = site_of(0.3, 0);
-  for (std::int64_t row = 0; row < 40; ++row) site.runs.push_back({(row * 7 % 40) * 77, 77});  // more than one launch takes
+  for (std::int64_t row = 0; row < 40; ++row) site.runs.push_back({(row * 7 % 40) * 77, 77});  // more than fit into one launch
   const at::Tensor values = at::randn({40, 77}), gradient = at::randn({40, 77});
   const at::Tensor host = values.clone().requires_grad_(), there = values.cuda().requires_grad_();
   const at::Tensor y = kernels::dropout(host, site), same = kernels::dropout(there, site);
@@ -65,7 +66,7 @@ TEST_F(CudaDropout, AttentionDropsTheSameAgainAndCountedTheWeightsOfTheCpu) {
   const auto half = [](const at::Tensor& x) { return x.cuda().to(at::kHalf); };
   const auto fused = [&] { return kernels::causal_attention(half(q), half(k), half(v), site); };
   const at::Tensor first = fused();
-  (void)at::randn({100}, at::TensorOptions().device(at::kCUDA));  // moves the generator
+  (void)at::randn({100}, at::TensorOptions().device(at::kCUDA));  // advances the generator
   EXPECT_TRUE(at::equal(fused(), first));
   kernels::set_counted_attention(true);
   const at::Tensor counted = kernels::causal_attention(q.cuda(), k.cuda(), v.cuda(), site).cpu();

@@ -1,4 +1,4 @@
-// The table of kernels that the plugin has for its devices.
+// The table of the plugin's kernels for its devices.
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>

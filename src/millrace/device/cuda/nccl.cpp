@@ -17,7 +17,7 @@ class NcclGroups final : public RankGroups {
   [[nodiscard]] std::string name() const override { return "nccl"; }
   [[nodiscard]] std::string library() const override { return "NCCL " + c10d::getNcclVersion(); }
 
-  // By which NCCL itself tells that two ranks share a GPU.
+  // The bytes by which NCCL detects that two ranks share a GPU.
   [[nodiscard]] std::string identity(int gpu) const override {
     std::array<char, 32> id{};
     const cudaError_t status = cudaDeviceGetPCIBusId(id.data(), static_cast<int>(id.size()), gpu);
@@ -29,8 +29,8 @@ class NcclGroups final : public RankGroups {
   }
 
   [[nodiscard]] c10::intrusive_ptr<c10d::Backend> connect(const RankSeat& seat) override {
-    // Else c10d's watchdog ends the process of a rank that only lost another one, and that looks as if it had failed itself: the
-    // ranks notice it by their words over Gloo. A time-out still ends what waits on the GPU.
+    // Otherwise c10d's watchdog ends the process of a rank that only lost another rank, as if it had failed itself; the ranks
+    // notice the loss by their messages over Gloo. A time-out still ends waits on the GPU.
     ::setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "2", /*overwrite=*/0);
     const auto index = static_cast<c10::DeviceIndex>(seat.gpu);
     const c10::Device device(c10::kCUDA, index);

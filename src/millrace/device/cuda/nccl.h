@@ -1,4 +1,4 @@
-// NCCL behind device/rank_groups.h: nccl.cpp where the build found its header, no_nccl.cpp elsewhere.
+// NCCL for device/rank_groups.h: nccl.cpp if the build found its header, else no_nccl.cpp.
 #pragma once
 
 #include <string>

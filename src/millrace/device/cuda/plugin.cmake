@@ -40,8 +40,8 @@ else()
   target_compile_definitions(millrace_cuda PRIVATE USE_C10D_NCCL)
   target_include_directories(millrace_cuda SYSTEM PRIVATE "${MILLRACE_NCCL_INCLUDE}")
 endif()
-# Kernels of our own need nvcc; without them the same is computed by LibTorch's operations, slower. Code for A100, H100 and B200, and
-# what a later driver makes code from. No contraction of a * b + c: the same bits as on the CPU.
+# Our own kernels need nvcc; without them LibTorch's operations compute the same, slower. Code for A100, H100 and B200, and PTX for
+# later GPUs. No contraction of a * b + c: the same bits as on the CPU.
 find_program(MILLRACE_NVCC nvcc HINTS "${TorchWheel_SITE}/nvidia/cu13/bin" "$ENV{CUDA_HOME}/bin" /usr/local/cuda/bin)
 if(MILLRACE_NVCC)
   message(STATUS "CUDA plugin with kernels of our own (${MILLRACE_NVCC})")

@@ -1,8 +1,8 @@
-// What a trial of convolutions (convolution_trial.h) and millrace-convolutions say to each other. The job is JSON on the
-// program's standard input; it answers on standard output, a line at a time:
-//   begin UNIT MILLISECONDS     on a core, after which the unit is taken for one that never ends
+// The protocol between a trial of convolutions (convolution_trial.h) and millrace-convolutions. The job is JSON on the program's
+// standard input; it answers on standard output, a line at a time:
+//   begin UNIT MILLISECONDS     core time after which the unit counts as one that never ends
 //   right UNIT
-//   wrong UNIT WHAT             "0.52 of its size off", "not finite"; when memory of others was written it ends with status 0
+//   wrong UNIT WHAT             "0.52 of its size off", "not finite"; after a write outside its memory it ends with status 0
 //   untried UNIT WHY            no verdict
 #pragma once
 

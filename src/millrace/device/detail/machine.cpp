@@ -13,7 +13,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::streamsize kLongestFile = 1 << 16;  // enough of /proc/cpuinfo for its first processor
+constexpr std::streamsize kLongestFile = 1 << 16;  // enough of /proc/cpuinfo to include its first processor
 
 std::optional<std::uint64_t> to_number(std::string_view text) {
   std::uint64_t value = 0;
@@ -90,7 +90,7 @@ std::vector<fs::path> Machine::groups(const std::string& controller) const {
     fs::path mount = "sys/fs/cgroup";
     if (!controllers.empty()) {
       if (("," + controllers + ",").find("," + controller + ",") == std::string::npos) continue;
-      mount /= controller;  // a link to the folder that is named after all of them
+      mount /= controller;  // a link to the folder named after all its controllers
     }
     // Inside a container the outer part of the path is not mounted; those levels read as unlimited.
     fs::path inner = fs::path(line.substr(second + 1)).relative_path();
@@ -111,7 +111,7 @@ std::optional<double> Machine::cpu_quota() const {
       quota = read(folder / "cpu.cfs_quota_us");
       period = read(folder / "cpu.cfs_period_us");
     }
-    const auto numerator = to_number(quota);  // "max" and "-1" are no numbers: no limit
+    const auto numerator = to_number(quota);  // "max" and "-1" are not numbers: no limit
     const auto denominator = to_number(period);
     if (numerator && denominator && *denominator > 0) {
       keep_least<double>(least, static_cast<double>(*numerator) / static_cast<double>(*denominator));
@@ -153,7 +153,7 @@ std::optional<std::uint64_t> Machine::available_memory() const {
 }
 
 std::optional<std::uint64_t> Machine::memory_limit() const {
-  constexpr std::uint64_t kNone = std::uint64_t{1} << 60U;  // version 1 says "none" as a number
+  constexpr std::uint64_t kNone = std::uint64_t{1} << 60U;  // version 1 writes "no limit" as a number
   std::optional<std::uint64_t> least;
   for (const fs::path& folder : groups("memory")) {
     for (const char* const file : {"memory.max", "memory.limit_in_bytes"}) {

@@ -5,11 +5,11 @@
 
 namespace millrace::device::detail {
 
-// Of a call with five sizes and one stride, padding and dilation for each direction or for all. oneDNN turns rows of both
-// operands into buffers for a block of rows, as many as level 2 of the cache holds, and its loop over volumes counts rows from
-// the top of the plane: the rows of the last plane run past the end of the buffer unless a thread turns fewer planes than the
-// buffer has room for. Holds each shape that is hit with any number of threads and samples, by sizes alone, and some that are
-// right with the number at hand. Source: compute_diff_weights_3d() and init_conf_bwd_w() of oneDNN, 2.7 and later.
+// For a call with five sizes and one stride, padding and dilation for each direction or for all. oneDNN transposes rows of both
+// operands into buffers for a block of rows, as many as fit into the level 2 cache, and its loop over volumes counts rows from
+// the top of the plane: the rows of the last plane run past the end of the buffer unless a thread transposes fewer planes than
+// the buffer holds. Depends on sizes alone: true for each shape that fails with some number of threads and samples, and for some
+// that are right with the present number. Source: compute_diff_weights_3d() and init_conf_bwd_w() of oneDNN, 2.7 and later.
 [[nodiscard]] bool rows_may_overrun(const ConvolutionCall& call);
 
 }  // namespace millrace::device::detail

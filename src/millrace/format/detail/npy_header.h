@@ -11,20 +11,20 @@ namespace millrace::format::detail {
 inline constexpr std::size_t kNpyPrologue = 12;          // upper limit of the magic, version and length
 inline constexpr std::uint64_t kNpyHeaderLimit = 65536;  // a header is some 100 bytes; objects and records may need more
 
-// All bytes of the header, or `problem`. `start` is the beginning of the file: kNpyPrologue bytes, or all if it has fewer.
 struct NpyPrologue {
   std::uint64_t text_at = 0;
-  std::uint64_t header_bytes = 0;
-  std::string problem;
+  std::uint64_t header_bytes = 0;  // all of the header
+  std::string problem;             // "" = none
 };
+// `start` is the beginning of the file: kNpyPrologue bytes, or the whole file if it has fewer.
 [[nodiscard]] NpyPrologue parse_prologue(std::span<const std::byte> start);
 
-// Checks everything the text alone shows, and that the elements fill exactly the rest of `whole_bytes`.
 struct ParsedNpy {
   NpyLayout layout;
   std::string problem;
   bool is_unread = false;  // the problem is a dtype of NumPy that Millrace does not read
 };
+// Checks everything the text alone shows, and that the elements fill exactly the rest of `whole_bytes`.
 [[nodiscard]] ParsedNpy parse_npy(std::string_view text, std::uint64_t header_bytes, std::uint64_t whole_bytes);
 
 // Header of version 1.0 for an array in C order; throws DataError as write_npy does.

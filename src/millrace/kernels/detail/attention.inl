@@ -1,5 +1,6 @@
-// Attention with dropout, one (batch, head) at a time: a strip of query rows (four; sixteen on a matrix unit) against all keys that
-// they see, so that scores stay in the first cache level and nothing of size T * T is written. Any T and head size: operands are packed into zero-padded scratch.
+// Attention with dropout, one (batch, head) at a time: a strip of query rows (four; sixteen on a matrix unit) against all keys
+// that they see, so that scores stay in the first cache level and nothing of size T * T is written. Any T and head size: operands
+// are packed into zero-padded scratch.
 #pragma once
 
 #include "millrace/kernels/detail/elementwise.inl"
@@ -20,19 +21,19 @@ inline AttentionShape attention_shape(const Attention& a) {
 
 template <class T>
 inline constexpr std::int64_t kStrip = kOnTiles<T> ? 16 : 4;  // query rows at a time
-// What a product on tiles sums over are whole tiles: 32 bf16 neighbours. Columns are then computed, and masked, up to there.
+// A product on tiles sums over whole tiles: 32 bf16 neighbours. Columns up to that size are computed, and masked.
 template <class T>
 inline constexpr std::int64_t kWholeColumns = kOnTiles<T> ? 32 : 16;
 template <class T>
 inline constexpr std::int64_t kWholeRows = kOnTiles<T> ? 32 : 4;
 
-// How many keys the query rows before `end` see, those of a whole strip.
+// The number of keys that the query rows before `end` see, in a whole strip.
 inline std::int64_t keys_of_rows(const Attention& a, std::int64_t end) { return a.causal ? end : round_up(a.rows, 4); }
-// How many of them one row sees, and the first row that sees a key.
+// The number of keys that one row sees, and the first row that sees a key.
 inline std::int64_t keys_of_row(const Attention& a, std::int64_t row) { return a.causal ? row + 1 : a.rows; }
 inline std::int64_t first_row_of(const Attention& a, std::int64_t key) { return a.causal ? key : 0; }
 
-inline constexpr std::int64_t kQueryBlock = 128;  // rows of the backward pass whose weights are kept at once
+inline constexpr std::int64_t kQueryBlock = 128;  // rows of the backward pass whose weights are kept at a time
 
 struct AttentionScratch {
   std::uint32_t *q_rows, *g_rows, *k_rows, *v_rows;      // [padded_rows][row_words]: A operands
@@ -102,7 +103,7 @@ void pack_columns(const AttentionShape& s, const std::uint32_t* rows, std::uint3
   }
 }
 
-// Returns where the pairs lie: for fp32 the packed rows already are what is wanted.
+// Returns the address of the pairs: for fp32 the packed rows serve as they are.
 template <class T>
 const std::uint32_t* pack_pairs(const AttentionShape& s, const std::uint32_t* rows, std::uint32_t* out) {
   if constexpr (sizeof(T) == 4) {
@@ -136,7 +137,7 @@ inline void strip_product(const AttentionShape& s, const std::uint32_t* rows, co
   }
 }
 
-// The same on tiles, which leave fp32 sums: 64 columns at a time.
+// The same on tiles, which give fp32 sums: 64 columns at a time.
 template <class T>
 inline void tiled_strip_times_pairs(const AttentionShape& s, const std::uint32_t* strip, std::int64_t keys,
                                     const std::uint32_t* pairs, T* out, std::int64_t stride, std::int64_t rows) {
@@ -190,7 +191,7 @@ inline float softmax_row(const Attention& a, float* scores, std::int64_t columns
     store(scores + j, x);
     total = add(total, x);
   }
-  // A row whose scores all overflowed to -inf has no weights, as in ATen: NaN, for the step to see.
+  // A row whose scores all overflowed to -inf has no weights: NaN, as in ATen, so that the step detects it.
   const float all = highest > -3.0e38F ? sum(total) : __builtin_nanf("");
   const F factor = splat(a.keep.scale / all);
   for (std::int64_t j = 0; j < columns; j += 16) store(out + j, keep_lanes(keep.lanes(j), mul(load(scores + j), factor)));
@@ -215,7 +216,7 @@ void attention_forward_of(const Attention& a, std::int64_t first, std::int64_t l
       const std::int64_t keys = keys_of_rows(a, t + kStrip<T>), columns = round_up(keys, kWholeColumns<T>);
       strip_product<T>(s, m.q_rows + t * s.row_words, m.k_columns, columns, m.scores);
       for (std::int64_t i = 0; i < kStrip<T>; ++i) {
-        const std::int64_t row = t + i < s.rows ? t + i : s.rows - 1;  // rows past the end repeat the last and are not stored
+        const std::int64_t row = t + i < s.rows ? t + i : s.rows - 1;  // rows past the end repeat the last one and are not stored
         const std::int64_t seen = keys_of_row(a, row);
         const RowBits keep = row_bits(a.keep, (item * s.rows + row) * s.rows, seen, m.bits);
         const float log_sum = softmax_row(a, m.scores + i * s.padded_rows, columns, seen, keep, weights + i * s.padded_rows);
@@ -242,7 +243,7 @@ inline void backward_row(const Attention& a, const float* scores, const float* w
   }
 }
 
-// The rows of a strip -> word rows of the block, so that the block can be the transposed operand.
+// The rows of a strip become word rows of the block, so that the block can be the transposed operand.
 template <class T>
 inline void store_block_rows(const AttentionShape& s, const std::uint32_t* strip, std::int64_t columns, std::uint32_t* block) {
   const auto* rows = reinterpret_cast<const T*>(strip);
@@ -258,7 +259,7 @@ inline void store_block_rows(const AttentionShape& s, const std::uint32_t* strip
   }
 }
 
-// A block of query rows, and keys of which `first_row` is the first row that sees the first.
+// A block of query rows, and keys; `first_row` is the first row that sees the first key.
 struct KeyBlock {
   std::int64_t key, first_row, begin, end;
   [[nodiscard]] bool is_first() const { return first_row >= begin; }  // no earlier block saw the keys
@@ -281,8 +282,8 @@ inline void add_tiled_key_gradients(const AttentionShape& s, const std::uint32_t
     tiles_product<true>(words, rows, kQueryBlock / 2, b, s.width, s.width, to, s.width);
 }
 
-// accumulated (as many keys as a strip has rows, from `of.key` on) += block^T pairs, over the block's query rows that see them; begins
-// at zero for keys that no earlier block saw.
+// accumulated (as many keys as a strip has rows, from `of.key` on) += block^T pairs, over the block's query rows that see them;
+// begins at zero for keys that no earlier block saw.
 template <class T>
 inline void add_key_gradients(const AttentionShape& s, const std::uint32_t* block, const std::uint32_t* pairs, const KeyBlock& of,
                               float* accumulated) {
@@ -318,7 +319,7 @@ struct Pairs {
   const std::uint32_t *q, *g, *k;
 };
 
-// The strip of query rows from t on: gradients of their scores into the block, and their part of the query gradient.
+// For the strip of query rows from t on: gradients of their scores into the block, and their part of the query gradient.
 template <class T>
 void backward_strip(const Attention& a, const AttentionShape& s, const AttentionScratch& m, const Pairs& pairs, std::int64_t item,
                     std::int64_t t, std::int64_t block_begin) {

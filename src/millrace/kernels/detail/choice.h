@@ -7,10 +7,10 @@
 
 namespace millrace::kernels::detail {
 
-// The best this CPU has and MILLRACE_CPU leaves (system/instructions.h), or the one of set_table.
+// The best table that this CPU supports and MILLRACE_CPU permits (system/instructions.h), or that of set_table.
 const Table& table() noexcept;
 
-// For tests, which run every kernel on each table this CPU can run; null = the best again.
+// For tests, which run every kernel with each table that this CPU supports; null = the best again.
 void set_table(const Table* table) noexcept;
 std::span<const Table* const> usable_tables() noexcept;
 

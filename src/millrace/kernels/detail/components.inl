@@ -1,4 +1,4 @@
-// Components taken out of planes of pixels, a tile of 64 pixels at a time: it stays in the first cache between its three passes.
+// Removes components from planes of pixels, a tile of 64 pixels at a time: it stays in the first cache between its three passes.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@ namespace {
 constexpr int kTileLanes = 4;  // vectors of 16 pixels
 constexpr int kTile = 16 * kTileLanes;
 static_assert(kTileLanes % kTileVectors == 0);
-constexpr int kBlock = 4;  // components, or frequencies, worked on together
+constexpr int kBlock = 4;  // components, or frequencies, processed together
 
 std::size_t components_scratch(const Components& c) {
   return static_cast<std::size_t>(c.frequencies + c.count) * kTile * sizeof(float);

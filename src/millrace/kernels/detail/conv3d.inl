@@ -1,6 +1,6 @@
-// A convolution with kernel 3 and stride 1 over channels-last volumes which continue circularly. A work item is a band of output
-// rows of one plane: the input rows it needs are copied beside one another, their ends wrapped and the channels of both inputs
-// joined, so that the three pixels which a kernel's row touches lie as one run of words and every product is a tile of tile.inl.
+// A convolution with kernel 3 and stride 1 over channels-last volumes with circular padding. A work item is a band of output rows
+// of one plane: the input rows that it needs are copied next to each other, with their ends wrapped and the channels of both
+// inputs joined, so that the three pixels under a kernel's row form one run of words and every product is a tile of tile.inl.
 #pragma once
 
 #include "millrace/kernels/detail/elementwise.inl"
@@ -11,7 +11,7 @@ namespace {
 inline constexpr int kConvTile = kTileRows * kTileVectors;  // sums that registers hold
 template <int NV>
 inline constexpr int kConvRows = kConvTile / NV;
-// Where registers are many, three vectors by eight sums need the fewest loads.
+// With many registers, three vectors by eight sums need the fewest loads.
 inline constexpr bool kManySums = kConvTile >= 24;
 inline constexpr std::int64_t kWideColumns = kManySums ? 48 : 16;
 template <class Run>
@@ -48,7 +48,7 @@ inline std::int64_t row_of(const Conv3d& a, const Band& band, std::int64_t plane
          wrapped_once(band.first + line - 1, a.height);
 }
 
-// One input's channels into a row of pixels; T's elements, `pixel` of them from one pixel to the next.
+// Copies one input's channels into a row of pixels, which are `pixel` elements of T apart.
 template <class T>
 inline void copy_row(const T* from, std::int64_t channels, std::int64_t width, T* to, std::int64_t pixel) {
   const std::int64_t bytes = channels * static_cast<std::int64_t>(sizeof(T));
@@ -61,7 +61,7 @@ inline void copy_row(const T* from, std::int64_t channels, std::int64_t width, T
   copy_bytes(to + (width + 1) * pixel, from, bytes);
 }
 
-// `pixel` elements a pixel: all channels, and zeros behind them.
+// `pixel` elements for each pixel: all channels, followed by zeros.
 template <class T>
 inline void join_row(const Conv3d& a, std::int64_t row, T* to, std::int64_t pixel) {
   const std::int64_t all = a.channels + a.more_channels;
@@ -116,11 +116,11 @@ void convolve_band(const Conv3d& a, const Band& band, std::int64_t column) {
   }
 }
 
-// Few outputs: lanes are pixels instead, so that a word which is loaded is used for several outputs. Rows are copied channel by
-// channel: (channels, `line` words).
+// For few outputs lanes are pixels instead, so that a loaded word serves several outputs. Rows are copied channel by channel:
+// (channels, `line` words).
 struct NarrowBand {
   Band band;
-  std::int64_t channels, line;  // words of a pixel; from one channel's row to the next's
+  std::int64_t channels, line;  // words of a pixel; from one channel's row to the next channel's
 };
 
 template <class T>
@@ -213,8 +213,8 @@ void conv3d_forward(const Conv3d& a, std::int64_t first_item, std::int64_t last_
 
 // ---- gradients of the weights: sums over pixels ----
 
-// Words of a row for a sum over pixels: fp32 pixels as they are; bf16 pixel p beside pixel p + 1, channel by channel (`step` of
-// them).
+// Words of a row for a sum over pixels: fp32 pixels unchanged; bf16 pixel p paired with pixel p + 1, channel by channel (`step`
+// of them).
 inline void pair_pixels(const std::uint16_t* from, std::int64_t pixels, std::int64_t step, std::uint32_t* to) {
   const std::int64_t count = pixels * step;
   std::int64_t i = 0;
@@ -248,7 +248,7 @@ void weights_of_band(const Conv3d& a, const Band& band, const std::uint32_t* gra
   }
 }
 
-// The band's rows of the gradient as words, padded to vectors of outputs; sums of its columns are added to bias.
+// The band's rows of the gradient as words, padded to vectors of outputs; the sums of its columns are added to bias.
 template <class T>
 void gradient_words(const Conv3d& a, const Band& band, std::uint32_t* words, std::int64_t row_words, float* bias) {
   const std::int64_t width = round_up(a.out_channels, 16);

@@ -21,7 +21,7 @@ void rms_rows_forward_of(const RmsRows& a, std::int64_t first_row, std::int64_t 
         v = add(v, load_some(branch + c, width - c));
         R* sum = static_cast<R*>(a.sum) + begin + c;
         store_some(sum, v, width - c);
-        if constexpr (sizeof(R) == 2) v = load_some(sum, width - c);  // the norm is that of what others read
+        if constexpr (sizeof(R) == 2) v = load_some(sum, width - c);  // the norm is that of the rounded sum, which others read
       }
       squares = fma(v, v, squares);
     }
@@ -168,7 +168,7 @@ void one_query_forward_of(const OneQuery& a, std::int64_t first_item, std::int64
       store_some(weights + t, e, seen - t);
       total = add(total, keep_lanes(lanes_below(seen - t), e));
     }
-    const F share = splat(highest > -3.0e38F ? 1.0F / sum(total) : __builtin_nanf(""));  // scores of -inf alone have no weights
+    const F share = splat(highest > -3.0e38F ? 1.0F / sum(total) : __builtin_nanf(""));  // scores of only -inf give no weights
     for (std::int64_t c = 0; c < a.head_size; ++c) sums[c] = 0.0F;
     for (std::int64_t t = 0; t < seen; t += 16) store_some(weights + t, mul(load_some(weights + t, seen - t), share), seen - t);
     for (std::int64_t t = 0; t < seen; ++t) add_times(sums, splat(weights[t]), v + t * a.v.row_stride, a.head_size);
@@ -200,7 +200,7 @@ void one_query_backward_of(const OneQuery& a, std::int64_t first_item, std::int6
     for (std::int64_t t = 0; t < a.keys; ++t) {
       const bool is_seen = t < seen;
       const F score = splat(is_seen ? weights[t] * (products[t] - mean) * a.scale : 0.0F);
-      if (is_seen) add_times(sums, score, k + t * a.k.row_stride, a.head_size);  // dk may be written where k lies
+      if (is_seen) add_times(sums, score, k + t * a.k.row_stride, a.head_size);  // dk may overwrite k
       store_times(dk + t * a.k_gradient.row_stride, score, q, a.head_size);
       store_times(dv + t * a.v_gradient.row_stride, splat(is_seen ? weights[t] : 0.0F), dout, a.head_size);
     }

@@ -1,5 +1,5 @@
-// Which elements a dropout site keeps: the exact map from element to random bit, with a scalar reference. Every kernel, for any
-// instruction set, thread count and tail, draws these bits and no others.
+// Which elements dropout keeps at a site (one of the places in a model that use it): the exact map from element to random bit,
+// with a scalar reference. Every kernel, for any instruction set, thread count and tail, draws these bits and no others.
 //
 //   element i of the site (row-major index), group g = i / 128, position e = i % 128
 //   block    philox4x32({c, c >> 32, 0, 0}, key) with c = 16 g + (e % 32) / 2      (16 blocks serve the 128 elements of a group)
@@ -20,7 +20,8 @@ namespace millrace::kernels {
 
 inline constexpr std::int64_t kDropoutGroup = 128;
 
-// Block number `block` of a site: the bits of four pairs of neighbours, 32 elements apart.
+// Block number `block` of a site. Each of its four words decides for two neighbouring elements; the four pairs of neighbours are
+// 32 elements apart.
 [[nodiscard]] constexpr PhiloxBlock dropout_block(std::uint64_t key, std::uint64_t block) noexcept {
   return philox4x32({static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32U), 0, 0}, key);
 }

@@ -73,7 +73,7 @@ inline RowBits row_bits(const Keep& keep, std::int64_t first, std::int64_t count
   return {buffer, first % 128};
 }
 
-// The same where the tensor's 128 elements lie across two groups of the site's.
+// The same if the tensor's 128 elements span two groups of the site's.
 template <class Body>
 inline void for_each_vector_between(const Keep& keep, std::int64_t count, std::int64_t first, std::int64_t last, Body body) {
   std::uint8_t buffer[2 * 16 + 4];
@@ -119,7 +119,7 @@ struct Gauss {
 };
 inline Gauss gauss(F x) {  // error function by Abramowitz and Stegun 7.1.26, 1.5e-7
   const F e = exponential(mul(mul(x, x), splat(-0.5F)));
-  const F z = min(splat(1e18F), mul(absolute(x), splat(0.70710678F)));  // an infinite one has no reciprocal; NaN stays
+  const F z = min(splat(1e18F), mul(absolute(x), splat(0.70710678F)));  // infinity has no reciprocal; NaN stays
   const F t = reciprocal(fma(z, splat(0.3275911F), splat(1.0F)));
   F p = fma(splat(1.061405429F), t, splat(-1.453152027F));
   p = fma(p, t, splat(1.421413741F));
@@ -143,7 +143,7 @@ void gelu_of(const GeluArgs& a, std::int64_t first_group, std::int64_t last_grou
   });
 }
 
-// What f makes of each vector of x and, in the backward pass, of the gradient there.
+// Applies f to each vector of x and, in the backward pass, of the gradient there.
 template <class X, class Forward, class Backward>
 void pointwise(const PointwiseArgs& a, std::int64_t first_group, std::int64_t last_group, Forward forward, Backward backward) {
   const auto* x = static_cast<const X*>(a.x);
@@ -196,7 +196,7 @@ void smooth_leaky_of(const PointwiseArgs& a, std::int64_t first_group, std::int6
       });
 }
 
-// One branch per pair of types, so that the loops above know theirs.
+// One branch per pair of types, so that the loops above know their types.
 template <class Run>
 inline void with_type(Type type, Run run) {
   if (type == Type::f32) {

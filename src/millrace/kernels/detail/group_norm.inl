@@ -1,6 +1,6 @@
-// Group norm and what follows it. Sums are of single channels: the caller adds them up to groups, and says of each channel what
-// the second pass multiplies with and adds. Volumes with channels apart go along a channel, volumes with channels last position
-// by position, for sums in strips of up to 64 channels.
+// Group norm followed by its activation. Sums are over single channels: the caller adds them up over groups, and sets the factor
+// and the summand of each channel for the second pass. Volumes with separate channels are processed along a channel,
+// channels-last volumes position by position, with sums in strips of up to 64 channels.
 #pragma once
 
 #include "millrace/kernels/detail/rms_norm.inl"
@@ -29,7 +29,8 @@ inline void with_type_and_activation(const GroupNorm& a, Run run) {
   });
 }
 
-// Where a share lies: of one channel, or with channels_last of `channels` that stand side by side. `channel` counts all samples'.
+// The position of a share: in one channel, or with channels_last in `channels` neighbouring ones. `channel` counts over all
+// samples.
 struct Stretch {
   std::int64_t first, positions, channel;
   float* partials;
@@ -82,7 +83,7 @@ inline void clear_four(F (&total)[4]) {
   for (F& one : total) one = splat(0.0F);
 }
 
-// Sum, and squares of the distance from the mean.
+// Sum, and squared distances from the mean.
 template <class T>
 void moments_along(const GroupNorm& a, const Stretch& s) {
   const auto* x = static_cast<const T*>(a.x) + s.first;
@@ -126,7 +127,7 @@ void moments_down(const GroupNorm& a, const Stretch& s, std::int64_t channel, st
   }
 }
 
-// Of the activation's input: its gradient's sum, and that of its product with the normalised x.
+// For the activation's input: the sum of its gradient, and that of its product with the normalised x.
 template <class T, class Act>
 void sums_along(const GroupNorm& a, const Stretch& s, Act act) {
   const auto* x = static_cast<const T*>(a.x) + s.first;
@@ -183,7 +184,8 @@ void sums_down(const GroupNorm& a, const Stretch& s, std::int64_t channel, std::
   }
 }
 
-// The result, or the gradient of x. `a` is the caller's copy: what a reference names might be changed by the store of a vector.
+// The result, or the gradient of x. `a` must be the caller's local copy: for the compiler a vector's store may
+// change any other struct.
 template <class T, class Act>
 inline void apply_to(const GroupNorm& a, std::int64_t at, std::int64_t lanes, F scale, F shift, F factor, F offset, Act act) {
   const F value = load_some(static_cast<const T*>(a.x) + at, lanes);

@@ -1,9 +1,10 @@
-// C = A B for linear layers, summed and stored in fp32. Two products ATen does badly on some CPUs or at all: in fp32 its library
-// takes AVX2 code where it does not know the maker, and it has no bf16 product whose result is fp32 (a weight's gradient).
+// C = A B for linear layers, summed and stored in fp32. ATen computes two products slowly on some CPUs or not at all: in fp32 its
+// library uses AVX2 code if it does not know the CPU's maker, and it has no bf16 product with an fp32 result (a weight's
+// gradient).
 //
-// B is packed into panels of 64 columns, and these into strips as wide as the register tile, words (see tile.inl) one below the
-// other. A work item is one panel times a group of rows; it walks the summed axis in blocks, so that the strip's block and the
-// rows' block stay in the cache.
+// B is packed into panels of 64 columns, and these into strips as wide as the register tile, with words (see tile.inl) one below
+// the other. A work item is one panel times a group of rows; it walks the summed axis in blocks, so that the strip's block and
+// the rows' block stay in the cache.
 #pragma once
 
 #include "millrace/kernels/detail/elementwise.inl"
@@ -11,12 +12,12 @@
 
 namespace {
 
-// Where column j of a panel's first word lies; its words are kTileColumns apart.
+// The position of column j in a panel's first word; its words are kTileColumns apart.
 inline std::int64_t place_in_panel(std::int64_t j, std::int64_t words) {
   return j / kTileColumns * kTileColumns * words + j % kTileColumns;
 }
 
-// Rows m and m + 1 of a bf16 matrix, 16 columns from c on, as words; past the end zero.
+// Rows m and m + 1 of a bf16 matrix, 16 columns from c on, as words; zero past the end.
 inline U row_pair(const std::uint16_t* x, std::int64_t rows, std::int64_t columns, std::int64_t m, std::int64_t c) {
   const std::uint16_t* low = x + m * columns + c;
   if (c + 16 <= columns && m + 1 < rows) return zip(low, low + columns);
@@ -100,15 +101,15 @@ void pack_word_rows(const WordRows& a, std::int64_t first_strip, std::int64_t la
   }
 }
 
-// Rows [base, base + count) of the result and their operand; of a tile that is not full the other rows are summed and dropped.
-// The first `done` rows are there already.
+// Rows [base, base + count) of the result and their operand; if a tile is not full, its other rows are summed and dropped. The
+// first `done` rows are complete.
 struct TileRows {
   const std::uint32_t* words;
   std::int64_t stride, base, done, count;
 };
 
-// The tile at `row` where the operand lies. Near the end it begins earlier, over rows that are done: it may not read past the
-// operand.
+// The operand's address for the tile at `row`. Near the end the tile starts earlier, over rows that are complete, since it may
+// not read past the operand.
 template <bool WordMajor>
 inline TileRows rows_in_place(const Product& a, std::int64_t row, std::int64_t end_row, std::int64_t first_word) {
   const std::int64_t missing = row + kTileRows <= end_row ? 0 : row + kTileRows - end_row;
@@ -118,7 +119,7 @@ inline TileRows rows_in_place(const Product& a, std::int64_t row, std::int64_t e
   return {words, a.a_stride, base, done, end_row - base < kTileRows ? end_row - base : kTileRows};
 }
 
-// A word-major operand's next word lies a whole row further: often a page, and a power of two that few cache lines can share. So
+// A word-major operand's next word is a whole row away: often a page, and a power of two, so that few cache lines can hold it. So
 // a block of it is copied, tile by tile, and serves all panels.
 inline constexpr std::int64_t kBlockTiles = 40;
 inline void pack_tiles(const Product& a, std::int64_t row, std::int64_t rows, std::int64_t first_word, std::int64_t words,
@@ -136,7 +137,7 @@ inline void pack_tiles(const Product& a, std::int64_t row, std::int64_t rows, st
   }
 }
 
-// Of one block of words of one strip.
+// Multiplies one block of words of one strip.
 template <class T, bool WordMajor, int NV>
 inline void multiply_tile(const Product& a, const TileRows& r, std::int64_t column, std::int64_t first_word, std::int64_t words) {
   F c[kTileRows][NV];
@@ -157,10 +158,10 @@ inline void multiply_tile(const Product& a, const TileRows& r, std::int64_t colu
   }
 }
 
-// A block of rows and words times a block of panels.
 struct Block {
   std::int64_t begin_row, end_row, begin_column, end_column, first_word, words;
 };
+// Multiplies a block of rows and words by a block of panels.
 template <class T, bool WordMajor>
 void multiply_block(const Product& a, const Block& b) {
   constexpr bool kCopies = WordMajor && kTileColumns < kPanelColumns;
@@ -182,7 +183,7 @@ void multiply_block(const Product& a, const Block& b) {
   }
 }
 
-// Where a group of rows begins: a tile is cut nowhere but at the end.
+// The first row of a group: only the last tile may be partial.
 inline std::int64_t first_row_of(const Product& a, std::int64_t group) {
   const std::int64_t tiles = (a.rows + kTileRows - 1) / kTileRows;
   const std::int64_t row = tiles * group / a.row_groups * kTileRows;

@@ -1,5 +1,5 @@
-// RMS norm over channels, then SiLU. Volumes with channels apart go in blocks of up to 64 neighbouring positions, all channels of
-// which stay in the second cache between the passes; volumes with channels last go position by position.
+// RMS norm over channels, then SiLU. Volumes with separate channels are processed in blocks of up to 64 neighbouring positions,
+// all of whose channels stay in the second cache between the passes; channels-last volumes position by position.
 #pragma once
 
 #include "millrace/kernels/detail/elementwise.inl"

@@ -1,5 +1,6 @@
-// Blur with [1, 2, 1] x [1, 2, 1] / 16, then soft pooling over 2 x 2 windows. Sixteen planes go together, one per lane, so that
-// both layouts run the same code on [pixel][lane]: channels-last planes lie so, others are transposed on their way.
+// Blur with [1, 2, 1] x [1, 2, 1] / 16, then soft pooling over 2 x 2 windows. Sixteen planes are processed together, one per
+// lane, so that both layouts run the same code on [pixel][lane]: channels-last planes are in this order, others are transposed on
+// the way.
 #pragma once
 
 #include "millrace/kernels/detail/elementwise.inl"
@@ -22,7 +23,7 @@ inline PlaneGroup plane_group(const SoftPool& a, std::int64_t group, std::int64_
   return {group / groups * pixels * a.channels + channel, a.channels, 1, left < 16 ? left : 16};
 }
 
-// Through bytes: words and numbers are not to be read as one another.
+// By bytes: words and numbers must not alias.
 inline void turn(const float* in, float* out) {
   std::uint32_t words[256];
   std::uint32_t turned[256];
@@ -79,7 +80,7 @@ inline void blur(float* x, std::int64_t height, std::int64_t width, float* row) 
       here = after;
     }
   }
-  float* above = row;  // the line above as it was
+  float* above = row;  // the line above before the blur
   for (std::int64_t i = 0; i < length; i += 16) store(above + i, splat(0.0F));
   const F share = splat(1.0F / 16.0F);
   for (std::int64_t h = 0; h < height; ++h) {
@@ -109,7 +110,7 @@ inline Window window_of(const float* blurred, const float* weights, std::int64_t
   }
   return out;
 }
-// One over four times the mean of the weights and 1e-6: sums stand for means.
+// One over four times the mean of the weights and 1e-6: sums are used instead of means.
 inline F window_rate(const Window& window) { return reciprocal(add(window.weights, splat(4e-6F))); }
 
 inline std::int64_t rounded_up(std::int64_t pixels) { return (pixels + 15) / 16 * 16; }

@@ -9,7 +9,7 @@
 
 namespace millrace::kernels::detail {
 
-enum class Type : std::uint8_t { f32, bf16, f16 };  // the tables below take the first two
+enum class Type : std::uint8_t { f32, bf16, f16 };  // the tables below support the first two
 
 // A site's dropout; see dropout_map.h.
 struct Keep {
@@ -92,7 +92,7 @@ struct Attention {
   Type type;
   std::int64_t batch, rows, heads, head_size;
   float scale;
-  bool causal;  // a row sees the keys up to its own; else all
+  bool causal;  // a row sees the keys up to its own; otherwise all keys
   Keep keep;
 };
 
@@ -106,7 +106,7 @@ struct CrossEntropy {
   std::int64_t classes, ignore_index;
 };
 
-// What a share of the rows adds up to; `bad_row` is the first row with a target outside [0, classes), or -1.
+// Sums over a share of the rows; `bad_row` is the first row with a target outside [0, classes), or -1.
 struct CrossEntropySum {
   double loss = 0;
   std::int64_t count = 0;
@@ -114,7 +114,7 @@ struct CrossEntropySum {
 };
 
 // A matrix (rows, columns), contiguous, as panels of kPanelColumns columns of words (one fp32 number, or two bf16 neighbours
-// along the axis a product sums over), each panel `words` rows high. Within a panel each table orders them its own way.
+// along the axis a product sums over), each panel `words` rows high. The order within a panel depends on the table.
 inline constexpr std::int64_t kPanelColumns = 64;
 struct Pack {
   enum class Layout : std::uint8_t {
@@ -126,7 +126,7 @@ struct Pack {
   std::uint32_t* panels;
   std::int64_t rows, columns;
   Layout layout;
-  std::int64_t first_panel;  // the one that lies at `panels`
+  std::int64_t first_panel;  // the number of the panel at `panels`
 };
 
 // A bf16 matrix (rows, columns) as words, pairs of rows side by side: words[pair * stride + column]. Shares are strips of 16
@@ -156,13 +156,13 @@ struct Components {
   const float* x;
   float* out;
   const float* mean;     // (frequencies)
-  const float* vectors;  // (frequencies, count): a component a column; count is a multiple of 4, made up with zeros
+  const float* vectors;  // (frequencies, count): a component in each column; count is a multiple of 4, filled up with zeros
   std::int64_t frequencies, pixels, count;
 };
 
-// A convolution with kernel 3 and stride 1 over volumes (samples, depth, height, width, channels) which continue circularly; the
-// channels of `more` lie behind those of x. Shares are bands of `band` rows of a plane. `columns` is out_channels rounded up
-// to 16. Panels are (27, channels, columns), bf16 as words of two neighbouring channels, made up with a zero. Sums of the
+// A convolution with kernel 3 and stride 1 over volumes (samples, depth, height, width, channels) with circular padding; the
+// channels of `more` follow those of x. Shares are bands of `band` rows of a plane. `columns` is out_channels rounded up
+// to 16. Panels are (27, channels, columns), bf16 as words of two neighbouring channels, filled up with a zero. Sums of the
 // weights' gradient are (9, columns, 3 * channels rounded up to 16): kernel planes and rows, outputs, kernel columns and
 // channels.
 struct Conv3d {
@@ -175,7 +175,7 @@ struct Conv3d {
   std::int64_t samples, depth, height, width, channels, more_channels, out_channels, band;
   Type type;
 };
-inline constexpr std::int64_t kConvSlack = 32;  // pixels behind a copied row that a tile may read
+inline constexpr std::int64_t kConvSlack = 32;  // pixels after a copied row that a tile may read
 
 // SiLU of x * rate with rate = rsqrt(mean over channels of x^2 + epsilon), or with a gradient: the gradient of x. Volumes
 // (samples, channels, positions), or (samples, positions, channels) with channels_last. Shares are blocks of kRmsBlock positions:
@@ -192,10 +192,10 @@ struct RmsNorm {
 };
 inline constexpr std::int64_t kRmsBlock = 64;
 
-// Group norm and what follows it: act(x * scale + shift), or with a gradient that of x: scale * act' * gradient + x * factor +
-// offset. Volumes (samples, channels, positions), or (samples, positions, channels) with channels_last. Shares are segments of
-// `segment` positions: of a channel, or with channels_last of all channels of a sample. Partial sums are (samples, channels,
-// segments, 2), or (samples, segments, 2, channels).
+// Group norm followed by its activation: act(x * scale + shift), or with a gradient that of x: scale * act' * gradient + x *
+// factor + offset. Volumes (samples, channels, positions), or (samples, positions, channels) with channels_last. Shares are
+// segments of `segment` positions: of a channel, or with channels_last of all channels of a sample. Partial sums are (samples,
+// channels, segments, 2), or (samples, segments, 2, channels).
 struct GroupNorm {
   const void* x;
   const void* gradient;  // null in the forward pass
@@ -205,8 +205,8 @@ struct GroupNorm {
   Type type;
   std::int64_t samples, channels, positions, segment, segments;
   bool channels_last;
-  bool silu;    // else
-  float slope;  // of act below zero
+  bool silu;    // otherwise a leaky ReLU
+  float slope;  // of the leaky ReLU, below zero
 };
 
 // A blur and a soft pooling of planes (height, width), or with a gradient: the gradient of x. (planes, pixels), or with
@@ -225,7 +225,7 @@ struct SoftPool {
 struct RmsRows {
   const void* x;
   const void* branch;  // may be null
-  void* sum;           // of x and branch; null where there is none
+  void* sum;           // of x and branch; null without a branch
   void* y;
   const float* weight;
   float* rates;  // of each row
@@ -234,9 +234,9 @@ struct RmsRows {
   float epsilon;
 };
 struct RmsRowsBackward {
-  const void* x;         // with the branch; or null:
-  const void* y;         // what the forward pass gave, of weights whose inverse numbers are
-  const float* inverse;  // these
+  const void* x;         // including the branch; or null: the next two instead
+  const void* y;         // the forward pass's result
+  const float* inverse;  // 1 / weight
   const void* y_gradient;
   const void* sum_gradient;  // may be null
   void* x_gradient;
@@ -246,7 +246,7 @@ struct RmsRowsBackward {
   std::int64_t width;
 };
 
-// Rows of 2 width numbers, a gate and what it lets through: silu(gate) * up, or with a gradient (rows, width): that of x.
+// Rows of 2 width numbers, a gate and the gated values: silu(gate) * up, or with a gradient (rows, width): that of x.
 struct Swiglu {
   const void* x;
   const void* gradient;  // null in the forward pass
@@ -255,12 +255,12 @@ struct Swiglu {
   std::int64_t width;
 };
 
-// Turns pairs (i, i + half) of each row and head by the angle of its position, in place; `back`: the other way. Shares are pairs
-// of a batch's number and a head.
+// Rotates pairs (i, i + half) of each row and head by the angle of its position, in place; `back`: in the other direction. Shares
+// are pairs of a batch's number and a head.
 struct Rotate {
   HeadView x;
   const float *cos, *sin;         // (positions, half)
-  const std::int64_t* positions;  // of each batch's only row, or null: a row's own number
+  const std::int64_t* positions;  // of each batch's only row, or null: the row's own number
   Type type;
   std::int64_t rows, heads, half;
   bool back;
@@ -278,8 +278,8 @@ struct OneQuery {
   float scale;
 };
 
-// Every kernel: what it gives, its name, its arguments. Of this list the table's members are made here, and each instruction
-// set's table in table.inl.
+// Every kernel: its result, its name, its arguments. This list generates the table's members here, and each instruction set's
+// table in table.inl.
 #define MILLRACE_KERNELS(KERNEL)                                                                                                \
   /* 16 bytes a group */                                                                                                        \
   KERNEL(void, keep_bits, (const Keep&, std::int64_t first_group, std::int64_t groups, std::uint8_t* bits))                     \

@@ -1,5 +1,5 @@
-// For the tests of the kernels: compares a kernel with a composition of ATen operations in fp64, values and gradients, and runs
-// a test on every table of kernels this CPU can run.
+// For the tests of the kernels: compares a kernel with a composition of ATen operations in fp64, values and gradients, and runs a
+// test with every table of kernels that this CPU supports.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -18,22 +18,22 @@ namespace millrace::kernels {
 using Tensors = std::vector<at::Tensor>;
 using Function = std::function<Tensors(const Tensors&)>;
 
-// Of volumes.
+// Layouts of volumes.
 inline constexpr std::array kLayouts = {at::MemoryFormat::Contiguous, at::MemoryFormat::ChannelsLast3d};
 
-// max |a - b| / max(max |b|, floor); infinite when sizes differ or something is not finite.
+// max |a - b| / max(max |b|, floor); infinite if sizes differ or a value is not finite.
 double relative_error(const at::Tensor& a, const at::Tensor& b, double floor = 1e-6);
 bool equal_bits(const at::Tensor& a, const at::Tensor& b);
 
-// A random tensor that is a view with every other element of a bigger one: rows contiguous, nothing else.
+// A random tensor that is a view of every other element of a bigger one: only its rows are contiguous.
 at::Tensor strided_randn(at::IntArrayRef sizes, at::ScalarType type);
 
 // Runs `kernel` on the inputs and `reference` on fp64 copies; outputs and, from random gradients of all outputs, the gradients of
-// all floating inputs must agree within `tolerance`. With `strided`, gradients come in as non-contiguous tensors.
+// all floating inputs must agree within `tolerance`. With `strided`, gradients are passed as non-contiguous tensors.
 void expect_agreement(const Function& kernel, const Function& reference, const Tensors& inputs, double tolerance,
                       bool strided = false);
 
-// Runs each test once per table, every operation our way, the tensors made after a fixed seed.
+// Runs each test once per table, with our implementation of every operation and tensors from a fixed seed.
 class EachTable : public testing::TestWithParam<const detail::Table*> {
  protected:
   void SetUp() override;

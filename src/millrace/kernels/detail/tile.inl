@@ -14,7 +14,7 @@ struct Int {
   static constexpr int value = N;
 };
 inline constexpr std::int64_t kTileColumns = 16 * kTileVectors;
-// Calls run(Int<n>) with n, known to the compiler, the vectors of a tile that the next `columns` columns fill.
+// Calls run(Int<n>) with n as a compile-time constant: the number of a tile's vectors that the next `columns` columns fill.
 template <class Run>
 inline void with_vectors(std::int64_t columns, Run run) {
   if constexpr (kTileVectors > 1) {
@@ -41,7 +41,7 @@ inline void clear(F (&c)[MR][NV]) {
 template <class T, bool WordMajor, int MR, int NV>
 inline void tile(std::int64_t words, const std::uint32_t* a, std::int64_t lda, const std::uint32_t* b, std::int64_t ldb,
                  F (&c)[MR][NV]) {
-  // Unrolled early, or the compiler leaves the sums in memory where there are few registers.
+  // Unrolled early; otherwise the compiler keeps the sums in memory if there are few registers.
 #pragma GCC unroll kWordsAtOnce
   for (std::int64_t k = 0; k < words; ++k, b += ldb) {
     U row[NV];

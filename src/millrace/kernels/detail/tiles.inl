@@ -1,5 +1,5 @@
-// Products on the CPU's matrix unit (AMX) where a file is compiled for it: 16 x 16 fp32 sums of bf16 operands that are packed as in
-// tile.inl, words of two neighbours along the summed axis.
+// Products on the CPU's matrix unit (AMX) if a file is compiled for it: 16 x 16 fp32 sums of bf16 operands, packed as in
+// tile.inl, with words of two neighbours along the summed axis.
 #pragma once
 
 #include "millrace/kernels/detail/tile.inl"
@@ -11,8 +11,8 @@ namespace {
 template <class T>
 inline constexpr bool kOnTiles = sizeof(T) == 2;
 
-// Eight tiles of 16 rows of 64 bytes, from here until destruction; what the thread had before is put back, since LibTorch's
-// libraries use the unit too. The process has the system's leave (system/instructions.h).
+// Configures eight tiles of 16 rows of 64 bytes until destruction; then restores the thread's previous configuration, since
+// LibTorch's libraries use the unit too. The system has granted the process its use (system/instructions.h).
 class TileUnit {
  public:
   TileUnit() {
@@ -85,8 +85,8 @@ inline void some_tiles(std::int64_t words, const std::uint32_t* a, std::int64_t 
   if constexpr (N > 3) _tile_stored(3, c + 48, 4 * ldc);
 }
 
-// c (16 rows x `columns`, a multiple of 16) = A B, with Adds c += A B. A's word (row i, k) lies at a[i * lda + k], B's word row k at
-// b + k * ldb; `words` is a multiple of 16.
+// c (16 rows x `columns`, a multiple of 16) = A B, with Adds c += A B. A's word (row i, k) lies at a[i * lda + k], B's word row k
+// at b + k * ldb; `words` is a multiple of 16.
 template <bool Adds>
 inline void tiles_product(std::int64_t words, const std::uint32_t* a, std::int64_t lda, const std::uint32_t* b, std::int64_t ldb,
                           std::int64_t columns, float* c, std::int64_t ldc) {

@@ -1,4 +1,4 @@
-// Sixteen lanes in two AVX2 registers, with FMA. Words as in vector_portable.inl, which is the readable definition of each.
+// Sixteen lanes in two AVX2 registers, with FMA. vector_portable.inl has the readable definition of each function.
 #pragma once
 
 #include <immintrin.h>
@@ -87,7 +87,7 @@ inline F sub(F a, F b) { return {_mm256_sub_ps(a.low, b.low), _mm256_sub_ps(a.hi
 inline F mul(F a, F b) { return {_mm256_mul_ps(a.low, b.low), _mm256_mul_ps(a.high, b.high)}; }
 inline F fma(F a, F b, F c) { return {_mm256_fmadd_ps(a.low, b.low, c.low), _mm256_fmadd_ps(a.high, b.high, c.high)}; }
 inline F fnma(F a, F b, F c) { return {_mm256_fnmadd_ps(a.low, b.low, c.low), _mm256_fnmadd_ps(a.high, b.high, c.high)}; }
-inline F reciprocal(F a) {  // the short approximation differs from maker to maker
+inline F reciprocal(F a) {  // the short approximation differs between CPU makers
   const __m256 one = _mm256_set1_ps(1.0F);
   return {_mm256_div_ps(one, a.low), _mm256_div_ps(one, a.high)};
 }
@@ -226,7 +226,7 @@ inline std::uint32_t halves_at_least(U words, std::uint32_t threshold) {
   const __m256i low = _mm256_cmpeq_epi16(_mm256_max_epu16(words.low, least), words.low);
   const __m256i high = _mm256_cmpeq_epi16(_mm256_max_epu16(words.high, least), words.high);
   return static_cast<std::uint32_t>(
-      _mm256_movemask_epi8(_mm256_permute4x64_epi64(_mm256_packs_epi16(low, high), 0xD8)));  // packs: each 128 bits by themselves
+      _mm256_movemask_epi8(_mm256_permute4x64_epi64(_mm256_packs_epi16(low, high), 0xD8)));  // packs: per 128 bits
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Sixteen lanes in one AVX-512 register; bf16 products by AVX512_BF16 where the file is compiled with it. Words as in
-// vector_portable.inl, which is the readable definition of each.
+// Sixteen lanes in one AVX-512 register; bf16 products by AVX512_BF16 if the file is compiled with it. vector_portable.inl has
+// the readable definition of each function.
 #pragma once
 
 #include <immintrin.h>
@@ -50,7 +50,7 @@ inline F sub(F a, F b) { return _mm512_sub_ps(a, b); }
 inline F mul(F a, F b) { return _mm512_mul_ps(a, b); }
 inline F fma(F a, F b, F c) { return _mm512_fmadd_ps(a, b, c); }
 inline F fnma(F a, F b, F c) { return _mm512_fnmadd_ps(a, b, c); }
-inline F reciprocal(F a) {  // one Newton step: full precision but for the last bit
+inline F reciprocal(F a) {  // one Newton step: full precision except for the last bit
   const F x = _mm512_rcp14_ps(a);
   return _mm512_mul_ps(x, _mm512_fnmadd_ps(a, x, _mm512_set1_ps(2.0F)));
 }

@@ -1,4 +1,4 @@
-// Sixteen lanes in plain C++; the compiler vectorises the loops with whatever the target has.
+// Sixteen lanes in plain C++; the compiler vectorises the loops with the target's instructions.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,8 @@ struct U {
   std::uint32_t lane[16];
 };
 
-// How many rows and vectors of a matrix product are summed at once, at most 6 and 4, and how many words before the next rows.
+// The number of rows and vectors of a matrix product summed at once, at most 6 and 4, and the number of words before the next
+// rows.
 inline constexpr int kTileRows = 6;
 inline constexpr int kTileVectors = 4;
 inline constexpr int kWordsAtOnce = 1;
@@ -163,10 +164,11 @@ inline void transpose(const std::uint32_t* in, std::int64_t in_stride, std::uint
   }
 }
 
-// Philox on 16 counters first .. first + 15 (no carry out of the low word), and the compare that makes keep bits of its words.
 struct Words {
   U word[4];
 };
+// Philox on the 16 counters first .. first + 15 (no carry out of the low word), and the comparison that turns its words into keep
+// bits.
 inline Words philox(std::uint64_t first, std::uint64_t key) {
   Words c{{each_word([=](int i) { return static_cast<std::uint32_t>(first) + static_cast<std::uint32_t>(i); }),
            each_word([=](int) { return static_cast<std::uint32_t>(first >> 32U); }), U{}, U{}}};

@@ -1,4 +1,4 @@
-// What is checked of class labels, without a wait for a device.
+// Checks of class labels that do not wait for a device.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,13 +8,12 @@
 
 namespace millrace::nn::detail {
 
-// Logits (..., K), labels (...) int64; DataError shows what they are.
+// Logits (..., K), labels (...) int64; DataError shows the actual ones.
 void check_labels(const at::Tensor& logits, const at::Tensor& labels);
-// RowError for the first label that is no class, of labels on the CPU.
+// RowError for the first invalid label, for labels on the CPU.
 void find_bad_label(const at::Tensor& labels, std::int64_t classes, std::int64_t ignore_index);
 
-// What `compute` returns. It refuses labels outside 0..classes-1 itself, so that looking for them costs nothing where all is
-// well.
+// Returns the result of `compute`. `compute` itself refuses labels outside 0..classes-1, so that valid labels cost no search.
 template <class Compute>
 auto naming_bad_labels(const at::Tensor& labels, std::int64_t classes, std::int64_t ignore_index, Compute compute) {
   try {
@@ -25,7 +24,7 @@ auto naming_bad_labels(const at::Tensor& labels, std::int64_t classes, std::int6
   }
 }
 
-// Labels that are classes all of them, and 0; or NaN where some were none. For devices, where a bad label would end the process.
+// Valid labels and 0; or NaN if some labels were invalid. For devices, where a bad label would end the process.
 struct SafeLabels {
   at::Tensor labels;
   at::Tensor poison;  // fp32 scalar

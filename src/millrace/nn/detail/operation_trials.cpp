@@ -18,9 +18,9 @@ namespace {
 
 using kernels::Operation;
 
-constexpr double kMostScoreBytes = 256e6;  // of one operation's; the plain path holds some
+constexpr double kMostScoreBytes = 256e6;  // for one tensor of scores; the plain path holds several
 constexpr double kEpsilon = 1e-5;
-// An element of a pass over memory takes about as long as this many multiplications of a product.
+// A pass over memory takes as long for an element as a product for about this many multiplications.
 constexpr double kWorkOfAnElement = 100;
 
 }  // namespace

@@ -73,7 +73,7 @@ struct Legend {
 [[nodiscard]] Legend legend_of(const std::vector<std::string>& names);
 void draw_legend(Canvas& canvas, const Legend& legend, double top, bool boxes);
 
-// Fits `cells` things to about `pixels` pixels: each thing is `zoom` pixels wide, or a pixel covers `shrink` things.
+// Cells along an axis of an array, drawn on pixels: each cell is `zoom` pixels wide, or a pixel covers `shrink` cells.
 struct Fit {
   std::int64_t cells = 1, zoom = 1, shrink = 1;
   [[nodiscard]] std::int64_t pixels() const { return zoom * ((cells + shrink - 1) / shrink); }
@@ -82,12 +82,13 @@ struct Fit {
   // Cells up to the outer edge of the last pixel, which may hold fewer cells than the others.
   [[nodiscard]] std::int64_t covered() const { return (cells + shrink - 1) / shrink * shrink; }
 };
+// The largest that takes at most `pixels` pixels.
 [[nodiscard]] Fit fit(std::int64_t cells, double pixels);
 
-// Fits rows and columns of `height` x `width` cells to that width: cells are square if the resulting shape is reasonable.
 struct Fits {
   Fit rows, columns;
 };
+// Fits `height` x `width` cells into a width of `room`. Cells are square if the picture's height is then between the two limits.
 [[nodiscard]] Fits fits(std::int64_t height, std::int64_t width, double room, double least_height, double greatest_height);
 
 // The mean of the finite values under a pixel; NaN if there are none. Each cell has `channels` values.

@@ -21,7 +21,7 @@
 namespace millrace {
 namespace {
 
-// Sums of gradients are what shards and compression are about.
+// Sharding and compression work on sums of gradients, which averaging ranks don't form.
 void check_averaging(const DistributedConfig& config) {
   if (config.average_every == 1 || !(config.shard_optimizer || config.compress)) return;
   throw ConfigError(
@@ -65,7 +65,8 @@ const Json* Assembly::kept(const std::string& option) const {
   return it != kept_.end() && it->is_string() ? &*it : nullptr;
 }
 
-// As far as it is known before a trial. A resumed run keeps what its snapshot says, since another format would change its bits.
+// The format as far as it is known before a trial. A resumed run keeps its snapshot's, since another format would change its
+// bits.
 std::optional<at::ScalarType> Assembly::known_format() const {
   if (!setup_.switches().on("autocast") || kept("precision.fallback") != nullptr) return std::nullopt;
   if (!setup_.config().precision.dtype.is_auto()) {
@@ -101,7 +102,7 @@ void Assembly::make_stepper() {
     setup_.plan().set({"precision.fallback", fallback->get<std::string>(), "snapshot", "as the run went on", /*by_trial=*/true});
 }
 
-// By the objectives themselves: a recipe may give one of them a rate of its own.
+// Asks the objectives themselves: a recipe may give one of them a separate rate.
 void Assembly::plan_rates() {
   const optim::OptimConfig& given = setup_.config().optim;
   const bool alone = stepper_->objectives().size() == 1;
@@ -134,7 +135,7 @@ std::optional<Batch> Assembly::trial_batch(Split split) const {
   if (pipeline == nullptr) return std::nullopt;
   auto options = setup_.loader_options(*pipeline, split);
   options.readers = 0;
-  options.warn = nullptr;  // the run's own loader meets the same samples
+  options.warn = nullptr;  // the run's own loader reports the same samples
   data::Loader trial_loader(*pipeline, options);
   BatchWay way = this->way();
   way.split = split;
@@ -167,7 +168,7 @@ std::optional<std::string> Assembly::try_on_batch(const std::function<void(const
   }
 }
 
-// In a format that was asked for or that a trial may come to choose.
+// True for a requested format, and for one that a trial may still choose.
 bool Assembly::may_compute_in(at::ScalarType half) const {
   if (stepper_->autocast()) return *stepper_->autocast() == half;
   if (!setup_.config().precision.dtype.is_auto() || !setup_.switches().on("autocast") || !kept_.empty()) return false;
@@ -176,7 +177,7 @@ bool Assembly::may_compute_in(at::ScalarType half) const {
 
 void Assembly::decide() {
   try_convolutions();
-  // Kernels of channels-last volumes are tried too, where the run may come to have such.
+  // Kernels for channels-last volumes are tried too, if the run may use them.
   const bool last = setup_.switches().on("channels_last") &&
                     (setup_.config().device.layout.is_auto() || setup_.config().device.layout.value() == Layout::channels_last);
   if (last) recipe_->set_layout(Layout::channels_last);
@@ -188,7 +189,7 @@ void Assembly::decide() {
   decide_layout();
 }
 
-// Unlike precision it changes no bits, so a resumed run may choose anew, and each rank for itself.
+// Unlike precision it changes no bits, so a resumed run may choose anew, and each rank on its own.
 void Assembly::decide_memory() {
   if (!setup_.switches().on("recompute")) {
     memory_ = {.recompute = memory::Recompute(), .value = "none", .reason = "--off=recompute"};

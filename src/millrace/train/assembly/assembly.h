@@ -1,5 +1,5 @@
-// All that a step needs: recipe, loaders, stepper, and the choices that are left to trials. A training session is an assembly
-// with a run folder and a loop around it; a measurement is an assembly alone.
+// All that a step needs: recipe, loaders, stepper, and the choices left to trials. A training session is an assembly with a run
+// folder and a loop around it; a measurement is an assembly alone.
 #pragma once
 
 #include <functional>
@@ -21,11 +21,11 @@
 
 namespace millrace {
 
-// Whole once it is made; refers to the setup. Belongs to one thread.
+// Complete once it is constructed; refers to the setup. Belongs to one thread.
 class Assembly {
  public:
-  // `kept`: choices of trials that a snapshot holds, {option: value}: they are not tried again, since another choice would change
-  // bits. ConfigError where the ranks can't step as the config says.
+  // `kept`: choices of trials in a snapshot, {option: value}. They are not tried again, since another choice would change bits.
+  // ConfigError if the ranks can't step as the config says.
   Assembly(RunSetup& setup, std::unique_ptr<Recipe> recipe, Loaders loaders, Json kept = Json::object());
   Assembly(RunSetup& setup, const RecipeFolders& places);  // with a new recipe and its loaders
   ~Assembly();
@@ -39,24 +39,25 @@ class Assembly {
   [[nodiscard]] const Loaders& loaders() const noexcept { return loaders_; }
   [[nodiscard]] Stepper& stepper() const noexcept { return *stepper_; }
 
-  void decide();          // kernels, number format and layout, by trials where the config leaves them open; the same on all ranks
-  void decide_memory();   // what is computed again in the backward pass
-  void note_undecided();  // instead of both: into the plan, what trials would decide
-  // A part of decide(): before the first step in bf16 on a CPU the step's convolutions are tried in a process of their own, and
-  // what is found is gone around (device/convolution_guard.h).
+  void decide();  // chooses kernels, number format and layout, by trials if the config leaves them open; the same on all ranks
+  void decide_memory();   // chooses what the backward pass recomputes
+  void note_undecided();  // instead of both: notes in the plan what trials would decide
+  // A part of decide(): before the first bf16 step on a CPU, tests the step's convolutions in a separate process and works around
+  // the faults found (device/convolution_guard.h).
   void try_convolutions();
-  // True if a trial in bf16 is safe during a run that computes otherwise: an earlier run tested the step's convolutions, whose
-  // faults are avoided from here on, or the step has none, which a step in fp32 without a trace tells. Always true on a GPU.
+  // True if a bf16 trial is safe during a run in another format: an earlier run tested the step's convolutions, and their faults
+  // are avoided from here on, or the step has no convolutions (checked by one fp32 step without a trace). Always true on a GPU.
   [[nodiscard]] bool may_try_bf16(const Batch& batch);
   [[nodiscard]] const MemoryChoice& memory() const noexcept { return memory_; }  // empty before decide_memory()
   [[nodiscard]] const ConvolutionChoice& convolutions() const noexcept {
     return convolutions_;
   }  // empty before try_convolutions()
 
-  // What the parts take now; the activations are what a step needs beside them. `step_peak`: the most tensors held in a step.
+  // What each part of memory takes now; activations are what a step needs in addition. `step_peak`: the most tensor bytes held in
+  // a step.
   [[nodiscard]] MemoryAccount memory_account(std::uint64_t step_peak, bool copies_snapshots) const;
   [[nodiscard]] BatchWay way() const;
-  // A prepared micro-batch as the first step's, or a validation's first; leaves no trace. nullopt: there is no batch.
+  // A prepared micro-batch like the first step's, or like a validation's first; leaves no trace. nullopt if there is no batch.
   [[nodiscard]] std::optional<Batch> trial_batch(Split split = Split::train) const;
 
  private:
@@ -64,9 +65,9 @@ class Assembly {
   void plan_rates();
   [[nodiscard]] KeptTrials& kept_trials();
   [[nodiscard]] bool may_compute_in(at::ScalarType half) const;
-  [[nodiscard]] std::string trial_of(std::string_view what, const Batch& batch) const;  // its name among kept trials
+  [[nodiscard]] std::string trial_of(std::string_view what, const Batch& batch) const;  // its name in the kept trials
   void try_kernels();                                                                   // kernel_trial.cpp
-  void plan_kernels();                                                                  // of the number format that was chosen
+  void plan_kernels();                                                                  // for the number format that was chosen
   void decide_precision();                                                              // precision_choice.cpp
   [[nodiscard]] precision::Decision try_precisions();
   void decide_tf32();
@@ -74,8 +75,8 @@ class Assembly {
   void decide_layout();  // layout_trial.cpp
   [[nodiscard]] Choice try_layouts();
   [[nodiscard]] const Json* kept(const std::string& option) const;
-  // Calls it with the trial batch, or with the half, the quarter … that fits into memory. What to add to the reason of a choice
-  // that rests on it: "" for the whole batch; nullopt = there is no batch.
+  // Calls `trial` with the trial batch, or with the half, the quarter … that fits into memory. Returns what to append to the
+  // reason of a choice that rests on it: "" for the whole batch; nullopt if there is no batch.
   std::optional<std::string> try_on_batch(const std::function<void(const Batch&)>& trial);
 
   RunSetup& setup_;
@@ -86,10 +87,10 @@ class Assembly {
   MemoryChoice memory_;
   ConvolutionChoice convolutions_;
   std::optional<KeptTrials> kept_trials_;
-  std::map<std::string, std::vector<KernelChoice>> kernel_choices_;  // by the number format that they were tried in
+  std::map<std::string, std::vector<KernelChoice>> kernel_choices_;  // by the number format in which they were tried
 };
 
-// Of files for what only looks: nothing is written there. `plan_only`: the plan alone is asked for.
+// Folders for commands that only look: nothing is written there. `plan_only`: only the plan is needed.
 [[nodiscard]] RecipeFolders folders_to_look_in(bool plan_only = false);
 
 }  // namespace millrace

@@ -1,4 +1,4 @@
-// Which convolutions of a run are computed in fp32 because this machine's library is not right in bf16 there.
+// Which convolutions of a run are computed in fp32 because this machine's library computes them wrongly in bf16.
 #pragma once
 
 #include <cstdint>
@@ -14,21 +14,22 @@ namespace millrace {
 
 struct ConvolutionChoice {
   std::vector<device::FoundFault> faults;
-  std::int64_t shapes = 0;  // of the step; 0 = it has no convolutions
+  std::int64_t shapes = 0;  // shapes in the step; 0 = it has no convolutions
   std::string reason;       // with the trial's outcome, for plans
   bool operator==(const ConvolutionChoice&) const = default;
   [[nodiscard]] Json to_json() const;
-  // What a plan says and a snapshot keeps: "bf16", or which pass of which shape is computed in fp32.
+  // The text for plans and snapshots: "bf16", or which pass of which shape is computed in fp32.
   [[nodiscard]] std::string value() const;
 };
-// Where a snapshot's report has to_json(), if there are faults.
+// The key of to_json() in a snapshot's report, if there are faults.
 inline constexpr const char* kConvolutionsInReport = "convolutions";
-// Of to_json(), or of a cache that may hold anything: nullopt.
+// Reads what to_json() wrote; `json` may come from a cache and hold anything: then nullopt.
 [[nodiscard]] std::optional<ConvolutionChoice> convolution_choice_in(const Json& json);
 
-// Takes what `kept` has under `trial`; else the convolutions of `step`, which makes one training step in fp32 without a trace,
-// are tried in a process of their own (device/convolution_trial.h). A trial that came to all its verdicts is kept. `before`: the
-// value() of the run that goes on, "" = a new one: what was in fp32 stays in fp32, since another format would change bits.
+// Takes the entry `trial` of `kept` if there is one; else runs `step`, which makes one training step in fp32 without a trace, and
+// tests its convolutions in a separate process (device/convolution_trial.h). A trial that reached all its verdicts is kept.
+// `before`: the value() of the run that is resumed, "" for a new one; its fp32 convolutions stay in fp32, since another format
+// would change bits.
 [[nodiscard]] ConvolutionChoice choose_convolutions(const std::function<void()>& step, KeptTrials& kept, const std::string& trial,
                                                     const std::string& before = {});
 

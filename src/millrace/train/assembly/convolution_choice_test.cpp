@@ -17,7 +17,7 @@
 namespace millrace {
 namespace {
 
-// A run's step calls one convolution; a stand-in for millrace-convolutions says of the weight gradient what a test wants.
+// A run's step calls one convolution; a stand-in for millrace-convolutions gives the test's verdict on the weight gradient.
 class ConvolutionChoiceTest : public ::testing::Test {
  protected:
   ConvolutionChoiceTest() : folder_(::testing::TempDir() + "convolution-choice-" + std::to_string(::getpid())) {
@@ -48,7 +48,7 @@ class ConvolutionChoiceTest : public ::testing::Test {
   int steps_ = 0;
 };
 
-// A step in bf16 asks for the gradient of a large volume's weights by planes of the kernel.
+// A step in bf16 computes the gradient of a large volume's weights plane by plane of the kernel.
 TEST_F(ConvolutionChoiceTest, ACensusInFp32SeesWhatAStepInBf16AsksFor) {
   const auto step_in = [](at::ScalarType format) {
     return [format] {

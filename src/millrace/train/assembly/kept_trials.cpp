@@ -19,10 +19,10 @@ namespace millrace {
 namespace {
 
 constexpr std::uint64_t kLargestFile = 4 << 20;
-// To be raised when a kernel's speed has changed much, or what a trial sees.
+// Raise it if a kernel's speed, or what a trial measures, has changed much.
 constexpr int kRevision = 6;
 
-// Instructions that the user forbids the libraries: another CPU to them. How threads wait is a part of what a step takes.
+// Instructions that the user forbids the libraries: they make it another CPU. How threads wait is a part of a step's time.
 std::string limits() {
   std::string text;
   for (const char* name :

@@ -1,5 +1,5 @@
-// What trials measured on this machine, kept in the cache folder for later runs: a shape is timed once (--off=kept_trials: in
-// each run anew).
+// Results of trials on this machine, kept in the cache folder for later runs, so that a shape is timed once (with
+// --off=kept_trials: in each run anew).
 #pragma once
 
 #include <filesystem>
@@ -18,17 +18,17 @@ class Module;
 namespace millrace {
 
 // Entries belong to one kind of machine: CPU, its code paths, threads and how they wait, cores, versions of Millrace, LibTorch
-// and oneDNN; of a run on a GPU, its card and driver too. What can't be read or written is as if it were not there: a trial is
-// made instead. Runs that end at the same time may lose each other's entries.
+// and oneDNN; for a run on a GPU also its card and driver. An entry that can't be read or written counts as missing, and the
+// trial is made instead. Runs that end at the same time may lose each other's entries.
 class KeptTrials {
  public:
-  // Reads `folder`/trials.json; an empty path keeps nothing. `writes`: false for runs that only look.
-  // `device`: that trials were computed on.
+  // Reads `folder`/trials.json; an empty path keeps nothing. `writes`: false for runs that only look. `device`: the device that
+  // trials were computed on.
   KeptTrials(Fs& fs, const std::filesystem::path& folder, bool writes, at::Device device = at::kCPU);
   [[nodiscard]] std::optional<Json> find(const std::string& trial) const;
   [[nodiscard]] const Json& all() const noexcept { return mine_; }  // {trial: result}
   void keep(const std::string& trial, Json result);
-  void save();  // if there is anything new
+  void save();  // if there is anything new to save
 
  private:
   [[nodiscard]] Json read() const;  // {machine: {trial: result}}
@@ -40,24 +40,23 @@ class KeptTrials {
   bool is_new_ = false;
 };
 
-// "AMD EPYC, family 26, model 2, stepping 1": one name may stand for CPUs of several generations.
+// "AMD EPYC, family 26, model 2, stepping 1": one name may stand for several generations of CPUs.
 [[nodiscard]] std::string this_cpu();
 // ", on NVIDIA H100 80GB HBM3, compute capability 9.0, driver 580.65.06".
 [[nodiscard]] std::string this_gpu(const std::string& name, std::pair<int, int> capability, const std::string& driver);
 
-// A verdict of a trial of a whole step is {value, reason}.
+// Whether it is a verdict of a trial of a whole step: {value, reason}.
 [[nodiscard]] bool is_verdict(const std::optional<Json>& result);
 inline constexpr const char* kOfAnEarlierRun = "; measured by an earlier run of this shape here";
 
-// The name of a trial of a whole step: what is tried, its number format where that matters, and a hash of all that such a step
-// depends on, which is the recipe, its config but for the sections that no step reads and the number format, the model's
-// parameters and the batch, each by shape. What is found of convolutions is known to runs of every format.
+// The name of a trial of a whole step: the thing tried, its number format if that matters, and a hash of everything such a step
+// depends on: the recipe, its config without the number format and the sections that no step reads, the model's parameters and
+// the batch, each by shape. Results for convolutions hold for runs in every format.
 [[nodiscard]] std::string step_trial(std::string_view what, std::string_view recipe, const Json& config,
                                      const torch::nn::Module& model, const Batch& batch);
 
-// Verdicts on the number format of such a step, under step_trial()'s name. That a narrow one is not faster is a matter of shapes.
-// That it is, is one of values too: it was right for the data and the first weights that `values` names, and is found for these
-// alone.
+// Verdicts on the number format of such a step, under step_trial()'s name. "Not faster" depends on shapes only and is reused for
+// any data. "Faster" was also checked for accuracy, so it is reused only for the data and first weights that `values` names.
 [[nodiscard]] std::optional<Json> find_format(const KeptTrials& kept, const std::string& trial, const Json& values);
 void keep_format(KeptTrials& kept, const std::string& trial, const Json& values, const std::string& format,
                  const std::string& reason);

@@ -14,9 +14,9 @@
 namespace millrace {
 namespace {
 
-// Multiplications of an operation in a step; less takes about a millisecond or two, where a choice is worth less than its trial.
+// Multiplications of an operation in a step; fewer take a millisecond or two, and a choice then gains less than its trial costs.
 constexpr double kWorthATrial = 1e9;
-constexpr double kNoise = 0.97;  // the way that is not taken untried has to be this much faster
+constexpr double kNoise = 0.97;  // an implementation that is not the untried default must be this much faster
 
 bool is_worth_a_trial(const std::vector<kernels::OperationTimes>& all) {
   return std::ranges::any_of(all, [](const kernels::OperationTimes& times) { return times.work >= kWorthATrial; });
@@ -45,7 +45,7 @@ kernels::Implementation implementation_named(std::string_view name) noexcept {
   return name == "ours" ? kernels::Implementation::ours : kernels::Implementation::library;
 }
 
-// What a plan or a snapshot says of an operation; nullopt: it says nothing of a kernel.
+// The kernel choice in a plan's or snapshot's option; nullopt if the option is not about a kernel.
 std::optional<KernelChoice> choice_of(const std::string& option, const std::string& way, const std::string& reason) {
   for (std::size_t i = 0; i < kernels::kOperations; ++i) {
     for (const c10::ScalarType type : {c10::kFloat, c10::kBFloat16}) {
@@ -134,7 +134,7 @@ KeptTrials& Assembly::kept_trials() {
   return *kept_trials_;
 }
 
-// The formats that a run may compute in are tried, since the trial of the number format is to compare the best of each.
+// All formats that the run may compute in are tried, since the trial of the number format compares the best of each.
 void Assembly::try_kernels() {
   kernels::forget_implementations();
   kernel_choices_.clear();
@@ -146,7 +146,7 @@ void Assembly::try_kernels() {
   const std::string here(kernels::instruction_set());
   const KeptKernels before = kept_kernels(kept_);
   const bool goes_on = before.hold_on(here);
-  if (!kept_.empty() && goes_on) {  // another way would change the bits
+  if (!kept_.empty() && goes_on) {  // another implementation would change the bits
     kernel_choices_[""] = before.choices;
     return millrace::choose(before.choices);
   }

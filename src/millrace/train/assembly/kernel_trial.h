@@ -1,4 +1,4 @@
-// Which kernels a run takes on this CPU: a trial of its own step decides between ours and LibTorch's (kernels/operation_trial.h).
+// Which kernels a run uses on this CPU: a trial of its own step chooses between ours and LibTorch's (kernels/operation_trial.h).
 #pragma once
 
 #include <functional>
@@ -17,27 +17,27 @@ struct KernelChoice {
   c10::ScalarType type;
   kernels::Implementation implementation;
   std::string reason;                        // with the times
-  [[nodiscard]] std::string option() const;  // "kernels.weight_gradient.bf16", as plans and snapshots name it
+  [[nodiscard]] std::string option() const;  // "kernels.weight_gradient.bf16", its name in plans and snapshots
 };
 
 [[nodiscard]] std::string_view name_of(kernels::Implementation implementation) noexcept;  // "ours", "library"
 
-// `step` makes one training step that leaves no trace; it is made twice where it is worth a trial. Operations that do too little
-// in a step to matter have no choice, and go the way they go untried. Takes known times from `kept`, and adds those that were
-// measured while no other program had the cores.
+// `step` makes one training step that leaves no trace; it is called twice if a trial is worthwhile. Operations that do too little
+// in a step to matter get no choice and keep their untried implementation. Takes known times from `kept`, and adds those measured
+// while no other program used the cores.
 [[nodiscard]] std::vector<KernelChoice> try_kernels(const std::function<void()>& step, KeptTrials& kept);
 
-// What the choices of a snapshot, {option: value}, say of kernels.
+// The kernels among a snapshot's choices, {option: value}.
 struct KeptKernels {
   std::vector<KernelChoice> choices;
-  std::string tried_on;  // the instruction set; "" = nobody wrote it down
-  // On another set the faster way may be another one, and the bits are others whichever is taken.
+  std::string tried_on;  // the instruction set; "" = not recorded
+  // On another set the other implementation may be faster, and the bits differ with either.
   [[nodiscard]] bool hold_on(std::string_view set) const { return tried_on.empty() || tried_on == set; }
 };
 [[nodiscard]] KeptKernels kept_kernels(const Json& choices);
-inline constexpr const char* kTriedOn = "device.instructions";  // their option there
+inline constexpr const char* kTriedOn = "device.instructions";  // the option's name in the choices
 
-// All operations one way, in every number format.
+// Chooses this implementation for all operations in every number format.
 void choose_all(kernels::Implementation implementation) noexcept;
 void choose(const std::vector<KernelChoice>& choices) noexcept;
 

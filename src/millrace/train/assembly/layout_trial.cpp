@@ -1,4 +1,4 @@
-// Which memory layout a run's images or volumes have: tried once, as the number format is.
+// Chooses the memory layout of a run's images or volumes: tried once, like the number format.
 #include "millrace/train/assembly/layout_trial.h"
 
 #include <torch/nn/module.h>
@@ -15,7 +15,7 @@ namespace millrace {
 namespace {
 
 constexpr std::size_t kRounds = std::tuple_size_v<LayoutRounds>;
-constexpr double kWorthIt = 0.97;  // of the contiguous step's time: less is noise
+constexpr double kWorthIt = 0.97;  // relative to the contiguous step's time: a smaller gain is noise
 constexpr double kTolerance = 0.02;
 constexpr const char* kContiguous = "contiguous";
 constexpr const char* kChannelsLast = "channels_last";
@@ -26,7 +26,7 @@ double median_loss(const LayoutRounds& rounds) {
   return median(std::move(losses));
 }
 
-// The worst of every objective's gradients, in all rounds.
+// The worst of all objectives' gradients, in all rounds.
 precision::Trial worst_of(const LayoutRounds& rounds) {
   std::vector<precision::Trial> all;
   for (const precision::Trial& trial : rounds) {
@@ -86,7 +86,7 @@ precision::Trial try_format(Recipe& recipe, StepTrials& trials, const Batch& bat
   return better_of(trials.try_precision(batch, format), last);
 }
 
-// Another layout adds in another order, so a resumed run keeps its own.
+// Another layout adds in another order, so a resumed run keeps its layout.
 void Assembly::decide_layout() {
   if (!recipe_->set_layout(Layout::contiguous)) return;
   if (!setup_.config().device.layout.is_auto()) {

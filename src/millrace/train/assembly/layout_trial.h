@@ -1,4 +1,4 @@
-// What a trial of both memory layouts decides.
+// Decides between both memory layouts by a trial.
 #pragma once
 
 #include <array>
@@ -10,25 +10,26 @@
 
 namespace millrace {
 
-using LayoutRounds = std::array<precision::Trial, 3>;  // the first step of each layout sets things up
+using LayoutRounds = std::array<precision::Trial, 3>;  // the first step of each layout also sets things up
 
 struct LayoutVerdict {
   bool channels_last = false;
   std::string reason;
-  bool by_time = false;    // both layouts are right
-  bool disturbed = false;  // by other programs
+  bool by_time = false;    // both layouts give right values, and time decided
+  bool disturbed = false;  // other programs used the cores
 };
 
-// The same step in both layouts, the gradients channels-last compared with those before it contiguous. What is not finite loses;
-// values that differ are out, as in precision::confirm(); else the time decides.
+// Compares the same step in both layouts, channels-last gradients with the contiguous ones before them. A layout with a value
+// that is not finite loses; values that differ rule a layout out, as in precision::confirm(); else the time decides.
 [[nodiscard]] LayoutVerdict judge_layouts(const LayoutRounds& contiguous, const LayoutRounds& channels_last);
-// The same of trial steps of this batch, which leave no trace but the recipe's layout: the caller sets it to the one it takes.
+// The same for trial steps of this batch, which leave no trace except the recipe's layout: the caller sets it to the chosen one.
 [[nodiscard]] LayoutVerdict try_layouts(Recipe& recipe, Stepper& stepper, const Batch& batch);
 
-// Of the same step in both layouts the one to judge a number format by: the faster; a step that is not finite where both are not.
+// The trial, among those of the same step in both layouts, that represents a number format: the faster one; if both are not
+// finite, one of them.
 [[nodiscard]] const precision::Trial& better_of(const precision::Trial& contiguous, const precision::Trial& channels_last);
-// A trial step in `format`, in both layouts where `tries_layouts`: a format is judged in the layout that a run would take with
-// it. The recipe is contiguous then; else it keeps its layout.
+// A trial step in `format`; in both layouts if `tries_layouts`, so that a format is judged in the layout that a run would use
+// with it. The recipe is contiguous afterwards; without `tries_layouts` it keeps its layout.
 [[nodiscard]] precision::Trial try_format(Recipe& recipe, StepTrials& trials, const Batch& batch,
                                           std::optional<at::ScalarType> format, bool tries_layouts);
 

@@ -18,19 +18,19 @@ namespace millrace {
 // Belongs to one thread; refers to the setup.
 class Loaders {
  public:
-  // Asks the recipe for its data. `note`: told of what the loader changes while it runs; null = shown on the console. ConfigError
-  // where there is no training data.
+  // Asks the recipe for its data. `note`: called with each change that the loader makes while it runs; null = shown on the
+  // console. ConfigError if there is no training data.
   Loaders(RunSetup& setup, Recipe& recipe, std::function<void(const std::string&)> note = nullptr);
 
   [[nodiscard]] const data::Pipeline* pipeline(Split split) const noexcept;  // without a cache; null = the split has no data
   [[nodiscard]] data::Loader& training() const noexcept { return *training_; }
   [[nodiscard]] data::Loader* validation() const noexcept { return validation_.get(); }  // null = no validation
   [[nodiscard]] data::Cache* cache() const noexcept;                                     // null = off
-  [[nodiscard]] std::uint64_t bytes_in_memory() const noexcept;                          // of a cache there: one on disk has none
+  [[nodiscard]] std::uint64_t bytes_in_memory() const noexcept;  // held by a cache in memory; 0 for one on disk
 
   [[nodiscard]] std::int64_t steps_per_epoch() const;
   [[nodiscard]] std::int64_t total_steps() const;                                             // 0 = open end
-  [[nodiscard]] std::int64_t total_steps(std::int64_t epochs, std::int64_t max_steps) const;  // of a run of other length
+  [[nodiscard]] std::int64_t total_steps(std::int64_t epochs, std::int64_t max_steps) const;  // for a run of another length
   [[nodiscard]] std::int64_t global_batch() const;   // rows of a full step, over all data sets, ranks and accumulated batches
   [[nodiscard]] std::uint64_t buffer_bytes() const;  // of both loaders: batches being made and used
 
@@ -41,7 +41,7 @@ class Loaders {
 
   RunSetup& setup_;
   std::optional<data::Pipeline> pipeline_, held_out_;  // without a cache
-  std::shared_ptr<data::SampleCache> cache_;           // at most one of the two is set
+  std::shared_ptr<data::SampleCache> cache_;           // at most one of cache_ and the member below is set
   std::shared_ptr<data::DiskCache> disk_cache_;
   std::unique_ptr<data::Loader> training_, validation_;
 };

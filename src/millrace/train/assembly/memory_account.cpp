@@ -7,13 +7,13 @@
 namespace millrace {
 namespace {
 
-constexpr double kWorthAWord = 0.01;  // of the peak
+constexpr double kWorthAWord = 0.01;  // share of the peak
 
-constexpr std::ptrdiff_t kOfTensors = 5;  // of parts()
+constexpr std::ptrdiff_t kOfTensors = 5;  // the first five of parts()
 
 double as_double(std::uint64_t bytes) { return static_cast<double>(bytes); }
 
-// "weights 12 MB, optimizer 4.0 MB": those that are worth a word beside `whole`.
+// "weights 12 MB, optimizer 4.0 MB": the parts large enough to list, relative to `whole`.
 std::string largest_of(std::vector<std::pair<std::string, std::uint64_t>> parts, std::uint64_t whole) {
   std::stable_sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
   std::string text;

@@ -1,4 +1,4 @@
-// One account of a run's memory: what each part takes, and how near their sum comes to what the run took at most.
+// One account of a run's memory: what each part takes, and how close their sum is to the run's peak.
 #pragma once
 
 #include <cstdint>
@@ -10,29 +10,30 @@
 
 namespace millrace {
 
-// Bytes; 0 = none of it. On a GPU weights to activations are the device's and the rest the host's, which two sums tell apart.
+// Bytes; 0 = the part is absent. On a GPU weights to activations are device memory and the rest is host memory; two sums keep
+// them separate.
 struct MemoryAccount {
   bool on_gpu = false;
   std::uint64_t weights = 0;  // parameters and buffers
   std::uint64_t gradients = 0;
   std::uint64_t optimizer = 0;
   std::uint64_t averages = 0;     // optim.ema_decay
-  std::uint64_t activations = 0;  // what else tensors held in a step at most
-  std::uint64_t loader = 0;       // batches being made and used
+  std::uint64_t activations = 0;  // other tensors held in a step, at most
+  std::uint64_t loader = 0;       // batches that are prepared or in use
   std::uint64_t cache = 0;        // data.cache
-  std::uint64_t snapshot = 0;     // the copy that is written beside the training
-  std::uint64_t scratch = 0;      // what operations took of the heap beside tensors, and its fragments
-  std::uint64_t libraries = 0;    // the program and its libraries: code, and what they allocate before a recipe is made
+  std::uint64_t snapshot = 0;     // the copy that is written while training continues
+  std::uint64_t scratch = 0;      // heap memory that operations take besides tensors, and its fragments
+  std::uint64_t libraries = 0;    // the program and its libraries: code, and their allocations before a recipe is made
 
   [[nodiscard]] std::vector<std::pair<std::string, std::uint64_t>> parts() const;  // in this order
   [[nodiscard]] std::uint64_t of_tensors() const noexcept;                         // weights to activations
-  [[nodiscard]] std::uint64_t sum() const noexcept;  // of what the process's own memory holds: on a GPU without the tensors
+  [[nodiscard]] std::uint64_t sum() const noexcept;  // of the parts in the process's own memory: on a GPU without the tensors
 
-  // `peak`: of the process. {part: bytes, "sum", "peak", "rest": peak - sum}, on a GPU also "gpu": what tensors took of it.
+  // `peak`: the process's. {part: bytes, "sum", "peak", "rest": peak - sum}, on a GPU also "gpu": the tensors' bytes there.
   [[nodiscard]] Json to_json(std::uint64_t peak) const;
-  // "peak memory 263 MB: libraries 150 MB, activations 84 MB, weights 12 MB, ..., rest 3 %", largest first. Each part is what it
-  // took at most, so together they may be more than the peak; then the text says by how much. On a GPU its part comes first:
-  // "GPU memory 9.1 GB: activations 7.0 GB, ...; peak memory ...".
+  // "peak memory 263 MB: libraries 150 MB, activations 84 MB, weights 12 MB, ..., rest 3 %", largest first. Each part is its own
+  // maximum, so the sum may exceed the peak; then the text says by how much. On a GPU its part comes first: "GPU memory 9.1 GB:
+  // activations 7.0 GB, ...; peak memory ...".
   [[nodiscard]] std::string to_text(std::uint64_t peak) const;
 };
 

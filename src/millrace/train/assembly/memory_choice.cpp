@@ -22,7 +22,7 @@ std::string joined(const std::vector<std::string>& names) {
 
 std::string bytes_text(std::uint64_t bytes) { return human_bytes(static_cast<double>(bytes)); }
 
-// nullopt when it does not fit into memory.
+// nullopt if it does not fit into memory.
 std::optional<StepProfile> profile(Stepper& stepper, const Batch& batch, const Recompute& recompute, bool with_gradients,
                                    at::Device device) {
   try {
@@ -34,7 +34,8 @@ std::optional<StepProfile> profile(Stepper& stepper, const Batch& batch, const R
   return std::nullopt;
 }
 
-// A plan whose prediction a trial has measured: what neighbouring blocks save twice, or not at all, no sum over blocks knows.
+// A plan whose prediction a trial has measured: a sum over blocks does not know what neighbouring blocks save twice or not at
+// all.
 memory::RecomputePlan confirmed(Stepper& stepper, const Batch& batch, const Planner& planner, std::uint64_t budget,
                                 bool with_gradients) {
   constexpr int kMostTrials = 4;
@@ -56,7 +57,8 @@ memory::RecomputePlan confirmed(Stepper& stepper, const Batch& batch, const Plan
   return plan;
 }
 
-// The fewest micro-batches, by twos, of which one with everything recomputed holds no more than `budget`, and what it holds.
+// The smallest number of micro-batches, a power of two, whose step with everything recomputed holds at most `budget`; and its
+// bytes.
 std::optional<std::pair<std::int64_t, std::uint64_t>> micro_batches_that_fit(Stepper& stepper, const Batch& batch,
                                                                              std::uint64_t budget) {
   constexpr std::int64_t kMost = 64;
@@ -169,7 +171,7 @@ MemoryLimit::MemoryLimit(const std::string& limit)
     : outer_(device::tensor_memory_limit()), outer_resident_(device::resident_memory_limit()) {
   device::count_tensor_memory();
   if (limit == "auto") {
-    // The rest is for scratch memory of an operation under way, and for the system.
+    // The rest is for an operation's scratch memory, and for the system.
     constexpr double kShare = 0.9;
     const auto free = kShare * static_cast<double>(device::available_memory_bytes());
     device::limit_resident_memory(device::private_resident_bytes() + static_cast<std::uint64_t>(free));

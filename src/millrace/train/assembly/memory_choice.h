@@ -1,4 +1,4 @@
-// What of a model is recomputed in a run, from the config and, for a budget, from trials.
+// Which blocks of a model are recomputed in a run, from the config and, for a budget, from trials.
 #pragma once
 
 #include <string>
@@ -14,19 +14,19 @@ struct MemoryChoice {
   std::string value;  // for the plan: "layer1, layer2"
   std::string reason;
   // {plain_bytes, plain_measured, recomputed_bytes, blocks: [{name, saved_bytes, ms}], and with a budget budget_bytes,
-  // predicted_bytes, recompute, fits, peak_in; where it does not fit also micro_batches_that_fit and bytes_that_fit, if some
-  // number does}; empty without trials.
+  // predicted_bytes, recompute, fits, peak_in; if it does not fit also micro_batches_that_fit and bytes_that_fit, if some number
+  // does}; empty without trials.
   Json trial = Json::object();
 };
 
-// When memory.budget, memory.limit or memory.offload are no amounts. `where` begins with the option.
+// Problems if memory.budget, memory.limit or memory.offload is not an amount. `where` begins with the option.
 [[nodiscard]] std::vector<Problem> memory_problems(const MemoryConfig& config);
 
-// Trials of a prepared batch, as estimate shows them and the budget needs them. DeviceError when not even a step that recomputes
-// everything fits. `with_gradients`: see StepTrials::profile_memory.
+// Trials with a prepared batch, as estimate shows them and the budget needs them. `with_gradients`: see
+// StepTrials::profile_memory. DeviceError if not even a step that recomputes everything fits.
 [[nodiscard]] MemoryChoice try_memory(Stepper& stepper, const Batch& batch, const MemoryConfig& config, bool with_gradients);
 
-// Bytes from which on activations are offloaded; 0 = none. Refuses the row on a CPU, with the reason.
+// Activations of at least this many bytes are offloaded; 0 = no offloading. Refuses the row on a CPU, with the reason.
 [[nodiscard]] std::uint64_t offload_bytes(const MemoryConfig& config, at::Device device, Switches& switches);
 
 // Without a budget: what the config names.

@@ -1,4 +1,4 @@
-// Which number format a run computes in, where the config leaves it open: tried once, on the run's own step.
+// Chooses the number format of a run if the config leaves it open: tried once, on the run's own step.
 #include <torch/nn/module.h>
 
 #include "millrace/precision/tf32.h"
@@ -12,7 +12,7 @@ std::string absolute_text(const std::string& path) {
   return path.empty() ? path : std::filesystem::absolute(path).lexically_normal().string();
 }
 
-// What the values of a first step come from, as far as it is known without reading files: kept verdicts rest on it.
+// The origin of a first step's values, as far as it is known without reading files: kept verdicts depend on it.
 Json origin_of_values(const data::Loader& loader, const RunConfig& config, const Plan& plan) {
   const Choice* const weights = plan.find("train.weights");
   return {{"data", loader.state().value("fingerprint", Json())},
@@ -22,7 +22,7 @@ Json origin_of_values(const data::Loader& loader, const RunConfig& config, const
 
 }  // namespace
 
-// A trial decides once per run, and rank 0 for all.
+// A trial decides once per run; rank 0's result holds for all.
 void Assembly::decide_precision() {
   if (!setup_.config().precision.dtype.is_auto()) return;
   if (const Json* format = kept("precision.dtype")) {
@@ -38,7 +38,7 @@ void Assembly::decide_precision() {
   setup_.plan().set({"precision.dtype", name, "auto", agreed.at("reason").get<std::string>(), /*by_trial=*/true});
 }
 
-// A run that goes on keeps what its snapshot says, also where it has fallen back to fp32 since: another choice would change bits.
+// A resumed run keeps its snapshot's choice, also after a fall-back to fp32: another choice would change bits.
 void Assembly::decide_tf32() {
   const at::Device device = setup_.context().device;
   const std::optional<bool> wish = setup_.config().device.tf32_wish();

@@ -24,7 +24,7 @@ at::Tensor generator_state() {
   return generator.get_state();
 }
 
-// What a process was before its first run under way.
+// The state of the process before its first run under way.
 class Saved {
  public:
   Saved() {
@@ -63,7 +63,7 @@ class Saved {
   bool deterministic_cudnn_ = at::globalContext().deterministicCuDNN();
   bool timed_cudnn_ = at::globalContext().benchmarkCuDNN();
   bool counted_attention_ = kernels::counts_attention();
-  device::Tf32 tf32_{false};  // each run says what it wants
+  device::Tf32 tf32_{false};  // each run sets its own
 };
 
 struct Runs {
@@ -89,7 +89,7 @@ ProcessInputs::~ProcessInputs() {
   if (--all_runs().under_way > 0) return;
   try {
     all_runs().saved->put_back();
-  } catch (const std::exception&) {  // a device that is lost keeps what it had
+  } catch (const std::exception&) {  // a lost device keeps its state
   }
   all_runs().saved.reset();
 }

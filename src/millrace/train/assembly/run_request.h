@@ -1,4 +1,4 @@
-// What a run is made from: what `millrace train` asks for, and all that begins as a run does (measurements, looks).
+// What a run is made from: the request of `millrace train`, and of everything that starts as a run does (measurements, looks).
 #pragma once
 
 #include <cstdint>
@@ -15,22 +15,22 @@
 
 namespace millrace {
 
-// What a command that only looks does: nothing is written by any of these.
+// What a command that only looks does: all values except `no` write nothing.
 enum class DryRun : std::uint8_t {
-  no,        // it trains
+  no,        // a normal training
   plan,      // prints the plan
-  rehearsal  // prints the plan, and what came of one batch of each split: see rehearsal.h
+  rehearsal  // prints the plan, and the results of one batch of each split: see rehearsal.h
 };
 
 struct RunRequest {
   const Entry* entry = nullptr;  // required
   config::Resolved config;
-  std::string preset;                     // "" = none
-  std::vector<std::string> command_line;  // kept in the log; empty for a program of its own
+  std::string preset;                     // "" = no preset
+  std::vector<std::string> command_line;  // kept in the log; empty for a program that calls the library
   bool fresh = false;                     // start over in a folder that holds a run; see RunFolder
-  Agreement* agreement = nullptr;         // of the run's processes; null = one
-  std::function<void(const std::filesystem::path&)> folder_begun = nullptr;  // told once the run is about to write there
-  DryRun dry_run = DryRun::no;                                               // instead of training
+  Agreement* agreement = nullptr;         // of the run's processes; null = one process
+  std::function<void(const std::filesystem::path&)> folder_begun = nullptr;  // called when the run is about to write there
+  DryRun dry_run = DryRun::no;                                               // what to do instead of training
   telemetry::Console* console = nullptr;                                     // required
   Fs* fs = nullptr;                                                          // null = Fs::real()
 };

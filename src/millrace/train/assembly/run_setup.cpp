@@ -93,14 +93,14 @@ data::LoaderOptions RunSetup::loader_options(const data::Pipeline& pipeline, Spl
 
 void RunSetup::choose_device() {
   const device::Choice choice = device::choose(config_.device.name, agreement().ranks().local_rank);
-  inputs_.emplace();  // not before: whoever asks LibTorch first takes the GPU away
+  inputs_.emplace();  // not earlier: a call to LibTorch before device::choose() takes the GPU away
   context_.device = choice.device;
   choose("device.name", choice.device.str(), choice.reason);
   if (!choice.warning.empty()) console().warning(choice.warning);
-  // What names no GPU is this rank's, too.
+  // Calls that name no GPU use this rank's, too.
   if (!choice.device.is_cpu()) c10::impl::VirtualGuardImpl(choice.device.type()).setDevice(choice.device);
   choose_gpu_settings();
-  // Trials of number formats have fp32 itself to compare with.
+  // Trials of number formats compare with true fp32.
   precision::use_tf32(precision::choose_tf32(config_.device.tf32_wish(), choice.device, std::nullopt), choice.device);
   if (context_.device.is_cpu() && switches_.on("memory_recovery")) memory_limit_.emplace(config_.memory.limit);
   if (!context_.device.is_cpu() && config_.memory.limit != "auto")

@@ -1,4 +1,4 @@
-// What a run has before its recipe is made: config, device, switches, plan, and what the ranks know of each other.
+// The parts of a run that precede its recipe: config, device, switches, plan, and what the ranks know about each other.
 #pragma once
 
 #include <cstdint>
@@ -23,16 +23,16 @@
 
 namespace millrace {
 
-// Bytes of the process before a recipe was made.
+// Bytes of the process before a recipe is made.
 struct BareMemory {
-  std::uint64_t resident = 0;  // its own
+  std::uint64_t resident = 0;  // its own memory
   std::uint64_t heap = 0;
 };
 
-// Belongs to one thread. What is made with it refers to it. While it lives the process is set up for its run: process_inputs.h.
+// Belongs to one thread. Objects made with it refer to it. While it lives, the process is set up for its run: process_inputs.h.
 class RunSetup {
  public:
-  // Chooses the device and its threads, and installs the guards. ConfigError for values that do not fit each other.
+  // Chooses the device and its threads, and installs the guards. ConfigError for values that contradict each other.
   explicit RunSetup(RunRequest request);
   ~RunSetup();
   RunSetup(const RunSetup&) = delete;
@@ -50,14 +50,14 @@ class RunSetup {
   [[nodiscard]] telemetry::Timeline& timeline() noexcept { return timeline_; }
   [[nodiscard]] const BareMemory& bare_memory() const noexcept { return bare_; }
 
-  // Puts a choice into the plan with the origin of its value.
+  // Puts a choice into the plan with its value's origin.
   void choose(const std::string& key, std::string value, std::string reason);
-  [[nodiscard]] std::vector<std::string>& notices() noexcept { return notices_; }  // of the recipe, until the plan is shown
-  // What the recipe says from now on goes there, on the loop's thread.
+  [[nodiscard]] std::vector<std::string>& notices() noexcept { return notices_; }  // from the recipe, until the plan is shown
+  // Passes the recipe's later notices to `show`, on the loop's thread.
   void show_notices_with(std::function<void(const std::string&)> show) { show_ = std::move(show); }
 
-  // On the run's device, guarded, in its first state. `places`: of files, as the recipe's context gives them. `weights`: that the
-  // model begins with, and the recipe's state that belongs to them.
+  // Makes the recipe on the run's device, guarded, in its first state. `places`: of its files, as in the recipe's context.
+  // `weights`: the model's first weights, with the recipe's state that belongs to them.
   [[nodiscard]] std::unique_ptr<Recipe> make_recipe(const RecipeFolders& places, std::optional<Weights> weights = std::nullopt);
   [[nodiscard]] data::LoaderOptions loader_options(const data::Pipeline& pipeline, Split split) const;
 
@@ -68,26 +68,26 @@ class RunSetup {
   void choose_guards();
   void choose_transport();
 
-  std::optional<ProcessInputs> inputs_;  // first: what the rest sets is put back when all of it is gone
+  std::optional<ProcessInputs> inputs_;  // first member: what the others set is put back after they are gone
   RunRequest request_;
   RunConfig config_;
   Switches switches_;
   telemetry::Timeline timeline_;
-  std::unique_ptr<TimedAgreement> timed_;  // what request_.agreement is, of several processes
+  std::unique_ptr<TimedAgreement> timed_;  // wraps request_.agreement if there are several processes
   Plan plan_;
   Context context_;
   std::optional<MemoryLimit> memory_limit_;
   std::optional<device::SharedCores> shared_cores_;
   BareMemory bare_;
-  int loader_cores_ = 0;  // of the machine, where ranks share it; 0 = all
+  int loader_cores_ = 0;  // of the machine, if ranks share it; 0 = all
   std::vector<std::string> notices_;
   std::function<void(const std::string&)> show_;
 };
 
-// Values of the shared sections that do not fit each other.
+// Problems: values of the shared sections that contradict each other.
 [[nodiscard]] std::vector<Problem> problems_of(const RunConfig& config);
 [[nodiscard]] precision::GpuSettings gpu_settings_of(const RunConfig& config, const at::Device& device);
-// Loader options of a pipeline: the run's config, and what the pipeline itself asks for.
+// Loader options of a pipeline: from the run's config, and from the pipeline itself.
 [[nodiscard]] data::LoaderOptions loader_options(const RunConfig& config, const Switches& switches,
                                                  const data::Pipeline& pipeline, Split split, telemetry::Console& console);
 

@@ -22,7 +22,7 @@
 namespace millrace {
 namespace {
 
-// Null when there is none to read: what a crash cut, or another hand wrote, must not end a search.
+// Null if it can't be read: a file that a crash cut short, or a foreign file, must not end a search.
 Json read_json(Fs& fs, const std::filesystem::path& file) {
   try {
     return Json::parse(fs.read_file(file), nullptr, /*allow_exceptions=*/false);
@@ -31,7 +31,7 @@ Json read_json(Fs& fs, const std::filesystem::path& file) {
   }
 }
 
-// The run that a snapshot belongs to, also when the path is "." or ends in a slash.
+// The run that a snapshot belongs to, also if the path is "." or ends in a slash.
 std::filesystem::path run_of_snapshot(const std::filesystem::path& snapshot) {
   const auto plain = [](const std::filesystem::path& path) {
     const std::filesystem::path normal = path.lexically_normal();
@@ -48,7 +48,7 @@ struct Best {
   std::string metric;      // "val_loss 0.1234"; "" = unknown
 };
 
-// Of the metric that judged, whose value at the best step `best` points to; of the validation loss the step.
+// The judged metric with its value under the pointer `best`; the step is the validation loss's, under the pointer `step`.
 Best best_of(const Json& metrics, const std::string& judge, const char* best, const char* step) {
   Best found;
   for (const auto& [name, metric] : metrics.items()) {
@@ -67,7 +67,7 @@ std::string judge_of(const Json& config) {
   return config.is_object() && config.contains(place) && config.at(place).is_string() ? config.at(place).get<std::string>() : "";
 }
 
-// As the newest snapshot knows it; but the last validation of a run comes after its last snapshot, and only its summary knows.
+// The best by the newest snapshot; but a run's last validation comes after its last snapshot, and only the summary has it.
 Best best_of(Fs& fs, const std::filesystem::path& run, const snapshot::Content& newest) {
   const Json summary = read_json(fs, run / run_files::kSummary);
   const State* trainer = snapshot::part_of(newest, snapshot::kTrainer);
@@ -76,7 +76,7 @@ Best best_of(Fs& fs, const std::filesystem::path& run, const snapshot::Content& 
     const bool is_of_it = summary.is_object() && summary.value("steps", Json()) == newest.step && summary.contains("metrics");
     if (is_of_it) return best_of(summary["metrics"], judge, "/best", "/best_step");
     return trainer == nullptr ? Best() : best_of(trainer->json.at("metrics"), judge, "/1", "/2");
-  } catch (const Json::exception&) {  // of another hand
+  } catch (const Json::exception&) {  // written by another program
     return {};
   }
 }
@@ -107,7 +107,7 @@ Weights from_snapshot(const snapshot::Content& content, const std::filesystem::p
   return weights;
 }
 
-// A folder that can't be looked into is not an empty one.
+// A folder that can't be read is not an empty one.
 void require_reachable(const std::filesystem::path& snapshots) {
   std::error_code code;
   (void)std::filesystem::status(snapshots, code);
@@ -120,7 +120,7 @@ void require_reachable(const std::filesystem::path& snapshots) {
                        "give the folder of a run that has saved, a snapshot, or a .safetensors or .pt file"});
 }
 
-// The best snapshot of a run if it is still there and whole, else the newest whole one.
+// The best snapshot of a run if it still exists and is whole, else the newest whole one.
 Weights from_run(Fs& fs, const std::filesystem::path& run, telemetry::Console& console) {
   require_reachable(run / "snapshots");
   std::string first;
@@ -155,7 +155,7 @@ Json values_of(const std::filesystem::path& path) {
   if (format::looks_like_pt(path)) {
     const format::PtFile file(path);
     for (const format::PtValue& value : file.values()) values[value.name] = value.value;
-    // What export writes beside a file that has no place for metadata.
+    // Written by export next to a file that has no place for metadata.
     const Json beside = read_json(Fs::real(), std::filesystem::path(path).replace_extension(".run.json"));
     if (beside.is_object() && beside.contains("config") && !values.contains("config")) values["config"] = beside["config"].dump();
   } else {

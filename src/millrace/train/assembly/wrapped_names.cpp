@@ -14,7 +14,7 @@ using Wanted = std::map<std::string, std::vector<std::int64_t>>;
 constexpr std::array<std::string_view, 2> kAnywhere = {"_orig_mod.", "module."};
 constexpr std::array<std::string_view, 3> kInFront = {"state_dict.", "model_state_dict.", "model."};
 
-// The name without what wrappers put into it.
+// The name without the parts that wrappers add.
 std::string plain(std::string_view name) {
   for (bool again = true; again;) {
     again = false;

@@ -1,4 +1,4 @@
-// What a run does when memory runs out: everything it can recompute, then smaller micro-batches. The global batch stays.
+// Recovers a run from out-of-memory: it recomputes everything it can, then uses smaller micro-batches. The global batch stays.
 #pragma once
 
 #include <cstdint>
@@ -12,31 +12,33 @@
 
 namespace millrace {
 
-// Used by the loop's thread. All ranks make the same calls; attempt() is collective: when memory runs out on one rank, all try
-// again, and all cut their batches alike.
+// Used by the loop's thread. All ranks make the same calls; attempt() is collective: if memory runs out on one rank, all ranks
+// try again, and all cut their batches alike.
 class Recovery {
  public:
-  // `recovers`: else an error is the caller's. `may_recompute`: also what the config does not name. `micro_batches`: to begin
-  // with.
+  // `recovers`: false leaves errors to the caller. `may_recompute`: also blocks that the config does not name. `micro_batches`:
+  // the initial number.
   Recovery(bool recovers, bool may_recompute, std::int64_t micro_batches, Recipe& recipe, Stepper& stepper, Reporter& reporter,
            Agreement& agreement);
 
-  [[nodiscard]] std::int64_t micro_batches() const noexcept { return micro_batches_; }  // that a batch is cut into; only grows
+  [[nodiscard]] std::int64_t micro_batches() const noexcept {
+    return micro_batches_;
+  }  // parts that a batch is cut into; only grows
   void use_at_least(std::int64_t micro_batches) noexcept;
-  void saw(const Batch& batch) noexcept;  // a batch that is about to be used
+  void saw(const Batch& batch) noexcept;  // before a batch is used
 
   struct Attempt {
     std::int64_t step = 0;       // for the log
     std::string where;           // "step 12"
-    bool may_recompute = false;  // forward passes alone keep nothing
-    bool alone = false;          // this rank's business only: nothing is collective then
+    bool may_recompute = false;  // false for forward passes alone, which keep nothing
+    bool alone = false;          // for this rank only: then nothing is collective
   };
-  // Calls `run` until it goes through; before each further try `undo`, and then less is held in memory. What `run` throws is
-  // thrown on when it is not for want of memory, and a DeviceError when no smaller try is left. Returns what `run` returned (a
-  // count of rows), added up over the ranks: one exchange for both.
+  // Retries `run` after out-of-memory: before each further try it calls `undo` and lowers memory use. Returns the result of `run`
+  // (a count of rows), added up over the ranks: one exchange for both. Rethrows errors of `run` that are not about memory;
+  // DeviceError if no smaller try is left.
   std::int64_t attempt(const Attempt& tried, const std::function<std::int64_t()>& run, const std::function<void()>& undo);
 
-  // The most tensors held in steps alone, by the allocator's own counters: nothing waits.
+  // Records the most tensor bytes held in steps alone, by the allocator's own counters: nothing waits.
   void record_peak();
   void forget_peak();
   [[nodiscard]] std::uint64_t step_peak_bytes() const noexcept { return step_peak_bytes_; }
@@ -57,8 +59,8 @@ class Recovery {
   Reporter& reporter_;
   Agreement& agreement_;
   std::int64_t widest_group_ = 1;       // rows of a batch's largest group, so far
-  std::uint64_t step_peak_bytes_ = 0;   // of tensors, in steps alone
-  std::uint64_t epoch_peak_bytes_ = 0;  // the same of the epoch under way
+  std::uint64_t step_peak_bytes_ = 0;   // most bytes of tensors, in steps alone
+  std::uint64_t epoch_peak_bytes_ = 0;  // the same for the epoch under way
 };
 
 }  // namespace millrace

@@ -9,7 +9,7 @@
 namespace millrace {
 namespace {
 
-// Whether the last validation before it gave the loss as a number; also where there was none, or nobody can tell.
+// Whether the last validation before it gave the loss as a number; true also without a validation, or if it is unknown.
 bool is_good(Fs& fs, const std::filesystem::path& snapshot, const std::string& loss) {
   try {
     const Json state = Json::parse(fs.read_file(snapshot / "state.json"), nullptr, /*allow_exceptions=*/false);
@@ -80,7 +80,7 @@ std::int64_t Saves::bound_lag(std::int64_t step) {
   return spent;
 }
 
-// A folder that can't be made anew is told by the save that fails there.
+// If the folder can't be recreated, the save fails there and reports it.
 void Saves::hold_folder() {
   try {
     if (const std::string moved = place_.folder->hold(); !moved.empty()) reporter_.warning(moved);
@@ -98,7 +98,8 @@ bool Saves::save(std::int64_t step, const std::function<snapshot::Content()>& co
                  bool last) {
   if (!place_.saves) return false;
   if (writer_ != nullptr) writer_->wait();
-  take_finished(step, last ? Failure::warn : Failure::as_configured);  // of an earlier step, or a first try of this one
+  take_finished(step,
+                last ? Failure::warn : Failure::as_configured);  // finishes an earlier step's save, or a first try of this one
   if (saved_step_ == step) return false;
   saved_step_ = step;
   const snapshot::Content now = content();
@@ -113,7 +114,7 @@ bool Saves::save(std::int64_t step, const std::function<snapshot::Content()>& co
 
 std::string Saves::last_good(const std::string& loss) {
   if (writer_ == nullptr) return "";
-  writer_->wait();  // what it saves may be the one to name
+  writer_->wait();  // the snapshot being saved may be the one to name
   const auto kept = snapshot::list(*place_.fs, place_.folder->path());
   const auto good =
       std::find_if(kept.rbegin(), kept.rend(), [&](const auto& found) { return is_good(*place_.fs, found.path, loss); });

@@ -72,7 +72,7 @@ BatchWay Trainer::way() const {
 
 Ending Trainer::run() {
   begin();
-  std::optional<Ending> ending = between_steps();  // what was cut short behind the step that the run goes on from
+  std::optional<Ending> ending = between_steps();  // completes what was cut short after the step from which the run is resumed
   while (!ending) {
     begin_profiled_step();
     const bool stepped = take_step();
@@ -94,7 +94,7 @@ void Trainer::begin() {
   began_step_ = step_;
 }
 
-// What the ranks do together where their state is one. The snapshot says whether the validation is done.
+// Actions of all ranks together when their state is the same. The snapshot records whether the validation is done.
 std::optional<Ending> Trainer::between_steps() {
   if (validation_pending_) validate();
   const bool is_told_to_stop = take_finished_save();
@@ -118,7 +118,7 @@ void Trainer::wait_for_late_save() {
 
 void Trainer::log_if_due() {
   if (step_ == 1 || step_ % parts_.config->log.every == 0) {
-    log();  // with validation and snapshots all that waits for the device
+    log();  // together with validation and snapshots, the only wait for the device
     fall_back_if_due();
   }
   const std::int64_t every = parts_.config->log.gpu_every;
@@ -132,7 +132,7 @@ void Trainer::show_progress() {
 
 namespace {
 
-// A span that no profile shows: the recorder's own time, which it would else record.
+// A span that no profile shows: the recorder's own time, which would be recorded otherwise.
 class Unseen {
  public:
   Unseen(telemetry::Timeline& timeline, Phase phase) noexcept : timeline_(timeline), before_(timeline.enter(phase)) {}
@@ -169,7 +169,7 @@ void Trainer::end_profile() noexcept {
   profiler_.reset();
 }
 
-// False where an epoch ended in batches of which nothing was left: then no step was made.
+// False if an epoch ended in batches that were all left empty: then no step was made.
 bool Trainer::take_step() {
   parts_.timeline->begin_step();
   if (phases_ && !profiler_) phases_->begin_step(step_ + 1);  // a profile watches the spans itself
@@ -203,8 +203,8 @@ bool Trainer::take_step() {
   is_whole_ = true;
   finish_step(results, measured);
   epoch_end_.of_step = epoch_ + 1;
-  results.clear();  // their outputs may hold the batch
-  // Not beyond an epoch's end, where much else comes first; nor where the loop ends.
+  results.clear();  // their outputs may keep the batch alive
+  // Not past an epoch's end, where much else comes first, and not at the end of the loop.
   if (!epoch_end_.reached && step_ != parts_.config->train.max_steps) feed_.look_ahead();
   if (const std::int64_t every = parts_.config->memory.cleanup_every; every > 0 && step_ % every == 0)
     device::release_cached_memory(parts_.stepper->device());
@@ -213,7 +213,7 @@ bool Trainer::take_step() {
   return true;
 }
 
-// Up to optim.accumulate batches of one epoch; what is left of an epoch is a step of its own.
+// Runs up to optim.accumulate batches of one epoch; the rest of an epoch is a separate step.
 std::int64_t Trainer::run_micro_batches(std::vector<StepResult>& results, metrics::Board& measured) {
   const std::int64_t accumulate = parts_.config->optim.accumulate;
   std::int64_t rows = 0;
@@ -246,7 +246,7 @@ std::optional<Batch> Trainer::next_batch() {
   return batch;
 }
 
-// Since the last sync; collective where the ranks' rows are added up there alone.
+// Rows since the last sync; collective if the ranks' rows are added up only there.
 std::int64_t Trainer::rows_of_all() {
   const std::int64_t rows = std::exchange(sync_.rows, 0);
   return parts_.stepper->averages() ? agreement().sum(rows) : rows;
@@ -262,8 +262,8 @@ void Trainer::finish_step(const std::vector<StepResult>& results, const metrics:
   loader_state_ = parts_.loader->state();
 }
 
-// The saved state is that of a run that goes on: the last validation of a run that was long enough is for its report alone. A
-// signal during that validation leaves a run that still has it to do.
+// The saved state is that of a run that continues: the last validation of a finished run is only for its report. After a signal
+// during that validation the resumed run still has to do it.
 Ending Trainer::finish(Ending ending) {
   end_profile();
   recovery_.record_peak();
@@ -274,7 +274,7 @@ Ending Trainer::finish(Ending ending) {
     const Span span(*parts_.timeline, Phase::snapshot);
     state_sha256_ = snapshot::digest(content());
   }
-  if (agreement().any(!meter_.is_empty())) log();  // after the save: the run that goes on counts these steps in its next line
+  if (agreement().any(!meter_.is_empty())) log();  // after the save: a resumed run counts these steps in its next line
   const bool validates = !goes_on && parts_.validation != nullptr && validated_step_ != step_;
   if (validates) validate();
   reporter_.end_progress();
@@ -339,7 +339,7 @@ void Trainer::log() {
                     .times = window_times(),
                     .host_ms = host_ms,
                     .cache = {}};
-  if (parts_.names.step_log) record.logged = logged_step(record);  // asks the allocator, which others need not
+  if (parts_.names.step_log) record.logged = logged_step(record);  // queries the allocator, which other lines need not do
   const double in_a_row = parts_.stepper->skips().in_a_row().item<double>();
   if (parts_.cache != nullptr) {
     const data::CacheCounters now = parts_.cache->counters();
@@ -354,7 +354,7 @@ void Trainer::log() {
   recovery_.record_peak();
   diagnose(record, watch_memory());
   parts_.timeline->reset_window();
-  // Half precision has a rule of its own: while a loss scale finds its place, many steps in a row may overflow.
+  // Half precision has a separate rule: while a loss scale adapts, many steps in a row may overflow.
   if (!parts_.stepper->autocast()) check_divergence(in_a_row);
 }
 
@@ -370,17 +370,17 @@ void Trainer::check_weights() {
   if (sync_.now && is_due(parts_.config->distributed.check_every)) check_same_weights(agreement(), parts_.recipe->model(), step_);
 }
 
-// Gradients may be finite and what they lead to may not: such a state is never saved.
+// Gradients may be finite while the updated state is not: such a state is never saved.
 void Trainer::require_finite() {
   if (!agreement().any(!parts_.stepper->is_finite())) return;
   throw TrainingDiverged({"a weight or a running statistic is not finite", "step " + std::to_string(step_) + ", before saving it",
                           saves_.last_good("val_" + parts_.names.loss) + remedy_of_divergence()});
 }
 
-// After the loop's own log lines and nowhere else: when a run falls back must not depend on where it was stopped and saved.
+// Called only after the loop's own log lines: the point of a fall-back must not depend on where the run was stopped and saved.
 void Trainer::fall_back_if_due() {
   std::optional<std::string> reason = parts_.stepper->skips().overflow();
-  if (parts_.stepper->averages()) {  // ranks that went on by themselves may see it differently
+  if (parts_.stepper->averages()) {  // ranks that stepped separately may decide differently
     const Json of_root = agreement().from_root(reason ? Json(*reason) : Json());
     reason = of_root.is_null() ? std::nullopt : std::optional(of_root.get<std::string>());
   }

@@ -36,7 +36,7 @@ namespace millrace {
 
 struct ConvolutionChoice;  // train/assembly/convolution_choice.h
 
-// What a trainer works with; all of it outlives the trainer. Required but where a comment says what null means.
+// What a trainer works with; all of it outlives the trainer. Required unless a comment gives null a meaning.
 struct TrainerParts {
   const RunConfig* config = nullptr;
   Json config_values;  // as saved in snapshots
@@ -46,61 +46,61 @@ struct TrainerParts {
   data::Loader* loader = nullptr;
   data::Loader* validation = nullptr;               // null = no validation
   const data::Cache* cache = nullptr;               // null = off
-  Plan* plan = nullptr;                             // a fallback to fp32 is written into it
-  const ConvolutionChoice* convolutions = nullptr;  // as the run's trial decides before its first step; null = there is none
+  Plan* plan = nullptr;                             // a fallback to fp32 is recorded in it
+  const ConvolutionChoice* convolutions = nullptr;  // by the trial before the run's first step; null = no trial
   SaveDestination place;
   ReportSinks sinks;
   RecordNames names;
-  bool recovers = true;                // from want of memory; else an error is the caller's
-  bool may_recompute = true;           // then, also what the config does not name
+  bool recovers = true;                // from out-of-memory; false leaves the error to the caller
+  bool may_recompute = true;           // if it recovers, also blocks that the config does not name
   bool batch_ahead = true;             // switchboard row of that name
-  std::string frozen_source;           // where the recipe has its frozen weights from; for snapshots that leave them out
+  std::string frozen_source;           // origin of the recipe's frozen weights; for snapshots that leave them out
   std::int64_t total_steps = 0;        // 0 = open end (then epochs is 0 and max_steps is 0: refused before)
   Agreement* agreement = nullptr;      // null = one process
   doctor::Sampler* sampler = nullptr;  // null = off
   std::uint64_t cacheable_bytes = 0;   // see DiagnosisParts
   std::function<std::unique_ptr<RemedyTrials>()> doctor_trials;  // null = none
-  doctor::Earlier earlier;                                       // for the doctor
+  doctor::Earlier earlier;                                       // earlier runs, for the doctor
 };
 
 enum class Ending : std::uint8_t { max_steps, epochs_done, early_stop, signal };
 [[nodiscard]] std::string_view name_of(Ending ending) noexcept;  // "max_steps", "epochs", "early_stop", "signal"
 
-// Belongs to the loop's thread. The order of what happens after a step is fixed: log, end of epoch, validation, snapshot. All
-// ranks of a run make the same calls.
+// Belongs to the loop's thread. The order of actions after a step is fixed: log, end of epoch, validation, snapshot. All ranks of
+// a run make the same calls.
 class Trainer {
  public:
   explicit Trainer(TrainerParts parts);
 
-  void restore(const snapshot::Content& content);  // SnapshotError when it does not fit the recipe
-  // Trains until something ends it; a snapshot of the final state is saved before this returns. Throws TrainingDiverged,
-  // DataError, SnapshotError …; content() is then still the state at the edge of the last whole step.
+  void restore(const snapshot::Content& content);  // SnapshotError if it does not fit the recipe
+  // Trains until something ends it, and saves a snapshot of the final state before it returns. Throws TrainingDiverged,
+  // DataError, SnapshotError …; content() then still gives the state after the last whole step.
   Ending run();
-  void save_after_error() noexcept;  // that state, if it is whole and not saved yet; never throws
+  void save_after_error() noexcept;  // saves that state if it is whole and not saved yet; never throws
   [[nodiscard]] std::string last_snapshot() { return saves_.last(); }  // "the last snapshot is PATH; ", or ""
 
-  [[nodiscard]] snapshot::Content content() const;  // of the whole state now; waits for the device
+  [[nodiscard]] snapshot::Content content() const;  // the whole state now; waits for the device
   [[nodiscard]] std::int64_t step() const noexcept { return step_; }
   [[nodiscard]] bool has_ended() const { return !validation_pending_ && natural_end().has_value(); }  // no step is left to do
-  // Of the state as it was saved at the run's end, or as it is now when the run was cut short.
-  [[nodiscard]] std::string state_sha256() const;  // "" where a part of the state is with ranks that can't be asked any more
+  // The state saved at the run's end, or the present state if the run was cut short.
+  [[nodiscard]] std::string state_sha256() const;  // "" if ranks that no longer answer hold a part of the state
   [[nodiscard]] Json results() const;              // summary.json's part about losses, metrics, samples, rates, shares
-  [[nodiscard]] Json times() const;                // {"accounts", "wall_s"} of this process until now: they add up
+  [[nodiscard]] Json times() const;                // {"accounts", "wall_s"} of this process so far; the accounts add up to wall_s
 
  private:
-  // What of an epoch is due after its last step.
+  // What is due after the last step of an epoch.
   struct EpochEnd {
-    std::uint64_t of_step = 1;  // epoch that the latest step belongs to, 1-based
-    bool reached = false;       // by the step under way
+    std::uint64_t of_step = 1;  // epoch of the latest step, 1-based
+    bool reached = false;       // in the step under way
     bool save_due = false;
-    std::optional<EpochRow> row;  // until its validation is known
+    std::optional<EpochRow> row;  // kept until its validation is known
   };
-  // Where the state of all ranks is one, and they can act together: after each step, unless they average
+  // A point at which all ranks have the same state and can act together: after each step, unless they average
   // (distributed.average_every).
   struct Sync {
-    bool now = true;          // the latest step is such a place
-    std::int64_t before = 0;  // the step of the place before
-    std::int64_t rows = 0;    // since then: of all ranks, or of this one where they average
+    bool now = true;          // the latest step ends at such a point
+    std::int64_t before = 0;  // the step of the previous point
+    std::int64_t rows = 0;    // since then: of all ranks, or of this one if they average
   };
   [[nodiscard]] std::optional<Ending> natural_end() const;
   [[nodiscard]] Agreement& agreement() const;
@@ -108,7 +108,7 @@ class Trainer {
   [[nodiscard]] BatchWay way() const;
   void begin();
   std::optional<Ending> between_steps();
-  bool take_finished_save();  // whether some rank asks all to stop
+  bool take_finished_save();  // true if some rank asks all to stop
   void wait_for_late_save();
   void begin_profiled_step();
   void end_profiled_step(bool stepped);
@@ -124,16 +124,16 @@ class Trainer {
   [[nodiscard]] LoggedStep logged_step(const StepRecord& record) const;
   [[nodiscard]] MemoryShown memory_now() const;
   MemoryReading watch_memory();
-  double wait_for_steps();  // seconds
+  double wait_for_steps();  // returns seconds
   std::optional<double> read_phases(double waited);
-  [[nodiscard]] telemetry::Timeline::Summary window_times();       // since the last log line, once
+  [[nodiscard]] telemetry::Timeline::Summary window_times();       // since the last log line; resets the window
   [[nodiscard]] telemetry::Timeline::Summary total_times() const;  // of this process
   [[nodiscard]] Json accounts_now() const;                         // of this process
   [[nodiscard]] std::vector<BlockTime> blocks_of(const Json& accounts) const;
   void diagnose(const StepRecord& record, const MemoryReading& memory);
   void gather_waits();
   void log();
-  [[nodiscard]] double epochs_in_all() const;  // that the run is long; 0 = without end
+  [[nodiscard]] double epochs_in_all() const;  // length of the run; 0 = without end
   void end_epoch();
   void write_history(const metrics::Means& means);
   void draw(const std::vector<metrics::Confusion>& tables);
@@ -141,7 +141,7 @@ class Trainer {
   void validate();
   void record_validation(const metrics::Means& means, double seconds, std::int64_t batches);
   void save(bool last);
-  [[nodiscard]] bool is_due(std::int64_t every) const;  // since the sync before this one
+  [[nodiscard]] bool is_due(std::int64_t every) const;  // counted since the previous sync
   [[nodiscard]] bool validation_due(bool epoch_ended) const;
   [[nodiscard]] std::string remedy_of_divergence() const;
   void check_divergence(double skipped_in_a_row);
@@ -157,20 +157,20 @@ class Trainer {
   Saves saves_;
   Recovery recovery_;
   MemoryWatch memory_watch_;
-  std::unique_ptr<Diagnosis> diagnosis_;    // null = log.doctor is off, or another rank's business
+  std::unique_ptr<Diagnosis> diagnosis_;    // null = log.doctor is off, or another rank diagnoses
   double machine_told_ = 0;                 // seconds of the steady clock; 0 = never
-  std::unique_ptr<PhaseClock> phases_;      // null: steps are done when the host is
-  std::unique_ptr<StepProfiler> profiler_;  // null: no steps to record, or they are done
+  std::unique_ptr<PhaseClock> phases_;      // null: steps are complete when the host is done
+  std::unique_ptr<StepProfiler> profiler_;  // null: no steps to record, or all are recorded
   std::int64_t step_ = 0;
-  std::int64_t began_step_ = 0;      // of this process
-  std::int64_t averaged_bytes_ = 0;  // that this rank gave to averages over the ranks
+  std::int64_t began_step_ = 0;      // first step of this process
+  std::int64_t averaged_bytes_ = 0;  // that this rank sent for averages over the ranks
   std::uint64_t epoch_ = 0;
-  Json frozen_;        // record of the weights that snapshots leave out; null = none
-  Json loader_state_;  // at the edge of the last whole step: what a snapshot saves
+  Json frozen_;        // record of the weights that snapshots leave out; null = all are saved
+  Json loader_state_;  // after the last whole step: saved in snapshots
   EpochEnd epoch_end_;
   Sync sync_;
-  bool is_whole_ = true;             // the state is that of a whole step: no update is under way, or was cut short
-  bool validation_pending_ = false;  // due now, or cut short by the stop that the snapshot was saved for
+  bool is_whole_ = true;             // the state is that of a whole step: no update is under way or was cut short
+  bool validation_pending_ = false;  // due now, or cut short by the stop for which the snapshot was saved
   std::int64_t validated_step_ = -1;
   data::CacheCounters cache_logged_;  // at the last log line
   std::string state_sha256_;

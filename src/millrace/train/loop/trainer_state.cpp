@@ -1,4 +1,4 @@
-// What of a run is saved, how it is put back, and what it came to.
+// The saved state of a run, how it is restored, and the run's results.
 #include <torch/nn/module.h>
 
 #include "millrace/base/clock.h"
@@ -52,7 +52,8 @@ snapshot::Content Trainer::content() const {
   if (epoch_end_.row) json["epoch_row"] = {epoch_end_.row->epoch, number_or_null(epoch_end_.row->train_loss)};
   if (const auto names = frozen_names(parts_.recipe->model(), *parts_.stepper); !names.empty()) json["frozen"] = names;
   if (parts_.plan != nullptr) json["choices"] = parts_.plan->trial_choices();
-  // For who uses the weights later. The choices say it in words for a run that goes on; in which words a fault shows is no state.
+  // Read when the weights are used later (eval, predict). A resumed run reads `choices`; the wording of a fault is not part of
+  // the state.
   if (parts_.convolutions != nullptr && !parts_.convolutions->faults.empty())
     content.report[kConvolutionsInReport] = parts_.convolutions->to_json();
   return content;
@@ -113,8 +114,7 @@ void Trainer::save(bool last) {
     meter_.bring_to_root(agreement());
     const auto with_data = [this] {
       snapshot::Content now = content();
-      // Beside the state rather than in it: where the data lies, or a file that is none of the run's business any more, changes
-      // no bit.
+      // Kept outside the state: the place of the data, or a file that the run no longer uses, must not change the digest.
       now.report["data"]["train"] = parts_.loader->data_state();
       if (parts_.validation != nullptr) now.report["data"]["validation"] = parts_.validation->data_state();
       return now;
@@ -129,7 +129,7 @@ void Trainer::save(bool last) {
   meter_.leave_out(steady_nanoseconds() - begin);
 }
 
-// What is in force already is no remedy.
+// A setting that is already in force is not a remedy.
 std::string Trainer::remedy_of_divergence() const {
   const optim::OptimConfig& optim = parts_.config->optim;
   std::string next =
@@ -172,7 +172,8 @@ std::vector<BlockTime> Trainer::blocks_of(const Json& accounts) const {
 
 Json Trainer::results() const {
   const auto times = total_times();
-  const Meter::OfProcess here = meter_.of_process();  // read once: a later reading is another figure, and parts no longer add up
+  const Meter::OfProcess here =
+      meter_.of_process();  // read once: a later reading would differ, and the parts would no longer add up
   const Json accounts = accounts_of(times, here.others);
   double spikes = 0;
   Json objectives = Json::array();

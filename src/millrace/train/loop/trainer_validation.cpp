@@ -1,4 +1,4 @@
-// When the trainer validates, and what follows from it: scores, pictures, tables, a line of the history.
+// When the trainer validates, and the results: scores, pictures, tables, a line of the history.
 #include <torch/nn/module.h>
 
 #include <cmath>
@@ -58,8 +58,8 @@ void Trainer::validate() {
                                 .batches = validated->batches,
                                 .most_batches = parts_.config->train.validate_batches});
   }
-  if (!validated) return;  // a signal came: the snapshot says that this validation is still due
-  if (validation_pending_ && saves_.holds(step_)) saves_.forget();  // what was saved does not know of it
+  if (!validated) return;  // a signal came: the snapshot records that this validation is still due
+  if (validation_pending_ && saves_.holds(step_)) saves_.forget();  // the saved state does not include it
   validation_pending_ = false;
   validated_step_ = step_;
   record_validation(validated->means, static_cast<double>(took) * 1e-9, validated->batches);
@@ -107,7 +107,7 @@ void Trainer::draw(const std::vector<metrics::Confusion>& tables) {
   }
 }
 
-// A file of a table's name that is not the run's stays as it is.
+// A file with a table's name that is not the run's is left unchanged.
 void Trainer::keep_tables() {
   try {
     for (const TextTable& table : parts_.recipe->tables()) keep_table(*parts_.place.folder, *parts_.place.fs, table);

@@ -1,5 +1,5 @@
-// Checks of what the callbacks of a recipe return, for RecipeGuard. Each throws a RecipeError that names the thing and says what
-// it should be; the guard adds which callback it was.
+// Checks of a recipe's return values, for RecipeGuard. Each throws a RecipeError that names the faulty value and says what it
+// should be; the guard adds the callback's name.
 #pragma once
 
 #include <string>
@@ -9,20 +9,20 @@
 
 namespace millrace {
 
-// Every data set has a source with fields; no two data sets of a pipeline, and no two fields of a source, have one name.
+// Every data set has a source with fields; data sets of a pipeline have distinct names, and so have the fields of a source.
 void check_pipeline(const data::Pipeline& pipeline);
-// Every field has at least as many rows as its group: a sample may become several.
+// Every field has at least as many rows as its group: a sample may become several rows.
 void check_prepared(const Batch& batch);
-// Each has a loss and a name of its own, and moves parameters of the model that no other one moves.
+// Each has a loss and a distinct name, and updates parameters of the model that no other objective updates.
 void check_objectives(const std::vector<Objective>& objectives, const torch::nn::Module& model);
-// Scalars where scalars are due; a gradient, in training; names of its own for each term.
+// Values that must be scalars are scalars; in training the loss has a gradient; the terms' names are distinct.
 void check_loss(const Loss& loss, bool training);
-// Names that are file names, each of them once; three bytes a pixel.
+// Names are valid file names and distinct; pictures have three bytes a pixel.
 void check_pictures(const std::vector<Picture>& pictures);
-// The same for tables; rows as long as their columns.
+// The same for tables; rows are as long as their columns.
 void check_tables(const std::vector<TextTable>& tables);
 void check_facts(const Facts& facts);
-// No tensor that is none.
+// Throws if a tensor in the state is undefined.
 void check_state(const State& state);
 
 }  // namespace millrace

@@ -1,4 +1,4 @@
-// The sections every run has. A recipe adds its own (recipe.*, and more if it likes); see train/recipe/entry.h.
+// The sections of every run. A recipe adds its own (recipe.*, and others); see train/recipe/entry.h.
 #pragma once
 
 #include <cstdint>
@@ -42,7 +42,7 @@ struct DataConfig {
   config::Auto<std::int64_t> cache_bytes;
   bool accept_changed = false;
 
-  // A command that trains has made a number of auto by now; others take the default.
+  // A command that trains has replaced auto by a number before this call; others use the default.
   [[nodiscard]] std::int64_t samples_per_batch() const { return batch_size.value_or(kBatchSize); }
 
   static consteval auto fields() {
@@ -401,7 +401,7 @@ struct RunConfig {
 
 }  // namespace millrace
 
-// Compiled once, in config.cpp: each costs a file that calls it seconds.
+// Instantiated once, in config.cpp: each instantiation costs a file seconds to compile.
 namespace millrace::config {
 extern template RunConfig read<RunConfig>(const Json&);
 extern template DataConfig read<DataConfig>(const Json&);

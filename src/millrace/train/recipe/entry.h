@@ -1,4 +1,4 @@
-// A registry row: what the command line knows of a recipe.
+// A registry row: what the command line knows about a recipe.
 #pragma once
 
 #include <filesystem>
@@ -24,7 +24,7 @@ namespace hdf5 {
 class File;
 }
 
-// A command of a recipe's own, such as `millrace generate`. Gets the words after the command's name; returns the exit code.
+// A recipe's own command, such as `millrace generate`. Gets the words after the command's name; returns the exit code.
 struct RecipeCommand {
   std::string name;
   std::string help;
@@ -39,37 +39,38 @@ struct BenchShape {
   std::function<Batch(const Json& config, std::uint64_t seed)> batch;  // made once
 };
 
-// A tensor that predict takes or gives.
+// A tensor that predict takes or returns.
 struct PredictField {
   std::string name;
-  DType dtype = DType::f32;  // input of another width of its kind (integer, real, complex), and integers for real, become this
-  std::string shape;         // "[rows,2]": first the rows; a number is checked, a word stands for any size
+  DType dtype = DType::f32;  // inputs of another width of the same kind (integer, real, complex), and integers for real, are
+                             // converted to it
+  std::string shape;         // "[rows,2]": rows come first; a number is checked, a word stands for any size
   std::string help;          // unit and meaning
 };
 
-// What Recipe::predict() takes and gives. It gets any number of rows of every input, on the run's device, without gradients and
-// under the run's autocast; every output has as many rows, and none depends on which rows came with it.
+// The inputs and outputs of Recipe::predict(). It gets any number of rows of every input, on the run's device, without gradients
+// and under the run's autocast; every output has as many rows, and each row's result is independent of the other rows.
 struct Predicts {
   std::vector<PredictField> inputs, outputs;
 };
 
-// A key whose value names a file that is a config itself, in the words of another program. Its values stand above the preset and
-// below the config files that the command names. Read where the key is named anew; a run that goes on has the values.
+// A key whose value names a config file in the words of another program. The file's values rank above the preset and below the
+// config files that the command names. It is read if the key is given anew; a resumed run has the values.
 struct NamedConfig {
   std::string key;                  // "recipe.model_config"
   config::Layers::Convert convert;  // from the file's tree to keys of this recipe
 };
 
-// An option that `millrace make-data` has for one recipe.
+// An option of `millrace make-data` for one recipe.
 struct DataOption {
   std::string name;   // "clean"
-  std::string value;  // "FOLDER"; empty: --name takes no value, and is told as "true"
+  std::string value;  // "FOLDER"; empty: --name takes no value, and "true" is passed
   std::string help;
 };
-using DataOptions = std::map<std::string, std::string>;  // name -> value, of those that were given
+using DataOptions = std::map<std::string, std::string>;  // name -> value, for the given options
 
-// What the guide to a recipe's kind of training advises, for `millrace bench RECIPE`: the rows of the switchboard that follow an
-// advice, and what the guide says that they gain.
+// The advice of the guide to a recipe's kind of training, for `millrace bench RECIPE`: the switchboard's rows that follow an
+// advice, and the gain that the guide promises.
 struct Advice {
   std::string text;
   std::vector<std::string> rows;
@@ -77,7 +78,7 @@ struct Advice {
 };
 struct Guide {
   std::vector<Advice> advice;  // in the guide's order
-  std::string whole;           // what it promises of all together
+  std::string whole;           // the promised gain of all together
 };
 
 struct Entry {
@@ -88,45 +89,47 @@ struct Entry {
   std::vector<std::pair<std::string, Json>> presets;  // name -> values over the defaults; "smoke" and "small" run without data
   std::vector<config::Alias> aliases;                 // the original's keys and flags
   std::vector<NamedConfig> named_configs;             // keys that name further config files
-  // Of each config file that a command names: keys of ours (or of an alias) of a tree that is in another program's words, any
-  // other tree as it is. Null = files are in our words.
+  // Converts each config file that a command names: a tree in another program's words becomes keys of ours (or of an alias), any
+  // other tree is returned unchanged. Null = files use our words.
   config::Layers::Convert convert_file = nullptr;
-  // `config`: the whole resolved config, in all functions here. ConfigError for one that problems() finds fault with.
+  // `config`: the whole resolved config, in all functions here. ConfigError for a config in which problems() finds faults.
   std::function<std::unique_ptr<Recipe>(const Json& config, const Context& context)> make;
-  // Values of the recipe's own keys that do not fit each other; told with those of all sections, in one list. Null = none.
+  // Values of the recipe's own keys that contradict each other; reported in one list with those of all sections. Null = no
+  // checks.
   std::function<std::vector<Problem>(const Json& config)> problems;
-  // True when the config names no input of its own: a preset then makes its data. Null = never.
+  // True if the config names no input of its own: a preset then makes its data. Null = never.
   std::function<bool(const Json& config)> needs_data;
-  // Writes sample data for a preset into `out` (an existing empty folder); same bytes for the same seed. Null = none.
+  // Writes sample data for a preset into `out` (an existing empty folder); same bytes for the same seed. Null = no sample data.
   std::function<void(const std::string& preset, const std::filesystem::path& out, std::uint64_t seed)> make_data;
-  // The same with options of the recipe's own, when one of them is given.
+  // The same with the recipe's own options, if one of them is given.
   std::vector<DataOption> data_options;
   std::function<void(const std::string& preset, const std::filesystem::path& out, std::uint64_t seed, const DataOptions& options)>
       make_data_with;
-  // Of those options what a config gives to the data that its preset makes. Null = none.
+  // The values that a config sets for those options when its preset makes the data. Null = no values.
   std::function<DataOptions(const Json& config)> data_options_of;
-  // Of a file of weights alone, which may be another program's, before it goes into the model: takes out of `weights` what the
-  // model computes itself, keeps what the file tells besides (a vocabulary), and sets keys of `config` that the file decides.
-  // Returns what it did, a line each. ConfigError where a key that somebody set says otherwise, DataError for a file that is
-  // none of this recipe. Null = files are taken as they are.
+  // Prepares a file of weights alone, maybe another program's, before it is loaded into the model: takes out of `weights` what
+  // the model computes itself, keeps the file's other contents (a vocabulary), and sets the keys of `config` that the file
+  // determines. Returns what it did, a line each. ConfigError if the user set such a key to another value, DataError for a file
+  // that does not fit this recipe. Null = files are used unchanged.
   std::function<std::vector<std::string>(Weights& weights, config::Resolved& config)> adopt_weights;
-  // Of weights that leave for another program: adds what its files hold besides. Returns what a user should know, a line each.
+  // Completes weights exported to another program: adds the rest of what its files hold. Returns notes for the user, a line each.
   std::function<std::vector<std::string>(Tensors& weights, const Json& config)> complete_weights;
-  // What an HDF5 file of its input says of itself, as the recipe reads it: one line. "" for any other file; DataError for one
-  // that it refuses. Null = none.
+  // What an HDF5 input file says about itself, as the recipe reads it: one line. "" for a file of another kind; DataError for a
+  // file that the recipe refuses. Null = no such line.
   std::function<std::string(const hdf5::File& file)> read_as;
-  Predicts predicts;  // empty: the recipe gets what the file of input holds, unchecked
+  Predicts predicts;  // empty: the recipe gets the contents of the input file unchecked
   std::vector<RecipeCommand> commands;
   std::vector<BenchShape> bench_shapes;
-  // Of the rows that have work in some recipes alone (Occasion::named) those that this recipe reaches; empty = it may reach all.
+  // The rows that this recipe reaches, among those that have work in some recipes only (Occasion::named); empty = it may reach
+  // all.
   std::vector<std::string> switches;
   Guide guide;
 };
 
-// Whether the row has something to do in the recipe.
+// Whether the row has work in the recipe.
 [[nodiscard]] bool reaches(const Entry& entry, const SwitchRow& row);
 
-// A function of (const Sections&, const RunConfig&, more...) as a function of the resolved config: (const Json&, more...).
+// Turns a function of (const Sections&, const RunConfig&, more...) into one of the resolved config: (const Json&, more...).
 template <class Sections, class Function>
 [[nodiscard]] auto of_config(Function function) {
   return [function = std::move(function)]<class... More>(const Json& config, More&&... more) {
@@ -134,8 +137,8 @@ template <class Sections, class Function>
   };
 }
 
-// A row for a recipe R with a config of its own. R is made from (const Sections&, const Context&); a static function
-// R::problems(const Sections&, const RunConfig&), where R has one, becomes Entry::problems.
+// A row for a recipe R with its own config. R is made from (const Sections&, const Context&); the static function
+// R::problems(const Sections&, const RunConfig&), if R has it, becomes Entry::problems.
 template <class R, class Sections>
 [[nodiscard]] Entry entry_of(std::string name, std::string summary) {
   Entry entry;

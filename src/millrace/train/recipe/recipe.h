@@ -1,4 +1,4 @@
-// What a user writes: data, model, loss, metrics. No loop, no device code, no precision code, no callbacks.
+// The class that a user writes: data, model, loss, metrics. No loop, no device code, no precision code, no callbacks.
 #pragma once
 
 #include <filesystem>
@@ -30,17 +30,18 @@ enum class Layout : std::uint8_t;  // train/recipe/config.h
 // Where a recipe may read and write.
 struct RecipeFolders {
   std::filesystem::path run_folder;    // to read from; empty: predict, a measurement, a run that starts over
-  std::filesystem::path new_files;     // what is to stay in the run folder is written here before the first step; empty: nothing
-  std::filesystem::path cache_folder;  // for token files and the like; empty: none
-  bool writes = true;                  // false: looking only; nothing is written anywhere, what a cache holds may be read
+  std::filesystem::path new_files;     // files that must stay in the run folder are written here before the first step; empty: no
+                                       // such files may be written
+  std::filesystem::path cache_folder;  // for token files and the like; empty: no cache
+  bool writes = true;                  // false: looking only; nothing is written anywhere, caches may be read
   bool plan_only = false;              // no step will be made: a fit that only steps need may be left out
 };
 
-// What the trainer tells a recipe when it is made.
+// What the trainer passes to a recipe's constructor.
 struct Context {
   at::Device device = at::kCPU;
   Ranks ranks;
-  const RunConfig* config = nullptr;   // the sections that all recipes share; never null in a run, and lives as long as it
+  const RunConfig* config = nullptr;   // the sections that all recipes share; never null in a run; lives as long as the run
   const Switches* switches = nullptr;  // which optimisations are on; lives as long as the run
   RecipeFolders places;
   std::uint64_t seed = 0;
@@ -50,119 +51,119 @@ struct Context {
   void say(const std::string& text) const {
     if (notice) notice(text);
   }
-  // Whether a row of the switchboard is on; without a switchboard all are.
+  // Whether a row of the switchboard is on; without a switchboard all rows are.
   [[nodiscard]] bool on(std::string_view row) const;
-  [[nodiscard]] nn::Fused fused() const;  // what the functions of nn take
+  [[nodiscard]] nn::Fused fused() const;  // for the functions of nn
 };
 
 struct StepContext {
   std::int64_t step = 0;         // 0-based
-  std::uint64_t epoch = 0;       // 0-based: of the batch
-  std::int64_t total_steps = 0;  // of the run; 0 = open end, and in an evaluation without a run
+  std::uint64_t epoch = 0;       // 0-based; the batch's
+  std::int64_t total_steps = 0;  // of the run; 0 = open end, or an evaluation without a run
   bool training = true;
-  const Tensors* earlier = nullptr;  // detached outputs of the objectives before this one, of the same micro-batch
+  const Tensors* earlier = nullptr;  // detached outputs of the previous objectives for the same micro-batch
 };
 
-// A loss, the parameters it moves and its optimiser settings. One for most recipes; two for an adversarial pair, run in order
-// for each micro-batch. Parameters of the other objectives are frozen meanwhile. A parameter that requires no gradient when the
-// run begins is frozen for good: it reaches no optimiser.
+// A loss, the parameters that it updates and its optimiser settings. Most recipes have one; an adversarial pair has two, run in
+// order for each micro-batch. Meanwhile the parameters of the other objectives are frozen. A parameter that requires no gradient
+// when the run begins is frozen for good: no optimiser gets it.
 struct Objective {
   std::string name = "loss";
   std::vector<optim::ParameterGroup> parameters;  // empty = all parameters of model()
   optim::OptimConfig optim;
-  // Of one micro-batch; see Loss. nullopt: the objective is absent from this step, and all its micro-batches and ranks say so;
-  // its parameters, optimiser, average and schedule then stay what they were, to the bit.
+  // Loss of one micro-batch; see Loss. nullopt: the objective is absent from this step, and all micro-batches and ranks must
+  // agree; its parameters, optimiser, average and schedule then stay unchanged, to the bit.
   std::function<std::optional<Loss>(const Batch&, const StepContext&)> loss;
-  // Optional: after each update of its parameters, without gradients, before averages of them are taken. Keeps parameters where
-  // they belong (clamps, shrinks, normalises them in place) without a read-back. A step that is skipped on
-  // the device comes here too.
+  // Optional: called after each update of the parameters, without gradients, before averages of them are taken. Keeps parameters
+  // in their range (clamps, shrinks, normalises them in place) without a read-back. Also called after a step that is skipped on
+  // the device.
   std::function<void(const StepContext& context)> after_update = nullptr;
 };
 
-// Per objective what a micro-batch gave: for Recipe::measure.
+// Results of a micro-batch by objective: for Recipe::measure.
 struct StepResult {
-  std::vector<Loss> losses;  // in order of objectives(), detached; without terms where the objective was absent
+  std::vector<Loss> losses;  // in order of objectives(), detached; without terms for an absent objective
   [[nodiscard]] const Tensors& outputs(std::size_t objective = 0) const { return losses.at(objective).outputs; }
 };
 
-// What was measured, as text for other programs.
+// Measurements as text for other programs.
 struct TextTable {
-  std::string name;  // of its file, NAME.csv: letters, digits, "_" and "-"
+  std::string name;  // its file is NAME.csv: letters, digits, "_" and "-"
   std::vector<std::string> columns;
   std::vector<std::vector<std::string>> rows;  // each as long as `columns`
 };
 
-// What a log line knows, in a recipe's own words: see StepLog.
+// The contents of a log line, for a log in a recipe's own words: see StepLog.
 struct LoggedStep {
-  std::int64_t step = 0;  // steps made
-  double epoch = 0;       // passes over the training data so far, with their part
+  std::int64_t step = 0;  // steps made so far
+  double epoch = 0;       // passes over the training data so far, with the fraction
   std::int64_t rows = 0;  // samples since the last log line
   double seconds_per_step = 0;
   std::uint64_t memory_bytes = 0;  // of tensors on the device now
   // Losses, their terms and, with log.train_metrics, "train/<metric>", as in log.jsonl: means since the last log line.
   std::map<std::string, double, std::less<>> means;
-  // Of the first objective: the learning rate of each of its parameter groups, and the norm of the last gradient.
+  // For the first objective: the learning rate of each of its parameter groups, and the norm of the last gradient.
   std::vector<double> learning_rates;
   double gradient_norm = 0;
-  [[nodiscard]] double mean(std::string_view name) const;  // NaN where there is none
+  [[nodiscard]] double mean(std::string_view name) const;  // NaN if there is no such mean
 };
 
-// The log of another program, for those who read it or whose tools do.
+// The log of another program, for its users and their tools.
 struct StepLog {
-  std::string name;                  // its file in the run folder, NAME.csv, has a row for each log line
+  std::string name;                  // its file in the run folder, NAME.csv, gets a row for each log line
   std::vector<std::string> columns;  // after the first, which is "step"
-  std::function<std::vector<std::string>(const LoggedStep&)> row;  // a cell for each of them
+  std::function<std::vector<std::string>(const LoggedStep&)> row;  // a cell for each of these columns
   std::function<std::string(const LoggedStep&)> line;              // on the console, with log.line=original
 };
 
-// A way to make samples smaller, for those who run out of memory.
+// A setting that makes samples smaller, proposed when memory runs out.
 struct Shrink {
   std::string setting;  // "recipe.seq_len=256"
-  double part = 0.5;    // of what a step holds for its samples, as it is now
+  double part = 0.5;    // relative to the memory that a step now holds for its samples
 };
 
-// The loss of the first objective that an answer gets which does not look at the input, such as how frequent each class is.
+// The first objective's loss for an answer that ignores the input, such as the frequency of each class.
 struct BlindAnswer {
   double loss = 0;
   std::string what;  // "the entropy of the training text's tokens"
 };
 
-// An axis of a field behind its rows: what stands at index i is first + i * step.
+// An axis of a field after its rows: index i has the coordinate first + i * step.
 struct FieldAxis {
   std::string label;  // "frequency"
   std::string unit = "";
   double first = 0, step = 1;
 };
-// How a field is drawn by `millrace show`: its axes, slowest first, and what its values are.
+// How `millrace show` draws a field: its axes, slowest first, and the meaning of its values.
 struct FieldWords {
   std::vector<FieldAxis> axes;
   std::string value = "value", unit = "";
 };
 
-// What a recipe tells of itself once its data is open and its model made.
+// What a recipe says about itself once its data is open and its model made.
 struct Facts {
-  std::string rate_unit = "samples";  // what a rate counts: samples, tokens, volumes
-  double units_per_sample = 1.0;      // of these
+  std::string rate_unit = "samples";  // what rates count: samples, tokens, volumes
+  double units_per_sample = 1.0;      // rate_units in a sample
   std::vector<std::string> history;   // metrics that get a column in history.csv
-  std::string metric_tags;            // what stands before the names of validation metrics in event files, e.g. "val/"
-  std::string frozen_source;          // where weights that are not trained come from; kept with snapshot.frozen=leave_out
-  Json lines = Json::object();        // name -> value: further lines of the plan, e.g. {"vocabulary": 65}
-  std::string read_as = "";  // one line: axes, units, orientation, clock, encoding of its data; "": as the sources say it
+  std::string metric_tags;            // prefix of validation metrics' names in event files, e.g. "val/"
+  std::string frozen_source;          // origin of weights that are not trained; kept with snapshot.frozen=leave_out
+  Json lines = Json::object();        // name -> value: additional lines of the plan, e.g. {"vocabulary": 65}
+  std::string read_as = "";  // one line: axes, units, orientation, clock, encoding of its data; "": the sources' own description
   std::map<std::string, FieldWords> fields = {};  // of batches, after prepare()
   std::optional<StepLog> step_log = std::nullopt;
   std::vector<Shrink> shrinks = {};
-  std::optional<BlindAnswer> blind = std::nullopt;  // a run that stays there is told so
+  std::optional<BlindAnswer> blind = std::nullopt;  // the log says so if a run stays at this loss
 };
 
-// All calls come from one thread, the loop's. What a callback throws is told with the recipe's name, the callback, the batch and
-// its fields (see RecipeGuard); a RowError also with the sample. Before the first step of a run one batch of each split goes
-// through prepare, loss, measure, draw and predict as a rehearsal, which is then taken back: see rehearsal.h.
+// All calls come from one thread, the loop's. An exception from a callback is reported with the recipe's name, the callback, the
+// batch and its fields (see RecipeGuard); a RowError also with the sample. Before the first step of a run, one batch of each
+// split goes through prepare, loss, measure, draw and predict as a rehearsal, which is then undone: see rehearsal.h.
 //
 //   callback          called                                             gradients   number format   on which weights
 //   constructor       once in a process; opens no files
 //   before_training   once, before data(); in a resumed run after load_state()
-//   data              once for each split; eval asks for validation alone, predict for none
-//   test_data         by `millrace eval --split=test` alone
+//   data              once for each split; for validation alone in eval, not in predict
+//   test_data         only by `millrace eval --split=test`
 //   model             often: make it once and keep it. On the CPU when first asked for; the trainer moves it
 //   objectives        once
 //   prepare           for each micro-batch of each split                 as loss     fp32
@@ -175,52 +176,52 @@ struct Facts {
 //   end_validation    after its last batch                               none        fp32            those of the validation
 //   draw, tables      after a validation, where pictures are kept        none        fp32            from what measure() kept
 //   samples           before the first step and after the last           none        fp32            the run's
-//   predict           for some rows after the other                      none        precision.dtype  the run's
+//   predict           for some rows at a time                            none        precision.dtype  the run's
 //   state, load_state with each snapshot; load_state also before predict and eval
 //
 // A micro-batch is on the device, in train mode or in evaluation mode as batch.split() says. In a grouped pipeline a group may
-// have no rows: its fields are then there with zero rows. Random numbers of layers are keyed by sample (nn::dropout); in
-// prepare() key your own by batch.epoch() and the positions of a group (make_key in base/philox.h), so that a resumed run draws
-// the same.
+// have no rows: its fields then exist with zero rows. Random numbers of layers are keyed by sample (nn::dropout); in prepare()
+// key your own by batch.epoch() and the positions of a group (make_key in base/philox.h), so that a resumed run draws the same.
 class Recipe {
  public:
   virtual ~Recipe() = default;
-  // The data set of a split, or several. An empty pipeline for validation = no validation.
+  // The data sets of a split, at least one. An empty pipeline for validation = no validation.
   virtual data::Pipeline data(Split split) = 0;
-  // Samples that neither training nor a choice of snapshots has seen. A batch of them is one of Split::validation to all
-  // callbacks. Empty: the recipe keeps none back.
+  // Samples that neither training nor the choice of snapshots has seen. Callbacks see a batch of them as Split::validation.
+  // Empty: the recipe has no test data.
   virtual data::Pipeline test_data() { return {}; }
-  // Before the model sees it: layout, scaling, noise. May replace fields, and free them.
+  // Prepares a batch for the model: layout, scaling, noise. May replace fields, and free them.
   virtual Batch prepare(Batch batch) { return batch; }
-  // Lives as long as the recipe.
+  // The module lives as long as the recipe.
   virtual torch::nn::Module& model() = 0;
-  // From now on the model computes in this layout; results agree within rounding. False: it has only one.
+  // From now on the model computes in this layout; results agree within rounding. False: it has only one layout.
   virtual bool set_layout(Layout) { return false; }
   virtual std::vector<Objective> objectives() = 0;
-  // What measure() kept of an earlier validation is forgotten here, not in draw(), which is not always called.
+  // Forget here what measure() kept of an earlier validation, not in draw(), which is not always called.
   virtual void begin_validation() {}
-  // Sums of one micro-batch, left on the device: the board divides once at the end, over all ranks. The losses are added by the
-  // trainer. What is kept for draw() is kept here, as clones: a batch's memory goes back to the loader. Keep nothing where
-  // batch.split() is Split::train.
+  // Adds the sums of one micro-batch, left on the device: the board divides once at the end, over all ranks. The trainer adds the
+  // losses. Clone here what draw() needs: a batch's memory goes back to the loader. Keep nothing if batch.split() is
+  // Split::train.
   virtual void measure(const Batch&, const StepResult&, metrics::Board&) {}
-  // What only a whole pass tells (a rank correlation). Each rank adds that of its part; the mean over ranks is shown.
+  // Adds metrics that need a whole pass (a rank correlation). Each rank adds that of its part; the mean over ranks is shown.
   virtual void end_validation(metrics::Board&) {}
 
-  // Optional.
-  virtual void before_training() {}                // what data() needs: fit components, encode a text
+  // All below are optional.
+  virtual void before_training() {}                // prepares what data() needs: fits components, encodes a text
   virtual State state() const { return {}; }       // the recipe's own part of a snapshot
-  virtual void load_state(const State&) {}         // SnapshotError for what state() does not write
+  virtual void load_state(const State&) {}         // SnapshotError for a state that state() does not write
   virtual Tensors predict(const Tensors& inputs);  // default: UsageError "recipe does not predict"
   virtual Facts facts() const { return {}; }
-  // What to show of the model in words (generated text), a line each; `step`: steps made so far.
+  // Examples of the model's output in words (generated text), a line each; `step`: steps made so far.
   virtual std::vector<std::string> samples(std::int64_t /*step*/) { return {}; }
-  // Of what was measured; kept in <run>/pictures. A picture that can't be drawn is a warning, not the end of the run.
+  // Pictures of the last measurements; kept in <run>/pictures. A picture that can't be drawn is a warning, not the end of the
+  // run.
   virtual std::vector<Picture> draw() { return {}; }
-  // Of what was measured; kept in the run folder as <name>.csv, that of the last validation alone.
+  // Tables of the last measurements; kept in the run folder as <name>.csv, only for the last validation.
   virtual std::vector<TextTable> tables() { return {}; }
 };
 
-// The recipe behind the guard that a run puts around it, or the recipe itself: for commands that know its class.
+// The recipe inside the guard that a run puts around it, or the recipe itself: for commands that know its class.
 [[nodiscard]] Recipe& unguarded(Recipe& recipe);
 
 }  // namespace millrace

@@ -25,7 +25,7 @@ void append_line(std::string& text, const std::string& line) {
   text += (text.empty() ? "" : "\n") + line;
 }
 
-// What was thrown is no std::exception.
+// The message of an exception that is not a std::exception.
 Message told_of_other() {
   const std::string next = "throw an error derived from std::exception, e.g. DataError (base/error.h), which says where";
   try {
@@ -41,8 +41,8 @@ Message told_of_other() {
   }
 }
 
-// What the exception that is being handled says, where it is the recipe's to mend. Throws again what is not: errors of ours that
-// say all themselves, errors of files, want of memory, a lost device.
+// The message of the exception under way, if the recipe's author can fix it. Rethrows all others: our errors that are complete,
+// file errors, out-of-memory, a lost device.
 Message told() {
   try {
     throw;
@@ -61,7 +61,7 @@ Message told() {
   } catch (const c10::Error& error) {
     if (device::kind_of(error) != device::ErrorKind::other) throw;
     std::string text = first_line(error.what_without_backtrace());
-    text = text.substr(0, text.find(" Hint: "));  // which speaks of Python
+    text = text.substr(0, text.find(" Hint: "));  // the hint is about Python
     if (text.find("does not have a deterministic implementation") != std::string::npos) {
       return {text.substr(0, text.find(',')), "train.deterministic",
               "compute it with other operations, or set train.deterministic=false: runs then agree to rounding"};
@@ -92,7 +92,7 @@ std::string author_line() {
   return place.empty() ? "" : "at " + place;
 }
 
-// `otherwise`: where it is when nothing else says so. The line, where it is known, stands first.
+// `otherwise`: the place if nothing else names it. The source line comes first, if it is known.
 void complete_where(Message& message, const std::string& otherwise) {
   if (message.where.empty()) message.where = otherwise;
   std::string line = author_line();
@@ -105,7 +105,7 @@ void complete_where(Message& message, const std::string& otherwise) {
 struct RecipeGuard::Site {
   const char* callback;
   const Batch* batch = nullptr;
-  const std::string* fields = nullptr;  // of the batch, where it has them no more
+  const std::string* fields = nullptr;  // the batch's fields, if the batch itself has lost them
   const std::string* objective = nullptr;
   const StepContext* step = nullptr;
   const Tensors* inputs = nullptr;
@@ -199,12 +199,12 @@ data::Pipeline RecipeGuard::test_data() {
     check_pipeline(made);
     return made;
   });
-  datasets_.at(1) = pipeline.datasets;  // their batches are of Split::validation
+  datasets_.at(1) = pipeline.datasets;  // test batches count as Split::validation
   return pipeline;
 }
 
 Batch RecipeGuard::prepare(Batch batch) {
-  // The batch is gone when the recipe throws, and a copy would keep what prepare() may free.
+  // The batch is gone if the recipe throws, and a copy would keep memory that prepare() may free.
   const std::string fields = to_text(batch);
   std::vector<Group> rows;
   for (const Group& group : batch.groups())

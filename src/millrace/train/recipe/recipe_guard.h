@@ -1,4 +1,4 @@
-// Around a recipe: what leaves one of its callbacks says where that was.
+// Wraps a recipe: an exception that leaves a callback says where it came from.
 #pragma once
 
 #include <array>
@@ -12,13 +12,13 @@
 
 namespace millrace {
 
-// Hands every call on to a recipe. What the callback throws becomes
+// Forwards every call to a recipe. An exception of the callback becomes
 //   RecipeError   an exception of LibTorch, of the standard library or of the recipe's own, and our own InternalError: with the
 //                 recipe's name, the callback, the objective, the batch and its fields, and in a debug build the author's line
-//   DataError     as it is, with the batch added; a RowError also with the sample, as the source describes it
-//   itself        every other error of ours, errors of files, and want of memory, from which a run recovers
-// What callbacks return is checked, see callback_checks.h; model() gives the same module each time. Calls cost less than a
-// microsecond. As thread-safe as the recipe.
+//   DataError     unchanged, with the batch added; a RowError also with the sample, as the source describes it
+//   itself        every other error of ours, errors of files, and out-of-memory, from which a run recovers
+// Return values of callbacks are checked, see callback_checks.h; model() must return the same module each time. Calls cost less
+// than a microsecond. As thread-safe as the recipe.
 class RecipeGuard final : public Recipe {
  public:
   RecipeGuard(std::string name, std::unique_ptr<Recipe> recipe);
@@ -54,18 +54,18 @@ class RecipeGuard final : public Recipe {
   std::string name_;
   std::unique_ptr<Recipe> recipe_;
   const torch::nn::Module* model_ = nullptr;            // nullptr: not asked for yet
-  std::array<std::vector<data::Dataset>, 2> datasets_;  // of each split, to name samples by
+  std::array<std::vector<data::Dataset>, 2> datasets_;  // by split, to name samples
 };
 
 using MakeRecipe = std::function<std::unique_ptr<Recipe>(const Json& config, const Context& context)>;
-// Makes a recipe and guards it. What its constructor throws is told in the same way.
+// Makes a recipe and guards it. Exceptions of its constructor are reported in the same form.
 [[nodiscard]] std::unique_ptr<Recipe> make_guarded(const std::string& name, const MakeRecipe& make, const Json& config,
                                                    const Context& context);
 
-// Runs `call`, the function of that name of a recipe's Entry; what it throws is told as a callback's is.
+// Runs `call`, the function of that name in a recipe's Entry; reports its exceptions as a callback's.
 void in_entry(const std::string& recipe, const std::string& function, const std::function<void()>& call);
 
-// Runs `pass`, the backward pass of an objective's loss over a batch; what it throws is told as a callback's is.
+// Runs `pass`, the backward pass of an objective's loss over a batch; reports its exceptions as a callback's.
 void in_backward_pass(const std::string& objective, const Batch& batch, const std::function<void()>& pass);
 
 }  // namespace millrace

@@ -1,4 +1,4 @@
-// What a user reads when the code of a recipe is wrong.
+// The messages that a user reads if the code of a recipe is wrong.
 #include "millrace/train/recipe/recipe_guard.h"
 
 #include <gmock/gmock.h>
@@ -97,7 +97,7 @@ Batch batch_of_three() {
   return Batch(std::move(groups), {.split = Split::train, .epoch = 1, .index = 6});
 }
 
-// What is thrown on the way of a batch through the loss; "" = nothing.
+// The message of an exception while a batch goes through the loss; "" = no exception.
 std::string told(Slip slip) {
   RecipeGuard guard("flowers", std::make_unique<Slipping>(slip));
   try {

@@ -12,31 +12,31 @@ namespace millrace {
 
 enum class Equality : std::uint8_t { bits, tolerance, statistical };
 
-// Where a row has something to do. A test turns it off and on there, and `bench ablate` measures it there.
+// Where a row has work. A test turns it off and on there, and `bench ablate` measures it there.
 struct Occasion {
   struct Value {
     std::string_view key, value;  // as in --key=value
   };
-  bool named = false;                // work for recipes alone whose Entry::switches names the row; else for all
-  std::array<Value, 2> config = {};  // what a run must be asked for; unused places are empty
+  bool named = false;                // true: only recipes whose Entry::switches names the row have work for it; false: all have
+  std::array<Value, 2> config = {};  // keys that the run's config must set; unused entries are empty
 };
 
-// A row says what the optimisation replaces and how "on = off" is meant for it.
+// A row says what the optimisation replaces and in which sense results with it equal those without.
 struct SwitchRow {
   std::string_view name;        // as in --off=name
   std::string_view help;        // what it does, one line
-  std::string_view plain_path;  // what runs when it is off
-  Equality equality;            // how results with it equal those without
+  std::string_view plain_path;  // what runs if it is off
+  Equality equality;            // in which sense results with it equal those without
   double tolerance;             // relative, for Equality::tolerance
-  bool per_process;             // can only be set before the first tensor is made: checked in child processes
+  bool per_process;             // can be set only before the first tensor is made: checked in child processes
   Occasion occasion = {};
 };
 
-// All rows there are. A claim that is not in this table does not exist. Where nothing else shows that a row's path is taken, it
-// is counted by a telemetry::Counter of the row's name; tests/switches looks at it.
+// All rows. A claimed optimisation must be in this table. If nothing else shows that a row's path is taken, a telemetry::Counter
+// of the row's name counts it; tests/switches reads the counter.
 [[nodiscard]] std::span<const SwitchRow> switch_rows();
 
-// Which rows are on in a run, with the reason of each.
+// Which rows are on in a run, with a reason for each.
 class Switches {
  public:
   struct Setting {

@@ -1,4 +1,4 @@
-// What a run counts between two log lines and over an epoch: losses, samples, time.
+// Counts between two log lines and over an epoch of a run: losses, samples, time.
 #pragma once
 
 #include <cstdint>
@@ -12,53 +12,53 @@
 
 namespace millrace {
 
-// Of the steps since the last log line.
+// The steps since the last log line.
 struct Window {
   metrics::Means means;  // losses and their terms; with log.train_metrics the recipe's metrics as "train/<name>"
   double seconds = 0;
   std::int64_t steps = 0;
   std::int64_t samples = 0;
-  std::optional<double> others;  // the part of the time in which other programs had cores that this one wanted
+  std::optional<double> others;  // the part of the time in which other programs used cores that this one wanted
 };
 
 struct EpochRow {
   std::uint64_t epoch = 0;  // 1-based
-  double train_loss = 0;    // of the first objective; NaN when no step of the epoch counted
-  double seconds = 0;       // of this process, without validations
+  double train_loss = 0;    // of the first objective; NaN if no step of the epoch counted
+  double seconds = 0;       // in this process, without validations
   std::int64_t samples = 0;
-  std::int64_t samples_here = 0, steps_here = 0;  // in these seconds: not what an earlier process did
+  std::int64_t samples_here = 0, steps_here = 0;  // in these seconds; excludes those of an earlier process
   double validation_seconds = 0;
   std::int64_t validation_batches = 0;  // 0 = the epoch had no validation at its end
   std::uint64_t peak_bytes = 0;         // of tensors, in steps and at their edges; 0 = not known
 };
 
-// Sums of losses stay on the device until a log line or the end of an epoch asks.
+// Sums of losses stay on the device until a log line or the end of an epoch needs them.
 class Meter {
  public:
-  // `computes_here`: steps are computed by this process's cores; else other programs there take nothing from them.
+  // `computes_here`: this process's cores compute the steps; otherwise other programs there take no time from them.
   explicit Meter(std::string first_loss, bool computes_here = true);
 
-  void start();                                                // the clocks; once, before the first step
+  void start();                                                // starts the clocks; once, before the first step
   void add(const Stepper& stepper, const StepResult& result);  // one micro-batch of a step that counts
   void add(const metrics::Board& measured);                    // the recipe's own metrics of a step that counts
   void end_step(std::int64_t rows);
-  // The sums of all ranks; collective, and so are the two below.
-  void sum_window(Agreement& agreement);  // of the window, on every rank; before take_window()
-  void sum_epoch(Agreement& agreement);   // of the epoch, on every rank; before take_epoch()
-  // All sums to rank 0, which is the one to save them; the others begin again at nothing.
+  // The next three calls form sums over all ranks and are collective.
+  void sum_window(Agreement& agreement);  // of the window, on every rank; call before take_window()
+  void sum_epoch(Agreement& agreement);   // of the epoch, on every rank; call before take_epoch()
+  // Moves all sums to rank 0, which saves them; the other ranks restart at zero.
   void bring_to_root(Agreement& agreement);
   void forget_sums();
-  void leave_out(std::int64_t nanoseconds) noexcept;  // from the rates: time not spent on steps
+  void leave_out(std::int64_t nanoseconds) noexcept;  // excludes this time from the rates: it was not spent on steps
 
   [[nodiscard]] bool is_empty() const noexcept { return window_.empty(); }
-  [[nodiscard]] double seconds_per_step() const;  // since the last log line; 0 when there was none
-  Window take_window();                           // and begins the next; waits for the device
+  [[nodiscard]] double seconds_per_step() const;  // since the last log line; 0 if there was no step
+  Window take_window();                           // and starts the next; waits for the device
   EpochRow take_epoch(std::uint64_t epoch);
 
   [[nodiscard]] std::optional<double> first_loss() const noexcept { return loss_first_; }  // of the run's first log line
   [[nodiscard]] std::optional<double> last_loss() const noexcept { return loss_last_; }
   [[nodiscard]] std::int64_t samples() const noexcept { return samples_; }  // of the run
-  // Of this process until now; read once where parts are to add up. `others`: see device::Neighbours, nullopt where steps are not
+  // Sums of this process so far; read them once if parts must add up. `others`: see device::Neighbours; nullopt if steps are not
   // computed here.
   struct OfProcess {
     std::int64_t samples = 0;
@@ -67,7 +67,7 @@ class Meter {
   };
   [[nodiscard]] OfProcess of_process() const;
 
-  void write_state(Json& trainer, Json& report) const;  // the trainer's part of a snapshot, and what is for reports alone
+  void write_state(Json& trainer, Json& report) const;  // the trainer's part of a snapshot, and the part used only in reports
   void load_state(const SavedJson& trainer, const SavedJson& report);
 
  private:

@@ -11,7 +11,7 @@
 namespace millrace {
 namespace {
 
-// A stepper of two objectives that never steps: only its names are asked for.
+// A stepper of two objectives that never steps: only its names are used.
 class Named final : public Recipe {
  public:
   Named() { model_->register_parameter("w", at::ones({1})); }
@@ -44,7 +44,7 @@ class MeterTest : public testing::Test {
   Meter meter_{"loss"};
 };
 
-// The rate of a log line is that of its own steps: whatever the clock says, two windows do not share time.
+// The rate of a log line covers only its own steps: two windows never share time, whatever the clock says.
 TEST_F(MeterTest, TheTimeOfAWindowIsItsOwn) {
   const std::int64_t begin = steady_nanoseconds();
   meter_.start();
@@ -75,7 +75,7 @@ TEST_F(MeterTest, AWindowIsTheMeanOfAllItsStepsAndBeginsAnew) {
   EXPECT_EQ(meter_.samples(), 5);
 }
 
-// The cores are not what a GPU's steps are computed by: its times are the GPU's own.
+// A GPU's steps are not computed by the cores: its times stay unchanged.
 TEST_F(MeterTest, OtherProgramsTakeNothingFromAGpusSteps) {
   Meter meter("loss", /*computes_here=*/false);
   EXPECT_EQ(meter.of_process().others, std::nullopt);

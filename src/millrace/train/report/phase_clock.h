@@ -1,5 +1,5 @@
-// Notes on the device where the phases of some steps begin and end. The device tells when it got there at the next log line,
-// which waits for it anyway: no step does.
+// Marks on the device where the phases of some steps begin and end. The times are read at the next log line, which waits for the
+// device anyway: no step waits.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -12,7 +12,7 @@
 
 namespace millrace {
 
-// Used by the loop's thread. Of a device that works behind the host.
+// Used by the loop's thread, for a device that runs asynchronously to the host.
 class PhaseClock final : telemetry::SpanWatch {
  public:
   // `every`: steps between log lines.
@@ -21,9 +21,9 @@ class PhaseClock final : telemetry::SpanWatch {
   PhaseClock(const PhaseClock&) = delete;
   PhaseClock& operator=(const PhaseClock&) = delete;
 
-  void begin_step(std::int64_t step);  // one of eight is looked at: a mark costs the host a launch
+  void begin_step(std::int64_t step);  // one in eight steps is marked: a mark costs the host a launch
   void end_step();
-  void read(double waited_seconds);  // at a log line, behind the wait of so long for the device
+  void read(double waited_seconds);  // at a log line, after the host waited for the device this long
   [[nodiscard]] DeviceTimes& times() noexcept { return times_; }
   [[nodiscard]] const DeviceTimes& times() const noexcept { return times_; }
 
@@ -37,9 +37,9 @@ class PhaseClock final : telemetry::SpanWatch {
   std::int64_t every_;
   DeviceTimes times_;
   std::vector<PhaseMark> marks_;
-  std::vector<telemetry::Phase> open_;  // phases around the place where the step is
+  std::vector<telemetry::Phase> open_;  // phases that are open at the step's present point
   bool watches_ = false;
-  bool has_failed_ = false;  // to note something: the device says what ails it where the next operation asks
+  bool has_failed_ = false;  // a mark failed: the device reports its error at the next operation
 };
 
 }  // namespace millrace

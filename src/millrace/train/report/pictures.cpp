@@ -13,7 +13,7 @@
 namespace millrace {
 namespace {
 
-// A name of a metric is no path.
+// The picture's name becomes a file's name, so slashes in a metric's name are replaced.
 Picture picture_of(const metrics::Confusion& table, const std::string& when) {
   std::string name = table.name;
   std::ranges::replace(name, '/', '_');

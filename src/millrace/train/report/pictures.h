@@ -2,7 +2,7 @@
 //
 //   NAME.csv                          a table of the latest validation
 //   pictures/NAME.png                 of the latest validation
-//   pictures/NAME.step-00001200.png   of the validation after that step; log.pictures_kept says of how many
+// of the validation after that step; log.pictures_kept sets how many stay
 #pragma once
 
 #include <cstdint>
@@ -16,21 +16,21 @@
 
 namespace millrace {
 
-// What the recipe draws, and a matrix for each table of counts. `when`: for the titles, "after step 1,200".
+// The recipe's pictures, and a matrix for each table of counts. `when`: for the titles, "after step 1,200".
 [[nodiscard]] std::vector<Picture> pictures_of(Recipe& recipe, const std::vector<metrics::Confusion>& tables,
                                                const std::string& when);
 [[nodiscard]] std::string png_of(const Picture& picture);  // the bytes of its file
 
-// Of these steps, in ascending order, the ones to drop so that at most `most` are left: never the first nor the last of them
-// while there is another; each time the step whose neighbours stand closest together. With most = 1 the last stays.
+// Of these ascending steps, those to drop so that at most `most` are left. The first and the last are kept while another one is
+// left; each time the step whose neighbours are closest together is dropped. With most = 1 the last stays.
 [[nodiscard]] std::vector<std::int64_t> steps_to_drop(std::vector<std::int64_t> steps, std::size_t most);
 
-// Writes a picture of the validation after `step`, for `most` > 0 also as that step's. Returns its file's bytes. FsError,
+// Writes a picture of the validation after `step`; if `most` > 0 also as that step's. Returns its file's bytes. FsError,
 // UsageError.
 std::string keep_picture(RunFolder& folder, Fs& fs, const Picture& picture, std::int64_t step, std::size_t most);
-// Writes <table>.csv, that of the latest validation. FsError, UsageError.
+// Writes <table>.csv for the latest validation. FsError, UsageError.
 void keep_table(RunFolder& folder, Fs& fs, const TextTable& table);
-// Removes the pictures of steps that need not stay, whatever their names.
+// Removes the pictures of steps that need not be kept, under any name.
 void thin_pictures(RunFolder& folder, std::size_t most);
 
 }  // namespace millrace

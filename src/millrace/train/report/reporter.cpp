@@ -12,7 +12,7 @@
 namespace millrace {
 namespace {
 
-// Where a run has one objective, its figures have the plain names.
+// In a run with one objective its values have the plain names.
 std::string key_of(const StepRecord& record, std::size_t i, const std::string& what) {
   return record.objectives.size() == 1 ? what : record.objectives[i].name + "." + what;
 }
@@ -22,7 +22,7 @@ std::string tag_of(const StepRecord& record, std::size_t i, const std::string& w
 
 std::string rate_text(double rate) { return std::string("lr ") + significant(rate, 3); }
 
-// What one objective of several shows beside its loss.
+// The values of one of several objectives in addition to its loss.
 std::string objective_text(const ObjectiveReport& objective) {
   if (!objective.present) return "  " + objective.name + " off";
   std::string text = "  " + objective.name + " " + rate_text(objective.learning_rate);
@@ -31,13 +31,13 @@ std::string objective_text(const ObjectiveReport& objective) {
   return text;
 }
 
-// Of several objectives a line for people has the terms of the first and the totals of the others; the logs have all.
+// With several objectives a line for people has the terms of the first and the totals of the others; the logs have all.
 bool is_term_of_later(const std::vector<ObjectiveReport>& objectives, std::string_view metric) {
   return objectives.size() > 1 && std::any_of(objectives.begin() + 1, objectives.end(),
                                               [&](const ObjectiveReport& later) { return metric.starts_with(later.name + "/"); });
 }
 
-// Four, but no more than a value above 100 has significant digits for.
+// Four decimals, but for a value above 100 only the significant ones.
 int decimals_of(double value) {
   const double size = std::abs(value);
   return size >= 10'000 ? 0 : size >= 100 ? 1 : 4;
@@ -62,7 +62,7 @@ std::string memory_text(const MemoryShown& memory) {
          text(counters.peak_bytes);
 }
 
-// The judged metric first, the others in the recipe's order.
+// Adds the judged metric first, then the others in the recipe's order.
 void add_metrics(std::vector<std::string>& parts, const metrics::Means& means, const std::string& first) {
   if (const auto it = means.find(first); it != means.end()) parts.push_back(first + " " + metrics::figure_of(first, it->second));
   for (const auto& [name, value] : means) {
@@ -132,7 +132,7 @@ void Reporter::step(const StepRecord& record) {
   if (sinks_.events != nullptr) step_events(record);
 }
 
-// The line on the screen, ours or the recipe's, and the recipe's table.
+// Writes the line on the screen, ours or the recipe's, and the recipe's table.
 void Reporter::own_log(const StepRecord& record) {
   if (!step_log_) return step_line(record);
   LoggedStep logged = record.logged;
@@ -344,7 +344,7 @@ void Reporter::findings(std::int64_t step, const std::vector<doctor::Finding>& t
 
 void Reporter::picture(const Picture& picture, std::int64_t step, std::string_view png) {
   if (sinks_.events == nullptr) return;
-  const bool has_prefix = picture.name.starts_with("val_");  // as another program's tags have
+  const bool has_prefix = picture.name.starts_with("val_");  // the tags of some programs include the prefix
   sinks_.events->image((has_prefix ? "" : "val/") + picture.name, step, picture.height, picture.width, png);
 }
 

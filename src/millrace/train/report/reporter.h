@@ -1,5 +1,5 @@
-// What a run says while it goes. One record a line; console, log.jsonl, event files and history.csv are sinks of the same
-// records.
+// A run's output while it trains. One record becomes one line; console, log.jsonl, event files and history.csv are sinks of the
+// same records.
 #pragma once
 
 #include <cstdint>
@@ -26,11 +26,11 @@
 
 namespace millrace {
 
-// The allocator's counters on a GPU; on a CPU what the process holds, now and at most.
+// The allocator's counters on a GPU; on a CPU the process's memory, now and at most.
 struct MemoryShown {
   bool on_gpu = false;
   device::MemoryCounters counters;
-  std::optional<double> gpu_use = std::nullopt;  // part of the time in which the GPU computed, lately; nullopt: not known
+  std::optional<double> gpu_use = std::nullopt;  // part of the recent time in which the GPU computed; nullopt: not known
 };
 
 // A log line.
@@ -40,32 +40,32 @@ struct StepRecord {
   std::uint64_t epoch = 1;       // 1-based
   Window window;
   std::vector<ObjectiveReport> objectives;       // in order
-  double skipped = 0;                            // steps so far that were not finite
+  double skipped = 0;                            // steps skipped as not finite, so far
   std::int64_t samples = 0;                      // so far
   telemetry::Timeline::Summary times;            // of the window
-  std::optional<double> host_ms = std::nullopt;  // of a step on a GPU: the host's part, in which it launches what the GPU does
+  std::optional<double> host_ms = std::nullopt;  // the host's part of a step on a GPU: launching the GPU's work
   std::optional<data::CacheCounters> cache;      // since the last record; bytes: held now
   std::optional<MemoryShown> memory = std::nullopt;
-  std::optional<doctor::GpuReading> gpu = std::nullopt;  // as its driver tells
+  std::optional<doctor::GpuReading> gpu = std::nullopt;  // as reported by its driver
   LoggedStep logged = {};                                // for the recipe's own log; the reporter adds the means
 };
 
 struct ValidationRecord {
   std::int64_t step = 0;
   metrics::Means means;
-  std::string judged;  // the metric that decides what is best
+  std::string judged;  // the metric that selects the best snapshot
   bool gained = false;
-  Metric best;  // of the judged one
+  Metric best;  // of the judged metric
   double seconds = 0;
   std::int64_t batches = 0;
 };
 
-// What a recipe's facts and its first objective say of the records' names and units.
+// Names and units of records, from a recipe's facts and its first objective.
 struct RecordNames {
   std::string loss = "loss";  // of the first objective
   std::string rate_unit = "samples";
   double units_per_sample = 1.0;
-  std::string metric_tags;           // before the names of validation metrics in event files, e.g. "val/"
+  std::string metric_tags;           // prefix of validation metrics' names in event files, e.g. "val/"
   std::vector<std::string> history;  // metrics that get a column of history.csv
   std::optional<StepLog> step_log = std::nullopt;
   std::optional<BlindAnswer> blind = std::nullopt;
@@ -75,16 +75,16 @@ struct ReportSinks {
   telemetry::Console* console = nullptr;     // required
   telemetry::RunLog* log = nullptr;          // null = off
   telemetry::EventWriter* events = nullptr;  // null = off
-  // Where history.csv is to be; "" = off. It is opened at its first row: rows of later epochs than `epochs_kept` go then.
+  // Path of history.csv; "" = off. It is opened at its first row: rows of epochs after `epochs_kept` are then removed.
   std::filesystem::path history;
   std::int64_t epochs_kept = 0;
-  PathOfTable step_log = nullptr;  // of the recipe's own log; null = off. Required with it: fs
-  std::int64_t steps_kept = 0;     // its rows of later steps go
+  PathOfTable step_log = nullptr;  // of the recipe's own log; null = off. Requires fs
+  std::int64_t steps_kept = 0;     // rows of the step log after this step are removed
   LogLine line = LogLine::millrace;
-  Fs* fs = nullptr;  // required with a history
+  Fs* fs = nullptr;  // required if there is a history
 };
 
-// Belongs to the loop's thread. What can't be written never stops a run: see telemetry/run_log.h and format/csv.h.
+// Belongs to the loop's thread. A failed write never stops a run: see telemetry/run_log.h and format/csv.h.
 class Reporter {
  public:
   Reporter(ReportSinks sinks, RecordNames names);
@@ -93,14 +93,14 @@ class Reporter {
   void progress(std::int64_t step, std::int64_t total_steps, std::uint64_t epoch, std::optional<double> loss,
                 double seconds_per_step);
   void validation(const ValidationRecord& record);
-  // `says`: on the screen, too.
+  // `says`: also on the console.
   void epoch(const EpochRow& row, std::int64_t step, const metrics::Means& means, bool says = false);
-  // `told`: on the screen and in the event files; `all` into log.jsonl where they `changed`.
+  // `told` goes to the screen and the event files; `all` goes to log.jsonl if `changed`.
   void findings(std::int64_t step, const std::vector<doctor::Finding>& told, const std::vector<doctor::Finding>& all,
                 bool changed) const;
   void picture(const Picture& picture, std::int64_t step, std::string_view png);
-  void memory(const MemoryShown& memory, std::int64_t step) const;  // a line of its own
-  void text(const std::string& lines) const;                        // on the screen alone
+  void memory(const MemoryShown& memory, std::int64_t step) const;  // a separate line
+  void text(const std::string& lines) const;                        // on the screen only
   void warning(const std::string& text) const { sinks_.console->warning(text); }
   void record(std::string_view kind, Json values) const;  // a line of log.jsonl
   void end_progress() const { sinks_.console->end_progress(); }
@@ -118,15 +118,15 @@ class Reporter {
   RecordNames names_;
   std::unique_ptr<format::CsvWriter> history_;
   std::optional<StepLogWriter> step_log_;
-  double rate_ = 0;  // of the last step record
+  double rate_ = 0;  // from the last step record
   double wait_share_ = 0;
 };
 
-// Whether the part of the time in which other programs had the cores is worth a word.
+// Whether the part of the time in which other programs used the cores is large enough to report.
 [[nodiscard]] bool worth_a_word(std::optional<double> others) noexcept;
 [[nodiscard]] Json shares_of(const telemetry::Timeline::Summary& times);  // {phase: share of the loop's time}
-// {account: seconds}, which add up to the wall time. `others`: the part of the time in which other programs had the cores: it is
-// taken out of the accounts of work and is one of its own.
+// {account: seconds}, which add up to the wall time. `others`: the part of the time in which other programs used the cores; it is
+// subtracted from the accounts of work and becomes a separate account.
 [[nodiscard]] Json accounts_of(const telemetry::Timeline::Summary& times, std::optional<double> others);
 [[nodiscard]] std::string largest_account(const telemetry::Timeline::Summary& times);  // of the loop
 

@@ -13,17 +13,17 @@
 
 namespace millrace {
 
-// May throw UsageError: the file is somebody else's.
+// May throw UsageError: the file is not the run's.
 using PathOfTable = std::function<std::filesystem::path()>;
 
-// Belongs to the loop's thread. What can't be written never stops a run: see format/csv.h.
+// Belongs to the loop's thread. A failed write never stops a run: see format/csv.h.
 class StepLogWriter {
  public:
-  // `file` is asked for the table's path once, at the first row; null = no table. Rows that are there already of steps after
-  // `keep_through` go: they are of a run that is resumed there.
+  // `file` is called once for the table's path, at the first row; null = no table. Existing rows of steps after `keep_through`
+  // are removed: the run is resumed from there.
   StepLogWriter(StepLog log, Fs* fs, PathOfTable file, std::int64_t keep_through, format::Warn warn);
   void row(const LoggedStep& step);
-  // nullopt: the recipe has no line of its own.
+  // nullopt if the recipe has no such line.
   [[nodiscard]] std::optional<std::string> line(const LoggedStep& step) const;
 
  private:

@@ -1,4 +1,4 @@
-// What a run's config asks it to reach, beside what it reached.
+// The targets in a run's config, with the values it reached.
 #pragma once
 
 #include <optional>
@@ -10,12 +10,12 @@
 
 namespace millrace {
 
-// Of a stretch of the loop; nullopt = it had none.
+// Results of a stretch of the loop; nullopt = no result.
 struct Reached {
   std::optional<double> train_it_per_s, validation_it_per_s, samples_per_s, data_wait, gpu_busy;
 };
 
-// Those that the config asks for and that the stretch has.
+// The targets that the config sets and for which the stretch has a result.
 [[nodiscard]] std::vector<doctor::Target> targets_of(const TargetsConfig& config, const Reached& reached);
 [[nodiscard]] Json to_json(const std::vector<doctor::Target>& targets);  // [{key, asked, measured, met}]
 

@@ -36,7 +36,7 @@ void add_preset(config::Layers& layers, const Entry& entry, const std::string& p
                                     : config::suggestion(preset, names) + "presets: " + joined(names, ", ")});
 }
 
-// The words that are neither config flags nor their values; the flags themselves are checked later, on the real layers.
+// The words that are neither config flags nor their values; the flags themselves are checked later, against the final layers.
 std::vector<std::string> without_flags(const config::Schema& schema, const std::vector<config::Alias>& aliases,
                                        const std::vector<std::string>& words) {
   config::Layers layers(schema, aliases);
@@ -71,7 +71,7 @@ void add_unexpected_words(config::Layers& layers, const std::vector<std::string>
   }
 }
 
-// A config file that a key of the recipe names, where the command at hand names one.
+// A config file that a recipe's key names, if the command sets that key.
 struct NamedFile {
   const NamedConfig* config;
   std::filesystem::path path;
@@ -86,11 +86,11 @@ std::vector<NamedFile> named_files(const Entry& entry, const config::Layers& nam
   return files;
 }
 
-// What the run in the folder that a command names says, where there is a run.
+// The config of the run whose folder the command names, if there is a run.
 struct OldRun {
   Json values = Json::object();
   std::string origin;
-  std::vector<std::filesystem::path> folders;  // of its relative paths
+  std::vector<std::filesystem::path> folders;  // where its relative paths start
   std::string preset;
   std::string notice;
 };
@@ -103,7 +103,8 @@ RunNames run_names(const config::Layers& layers) {
   return {.dir = text("run.dir"), .parent = text("run.parent"), .name = text("run.name")};
 }
 
-// Without what is said of the place of a run, of how it began, of the steps to record, and what the recipe says as well.
+// The saved values without those about the run's folder, its start and the steps to record, and without those equal to the
+// recipe's.
 Json values_that_go_on(const Entry& entry, const config::Schema& schema, const Json& saved) {
   Json values = known_values(schema, saved);
   const config::Schema defaults = schema_with_defaults(entry);
@@ -163,7 +164,7 @@ std::vector<std::string> take_plain_words(const Entry& entry, config::Arguments&
   const std::vector<config::Alias> aliases = aliases_of(entry);
   const std::vector<std::string> words = arguments.words();
   std::vector<std::string> plain, begun, others;
-  for (const std::string& word : words) {  // a word that a flag before it takes for its value is none of them
+  for (const std::string& word : words) {  // a word that the flag before it takes as its value is not plain
     begun.push_back(word);
     const bool is_plain = without_flags(schema, aliases, begun).size() > plain.size();
     (is_plain ? plain : others).push_back(word);
@@ -178,7 +179,7 @@ CommandConfig resolve_command_config(const Entry& entry, config::Arguments& argu
   const auto preset = arguments.value("preset");
   std::vector<std::string> files = arguments.values({"environment_file", "e"});
   for (auto& file : arguments.values({"config", "config_file", "c"})) files.push_back(std::move(file));
-  // Taken here already, so that their values are not mistaken for files.
+  // Taken here already, so that the flags' values are not mistaken for files.
   config::Arguments plain(arguments.words());
   config::Layers flags(schema, aliases);
   add_plain_flags(flags, plain);
@@ -197,7 +198,7 @@ CommandConfig resolve_command_config(const Entry& entry, config::Arguments& argu
     config::Arguments words = arguments;
     add_plain_flags(layers, words);
     const std::vector<std::string> flag_words = words.rest();
-    static_cast<void>(layers.add_flags(flag_words));  // what it returns are the files added above and `leftovers`
+    static_cast<void>(layers.add_flags(flag_words));  // the returned values are the files added above and `leftovers`
     add_unexpected_words(layers, leftovers);
     add_problems(layers, words);
   };
@@ -238,7 +239,7 @@ std::string config_table(const config::Schema& schema, const config::Resolved& r
 }
 
 Json config_overrides(const Entry& entry, config::Arguments& arguments) {
-  const config::Schema schema = without_required(schema_of(entry));  // the run's own config has what is required
+  const config::Schema schema = without_required(schema_of(entry));  // the run's own config has the required values
   config::Layers layers(schema, aliases_of(entry));
   add_plain_flags(layers, arguments);
   const std::vector<std::string> flag_words = arguments.rest();

@@ -38,7 +38,7 @@ void override_values(config::Resolved& config, const Json& overrides) {
   }
 }
 
-// Another recipe's run has another recipe's config: said before anything is read with this one's eyes.
+// Checked first, since another recipe's run has a config that this recipe's schema would misread.
 void require_recipe(Fs& fs, const Entry& entry, const std::filesystem::path& run) {
   const std::string recipe = recipe_of_run(fs, run);
   if (recipe.empty() || recipe == entry.name) return;
@@ -47,7 +47,7 @@ void require_recipe(Fs& fs, const Entry& entry, const std::filesystem::path& run
                         run.string() + ", or millrace predict " + recipe + " ..."});
 }
 
-// Checked by the recipe's schema: a key that is new has its default.
+// Checked by the recipe's schema: a new key gets its default.
 config::Resolved config_of_run(Fs& fs, const Entry& entry, const std::filesystem::path& run) {
   config::Resolved saved = read_config(fs, run);
   const auto refuse = [&](const std::string& what, const std::string& where) {
@@ -70,7 +70,7 @@ config::Resolved config_of_run(Fs& fs, const Entry& entry, const std::filesystem
   return saved;
 }
 
-// Of another program's file what this recipe makes of it.
+// Lets the recipe adapt another program's file.
 void adopt_file(const Entry& entry, Weights& weights, config::Resolved& config, telemetry::Console& console) {
   if (const std::string part = take_state_dict(weights); !part.empty()) weights.which += ", its " + part;
   if (const std::string words = take_common_wrappers(weights.models["model"]); !words.empty())
@@ -84,7 +84,7 @@ const Json* chosen(const Weights& weights, const char* option) {
   return choice != weights.choices.end() && choice->is_string() ? &*choice : nullptr;
 }
 
-// What the command line says, else what the run computed in at that snapshot.
+// The format on the command line, else the one in which the run computed at that snapshot.
 std::optional<at::ScalarType> format_of_run(const RunConfig& config, const Switches& switches, const Weights& weights,
                                             const Json& overrides) {
   if (!switches.on("autocast")) return std::nullopt;
@@ -135,7 +135,7 @@ Loaded load_for_inference(const Entry& entry, const std::filesystem::path& from,
   context.switches = loaded.switches.get();
   context.places.cache_folder = cache_folder();
   context.seed = static_cast<std::uint64_t>(shared.train.seed);
-  // Without a console for its notices: the recipe may outlive the caller's, and what it says was said in training.
+  // Notices get no console: the recipe may outlive the caller's, and training showed them already.
   loaded.recipe = make_guarded(entry.name, entry.make, loaded.config.values, context);
   loaded.recipe->load_state(weights.recipe);
   if (const std::string told = load_model_weights(loaded.recipe->model(), weights); !told.empty()) console.notice(told);

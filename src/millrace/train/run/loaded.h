@@ -31,8 +31,8 @@ struct Loaded {
   std::string which;                       // one line: "best snapshot of RUN, step 600 (val_loss 1.71)"
 };
 
-// `from` is a run folder (best snapshot if there is one, else the newest valid), a snapshot folder, or a .safetensors or .pt file
-// (then `config` must be given). Values in `overrides` replace those of the run's config (device, data.dir, generate.*).
+// `from` is a run folder (its best snapshot if there is one, else the newest valid one), a snapshot folder, or a .safetensors or
+// .pt file (which needs `config`). Values in `overrides` replace those of the run's config (device, data.dir, generate.*).
 Loaded load_for_inference(const Entry& entry, const std::filesystem::path& from, const config::Resolved* config,
                           const Json& overrides, telemetry::Console& console);
 

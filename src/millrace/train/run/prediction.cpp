@@ -76,7 +76,7 @@ std::size_t find(const Entry& entry, const PredictionInput& input, const Predict
   return static_cast<std::size_t>(found - input.tensors.begin());
 }
 
-// Of the tensors; -1 when they are to be one batch.
+// The tensors' rows; -1 if they form one batch.
 std::int64_t rows_of(const Entry& entry, const PredictionInput& input, const std::vector<std::size_t>& used) {
   if (used.empty()) refuse(entry, input, "the input holds no tensor");
   std::int64_t rows = -1;
@@ -91,7 +91,7 @@ std::int64_t rows_of(const Entry& entry, const PredictionInput& input, const std
   return rows;
 }
 
-// Counts what is not a number in each tensor, over all batches.
+// Counts NaN and infinite values in each tensor, over all batches.
 struct NotANumber {
   std::int64_t count = 0;
   std::int64_t first_row = -1;
@@ -129,7 +129,7 @@ void check_names(const Entry& entry, const Tensors& outputs) {
   }
 }
 
-// Integers are no real numbers here: who reads the file relies on the entry.
+// Integers do not count as real numbers here: readers of the file rely on the entry.
 void check_kinds(const Entry& entry, const Tensors& outputs) {
   for (const PredictField& field : entry.predicts.outputs) {
     const at::Tensor& output = outputs.at(field.name);

@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::size_t kListed = 6;  // names in a warning before "and N more"
 
-// False when memory ran out, which the run will meet and mend in its own way.
+// False if memory ran out, since the run itself recovers from that.
 template <class Part>
 bool within_memory(const Part& part) {
   try {
@@ -43,7 +43,7 @@ std::string nearest_of(const metrics::Means& means, const std::string& wrong) {
   return nearest(wrong, names.data(), names.data() + names.size());
 }
 
-// A batch in which a loss counts nothing gives no gradient but NaN.
+// A batch in which a loss counts nothing gives NaN as its only gradient.
 void check_counts(const Stepper& stepper, const StepResult& result) {
   for (std::size_t i = 0; i < result.losses.size(); ++i) {
     for (const LossTerm& term : result.losses[i].terms) {
@@ -66,7 +66,7 @@ void check_counts(const Stepper& stepper, const StepResult& result) {
   }
 }
 
-// Two rows of the fields that predict() takes; without an input, the name of one that the batch does not have.
+// Two rows of the fields that predict() takes; if the batch lacks an input, its name instead.
 std::pair<Tensors, std::string> inputs_in(const Batch& batch, const Predicts& predicts) {
   constexpr std::int64_t kRows = 2;
   Tensors inputs;
@@ -139,7 +139,7 @@ void rehearse_training(Assembly& assembly, Rehearsal& rehearsal) {
   const metrics::Means losses = board.means();
   if (assembly.config().log.train_metrics) recipe.measure(*batch, rehearsed.result, board);
   rehearsal.losses = board.means();
-  for (const auto& [name, value] : losses) {  // a metric may have nothing to say of one batch
+  for (const auto& [name, value] : losses) {  // a metric may be undefined for a single batch
     if (!std::isfinite(value))
       rehearsal.warnings.push_back("the first training batch has no finite " + name + ": " + significant(value, 4) +
                                    not_finite_in(*batch));
@@ -203,7 +203,7 @@ std::string values_of(const metrics::Means& means) {
   return text;
 }
 
-// Without a validation nothing may be decided by one.
+// Without a validation no setting may depend on one.
 void require_no_judge(const RunConfig& config) {
   const auto refuse = [](const char* where, const char* next) {
     throw ConfigError({"there is no validation to judge by: the recipe has no validation data", where, next});
@@ -229,7 +229,7 @@ Rehearsal rehearse(Assembly& assembly) {
   } else {
     require_no_judge(assembly.config());
   }
-  static_cast<void>(assembly.recipe().state());  // which the first snapshot will ask for
+  static_cast<void>(assembly.recipe().state());  // the first snapshot will call it
   rehearsal.seconds = steady_seconds() - begin;
   return rehearsal;
 }

@@ -1,5 +1,4 @@
-// Running a recipe from a resolved config: what `millrace train` calls, and what predict, eval, generate and measurements start
-// from.
+// Runs a recipe from a resolved config: called by `millrace train`, and the start of predict, eval, generate and measurements.
 #pragma once
 
 #include <filesystem>
@@ -22,14 +21,14 @@
 
 namespace millrace {
 
-// Problems of a config in which every value by itself is legal: values that do not fit each other, the recipe's own among them.
+// Problems of a config in which every single value is legal: values that contradict each other, including the recipe's own.
 [[nodiscard]] std::vector<Problem> run_problems(const Entry& entry, const config::Resolved& config);
 
-// The input of a run whose config names none: a preset makes its own in runs/data, once. With `keeps` false, for commands that
-// only look: sample data that is there is used, other is made in a temporary folder and removed with this object.
+// The input of a run whose config names no input: a preset makes its own in runs/data, once. With `keeps` false, for commands
+// that only look: existing sample data is used; otherwise it is made in a temporary folder and removed with this object.
 class SampleInput {
  public:
-  // Writes data.dir into the request's config, where the entry needs it. ConfigError when there is no input and no preset to make
+  // Writes data.dir into the request's config, if the entry needs it. ConfigError if there is neither input nor a preset to make
   // it.
   SampleInput(RunRequest& request, bool keeps);
   ~SampleInput();
@@ -37,7 +36,7 @@ class SampleInput {
   SampleInput& operator=(const SampleInput&) = delete;
 
  private:
-  std::filesystem::path temporary_;  // "" = none
+  std::filesystem::path temporary_;  // "" = no temporary folder
 };
 
 enum class EvaluatedSplit : std::uint8_t { validation, test };
@@ -45,8 +44,8 @@ struct Evaluation {
   metrics::Means metrics;         // losses as "val_<objective>", or "test_<objective>"
   std::vector<Picture> pictures;  // the recipe's, and a matrix for each table of counts
 };
-// A loaded model over the validation data of its recipe, or its test data; flags of the command may have pointed it at other
-// data. UsageError where the recipe has none. Pictures are drawn where `draws` says so.
+// Evaluates a loaded model over the validation or test data of its recipe; flags of the command may have set other data. Draws
+// pictures if `draws`. UsageError if the recipe has no such data.
 Evaluation evaluate(Loaded& loaded, telemetry::Console& console, EvaluatedSplit split = EvaluatedSplit::validation,
                     bool draws = false);
 

@@ -1,4 +1,4 @@
-// A training of a recipe from a resolved config.
+// Trains a recipe from a resolved config.
 #pragma once
 
 #include <filesystem>
@@ -12,7 +12,7 @@ namespace millrace {
 
 // The whole schema of a recipe's run: shared sections and its own.
 [[nodiscard]] config::Schema schema_of(const Entry& entry);
-// The words that all recipes share, but for those that the recipe has as its own; then its own.
+// The words that all recipes share, except those that the recipe defines itself; then its own.
 [[nodiscard]] std::vector<config::Alias> aliases_of(const Entry& entry);
 
 struct RunOutcome {
@@ -21,7 +21,7 @@ struct RunOutcome {
   int exit_code = 0;  // 0, or 128 + n after signal n
 };
 
-// Trains until done, stopped or failed. Throws Error; an error after the first step has saved a snapshot when the state is good.
+// Trains until done, stopped or failed. Throws Error; after the first step an error first saves a snapshot if the state is good.
 RunOutcome run_training(RunRequest request);
 
 }  // namespace millrace

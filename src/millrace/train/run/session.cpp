@@ -44,7 +44,7 @@ void Session::tell_crashes() {
 }
 
 RunOutcome Session::run() {
-  // A program that calls train() may have done much before.
+  // A program that calls train() may have been running for long.
   if (!request_.command_line.empty()) {
     telemetry::Timeline& timeline = setup_.timeline();
     timeline.began_earlier(static_cast<std::int64_t>((seconds_since_process_start() - timeline.total().wall) * 1e9));
@@ -92,14 +92,14 @@ RunOutcome Session::run() {
     const Ending ending = trainer_->run();
     if (ending != Ending::signal) show_samples("the model after " + with_commas(trainer_->step()) + " steps", samples());
     return finish(ending);
-  } catch (const std::exception& error) {  // LibTorch's too
+  } catch (const std::exception& error) {  // LibTorch's errors too
     if (device::is_device_lost(error)) lose_device(error);
     fail(error.what(), Device::answers);
     throw;
   }
 }
 
-// From the first trial to the end of the run.
+// Watches from the first trial to the end of the run.
 std::unique_ptr<Watchdog> Session::watch() {
   device::mark_convolutions();
   WatchdogOptions options;
@@ -124,7 +124,7 @@ std::optional<Weights> Session::first_weights() const {
   return load_weights(*request_.fs, from, console());
 }
 
-// Looking never writes: neither a run folder nor a cache nor sample data that was not there.
+// Looking never writes: no run folder, no cache, no new sample data.
 RunOutcome Session::plan_only() {
   assembly_ = std::make_unique<Assembly>(setup_, folders_to_look_in(/*plan_only=*/true));
   assembly_->note_undecided();
@@ -155,7 +155,7 @@ RecipeFolders Session::places() const {
   return places;
 }
 
-// What a trial or a fallback decided before the snapshot.
+// The decisions of trials and fallbacks before the snapshot.
 Json Session::kept_choices() const {
   if (!resumed_) return Json::object();
   const State* trainer = snapshot::part_of(resumed_->content, snapshot::kTrainer);
@@ -210,7 +210,7 @@ void Session::make_trainer() {
   parts.total_steps = assembly_->loaders().total_steps();
   parts.agreement = request_.agreement;
   if (setup_.config().log.doctor && setup_.agreement().ranks().rank == 0) {
-    std::string ignored;  // the driver that runs the GPU may come without the library that tells of it
+    std::string ignored;  // the GPU's driver may be installed without its monitoring library
     const at::Device device = assembly_->stepper().device();
     sampler_ = std::make_unique<doctor::Sampler>("/", device.is_cpu() ? nullptr : doctor::Nvml::open(ignored),
                                                  device.has_index() ? device.index() : 0);

@@ -1,4 +1,4 @@
-// One training session: a run folder and a loop around an assembly. run_training() and train() are both this.
+// One training session: a run folder and a loop around an assembly. Both run_training() and train() use it.
 #pragma once
 
 #include <filesystem>
@@ -15,7 +15,7 @@
 
 namespace millrace {
 
-// Set-up in order: folder and lock, what to resume from, device and threads, recipe, loaders, precision; then the loop.
+// Sets up in order: folder and lock, snapshot to resume from, device and threads, recipe, loaders, precision; then the loop.
 class Session {
  public:
   explicit Session(RunRequest request);               // in the folder that the config names
@@ -34,7 +34,7 @@ class Session {
   void find_snapshot();
   void share_snapshot();
   void begin_folder();
-  void tell_crashes();  // to log.jsonl, from here on
+  void tell_crashes();  // writes crashes to log.jsonl, from here on
   [[nodiscard]] RecipeFolders places() const;
   // `total_steps` of the run; 0 = not known yet.
   [[nodiscard]] bool already_complete(std::int64_t total_steps) const;
@@ -47,15 +47,15 @@ class Session {
   [[nodiscard]] std::unique_ptr<Watchdog> watch();
   void introduce();  // session_report.cpp; before any trial
   void tell_notices();
-  void tell_choices();  // of trials, and all that the folder keeps of the plan
+  void tell_choices();  // made by trials; and everything of the plan that the folder keeps
   [[nodiscard]] std::string plan_text();
   [[nodiscard]] std::vector<std::string> samples();
   void show_samples(const std::string& title, const std::vector<std::string>& texts);
   RunOutcome plan_only();
   RunOutcome rehearse_only();
-  [[nodiscard]] RunOutcome nothing_left() const;  // of a run that was complete before
+  [[nodiscard]] RunOutcome nothing_left() const;  // for a run that was complete before
   RunOutcome finish(Ending ending);
-  // After an error, which is on its way to the caller: nothing that fails here takes its place.
+  // After an error, which is on its way to the caller: a failure here does not replace it.
   enum class Device : std::uint8_t { answers, is_lost };
   void fail(const char* error, Device device) noexcept;
   [[noreturn]] void lose_device(const std::exception& error);
@@ -64,7 +64,7 @@ class Session {
   void tell_end(const std::string& reason, const std::string& error);
   [[nodiscard]] Json facts_of_end(const std::string& reason, const std::string& error);  // without asking the device
   [[nodiscard]] Json summary_of(const std::string& reason, const std::string& error);
-  // What each rank did with its time, by rank. Collective: for the ordinary way out alone. Null: there is one, or one is gone.
+  // How each rank spent its time, by rank. Collective: for the normal exit only. Null if there is one rank, or one is gone.
   [[nodiscard]] Json times_of_ranks();
   [[nodiscard]] std::string closing_text(Ending ending, const Json& summary) const;
   [[nodiscard]] telemetry::Console& console() const { return setup_.console(); }
@@ -72,21 +72,21 @@ class Session {
   RunSetup setup_;
   const RunRequest& request_;  // the setup's
   RunDestination place_;
-  std::unique_ptr<Assembly> assembly_;  // null until there are steps left to do
-  std::unique_ptr<RunFolder> folder_;   // null when nothing is written
+  std::unique_ptr<Assembly> assembly_;  // null unless steps are left to do
+  std::unique_ptr<RunFolder> folder_;   // null if nothing is written
   std::unique_ptr<telemetry::RunLog> log_;
   std::unique_ptr<telemetry::EventWriter> events_;
   std::optional<Resumed> resumed_;
-  std::optional<std::int64_t> branches_after_;  // train.resume names an older snapshot: the later ones make way
+  std::optional<std::int64_t> branches_after_;  // train.resume names an older snapshot: later snapshots are moved to a branch
   std::unique_ptr<doctor::Sampler> sampler_;    // null = off
   std::string likeness_;                        // see earlier_runs.h
   std::unique_ptr<Trainer> trainer_;
-  std::vector<Choice> told_;  // of the plan, so far
+  std::vector<Choice> told_;  // choices of the plan logged so far
   std::size_t notices_told_ = 0;
-  int crash_log_ = -1;  // descriptor of log.jsonl; -1 = none
+  int crash_log_ = -1;  // descriptor of log.jsonl; -1 = not open
 };
 
-// Of Millrace, LibTorch, the compiler, the CPU capability; "build" tells builds of the program apart, where it can be told.
+// Versions of Millrace, LibTorch, the compiler and the CPU capability; "build" identifies the program's build, if it is known.
 [[nodiscard]] Json versions();
 
 }  // namespace millrace

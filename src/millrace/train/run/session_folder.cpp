@@ -1,4 +1,4 @@
-// The run folder of a session: what it goes on from, and when it begins to write there.
+// The run folder of a session: what the run resumes from, and when writing there begins.
 #include <algorithm>
 #include <cmath>
 #include <string_view>
@@ -25,7 +25,7 @@ std::string resume_of(const Json& config) {
   return config.is_object() && config.contains(place) && config[place].is_string() ? config[place].get<std::string>() : "";
 }
 
-// What the last start in this folder chose; "" = unknown.
+// The last start's choice in this folder; "" = unknown.
 std::string planned(Fs& fs, const std::filesystem::path& run_folder, const std::string& option) {
   const std::filesystem::path file = run_folder / run_files::kPlan;
   const Json plan = fs.exists(file) ? Json::parse(fs.read_file(file), nullptr, /*allow_exceptions=*/false) : Json();
@@ -36,14 +36,14 @@ std::string planned(Fs& fs, const std::filesystem::path& run_folder, const std::
   return "";
 }
 
-// Other ranks may go on: what must stay is the global batch, not the part of it that one rank has.
+// The number of ranks may change on resume: the global batch must stay, not one rank's part of it.
 Json with_batch_of_these_ranks(const snapshot::Content& content, const RunConfig& now, const Ranks& ranks) {
   Json config = content.config;
   const auto place = Json::json_pointer("/data/batch_size");
   const State* loader = snapshot::part_of(content, snapshot::kLoader);
   if (!config.contains(place) || now.data.batch_size.is_auto() || loader == nullptr) return config;
   const std::int64_t together = now.data.batch_size.value() * ranks.world_size;
-  const Json& saved = loader->json;  // as it was read: anything may be in it
+  const Json& saved = loader->json;  // unchecked: it may hold anything
   if (saved.is_object() && saved.contains("global_batch_size") && saved["global_batch_size"] == Json(together))
     config[place] = now.data.batch_size.value();
   return config;
@@ -77,14 +77,14 @@ void Session::check_changes() {
                              ": sums are taken in another order, and the last bits of the run's numbers may be others");
 }
 
-// A schedule that spans the run is another one in a run of another length: its rate then jumps from one step to the next.
+// A schedule over the run's whole length changes with that length: its rate then jumps from one step to the next.
 void Session::tell_new_length() {
   constexpr double kWorthAWord = 1e-3;
   const Json::json_pointer epochs("/train/epochs"), max_steps("/train/max_steps");
   const Json& saved = resumed_->content.config;
   const std::int64_t step = resumed_->content.step, now = assembly_->loaders().total_steps();
   if (step == 0 || !saved.is_object() || !saved.contains(epochs) || !saved.contains(max_steps)) return;
-  if (saved.value("optim", Json()) != request_.config.values.value("optim", Json())) return;  // meant to be another
+  if (saved.value("optim", Json()) != request_.config.values.value("optim", Json())) return;  // changed on purpose
   const auto of = [&saved](const Json::json_pointer& key) {
     return saved.at(key).is_number_integer() ? saved.at(key).get<std::int64_t>() : 0;
   };
@@ -107,8 +107,8 @@ void Session::tell_new_length() {
   }
 }
 
-// train.resume: a path is where the run begins; once the run has saved, it goes on from what it saved, so that the same command
-// again always goes on.
+// train.resume: a path says where the run starts; once the run has saved, it resumes from its own snapshot, so that repeating the
+// same command always continues.
 void Session::find_snapshot() {
   Fs& fs = *request_.fs;
   const std::filesystem::path& folder = folder_->path();
@@ -150,7 +150,7 @@ void Session::find_snapshot() {
   }
 }
 
-// The first step can be taken: from here on the folder is written to.
+// Called before the first step: from here on the folder is written to.
 void Session::begin_folder() {
   if (folder_ == nullptr) return;
   for (const std::string& text : folder_->begin(branches_after_)) setup_.notices().push_back(text);
@@ -160,7 +160,7 @@ void Session::begin_folder() {
   if (resumed_) events_->goes_on_at(trainer_->step() + 1);
 }
 
-// Rank 0 has the folder; what it goes on from, all go on from.
+// Rank 0 has the folder; all ranks resume from its snapshot.
 void Session::share_snapshot() {
   Agreement& agreement = setup_.agreement();
   if (agreement.alone()) return;
@@ -175,16 +175,16 @@ bool Session::already_complete(std::int64_t total_steps) const {
   return setup_.agreement().from_root(root_is_complete(total_steps)).get<bool>();
 }
 
-// From a snapshot alone when max_steps says so, else once the length of an epoch is known.
+// Known from a snapshot alone if max_steps ends the run, else once the length of an epoch is known.
 bool Session::root_is_complete(std::int64_t total_steps) const {
   if (!resumed_ || folder_ == nullptr) return false;
   const TrainConfig& train = setup_.config().train;
   const std::int64_t step = resumed_->content.step;
   const bool by_steps = train.max_steps > 0 && step >= train.max_steps;
   const bool by_epochs = total_steps > 0 && train.epochs > 0 && step >= total_steps;
-  const bool by_validations = trainer_ != nullptr && trainer_->has_ended();  // an early stop is known last
+  const bool by_validations = trainer_ != nullptr && trainer_->has_ended();  // an early stop is known only after validations
   if (!by_steps && !by_epochs && !by_validations) return false;
-  // A run that was killed, stopped or failed after its last step still has its last validation and its summary to make.
+  // A run that was killed, stopped or failed after its last step still owes its last validation and its summary.
   return state_of_run(read_summary(*request_.fs, folder_->path()), step) == RunState::finished;
 }
 

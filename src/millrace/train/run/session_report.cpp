@@ -1,4 +1,4 @@
-// What a session tells: the plan before the first step, the summary after the last.
+// The reports of a session: the plan before the first step, the summary after the last.
 #include <torch/nn/module.h>
 #include <torch/version.h>
 #include <unistd.h>
@@ -39,7 +39,7 @@ std::int64_t parameter_count(const torch::nn::Module& model) {
   return count;
 }
 
-// The largest shares of the run's time, most first: "backward 61 %, forward 29 %, optimizer 9 %".
+// The largest shares of the run's time, in descending order: "backward 61 %, forward 29 %, optimizer 9 %".
 std::string share_text(const Json& shares) {
   std::vector<std::pair<double, std::string>> sorted;
   for (const auto& [name, value] : shares.items()) sorted.emplace_back(value.get<double>(), name);
@@ -51,7 +51,7 @@ std::string share_text(const Json& shares) {
   return text;
 }
 
-// Nothing where no step was made.
+// Adds nothing if no step was made.
 void add_loss(std::vector<std::string>& parts, const Json& loss) {
   if (!loss["last"].is_null()) parts.push_back("loss " + fact_text(loss["first"]) + " -> " + fact_text(loss["last"]));
 }
@@ -67,7 +67,7 @@ void add_metrics(std::vector<std::string>& parts, const Json& summary) {
   }
 }
 
-// Which snapshot is used later, where it is not the last one. `judged`: the metric that decides.
+// The snapshot for later use, if it is not the last one. `judged`: the metric that decides.
 std::string best_text(const Json& summary, const std::string& judged) {
   const auto metric = summary["metrics"].find(judged);
   if (metric == summary["metrics"].end() || !(*metric)["best_step"].is_number() || (*metric)["best_step"] == summary["steps"])
@@ -76,7 +76,7 @@ std::string best_text(const Json& summary, const std::string& judged) {
          ", the last " + fact_text((*metric)["last"]) + ": predict, eval and export use the best";
 }
 
-// What waiting for saves cost, where that is worth a word, and what would hide it.
+// The cost of waiting for saves, if it is large enough to report, and what would hide it.
 std::string lag_advice(const Json& summary, std::int64_t max_lag) {
   constexpr double kWorthAWord = 0.02;
   const Json& saves = summary["snapshots"];
@@ -88,12 +88,12 @@ std::string lag_advice(const Json& summary, std::int64_t max_lag) {
   const std::string text = "waited for snapshots " + percent(saves["lag_share"].get<double>()) +
                            " of the time: writing one takes " + fixed(save_ms, 1) + " ms, a step " + fixed(step_ms, 1) + " ms. ";
   if (static_cast<double>(enough) * count >= summary["steps"].get<double>())
-    return text + "Save less often";  // the next one waits
+    return text + "Save less often";  // the next save waits
   return text + "With --snapshot.max_lag=" + std::to_string(enough) + " that would be hidden, and a crash could lose " +
          std::to_string(enough - max_lag) + (enough - max_lag == 1 ? " step more" : " steps more") + "; or save less often";
 }
 
-// What took the time, and at most three things to mend.
+// The largest shares of the time, and at most three things to improve.
 std::string verdict(const Json& summary) {
   if (!summary.contains("findings")) return "";
   constexpr std::size_t kMost = 3;
@@ -136,7 +136,7 @@ std::string Session::plan_text() {
                    " batches; global batch " + with_commas(assembly_->loaders().global_batch()));
   const auto datasets = loader.dataset_plans();
   for (const data::DatasetPlan& dataset : datasets) {
-    if (datasets.size() == 1) break;  // the line above says it all
+    if (datasets.size() == 1) break;  // the line above covers a single data set
     line("data " + dataset.name, with_commas(dataset.samples) + " samples, " + with_commas(dataset.batch_size) + " in a batch" +
                                      (dataset.rule.empty() ? "" : "; " + dataset.rule));
   }
@@ -279,7 +279,7 @@ std::string Session::closing_text(Ending ending, const Json& summary) const {
 RunOutcome Session::nothing_left() const {
   RunOutcome outcome;
   outcome.summary = Json::object();
-  if (folder_ == nullptr) return outcome;  // rank 0 says it
+  if (folder_ == nullptr) return outcome;  // rank 0 reports it
   outcome.run_folder = folder_->path();
   console().line("already complete at step " + with_commas(resumed_->content.step) +
                  ": raise train.max_steps or train.epochs, or start over with --fresh");
@@ -288,7 +288,7 @@ RunOutcome Session::nothing_left() const {
   return outcome;
 }
 
-// The run is done and saved: a rank that is lost this late takes away only what it would have told.
+// The run is done and saved: a rank lost this late costs only its times in the report.
 Json Session::times_of_ranks() {
   Agreement& agreement = setup_.agreement();
   if (agreement.alone()) return {};
@@ -330,17 +330,17 @@ void Session::fail(const char* error, Device device) noexcept {
     }
   };
   attempt([&] { setup_.agreement().leave(); });
-  // Before all that asks a device: one that has failed answers nothing any more, or never.
+  // Precedes all calls to the device: one that has failed no longer answers, or never returns.
   if (folder_ != nullptr) attempt([&] { tell_end("error", error); });
   if (device == Device::is_lost) {
     if (folder_ != nullptr) attempt([&] { keep_summary(facts_of_end("error", error)); });
     return;
   }
-  trainer_->save_after_error();  // the last whole step is worth keeping whatever went wrong
+  trainer_->save_after_error();  // the last whole step is worth saving after any error
   if (folder_ != nullptr) attempt([&] { keep_failure(error); });
 }
 
-// The state of the last whole step went with the device, and what is asked of it fails once more.
+// The state of the last whole step is lost with the device, and each call to the device fails again.
 void Session::lose_device(const std::exception& error) {
   std::string first = trainer_->last_snapshot();
   if (!first.empty()) first += "the same command goes on from it; ";

@@ -10,7 +10,7 @@
 namespace millrace {
 namespace {
 
-constexpr std::int64_t kMost = std::int64_t{1} << 53U;  // steps and samples: sums of them stay far from the end of 64 bits
+constexpr std::int64_t kMost = std::int64_t{1} << 53U;  // steps and samples: their sums stay far below 2^63
 
 template <std::size_t N>
 void check_word(const SavedJson& value, const std::array<std::string_view, N>& words) {
@@ -23,7 +23,7 @@ void check_word(const SavedJson& value, const std::array<std::string_view, N>& w
   value.refuse("one of " + list);
 }
 
-// Texts of trials; what is done by them is one of a few words.
+// Checks the texts of trials; those that select a code path must be among a few known words.
 void check_choices(const SavedJson& choices) {
   for (const auto& [option, value] : choices.members()) {
     if (option == "precision.dtype") {

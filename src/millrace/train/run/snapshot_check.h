@@ -1,11 +1,11 @@
-// What a snapshot says about the run itself, checked before any of it is used.
+// Checks a snapshot's record of the run itself before any of it is used.
 #pragma once
 
 #include "millrace/snapshot/snapshot.h"
 
 namespace millrace {
 
-// SnapshotError when the trainer's part, which the session reads too, is missing or holds what no trainer writes.
+// SnapshotError if the trainer's part, which the session also reads, is missing or holds something that no trainer writes.
 void check_trainer_part(const snapshot::Content& content);
 
 }  // namespace millrace

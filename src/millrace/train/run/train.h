@@ -17,7 +17,7 @@ class Module;
 namespace millrace {
 
 struct TrainOptions {
-  RunConfig config;  // sections as in a config file; run.dir "" = no run folder, nothing is written
+  RunConfig config;  // sections as in a config file; run.dir "" = no run folder: nothing is written
   std::optional<data::Pipeline> validation;
   bool print = true;  // plan, progress and summary on stdout
 };

@@ -18,22 +18,22 @@ bool is_occupied(const stdfs::path& path) {
   return stdfs::exists(stdfs::symlink_status(path, code));
 }
 
-// A name that nothing has.
+// A name that is not in use.
 stdfs::path free_name(const stdfs::path& wish) {
   stdfs::path path = wish;
   for (int i = 2; is_occupied(path); ++i) path = wish.string() + "-" + std::to_string(i);
   return path;
 }
 
-// A file at a time, so that what is somebody else's stays where it is, also in the place that ours is to have.
+// Moves one file at a time, so that foreign files stay where they are, also those at the destination.
 void move_file(Fs& fs, const stdfs::path& from, const stdfs::path& to) {
   if (!is_occupied(from)) return;
   fs.create_directories(to.parent_path());
   fs.rename(from, free_name(to));
 }
 
-// Those of steps after `after` that Millrace made, also where somebody put something into them. A damaged one may be somebody
-// else's: it stays.
+// Millrace's snapshots of steps after `after`, including those into which the user put files. A damaged one may be foreign: it
+// stays.
 std::vector<snapshot::Found> snapshots_after(Fs& fs, const stdfs::path& run, std::int64_t after) {
   std::vector<snapshot::Found> found = snapshot::list(fs, run);
   std::erase_if(found, [&](const snapshot::Found& each) { return each.step <= after || snapshot::files_of(fs, each).empty(); });
@@ -58,7 +58,7 @@ void move_snapshots(Fs& fs, const stdfs::path& from, const stdfs::path& to, std:
   fs.sync_directory(from / run_files::kSnapshots);
 }
 
-// What a run's record names and what is moved with it: neither the lock nor the record, which are the folder's, nor whole
+// The files in a run's record that are moved with it: not the lock and the record, which stay with the folder, and not whole
 // folders.
 std::vector<std::string> movable(const RunRecord& record) {
   std::vector<std::string> names;
@@ -70,7 +70,7 @@ std::vector<std::string> movable(const RunRecord& record) {
   return names;
 }
 
-// The copy of a file that both lines of a run go on with.
+// Copies a file that both branches of a run continue.
 void copy_file(Fs& fs, const stdfs::path& from, const stdfs::path& to, const char* name, RunRecord& copied) {
   if (!fs.exists(from / name)) return;
   write_atomically(fs, to / name, fs.read_file(from / name));
@@ -87,7 +87,7 @@ std::vector<std::string> pictures_after(const RunRecord& record, std::int64_t st
   return names;
 }
 
-// What Millrace put into a folder that was set aside, the record last; then the folders, where nothing else is in them.
+// Removes Millrace's files from a folder that was set aside, the record last; then the folders that are empty.
 void remove_set_aside(Fs& fs, const stdfs::path& folder) {
   if (const auto record = read_record(fs, folder)) {
     for (const std::string& name : movable(*record)) fs.remove_all(folder / name);
@@ -97,7 +97,7 @@ void remove_set_aside(Fs& fs, const stdfs::path& folder) {
     fs.remove_all(folder / run_files::kRun);
   }
   if (fs.exists(folder)) {
-    for (const std::string& name : fs.list(folder)) {  // a record that was cut short while it was written
+    for (const std::string& name : fs.list(folder)) {  // partial records, cut short during the write
       if (name.starts_with(std::string(run_files::kRun) + ".tmp.")) fs.remove_all(folder / name);
     }
   }
@@ -135,7 +135,7 @@ void archive_old_run(Fs& fs, const stdfs::path& run, RunRecord& record) {
 
 void restore_old_run(Fs& fs, const stdfs::path& run, RunRecord& record) {
   const stdfs::path old = run / record.old_run;
-  if (std::optional<RunRecord> before = read_record(fs, old)) {  // else nothing was moved yet, or all is back
+  if (std::optional<RunRecord> before = read_record(fs, old)) {  // otherwise nothing was moved yet, or all is back
     if (record.replacement == Replacement::complete) {
       for (const std::string& name : movable(record)) fs.remove_all(run / name);
       record.replacement = Replacement::under_way;

@@ -1,4 +1,4 @@
-// Moving a run, or the later part of one, out of the way inside its folder, so that nothing is lost when the folder is used anew.
+// Moves a run, or its later part, aside inside its folder, so that nothing is lost when the folder is used again.
 #pragma once
 
 #include <cstdint>
@@ -10,16 +10,17 @@
 
 namespace millrace {
 
-// --fresh: the files of `record` and the snapshots go to a new folder, record.old_run; what is not Millrace's stays, and so do
-// branches. Whatever call is the last before a crash, restore_old_run() or drop_old_run() finds its way by record.replacement.
-// What somebody put into that folder meanwhile stays there. FsError.
+// --fresh: the files of `record` and the snapshots go to a new folder, record.old_run; files that are not Millrace's stay, and so
+// do branches. After a crash at any call, restore_old_run() or drop_old_run() decides by record.replacement what to do. Files
+// that the user put into that folder meanwhile stay there. FsError.
 void archive_old_run(Fs& fs, const std::filesystem::path& run, RunRecord& record);
-// Puts it back; what the new run wrote goes.
+// Moves it back; files of the new run are removed.
 void restore_old_run(Fs& fs, const std::filesystem::path& run, RunRecord& record);
 void drop_old_run(Fs& fs, const std::filesystem::path& run, RunRecord& record);
 
-// Snapshots of steps after `step`, and the pictures of such steps, go to <run>/branches/<name of the last one>, with copies of
-// config, plan and history and the summary that tells of them: a run folder of its own. Returns it; "" when there are none.
+// Moves snapshots of steps after `step`, and the pictures of such steps, to <run>/branches/<name of the last snapshot>, with
+// copies of config, plan and history and the summary about them: a run folder of its own. Returns that folder; "" if there are no
+// such snapshots.
 std::filesystem::path archive_branch(Fs& fs, const std::filesystem::path& run, RunRecord& record, std::int64_t step);
 void restore_branch(Fs& fs, const std::filesystem::path& run, RunRecord& record, const std::filesystem::path& branch);
 

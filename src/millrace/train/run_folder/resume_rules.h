@@ -1,4 +1,4 @@
-// What may differ when a run goes on: what its config's fields() call free_on_resume().
+// What may differ when a run is resumed: the keys that its config's fields() marks free_on_resume().
 #pragma once
 
 #include <filesystem>
@@ -11,13 +11,12 @@
 
 namespace millrace {
 
-// Differences between the config a snapshot was made with and the present one that are not allowed, as problems. Two spellings of
-// a path are alike when they lead to the same file or folder; `folder` is the one that relative paths in `saved` are of, "" = the
-// current one.
+// Forbidden differences between the config of a snapshot and the present one, as problems. Two spellings of a path are equal if
+// they lead to the same file or folder; relative paths in `saved` start at `folder`, "" = the current one.
 [[nodiscard]] std::vector<Problem> forbidden_changes(const Json& saved, const config::Resolved& now, const config::Schema& schema,
                                                      const std::filesystem::path& folder = {});
 
-// Whether two paths of a config are the same one, as above.
+// Whether two paths of a config are equal, as above.
 [[nodiscard]] bool leads_to(const std::string& saved, const std::string& now, const std::filesystem::path& folder);
 
 }  // namespace millrace

@@ -16,7 +16,7 @@ const config::Schema& schema() {
   return all;
 }
 
-// The keys that are refused when `values`, by dotted key, become `now`.
+// The dotted keys that are refused if `before` becomes `now`.
 std::vector<std::string> refused(const Json& before, const Json& now, const stdfs::path& folder = {}) {
   const auto values = [](const Json& keys) {
     config::Layers layers(schema());

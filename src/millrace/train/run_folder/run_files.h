@@ -1,4 +1,4 @@
-// The names of what a run writes into its folder.
+// The names of the files in a run's folder.
 #pragma once
 
 #include <array>
@@ -7,33 +7,33 @@
 
 namespace millrace::run_files {
 
-inline constexpr const char* kLock = "lock";             // held while a process trains; the processes that did
-inline constexpr const char* kRun = "run.json";          // that this is a run, of which recipe, and which files are its own
-inline constexpr const char* kConfig = "config.json";    // the resolved config
-inline constexpr const char* kPlan = "plan.json";        // what was chosen, and why
-inline constexpr const char* kLog = "log.jsonl";         // all that happened
-inline constexpr const char* kSummary = "summary.json";  // how it ended
-inline constexpr const char* kReport = "report.html";    // all of it on one page
-inline constexpr const char* kHistory = "history.csv";   // a row per epoch
-inline constexpr const char* kHistoryBefore = "history.csv.old";  // of other columns
+inline constexpr const char* kLock = "lock";     // held while a process trains; lists the processes that held it
+inline constexpr const char* kRun = "run.json";  // marks the folder as a run; holds its recipe, and which files belong to it
+inline constexpr const char* kConfig = "config.json";             // the resolved config
+inline constexpr const char* kPlan = "plan.json";                 // all choices with their reasons
+inline constexpr const char* kLog = "log.jsonl";                  // everything that happened
+inline constexpr const char* kSummary = "summary.json";           // how the run ended
+inline constexpr const char* kReport = "report.html";             // the whole run on one page
+inline constexpr const char* kHistory = "history.csv";            // a row per epoch
+inline constexpr const char* kHistoryBefore = "history.csv.old";  // a history with other columns
 inline constexpr const char* kSnapshots = "snapshots";
 inline constexpr const char* kPictures = "pictures";
 inline constexpr const char* kProfile = "profile";    // traces
-inline constexpr const char* kBranches = "branches";  // snapshots that a run left behind when it went on from an older one
+inline constexpr const char* kBranches = "branches";  // snapshots that a run left behind when it was resumed from an older one
 inline constexpr const char* kOldRun =
-    ".old-run";  // what --fresh replaces, until the new run has saved; where that is taken, ".old-run-2" …
+    ".old-run";  // what --fresh replaces, until the new run has saved; if the name is in use, ".old-run-2" …
 
-// The pictures of the validation after a step: pictures/NAME.step-00001200.png. -1 for other names.
+// The step in the name of a validation's picture: pictures/NAME.step-00001200.png. -1 for other names.
 [[nodiscard]] std::string picture_of_step(const std::string& name, std::int64_t step);
 [[nodiscard]] std::int64_t step_of_picture(const std::string& file);
 
-// The trace of the steps up to this one: profile/step-00001200.pt.trace.json, as TensorBoard's profiler wants names to end.
+// The trace of the steps up to this one: profile/step-00001200.pt.trace.json; TensorBoard's profiler needs this suffix.
 [[nodiscard]] std::string trace_of_step(std::int64_t step);
 
 // Folders of files that a run's record names one by one.
 inline constexpr std::array<const char*, 2> kFileFolders = {kPictures, kProfile};
 
-// Every run has or may have these.
+// Names that every run has or may have.
 inline constexpr std::array<const char*, 13> kAll = {kLock,    kRun,           kConfig,    kPlan,     kLog,     kSummary, kReport,
                                                      kHistory, kHistoryBefore, kSnapshots, kPictures, kProfile, kBranches};
 

@@ -25,8 +25,8 @@ namespace {
 
 namespace stdfs = std::filesystem;
 
-constexpr std::string_view kStaging = ".new-";             // and the process
-constexpr const char* kStagingMark = ".made-by-millrace";  // a folder of such a name without it is somebody else's
+constexpr std::string_view kStaging = ".new-";             // followed by the process id
+constexpr const char* kStagingMark = ".made-by-millrace";  // a folder with such a name and without this file is not Millrace's
 
 std::string date_time() {
   const std::time_t now = std::time(nullptr);
@@ -51,7 +51,7 @@ std::optional<long> number_in(std::string_view text) {
   return whole ? std::optional(number) : std::nullopt;
 }
 
-// "<name>.tmp.<process>.<n>", as write_atomically() calls what it writes.
+// "<name>.tmp.<process>.<n>", the temporary file of write_atomically().
 struct Temporary {
   std::string name;
   long process = 0;
@@ -64,7 +64,7 @@ std::optional<Temporary> parse_temporary(const std::string& text) {
   return process ? std::optional(Temporary{text.substr(0, middle), *process}) : std::nullopt;
 }
 
-// Of ".new-<process>" or ".new-<process>-<n>"; 0 = neither.
+// The process of ".new-<process>" or ".new-<process>-<n>"; 0 for other names.
 long process_of_staging(const std::string& name) {
   const std::string_view rest = std::string_view(name).substr(kStaging.size());
   return number_in(rest.substr(0, rest.find('-'))).value_or(0);
@@ -74,7 +74,7 @@ long process_of_staging(const std::string& name) {
   throw UsageError({"can't write to the run folder " + folder.string(), why, "choose another folder with --run"});
 }
 
-// Nothing but processes, or nothing yet: left by one that was killed at once.
+// Whether the file holds only process ids, or nothing: left by a process that was killed at once.
 bool is_bare_lock(const stdfs::path& file) {
   std::error_code code;
   if (stdfs::file_size(file, code) > 4096 || code) return false;
@@ -90,11 +90,11 @@ std::string joined_names(const std::vector<std::string>& names) {
 
 }  // namespace
 
-// <run>/lock, held for the life of the object. Its lines are the processes that were at work in the folder since it was last in
-// order.
+// <run>/lock, held for the life of the object. Its lines are the processes that worked in the folder since it was last cleaned
+// up.
 class RunFolder::Lock {
  public:
-  // Null when the folder went away meanwhile.
+  // Null if the folder disappeared meanwhile.
   static std::unique_ptr<Lock> take(const stdfs::path& folder) {
     const stdfs::path file = folder / run_files::kLock;
     std::unique_ptr<Lock> lock(new Lock);
@@ -109,7 +109,7 @@ class RunFolder::Lock {
     struct stat opened {};
     ::fstat(lock->descriptor_, &opened);
     if (!S_ISREG(opened.st_mode)) cannot_use(folder, file.string() + " is not a regular file");
-    // `millrace runs` holds each lock for a moment to see whether it is held.
+    // `millrace runs` takes each lock for a moment to see whether it is held.
     constexpr timespec kMoment{0, 2'000'000};
     int taken = ::flock(lock->descriptor_, LOCK_EX | LOCK_NB);
     for (int i = 0; taken != 0 && errno == EWOULDBLOCK && i < 10; ++i) {
@@ -126,7 +126,7 @@ class RunFolder::Lock {
     }
     return lock->is_in(folder) ? std::move(lock) : nullptr;
   }
-  // Whether a process that opens the folder by this path finds this very lock.
+  // Whether a process that opens the folder by this path finds this same lock.
   [[nodiscard]] bool is_in(const stdfs::path& folder) const {
     struct stat opened {};
     struct stat named {};
@@ -151,14 +151,14 @@ class RunFolder::Lock {
     }
     return found;
   }
-  // A disk that is full costs no more than a leftover that nobody clears.
+  // A full disk costs only a leftover that is never cleared.
   void set_processes(const std::set<long>& processes) const {
     std::string text;
     for (const long process : processes) text += std::to_string(process) + "\n";
     if (::pwrite(descriptor_, text.data(), text.size(), 0) == static_cast<ssize_t>(text.size()))
       static_cast<void>(::ftruncate(descriptor_, static_cast<off_t>(text.size())));
   }
-  [[nodiscard]] bool made() const noexcept { return made_; }  // the file, not only the lock
+  [[nodiscard]] bool made() const noexcept { return made_; }  // the lock file was new
 
  private:
   Lock() = default;
@@ -197,16 +197,16 @@ RunFolder::RunFolder(Fs& fs, const RunDestination& place, std::string recipe, bo
 }
 
 RunFolder::~RunFolder() {
-  if (lock_ == nullptr || !lock_->is_in(path_)) return;  // it was moved: another one may be in its place
+  if (lock_ == nullptr || !lock_->is_in(path_)) return;  // it was moved: another folder may be in its place
   try {
     if (!staging_.empty()) fs_.remove_all(staging_);
     if (!has_begun_ && lock_->made()) stdfs::remove(path_ / run_files::kLock);
-    if (!has_begun_ && made_) stdfs::remove(path_);  // no more than an empty folder
+    if (!has_begun_ && made_) stdfs::remove(path_);  // only an empty folder
     if (has_begun_ && !has_saved_) {
       settle_replacement();
       if (!branch_.empty()) restore_branch(fs_, path_, record_, branch_);
     }
-  } catch (const std::exception&) {  // the next process puts it in order
+  } catch (const std::exception&) {  // the next process cleans up
   }
 }
 
@@ -218,7 +218,7 @@ void RunFolder::claim(const RunDestination& place) {
     throw UsageError({"can't make the run folder " + path_.string(), error.what(), "choose another folder with --run"});
   }
   for (int i = 2; true; ++i) {
-    made_ = ::mkdir(path_.c_str(), 0777) == 0;  // of several processes one makes it
+    made_ = ::mkdir(path_.c_str(), 0777) == 0;  // of several processes one succeeds
     if (made_) return;
     const int error = errno;
     if (error == EEXIST && !place.takes_next_name && stdfs::is_directory(path_)) return;
@@ -289,7 +289,7 @@ void RunFolder::clear_leftovers() {
       const bool is_temporary = temporary && processes_.contains(temporary->process) &&
                                 is_ours((below / temporary->name).string()) && type_of(path) == stdfs::file_type::regular;
       const bool is_staging = name.starts_with(kStaging) && path != staging_ && type_of(path) == stdfs::file_type::directory;
-      // A process that was killed while it made or removed its folder leaves it empty.
+      // A process that was killed while it created or removed its folder leaves it empty.
       const bool is_ours_now = is_staging && (is_there(path / kStagingMark) ||
                                               (processes_.contains(process_of_staging(name)) && fs_.list(path).empty()));
       if (is_temporary || is_ours_now) fs_.remove_all(path);
@@ -300,7 +300,7 @@ void RunFolder::clear_leftovers() {
 
 std::vector<std::string> RunFolder::begin(std::optional<std::int64_t> branches_after) {
   std::vector<std::string> told;
-  if (!is_run_) refuse_what_is_not_ours();  // somebody may have put it here since the start
+  if (!is_run_) refuse_what_is_not_ours();  // the user may have put a file here since the start
   try {
     clear_leftovers();
     if (is_run_ && fresh_) {
@@ -329,7 +329,7 @@ std::vector<std::string> RunFolder::begin(std::optional<std::int64_t> branches_a
   return told;
 }
 
-// What the run read in its folder and keeps unchanged is its own from then on.
+// Files that the run read in its folder and keeps unchanged belong to it from then on.
 void RunFolder::keep(const std::string& staged) {
   const stdfs::path path = path_ / staged;
   const bool is_same = type_of(path) == stdfs::file_type::regular && fs_.read_file(path) == fs_.read_file(staging_ / staged);
@@ -366,7 +366,7 @@ void RunFolder::remove(const std::string& name) {
 
 void RunFolder::look_after() {
   if (!has_begun_ || (lock_ != nullptr && lock_->is_in(path_))) return;
-  // Without these it is what the save that was under way made anew.
+  // A folder without these two was recreated by the save under way.
   if (is_there(path_ / run_files::kLock) || is_there(path_ / run_files::kRun)) {
     throw UsageError({"the run folder " + path_.string() + " was replaced by another one while the run went on",
                       "nothing more is written there",
@@ -407,7 +407,7 @@ config::Resolved read_config(Fs& fs, const stdfs::path& run_folder) {
   const stdfs::path file = run_folder / run_files::kConfig;
   try {
     const Json all = Json::parse(fs.read_file(file), [](int depth, Json::parse_event_t, Json&) {
-      constexpr int kDeepest = 64;  // copies of values go down as deep
+      constexpr int kDeepest = 64;  // limits the recursion that copies values
       if (depth > kDeepest) throw std::runtime_error("it is nested too deeply");
       return true;
     });

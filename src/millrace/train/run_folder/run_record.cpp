@@ -17,7 +17,7 @@ constexpr int kFormat = 1;
 constexpr std::array<const char*, 3> kReplacements = {"none", "under way", "complete"};
 
 Json read_json(Fs& fs, const std::filesystem::path& file) {
-  std::error_code code;  // who may not look there finds no run
+  std::error_code code;  // a folder that may not be read counts as holding no run
   if (!std::filesystem::is_regular_file(file, code)) return nullptr;
   return Json::parse(fs.read_file(file), nullptr, /*allow_exceptions=*/false);
 }
@@ -33,7 +33,7 @@ bool is_old_run(const std::string& name) {
   return name.empty() || (name.starts_with(run_files::kOldRun) && name.find('/') == std::string::npos);
 }
 
-// By its config.json, the first thing that such a run wrote.
+// Recognised by its config.json, the first file that such a run wrote.
 std::optional<RunRecord> read_unrecorded(Fs& fs, const std::filesystem::path& run_folder) {
   const Json config = read_json(fs, run_folder / run_files::kConfig);
   const bool is_ours = config.is_object() && config.size() == 2 && config.value("values", Json()).is_object() &&
@@ -86,7 +86,7 @@ std::optional<RunRecord> read_record(Fs& fs, const std::filesystem::path& run_fo
     record.old_run = json.at("old_run").get<std::string>();
     if (json.contains("started_in")) record.started_in = json["started_in"].get<std::string>();
     const auto word = json.at("replacement").get<std::string>();
-    // Of another hand: what it names might be anybody's.
+    // A record written by another program could name any file.
     const bool is_ours = std::all_of(record.files.begin(), record.files.end(), is_below) && is_old_run(record.old_run) &&
                          (word == kReplacements[0]) == record.old_run.empty();
     if (!is_ours) return std::nullopt;
@@ -111,7 +111,7 @@ std::string recipe_of_run(Fs& fs, const std::filesystem::path& run) {
   for (const char* file : {run_files::kRun, run_files::kSummary}) {
     try {
       if (std::string recipe = text_at(read_json(fs, run / file), {"recipe"}); !recipe.empty()) return recipe;
-    } catch (const FsError&) {  // the next may tell
+    } catch (const FsError&) {  // the next file may have it
     }
   }
   return read_first_start(run).recipe;

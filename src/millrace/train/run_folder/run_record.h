@@ -1,4 +1,4 @@
-// run.json: what makes a folder a run, and what in it is Millrace's.
+// run.json: marks a folder as a run, and lists which of its files are Millrace's.
 #pragma once
 
 #include <cstdint>
@@ -12,35 +12,35 @@
 
 namespace millrace {
 
-// A --fresh start on its way; see RunFolder.
+// Progress of a --fresh start; see RunFolder.
 enum class Replacement : std::uint8_t { none, under_way, complete };
 
 struct RunRecord {
   std::string recipe;
-  std::set<std::string> files;  // paths below the run folder that Millrace made or is about to make; it touches no others
+  std::set<std::string> files;  // paths below the run folder that Millrace made or is about to make; it changes no others
   Replacement replacement = Replacement::none;
-  std::string old_run;     // the folder, below this one, of the run that is being replaced; "" = none
-  std::string started_in;  // the current folder of the last start: relative paths in config.json are of it; "" = unknown
+  std::string old_run;     // the folder, below this one, of the run that is being replaced; "" = no replacement
+  std::string started_in;  // the current folder of the last start, where relative paths in config.json start; "" = unknown
 
   [[nodiscard]] bool owns(const std::string& name) const { return files.contains(name); }
 };
 
-// How the run was begun, as its log tells.
+// How the run was started, from its log.
 struct FirstStart {
   std::string recipe;
   std::string preset;
   std::vector<std::string> command;
 };
-// Without values where the log is missing or tells none.
+// Without values if the log is missing or does not say.
 [[nodiscard]] FirstStart read_first_start(const std::filesystem::path& run_folder);
 
-// The record of a run folder; of a run of a Millrace that kept none, what it wrote by its names. nullopt: there is no run, or
-// run.json is somebody else's.
+// The record of a run folder. For a run of an early Millrace, which wrote no record: the files with its names. nullopt if there
+// is no run, or if run.json is not Millrace's.
 [[nodiscard]] std::optional<RunRecord> read_record(Fs& fs, const std::filesystem::path& run_folder);
 void write_record(Fs& fs, const std::filesystem::path& run_folder, const RunRecord& record);  // FsError
 
-// Name of the recipe a run is of, as run.json says, else its summary, else its log; "" when none of them tells. Never throws over
-// what they hold.
+// Name of the recipe of a run, from run.json, else its summary, else its log; "" if all lack it. Never throws because of their
+// contents.
 [[nodiscard]] std::string recipe_of_run(Fs& fs, const std::filesystem::path& run);
 
 }  // namespace millrace

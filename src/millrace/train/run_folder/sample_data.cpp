@@ -16,10 +16,10 @@
 namespace millrace {
 namespace {
 
-// Made first and removed last: tells what a killed process left from what a user put there.
+// Made first and removed last: distinguishes a killed process's leftovers from the user's files.
 constexpr const char* kPartMarker = "made-by-millrace";
 
-// The right to work in a part folder: a lock that the system takes back from a killed process.
+// The turn to work in a part folder: a lock that the system releases when a process is killed.
 class Turn {
  public:
   explicit Turn(const std::filesystem::path& part)
@@ -39,7 +39,7 @@ class Turn {
     }
     return 0;
   }
-  // False when the folder that was locked has gone from there since it was opened.
+  // False if the locked folder has been removed or replaced since it was opened.
   [[nodiscard]] bool holds(const std::filesystem::path& part) const noexcept {
     struct stat locked {};
     struct stat there {};
@@ -55,13 +55,13 @@ class Turn {
   throw DataError({part.string() + " is in the way of the sample data", why, "rename or remove it"});
 }
 
-// Without links and a slash at the end, so that the part folder is on the same file system.
+// Without links and a trailing slash, so that the part folder is on the same file system.
 std::filesystem::path plain_path(const std::filesystem::path& target) {
   const std::filesystem::path path = std::filesystem::weakly_canonical(std::filesystem::absolute(target));
   return path.has_filename() ? path : path.parent_path();
 }
 
-// A rename can't put another folder where a file system is mounted, and would take the current folder away from its shell.
+// A rename can't replace a mount point, and would remove the current folder under its shell.
 void refuse_fixed_folder(const std::filesystem::path& target) {
   std::error_code ignored;
   struct stat folder {};
@@ -82,7 +82,7 @@ void make_part_folder(Fs& fs, const std::filesystem::path& part) {
   try {
     fs.create_directories(part);
   } catch (const FsError& error) {
-    // Whoever had the turn may remove the folder while it is looked at here: the caller looks again.
+    // The process whose turn it was may remove the folder at this moment: the caller tries again.
     const bool gone = error.error_number() == ENOENT || error.error_number() == EEXIST || error.error_number() == ENOTDIR;
     if (!gone || !std::filesystem::is_directory(part.parent_path(), code)) throw;
   }
@@ -93,13 +93,13 @@ bool is_ours(Fs& fs, const std::filesystem::path& part) {
   return names.empty() || std::find(names.begin(), names.end(), kPartMarker) != names.end();
 }
 
-// Of a process that was killed between the rename and the end.
+// Removes what a process left that was killed between the rename and the end.
 void remove_leftover(Fs& fs, const std::filesystem::path& part) {
   const Turn turn(part);
   if (turn.is_open() && turn.lock(LOCK_NB) == 0 && turn.holds(part) && is_ours(fs, part)) fs.remove_all(part);
 }
 
-// nullopt when the target is there.
+// nullopt if the target exists.
 std::optional<Turn> take_turn(Fs& fs, const std::filesystem::path& target, const std::filesystem::path& part,
                               const std::function<void()>& tell) {
   for (bool told = false;;) {
@@ -123,7 +123,7 @@ std::optional<Turn> take_turn(Fs& fs, const std::filesystem::path& target, const
   }
 }
 
-// The marker stays until the last.
+// The marker is removed last.
 void clear_part(Fs& fs, const std::filesystem::path& part) {
   if (!is_ours(fs, part)) in_the_way(part, "it is not empty, and no millrace made it");
   for (const std::string& name : fs.list(part)) {
@@ -135,7 +135,7 @@ void remove_part(Fs& fs, const std::filesystem::path& part) {
   try {
     clear_part(fs, part);
     fs.remove_all(part);
-  } catch (const std::exception&) {  // what counts is whether the data was made
+  } catch (const std::exception&) {  // only success in making the data matters
   }
 }
 
@@ -160,7 +160,7 @@ void sync_tree(Fs& fs, const std::filesystem::path& folder) {
   fs.sync_directory(folder);
 }
 
-// False when somebody else's folder came there first.
+// False if another folder came there first.
 bool publish(Fs& fs, const std::filesystem::path& folder, const std::filesystem::path& target) {
   sync_tree(fs, folder);
   try {
@@ -192,7 +192,7 @@ bool make_sample_data(Fs& fs, const std::filesystem::path& target, const SampleD
   bool made = false;
   try {
     mark_part(fs, part);
-    // A name of its own: a helper of a killed process may live a moment longer, and write into the old one.
+    // A new name: a killed process's helper may live a moment longer, and write into the old one.
     const std::filesystem::path folder = part / std::to_string(::getpid());
     fs.create_directories(folder);
     maker.make(folder);

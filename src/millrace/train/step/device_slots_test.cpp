@@ -1,4 +1,4 @@
-// The way of batches to a device whose copies and whose work are late, each by its own dice.
+// Batches on their way to a device that delays its copies and its work, each at random.
 #include "millrace/train/step/device_slots.h"
 
 #include <ATen/ops/from_blob.h>
@@ -17,7 +17,7 @@
 namespace millrace {
 namespace {
 
-// Two queues of things that are done later, by raw memory as a device does them. Nothing is done at once but what is waited for.
+// Two queues of delayed actions on raw memory, as on a device. Only actions that are waited for run at once.
 class LateDevice final : public device::Copies {
  public:
   explicit LateDevice(std::uint64_t seed) : dice_(seed) {}
@@ -39,7 +39,7 @@ class LateDevice final : public device::Copies {
 
   [[nodiscard]] at::Tensor memory(std::int64_t bytes) override {
     ++memories;
-    // Kept for good, like a device's, so that what is late touches nobody else's memory.
+    // Never freed, like a device's memory, so that late actions touch no other memory.
     kept_.push_back(std::make_unique<std::vector<std::byte>>(static_cast<std::size_t>(bytes) + 64));
     auto first = reinterpret_cast<std::uintptr_t>(kept_.back()->data());
     first += (64 - first % 64) % 64;
@@ -82,7 +82,7 @@ class LateDevice final : public device::Copies {
   };
   MarkPtr mark(std::vector<Item>& queue) {
     auto place = std::make_shared<Place>(*this);
-    places_.push_back(place);  // an event lives on where a queue still has to reach it
+    places_.push_back(place);  // an event lives on while a queue still has to reach it
     queue.push_back({[to = place.get()] { to->is_reached = true; }, {}});
     return place;
   }
@@ -109,7 +109,7 @@ data::Pipeline numbers() {
 
 data::LoaderOptions shuffled() { return {.batch_size = kBatch, .shuffle = true, .seed = 3, .readers = 0}; }
 
-// What the device's work reads of a batch when its turn comes.
+// The values that the device's work reads from a batch when its turn comes.
 struct Seen {
   std::vector<std::int64_t> ids, bytes, expected;
 };

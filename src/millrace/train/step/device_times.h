@@ -1,5 +1,5 @@
-// Where the time of steps goes on a device that works behind the host. The accounts of the loop's thread say when it launched
-// what; these say when the device did it, and put that in their place.
+// Where the time of steps goes on a device that runs asynchronously to the host. The accounts of the loop's thread hold the times
+// of the launches; these classes replace them with the times on the device.
 #pragma once
 
 #include <cstdint>
@@ -10,28 +10,28 @@
 
 namespace millrace {
 
-// A place in a step, in the order of launches: what comes after it belongs to `phase`.
+// A point in a step, in the order of launches: work after it belongs to `phase`.
 struct PhaseMark {
   telemetry::Phase phase = telemetry::Phase::rest;
-  bool ends_step = false;    // what comes after it is of no step that is looked at
-  std::int64_t host_ns = 0;  // when the host was there
+  bool ends_step = false;    // work after it belongs to no observed step
+  std::int64_t host_ns = 0;  // time at which the host was there
 };
 
-// Sums; they only rise. Plain numbers, so that they are tested without a device.
+// Sums; they only grow. Plain numbers, so that tests need no device.
 class DeviceTimes {
  public:
-  // Of so many steps: their marks, and the device's milliseconds from each to the next.
+  // Adds this number of steps: their marks, and the device's milliseconds from each mark to the next.
   void add(std::span<const PhaseMark> marks, std::span<const double> between_ms);
-  void waited(double seconds) noexcept;  // at a log line, until the device had done all that it was given
+  void waited(double seconds) noexcept;  // at a log line, until the device had finished all launched work
 
-  // Shares the steps' time out among the phases as the device did since the last call, and notes what it moved. What steps took
-  // in all stays as it was. Steps of the stretch have the device's times; where none was looked at nothing changes.
+  // Divides the steps' time among the phases as on the device since the last call, and records the difference. The steps' total
+  // stays the same. Observed steps stand for all steps of the stretch; if no step was observed, nothing changes.
   void book(telemetry::Timeline::Summary& stretch);
-  void correct(telemetry::Timeline::Summary& total) const;  // by all that was moved so far
+  void correct(telemetry::Timeline::Summary& total) const;  // by all differences so far
 
   struct Sums {
-    std::int64_t steps = 0, waits = 0;  // that were looked at
-    double host_seconds = 0;            // in these steps, without waiting for data: launching
+    std::int64_t steps = 0, waits = 0;  // observed steps and waits
+    double host_seconds = 0;            // in these steps, without waiting for data: time for launches
     double device_seconds = 0;          // from the begin of a step to its end
     double waited_seconds = 0;
   };
@@ -40,9 +40,9 @@ class DeviceTimes {
  private:
   using Seconds = std::array<double, telemetry::kPhases>;
   Sums sums_;
-  Seconds fresh_{};              // of the device, since the last book()
+  Seconds fresh_{};              // on the device, since the last book()
   Seconds moved_{};              // from the host's phases to the device's; they sum to 0
-  std::vector<float> fresh_ms_;  // of steps, since then
+  std::vector<float> fresh_ms_;  // of steps, since the last book()
   std::vector<float> step_ms_;   // of the latest steps
 };
 

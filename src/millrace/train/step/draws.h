@@ -1,5 +1,5 @@
-// What LibTorch's own random operations draw for a recipe (at::dropout, at::randn): numbers of the run's seed and of a place in
-// it. Layers of ours draw by counter (core/random.h).
+// Random numbers of LibTorch's own operations in a recipe (at::dropout, at::randn): they depend on the run's seed and a position
+// in the run. Our own layers draw by counter (core/random.h).
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,14 @@ namespace millrace {
 
 enum class Draws : std::uint64_t { prepare = 1, loss, samples, predict };
 
-// From here on the default generators, the host's and the device's, begin with the numbers of these words alone. So there is no
-// state of theirs to save, to put back, or to keep from what came before: a trial, a validation, a step that was taken back.
+// From here on the default generators, the host's and the device's, start with numbers that depend on these arguments alone. So
+// their state need not be saved or restored, or kept clear of earlier use: a trial, a validation, a step that was undone.
 void seed_draws(at::Device device, std::uint64_t seed, Draws by, std::uint64_t number = 0);
-// The same for a micro-batch: of its split and epoch, and its first row's position in the epoch's order.
+// The same for a micro-batch: depends on its split and epoch, and on its first row's position in the epoch's order.
 void seed_draws(at::Device device, std::uint64_t seed, Draws by, const Batch& batch, std::uint64_t number = 0);
 
-// The plan's row of a device that is not the CPU: what drops there, and where it drops what the CPU drops.
+// The plan's row for a device that is not the CPU: which operations drop there, and which of them drop the same elements as the
+// CPU.
 [[nodiscard]] Choice dropout_choice(at::Device device);
 
 }  // namespace millrace

@@ -11,7 +11,7 @@ namespace {
 
 using telemetry::Phase;
 
-// In an account of the timeline, where there is one.
+// Time in an account of the timeline, if there is one.
 class Account {
  public:
   Account(telemetry::Timeline* timeline, Phase phase) {
@@ -43,7 +43,7 @@ Feed::Feed(data::Loader& loader, Split split, std::unique_ptr<device::Copies> co
 
 std::optional<data::HostBatch> Feed::ask() {
   // The loader counts on a consumer that holds one batch while it asks for the next. More than one copy under way means that the
-  // device is two steps behind: what is waited for here are steps.
+  // device is two steps behind: the wait here is for steps.
   while (slots_ != nullptr && slots_->under_way() > 1) {
     const Account waiting(timeline_, Phase::backward);
     slots_->wait();
@@ -74,7 +74,7 @@ void Feed::look_ahead() noexcept {
     slots_->send(*ahead_);
     static const telemetry::Counter taken("batch_ahead");
     taken.add(1);
-  } catch (const std::exception&) {  // a sample that can't be read, no memory for another batch
+  } catch (const std::exception&) {  // an unreadable sample, or no memory for another batch
   }
 }
 

@@ -1,4 +1,4 @@
-// From loader slots and made-up batches to batches on the run's device.
+// Turns loader slots and synthetic batches into batches on the run's device.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,21 +13,21 @@
 
 namespace millrace {
 
-// The batches of a loader on a device, in order. In host memory they are views of the loader's slot; elsewhere the next one can
-// be on its way while the step that was launched last still runs. Belongs to the loop's thread.
+// The batches of a loader on a device, in order. In host memory they are views of the loader's slot; on another device the next
+// batch can be copied while the last launched step still runs. Belongs to the loop's thread.
 class Feed {
  public:
-  // `ahead`: batches may be on their way; else next() waits for the copy. `timeline`: its accounts say what the loop waits for
-  // and copies; null = nobody asks. Both outlive the feed.
+  // `ahead`: batches may be copied in advance; else next() waits for the copy. `timeline`: gets the loop's waits and copies; null
+  // = not recorded. Both outlive the feed.
   Feed(data::Loader& loader, Split split, at::Device device, bool ahead, telemetry::Timeline* timeline = nullptr);
   Feed(data::Loader& loader, Split split, std::unique_ptr<device::Copies> copies);
 
-  // As Loader::next(). A batch from before is to be let go first, or held on purpose: see DeviceSlots.
+  // As Loader::next(). Release the previous batch first, unless it is held on purpose: see DeviceSlots.
   [[nodiscard]] std::optional<Batch> next();
-  // All work on the latest batch is launched: where batches are copied, the next one begins its way. Throws nothing: whatever is
-  // wrong with it, next() meets again. The loader's state is from then on that behind the batch to come.
+  // Called when all work on the latest batch is launched: starts the copy of the next one, if batches are copied. Does not throw:
+  // next() meets the same error again. From then on the loader's state is that after the next batch.
   void look_ahead() noexcept;
-  void drop();  // what look_ahead() began; before the loader goes elsewhere
+  void drop();  // discards what look_ahead() started; call before the loader moves elsewhere
 
  private:
   std::optional<data::HostBatch> ask();
@@ -37,15 +37,15 @@ class Feed {
   at::Device device_ = at::kCPU;
   telemetry::Timeline* timeline_ = nullptr;
   std::unique_ptr<DeviceSlots> slots_;    // null: tensors are host memory
-  std::optional<data::HostBatch> ahead_;  // asked for, and sent unless there was no room
-  bool ended_ = false;                    // the loader has told the end of its epoch, next() has not
+  std::optional<data::HostBatch> ahead_;  // taken from the loader, and sent unless there was no room
+  bool ended_ = false;                    // the loader has reported the end of its epoch, next() has not
 };
 
-// Of one batch alone. Tensors are views of the slot on the CPU (the slot returns when the last of them dies), views of one copy
-// elsewhere, which is complete when this returns.
+// Converts a single batch. On the CPU tensors are views of the slot, which returns when the last of them dies; elsewhere they are
+// views of one copy, which is complete when this returns.
 [[nodiscard]] Batch to_batch(data::HostBatch host, Split split, at::Device device);
 
-// The same batch with its tensors on `device`. Those that lie there already stay as they are; the others are copied, and the copy
+// The same batch with its tensors on `device`. Tensors that are there already are unchanged; the others are copied, and the copy
 // is complete when this returns.
 [[nodiscard]] Batch moved_to(Batch batch, at::Device device);
 

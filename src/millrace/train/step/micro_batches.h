@@ -1,4 +1,4 @@
-// The way of a batch to the model, the same wherever batches are used: training, validation, trials, estimates and benches.
+// Brings a batch to the model in the same way for all uses: training, validation, trials, estimates and benches.
 #pragma once
 
 #include <cstdint>
@@ -12,30 +12,30 @@
 
 namespace millrace {
 
-// How many micro-batches a wish comes to for this batch: each has a row of its largest group; a smaller group may have none in
-// some of them. At least 1.
+// The number of micro-batches for this batch if `wish` are asked for: each has a row of its largest group; a smaller group may
+// lack rows in some of them. At least 1.
 [[nodiscard]] std::int64_t micro_batches_of(const Batch& batch, std::int64_t wish);
 
 // Rows [r i / count, r (i + 1) / count) of each group of r rows: views, in the batch's order.
 [[nodiscard]] Batch micro_batch(const Batch& batch, std::int64_t i, std::int64_t count);
 
-// All that a batch meets on its way. Refers to what outlives it.
+// Settings and objects for the path of a batch to the model. Refers to objects that outlive it.
 struct BatchWay {
   Recipe& recipe;
-  telemetry::Timeline* timeline;  // Recipe::prepare counts as Phase::prepare; null = it is not told apart
+  telemetry::Timeline* timeline;  // Recipe::prepare counts as Phase::prepare; null = not recorded
   at::Device device;
-  std::int64_t micro_batches = 1;  // that a batch is cut into
-  Split split = Split::train;      // that host batches come from
+  std::int64_t micro_batches = 1;  // parts that a batch is cut into
+  Split split = Split::train;      // the split that host batches come from
   bool ahead = true;               // switchboard row "batch_ahead"
-  std::uint64_t seed = 0;          // of the run: what the recipe draws in prepare()
+  std::uint64_t seed = 0;          // of the run: for random numbers that the recipe draws in prepare()
 };
 
 // A prepared micro-batch of at least one row.
 using MicroBatchVisitor = std::function<void(Batch batch, MicroPosition in_batch)>;
 
-// Brings the batch to the device, cuts it, prepares each micro-batch and hands it on, in order. Returns the batch's rows: 0 when
-// data.bad_samples=skip left nothing of it; then nothing is called. A group without rows, of a batch that has others, is seen by
-// Recipe::prepare and by losses as fields of zero rows.
+// Brings the batch to the device, cuts it, prepares each micro-batch and passes it on, in order. A group without rows, in a batch
+// with other groups, reaches Recipe::prepare and losses as fields of zero rows. Returns the batch's rows: 0 if
+// data.bad_samples=skip left it empty; then nothing is called.
 std::int64_t for_each_micro_batch(const BatchWay& way, Batch batch, const MicroBatchVisitor& visit);
 std::int64_t for_each_micro_batch(const BatchWay& way, data::HostBatch host, const MicroBatchVisitor& visit);
 

@@ -4,8 +4,8 @@
 namespace millrace {
 
 struct MicroPosition {
-  bool only = false;  // there is no other
-  bool last = false;  // none comes after it
+  bool only = false;  // it is the only one
+  bool last = false;  // it is the last one
 };
 
 }  // namespace millrace

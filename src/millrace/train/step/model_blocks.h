@@ -1,4 +1,4 @@
-// The named blocks of a model in a step (memory/block.h): which of them are computed again, and how long each takes.
+// The named blocks of a model in a step (memory/block.h): which of them are recomputed, and the time of each.
 #pragma once
 
 #include <cstdint>
@@ -22,19 +22,19 @@ class ModelBlocks {
   }  // in order, after the first forward pass
   [[nodiscard]] const memory::Recompute& recompute() const noexcept { return recompute_; }
   void set_recompute(memory::Recompute recompute) { recompute_ = std::move(recompute); }
-  bool recompute_all();  // false when nothing more can be: it is so already, or the model has no blocks
-  void check(const memory::Recompute& recompute) const;  // ConfigError for a name that no block has
+  bool recompute_all();  // false if no more can be recomputed: it all is already, or the model has no blocks
+  void check(const memory::Recompute& recompute) const;  // ConfigError for a name that is not a block
 
-  // From here on some steps tell how long they are in each block: one in eight, on a CPU alone, and never a trial.
+  // From here on one step in eight measures the time in each block, on a CPU only, and never in a trial.
   void time() noexcept { timed_ = device_.is_cpu(); }
   [[nodiscard]] const std::vector<memory::BlockClock::Part>& times() const noexcept { return clock_.parts(); }
   [[nodiscard]] memory::BlockClock* clock_of(std::int64_t step);  // null: this step is not timed
 
   // A forward pass that trains, while `scope` lives.
   void enter(std::optional<memory::BlockScope>& scope);
-  void end_pass();  // ConfigError for a name in recompute() that no block has, after the first pass of a step
+  void end_pass();  // after the first pass of a step: ConfigError for a name in recompute() that is not a block
 
-  // Passes that leave no trace; `watcher` sees their blocks, null = nothing does.
+  // For passes without a trace; `watcher` sees their blocks, null = not watched.
   void begin_trial() noexcept { trying_ = true; }
   void watch(memory::Watcher* watcher) noexcept { watcher_ = watcher; }
   void end_trial() noexcept;

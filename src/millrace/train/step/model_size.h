@@ -1,12 +1,12 @@
-// Whether a model can be held at all, asked before any of it is made.
+// Checks before any of a model is made whether it fits into memory.
 #pragma once
 
 #include <string>
 
 namespace millrace {
 
-// ConfigError when `bytes` are more than what this machine has free: `parameters` are counted in it, `keys` set its size. Both
-// are doubles, which no sizes in a config overflow.
+// ConfigError if `bytes` are more than this machine has free. `parameters` are included in `bytes`; `keys` are those that set the
+// model's size. Both numbers are doubles, which no sizes in a config can overflow.
 void check_model_size(double parameters, double bytes, const std::string& keys);
 
 }  // namespace millrace

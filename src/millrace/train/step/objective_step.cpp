@@ -14,7 +14,7 @@
 namespace millrace {
 namespace {
 
-// A gradient that LibTorch does not know of would be lost, so only what requires one is handed on.
+// Passes on only parameters that require a gradient: LibTorch would ignore a gradient of others, and it would be lost.
 std::vector<optim::ParameterGroup> groups_of(const Objective& objective, const torch::nn::Module& model) {
   std::vector<optim::ParameterGroup> groups = objective.parameters;
   if (groups.empty()) {
@@ -46,7 +46,7 @@ LossTerm detached(LossTerm term) {
   return term;
 }
 
-// count where there is one, else 1: what nothing was added to may be divided by it.
+// The count if it is above 0, else 1, a safe divisor for an empty sum.
 at::Tensor or_one(const at::Tensor& count) { return at::where(count.gt(0), count, at::ones_like(count)); }
 
 std::int64_t in_units(const optim::OptimConfig& config, std::int64_t steps, std::int64_t steps_per_epoch) {
@@ -168,7 +168,7 @@ Loss ObjectiveStep::add(Loss loss, MicroPosition in_step) {
   loss = detached(std::move(loss));
   for (const LossTerm& given : loss.terms) {
     Term& term = term_of(given, loss.terms.size());
-    // Of a loss that is not finite the difference is NaN, and with it the step bad, even where its gradient is fine.
+    // If the loss is not finite, the difference is NaN, which makes the step bad even if its gradient is finite.
     const at::Tensor count = given.count.to(at::kFloat) + (given.sum - given.sum).to(at::kFloat);
     term.count = term.count.defined() ? term.count + count : count;
     if (!spike_rule_) continue;
@@ -185,7 +185,7 @@ Loss ObjectiveStep::add(Loss loss, MicroPosition in_step) {
   return loss;
 }
 
-// From here on each pass has gradients of its own, and the parameters none.
+// From here on each pass has its own gradients, and the parameters have none.
 void ObjectiveStep::separate(const std::string& key) {
   sums_->passes.push_back({.key = key, .gradients = {}});
   for (at::Tensor& parameter : parameters_) {
@@ -216,7 +216,7 @@ void ObjectiveStep::backward(const std::string& key, const at::Tensor& mean, boo
   for (std::size_t i = 0; i < parameters_.size(); ++i) pass->gradients[i] = std::exchange(parameters_[i].mutable_grad(), {});
 }
 
-// The gradient of the sum of all means; a term that counted nothing gives nothing.
+// The gradient of the sum of all means; a term that counted nothing adds nothing.
 void ObjectiveStep::merge_passes() {
   Sums& sums = *sums_;
   for (const Pass& pass : sums.passes) {

@@ -1,4 +1,4 @@
-// What of an objective is saved and put back, and what objectives of several ranks add up.
+// Saves and restores an objective, and adds up objectives over ranks.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
@@ -25,9 +25,9 @@ bool is_own(std::string_view name) { return name.find('.') == std::string_view::
 }  // namespace
 
 struct ObjectiveStep::OnAllRanks {
-  std::vector<Term> terms;  // in the same order on each; a rank that had none of one adds nothing to it
-  bool some_began = false;  // gradients of some rank are on their way
-  bool all_whole = true;    // each rank's gradients are of one pass, and none came after it had left
+  std::vector<Term> terms;  // in the same order on each rank; a rank without a term adds nothing to it
+  bool some_began = false;  // some rank has begun to send gradients
+  bool all_whole = true;    // each rank's gradients come from one pass, with nothing added after they were sent
 };
 
 ObjectiveStep::OnAllRanks ObjectiveStep::known_of_all(Agreement& agreement) const {
@@ -59,7 +59,7 @@ ObjectiveStep::OnAllRanks ObjectiveStep::known_of_all(Agreement& agreement) cons
   return all;
 }
 
-// What left while the backward pass was under way, with what this rank still has, added up over the ranks.
+// The gradients sent during the backward pass, and those this rank still has, added up over the ranks.
 std::vector<at::Tensor> ObjectiveStep::travelled(bool some_began) {
   if (!some_began) return {};
   if (!gradient_sums_->has_begun()) {
@@ -75,7 +75,7 @@ std::vector<at::Tensor> ObjectiveStep::travelled(bool some_began) {
   return sums;
 }
 
-// This rank's gradients of one pass, as sums: what the terms' sums were divided by is undone.
+// This rank's gradients of one pass, as sums: the division of the terms' sums is undone.
 ObjectiveStep::Pass ObjectiveStep::undivided(const Term& first) const {
   const auto known = std::ranges::find(sums_->passes, first.pass, &Pass::key);
   Pass pass{.key = first.pass, .gradients = {}};
@@ -91,7 +91,7 @@ ObjectiveStep::Pass ObjectiveStep::undivided(const Term& first) const {
   return pass;
 }
 
-// All ranks then hold the same terms and passes, each gradient that of the sum of its terms' sums over all ranks.
+// Afterwards all ranks hold the same terms and passes; each gradient is that of the sum of its terms' sums over all ranks.
 void ObjectiveStep::sum_over(Agreement& agreement) {
   if (agreement.alone()) return;
   if (gradient_sums_ && gradient_sums_->has_begun()) gradient_sums_->send();
@@ -114,7 +114,7 @@ void ObjectiveStep::sum_over(Agreement& agreement) {
     all.push_back(term.count.clone());
     if (spike_rule_) all.insert(all.end(), {term.seen.sum.to(at::kDouble).clone(), term.seen.count.to(at::kDouble).clone()});
   }
-  // Of terms that share a pass, what each sum was divided by beside what the first of them was.
+  // For terms that share a pass: the divisor of each sum relative to that of the first.
   std::vector<at::Tensor> shares;
   shares.reserve(terms.size());
   for (const Term& term : terms)
@@ -145,7 +145,7 @@ void ObjectiveStep::sum_over(Agreement& agreement) {
   let_travel(agreement, whole);
 }
 
-// From the next step on gradients leave as they come, where this step's could have.
+// From the next step on, gradients are sent as they are computed, if that was possible in this step.
 void ObjectiveStep::let_travel(Agreement& agreement, bool whole) {
   if (gradient_sums_ && !whole) {
     gradient_sums_.reset();
@@ -157,7 +157,7 @@ void ObjectiveStep::let_travel(Agreement& agreement, bool whole) {
   }
 }
 
-// The gradients, zeros where there is none.
+// Adds the gradients, with zeros for missing ones.
 void ObjectiveStep::add_gradients(const Pass& pass, std::vector<at::Tensor>& all) const {
   for (std::size_t i = 0; i < parameters_.size(); ++i)
     all.push_back(pass.gradients[i].defined() ? pass.gradients[i] : at::zeros_like(parameters_[i].detach()));
@@ -203,7 +203,7 @@ void ObjectiveStep::load_state(const State& state, const SavedJson& json, const 
   if (plateau_ && plateau) plateau_->load_state(*plateau);
   const auto absent = json.find("absent_steps");
   absent_steps_ = absent ? absent->integer(0) : 0;
-  // Another run's snapshot may know neither of scales nor of averages nor of spikes: they begin here then.
+  // Another run's snapshot may lack scales, averages or spikes: they start afresh then.
   if (scale_ && own.tensors.contains("loss_scale")) scale_->load_state(own);
   if (spike_rule_ && own.tensors.contains("spike_window")) spike_rule_->load_state(own);
   if (const auto it = own.tensors.find("spikes"); it != own.tensors.end()) {

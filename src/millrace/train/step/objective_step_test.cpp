@@ -34,7 +34,7 @@ struct NetImpl : torch::nn::Module {
 
 enum class Terms { unlike, per_row, false_per_row };
 
-// Terms of the same rows: all of them count for `error`, those with a mask for `masked`. Their counts are unlike.
+// Terms over the same rows: all rows count for `error`, masked ones for `masked`, so their counts differ.
 class TwoTerms final : public Recipe {
  public:
   explicit TwoTerms(Terms terms = Terms::unlike) : terms_(terms) {}
@@ -73,7 +73,8 @@ Batch rows_of(std::int64_t first, std::int64_t count) {
   Group group;
   group.fields["x"] = at::stack({number.sin(), number.cos(), (number * 0.3).sin()}, 1);
   group.fields["y"] = (number * 0.7).cos().unsqueeze(1);
-  group.fields["mask"] = number.lt(7).logical_or(number.eq(20)).to(at::kFloat);  // most rows of the first batches, few later
+  group.fields["mask"] =
+      number.lt(7).logical_or(number.eq(20)).to(at::kFloat);  // most rows of the first batches, few of the later ones
   for (std::int64_t i = 0; i < count; ++i) group.positions.push_back(first + i);
   std::vector<Group> groups;
   groups.push_back(std::move(group));

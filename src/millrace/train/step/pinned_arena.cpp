@@ -46,7 +46,7 @@ class PinnedArena final : public data::Arena {
   device::Backend& backend_;
   const std::uint64_t most_bytes_;
   const std::function<void(const std::string&)> tell_;
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::set<std::byte*> locked_;
   std::uint64_t locked_bytes_ = 0;
   bool refused_ = false;
@@ -65,7 +65,7 @@ SlotMemory slot_memory(const DataConfig& config, c10::Device device, int ranks_h
   if (backend.nature(device.has_index() ? device.index() : 0).in_host_memory)
     return {.reason = "batches are read where they lie"};
   if (!config.pin_memory.value_or(true)) return {.reason = "batches go to the device from pageable memory, which is slower"};
-  // Locked pages are lost to everybody else until the run ends.
+  // No other process can use locked pages until the run ends.
   const std::uint64_t most = device::available_memory_bytes() / 4 / static_cast<std::uint64_t>(ranks_here);
   return {.arena = pinned_arena(backend, most, std::move(tell)),
           .most_bytes = most,

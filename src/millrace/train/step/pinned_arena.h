@@ -1,4 +1,4 @@
-// Loader slots in page-locked memory, which a device copies from beside its work and several times as fast.
+// Loader slots in page-locked memory, which a device copies while it works and several times as fast.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -14,17 +14,18 @@
 
 namespace millrace {
 
-// Each slot is locked when it is made and given back with it. Slots beyond `most_bytes`, and those that the system does not let
-// be locked, are plain memory; `tell` hears of the latter once. `backend` outlives the arena; any thread may give slots back.
+// Each slot is locked when it is made and unlocked when it is freed. Slots beyond `most_bytes`, and those that the system refuses
+// to lock, are plain memory; the first refusal is passed to `tell`. `backend` outlives the arena; any thread may free slots.
 [[nodiscard]] std::shared_ptr<data::Arena> pinned_arena(device::Backend& backend, std::uint64_t most_bytes,
                                                         std::function<void(const std::string&)> tell);
 
-// What a run's loaders put their slots into on its device. `ranks_here`: processes that share the machine's memory.
+// Memory for the slots of a run's loaders.
 struct SlotMemory {
   std::shared_ptr<data::Arena> arena;  // null = the loader's own
-  std::uint64_t most_bytes = 0;        // that are locked; 0 = none are
+  std::uint64_t most_bytes = 0;        // locked at most; 0 = none
   std::string reason;                  // one line for the plan
 };
+// For a run on `device`. `ranks_here`: processes that share the machine's memory.
 [[nodiscard]] SlotMemory slot_memory(const DataConfig& config, c10::Device device, int ranks_here,
                                      std::function<void(const std::string&)> tell);
 

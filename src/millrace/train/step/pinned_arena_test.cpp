@@ -10,7 +10,7 @@
 namespace millrace {
 namespace {
 
-// A device that counts what is locked for it, up to a limit of its system.
+// A device that counts the bytes locked for it, up to a system limit.
 class Locking final : public device::Backend {
  public:
   [[nodiscard]] int device_count() const override { return 1; }

@@ -47,7 +47,7 @@ std::string named(std::size_t rank, const Json& host) {
   return "rank " + std::to_string(rank) + " on " + host.get<std::string>();
 }
 
-// {path: value} of what the ranks must have alike.
+// {path: value} of the keys that must be equal on all ranks.
 Json binding_values(const config::Schema& schema, const Json& config) {
   Json values = Json::object();
   for (const config::Leaf& leaf : schema.leaves) {

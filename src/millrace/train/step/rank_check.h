@@ -1,5 +1,5 @@
-// What the ranks of a run must have alike, what they share of a machine, and what rank 0 hands to the others. All of it is
-// collective, and costs one process nothing.
+// What must be equal on all ranks of a run, what they share of a machine, and what rank 0 sends to the others. All functions are
+// collective, and cost nothing in a single process.
 #pragma once
 
 #include <cstdint>
@@ -14,25 +14,26 @@ class Module;
 
 namespace millrace {
 
-// The program, its LibTorch, the instructions it uses, and the values of the config that can change a bit. DistributedError on
-// all ranks names the ranks that differ, where they run and in what.
+// Compares the program, its LibTorch, the instructions it uses, and the config values that can change a bit. DistributedError on
+// all ranks names the ranks that differ, their hosts and the differences.
 void check_alike(Agreement& agreement, const config::Schema& schema, const Json& config);
 
-// What the training data holds; `data` as data::Loader::data_state() gives it. DistributedError names the ranks.
+// Compares the contents of the training data; `data` is the result of data::Loader::data_state(). DistributedError names the
+// ranks.
 void check_same_data(Agreement& agreement, const Json& data);
 
-// All parameters and buffers, to the bit. DistributedError names the ranks that are alone with theirs; of two ranks that differ
-// nobody knows which is wrong.
+// Compares all parameters and buffers, to the bit. DistributedError names the ranks in the minority; of two ranks that differ,
+// either may be wrong.
 void check_same_weights(Agreement& agreement, const torch::nn::Module& model, std::int64_t step);
 
 struct CoreShare {
   int cores = 1;    // for this rank
-  int sharers = 1;  // ranks that may run on the same cores, this one among them
+  int sharers = 1;  // ranks that may run on the same cores, including this one
 };
-// Ranks that were bound to cores of their own share with nobody. `cores`: those that this process may use.
+// Ranks bound to separate cores share with no other rank. `cores`: those that this process may use.
 [[nodiscard]] CoreShare core_share(Agreement& agreement, int cores);
 
-// Rank 0's, on all ranks.
+// Replaces the content on all ranks with rank 0's.
 void share_content(Agreement& agreement, snapshot::Content& content);
 
 }  // namespace millrace

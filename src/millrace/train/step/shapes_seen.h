@@ -1,4 +1,4 @@
-// Which shapes the batches of a run have had, whatever the number of their rows.
+// The shapes that the batches of a run have had, regardless of their number of rows.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace millrace {
 
 class ShapesSeen {
  public:
-  static constexpr std::size_t kMost = 65'536;  // shapes that are told apart; from there on none is new
+  static constexpr std::size_t kMost = 65'536;  // shapes that are distinguished; after that no shape counts as new
 
   void see(const Batch& batch);
   [[nodiscard]] std::int64_t batches() const noexcept { return batches_; }

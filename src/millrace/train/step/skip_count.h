@@ -1,4 +1,4 @@
-// The steps of a run that counted for nothing, counted on the device, and what follows from them in half precision.
+// Counts on the device the steps of a run that were skipped, and decides when half precision should be given up.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,17 +16,17 @@ class SkipCount {
  public:
   explicit SkipCount(at::Device device);
 
-  void use_rule_of(std::optional<at::ScalarType> format);  // from here on, as if nothing had overflowed; nullopt: no rule
-  // After a step. `bad`: scalar f32, 1 = it was not finite; `smallest_scale`: of the losses, undefined without scales.
+  void use_rule_of(std::optional<at::ScalarType> format);  // from here on, as if nothing had overflowed; nullopt: no rule applies
+  // Called after a step. `bad`: scalar f32, 1 = it was not finite; `smallest_scale`: of the losses, undefined without scales.
   void add(const at::Tensor& bad, const at::Tensor& smallest_scale);
   [[nodiscard]] const at::Tensor& in_all() const noexcept { return in_all_; }      // f64 scalar
   [[nodiscard]] const at::Tensor& in_a_row() const noexcept { return in_a_row_; }  // f64 scalar
-  void forgive() { in_a_row_.zero_(); }  // what was skipped in a row so far says nothing of what comes
-  // Why half precision should be given up now, one line; nullopt when it should not, or in fp32. Waits for the device.
+  void forgive() { in_a_row_.zero_(); }  // earlier skips in a row do not predict later ones
+  // Why half precision should be given up now, one line; nullopt if it should be kept, or in fp32. Waits for the device.
   [[nodiscard]] std::optional<std::string> overflow() const;
 
   [[nodiscard]] State state() const;    // the live tensors
-  void load_state(const State& state);  // takes what is there; SnapshotError for another shape
+  void load_state(const State& state);  // takes the entries that exist; SnapshotError for another shape
 
  private:
   at::Device device_;

@@ -1,5 +1,5 @@
-// What a step would hold if it were made lighter, worked out from what it holds: the state of the model and its optimiser stays,
-// what is held for samples goes with them.
+// Predicts the memory of smaller steps from that of the present one: the state of the model and its optimiser stays, the memory
+// for samples shrinks with their number or size.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ struct SmallerStep {
   std::uint64_t bytes = 0;  // of tensors, at most
 };
 
-// A step of `rows` samples at a time that holds `peak` bytes at most, `fixed` of them whatever the samples: half the samples, if
-// there are two, and each way of the recipe's.
+// For a step of `rows` samples at a time that holds at most `peak` bytes, of which `fixed` do not depend on samples: half the
+// samples, if there are two, and each Shrink of the recipe.
 [[nodiscard]] std::vector<SmallerStep> smaller_steps(std::uint64_t fixed, std::uint64_t peak, std::int64_t rows,
                                                      const std::vector<Shrink>& ways);
 

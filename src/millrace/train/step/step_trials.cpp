@@ -24,7 +24,7 @@ precision::Trial StepTrials::try_precision(const Batch& batch, std::optional<at:
   const Doing task(Doing::Level::task, what.c_str());
   if (autocast != at::kHalf) return try_scaled(batch, autocast, 1.0, role);
   precision::Trial trial;
-  for (const double scale : {65536.0, 4096.0, 256.0}) {  // where a run's own scale would soon settle
+  for (const double scale : {65536.0, 4096.0, 256.0}) {  // at which a run's own scale would soon arrive
     trial = try_scaled(batch, autocast, scale, role);
     if (std::isfinite(trial.gradient_norm)) break;
   }
@@ -84,11 +84,11 @@ precision::Trial StepTrials::try_objective(std::size_t i, const Loss& loss, doub
   precision::Trial trial;
   if (stepper_.objectives_.size() > 1) trial.objective = objective.spec().name;
   {
-    const device::ExpectedReads of_the_trial;  // a step of the run asks for neither
+    const device::ExpectedReads of_the_trial;  // a step of the run reads neither
     trial.loss = shown(loss).item<double>();
     trial.gradient_norm = norms.empty() ? 0.0 : at::stack(norms).norm().item<double>();
   }
-  const WorkTime time = clock.stop();  // comparing is no part of a step
+  const WorkTime time = clock.stop();  // the comparison is not part of a step
   trial.step_ms = time.wall;
   trial.busy_ms = time.busy;
   if (role == TrialRole::reference) {
@@ -102,7 +102,7 @@ precision::Trial StepTrials::try_objective(std::size_t i, const Loss& loss, doub
   return trial;
 }
 
-// A step in training mode that is taken back, whatever `run` does.
+// A step in training mode that is undone whatever `run` does.
 template <class Run>
 auto StepTrials::without_trace(const Run& run) {
   const bool training = stepper_.model().is_training();
@@ -122,7 +122,7 @@ RehearsedStep StepTrials::rehearse(const Batch& batch) {
     rehearsed.result = stepper_.accumulate(batch, {.only = true});
     stepper_.blocks_.check(stepper_.blocks_.recompute());
     for (const ObjectiveStep& objective : stepper_.objectives_) {
-      if (!objective.takes_part() || stepper_.sums_gradients()) continue;  // among ranks gradients wait elsewhere
+      if (!objective.takes_part() || stepper_.sums_gradients()) continue;  // with several ranks gradients are kept elsewhere
       for (const auto& group : objective.optimizer().groups()) {
         for (const auto& parameter : group.parameters) {
           if (!parameter.value.grad().defined()) rehearsed.without_gradient.push_back(parameter.name);
@@ -140,11 +140,11 @@ memory::StepProfile StepTrials::profile_memory(const Batch& batch, const memory:
     blocks.set_recompute(recompute);
     return finally(
         [&] {
-          std::optional<StepResult> before;  // a step keeps what its micro-steps gave
+          std::optional<StepResult> before;  // a step keeps its micro-steps' results
           if (with_gradients) before = stepper_.accumulate(batch);
           memory::Profiler profiler(stepper_.device());
           blocks.watch(&profiler);
-          // Terms of a loss share their backward pass in a step's only micro-batch.
+          // A loss's terms share their backward pass in a step's only micro-batch.
           (void)stepper_.accumulate(batch, {.only = !with_gradients});
           return profiler.finish();
         },

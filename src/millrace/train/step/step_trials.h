@@ -1,5 +1,5 @@
-// Steps that leave no trace: what number format, layout and kernels a run takes, what its memory goes to, and whether its first
-// batch is right.
+// Steps that leave no trace: for choosing a run's number format, layout and kernels, for accounting its memory, and for checking
+// its first batch.
 #pragma once
 
 #include <cstdint>
@@ -14,28 +14,28 @@
 
 namespace millrace {
 
-// What the gradients of a trial step are for.
+// The use of a trial step's gradients.
 enum class TrialRole : std::uint8_t { reference, compared };
 
 struct RehearsedStep {
   StepResult result;
-  std::vector<std::string> without_gradient;  // names of parameters that got none, of the objectives that were present
+  std::vector<std::string> without_gradient;  // names of parameters that got no gradient, of the objectives that were present
 };
 
-// Used between two steps, by the loop's thread. Batches are prepared ones. After each call weights, gradients, buffers and counts
-// are what they were.
+// Used between two steps, by the loop's thread. Batches must be prepared. After each call weights, gradients, buffers and counts
+// are as before.
 class StepTrials {
  public:
   explicit StepTrials(Stepper& stepper) : stepper_(stepper) {}
 
-  // Forward and backward at the current weights in a format. Gradients are compared, parameter by parameter, with those of the
-  // last reference of this object: of a trial in fp32, unless `role` says.
+  // Forward and backward at the current weights in a format. Gradients are compared, parameter by parameter, with those of this
+  // object's last reference: a trial in fp32, unless `role` says otherwise.
   precision::Trial try_precision(const Batch& batch, std::optional<at::ScalarType> autocast);
   precision::Trial try_precision(const Batch& batch, std::optional<at::ScalarType> autocast, TrialRole role);
-  // One Stepper::accumulate() with every block watched. `with_gradients`: as in a step's second micro-step, when gradients are
-  // there already.
+  // One Stepper::accumulate() with every block watched. `with_gradients`: as in a step's second micro-step, when gradients exist
+  // already.
   memory::StepProfile profile_memory(const Batch& batch, const memory::Recompute& recompute, bool with_gradients);
-  // One Stepper::accumulate(). ConfigError for a block in memory.recompute that the model does not have.
+  // One Stepper::accumulate(). ConfigError for a name in memory.recompute that is not a block of the model.
   RehearsedStep rehearse(const Batch& batch);
 
  private:

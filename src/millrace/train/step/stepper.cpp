@@ -121,7 +121,7 @@ void Stepper::drop_step(Agreement* ranks) {
   buffers_.put_back();
 }
 
-// What each objective's gradients are like; true when the host, asked by device_skip off, says that the step does not count.
+// Judges each objective's gradients; true if the host, asked because device_skip is off, says that the step does not count.
 bool Stepper::judge_objectives() {
   static const telemetry::Counter on_device("device_skip");
   const bool asks_host = !switches_.on("device_skip");

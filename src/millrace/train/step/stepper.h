@@ -1,4 +1,4 @@
-// One training step: micro-batches through every objective, then the updates. The same code trains, is tried (step_trials.h)
+// One training step: micro-batches through every objective, then the updates. The same code trains, makes trials (step_trials.h)
 // and is timed by `millrace bench step`.
 #pragma once
 
@@ -27,48 +27,48 @@ struct StepperOptions {
   std::optional<at::ScalarType> autocast;  // nullopt = fp32
   std::int64_t total_steps = 0;            // for schedules; 0 = open end
   std::int64_t steps_per_epoch = 0;        // for schedules that count epochs; 0 = not known
-  memory::Recompute recompute;             // blocks of the model to compute again
-  std::uint64_t offload_bytes = 0;         // activations of at least this size go to host memory; 0 = none
+  memory::Recompute recompute;             // blocks of the model to recompute
+  std::uint64_t offload_bytes = 0;         // activations of at least this size go to host memory; 0 = no offloading
   std::int64_t global_batch = 0;           // for optim.lr_scaling; 0 = not known
-  bool trains = true;                      // false: evaluate() alone is called, and nothing is kept for steps
+  bool trains = true;                      // false: only evaluate() is called, and no state for steps is kept
   Agreement* agreement = nullptr;          // of the run's ranks; null = one process
-  std::int64_t average_every = 1;  // > 1: each rank steps by its own gradients, and average_over_ranks() is called so often
-  bool shards_optimizer = false;   // each rank keeps a part of the optimisers' state: state() is collective
-  GradientSumsOptions gradients;   // how gradients travel between ranks; bucket_bytes 0 = together, after the backward pass
+  std::int64_t average_every =
+      1;  // > 1: each rank steps by its own gradients, and average_over_ranks() is called every so many steps
+  bool shards_optimizer = false;  // each rank keeps a part of the optimisers' state: state() is collective
+  GradientSumsOptions gradients;  // how gradients are sent between ranks; bucket_bytes 0 = together, after the backward pass
 };
 
-// RecipeError: a run begins with a step that has a loss.
+// RecipeError: the first step of a run must have a loss.
 [[noreturn]] void refuse_absence(const Batch& batch);
 
-// Used by the loop's thread only. Nothing a step calls reads a device value on the host, except with device_skip off.
+// Used by the loop's thread only. A step reads no device value on the host, except with device_skip off.
 //
-// A step whose loss or gradients are not finite, or that is a spike (optim.spike_zscore), counts for nothing: parameters,
-// optimiser, averaged weights and running statistics of all objectives stay what they were, to the bit. fp16 scales each
-// objective's loss.
+// A step whose loss or gradients are not finite, or that is a spike (optim.spike_zscore), is skipped: parameters, optimiser,
+// averaged weights and running statistics of all objectives stay unchanged, to the bit. fp16 scales each objective's loss.
 class Stepper {
  public:
   Stepper(Recipe& recipe, const Switches& switches, telemetry::Timeline& timeline, const StepperOptions& options);
   ~Stepper();
 
   void begin_step(std::int64_t step);  // 0-based; sets the learning rates
-  // All objectives forward and backward on a prepared micro-batch; `in_step`: among those of this rank. The gradients travel to
-  // the other ranks with the one that is said to be the last.
+  // Runs all objectives forward and backward on a prepared micro-batch; `in_step`: its position among this rank's. The gradients
+  // are sent to the other ranks with the micro-batch that is marked as the last.
   StepResult accumulate(const Batch& batch, MicroPosition in_step = {});
-  // All objectives' optimisers, then gradients are dropped. Collective, but for ranks that average().
+  // Runs all objectives' optimisers, then drops the gradients. Collective, except for ranks that average().
   void update();
-  // Before update(), also after a failed accumulate(): the step begins again from where begin_step() began it. Collective.
+  // Called before update(), also after a failed accumulate(): returns the step to its state at begin_step(). Collective.
   void abandon_step() { drop_step(sums_gradients() ? &agreement() : nullptr); }
   // Losses of a prepared batch without gradients, in evaluation mode.
   StepResult evaluate(const Batch& batch);
 
-  // Whether the ranks step for themselves: gradients stay where they are, batch norms see the rows of one rank.
+  // Whether each rank steps on its own: gradients are not exchanged, batch norms see the rows of one rank.
   [[nodiscard]] bool averages() const;
   // Weights, averaged weights, running statistics and optimisers' moments become their means over the ranks (McMahan et al. 2017;
-  // the moments too, so that all ranks have one state again), counts and scales those of rank 0. Collective; nothing where the
-  // ranks do not average. Returns the bytes that this rank gave.
+  // the moments too, so that all ranks have the same state again), counts and scales become rank 0's. Collective; does nothing if
+  // the ranks do not average. Returns the bytes that this rank sent.
   std::int64_t average_over_ranks();
 
-  void set_autocast(std::optional<at::ScalarType> autocast);  // from here on; fp16 begins with a fresh loss scale
+  void set_autocast(std::optional<at::ScalarType> autocast);  // from here on; fp16 starts with a new loss scale
   [[nodiscard]] std::optional<at::ScalarType> autocast() const noexcept { return options_.autocast; }
   [[nodiscard]] at::Device device() const noexcept { return options_.device; }
   [[nodiscard]] std::uint64_t seed() const noexcept { return options_.seed; }

@@ -1,4 +1,4 @@
-// What of a stepper is saved, and how it is put back.
+// The state of a stepper that is saved, and how it is loaded.
 #pragma once
 
 #include <vector>
@@ -8,14 +8,14 @@
 
 namespace millrace {
 
-// Optimisers, plateaus, counts, scales; not the averaged weights. Collective where ranks keep a part of the optimisers' state
-// each.
+// Optimisers, plateaus, counts, scales; not the averaged weights. Collective if each rank keeps a part of the optimisers' state.
 [[nodiscard]] State state_of(const Stepper& stepper);
-// `average`: as averaged_weights() gave it; empty: averages begin with the model's weights as they are now. SnapshotError where
-// the state does not fit.
+// `average`: the result of averaged_weights(); empty: averages start with the model's present weights. SnapshotError if the state
+// does not fit.
 void load_state(Stepper& stepper, const State& state, const Tensors& average = {});
 
-// The averaged weights by name, empty where optim.ema_decay is 0; and the model with them until the result is destroyed.
+// The averaged weights by name, empty if optim.ema_decay is 0; the other function puts them into the model until its result is
+// destroyed.
 [[nodiscard]] Tensors averaged_weights(const Stepper& stepper);
 [[nodiscard]] std::vector<optim::AverageInUse> use_average(const Stepper& stepper);
 

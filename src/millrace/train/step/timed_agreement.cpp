@@ -7,7 +7,7 @@
 
 namespace millrace {
 
-// A batch norm of a GPU calls from autograd's thread, which has no account.
+// A batch norm on a GPU calls from autograd's thread, which has no account.
 template <class Call>
 auto TimedAgreement::on_account(Call call) {
   std::optional<telemetry::Span> span;

@@ -1,4 +1,4 @@
-// What the ranks of a run agree on, with the wait for the others on account.
+// An Agreement that records the wait for the other ranks.
 #pragma once
 
 #include <memory>
@@ -10,8 +10,9 @@
 
 namespace millrace {
 
-// Each call is the other agreement's; the loop's thread is in the account `reduction` meanwhile, wherever in the run it waits,
-// but for start-up, trials and validations, which have one account each. Made in the loop's thread. Both outlive this.
+// Forwards each call to the other agreement. Meanwhile the loop's thread is in the account `reduction`, everywhere in the run
+// except in start-up, trials and validations, which have one account each. Made in the loop's thread. Both arguments outlive
+// this.
 class TimedAgreement final : public Agreement {
  public:
   TimedAgreement(Agreement& inner, telemetry::Timeline& timeline) : inner_(inner), timeline_(timeline) {}

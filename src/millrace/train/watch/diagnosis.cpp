@@ -14,9 +14,9 @@ namespace millrace {
 namespace {
 
 constexpr double kSecondsBetweenLooks = 1;
-constexpr std::size_t kMarks = 12;       // a look sees what happened since so many looks before
-constexpr std::size_t kLines = 24;       // of losses that rules may look at
-constexpr std::size_t kStepTimes = 300;  // then every second one goes
+constexpr std::size_t kMarks = 12;       // a look covers the time since this many looks before
+constexpr std::size_t kLines = 24;       // losses that rules may look at
+constexpr std::size_t kStepTimes = 300;  // beyond it every second one is dropped
 
 const telemetry::Counter& recompute_time() {
   static const telemetry::Counter counter("recompute_ns");
@@ -88,7 +88,7 @@ Diagnosis::Mark Diagnosis::mark() const {
   return mark;
 }
 
-// The norm of an objective that had no loss since the last line is that of a step long ago.
+// Drops the norm of an objective without a loss since the last line: it is that of a step long ago.
 void Diagnosis::note_losses(const StepRecord& record) {
   for (std::size_t i = 0; i < std::min(record.objectives.size(), numbers_.objectives.size()); ++i) {
     const auto loss = record.window.means.find(record.objectives[i].name);
@@ -112,7 +112,7 @@ std::optional<doctor::Watch::Change> Diagnosis::look(const StepRecord& record, M
     others_of_ += record.window.seconds;
   }
   note_losses(record);
-  if (first_ && record.times.steps > 0) {  // what the first line saw is the warm-up
+  if (first_ && record.times.steps > 0) {  // the first line covers the warm-up
     step_ms_.push_back(record.times.step_ms_p50 * (1 - record.window.others.value_or(0)));
     if (step_ms_.size() > kStepTimes) {
       std::size_t kept = 0;
@@ -140,7 +140,7 @@ void Diagnosis::saw_validation(double loss, double seconds, const doctor::Judged
   if (std::isfinite(loss)) numbers_.validation.push_back(loss);
 }
 
-// Once: the fields of a run are the same in each batch.
+// Taken once: the fields of a run are the same in each batch.
 void Diagnosis::saw_copied(const Batch& batch) {
   if (copied_floats_) return;
   double all = 0, floats = 0;
@@ -171,7 +171,7 @@ void Diagnosis::saw_machine(const doctor::MachineReading& reading) {
   clock_.add(reading);
 }
 
-// By what passes and batches of the run took so far.
+// Estimated from the run's passes and batches so far.
 double Diagnosis::seconds_of_next_trial(const telemetry::Timeline::Summary& so_far) const {
   using telemetry::Phase;
   const RunConfig& config = *parts_.config;

@@ -1,4 +1,4 @@
-// Watches a run for what holds it back: gathers the evidence, asks the doctor's rules at log lines, and says what is new.
+// Watches a run for what slows it down: gathers the evidence, applies the doctor's rules at log lines, and reports new findings.
 #pragma once
 
 #include <cstdint>
@@ -28,20 +28,20 @@
 
 namespace millrace {
 
-// All of it outlives the diagnosis.
+// All pointers outlive the diagnosis.
 struct DiagnosisParts {
   const RunConfig* config = nullptr;
   const Stepper* stepper = nullptr;
   telemetry::Timeline* timeline = nullptr;
-  const DeviceTimes* device = nullptr;  // null: the host's times are the device's
+  const DeviceTimes* device = nullptr;  // null: the host's times are also the device's
   const data::Loader* loader = nullptr;
   bool cached = false;                // there is a cache
-  std::uint64_t cacheable_bytes = 0;  // that one of all samples would hold
-  double epochs = 0;                  // that the run is long; 0 = without end
+  std::uint64_t cacheable_bytes = 0;  // size of a cache of all samples
+  double epochs = 0;                  // length of the run; 0 = without end
   std::optional<BlindAnswer> blind;   // of the first objective
   doctor::Earlier earlier;
-  std::string run;                                        // its folder; "" = none
-  std::function<std::unique_ptr<RemedyTrials>()> trials;  // called once, when the first may be due; null = none are made
+  std::string run;                                        // its folder; "" = no folder
+  std::function<std::unique_ptr<RemedyTrials>()> trials;  // called once, when the first trial may be due; null = no trials
 };
 
 struct MemorySeen {
@@ -58,31 +58,31 @@ class Diagnosis {
   Diagnosis(const Diagnosis&) = delete;
   Diagnosis& operator=(const Diagnosis&) = delete;
 
-  // After a log line. Looks at most once a second; nullopt: it did not.
+  // Called after a log line. Looks at most once a second; nullopt if it did not look.
   [[nodiscard]] std::optional<doctor::Watch::Change> look(const StepRecord& record, MemorySeen memory);
   void saw_validation(double loss, double seconds, const doctor::Judged& judged);
-  void saw_copied(const Batch& batch);                          // a batch as it came to the device
-  void saw_batch(const Batch& batch);                           // a micro-batch, prepared
+  void saw_copied(const Batch& batch);                          // a batch after its copy to the device
+  void saw_batch(const Batch& batch);                           // a prepared micro-batch
   void saw_peak(std::uint64_t bytes) noexcept;                  // of tensors on a GPU
   void saw_ranks(const std::vector<doctor::RankTimes>& times);  // since the last call
   void saw_machine(const doctor::MachineReading& reading);      // since the first log line, or the last call
   void saw_snapshot() noexcept { ++saves_; }
-  // Those of the doctor's trials that are due: each once a run, when with those before it takes no more than log.doctor_trials of
-  // the time so far. True when one was made.
+  // Makes the doctor's trials that are due: each once a run, as soon as all trials so far and this one take no more than
+  // log.doctor_trials of the time so far. True if a trial was made.
   bool try_when_due();
-  [[nodiscard]] double seconds() const noexcept { return seconds_; }  // that looking took
+  [[nodiscard]] double seconds() const noexcept { return seconds_; }  // time spent on looking
   [[nodiscard]] const DoctorTrials& trials() const noexcept { return trials_; }
   [[nodiscard]] std::vector<doctor::Finding> holding() const { return watch_.holding(); }
-  [[nodiscard]] doctor::Evidence of_the_run() const;  // of all of it, from the first log line on; before that: nothing
+  [[nodiscard]] doctor::Evidence of_the_run() const;  // of the whole run, from the first log line on; empty before that
 
  private:
-  // What only rises, at one moment.
+  // Sums that only grow, at one moment.
   struct Mark {
     double at = 0;
     telemetry::Timeline::Summary times;
     std::int64_t lines = 0, saves = 0, validations = 0, recompute_ns = 0, step = 0, samples = 0, validation_batches = 0;
     double validation_seconds = 0;
-    double skipped = 0, spikes = 0, others = 0, others_of = 0;  // seconds that others had, of seconds that were looked at
+    double skipped = 0, spikes = 0, others = 0, others_of = 0;  // seconds that other programs used, of seconds that were observed
     data::LoaderCounters read;
     std::map<std::string, double> slow;
     std::vector<nn::ClampCount> clamps;
@@ -101,7 +101,7 @@ class Diagnosis {
 
   DiagnosisParts parts_;
   doctor::Watch watch_;
-  std::deque<Mark> marks_;  // of the latest looks
+  std::deque<Mark> marks_;  // at the latest looks
   std::optional<Mark> first_;
   std::int64_t step_ = 0, samples_ = 0, lines_ = 0, saves_ = 0, validations_ = 0, validation_batches_ = 0;
   double validation_seconds_ = 0;
@@ -116,7 +116,7 @@ class Diagnosis {
   doctor::GpuUse gpu_;
   doctor::ClockUse clock_;
   std::optional<double> copied_floats_;
-  std::unique_ptr<RemedyTrials> remedies_;  // null: none was due so far
+  std::unique_ptr<RemedyTrials> remedies_;  // null: no trial was due so far
   double asked_for_trials_ = 0;             // at the look of this time
   double trial_seconds_ = 0;
   DoctorTrials trials_;

@@ -22,11 +22,11 @@ constexpr int kRounds = 2;
 using Way = std::function<precision::Trial()>;
 
 enum class Time : std::uint8_t {
-  fair,  // what other programs took is left out
-  wall   // threads that wait for each other look like such programs
+  fair,  // without the time that other programs took
+  wall   // threads that wait for each other look like other programs
 };
 
-// Time of the first way to that of the second, in turns.
+// Ratio of the first way's time to the second's, measured in turns.
 double ratio_of(const Way& first, const Way& second, Time time = Time::fair) {
   std::vector<WorkTime> times[2];
   const Way* ways[2] = {&first, &second};
@@ -71,7 +71,7 @@ bool may_gain_by_format(const Assembly& assembly) {
 
 void try_format(Assembly& assembly, DoctorTrials& to) {
   const std::optional<Batch> batch = assembly.trial_batch();
-  // Who asked for fp32 may have done so because a convolution in bf16 ends the process here, or never comes back.
+  // A user may have chosen fp32 because a convolution in bf16 crashes or hangs here.
   if (!batch || !assembly.may_try_bf16(*batch)) return;
   StepTrials trials(assembly.stepper());
   const double ratio = ratio_of(in_format(trials, *batch, std::nullopt), in_format(trials, *batch, at::kBFloat16));
@@ -130,7 +130,7 @@ bool has_another_layout(const Assembly& assembly) {
   return !wish.is_auto() && assembly.switches().on("channels_last") && assembly.recipe().set_layout(wish.value());
 }
 
-// The layout is what arranges a batch on its way through the model: no weight knows of it.
+// The layout only affects how a batch passes through the model: weights are independent of it.
 void try_layout(Assembly& assembly, DoctorTrials& to) {
   const std::optional<Batch> batch = assembly.trial_batch();
   if (!batch) return;
@@ -148,7 +148,7 @@ void try_layout(Assembly& assembly, DoctorTrials& to) {
   const auto name = [](Layout layout) { return layout == Layout::contiguous ? "contiguous" : "channels_last"; };
   const double ratio = finally(
       [&] {
-        (void)in(other)();  // the first step sets things up
+        (void)in(other)();  // the first step also sets things up
         return ratio_of(in(now), in(other));
       },
       [&] { recipe.set_layout(now); });
@@ -163,7 +163,7 @@ bool may_recompute(const Assembly& assembly) {
 
 bool adds_gradients(const RunConfig& config) { return config.optim.accumulate > 1 || config.memory.micro_batches > 1; }
 
-// One step that computes every block again, which holds less than one of the run's; what it brought back is what it saves.
+// One step that recomputes every block, which holds less than one of the run's; the recomputed bytes are the saving.
 void try_recompute(Assembly& assembly, DoctorTrials& to) {
   const std::optional<Batch> batch = assembly.trial_batch();
   if (!batch) return;
@@ -196,8 +196,8 @@ Json DoctorTrials::to_json() const {
 }
 
 RemedyTrials::RemedyTrials(Assembly& assembly) : assembly_(assembly) {
-  if (!assembly.setup().agreement().alone()) return;  // ranks would have to agree on each
-  constexpr double kInTurns = 2.0 * kRounds;          // of two ways
+  if (!assembly.setup().agreement().alone()) return;  // with several ranks all would have to agree on each trial
+  constexpr double kInTurns = 2.0 * kRounds;          // two ways, in turns
   const bool threads = has_more_threads_than_cores(assembly);
   all_.push_back({.passes = 1, .make = &count_operations});
   if (may_recompute(assembly)) all_.push_back({.passes = adds_gradients(assembly.config()) ? 3.0 : 2.0, .make = &try_recompute});

@@ -1,4 +1,4 @@
-// What the doctor tries beside a run: the run's own step in other ways, and a census of its operations.
+// The doctor's trials during a run: the run's own step with other settings, and a census of its operations.
 #pragma once
 
 #include <memory>
@@ -12,19 +12,20 @@ namespace millrace {
 
 struct DoctorTrials {
   doctor::Experiments experiments;
-  std::optional<doctor::Census> census;  // nullopt: there was no batch
-  [[nodiscard]] Json to_json() const;    // what was tried, for summary.json
+  std::optional<doctor::Census> census;  // nullopt if there was no batch
+  [[nodiscard]] Json to_json() const;    // the trials made, for summary.json
 };
 
-// The trials that a run's config leaves something to learn from, made one after the other, the cheapest first. Belongs to the
+// Makes the trials that can tell something about a run with this config, one after the other, the cheapest first. Belongs to the
 // loop's thread.
 class RemedyTrials {
  public:
-  explicit RemedyTrials(Assembly& assembly);  // which outlives it
+  explicit RemedyTrials(Assembly& assembly);  // `assembly` outlives it
   [[nodiscard]] bool has_next() const noexcept { return next_ < all_.size(); }
-  // What the next one takes at most, in passes forward and backward of one of the run's micro-batches. It reads a batch as well.
+  // An upper bound of the next trial's cost: this many forward and backward passes of one of the run's micro-batches. The batch
+  // that a trial reads comes on top.
   [[nodiscard]] double next_passes() const { return all_[next_].passes; }
-  void make_next();  // between two steps; changes no bit of the run. What goes wrong leaves the trial out
+  void make_next();  // between two steps; changes no bit of the run. A trial that fails is left out
   [[nodiscard]] const DoctorTrials& made() const noexcept { return made_; }
 
  private:
@@ -38,7 +39,7 @@ class RemedyTrials {
   DoctorTrials made_;
 };
 
-// None of them made yet.
+// The trials of a run, before the first is made.
 [[nodiscard]] std::unique_ptr<RemedyTrials> try_remedies(Assembly& assembly);
 
 }  // namespace millrace

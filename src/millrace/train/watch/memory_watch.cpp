@@ -8,7 +8,7 @@
 namespace millrace {
 namespace {
 
-constexpr double kMostOfIt = 0.5;  // of a rise, that one owner has
+constexpr double kMostOfIt = 0.5;  // of a rise, caused by one owner
 
 std::string bytes(std::uint64_t count) { return human_bytes(static_cast<double>(count)); }
 
@@ -25,7 +25,7 @@ std::string rise_text(int rises, const MemoryReading& begin, const MemoryReading
          " after step " + with_commas(begin.step) + ", " + bytes(now.tensors) + " after step " + with_commas(now.step);
 }
 
-// Whose tensors grew; "" where nobody knows.
+// Whose tensors grew; "" if it is unknown.
 std::string owner_text(const OwnedMemory& before, const OwnedMemory& now, std::uint64_t risen) {
   if (now.empty()) return "";
   for (const auto& [owner, held] : now) {
@@ -79,7 +79,7 @@ std::vector<std::string> MemoryWatch::look(const MemoryReading& now, const std::
     warnings.push_back(share_text(now));
   }
   if (now.left > 0 && !is_warm(now)) return warnings;
-  const bool another_pass = !has_last_ || (last_.left > 0) != (now.left > 0);  // what caches took is taken
+  const bool another_pass = !has_last_ || (last_.left > 0) != (now.left > 0);  // the caches have taken their memory
   const bool rises = has_last_ && now.tensors > last_.tensors;
   if (another_pass || (rising_.empty() && !rises)) {
     begin(now);

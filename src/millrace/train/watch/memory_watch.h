@@ -1,4 +1,4 @@
-// Says once when memory comes near to its end, and once when what tensors hold rises from one log line to the next without end.
+// Warns once when memory is nearly full, and once when the tensors' memory keeps growing from one log line to the next.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,14 @@
 
 namespace millrace {
 
-// At a log line, between two steps, where a step's own tensors are gone.
+// Taken at a log line, between two steps, when a step's own tensors are gone.
 struct MemoryReading {
   std::int64_t step = 0;
-  // Of this process's first pass over the data, in which caches of data and features fill: steps made, and steps until it is
-  // over, or the run. `left` 0 = it is over.
+  // For this process's first pass over the data, in which caches of data and features fill: steps made, and steps until the pass,
+  // or the run, is over. `left` 0 = it is over.
   std::int64_t passed = 0, left = 0;
-  std::uint64_t used = 0;     // of `room`
-  std::uint64_t room = 0;     // that the process, or the GPU's allocator, may have in all; 0 = not known
+  std::uint64_t used = 0;     // part of `room`
+  std::uint64_t room = 0;     // all that the process, or the GPU's allocator, may have; 0 = not known
   std::uint64_t tensors = 0;  // bytes of tensors alive
   bool on_gpu = false;
 };
@@ -28,17 +28,17 @@ using OwnedMemory = std::map<std::string, std::uint64_t>;
 class MemoryWatch {
  public:
   static constexpr double kShare = 0.9;
-  static constexpr int kRises = 8;                         // in a row; a reading that does not rise begins anew
-  static constexpr double kRiseShare = 0.05;               // of what there was before them, in all
-  static constexpr std::uint64_t kRiseBytes = 16'000'000;  // and at least these
-  // From where on the first pass is looked at: a part of it, or so many steps. As caches fill in it, a rise is told only where
-  // at its pace what is free is gone before the pass is over.
+  static constexpr int kRises = 8;                         // in a row; a reading that does not rise resets the count
+  static constexpr double kRiseShare = 0.05;               // relative to the bytes before the rises, in all
+  static constexpr std::uint64_t kRiseBytes = 16'000'000;  // and at least this many
+  // The first pass is judged from this fraction on, or from a number of steps. Caches fill in it, so a rise is reported only if
+  // at its pace the free memory is used up before the pass is over.
   static constexpr double kPassPart = 0.1;
   static constexpr std::int64_t kPassSteps = 1000;
 
-  // Warnings, mostly none. `owned` is asked when a rise begins and when it is told; null = nobody knows.
+  // Warnings, usually empty. `owned` is called when a rise begins and when it is reported; null = owners are not known.
   [[nodiscard]] std::vector<std::string> look(const MemoryReading& now, const std::function<OwnedMemory()>& owned = nullptr);
-  // The rise that goes on; "" = there is none. It is over when half of it is gone, or when kRises readings have not risen.
+  // The rise under way; "" if there is none. It is over when half of it is gone, or when kRises readings have not risen.
   [[nodiscard]] const std::string& rising() const noexcept { return rising_; }
 
  private:
@@ -48,10 +48,10 @@ class MemoryWatch {
 
   bool told_share_ = false, told_rise_ = false;
   std::string rising_;
-  int rises_ = 0, still_ = 0;   // readings in a row; of a rise that was told
-  std::uint64_t most_ = 0;      // bytes of tensors since begin_
-  MemoryReading begin_, last_;  // of the rises under way
-  OwnedMemory owned_;           // at the first of them
+  int rises_ = 0, still_ = 0;   // readings in a row that rose; that did not rise, during a reported rise
+  std::uint64_t most_ = 0;      // most bytes of tensors since begin_
+  MemoryReading begin_, last_;  // first and last of the rises under way
+  OwnedMemory owned_;           // at begin_
   bool has_last_ = false;
 };
 

@@ -16,7 +16,7 @@ MemoryReading tensors(std::int64_t step, std::uint64_t megabytes) {
   return {.step = step, .used = 1, .room = 0, .tensors = megabytes * kMb};
 }
 
-// Of the first pass, of a thousand steps over the data.
+// A reading in the first pass over the data, which has a thousand steps.
 MemoryReading first_pass(std::int64_t step, std::uint64_t megabytes, std::uint64_t free_megabytes) {
   return {.step = step,
           .passed = step,

@@ -23,7 +23,7 @@ struct Trace {
   double steps_us = 0;
 };
 
-// A trace is large: what is not asked for is dropped while it is read.
+// A trace is large: unneeded parts are dropped while it is read.
 Json read_needed(std::string_view text) {
   static constexpr std::array<std::string_view, 8> kKeys = {"traceEvents", "ph", "cat", "name", "tid", "ts", "dur", "args"};
   const auto keep = [](int, Json::parse_event_t event, Json& value) {
@@ -74,7 +74,7 @@ ProfileRow& row_of(Rows& rows, const Event& event) {
 
 constexpr std::size_t kNone = static_cast<std::size_t>(-1);
 
-// Of each event the one directly around it; sorts the events so that it comes before.
+// For each event the one directly around it; sorts the events so that this one comes first.
 std::vector<std::size_t> parents_of(std::vector<Event>& events) {
   std::ranges::stable_sort(events, [](const Event& a, const Event& b) {
     return std::tuple(a.thread, a.begin_us, -a.took_us) < std::tuple(b.thread, b.begin_us, -b.took_us);
@@ -92,8 +92,8 @@ std::vector<std::size_t> parents_of(std::vector<Event>& events) {
   return parents;
 }
 
-// Its own time is what the operations directly within it leave of it. Alone within one of its name, as behind autocast, an
-// operation is that one.
+// An operation's self time excludes the operations directly within it. One that is alone within another of the same name, as
+// after autocast, is counted as that one.
 Rows host_rows(std::vector<Event>& events) {
   const std::vector<std::size_t> parents = parents_of(events);
   std::vector<int> children(events.size(), 0);

@@ -1,4 +1,4 @@
-// What the operations of recorded steps took, from the trace that Kineto writes of them.
+// Times of the operations in recorded steps, from the trace that Kineto writes.
 #pragma once
 
 #include <cstddef>
@@ -14,31 +14,31 @@ namespace millrace {
 // The calls of one operation with inputs of one shape.
 struct ProfileRow {
   std::string name;    // as in the trace: "aten::mm", "torch::autograd::CppNode<millrace::kernels::GeluFunction>"
-  std::string shapes;  // of the inputs, "[[64,300],[300,300]]"; "" where the trace has none
+  std::string shapes;  // of the inputs, "[[64,300],[300,300]]"; "" if the trace has no shapes
   std::int64_t calls = 0;
-  double total_ms = 0;  // with the operations that it calls
-  double self_ms = 0;   // without them
+  double total_ms = 0;  // including the operations that it calls
+  double self_ms = 0;   // without these
 };
 
 struct ProfileTable {
   std::int64_t steps = 0;
   double steps_ms = 0;              // of all steps
-  std::int64_t operations = 0;      // on the host
+  std::int64_t operations = 0;      // operations on the host
   std::int64_t device_work = 0;     // kernels, copies and fills of a GPU
-  double operations_ms = 0;         // sum of the host's self times
-  double device_ms = 0;             // sum of the device's
+  double operations_ms = 0;         // sum of self times on the host
+  double device_ms = 0;             // sum on the device
   std::vector<ProfileRow> longest;  // on the host, by self time; ties by name and shapes
-  std::vector<ProfileRow> device;   // the same of a GPU; there total and self are one
+  std::vector<ProfileRow> device;   // the same for a GPU; there total and self are equal
 };
 
-// Steps are the spans "ProfilerStep#N", operations the events "cpu_op"; other spans (forward, backward) are no operations.
-// Threads are told apart: an operation is within another when it begins there on the same thread; alone within one of its own
-// name it is that one, as TensorBoard's profiler counts. std::exception for what is no trace.
+// Steps are the spans "ProfilerStep#N", operations the events "cpu_op"; other spans (forward, backward) are not operations. Each
+// thread is analysed separately: an operation is within another if it begins inside it on the same thread; an operation whose
+// only child has its own name counts as one with the child, as in TensorBoard's profiler. std::exception if it is not a trace.
 [[nodiscard]] ProfileTable table_of_trace(std::string_view trace, std::size_t rows = 10);
 
-// A name for people: "GeluFunction, backward" of an autograd function of ours, others as they are.
+// A readable name: "GeluFunction, backward" for our autograd functions, other names unchanged.
 [[nodiscard]] std::string short_name(std::string_view name);
-[[nodiscard]] std::string to_text(const ProfileTable& table);  // several lines, the last without an end
+[[nodiscard]] std::string to_text(const ProfileTable& table);  // several lines, the last without a line end
 [[nodiscard]] Json to_json(const ProfileTable& table);
 
 }  // namespace millrace

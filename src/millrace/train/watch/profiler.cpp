@@ -27,7 +27,7 @@ std::string steps_text(std::int64_t first, std::int64_t last) {
   return first == last ? "step " + with_commas(first) : "steps " + with_commas(first) + " to " + with_commas(last);
 }
 
-// Kineto writes files of its own accord; those of a run go through its file system.
+// Kineto writes files by itself; a run's files must go through its file system.
 std::string text_of(kineto::ProfilerResult& result) {
   const std::filesystem::path file =
       std::filesystem::temp_directory_path() / ("millrace-trace-" + std::to_string(::getpid()) + ".json");
@@ -51,7 +51,7 @@ StepProfiler::~StepProfiler() {
   if (state_ != State::recording) return;
   try {
     static_cast<void>(stop());
-  } catch (const std::exception&) {  // it was to be dropped
+  } catch (const std::exception&) {  // the recording is dropped anyway
   }
 }
 
@@ -95,13 +95,13 @@ void StepProfiler::end() noexcept {
   }
 }
 
-// What was launched is still under way on a GPU: Kineto knows of a kernel when it has ended.
+// Launched work is still running on a GPU: Kineto knows a kernel only when it has ended.
 void StepProfiler::wait_for_device() const {
   if (!device_.is_cpu()) device::backend_of(device_).synchronize(device_.has_index() ? device_.index() : 0);
 }
 
 void StepProfiler::start() {
-  wait_for_device();  // what earlier steps launched is not theirs
+  wait_for_device();  // work of earlier steps must not count for these
   std::set<ActivityType> activities = {ActivityType::CPU};
   if (!device_.is_cpu()) activities.insert(ActivityType::CUDA);
   const ProfilerConfig config(ProfilerState::KINETO, /*report_input_shapes=*/true);
@@ -144,7 +144,7 @@ void StepProfiler::finish() {
   }
 }
 
-// Its name in the run folder, "" without one.
+// Returns the trace's name in the run folder, "" without a folder.
 std::string StepProfiler::write(const std::string& trace) {
   if (place_.folder == nullptr) return "";
   std::string name = run_files::trace_of_step(recorded_ == 0 ? step_ : last_);
@@ -169,7 +169,7 @@ void StepProfiler::close(std::size_t depth) {
 
 void StepProfiler::begins(telemetry::Phase phase) noexcept {
   open(std::string(telemetry::name_of(phase)));
-  // Its operations may be a thousand times those of the steps.
+  // A validation's operations may be a thousand times those of the steps.
   if (phase == telemetry::Phase::validate) open_.back().silence = std::make_unique<at::DisableRecordFunctionGuard>();
 }
 

@@ -1,4 +1,4 @@
-// Records some steps of a run: what LibTorch's operations and our kernels took, within the spans of the loop.
+// Records some steps of a run: the times of LibTorch's operations and our kernels, within the spans of the loop.
 #pragma once
 
 #include <ATen/record_function.h>
@@ -17,24 +17,25 @@
 
 namespace millrace {
 
-// Belongs to the loop's thread. Records with Kineto, LibTorch's own profiler: one recording at a time in a process. Nothing of it
-// changes what a step computes, and nothing that goes wrong with it ends a run: it is a warning.
+// Belongs to the loop's thread. Records with Kineto, LibTorch's own profiler: one recording at a time in a process. It changes
+// nothing that a step computes, and an error in it is a warning and never ends a run.
 //
-// In the trace: a span "ProfilerStep#12" for a step, as TensorBoard's profiler wants it, in it the spans of the timeline by their
-// names ("data_wait", "prepare", "forward", "backward", "optimizer", "log"), and the operations, those of autograd's threads too.
-// Between steps "validate" and "snapshot"; of what a validation computes only that it took so long.
+// In the trace: a span "ProfilerStep#12" for a step, as TensorBoard's profiler needs it; in it the timeline's spans by their
+// names ("data_wait", "prepare", "forward", "backward", "optimizer", "log"), and the operations, including those of autograd's
+// threads. Between steps "validate" and "snapshot"; a validation is recorded only as a span.
 class StepProfiler final : telemetry::SpanWatch {
  public:
-  // `place` and `reporter` outlive it. A place without a folder: the table alone.
+  // `place` and `reporter` outlive it. Without a folder in `place` only the table is made.
   StepProfiler(const ProfileConfig& config, c10::Device device, const SaveDestination& place, Reporter& reporter);
-  ~StepProfiler() override;  // what is still being recorded is dropped
+  ~StepProfiler() override;  // an unfinished recording is dropped
   StepProfiler(const StepProfiler&) = delete;
   StepProfiler& operator=(const StepProfiler&) = delete;
 
   void begin_step(std::int64_t step);  // 1-based
-  // With its log line done. `counts`: it was a step after all. After the last one: table and trace are written and told.
+  // Called when the step's log line is done. `counts`: the step was not undone. After the last step the table and trace are
+  // written and reported.
   void end_step(bool counts);
-  // The run ends here: what there is is written, and said to be less than was asked for.
+  // The run ends here: writes the steps recorded so far, and says that they are fewer than requested.
   void end() noexcept;
   [[nodiscard]] bool is_done() const noexcept { return state_ == State::done; }
 
@@ -42,7 +43,7 @@ class StepProfiler final : telemetry::SpanWatch {
   enum class State : std::uint8_t { waiting, recording, done };
   struct Open {
     std::unique_ptr<at::RecordFunction> span;
-    std::unique_ptr<at::DisableRecordFunctionGuard> silence;  // goes first
+    std::unique_ptr<at::DisableRecordFunctionGuard> silence;  // destroyed first
   };
   void begins(telemetry::Phase phase) noexcept override;
   void ends() noexcept override;
@@ -50,7 +51,7 @@ class StepProfiler final : telemetry::SpanWatch {
   void close(std::size_t depth);
   void wait_for_device() const;
   void start();
-  [[nodiscard]] std::string stop();  // the trace
+  [[nodiscard]] std::string stop();  // returns the trace
   void finish();
   [[nodiscard]] std::string write(const std::string& trace);
 
@@ -60,7 +61,7 @@ class StepProfiler final : telemetry::SpanWatch {
   Reporter& reporter_;
   State state_ = State::waiting;
   std::int64_t seen_ = 0;      // steps of this start
-  std::int64_t recorded_ = 0;  // whole ones
+  std::int64_t recorded_ = 0;  // complete steps
   std::int64_t step_ = 0, first_ = 0, last_ = 0;
   std::vector<Open> open_;
 };

@@ -26,7 +26,7 @@ std::string what_is_done() {
   return describe_doing(text.data(), text.size()) > 0 ? text.data() : "between steps";
 }
 
-// Ranks without the run folder are in a save, too, while they wait for the one that has it.
+// Ranks without the run folder count as saving while they wait for the rank that has it.
 bool is_saving() {
   const Doing::Text task = doing_now(Doing::Level::task), phase = doing_now(Doing::Level::phase);
   return std::string_view(phase.data()) == "snapshot" || std::string_view(task.data()).starts_with(kSaveTask);
@@ -66,7 +66,7 @@ void Watchdog::start() {
   };
   try {
     thread_ = std::thread(watch);
-  } catch (const std::system_error&) {  // no thread is left: a run needs no watchdog
+  } catch (const std::system_error&) {  // no thread can be created: a run does not need a watchdog
   }
 }
 

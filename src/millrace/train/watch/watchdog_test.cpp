@@ -81,7 +81,7 @@ TEST(Watchdog, ASignalIsObeyedAfterTheLimit) {
   EXPECT_THAT(run.told.back(), HasSubstr("is lost; nothing was saved yet"));
 }
 
-// Gigabytes on a slow disk take longer than the limit, and the state would be lost that the signal asks to save.
+// Gigabytes on a slow disk take longer than the limit, and the state that the signal asks to save would be lost.
 TEST(Watchdog, TheSaveThatASignalAsksForIsNotCutShort) {
   const std::string save = kSaveTask + std::to_string(12);
   struct Case {

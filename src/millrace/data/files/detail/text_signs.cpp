@@ -75,7 +75,8 @@ void TextSigns::end_line() {
   line_ = {};
 }
 
-// Lines that make up more than a seventeenth of the text are never lost (Misra and Gries).
+// Keeps the most frequent lines in a table of 16 (Misra and Gries): a line that makes up more than a seventeenth of the text is
+// never lost.
 void TextSigns::count_line() {
   objects_ += line_.first == '{' && line_.last == '}' ? 1 : 0;
   const std::int64_t bytes = line_.size;

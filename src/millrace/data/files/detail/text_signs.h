@@ -45,8 +45,8 @@ class TextSigns {
   std::array<Frequent, 16> frequent_;
 };
 
-// The lines to log for `all`, one per sign, each after the name of its source. A sign that all of two or more sources show is
-// taken as intended and is left out.
+// The lines to log, one for each sign of each source, beginning with the source's label. Markup or JSON is taken as intended, and
+// left out, if there are several sources and all of them show it; ends of lines by two characters, if all sources show them.
 [[nodiscard]] std::vector<std::string> told_of_signs(const std::vector<TextSigns>& all, const std::vector<std::string>& labels);
 
 }  // namespace millrace::data::detail

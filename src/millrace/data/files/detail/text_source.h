@@ -9,7 +9,7 @@
 
 namespace millrace::data::detail {
 
-// Tells whether a file is still the one that was read.
+// Shows whether a file is still the one that was read.
 struct SourceStamp {
   std::uint64_t size = 0;
   std::int64_t changed = 0;  // nanoseconds, the file's modification time
@@ -31,7 +31,7 @@ struct TextRead {
   std::int64_t marks_inside = 0;  // byte-order marks after the beginning of the text
   std::int64_t lone_returns = 0;  // "\r" not followed by "\n"
   std::int64_t line_feeds = 0;    // "\n"
-  std::int64_t both = 0;          // of them after a "\r"
+  std::int64_t both = 0;          // line feeds after a "\r"
   std::int64_t characters = 0;    // code points, without the mark
 };
 // Passes the text to `piece` in pieces that end between code points. DataError if the file is not UTF-8 text: says what it is

@@ -1,4 +1,4 @@
-// What the micro-batches of a step gave to an objective: for objective_step.cpp and objective_step_state.cpp alone.
+// Sums over the micro-batches of a step for an objective: for objective_step.cpp and objective_step_state.cpp only.
 #pragma once
 
 #include <algorithm>
@@ -13,18 +13,18 @@ namespace millrace {
 struct ObjectiveStep::Term {
   std::string name;
   std::string pass;
-  double nominal_number = 0;  // of a loss of one term
+  double nominal_number = 0;  // of a loss with one term
   at::Tensor nominal;         // else: the count in the first micro-batch
   at::Tensor count;           // f32; NaN once a sum is not finite
-  LossTerm seen;              // sums of what is shown, for the spike rule
+  LossTerm seen;              // sums of the shown values, for the spike rule
   [[nodiscard]] at::Tensor divided(const at::Tensor& sum) const;
   [[nodiscard]] at::Tensor nominal_like(const at::Tensor& scalar) const;
 };
 
-// Gradients of terms that share a division, where the step has several of them.
+// Gradients of terms that share a division, if the step has several such groups.
 struct ObjectiveStep::Pass {
   std::string key;
-  std::vector<at::Tensor> gradients;  // of each parameter; undefined = none
+  std::vector<at::Tensor> gradients;  // by parameter; undefined = no gradient
 };
 
 struct ObjectiveStep::Sums {
