@@ -53,8 +53,10 @@ check_headers() { # every public header compiles alone
   unlock
 }
 
-check_asan() { sanitize asan base test_support format config telemetry hdf5 hdf5_hostile data; }
-check_tsan() { sanitize tsan base telemetry hdf5 data; } # folders that use threads
+data_tests=(data_files data_loader data_sources data_cache data_transforms data_workload)
+
+check_asan() { sanitize asan base system test_support format config telemetry hdf5 hdf5_hostile "${data_tests[@]}"; }
+check_tsan() { sanitize tsan base system telemetry hdf5 "${data_tests[@]}"; } # folders that use threads
 
 sanitize() { # sanitize PRESET NAME...: the tests of these names, without LibTorch
   local tests=("${@:2}")
