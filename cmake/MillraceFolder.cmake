@@ -1,5 +1,5 @@
-# Each folder of src/millrace is a static library and a namespace; x.h, x.cpp and x_test.cpp are next to each other. The folder
-# recipes/, next to src/, is one library too: it has a folder for each recipe, and these have folders.
+# Each folder of src/millrace is a static library; x.h, x.cpp and x_test.cpp are next to each other. The folder recipes/, next to
+# src/, is one library too: it has a folder for each recipe, and these have folders.
 #
 #   mr_folder(data DEPENDS base core LINK ZLIB::ZLIB PRIVATE_LINK yaml-cpp [TORCH | PCH name] [UNITY n] [TEST_LINK ...])
 #

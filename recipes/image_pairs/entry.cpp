@@ -98,9 +98,9 @@ BenchShape shape(std::string name, std::string help, Json config, const std::str
 
 // Switches of this recipe alone, and those that it shares with some others.
 std::vector<std::string> switches() {
-  return {"fused_dropout",   "fused_attention", "fused_gelu",   "bf16_weights", "fp32_products",
-          "fused_rms_rows",  "fused_swiglu",    "fused_rotary", "merged_lora",  "last_position",
-          "shared_features", "feature_cache",   "look_ahead",   "sample_cache"};
+  return {"fused_dropout", "fused_attention", "fused_norm",    "fused_gelu",   "bf16_weights",
+          "fp32_products", "fused_rms_rows",  "fused_swiglu",  "fused_rotary", "merged_lora",
+          "last_position", "shared_features", "feature_cache", "look_ahead",   "sample_cache"};
 }
 
 Guide guide() {

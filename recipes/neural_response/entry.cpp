@@ -63,8 +63,9 @@ BenchShape shape(std::string name, std::string help, const std::vector<std::int6
 
 // Switches of this recipe alone, and those that it shares with some others.
 std::vector<std::string> switches() {
-  return {"channels_last", "fused_dropout", "tried_convolutions", "file_index",     "hdf5_direct", "joined_core",
-          "needed_only",   "stencils",      "fused_pooling",      "fused_rms_norm", "look_ahead",  "sample_cache"};
+  return {"channels_last",      "fused_dropout", "fused_gelu",     "bf16_weights", "fp32_products",
+          "tried_convolutions", "file_index",    "hdf5_direct",    "joined_core",  "needed_only",
+          "stencils",           "fused_pooling", "fused_rms_norm", "look_ahead",   "sample_cache"};
 }
 
 Guide guide() {

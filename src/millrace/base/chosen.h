@@ -1,4 +1,4 @@
-// What was chosen, and why.
+// A value that was chosen, with the reason.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@ namespace millrace {
 template <class T>
 struct Chosen {
   T value{};
-  std::string reason;  // one line for the plan; "" where there is nothing to say
+  std::string reason;  // one line for the plan; "" if there is nothing to say
 };
 
 }  // namespace millrace

@@ -49,9 +49,8 @@ class Assembly {
   // are avoided from here on, or the step has no convolutions (checked by one fp32 step without a trace). Always true on a GPU.
   [[nodiscard]] bool may_try_bf16(const Batch& batch);
   [[nodiscard]] const MemoryChoice& memory() const noexcept { return memory_; }  // empty before decide_memory()
-  [[nodiscard]] const ConvolutionChoice& convolutions() const noexcept {
-    return convolutions_;
-  }  // empty before try_convolutions()
+  // Empty before try_convolutions().
+  [[nodiscard]] const ConvolutionChoice& convolutions() const noexcept { return convolutions_; }
 
   // What each part of memory takes now; activations are what a step needs in addition. `step_peak`: the most tensor bytes held in
   // a step.

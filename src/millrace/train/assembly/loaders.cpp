@@ -26,7 +26,7 @@ Loaders::Loaders(RunSetup& setup, Recipe& recipe, std::function<void(const std::
   options.note = tell;
   const SlotMemory memory =
       slot_memory(setup_.config().data, setup_.context().device, setup_.agreement().ranks().local_world_size,
-                  [this](const std::string& text) { setup_.console().warning(text); });
+                  [console = &setup_.console()](const std::string& text) { console->warning(text); });
   options.arena = memory.arena;
   training_ = std::make_unique<data::Loader>(std::move(pipeline), options);
   setup_.choose("data.workers", std::to_string(training_->readers()), training_->readers_reason());

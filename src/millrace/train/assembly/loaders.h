@@ -15,7 +15,7 @@
 
 namespace millrace {
 
-// Belongs to one thread; refers to the setup.
+// Belongs to one thread; refers to the setup, and may be moved: nothing that it makes refers to this object.
 class Loaders {
  public:
   // Asks the recipe for its data. `note`: called with each change that the loader makes while it runs; null = shown on the

@@ -21,9 +21,8 @@ class Recovery {
   Recovery(bool recovers, bool may_recompute, std::int64_t micro_batches, Recipe& recipe, Stepper& stepper, Reporter& reporter,
            Agreement& agreement);
 
-  [[nodiscard]] std::int64_t micro_batches() const noexcept {
-    return micro_batches_;
-  }  // parts that a batch is cut into; only grows
+  // The number of parts that a batch is cut into; it only grows.
+  [[nodiscard]] std::int64_t micro_batches() const noexcept { return micro_batches_; }
   void use_at_least(std::int64_t micro_batches) noexcept;
   void saw(const Batch& batch) noexcept;  // before a batch is used
 

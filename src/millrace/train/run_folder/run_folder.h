@@ -42,9 +42,8 @@ class RunFolder {
 
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
   [[nodiscard]] const RunRecord& record() const noexcept { return record_; }
-  [[nodiscard]] bool is_replaced() const noexcept {
-    return is_run_ && fresh_;
-  }  // by begin(): the present files are the old run's
+  // Whether begin() replaces the present files: they are the old run's.
+  [[nodiscard]] bool is_replaced() const noexcept { return is_run_ && fresh_; }
   // A folder for files made before the first step that must stay in the run: begin() moves it there. Created at the first call.
   std::filesystem::path staging();
 

@@ -17,9 +17,8 @@ class ModelBlocks {
  public:
   ModelBlocks(at::Device device, memory::Recompute recompute) : device_(device), recompute_(std::move(recompute)) {}
 
-  [[nodiscard]] const std::vector<std::string>& names() const noexcept {
-    return names_;
-  }  // in order, after the first forward pass
+  // In order, after the first forward pass.
+  [[nodiscard]] const std::vector<std::string>& names() const noexcept { return names_; }
   [[nodiscard]] const memory::Recompute& recompute() const noexcept { return recompute_; }
   void set_recompute(memory::Recompute recompute) { recompute_ = std::move(recompute); }
   bool recompute_all();  // false if no more can be recomputed: it all is already, or the model has no blocks

@@ -32,8 +32,8 @@ struct StepperOptions {
   std::int64_t global_batch = 0;           // for optim.lr_scaling; 0 = not known
   bool trains = true;                      // false: only evaluate() is called, and no state for steps is kept
   Agreement* agreement = nullptr;          // of the run's ranks; null = one process
-  std::int64_t average_every =
-      1;  // > 1: each rank steps by its own gradients, and average_over_ranks() is called every so many steps
+  // > 1: each rank steps by its own gradients, and average_over_ranks() is called once in this many steps.
+  std::int64_t average_every = 1;
   bool shards_optimizer = false;  // each rank keeps a part of the optimisers' state: state() is collective
   GradientSumsOptions gradients;  // how gradients are sent between ranks; bucket_bytes 0 = together, after the backward pass
 };
