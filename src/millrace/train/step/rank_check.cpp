@@ -52,9 +52,7 @@ Json binding_values(const config::Schema& schema, const Json& config) {
   Json values = Json::object();
   for (const config::Leaf& leaf : schema.leaves) {
     if (leaf.free_on_resume && !leaf.path.starts_with("distributed.")) continue;
-    std::string path = "/" + leaf.path;
-    std::ranges::replace(path, '.', '/');
-    const Json::json_pointer place(path);
+    const auto place = config::pointer_to(leaf.path);
     if (config.contains(place)) values[leaf.path] = config.at(place);
   }
   return values;
