@@ -5,10 +5,8 @@
 #include <sched.h>
 #include <torch/nn/module.h>
 #include <torch/version.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <span>
 #include <string>
@@ -25,11 +23,6 @@
 
 namespace millrace {
 namespace {
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "?";
-}
 
 // The cores that this process may run on, "0,1,4".
 std::string allowed_cores() {
