@@ -83,10 +83,7 @@ std::string flag_text(const Json& value) {
 doctor::Settings tunable(const config::Schema& schema, const Json& values) {
   doctor::Settings settings;
   for (const std::string& key : doctor::Tuner::keys()) {
-    if (schema.find(key) == nullptr) continue;
-    std::string pointer = "/" + key;
-    std::ranges::replace(pointer, '.', '/');
-    settings[key] = flag_text(values.at(Json::json_pointer(pointer)));
+    if (schema.find(key) != nullptr) settings[key] = flag_text(values.at(config::pointer_to(key)));
   }
   return settings;
 }

@@ -27,12 +27,6 @@ bool is_kept(const config::Leaf& leaf, const std::string& origin) {
          !origin.starts_with("preset ");
 }
 
-Json value_at(const Json& values, const std::string& path) {
-  std::string pointer = "/" + path;
-  for (char& c : pointer) c = c == '.' ? '/' : c;
-  return values.at(Json::json_pointer(pointer));
-}
-
 std::string origin_of(const config::Resolved& config, const std::string& path) {
   const auto origin = config.origins.find(path);
   return origin == config.origins.end() ? "default" : origin->second;
@@ -45,7 +39,7 @@ std::string tuned_file(const config::Schema& schema, const config::Resolved& con
   std::map<std::string, Value> values;
   for (const config::Leaf& leaf : schema.leaves) {
     const std::string origin = origin_of(config, leaf.path);
-    if (is_kept(leaf, origin)) values[leaf.path] = {value_at(config.values, leaf.path).dump(), ""};
+    if (is_kept(leaf, origin)) values[leaf.path] = {config.values.at(config::pointer_to(leaf.path)).dump(), ""};
   }
   for (const doctor::Trial& trial : tuner.trials()) {
     if (trial.verdict != doctor::Trial::Verdict::kept) continue;

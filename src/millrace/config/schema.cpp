@@ -24,6 +24,11 @@ Schema& Schema::operator+=(const Schema& other) {
   return *this;
 }
 
+Json::json_pointer pointer_to(std::string key) {
+  std::ranges::replace(key, '.', '/');
+  return Json::json_pointer("/" + key);
+}
+
 void detail::wrong_kind(const char* expected, const Json& value) {
   throw InternalError({.what = std::string("a config value is ") + shown(value) + ", read() expected " + expected,
                        .where = "",

@@ -43,6 +43,9 @@ struct Schema {
   Schema& operator+=(const Schema& other);  // adds the sections of `other`; a leaf declared twice is a ConfigError
 };
 
+// Where a key or section stands in nested values: "optim.clip_norm" -> /optim/clip_norm.
+[[nodiscard]] Json::json_pointer pointer_to(std::string key);
+
 // Another accepted name of a key, in files (flat or dotted) and as a flag. `convert` maps the old value to the new one; null =
 // unchanged. A null result leaves the key as it is. Without a key the word is accepted and changes nothing; its flag needs no
 // value and takes true, false or a whole number.

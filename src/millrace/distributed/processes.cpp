@@ -4,10 +4,8 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
@@ -29,6 +27,7 @@
 #include "millrace/distributed/gradient_buckets.h"
 #include "millrace/distributed/ordered_sum.h"
 #include "millrace/distributed/transport.h"
+#include "millrace/system/process.h"
 
 namespace millrace::distributed {
 namespace {
@@ -47,11 +46,6 @@ std::string ranks_text(const std::vector<int>& ranks) {
     text += std::to_string(ranks[i]);
   }
   return text;
-}
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "?";
 }
 
 std::vector<std::uint8_t> bytes_of(const std::string& text) { return {text.begin(), text.end()}; }

@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstddef>
 #include <cstring>
 #include <fstream>
@@ -47,6 +48,11 @@ std::string hexadecimal(std::string_view bytes) {
 }
 
 }  // namespace
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "?";
+}
 
 std::string build_id() {
   constexpr std::size_t kAlignment = 4;

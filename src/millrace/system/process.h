@@ -11,6 +11,9 @@ namespace millrace {
 // crash reports what it interrupted (system/crash.h).
 void prepare_process();
 
+// This machine's name; "?" if the system does not say it.
+[[nodiscard]] std::string host_name();
+
 // The linker's identity of this build, in hexadecimal digits; "" = there is none.
 [[nodiscard]] std::string build_id();
 

@@ -12,6 +12,7 @@
 #include "millrace/base/hash.h"
 #include "millrace/base/utf8.h"
 #include "millrace/format/log_file.h"
+#include "millrace/system/process.h"
 #include "millrace/telemetry/run_log.h"
 
 namespace millrace::telemetry {
@@ -97,11 +98,10 @@ std::string valid_utf8(std::string_view text) {
   return result;
 }
 
-// The host name, for a file name.
-std::string host_name() {
-  std::array<char, 65> name{};
-  if (::gethostname(name.data(), name.size() - 1) != 0 || name[0] == '\0') return "host";
-  std::string text = name.data();
+// This machine's name, for a file name.
+std::string host_in_file_name() {
+  std::string text = host_name();
+  if (text.empty() || text == "?") return "host";
   for (char& c : text) {
     if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '-' && c != '.') c = '_';
   }
@@ -112,8 +112,8 @@ std::string host_name() {
 
 struct EventWriter::Impl {
   Impl(Fs& fs, const std::filesystem::path& folder, std::function<void(const std::string&)> warn)
-      : base(folder / ("events.out.tfevents." + std::to_string(static_cast<std::int64_t>(unix_seconds())) + "." + host_name() +
-                       "." + std::to_string(::getpid()))),
+      : base(folder / ("events.out.tfevents." + std::to_string(static_cast<std::int64_t>(unix_seconds())) + "." +
+                       host_in_file_name() + "." + std::to_string(::getpid()))),
         file(fs, base, std::move(warn)) {}
 
   void push(const std::string& record) {

@@ -9,6 +9,7 @@
 
 #include "millrace/base/error.h"
 #include "millrace/cli/bench/child_run.h"
+#include "millrace/config/schema.h"
 
 namespace millrace::cli {
 
@@ -57,9 +58,7 @@ SeenRun seen_in(const Json& summary) {
 void pin_choices(BenchRuns& runs, const Json& summary, const Json& config) {
   for (const Json& choice : summary["choices"]) {
     const std::string option = choice.value("option", "");
-    std::string place = "/" + option;
-    std::ranges::replace(place, '.', '/');
-    const bool is_key = option.find('.') != std::string::npos && config.contains(Json::json_pointer(place));
+    const bool is_key = option.find('.') != std::string::npos && config.contains(config::pointer_to(option));
     if (choice.value("by_trial", false) && is_key) runs.words.push_back(flag(option, choice.value("value", "")));
   }
 }

@@ -32,7 +32,6 @@ struct DataConfig {
   config::Auto<std::int64_t> workers;
   std::int64_t prefetch = 2;
   config::Auto<bool> pin_memory;
-  bool persistent_workers = true;
   bool shuffle = true;
   bool drop_last = false;
   data::BadSamples bad_samples = data::BadSamples::fail;
@@ -60,7 +59,6 @@ struct DataConfig {
             "Batches wait for a GPU in page-locked memory, at most a quarter of what is free; auto = yes. On a CPU "
             "there is nothing to lock.")
             .free_on_resume(),
-        field<&C::persistent_workers>("Accepted for compatibility: readers always live for the whole run.").free_on_resume(),
         field<&C::shuffle>("New random order each epoch (training only)."),
         field<&C::drop_last>("Drop an epoch's last smaller batch (training only)."),
         field<&C::bad_samples>("What to do with a sample that can't be read."),

@@ -103,10 +103,8 @@ std::vector<config::Alias> shared_words() {
       {"learning_rate", "optim.learning_rate", nullptr, ""},
       {"clip_grad_norm", "optim.clip_norm", nullptr, ""},
       {"gradient_clip_val", "optim.clip_norm", nullptr, ""},
-      {"memory.split", "memory.micro_batches", nullptr, "its earlier name"},
       {"num_workers", "data.workers", nullptr, ""},
       {"prefetch_factor", "data.prefetch", nullptr, "batches, of all readers together"},
-      {"persistent_workers", "data.persistent_workers", nullptr, "readers always live for the whole run", said_of_readers},
       {"pin_memory", "data.pin_memory", nullptr, "counts with a GPU", said_of_pinning},
       {"device", "device.name", nullptr, ""},
       {"resume", "train.resume", nullptr, ""},
@@ -122,11 +120,13 @@ std::vector<config::Alias> shared_words() {
       accepted_word("detect_anomaly", "a loss or gradient that is not finite is always found; its step counts for nothing"),
       accepted_word("debug", "all that is known is in log.jsonl; train --rehearse shows what passes through a step"),
       accepted_word("local_rank", "LOCAL_RANK of the environment is read")};
-  for (const char* name : {"gpus", "g", "num_gpus"}) {
-    config::Alias word = accepted_word(name, "millrace launch --nproc says how many");
-    word.notice = said_of_gpus;
-    words.push_back(std::move(word));
-  }
+  const auto accept = [&words](const char* name, const char* reason, std::string (*notice)(const Json&)) {
+    words.push_back(accepted_word(name, reason));
+    words.back().notice = notice;
+  };
+  for (const char* name : {"persistent_workers", "data.persistent_workers"})
+    accept(name, "readers always live for the whole run", said_of_readers);
+  for (const char* name : {"gpus", "g", "num_gpus"}) accept(name, "millrace launch --nproc says how many", said_of_gpus);
   return words;
 }
 

@@ -12,11 +12,6 @@
 namespace millrace {
 namespace {
 
-const Json& value_at(const Json& values, std::string path) {
-  std::replace(path.begin(), path.end(), '.', '/');
-  return values.at(Json::json_pointer("/" + path));
-}
-
 config::Schema without_required(config::Schema schema) {
   for (auto& leaf : schema.leaves) leaf.required = false;
   return schema;
@@ -224,7 +219,7 @@ config::Schema schema_with_defaults(const Entry& entry) {
   layers.add_values(entry.defaults, "recipe " + entry.name);
   const config::Resolved resolved = layers.resolve();
   config::Schema result = schema_of(entry);
-  for (auto& leaf : result.leaves) leaf.default_value = value_at(resolved.values, leaf.path);
+  for (auto& leaf : result.leaves) leaf.default_value = resolved.values.at(config::pointer_to(leaf.path));
   return result;
 }
 
@@ -232,8 +227,8 @@ std::string config_table(const config::Schema& schema, const config::Resolved& r
   std::vector<std::vector<std::string>> rows = {{"key", "value", "from"}};
   for (const auto& leaf : schema.leaves) {
     const auto origin = resolved.origins.find(leaf.path);
-    rows.push_back(
-        {leaf.path, value_at(resolved.values, leaf.path).dump(), origin == resolved.origins.end() ? "" : origin->second});
+    rows.push_back({leaf.path, resolved.values.at(config::pointer_to(leaf.path)).dump(),
+                    origin == resolved.origins.end() ? "" : origin->second});
   }
   return table(rows);
 }
@@ -250,7 +245,7 @@ Json config_overrides(const Entry& entry, config::Arguments& arguments) {
   for (const auto& leaf : schema.leaves) {
     const auto origin = resolved.origins.find(leaf.path);
     if (origin != resolved.origins.end() && origin->second.starts_with("flag"))
-      overrides[leaf.path] = value_at(resolved.values, leaf.path);
+      overrides[leaf.path] = resolved.values.at(config::pointer_to(leaf.path));
   }
   return overrides;
 }

@@ -26,14 +26,9 @@
 namespace millrace {
 namespace {
 
-std::string with_slashes(std::string key) {
-  std::replace(key.begin(), key.end(), '.', '/');
-  return key;
-}
-
 void override_values(config::Resolved& config, const Json& overrides) {
   for (const auto& [key, value] : overrides.items()) {
-    config.values[Json::json_pointer("/" + with_slashes(key))] = value;
+    config.values[config::pointer_to(key)] = value;
     config.origins[key] = "flag --" + key;
   }
 }
@@ -57,7 +52,7 @@ config::Resolved config_of_run(Fs& fs, const Entry& entry, const std::filesystem
   const std::string file = (run / "config.json").string();
   const config::Schema schema = schema_of(entry);
   for (const auto& [section, help] : entry.sections.groups) {
-    const Json::json_pointer place("/" + with_slashes(section));
+    const auto place = config::pointer_to(section);
     if (!saved.values.contains(place) || !saved.values.at(place).is_object()) refuse("it has no section " + section, file);
   }
   config::Layers layers(schema);

@@ -5,9 +5,8 @@
 namespace millrace {
 namespace {
 
-const Json* value_at(const Json& values, std::string path) {
-  std::replace(path.begin(), path.end(), '.', '/');
-  const Json::json_pointer place("/" + path);
+const Json* value_at(const Json& values, const std::string& path) {
+  const auto place = config::pointer_to(path);
   return values.contains(place) ? &values.at(place) : nullptr;
 }
 

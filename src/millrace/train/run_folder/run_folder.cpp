@@ -424,9 +424,7 @@ config::Resolved read_config(Fs& fs, const stdfs::path& run_folder) {
 Json known_values(const config::Schema& schema, const Json& values) {
   Json known = Json::object();
   for (const config::Leaf& leaf : schema.leaves) {
-    std::string path = "/" + leaf.path;
-    std::replace(path.begin(), path.end(), '.', '/');
-    const Json::json_pointer place(path);
+    const auto place = config::pointer_to(leaf.path);
     if (values.contains(place)) known[leaf.path] = values.at(place);
   }
   return known;

@@ -5,10 +5,8 @@
 #include <sched.h>
 #include <torch/nn/module.h>
 #include <torch/version.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <span>
 #include <string>
@@ -25,11 +23,6 @@
 
 namespace millrace {
 namespace {
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "?";
-}
 
 // The cores that this process may run on, "0,1,4".
 std::string allowed_cores() {
@@ -52,9 +45,7 @@ Json binding_values(const config::Schema& schema, const Json& config) {
   Json values = Json::object();
   for (const config::Leaf& leaf : schema.leaves) {
     if (leaf.free_on_resume && !leaf.path.starts_with("distributed.")) continue;
-    std::string path = "/" + leaf.path;
-    std::ranges::replace(path, '.', '/');
-    const Json::json_pointer place(path);
+    const auto place = config::pointer_to(leaf.path);
     if (config.contains(place)) values[leaf.path] = config.at(place);
   }
   return values;
