@@ -123,7 +123,7 @@ TEST(NeuralPenalties, DefaultsClampDeviationsAndPullFeatures) {
   std::vector<std::string> told;
   const Penalties penalties(RecipeConfig{}.regularization, heads, told);
   ASSERT_EQ(told.size(), 1U);
-  EXPECT_THAT(told[0], HasSubstr("\"exclude_means_from_wd\" meets no parameter: readouts/mean"));
+  EXPECT_THAT(told[0], HasSubstr("\"exclude_means_from_wd\" matches no parameter: readouts/mean"));
   const auto terms = [&](std::uint64_t epoch) { return penalties.terms(epoch); };
   ASSERT_EQ(terms(0).size(), 1U);
   EXPECT_EQ(terms(0)[0].name, "readout_sparsity");
