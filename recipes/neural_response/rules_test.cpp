@@ -302,7 +302,7 @@ TEST(NeuralChecks, ValuesThatDoNotFitStandInOneList) {
   };
   EXPECT_EQ(problems({}), "");
   EXPECT_THAT(problems({{"recipe.loss_type", "zip"}}),
-              HasSubstr("loss_type zip needs a model that emits the share of silent bins"));
+              HasSubstr("loss_type zip needs a model that predicts the share of silent bins"));
   EXPECT_THAT(problems({{"recipe.modulator.kernel_size", 2}}), HasSubstr("an even number"));
   const Json blind = {{"recipe.adapter.type", "none"}, {"recipe.frontend.type", "none"}, {"recipe.convnet.type", "none"}};
   EXPECT_THAT(problems(blind), HasSubstr("a gaussian readout looks at a frame"));

@@ -48,9 +48,7 @@ int doctor_self(bool json) {
   if (rows.empty()) {
     print(
         "no remedy of the doctor has been tried here yet: millrace tune tries them, and so does a run that follows the findings "
-        "of "
-        "an\n"
-        "earlier run\n");
+        "of an\nearlier run\n");
     return 0;
   }
   std::vector<std::vector<std::string>> table_rows = {{"finding", "tried", "expected", "measured", "off by", "within 25 %"}};
