@@ -39,7 +39,7 @@ TEST(Limits, AModelThatNoMemoryHoldsIsCountedFirst) {
 
 TEST(Limits, ASplitThatSixtyFourBitsCantMultiplyIsRefused) {
   EXPECT_THAT(refusal({{"recipe.split", std::int64_t{1} << 62}}, false),
-              testing::HasSubstr("ra_keep 1024 does not divide by 4*split = 4*4611686018427387904"));
+              testing::HasSubstr("ra_keep 1024 is not a multiple of 4*split = 4*4611686018427387904"));
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ at::Tensor padded(const at::Tensor& volumes, Padding padding) {
     const std::int64_t length = volumes.size(axis);
     const std::int64_t added = (kMultiple - length % kMultiple) % kMultiple;
     if (added == 0) continue;
-    MR_CHECK(padding != Padding::none, "a length that does not divide by 4 without padding");
+    MR_CHECK(padding != Padding::none, "a length that is not a multiple of 4 without padding");
     const auto options = at::TensorOptions(at::kLong).device(volumes.device());
     result = at::index_select(result, axis, places_of(length, added, padding, options));
   }

@@ -170,7 +170,7 @@ void Cosmology::end_validation(metrics::Board&) {  // host: after a validation, 
   if (!left_.defined() || !pinned_.add(left_.item<double>(), power_.item<double>())) return;
   context_.say(
       "three validations in a row end with " + percent(left_.item<double>() / power_.item<double>(), 1) +
-      " of the signal's power: the network answers zero, or as good as. Next: see what PCA leaves (pca_residual_power; "
+      " of the signal's power: the network answers almost zero. Next: check the residual of PCA (pca_residual_power; "
       "raise recipe.n_fg or flag interference), make recipe.scale bring the signal to about one, or raise optim.learning_rate");
 }
 

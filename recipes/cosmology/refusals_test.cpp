@@ -49,7 +49,7 @@ TEST_F(CosmologyTest, EveryFaultOfTheInputHasItsText) {
   altered_.clear();
   EXPECT_THAT(refused({{"recipe.ra_keep", 32}}),
               ::testing::MatchesRegex("DataError  s[0-9].h5 has 16 RA samples, ra_keep is 32\n  where    .*\n  next     lower "
-                                      "recipe.ra_keep .it must divide by 4.split = 8."));
+                                      "recipe.ra_keep .it must be a multiple of 4.split = 8."));
 
   for (const auto& [value, word] : {std::pair{std::nanf(""), "nan"}, std::pair{HUGE_VALF, "inf"}}) {
     auto cube = sky_signal(kTiny, 5, 0);
@@ -114,7 +114,7 @@ TEST_F(CosmologyTest, KeysThatDoNotFitAreRefused) {
       refusal([&] {
         (void)recipe({{"recipe.ra_keep", 20}});
       }),
-      "ConfigError  ra_keep 20 does not divide by 4*split = 8\n  where    recipe.ra_keep, recipe.split\n  next     each chunk "
+      "ConfigError  ra_keep 20 is not a multiple of 4*split = 8\n  where    recipe.ra_keep, recipe.split\n  next     each chunk "
       "is halved twice: choose a multiple, or set recipe.pad");
 }
 

@@ -270,7 +270,7 @@ SkyAxes compared_axes(const std::vector<NamedSky>& files, const std::string& cub
       axes.told.push_back("frequencies are " + range_text(axes.words.freq_mhz) + ", of " + channels->words.freq_from + " in " +
                           name_of_file(*channels->file) +
                           (silent > 0 ? "; " + std::to_string(silent) + " of " + std::to_string(all.size()) +
-                                            " files do not say theirs and are taken for the same"
+                                            " files do not state theirs and are assumed to have the same"
                                       : ""));
     }
   } else if (std::any_of(all.begin(), all.end(), [](const Said& said) { return !said.words.unread.empty(); })) {

@@ -171,10 +171,10 @@ TEST_F(SkyChecks, OddLengthsTrainWithPaddingAndAreRefusedWithout) {
     }
   }
   const Json odd = {{"recipe.ra_keep", 15}, {"recipe.split", 3}};
-  EXPECT_THAT(refusal([&] { (void)recipe(odd); }), HasSubstr("ra_keep 15 does not divide by 4*split = 12"));
+  EXPECT_THAT(refusal([&] { (void)recipe(odd); }), HasSubstr("ra_keep 15 is not a multiple of 4*split = 12"));
   const std::string lengths = refusal([&] { recipe({{"recipe.ra_keep", 12}, {"recipe.split", 3}}).before_training(); });
-  EXPECT_THAT(lengths, AllOf(HasSubstr("2 problems of the data"), HasSubstr("has 3 baselines, which does not divide by 4"),
-                             HasSubstr("has 10 frequencies, which does not divide by 4"), HasSubstr("set recipe.pad=mirror")));
+  EXPECT_THAT(lengths, AllOf(HasSubstr("2 problems of the data"), HasSubstr("has 3 baselines, which is not a multiple of 4"),
+                             HasSubstr("has 10 frequencies, which is not a multiple of 4"), HasSubstr("set recipe.pad=mirror")));
   Json with = odd;
   with["recipe.pad"] = "circular";
   Cosmology network = recipe(with);

@@ -76,12 +76,12 @@ void check_sizes(const hdf5::File& file, const Shape& shape, const RecipeConfig&
   if (shape[2] < recipe.ra_keep) {
     problems.push_back(
         {file_name_of(file) + " has " + std::to_string(shape[2]) + " RA samples, ra_keep is " + std::to_string(recipe.ra_keep),
-         where, "lower recipe.ra_keep (it must divide by 4*split = " + std::to_string(4 * recipe.split) + ")"});
+         where, "lower recipe.ra_keep (it must be a multiple of 4*split = " + std::to_string(4 * recipe.split) + ")"});
   }
   for (const auto& [size, what] : {std::pair{shape[0], "baselines"}, std::pair{shape[1], "frequencies"}}) {
     if (size % 4 == 0 || recipe.pad != Padding::none) continue;
-    problems.push_back({file_name_of(file) + " has " + std::to_string(size) + " " + what + ", which does not divide by 4", where,
-                        "set recipe.pad=mirror or circular, or cut the files: the U-Net halves each axis twice"});
+    problems.push_back({file_name_of(file) + " has " + std::to_string(size) + " " + what + ", which is not a multiple of 4",
+                        where, "set recipe.pad=mirror or circular, or cut the files: the U-Net halves each axis twice"});
   }
   if (recipe.n_fg >= shape[1]) {
     problems.push_back({"n_fg is " + std::to_string(recipe.n_fg) + ", " + file_name_of(file) + " has " +
@@ -169,11 +169,11 @@ std::vector<Problem> problems_of(const RecipeConfig& recipe) {
   if (recipe.pad != Padding::none) {
     if (recipe.ra_keep % recipe.split != 0)
       problems.push_back(
-          {"ra_keep " + std::to_string(recipe.ra_keep) + " does not divide by split = " + std::to_string(recipe.split),
+          {"ra_keep " + std::to_string(recipe.ra_keep) + " is not a multiple of split = " + std::to_string(recipe.split),
            "recipe.ra_keep, recipe.split", "choose a multiple: recipe.pad makes each chunk long enough, all of one length"});
   } else if (recipe.ra_keep % 4 != 0 || recipe.ra_keep / 4 % recipe.split != 0) {  // 4*split may not fit into 64 bits
     const bool fits = recipe.split <= std::numeric_limits<std::int64_t>::max() / 4;
-    problems.push_back({"ra_keep " + std::to_string(recipe.ra_keep) + " does not divide by 4*split = " +
+    problems.push_back({"ra_keep " + std::to_string(recipe.ra_keep) + " is not a multiple of 4*split = " +
                             (fits ? std::to_string(4 * recipe.split) : "4*" + std::to_string(recipe.split)),
                         "recipe.ra_keep, recipe.split", "each chunk is halved twice: choose a multiple, or set recipe.pad"});
   }

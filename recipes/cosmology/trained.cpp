@@ -99,8 +99,8 @@ Tensors Cosmology::predict(const Tensors& inputs) {
   if (x.size(1) % multiple != 0 || x.size(2) % multiple != 0 || x.size(3) % (multiple * recipe_.split) != 0 ||
       (pca_ && x.size(2) != pca_->frequencies())) {
     const std::string lengths =
-        multiple == 1 ? "RA must divide by split = " + std::to_string(recipe_.split)
-                      : "baselines and frequencies must divide by 4, RA by 4*split = " + std::to_string(4 * recipe_.split);
+        multiple == 1 ? "RA must be a multiple of split = " + std::to_string(recipe_.split)
+                      : "baselines and frequencies must be multiples of 4, RA of 4*split = " + std::to_string(4 * recipe_.split);
     throw UsageError({"\"x\" is " + shape + ": " + lengths +
                           (pca_ ? ", and the model has " + std::to_string(pca_->frequencies()) + " frequencies" : std::string()),
                       "predict", "cut or regrid the input, or give --recipe.pad=mirror"});

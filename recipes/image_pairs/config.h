@@ -155,7 +155,8 @@ struct RecipeConfig {
         field<&C::consistency_ramp>("Part of the run in which it is raised.").above(0).max(1),
         field<&C::consistency_steps>("Steps of which that is a part; 0 = those of the run.").min(0),
         field<&C::share_image_features>("Compute the features of a pair's images once for both orders; auto = yes."),
-        field<&C::cache_image_features>("Keep features of a frozen tower over epochs; auto = in a quarter of the free memory."),
+        field<&C::cache_image_features>(
+            "Keep the features of a frozen tower from epoch to epoch; auto = if they fit into a quarter of the free memory."),
         field<&C::bradley_terry_d>("Half width of the band of equal scores, in the ranking's model of answers.").min(0),
         field<&C::bradley_terry_k>("Steepness of an answer in the difference of scores, in that model.").above(0),
         field<&C::baseline>("Validations also tell how many pairs the classical estimate of noise gets right.").free_on_resume()};

@@ -72,7 +72,7 @@ void make_data_with(const std::string& preset, const std::filesystem::path& out,
   }
   if (given("clean"))
     throw UsageError(
-        {"--clean makes images, --pairs-from tables of images that are there", "millrace make-data", "leave one away"});
+        {"--clean makes images, --pairs-from tables of images that are there", "millrace make-data", "remove one of them"});
   const RecipeConfig recipe = draw_config(preset, options);
   constexpr std::int64_t kMostOfABin = 10;
   constexpr double kBin = 0.1;

@@ -114,7 +114,7 @@ std::vector<Problem> ImagePairs::problems(const Sections& sections, const RunCon
   if (sections.recipe.freeze_base.value_or(false) && sections.recipe.lora_vision &&
       sections.recipe.cache_image_features.value_or(false)) {
     problems.push_back({"features of images change with the tower's adapters, so they can't be kept",
-                        "recipe.lora_vision, recipe.cache_image_features", "leave one of the two away"});
+                        "recipe.lora_vision, recipe.cache_image_features", "remove one of the two"});
   }
   return problems;
 }

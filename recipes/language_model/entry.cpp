@@ -20,7 +20,7 @@ bool needs_data(const Sections& own, const RunConfig& run) { return own.recipe.s
 void make_data(const std::string& preset, const std::filesystem::path& out, std::uint64_t seed) {
   const auto text = sample_text_of(preset);
   if (!text) {
-    throw ConfigError(Message{"preset " + preset + " is meant for a text of yours and makes none", "preset " + preset,
+    throw ConfigError(Message{"preset " + preset + " is meant for your own text and has no sample text", "preset " + preset,
                               "give --sources FILE, or take preset smoke, small or full"});
   }
   write_sample_text(*text, out, seed);

@@ -343,7 +343,7 @@ TEST_F(RecipeTest, PresetsMakeTheirDataOrSayThatTheyNeedAText) {
   std::ifstream truth(folder_ / "truth.json");
   EXPECT_EQ(Json::parse(truth).at("validation_tokens"), 20'000);
   EXPECT_EQ(refusal([&] { row.make_data("test", folder_, 0); }),
-            "ConfigError  preset test is meant for a text of yours and makes none\n  where    preset test\n"
+            "ConfigError  preset test is meant for your own text and has no sample text\n  where    preset test\n"
             "  next     give --sources FILE, or take preset smoke, small or full");
   EXPECT_TRUE(row.needs_data(resolve("smoke", Json::object()).values));
   EXPECT_FALSE(row.needs_data(resolve("smoke", {{"data.dir", "x"}}).values));

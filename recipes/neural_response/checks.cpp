@@ -22,7 +22,7 @@ void check_stages(const ConvnetConfig& convnet, std::vector<Problem>& problems) 
     const StageConfig& stage = convnet.stages[i];
     if (stage.pool_stride > 0 && stage.squeeze > stage.channels) {
       problems.push_back({"stage " + std::to_string(i) + " squeezes " + std::to_string(stage.channels) + " channels by " +
-                              std::to_string(stage.squeeze) + ": none is left for its gate",
+                              std::to_string(stage.squeeze) + ": it leaves no channel for its gate",
                           "recipe.convnet.stages", "lower squeeze to at most the channels"});
     }
   }
@@ -33,8 +33,8 @@ void check_stages(const ConvnetConfig& convnet, std::vector<Problem>& problems) 
 std::vector<Problem> problems_of(const RecipeConfig& recipe, const RunConfig& run) {
   std::vector<Problem> problems;
   if (recipe.loss_type == LossType::zip) {
-    problems.push_back({"loss_type zip needs a model that emits the share of silent bins, and none here does", "recipe.loss_type",
-                        "take poisson"});
+    problems.push_back({"loss_type zip needs a model that predicts the share of silent bins; no model here does",
+                        "recipe.loss_type", "take poisson"});
   }
   const bool any_vision = recipe.adapter.type != AdapterType::none || recipe.frontend.type != FrontendType::none ||
                           recipe.convnet.type != ConvnetType::none;
@@ -53,7 +53,7 @@ std::vector<Problem> problems_of(const RecipeConfig& recipe, const RunConfig& ru
   check_stages(recipe.convnet, problems);
   const bool has_data = !recipe.dataset_config.empty() || !run.data.dir.empty();
   if (has_data && !recipe.units.empty()) {
-    problems.push_back({"units are given, and data that know their own", "recipe.units", "leave recipe.units away"});
+    problems.push_back({"units are given, and data that know their own", "recipe.units", "remove recipe.units"});
   }
   return problems;
 }

@@ -267,7 +267,7 @@ struct RecipeConfig {
         field<&C::modulator>("How behaviour changes the features."),
         field<&C::readout>("Per session: from features to units."),
         field<&C::output_activation>("none: the model gives logarithms of rates. softplus: rates."),
-        field<&C::loss_type>("zip needs a model that emits the share of silent bins."),
+        field<&C::loss_type>("zip needs a model that predicts the share of silent bins."),
         field<&C::bucket_mean>("by_count: all counts of a step weigh the same. unweighted: all sessions do, as in the original."),
         field<&C::lambda_pred>("Weight of the squared prediction error (modulator pc).").min(0),
         field<&C::regularization>("Rules about parameters, beside the loss."),

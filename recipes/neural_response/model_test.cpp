@@ -461,7 +461,7 @@ TEST(NeuralResponseModel, PartsThatDoNotFitAreRefused) {
   EXPECT_EQ(first(config), "the stages leave nothing of a grid of 3 pixels a side");
   config = published(ModulatorType::film);
   config.behavior_dim = 0;
-  EXPECT_EQ(first(config), "a modulator needs behaviour, and the data have none");
+  EXPECT_EQ(first(config), "a modulator needs behaviour, but the data have no behaviour");
 }
 
 }  // namespace

@@ -166,7 +166,7 @@ std::vector<Problem> shape_problems(const ModelConfig& config) {
   }
   if (config.modulator.type == ModulatorType::pc) add_predictor_problems(config, problems);
   if (config.modulator.type != ModulatorType::none && config.behavior_dim < 1) {
-    problems.push_back({"a modulator needs behaviour, and the data have none", "recipe.modulator.type",
+    problems.push_back({"a modulator needs behaviour, but the data have no behaviour", "recipe.modulator.type",
                         "set it to none, or give the data a transform that exposes behavior"});
   }
   if ((config.modulator.type == ModulatorType::convgru || config.modulator.type == ModulatorType::pc) &&

@@ -83,7 +83,7 @@ Penalties::Penalties(const std::vector<PenaltyConfig>& rules, const torch::nn::M
       if (applies_to(config, item.key())) rule.parameters.push_back(item.value());
     }
     if (rule.parameters.empty())
-      told.push_back("regularization " + quoted(config.name) + " meets no parameter: " + joined(config.apply_to, ", "));
+      told.push_back("regularization " + quoted(config.name) + " matches no parameter: " + joined(config.apply_to, ", "));
     rules_.push_back(std::move(rule));
   }
 }

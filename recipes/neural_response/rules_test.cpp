@@ -123,7 +123,7 @@ TEST(NeuralPenalties, DefaultsClampDeviationsAndPullFeatures) {
   std::vector<std::string> told;
   const Penalties penalties(RecipeConfig{}.regularization, heads, told);
   ASSERT_EQ(told.size(), 1U);
-  EXPECT_THAT(told[0], HasSubstr("\"exclude_means_from_wd\" meets no parameter: readouts/mean"));
+  EXPECT_THAT(told[0], HasSubstr("\"exclude_means_from_wd\" matches no parameter: readouts/mean"));
   const auto terms = [&](std::uint64_t epoch) { return penalties.terms(epoch); };
   ASSERT_EQ(terms(0).size(), 1U);
   EXPECT_EQ(terms(0)[0].name, "readout_sparsity");
@@ -302,7 +302,7 @@ TEST(NeuralChecks, ValuesThatDoNotFitStandInOneList) {
   };
   EXPECT_EQ(problems({}), "");
   EXPECT_THAT(problems({{"recipe.loss_type", "zip"}}),
-              HasSubstr("loss_type zip needs a model that emits the share of silent bins"));
+              HasSubstr("loss_type zip needs a model that predicts the share of silent bins"));
   EXPECT_THAT(problems({{"recipe.modulator.kernel_size", 2}}), HasSubstr("an even number"));
   const Json blind = {{"recipe.adapter.type", "none"}, {"recipe.frontend.type", "none"}, {"recipe.convnet.type", "none"}};
   EXPECT_THAT(problems(blind), HasSubstr("a gaussian readout looks at a frame"));

@@ -146,7 +146,7 @@ void add_callbacks(std::vector<Row>& rows) {
   add("two_objectives_one_name", objectives, "two objectives have the name \"main\"", "give each its own");
   add("a_parameter_of_two_objectives", objectives,
       "parameter \"hidden.0.weight\" is moved by objective \"main\" and by objective", "terms of one objective");
-  add("foreign_parameter", objectives, "parameter \"stray\" of objective \"main\" is none of model()'s", "register it");
+  add("foreign_parameter", objectives, "parameter \"stray\" of objective \"main\" does not belong to model()", "register it");
   add("model_is_made_anew", "model()", "model() gave another module than before", "keep it as a member");
   add("before_training_throws", "before_training()", "the catalogue is not sorted", "");
   add("history_twice", "facts()", "Facts::history names the column \"accuracy\" twice", "once");
@@ -304,7 +304,7 @@ void add_configs(std::vector<Row>& rows) {
   add("best_metric_typo", {"--snapshot.best_metric=acuracy"},
       {"the validation gives no metric \"acuracy\"", "snapshot.best_metric", "did you mean \"accuracy\"?"});
   add("best_metric_without_validation", {"--snapshot.best_metric=accuracy", "--plant.mistake=no_validation"},
-      {"there is no validation to judge by", "snapshot.best_metric", "leave the key away"});
+      {"there is no validation to judge by", "snapshot.best_metric", "remove the key"});
   add("batch_that_no_memory_holds", {"--data.batch_size=1000000000"}, {"one batch takes 40 GB", "data.batch_size", "lower"});
   add("batch_larger_than_the_data", {"--data.batch_size=100", "--data.drop_last=true"},
       {"no batch is left of the training data: 24 samples, batch size 100", "data.drop_last", "lower data.batch_size"});
@@ -359,7 +359,7 @@ void add_resumes(std::vector<Row>& rows) {
        train({"--net.widths=16"}),
        copy_run});
   rows.push_back({"data_was_changed",
-                  {"the data is not what the run was begun with", "train_label.npy", "data.accept_changed"},
+                  {"the data has changed since the run began", "train_label.npy", "data.accept_changed"},
                   Found::before,
                   1,
                   train({"--train.epochs=3", "--data", "d"}),

@@ -418,7 +418,7 @@ TEST(MakeData, AFailureLeavesNothing) {
   const Scratch scratch;
   const Result result = millrace({"make-data", "language_model", "--preset=test", "--out=a"}, {.folder = scratch.path()});
   EXPECT_EQ(result.exit_code, 2);
-  EXPECT_THAT(result.err, HasSubstr("preset test is meant for a text of yours and makes none"));
+  EXPECT_THAT(result.err, HasSubstr("preset test is meant for your own text and has no sample text"));
   EXPECT_TRUE(std::filesystem::is_empty(scratch.path()));
 }
 

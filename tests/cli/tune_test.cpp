@@ -58,7 +58,7 @@ TEST_F(Tune, KilledItGoesOnAndWritesAConfigWithWhatPays) {
   ASSERT_GT(before, 0U);
   const Result result = millrace(kOften);
   ASSERT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_THAT(result.out, HasSubstr("goes on after " + std::to_string(before) + " trials"));
+  EXPECT_THAT(result.out, HasSubstr("resuming after " + std::to_string(before) + " trials"));
   if (result.out.find("other programs have the cores") != std::string::npos)
     GTEST_SKIP() << "other programs had the cores: such trials are not taken";
   EXPECT_THAT(result.out, AllOf(HasSubstr("snapshot.every_steps="), HasSubstr("kept"),

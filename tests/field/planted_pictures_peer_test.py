@@ -48,7 +48,7 @@ TOLD = [
     Fault("16 bits", deep, name_of(8), "16 bits become 8: 1 of"),
     Fault("grey among coloured", lambda path, image: image.convert("L").save(path), name_of(4), "of grey among coloured ones"),
     Fault("black", lambda path, _: Image.new("RGB", SIZE).save(path), name_of(5), "of one colour throughout"),
-    Fault("one picture under two labels", lambda path, _: picture(0).save(path), name_of(6), "1 file holds what another file holds"),
+    Fault("one picture under two labels", lambda path, _: picture(0).save(path), name_of(6), "1 file holds the same content as another file"),
     Fault("a mark in place of a score", score(-999), name_of(7), "with a score far from all others"),
 ]
 REFUSED = [
@@ -58,7 +58,7 @@ REFUSED = [
 ]
 TABLE = [
     Fault("a pair of a picture with itself", None, name_of(0), "are of an image with itself"),
-    Fault("a copy in the validation under another name", None, "q00.png", "holds what another file holds"),
+    Fault("a copy in the validation under another name", None, "q00.png", "holds the same content as another file"),
 ]
 WRONG = Fault("a pair the wrong way round", None, "pairs.csv", "row 6: scores 0 and 6 give Second, the file says First")
 

@@ -50,7 +50,7 @@ TOLD = [
           "/stim is one frame from about bin 24[0-9] to 47[0-9] of 480"),
     Fault("eyes in pixels", changed("eyepos", lambda e: e * 100 + 500), "h/syn.h5", "number 0 of behavior varies by .*, in session a by"),
     Fault("a unit under two numbers", columns(twice), "i/syn.h5", "/robs of cid 3 are those of cid 1"),
-    Fault("a session twice", lambda _: arrays(0), "j/syn.h5", "1 file holds what another file holds"),
+    Fault("a session twice", lambda _: arrays(0), "j/syn.h5", "1 file holds the same content as another file"),
     Fault("grey levels as fractions", changed("stim", lambda s: (s / 255).round().astype(np.uint8)), "k/syn.h5", "has grey levels of at most 1"),
 ]
 REFUSED = [

@@ -29,7 +29,7 @@ def objects(seed):
 
 
 TOLD = [
-    Fault("a file twice", lambda _: prose(0).encode(), "t1.txt", "1 file holds what another file holds"),
+    Fault("a file twice", lambda _: prose(0).encode(), "t1.txt", "1 file holds the same content as another file"),
     Fault("a line that is most of a file", lambda i: (prose(i, 5) + "This page was left blank.\n" * 99).encode(), "t2.txt",
           'repeats the line "This page was left blank."'),
     Fault("a page of the web", lambda i: page(i).encode(), "t3.txt", "is HTML or XML"),

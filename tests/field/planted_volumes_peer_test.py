@@ -79,7 +79,7 @@ class PlantedVolumesTest(PlantedTest):
             for seed in seeds:
                 nibabel.save(image(body(seed)), self.folder / "parts" / part / f"v{seed}.nii")
         said = self.run_millrace("train", "autoencoder_3d", "--data", "parts", *OPTIONS)
-        self.assertIn('1 file of the validation holds what a file of the training holds, by size and digest: "v0.nii" and "v0.nii"', said)
+        self.assertIn('1 file of the validation holds the same content as a training file, by size and digest: "v0.nii" and "v0.nii"', said)
 
     def test_bad_samples_that_are_skipped_are_left_to_the_loader(self):
         bad = next(fault for fault in REFUSED if fault.plant is not_numbers)

@@ -56,7 +56,7 @@ NOT_HERE = {
         'repair or remove the sample, or set data.bad_samples="skip" (counted and logged), "substitute" or "quarantine"',
         "check the paths and filters of the data", "remove it; a file in a cache folder is made again from its sources", "the file is cut off or its tokens have another size"],
     "of snapshots: tests/resume": [
-        "give the data as it was, set data.accept_changed=true to go on with what is there now, or begin a new run"],
+        "restore the data, set data.accept_changed=true to resume with the present data, or begin a new run"],
     "of keys and flags, not of files": [
         "set it between 0 and 1", "give it one", "lower data.batch_size, or raise data.max_buffer_bytes", "set it to auto, or from 0 to 1024",
         "let batches go, or clone the tensors that are to be kept", "give it at least one", "set it to 1 or more", "lower it",

@@ -84,14 +84,14 @@ TEST_P(MovedData, OneChangedByteIsNamedAndAcceptedOnDemand) {
     bytes.put(last == 'a' ? 'b' : 'a');  // for text, a letter that it knows
   }
   const Message refused = refusal_of(recipe, folder.path() / "run", data);
-  EXPECT_THAT(refused.what, HasSubstr("data is not what the run was begun with: "));
+  EXPECT_THAT(refused.what, HasSubstr("data has changed since the run began: "));
   EXPECT_THAT(refused.what, HasSubstr(file.filename().string() + ": its content differs though its size is the same"));
   EXPECT_THAT(refused.next, HasSubstr("data.accept_changed=true"));
 
   EXPECT_EQ(run(recipe, folder.path() / "run", data, 4, {{"data.accept_changed", true}}).summary["steps"], 4);
   const std::vector<Json> starts = toys::log_of(folder.path() / "run", "start");
   ASSERT_EQ(starts.size(), 2U);
-  EXPECT_THAT(starts[1]["notices"].dump(), HasSubstr("data.accept_changed: the run goes on though the"));
+  EXPECT_THAT(starts[1]["notices"].dump(), HasSubstr("data.accept_changed: the run resumes although the"));
   EXPECT_THAT(starts[1]["notices"].dump(), HasSubstr(file.filename().string()));
   EXPECT_EQ(run(recipe, folder.path() / "run", data, 5).summary["steps"], 5) << "it is the run's data from then on";
 }

@@ -279,7 +279,7 @@ def memory(bench, recipes):
 
 
 def lost(bench, recipes):
-    """A device that fails at some operation, and at each one after it: one message, and the same command goes on from what was saved."""
+    """A device that fails at some operation, and at each one after it: one message, and the same command resumes from what was saved."""
     for recipe in recipes:
         words = ["--snapshot.every_steps=2", "--train.validate_every=0"]
         status, output, counts, whole = bench.train(recipe, words, f"{recipe}-sound")

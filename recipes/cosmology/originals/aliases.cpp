@@ -45,7 +45,7 @@ std::vector<config::Alias> aliases() {
   model("model_dir", "run.parent");
   model("model_name", "run.name");
   list.push_back(accepted_text("model_params.model_path", "model_dir says where runs go"));
-  list.push_back(accepted_text("model_params.load_dir", "a run goes on in its own folder"));
+  list.push_back(accepted_text("model_params.load_dir", "a run is resumed in its own folder"));
   add("model_params", "gal_mask", "recipe.ra_keep", nullptr);
   add("model_params", "split", "recipe.split", nullptr);
   add("model_params", "SCALING", "recipe.scale", nullptr);

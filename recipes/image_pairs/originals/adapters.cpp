@@ -262,7 +262,7 @@ std::string read_adapter(PairModel& model, const stdfs::path& from) {
   const stdfs::path file = is_folder ? from / kAdapterFile : from;
   if (!stdfs::exists(file))
     throw SnapshotError({"there is no " + file.filename().string(), file.parent_path().string(),
-                         "give a folder that PEFT saved as safetensors, or a file of them"});
+                         "give a folder that PEFT saved in safetensors format, or one .safetensors file"});
   if (is_folder) check_config(read_config(from / kAdapterConfig), model.config(), from / kAdapterConfig);
   Tensors stored;
   for (auto& [theirs, value] : snapshot::read_tensors(file)) {

@@ -39,7 +39,7 @@ class Decided {
     if (is_set(key)) {
       throw ConfigError(Message{"the weights in " + file_ + " want recipe." + key + " " + value.dump() + " (" + why +
                                     "), which is set to " + now.dump(),
-                                config_.origins.at("recipe." + key), "leave the key away: the file decides it"});
+                                config_.origins.at("recipe." + key), "remove the key: the file decides it"});
     }
     now = value;
     config_.origins["recipe." + key] = "weights " + file_;
@@ -63,7 +63,7 @@ std::optional<std::int64_t> whole_number(const Json& values, const std::string& 
 void take_sizes(const Weights& file, const Tensors& tensors, Decided& config) {
   const at::Tensor* tokens = find(tensors, kTokens, 2);
   if (tokens == nullptr) {
-    throw DataError({file.path.string() + " has no matrix " + kTokens + ", so it is none of this model",
+    throw DataError({file.path.string() + " has no matrix " + kTokens + ", so it does not belong to this model",
                      tensors.empty() ? "it holds no tensor" : "its first tensor is " + quoted(tensors.begin()->first),
                      "give weights of a language model; millrace inspect FILE lists what a file holds"});
   }
@@ -146,7 +146,7 @@ std::string take_vocabulary(Weights& file) {
   const Json tokenizer = {{"kind", "basic"}, {"characters", characters}};
   try {
     const auto made = data::Tokenizer::from_json(tokenizer);
-    if (made->vocab_size() != next) return "its vocabulary is none of characters, and is left out";
+    if (made->vocab_size() != next) return "its vocabulary is not one of characters, and is ignored";
   } catch (const Error& error) {
     return "its vocabulary is left out: " + error.message().what;
   }

@@ -104,7 +104,7 @@ TEST(OriginalWeights, AVocabularyThatIsNoneOfCharactersIsLeftOut) {
   };
   EXPECT_THAT(told({{"<PAD>", 0}, {"<UNK>", 1}, {"<BOS>", 2}, {"<EOS>", 3}, {".", 4}, {"a", 5}}), HasSubstr("\".a\""));
   EXPECT_THAT(told({{"<PAD>", 0}, {"<UNK>", 1}, {"<BOS>", 2}, {"<EOS>", 3}, {"b", 4}, {"a", 5}}), HasSubstr("left out: "));
-  EXPECT_THAT(told({{"<PAD>", 0}, {"<UNK>", 1}, {"<BOS>", 2}, {"<EOS>", 3}, {"ab", 4}}), HasSubstr("none of characters"));
+  EXPECT_THAT(told({{"<PAD>", 0}, {"<UNK>", 1}, {"<BOS>", 2}, {"<EOS>", 3}, {"ab", 4}}), HasSubstr("not one of characters"));
   EXPECT_THAT(told({{"<PAD>", 0}, {"a", 5}}), HasSubstr("no token 1"));
 }
 

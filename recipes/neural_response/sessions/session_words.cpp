@@ -63,11 +63,11 @@ std::string read_as(const Sessions& sessions) {
   const std::int64_t files = clocks.count + clocks.silent;
   std::string text = "clock ";
   if (clocks.count == 0) {
-    text += significant(first.source_rate(), kDigits) + " Hz of sampling.source_rate: no file has one of its own";
+    text += significant(first.source_rate(), kDigits) + " Hz from sampling.source_rate: no file contains a rate";
   } else {
     text += range_text(clocks.slowest, clocks.fastest) + " Hz of /t_bins, " + significant(clocks.first, kDigits) + " to " +
             significant(clocks.last, kDigits) + " s, " + gaps_text(clocks.gaps);
-    if (clocks.silent > 0) text += ", " + with_commas(clocks.silent) + " of " + with_commas(files) + " files have none";
+    if (clocks.silent > 0) text += ", " + with_commas(clocks.silent) + " of " + with_commas(files) + " files have no clock";
   }
   return text + "; read at " + significant(first.target_rate(), kDigits) + " Hz, " + frames_text(first.height(), first.width()) +
          ", " + std::to_string(first.lags()) + " lags";

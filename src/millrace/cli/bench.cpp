@@ -43,11 +43,11 @@ step: times one training step (zero, forward, loss, backward, clip, update) on s
 loader: times the loader on a workload that a small JSON file describes, or in a recipe's run.
 
   FILE.json             the workload: millrace bench loader FILE.json [--step-ms 50]
-  --step-ms N           a convolution of about N ms eats the batches on the same cores; also the ceiling with replayed batches
+  --step-ms N           a convolution of about N ms consumes the batches on the same cores; also the ceiling with replayed batches
   --quick               without the pass that digests an epoch's bytes
   --seconds N           how long each measurement takes (default 3)
-  --recipe NAME         instead of FILE: what the loader of that recipe's run could feed, what its step could eat, and which of
-                        them bounds the run; with --preset, config files and --section.key=VALUE as in train
+  --recipe NAME         instead of FILE: what the loader of that recipe's run could feed, what its step could consume, and which of
+                        them limits the run; with --preset, config files and --section.key=VALUE as in train
 
 ablate (or --ablate): short runs of a recipe with each switchboard row off and on, in turns: time, memory, equality, and what the
 guides say of it. Exit code 1 when a row is not as equal as it declares.
@@ -183,7 +183,7 @@ int run_bench(const Invocation& call) {
 constinit const Command kBench = {
     .name = "bench",
     .arguments = "RECIPE|step|loader|ablate [WHAT] [options]",
-    .summary = "what a guide promises, measured; a training step; a loader; each row of the switchboard",
+    .summary = "measures a guide's promises, a training step, a loader, each row of the switchboard",
     .group = "Look at things",
     .help = kBenchHelp,
     .run = run_bench,

@@ -31,7 +31,7 @@ std::span<const Command* const> commands() {
 std::string top_help(const Invocation& call) {
   constexpr std::size_t kColumn = 26;
   std::string text = "Millrace " + version_number() +
-                     " trains deep-learning models on LibTorch and says why it does what it does.\n\nusage: " + call.program +
+                     " trains deep-learning models on LibTorch and explains its choices.\n\nusage: " + call.program +
                      " COMMAND ...\n";
   std::string_view group;
   for (const Command* command : commands()) {

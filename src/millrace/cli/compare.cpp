@@ -12,7 +12,7 @@ namespace millrace::cli {
 namespace {
 
 constexpr std::string_view kCompareHelp =
-    R"(Sets two runs beside each other: which keys of the config differ, and where their values come from; whether machine, versions and
+    R"(Compares two runs: which keys of the config differ, and where their values come from; whether machine, versions and
 data are the same; the time of a step by account, and its ratio; memory by account; losses and metrics at an equal step and
 after equal time; and which finding of the doctor explains why one is slower. Runs of different recipes have no step in common: then the
 shares of the time are compared.
@@ -61,7 +61,7 @@ void print_chosen(const std::string& what, const std::vector<runs::Difference>& 
 }
 
 void print_data(const runs::Comparison& comparison, const runs::RunFacts& a, const runs::RunFacts& b) {
-  const auto of = [](const std::string& data) { return data.empty() ? "not known, no snapshot tells it" : printable(data); };
+  const auto of = [](const std::string& data) { return data.empty() ? "unknown: there is no snapshot" : printable(data); };
   if (!comparison.data) return print("\ndata: " + (a.data.empty() ? of("") : std::string("the same")) + "\n");
   print("\ndata\n  A  " + of(a.data) + "\n  B  " + of(b.data) + "\n");
 }
@@ -152,8 +152,7 @@ int run_compare(const Invocation& call) {
   const runs::RunFacts b = runs::read_facts(folders[1]);
   runs::Comparison comparison = runs::compare(a, b);
   if (is_another_build(comparison))
-    comparison.notes.emplace_back(
-        "the program is another build: its code is not the same, and the files of a run don't say what changed");
+    comparison.notes.emplace_back("the program is another build: its code differs, and the files of a run do not record how");
   if (json)
     print_json(to_json(comparison, a, b));
   else
@@ -165,7 +164,7 @@ int run_compare(const Invocation& call) {
 
 constinit const Command kCompare = {.name = "compare",
                                     .arguments = "A B [--json]",
-                                    .summary = "two runs: what differs, what it did to time, memory and quality, and why",
+                                    .summary = "two runs: their differences, the effect on time, memory and quality, and why",
                                     .group = "Look at things",
                                     .help = kCompareHelp,
                                     .run = run_compare};

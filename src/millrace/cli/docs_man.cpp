@@ -28,7 +28,7 @@ std::string verbatim(std::string_view text) { return ".nf\n" + as_roff(text) + (
 
 std::string man_page(const Invocation& call) {
   std::string page = ".TH MILLRACE 1 \"\" \"Millrace " + version_number() + "\" \"User Commands\"\n";
-  page += ".SH NAME\nmillrace \\- trains deep\\-learning models on LibTorch and says why it does what it does\n";
+  page += ".SH NAME\nmillrace \\- trains deep\\-learning models on LibTorch and explains its choices\n";
   page += ".SH SYNOPSIS\n.B millrace\n.I COMMAND\n[\\fIargument\\fR ...]\n";
   page += ".SH DESCRIPTION\n" + verbatim(top_help(call));
   page += ".SH COMMANDS\n";

@@ -25,7 +25,7 @@ namespace {
 using Rows = std::vector<std::vector<std::string>>;
 
 constexpr std::string_view kDoctorHelp =
-    R"(Of the folder of a run: whether it goes on, how it ended or what it died of, where its time went, and what to mend with the gain
+    R"(For a run's folder: whether it is running, how or why it ended, where its time went, and what to fix with the gain
 to expect, the greatest first. It only looks; docs/doctor.md explains each finding.
 
 Without a folder: what this machine is, what of it a run may use, and what stands in the way of its full speed; each line passes,
@@ -40,7 +40,7 @@ one fails.
 
   RECIPE --verify       what comes after it, FILE, --preset, --data, --off, --section.key=VALUE, is as in train
   --json                as JSON
-  --self                what remedies gained here beside what the doctor had expected
+  --self                time saved here by remedies, next to the doctor's prediction
   --strict              exit code 3 when the run died or there is something to mend
 
 Exit code 1 when something of the machine would stop a run, else 0, with or without a GPU.
@@ -222,7 +222,7 @@ int run_doctor(const Invocation& call) {
 
 constinit const Command kDoctor = {.name = "doctor",
                                    .arguments = "[RUN | RECIPE --verify] [--self] [--json] [--strict]",
-                                   .summary = "what is wrong with a run, or with this machine, and what mending it would gain",
+                                   .summary = "finds what slows or breaks a run or this machine, and the gain from fixing it",
                                    .group = "Look at things",
                                    .help = kDoctorHelp,
                                    .run = run_doctor};

@@ -78,16 +78,16 @@ void print_text(const runs::RunStory& story) {
   if (left_out > 0) rows.push_back({"before", with_commas(static_cast<std::int64_t>(left_out)) + " more processes"});
   for (std::size_t i = left_out; i < story.earlier.size(); ++i) rows.push_back({"before", printable(story.earlier[i].text)});
   if (story.state.is_death) {
-    rows.push_back({"saved", story.saved_step ? "step " + with_commas(*story.saved_step) + ": the same command goes on from there"
-                                              : "nothing yet: the same command begins anew"});
+    rows.push_back({"saved", story.saved_step ? "step " + with_commas(*story.saved_step) + ": the same command resumes from there"
+                                              : "nothing yet: the same command starts over"});
   }
-  rows.push_back({"time", story.accounts.empty() ? "its log has no accounts: an older run, or none of its log lines was written"
+  rows.push_back({"time", story.accounts.empty() ? "its log has no accounts of time: an older run, or it wrote no log line"
                                                  : human_duration(sum_of(story)) + ": " + runs::shares_text(story.accounts)});
   add_ranks(story, rows);
   if (!story.blocks.empty()) rows.push_back({"blocks", "of forward and backward: " + printable(to_text(story.blocks))});
   print(table(rows));
   if (story.findings.is_null())
-    return print("nobody looked for what holds it back: an older run, one that ended too early, or log.doctor=false\n");
+    return print("no findings were recorded: an older run, one that ended too early, or log.doctor=false\n");
   if (story.findings.empty()) return print("nothing to mend\n");
   constexpr std::size_t kMost = 3;
   for (std::size_t i = 0; i < std::min(story.findings.size(), kMost); ++i)

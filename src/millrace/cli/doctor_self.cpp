@@ -47,9 +47,8 @@ int doctor_self(bool json) {
   }
   if (rows.empty()) {
     print(
-        "no remedy of the doctor was tried here yet: millrace tune tries them, and so does a run with what the doctor said of "
-        "an\n"
-        "earlier run beside it\n");
+        "no remedy of the doctor has been tried here yet: millrace tune tries them, and so does a run that follows the findings "
+        "of an\nearlier run\n");
     return 0;
   }
   std::vector<std::vector<std::string>> table_rows = {{"finding", "tried", "expected", "measured", "off by", "within 25 %"}};
@@ -57,7 +56,7 @@ int doctor_self(bool json) {
     table_rows.push_back({name, std::to_string(row.errors.size()), percent(median(row.expected)), percent(median(row.measured)),
                           percent(median(row.errors)), std::to_string(row.near)});
   }
-  print("what remedies gained here, in less time, beside what was expected (medians)\n" + table(table_rows));
+  print("time saved here by remedies, next to the prediction (medians)\n" + table(table_rows));
   return 0;
 }
 

@@ -25,9 +25,9 @@ step that one process would make of the whole. What follows the options is the c
   --nodes M             machines; the same command runs on each, with its own --rank            (1)
   --rank R              number of this machine, from 0                                           (0)
   --at HOST:PORT        where the ranks of several machines meet: an address of machine 0
-  --max-restarts K      after a failure, start all ranks anew so often; they go on from the last snapshot   (0)
+  --max-restarts K      restart all ranks after a failure, at most K times, from the last snapshot          (0)
   --hang-limit S        seconds after which a rank that does not move is ended; 0 = never      (300)
-  --bind cores|none     whether each rank gets cores of its own                                  (cores)
+  --bind cores|none     whether each rank gets its own cores                                     (cores)
   --logs DIR            where each rank's output is kept                                         (runs/launch/<date-time>)
 
 The first rank that fails is named last, with its step and what it was doing; the others are ended within two seconds. Signals are

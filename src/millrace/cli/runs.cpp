@@ -11,8 +11,8 @@ namespace {
 constexpr std::size_t kWidth = 100;  // width of the table if its columns are not chosen
 
 constexpr std::string_view kRunsHelp =
-    R"(Lists the run folders below ./runs, newest first. A run that is "stopped" goes on with
-millrace train RECIPE --run FOLDER; so does a branch (FOLDER/branches/...), which is what a run left behind when it went on from an
+    R"(Lists the run folders below ./runs, newest first. A run that is "stopped" is resumed by
+millrace train RECIPE --run FOLDER; so is a branch (FOLDER/branches/...), the part that a run left behind when it resumed from an
 older snapshot (--train.resume=FOLDER/snapshots/...).
 
 Columns: run, recipe, step, loss, best (of the metric that judges), step_ms (median), rate, findings (of the doctor), bound_by (the

@@ -19,13 +19,13 @@ namespace millrace::cli {
 namespace {
 
 constexpr std::string_view kTrainHelp =
-    R"(Trains a recipe. With --run DIR of a run it goes on where DIR's newest valid snapshot is, with the values that the run
-had; what the command line, files, environment or preset say goes over them. Without --run each run gets a folder of its own,
+    R"(Trains a recipe. With --run DIR of a run it resumes from DIR's newest valid snapshot, with the values that the run
+had; command line, files, environment and preset override them. Without --run each run gets its own folder,
 runs/<recipe>/<date-time>. SIGINT, SIGTERM, SIGHUP and SIGUSR1 finish the step, save and leave.
 
   FILE, --config FILE   config file: .json (comments allowed), .toml, .yaml; may be given several times, later files win
   --preset NAME         values below those of the files; without input data a preset makes its own
-  --run DIR             run folder: new, or to go on with
+  --run DIR             run folder: new, or to resume
   --data DIR            folder of the input data
   --section.key=VALUE   one value; hyphen and underscore are alike, --x and --no-x set a true|false key
   --off ROW,ROW         switchboard rows to turn off (millrace list --switches)
@@ -116,7 +116,7 @@ int run_train(const Invocation& call) {
 constinit const Command kTrain = {
     .name = "train",
     .arguments = "RECIPE [FILE]... [--preset NAME] [--run DIR] [--data DIR] [--section.key=VALUE]... [options]",
-    .summary = "train a recipe, or go on with an interrupted run",
+    .summary = "train a recipe, or resume an interrupted run",
     .group = "Train and use a model",
     .help = kTrainHelp,
     .run = run_train,

@@ -27,7 +27,7 @@ constexpr std::string_view kTuneHelp =
     R"(Looks for values that make a run of this config faster, by short runs of the recipe on its own data: first all that the doctor or
 the run's accounts promise a gain of and that changes nothing of the training, at once; then what is left, in the order of the
 gain to expect; then whether each value that came in with others is needed. A run that other programs disturbed is made again.
-It keeps what pays and writes the config with what each value gained. Ended at any moment, the same command goes on.
+It keeps the values that pay, and writes the config with the gain of each. If it is stopped, the same command resumes it.
 
   --out FILE            the config to write (default tuned.yaml); FILE.progress.json beside it until the search is done
   --minutes N           stop after about N minutes (default 10)
@@ -37,7 +37,7 @@ It keeps what pays and writes the config with what each value gained. Ended at a
   FILE, --config FILE, --preset, --data, --off, --section.key=VALUE   as in train
   --json                as JSON
 
-It leaves the validation, the learning rate and all else that decides what is learned alone. What it finds holds for this machine.
+It never changes the validation, the learning rate or other values that affect learning. Its result is valid for this machine.
 )";
 
 struct Options {
@@ -238,7 +238,7 @@ int run_tune(const Invocation& call) {
   say(search.options,
       "runs of " + with_commas(search.runs.steps) + " steps; now " + ms_text(tuner.now().seconds) + shares_of(tuner.now()));
   if (!earlier.is_null()) {
-    say(search.options, "goes on after " + std::to_string(tuner.trials().size()) + " trials");
+    say(search.options, "resuming after " + std::to_string(tuner.trials().size()) + " trials");
     for (const doctor::Trial& trial : tuner.trials()) say(search.options, line_of(trial));
   }
   progress.write(search.runs.steps, search.seconds(), tuner);
@@ -247,12 +247,12 @@ int run_tune(const Invocation& call) {
     write_to_ledger(*trial, search.entry->name);
     progress.write(search.runs.steps, search.seconds(), tuner);
   }
-  const std::vector<std::string> heading = {
-      command,
-      significant(tuner.speedup(), 3) + " times as fast as what millrace tune began with (" + ms_text(tuner.first().seconds) +
-          ", now " + ms_text(tuner.now().seconds) + ")",
-      "measured on " + device::cpu_info().name + ", " + std::to_string(device::cpu_info().physical_cores) +
-          " cores; each value beside the ones above its trial, in short runs"};
+  const std::vector<std::string> heading = {command,
+                                            significant(tuner.speedup(), 3) + " times as fast as the initial config (" +
+                                                ms_text(tuner.first().seconds) + ", now " + ms_text(tuner.now().seconds) + ")",
+                                            "measured on " + device::cpu_info().name + ", " +
+                                                std::to_string(device::cpu_info().physical_cores) +
+                                                " cores; each value together with those above it, in short runs"};
   if (!tuner.kept().empty())
     write_atomically(Fs::real(), search.options.out, tuned_file(schema, config.resolved, tuner, heading));
   if (!tuner.out_of_time()) progress.remove();
@@ -266,7 +266,7 @@ constinit const Command kTune = {
     .name = "tune",
     .arguments =
         "RECIPE [FILE]... [--out FILE] [--minutes N] [--allow WORD,...] [--preset NAME] [--section.key=VALUE]... [--json]",
-    .summary = "tries what would make a run faster, and writes the config that is",
+    .summary = "searches for faster settings and writes them to a config file",
     .group = "Look at things",
     .help = kTuneHelp,
     .run = run_tune,

@@ -49,7 +49,7 @@ Json parse_text(std::string_view text, std::string_view suffix, const std::strin
     scalars_are_text = true;
     detail::parse_yaml(text, tree);
   } else {
-    tree.problem("config files are told apart by their suffix, and " + quoted(suffix) + " is none of them", 0,
+    tree.problem("config files are recognised by their suffix, and " + quoted(suffix) + " is not one of them", 0,
                  "name the file .json, .toml, .yaml or .yml");
   }
   Json root = tree.take();

@@ -109,7 +109,7 @@ Message lost_device(const std::exception& error, std::string where, const std::s
   where += (where.empty() ? "" : "; ");
   return {
       "the GPU no longer answers this program: " + first_line(error),
-      where + "a GPU tells of an error later than it happens: the operation at fault is this step's or the one's before",
+      where + "a GPU reports an error later than it happens: the faulty operation is in this step or the one before",
       first +
           "with CUDA_LAUNCH_BLOCKING=1 in the environment the error comes from the operation itself, and --device.name=cpu says "
           "more of a wrong index; when both go well, ask the system's log (dmesg) for Xid, by which a card tells that it failed"};

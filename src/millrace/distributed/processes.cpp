@@ -61,7 +61,7 @@ c10::intrusive_ptr<c10d::Store> open_store(Rendezvous& rendezvous, const Process
   try {
     return c10::make_intrusive<c10d::TCPStore>(rendezvous.host, store);
   } catch (const std::exception& error) {
-    throw DistributedError({"rank " + std::to_string(rendezvous.ranks.rank) + " found nobody at " + rendezvous.host + ":" +
+    throw DistributedError({"rank " + std::to_string(rendezvous.ranks.rank) + " found no process at " + rendezvous.host + ":" +
                                 std::to_string(rendezvous.port) + " within " + std::to_string(std::lround(options.join_s)) + " s",
                             "the meeting point that " + rendezvous.launcher + " gave",
                             "see whether rank 0 runs, and whether a firewall lets its port through"});
@@ -210,7 +210,7 @@ void Processes::tell_loss(const std::string& reason) {
   throw DistributedError(
       {"rank " + std::to_string(ranks.rank) + " lost " + who + " (" + reason.substr(0, reason.find('\n')) + ")",
        "rank " + std::to_string(ranks.rank) + " of " + std::to_string(ranks.world_size) + " on " + host_name(),
-       "see what ended or froze there: its own last lines say more; the same command goes on from the last "
+       "check what ended or froze there: its last lines may give the reason; the same command resumes from the last "
        "snapshot"});
 }
 
@@ -282,7 +282,7 @@ void Processes::share(std::vector<at::Tensor>& values, const std::vector<int>& o
     throw DistributedError(
         {"the other ranks can't be asked any more: this one ends with an error",
          "rank " + std::to_string(rendezvous_.ranks.rank) + " of " + std::to_string(rendezvous_.ranks.world_size),
-         "the same command goes on from the last snapshot"});
+         "the same command resumes from the last snapshot"});
   }
   const at::NoGradGuard no_grad;
   for (const bool carried : {false, true}) {

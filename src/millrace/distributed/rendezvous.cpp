@@ -32,7 +32,8 @@ class Variables {
     int number = 0;
     const auto [end, code] = std::from_chars(value.data(), value.data() + value.size(), number);
     if (code != std::errc() || end != value.data() + value.size() || number < 0)
-      throw DistributedError({std::string(name) + " is \"" + value + "\", not a number from 0", name, "mend what sets it"});
+      throw DistributedError(
+          {std::string(name) + " is \"" + value + "\", not a number from 0", name, "correct the program that sets it"});
     return number;
   }
   [[nodiscard]] int number_or(const char* name, int otherwise) const { return has(name) ? number(name) : otherwise; }
@@ -151,7 +152,7 @@ Rendezvous of_slurm(const Environment& environment) {
   if (result.host.empty() && nodes == 1) result.host = "127.0.0.1";
   if (result.host.empty()) result.host = first_node(variables.text(list));
   if (result.host.empty())
-    throw DistributedError({"Slurm's list of nodes is \"" + variables.text(list) + "\", which names none", list,
+    throw DistributedError({"Slurm's list of nodes is \"" + variables.text(list) + "\", which names no machine", list,
                             "set MASTER_ADDR to the name of the first machine"});
   result.port = variables.has("MASTER_PORT")
                     ? variables.number("MASTER_PORT")

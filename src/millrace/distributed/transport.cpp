@@ -46,7 +46,7 @@ Chosen<std::string> choose_transport(const std::vector<RankDevice>& ranks, const
   if (wish == "nccl" && !problem.empty())
     throw ConfigError({.what = "the ranks can't add up over NCCL: " + problem,
                        .where = "distributed.transport",
-                       .next = "mend that, or leave it at auto: Gloo carries what NCCL can't, by way of host memory"});
+                       .next = "fix that, or leave it at auto: Gloo then carries the tensors through host memory"});
   if (none_has_a_gpu) return {"gloo", "the ranks compute on CPUs"};
   if (wish == "gloo") return {"gloo", "as asked; tensors of a GPU go by way of host memory"};
   if (!problem.empty()) return {"gloo", "by way of host memory, since " + problem};

@@ -68,7 +68,7 @@ std::string memory_text(const std::vector<Json>& lines) {
   const auto held = number_at(*machine, {"rss_bytes"});
   const auto free = number_at(*machine, {"available_bytes"});
   if (!held || !free) return "";
-  return "; the last time it was looked at, the process held " + human_bytes(*held) + " and " + human_bytes(*free) + " were free";
+  return "; when last checked, the process held " + human_bytes(*held) + " and " + human_bytes(*free) + " were free";
 }
 
 // The launcher's text about which rank ended the run, and how; "" if there is none.
@@ -125,7 +125,7 @@ Cause ended(const Json& end, const std::string& launcher, Cause cause) {
     const std::string from = text_at(end, {"sender"});
     cause.id = "stopped";
     cause.text = "stopped by " + (text_at(end, {"signal"}).empty() ? "a signal" : text_at(end, {"signal"})) +
-                 (from.empty() ? "" : " from " + from) + at + ", and saved: the same command goes on";
+                 (from.empty() ? "" : " from " + from) + at + ", and saved: the same command resumes it";
     return cause;
   }
   if (reason != "error") {
@@ -176,7 +176,7 @@ bool tell_by_system(const std::vector<Json>& lines, const SystemMark& then, cons
                     Cause& cause) {
   if (!then.boot.empty() && !now.boot.empty() && then.boot != now.boot) {
     cause.id = "rebooted";
-    cause.text = died + ": the machine was started anew since, by a power cut or a reboot";
+    cause.text = died + ": the machine has restarted since, by a power cut or a reboot";
     return true;
   }
   const auto rose = [](std::optional<std::int64_t> before, std::optional<std::int64_t> after) {
@@ -242,7 +242,7 @@ Cause cause_of(const std::vector<Json>& lines, bool alive, const SystemMark& now
   const Json* still = standstill_of(lines);
   if (alive) {
     cause.id = "going_on";
-    cause.text = "going on, step " + with_commas(cause.step);
+    cause.text = "still running, step " + with_commas(cause.step);
     if (still != nullptr) cause.text += "; it has not moved since: " + standstill_text(*still);
     return cause;
   }
@@ -266,11 +266,11 @@ Cause cause_of(const std::vector<Json>& lines, bool alive, const SystemMark& now
   }
   if (then.boot.empty()) {
     cause.id = "unknown";
-    cause.text = "ended" + at + " without a word, and its log does not say what would tell the reason";
+    cause.text = "ended" + at + " without a message, and its log does not contain the reason";
     return cause;
   }
   cause.id = "killed";
-  cause.text = died + ": somebody killed it (SIGKILL: kill -9, a time limit of the batch system), no memory had run out" +
+  cause.text = died + ": somebody killed it (SIGKILL: kill -9, or a time limit of the batch system); memory had not run out" +
                memory_text(lines);
   return cause;
 }

@@ -47,12 +47,11 @@ TEST(Cause, EachWayToEndIsTold) {
                "of a segmentation fault (SIGSEGV) in step 7");
   SystemMark now = mark();
   now.boot = "b2";
-  expect_cause(begun(), now, "rebooted", "the machine was started anew since");
+  expect_cause(begun(), now, "rebooted", "the machine has restarted since");
   now = mark();
   now.group_kills = 3;
-  expect_cause(
-      begun(), now, "out_of_memory",
-      "its control group had used up its 2.0 GB of memory; the last time it was looked at, the process held 1.9 GB and 40 MB");
+  expect_cause(begun(), now, "out_of_memory",
+               "its control group had used up its 2.0 GB of memory; when last checked, the process held 1.9 GB and 40 MB");
   now = mark();
   now.machine_kills = 6;
   expect_cause(begun(), now, "out_of_memory", "probably killed by the kernel for want of memory");
@@ -68,7 +67,7 @@ TEST(Cause, AStandstillIsToldWithItsPlaceWhoeverEndedIt) {
   lines.push_back({{"kind", "signal"}, {"text", "a second signal to stop (SIGINT) in step 1,201"}});
   expect_cause(lines, mark(), "hung", "and a second signal to stop (SIGINT) in step 1,201 ended it" + where);
   lines.back() = {{"kind", "hang"},
-                  {"text", "stopped by SIGTERM in a step that has not moved for 70 s: what came after is lost"}};
+                  {"text", "stopped by SIGTERM in a step that has not moved for 70 s: steps after the last snapshot are lost"}};
   expect_cause(lines, mark(), "hung", "it had not moved any more, and was stopped by SIGTERM" + where);
   lines.back() = {{"kind", "hang"}, {"text", "the run moves again after 70 s"}};
   expect_cause(lines, mark(), "killed", "somebody killed it (SIGKILL");
@@ -105,7 +104,7 @@ TEST(Cause, TheLaunchersLineSaysWhichRankItWas) {
   SystemMark now = mark();
   now.machine_kills = 6;
   expect_cause(with(rank("rank 1 was killed by SIGKILL")), now, "out_of_memory",
-               "1 times on this machine; the launcher says: rank 1 was killed by SIGKILL; the last time");
+               "1 times on this machine; the launcher says: rank 1 was killed by SIGKILL; when last checked");
   std::vector<Json> lines = with({{"kind", "end"}, {"exit_reason", "error"}, {"error", "DistributedError  rank 0 lost rank 1"}});
   lines.push_back(rank("rank 1 was killed by SIGSEGV, step 7"));
   expect_cause(lines, mark(), "failed", "rank 0 lost rank 1; the launcher says: rank 1 was killed by SIGSEGV, step 7");
@@ -115,16 +114,16 @@ TEST(Cause, TheLaunchersLineSaysWhichRankItWas) {
 }
 
 TEST(Cause, ARunThatGoesOnSaysWhereItIs) {
-  EXPECT_EQ(cause_of(begun(), true, mark()).text, "going on, step 1,200");
+  EXPECT_EQ(cause_of(begun(), true, mark()).text, "still running, step 1,200");
   EXPECT_THAT(cause_of(with({{"kind", "hang"}, {"text", kStill}}), true, mark()).text,
               HasSubstr("it has not moved since: the run has not moved for 60 s (step 1,201, backward of generator)"));
   EXPECT_EQ(cause_of(with({{"kind", "hang"}, {"text", "the run moves again after 70 s"}}), true, mark()).text,
-            "going on, step 1,200");
+            "still running, step 1,200");
 }
 
 TEST(Cause, AnOlderLogIsNoReasonToGuess) {
   const std::vector<Json> lines = {{{"kind", "start"}}, {{"kind", "step"}, {"step", 1200}}};
-  expect_cause(lines, mark(), "unknown", "without a word");
+  expect_cause(lines, mark(), "unknown", "without a message");
 }
 
 TEST(Cause, HostileLinesAreNone) {

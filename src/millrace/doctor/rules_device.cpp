@@ -26,9 +26,9 @@ Found wrong_device(const Evidence& e) {
   const double share = e.census->copied_seconds / std::max(e.census->seconds, 1e-9);
   return Finding{.id = {},
                  .what = "a step copies " + with_commas(e.census->copies) + (e.census->copies == 1 ? " tensor" : " tensors") +
-                         " between devices beside its batch, the largest by " + e.census->copied_by,
+                         " between devices in addition to its batch, the largest by " + e.census->copied_by,
                  .remedy =
-                     "make them where they are used (the options of a tensor that is there), once where they stay the same: "
+                     "make them on the device (with the options of an existing tensor), and only once if they do not change: "
                      "registered as buffers they move with the model",
                  .key = {},
                  .value = {},
@@ -41,8 +41,7 @@ Found fragmented(const Evidence& e) {
   const auto kept = static_cast<double>(e.memory.used), room = static_cast<double>(e.memory.room);
   if (!e.on_gpu || held <= 0 || kept < kKept * held || kept < kKeptPart * room) return std::nullopt;
   return set("the GPU's allocator keeps " + human_bytes(kept) + " of " + human_bytes(room) +
-                 ", and tensors never held more than " + human_bytes(held) +
-                 ": the rest is in pieces too small for what is asked",
+                 ", and tensors never held more than " + human_bytes(held) + ": the rest is in pieces too small for the requests",
              "memory.cleanup_every", "1000", std::nullopt);
 }
 
@@ -52,8 +51,8 @@ Found changing_shapes(const Evidence& e) {
   if (static_cast<double>(shapes.fresh) < kFresh * static_cast<double>(shapes.batches)) return std::nullopt;
   return Finding{.id = {},
                  .what = with_commas(shapes.fresh) + " of the last " + with_commas(shapes.batches) +
-                         " batches had a shape that none before had, the latest " + shapes.latest + " (" +
-                         with_commas(shapes.all) + " shapes so far): memory and kernels are chosen anew for each",
+                         " batches had a new shape, the latest " + shapes.latest + " (" + with_commas(shapes.all) +
+                         " shapes so far): memory and kernels are chosen anew for each",
                  .remedy = "crop or pad samples to a few fixed sizes, in the data source or in prepare()",
                  .key = {},
                  .value = {},
@@ -77,8 +76,8 @@ Found uneven_ranks(const Evidence& e) {
   return Finding{.id = {},
                  .what = "the ranks wait " + percent(lost) + " of the time for rank " + std::to_string(last - e.ranks.begin()) +
                          (by_data ? ", which itself waits for data" : ", whose steps take longer"),
-                 .remedy = by_data ? "see what its data lies on, or raise data.workers there"
-                                   : "see what else uses its cores or its GPU, and whether that is a slower one",
+                 .remedy = by_data ? "check the storage that its data is on, or raise data.workers on that rank"
+                                   : "check what else uses its cores or its GPU, and whether that GPU is slower",
                  .key = {},
                  .value = {},
                  // Without that rank all would be as fast as the others on average.

@@ -80,7 +80,7 @@ Found bad_samples(const Evidence& e) {
   return Finding{.id = {},
                  .what = with_commas(e.input.bad_samples) + (e.input.bad_samples == 1 ? " sample" : " samples") +
                          " could not be read so far and " + (e.input.bad_samples == 1 ? "was" : "were") +
-                         " left out or replaced (data.bad_samples), beside " + with_commas(e.input.good_samples) +
+                         " skipped or replaced (data.bad_samples), compared with " + with_commas(e.input.good_samples) +
                          " that could be",
                  .remedy = "repair or remove them: the run's warnings name the first of each epoch, and say what is wrong",
                  .key = {},
@@ -104,17 +104,17 @@ Found slow_file(const Evidence& e) {
 Found slow_sample(const Evidence& e) {
   if (!waits(e) || !by_slow_files(e) || !by_single_samples(e)) return std::nullopt;
   const Input::Slow& worst = e.input.slow.front();
-  return Finding{
-      .id = {},
-      .what = "steps wait for data " + percent(e.share(Phase::data_wait)) + " of the time, mostly for single samples of " +
-              worst.file + ", of which others are as quick as usual: the slowest is " + worst.sample + ", " +
-              significant(worst.sample_times, 2) + " times as long",
-      .remedy =
-          "see what sets it apart (larger, packed otherwise) and write it anew, or leave it out; where it is another one "
-          "each time the disk stalls: a copy on another one",
-      .key = {},
-      .value = {},
-      .gain = gain_without_slow(e)};
+  return Finding{.id = {},
+                 .what = "steps wait for data " + percent(e.share(Phase::data_wait)) +
+                         " of the time, mostly for single samples of " + worst.file +
+                         ", of which others are as quick as usual: the slowest is " + worst.sample + ", " +
+                         significant(worst.sample_times, 2) + " times as long",
+                 .remedy =
+                     "find out how it differs (larger, compressed differently) and rewrite or remove it; if it is another file "
+                     "each time, the disk stalls: copy the data to another one",
+                 .key = {},
+                 .value = {},
+                 .gain = gain_without_slow(e)};
 }
 
 Found no_readers(const Evidence& e) {

@@ -33,7 +33,7 @@ bool is_high(const Memory& memory) {
 }
 
 std::string high_text(const Evidence& e) {
-  return std::string(e.on_gpu ? "tensors and what is kept for them take " : "the process holds ") +
+  return std::string(e.on_gpu ? "tensors and the memory reserved for them take " : "the process holds ") +
          human_bytes(static_cast<double>(e.memory.used)) + ", " +
          percent(static_cast<double>(e.memory.used) / static_cast<double>(e.memory.room)) + " of the " +
          human_bytes(static_cast<double>(e.memory.room)) + " that it may have";
@@ -138,7 +138,7 @@ Found loss_vanished(const Evidence& e) {
                  .what = loss_of(e, *gone) + " is nearly 0, " + significant(gone->lines.back().loss, 2) + ", and was below " +
                          significant(kVanished, 1) + " at the last " + std::to_string(kSame) + " log lines",
                  .remedy =
-                     "labels leak into the input, or the term is off: see what the loss is computed of, its weight, and whether "
+                     "labels leak into the input, or the term is wrong: check the inputs of the loss, its weight, and whether "
                      "a mask leaves anything of it",
                  .key = {},
                  .value = {},
@@ -152,7 +152,7 @@ Found loss_spiking(const Evidence& e) {
   if (jumping == nullptr) return std::nullopt;
   const auto& lines = jumping->lines;
   return Finding{.id = {},
-                 .what = loss_of(e, *jumping) + " jumped far above what it was before " + std::to_string(jumps_of(*jumping)) +
+                 .what = loss_of(e, *jumping) + " jumped far above its previous level " + std::to_string(jumps_of(*jumping)) +
                          " times since step " + with_commas(lines.front().step) + ", to " +
                          significant(std::ranges::max_element(lines, {}, &LossLine::loss)->loss, 4) + " at most",
                  .remedy =
@@ -175,15 +175,16 @@ Found loss_pinned(const Evidence& e) {
     steps = lines.back().step - line->step;
   }
   if (pinned < kSame || steps < kPinnedSteps) return std::nullopt;
-  return Finding{.id = {},
-                 .what = "for " + with_commas(steps) + " steps the loss has been about " + significant(blind->loss, 4) + ", " +
-                         blind->what + ": what an answer gets that does not look at the input",
-                 .remedy =
-                     "see that the input reaches the output: its scale beside what is added to it, a mask, what a sample is "
-                     "paired with; else another optim.learning_rate",
-                 .key = {},
-                 .value = {},
-                 .gain = std::nullopt};
+  return Finding{
+      .id = {},
+      .what = "for " + with_commas(steps) + " steps the loss has been about " + significant(blind->loss, 4) + ", " + blind->what +
+              ": the level of an answer that ignores the input",
+      .remedy =
+          "check that the input reaches the output: its scale relative to values added to it, a mask, the target a sample is "
+          "paired with; else another optim.learning_rate",
+      .key = {},
+      .value = {},
+      .gain = std::nullopt};
 }
 
 Found gradient_norm(const Evidence& e) {

@@ -89,7 +89,7 @@ TEST(Rules, ALossThatJumpsAgainAndAgain) {
   Evidence e = sound();
   lines_of(e) = lines_with(jumping);
   EXPECT_THAT(first(e, "loss_spiking").what,
-              HasSubstr("the loss jumped far above what it was before 3 times since step 0, to 5.66 at most"));
+              HasSubstr("the loss jumped far above its previous level 3 times since step 0, to 5.66 at most"));
   lines_of(e) = lines_with(jumping, 5);
   EXPECT_THAT(findings_of(e), IsEmpty()) << "means of five steps";
   lines_of(e) = lines_with(steady);

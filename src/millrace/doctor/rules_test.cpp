@@ -86,8 +86,9 @@ TEST(Rules, SamplesThatCantBeReadAreCounted) {
   e.input.good_samples = 10'000;
   EXPECT_THAT(findings_of(e), IsEmpty());
   e.input.bad_samples = 12;
-  EXPECT_THAT(first(e, "bad_samples").what,
-              HasSubstr("12 samples could not be read so far and were left out or replaced (data.bad_samples), beside 10,000"));
+  EXPECT_THAT(
+      first(e, "bad_samples").what,
+      HasSubstr("12 samples could not be read so far and were skipped or replaced (data.bad_samples), compared with 10,000"));
   e.input.bad_samples = 1;
   EXPECT_THAT(first(e, "bad_samples").what, HasSubstr("1 sample could not be read so far and was left out"));
 }

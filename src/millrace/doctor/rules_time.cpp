@@ -98,7 +98,7 @@ Found validate_often(const Evidence& e) {
 Found small_batch(const Evidence& e) {
   const auto& batch = e.experiments.batch;
   if (!batch || batch->fixed_share < kFixed) return std::nullopt;
-  const std::string what = percent(batch->fixed_share) + " of what a step takes is the same for half of its " +
+  const std::string what = percent(batch->fixed_share) + " of a step's time is the same for half of its " +
                            with_commas(batch->rows) + " rows: the machine has little to do at a time";
   const auto gain_by = [&](std::int64_t times) {
     return gain_of((1 - 1 / static_cast<double>(times)) * batch->fixed_share * work_share(e), 0.25);
@@ -217,7 +217,7 @@ Found neighbours(const Evidence& e) {
   const double either = e.cores > 1 ? one * (2 - *e.others) : one;
   return Finding{.id = {},
                  .what = "other programs had the cores for " + percent(*e.others) + " of the time that this run wanted them",
-                 .remedy = "end them, or give the run cores of its own (taskset, the batch system)",
+                 .remedy = "end them, or give the run its own cores (taskset, the batch system)",
                  .key = {},
                  .value = {},
                  .gain = Gain{.likely = (one + either) / 2, .low = 0.75 * one, .high = either}};

@@ -32,7 +32,8 @@ Found few_judges(const Evidence& e) {
   const bool all = enough / static_cast<double>(judged->batches) * judged->by >= judged->there_are;
   return set("a validation looks at " + significant(judged->by, 3) + " of " +
                  with_commas(static_cast<std::int64_t>(judged->there_are)) + " " + judged->unit +
-                 ": the mean of so few is uncertain by " + percent(1 / std::sqrt(judged->by)) + " of what single ones differ by",
+                 ": the mean of so few is uncertain by " + percent(1 / std::sqrt(judged->by)) +
+                 " of the spread of single samples",
              "train.validate_batches", all ? "0" : std::to_string(static_cast<std::int64_t>(enough)), std::nullopt);
 }
 
@@ -43,12 +44,13 @@ Found target_missed(const Evidence& e) {
     if (!target.met()) misses += (misses.empty() ? "" : ", ") + miss(target);
   }
   if (misses.empty()) return std::nullopt;
-  return Finding{.id = {},
-                 .what = "the run misses what its config asks for: " + misses,
-                 .remedy = "mend what the other findings and the accounts name, or ask for what this machine can",
-                 .key = {},
-                 .value = {},
-                 .gain = std::nullopt};
+  return Finding{
+      .id = {},
+      .what = "the run misses its targets: " + misses,
+      .remedy = "fix the causes named by the other findings and the accounts, or set a target that this machine can reach",
+      .key = {},
+      .value = {},
+      .gain = std::nullopt};
 }
 
 }  // namespace millrace::doctor::detail

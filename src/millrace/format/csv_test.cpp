@@ -110,7 +110,7 @@ TEST_F(CsvTest, NoFailureEscapes) {
     FaultFs fs(Fs::real(), {.fail_at = k, .tears_write = true});
     run(fs);
     if (fs.log().size() > static_cast<std::size_t>(k) && !fs.log()[static_cast<std::size_t>(k)].starts_with("close")) {
-      EXPECT_THAT(warnings_, ElementsAre(HasSubstr("the run goes on"))) << fs.log()[static_cast<std::size_t>(k)];
+      EXPECT_THAT(warnings_, ElementsAre(HasSubstr("the run continues"))) << fs.log()[static_cast<std::size_t>(k)];
     }
     // The last call closes the file, the one before writes the last row.
     if (k + 2 < counting.calls()) {

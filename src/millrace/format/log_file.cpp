@@ -102,7 +102,7 @@ void LogFile::failed(const FsError& error) {
   file_.reset();
   granted_ = 0;
   if (++failures_ == 1 && warn_) {
-    warn_("can't write " + path_.string() + ": " + error.what() + "; the run goes on, free space or check the folder");
+    warn_("can't write " + path_.string() + ": " + error.what() + "; the run continues; free space or check the folder");
   }
 }
 

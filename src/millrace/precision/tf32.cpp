@@ -22,7 +22,7 @@ Chosen<bool> choose_tf32(std::optional<bool> wish, c10::Device device, std::pair
     return {.value = false, .reason = (wish ? "without effect: " : "") + text_of(capability) + ", TF32 needs 8.0"};
   if (wish) return {.value = *wish, .reason = *wish ? "fp32 products and convolutions round their factors to 10 bits" : ""};
   if (format)
-    return {.value = true, .reason = name_of(format) + " rounds more than TF32 does, so what stays in fp32 beside it may"};
+    return {.value = true, .reason = name_of(format) + " rounds more than TF32, so the operations left in fp32 may use TF32"};
   return {.value = false,
           .reason =
               "fp32 products and convolutions are exact; device.tf32=on rounds their factors to 10 bits and takes a fraction of "

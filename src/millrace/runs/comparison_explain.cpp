@@ -77,7 +77,7 @@ std::string finding_text(const Json& finding, const std::string& account, const 
 
 std::string without_finding(const Side& slow, const Comparison& figures) {
   std::string text =
-      slow.run->findings.is_null() ? "nobody looked for findings in " + slow.name : "no finding of " + slow.name + " explains it";
+      slow.run->findings.is_null() ? "no findings were recorded in " + slow.name : "no finding of " + slow.name + " explains it";
   std::vector<std::string> keys;
   for (const auto* all : {&figures.config, &figures.plan, &figures.machine}) {
     for (const Difference& each : *all) {
@@ -85,7 +85,7 @@ std::string without_finding(const Side& slow, const Comparison& figures) {
       if (std::ranges::find(keys, key) == keys.end()) keys.push_back(key);
     }
   }
-  if (keys.empty()) return text + ", and the two differ in nothing that their files tell";
+  if (keys.empty()) return text + ", and their files show no difference";
   const std::size_t more = keys.size() > kMostKeys ? keys.size() - kMostKeys : 0;
   keys.resize(keys.size() - more);
   return text + "; what differs: " + joined(keys, ", ") + (more > 0 ? " and " + std::to_string(more) + " more" : "");
@@ -96,7 +96,7 @@ std::string without_finding(const Side& slow, const Comparison& figures) {
 Explanation explain(const RunFacts& a, const RunFacts& b, const Comparison& figures) {
   if (figures.unit == Unit::share) return {.text = "work of different recipes is not slower or faster"};
   if (!figures.loop.a || !figures.loop.b)
-    return {.text = "it can't be told why one is slower: not both have accounts of their time"};
+    return {.text = "the reason for the slower run is unknown: not both have accounts of their time"};
   const Side of_a{&a, "A", "a", *figures.loop.a};
   const Side of_b{&b, "B", "b", *figures.loop.b};
   const Side& slow = of_a.loop > of_b.loop ? of_a : of_b;

@@ -50,7 +50,7 @@ void print_ceiling(const Json& result) {
   print("ceiling of recipe " + result["recipe"].get<std::string>() + "\n");
   std::vector<std::vector<std::string>> rows = {
       {"  the loader alone feeds, samples/s", rate(result, "loader_samples_per_s")},
-      {"  the step alone eats, samples/s", rate(result, "step_samples_per_s")},
+      {"  the step alone consumes, samples/s", rate(result, "step_samples_per_s")},
       {"  together, samples/s",
        rate(result, "run_samples_per_s") + ", " + percent(result["share_of_ceiling"].get<double>()) + " of the step alone"}};
   print_common(rows, result);

@@ -84,7 +84,7 @@ void about_neighbours(const MachineView& machine, std::vector<Finding>& found) {
     found.push_back({false, "others", "neighbours",
                      "other programs use " + significant(machine.busy_cores, 2) + " cores" +
                          (machine.busiest.empty() ? "" : ", most of it " + machine.busiest),
-                     "wait for them, end them, or give the run cores of its own (taskset, the batch system)"});
+                     "wait for them, end them, or give the run its own cores (taskset, the batch system)"});
   }
   if (machine.mhz && machine.most_mhz && *machine.mhz < kThrottled * *machine.most_mhz) {
     found.push_back(

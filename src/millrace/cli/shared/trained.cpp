@@ -34,7 +34,7 @@ void refuse_unused(const Entry& entry, const std::vector<std::string>& keys, con
   for (const std::string& key : keys) {
     if (is_used(entry, key, command == "eval")) continue;
     problems.push_back({"key " + key + " has no effect on millrace " + command, "flag for " + key,
-                        "leave the flag away: the model is trained already"});
+                        "remove the flag: the model is already trained"});
   }
   if (!problems.empty()) throw ConfigError(std::move(problems));
 }
@@ -51,7 +51,8 @@ std::optional<std::string> take_from(Arguments& arguments) {
     throw UsageError(
         {"--model-type chooses a snapshot of the run that --run-dir names", "flag --model-type", "add --run-dir RUN"});
   if (!run) return from;
-  if (from) throw UsageError({"--from and --run-dir both name a trained model", "flags --from and --run-dir", "leave one away"});
+  if (from)
+    throw UsageError({"--from and --run-dir both name a trained model", "flags --from and --run-dir", "remove one of them"});
   if (!type || *type == "best") return run;
   if (*type != "last") {
     throw UsageError({"there is no model type " + quoted(*type), "flag --model-type",

@@ -158,7 +158,7 @@ bool DiskCache::fetch(const Part& part, std::span<const PartRange> ranges, std::
   const detail::PartRead read = detail::read_part(path, part.key, ranges, out);
   if (read != detail::PartRead::damaged) return read == detail::PartRead::done;
   note_once(told_damage_, "a file of the cache is not as it was written: " + path.string() +
-                              "; what is kept there is decoded anew (others like it are not told)");
+                              "; its cached samples are decoded again (further cases are not reported)");
   if (writes_) drop(path);
   return false;
 }

@@ -220,7 +220,7 @@ TEST_F(NiftiTest, HostileHeadersAreRefusedWithAReason) {
       {with(108, 3e38F), "vox_offset is 3e+38"},
       {with(108, 361.0F), "end at byte 369, the file has 360"},
       {with(108, 1e14F), "it was cut off"},
-      {with(70, std::int16_t{0}), "datatype 0 is none of those that are read"},
+      {with(70, std::int16_t{0}), "datatype 0 is not supported"},
       {with(70, std::int16_t{128}), "datatype 128"},
       {with(70, std::int16_t{1536}), "datatype 1536"},
       {with(70, std::int16_t{-4}), "datatype -4"},

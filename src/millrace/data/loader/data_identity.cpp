@@ -61,7 +61,7 @@ class Saved {
     std::vector<FileGroup> groups;
     for (const Json& row : rows("groups", 4)) {
       if (!row[0].is_string() || !row[1].is_string() || !row[2].is_number_unsigned() || !row[3].is_string())
-        damaged("a group of files of the snapshot is none");
+        damaged("a group of files in the snapshot is not valid");
       groups.push_back(
           {row[0].get<std::string>(), row[1].get<std::string>(), row[2].get<std::uint64_t>(), row[3].get<std::string>()});
     }

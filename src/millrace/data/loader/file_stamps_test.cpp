@@ -229,9 +229,8 @@ TEST(ChangedData, is_refused_by_name_and_accepted_on_demand) {
     other.check_data(data, "the validation data");
     FAIL() << "not refused";
   } catch (const SnapshotError& error) {
-    EXPECT_EQ(
-        error.message().what,
-        "the validation data is not what the run was begun with: file x.h5: its content differs though its size is the same");
+    EXPECT_EQ(error.message().what,
+              "the validation data has changed since the run began: file x.h5: its content differs though its size is the same");
     EXPECT_EQ(error.message().where, "data of the snapshot");
     EXPECT_THAT(error.message().next, HasSubstr("data.accept_changed=true"));
   }
@@ -240,10 +239,10 @@ TEST(ChangedData, is_refused_by_name_and_accepted_on_demand) {
   Loader accepting(stamped(20, "a:2"), told.options(true));
   accepting.check_data(data);
   accepting.load_state(state);
-  EXPECT_THAT(told.warnings, ElementsAre("the data is not what the run was begun with: file x.h5: its content differs though its "
+  EXPECT_THAT(told.warnings, ElementsAre("the data has changed since the run began: file x.h5: its content differs though its "
                                          "size is the same"));
   ASSERT_EQ(told.notes.size(), 1U);
-  EXPECT_THAT(told.notes[0], HasSubstr("data.accept_changed: the run goes on though the data is not what"));
+  EXPECT_THAT(told.notes[0], HasSubstr("data.accept_changed: the run resumes although the data has changed"));
   EXPECT_FALSE(accepting.next()) << "batch 9 of an epoch of 5: the epoch ends";
   EXPECT_EQ(accepting.next()->epoch, 1U);
   accepting.load_state(accepting.state());

@@ -382,23 +382,23 @@ struct Loader::Impl {
     data_check = saved.is_null() ? detail::DataCheck::unknown : detail::DataCheck::same;
     if (saved.is_null())
       return tell(
-          "the snapshot does not say what its data was, being of an earlier version: the run goes on with the data there is, "
+          "the snapshot, of an earlier version, does not record its data: the run resumes with the present data, "
           "which could not be compared");
     const detail::DataChanges changes = detail::changes_since(saved, identity());
     if (changes.differ.empty()) {
       if (!changes.renamed.empty()) tell(called + " has other names and the same content: " + detail::joined(changes.renamed));
       return;
     }
-    const std::string what = called + " is not what the run was begun with: " + detail::joined(changes.differ);
+    const std::string what = called + " has changed since the run began: " + detail::joined(changes.differ);
     if (!options.accepts_changed) {
       throw SnapshotError({.what = what,
                            .where = "data of the snapshot",
-                           .next = "give the data as it was, set data.accept_changed=true to go on with what is there now, or "
+                           .next = "restore the data, set data.accept_changed=true to resume with the present data, or "
                                    "begin a new run"});
     }
     data_check = detail::DataCheck::changed;
     warn(what);
-    tell("data.accept_changed: the run goes on though " + what);
+    tell("data.accept_changed: the run resumes although " + what);
   }
 
   [[nodiscard]] detail::LoaderState state() const {

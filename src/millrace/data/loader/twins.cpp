@@ -80,11 +80,11 @@ std::vector<std::string> told_of_twins(const std::vector<Dataset>& training, con
   }
   std::vector<std::string> told;
   if (!twice.empty())
-    told.push_back(told_of(twice, "", "what another file holds, by size and digest") +
-                   ". Next: leave one of the two out, unless it is meant to count twice");
+    told.push_back(told_of(twice, "", "the same content as another file, by size and digest") +
+                   ". Next: remove one of the two, unless it is meant to count twice");
   if (!leaked.empty())
-    told.push_back(told_of(leaked, " of the validation", "what a file of the training holds, by size and digest") +
-                   ". Next: leave it out of one of the two: a validation judges by what was not learned");
+    told.push_back(told_of(leaked, " of the validation", "the same content as a training file, by size and digest") +
+                   ". Next: remove it from one of the two: a validation needs data that was not trained on");
   return told;
 }
 

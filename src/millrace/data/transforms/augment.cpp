@@ -85,7 +85,7 @@ class Windowing final : public Augmentation {
     if (size_.empty() || size_.size() != padding_.margin.size() || below(size_, 1) || below(padding_.margin, 0)) {
       detail::refuse_composing(
           "sizes " + to_text(place_ == Place::whole ? Shape{} : size_) + " and margins " + to_text(padding_.margin), text(),
-          "give a size of 1 or more, and a margin of 0 or more or none at all, for each of the last axes");
+          "give a size of at least 1 for each of the last axes, and either no margin or one of at least 0");
     }
   }
 

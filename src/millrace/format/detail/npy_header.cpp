@@ -90,7 +90,7 @@ class Parser {
     const std::string_view word = std::string_view(name).substr(name.empty() ? 0 : 1);
     const auto* const row = std::find_if(kNames.begin(), kNames.end(), [&](const auto& known) { return known.second == word; });
     if (row == kNames.end() || std::string_view("<>|=").find(name.front()) == std::string_view::npos) {
-      return "the array has the dtype " + shown(name) + ", which is none of bool, integers, floats and complex numbers";
+      return "the array has the dtype " + shown(name) + ", which is not supported (bool, integers, floats, complex numbers)";
     }
     is_unread_ = false;
     layout.dtype = row->first;

@@ -81,7 +81,7 @@ class Handler {
     if (!dtype) {
       is_unread_ = std::ranges::find(kUnread, value) != kUnread.end();
       return fail("tensor " + shown(tensor_.name) + " has the " + (is_unread_ ? "" : "unknown ") + "dtype " + shown(value) +
-                  (is_unread_ ? ", which nobody reads here" : ""));
+                  (is_unread_ ? ", which is not supported here" : ""));
     }
     tensor_.dtype = *dtype;
     place_ = Place::entry;

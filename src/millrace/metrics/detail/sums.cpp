@@ -33,7 +33,7 @@ std::string type_text(const at::Tensor& value) {
 }
 
 std::string shape_text(const at::Tensor& value) {
-  return value.defined() ? to_text(Shape(value.sizes().begin(), value.sizes().end())) : "none, it is undefined";
+  return value.defined() ? to_text(Shape(value.sizes().begin(), value.sizes().end())) : "undefined";
 }
 
 void check_shapes(std::string_view metric, const char* first, const at::Tensor& x, const char* second, const at::Tensor& y) {

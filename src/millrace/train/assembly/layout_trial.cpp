@@ -41,9 +41,9 @@ precision::Trial worst_of(const LayoutRounds& rounds) {
 LayoutVerdict judge_layouts(const LayoutRounds& plain, const LayoutRounds& last) {
   const bool plain_is_finite = std::ranges::all_of(plain, precision::is_finite);
   const bool last_is_finite = std::ranges::all_of(last, precision::is_finite);
-  if (!plain_is_finite && !last_is_finite) return {false, "a trial step is finite in neither layout"};
-  if (!last_is_finite) return {false, "a trial step is finite contiguous, the same channels-last is not"};
-  if (!plain_is_finite) return {true, "a trial step is finite channels-last, the same contiguous is not"};
+  if (!plain_is_finite && !last_is_finite) return {false, "a trial step gives finite values in neither layout"};
+  if (!last_is_finite) return {false, "a trial step gives finite values in contiguous but not in channels-last layout"};
+  if (!plain_is_finite) return {true, "a trial step gives finite values in channels-last but not in contiguous layout"};
   const double loss = median_loss(plain);
   if (const double other = median_loss(last); !(std::abs(loss - other) <= kTolerance * std::abs(loss))) {
     return {false, "losses of a trial step differ: " + significant(other, 5) + " channels-last, " + significant(loss, 5) +

@@ -30,12 +30,12 @@ TEST(LayoutTrial, NanIsAVerdictAndNeverAChoice) {
   };
   LayoutRounds once = rounds(10, 2);
   once[1].gradient_norm = kNan;
-  expect(rounds(100, 2), once, false, "a trial step is finite contiguous, the same channels-last is not");
-  expect(once, rounds(100, 2), true, "a trial step is finite channels-last, the same contiguous is not");
-  expect(rounds(10, kNan), once, false, "a trial step is finite in neither layout");
+  expect(rounds(100, 2), once, false, "a trial step gives finite values in contiguous but not in channels-last layout");
+  expect(once, rounds(100, 2), true, "a trial step gives finite values in channels-last but not in contiguous layout");
+  expect(rounds(10, kNan), once, false, "a trial step gives finite values in neither layout");
   once = rounds(10, 2);
   once[0].others.push_back({.loss = kNan});
-  expect(rounds(100, 2), once, false, "a trial step is finite contiguous, the same channels-last is not");
+  expect(rounds(100, 2), once, false, "a trial step gives finite values in contiguous but not in channels-last layout");
 }
 
 TEST(LayoutTrial, AFormatIsJudgedInTheLayoutThatIsFasterForIt) {

@@ -158,7 +158,7 @@ void RunSetup::choose_guards() {
   std::string names;
   for (const device::Fault* fault : faults) names += (names.empty() ? "" : ", ") + std::string(fault->name);
   if (!names.empty() && context_.device.is_cpu())
-    plan_.set({"device.guards", names, "auto", "known faults of the libraries below, which are gone around"});
+    plan_.set({"device.guards", names, "auto", "known faults of the libraries below, which are worked around"});
 }
 
 std::unique_ptr<Recipe> RunSetup::make_recipe(const RecipeFolders& places, std::optional<Weights> weights) {

@@ -60,7 +60,7 @@ std::string pass_over_wrappers(Tensors& all, const Wanted& wanted) {
     prefixes.insert(found[0].ends_with(name) ? found[0].substr(0, found[0].size() - name.size()) : found[0] + " for " + name);
   }
   prefixes.erase("");
-  std::string told = "what wrappers put into the weights' names is passed over: ";
+  std::string told = "wrappers' additions to the weights' names are ignored: ";
   constexpr std::size_t kShown = 3;
   std::size_t shown = 0;
   for (const std::string& prefix : prefixes) {

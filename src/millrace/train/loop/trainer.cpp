@@ -389,7 +389,7 @@ void Trainer::fall_back_if_due() {
   parts_.stepper->set_autocast(std::nullopt);
   parts_.stepper->skips().forgive();
   const std::string step = std::to_string(step_);
-  reporter_.warning("the run goes on in fp32 from step " + step + ": in " + from + " " + *reason);
+  reporter_.warning("the run continues in fp32 from step " + step + ": in " + from + " " + *reason);
   reporter_.record("precision", {{"step", step_}, {"from", from}, {"to", "fp32"}, {"reason", *reason}});
   parts_.plan->set({"precision.fallback", "fp32 from step " + step, from, *reason, /*by_trial=*/true});
   if (parts_.place.folder == nullptr) return;

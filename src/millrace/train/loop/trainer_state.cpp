@@ -145,12 +145,12 @@ void Trainer::save_after_error() noexcept {
   try {
     if (step_ > 0 && agreement().has_cut_sums()) {
       reporter_.warning("the state at the last whole step is not saved, since sums were cut short that this GPU computes with; " +
-                        saves_.last() + "the same command goes on from the last snapshot");
+                        saves_.last() + "the same command resumes from the last snapshot");
       return;
     }
     if (!is_whole_) {
       reporter_.warning("the state is not saved, since the update of the weights was cut short; " + saves_.last() +
-                        "the same command goes on from the last snapshot");
+                        "the same command resumes from the last snapshot");
       return;
     }
     if (step_ > 0) save(true);

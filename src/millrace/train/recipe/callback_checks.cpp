@@ -49,7 +49,7 @@ void check_term(const LossTerm& term, bool training) {
   if (term.report && (!term.report->sum.defined() || !term.report->count.defined()))
     refuse(who + " has a report without " + (term.report->sum.defined() ? "a count" : "a sum"), "give both, or no report");
   if (training && at::GradMode::is_enabled() && !term.sum.requires_grad()) {
-    refuse(who + " has no gradient: none of the objective's parameters took part in it",
+    refuse(who + " has no gradient: it depends on no parameter of the objective",
            "look for a detach(), item(), NoGradGuard or an integer on the way from the model to the sum");
   }
 }
@@ -109,7 +109,7 @@ void check_objectives(const std::vector<Objective>& objectives, const torch::nn:
       if (const auto [it, is_new] = movers.emplace(parameter, who); !is_new) {
         refuse("parameter " + quoted(name) + " is moved " +
                    (it->second == who ? "twice by " + who : "by " + it->second + " and by " + who),
-               "give each objective parameters of its own; losses of the same parameters are terms of one objective");
+               "give each objective its own parameters; losses of the same parameters are terms of one objective");
       }
     };
     for (const auto& group : objective.parameters) {
@@ -119,7 +119,7 @@ void check_objectives(const std::vector<Objective>& objectives, const torch::nn:
         if (!parameter.value.requires_grad()) continue;
         const void* impl = parameter.value.unsafeGetTensorImpl();
         if (!names.contains(impl)) {
-          refuse("parameter " + quoted(parameter.name) + " of " + who + " is none of model()'s: no snapshot would keep it",
+          refuse("parameter " + quoted(parameter.name) + " of " + who + " does not belong to model(): no snapshot would keep it",
                  "register it in a module below model(), and take it from there");
         }
         move(impl, parameter.name);
@@ -203,8 +203,7 @@ void check_facts(const Facts& facts) {
 
 void check_state(const State& state) {
   for (const auto& [name, tensor] : state.tensors) {
-    if (!tensor.defined())
-      refuse("tensor " + quoted(name) + " of the state is none", "leave it out until there is something in it");
+    if (!tensor.defined()) refuse("tensor " + quoted(name) + " of the state is undefined", "omit it until it is defined");
   }
 }
 

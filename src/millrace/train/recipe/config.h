@@ -62,23 +62,23 @@ struct DataConfig {
         field<&C::shuffle>("New random order each epoch (training only)."),
         field<&C::drop_last>("Drop an epoch's last smaller batch (training only)."),
         field<&C::bad_samples>("What to do with a sample that can't be read."),
-        field<&C::max_bad_fraction>(
-            "Of an epoch's samples; with more bad ones than that, and more than one, the run fails. 0: with the first.")
+        field<&C::max_bad_fraction>("Largest share of unreadable samples in an epoch; above it, if there is more than one, the "
+                                    "run fails. 0: the first one fails it.")
             .min(0)
             .max(1),
         field<&C::max_buffer_bytes>(
-            "Most memory for batches being made and used; 0 = 1 GiB, or three batches where they are more.")
+            "Memory limit for batches in preparation and use; 0 = 1 GiB, or three batches if they need more.")
             .min(0)
             .unit("bytes")
             .free_on_resume(),
         field<&C::cache>("Keeps samples in memory once read. auto = where all fit into half of the free memory; device = in host "
                          "memory, as ram; disk = decoded, in the cache folder, for later runs too.")
             .free_on_resume(),
-        field<&C::cache_bytes>("Most memory, or disk, for that; auto = half of what is free.")
+        field<&C::cache_bytes>("Limit of memory or disk for that cache; auto = half of the free space.")
             .min(1)
             .unit("bytes")
             .free_on_resume(),
-        field<&C::accept_changed>("Goes on although the data is not what the run was begun with; says what differs.")
+        field<&C::accept_changed>("Resume even if the data has changed since the run began; the differences are reported.")
             .free_on_resume()};
   }
 };
@@ -103,17 +103,17 @@ struct MemoryConfig {
     using C = MemoryConfig;
     using config::field;
     return std::tuple{
-        field<&C::recompute>("Blocks to compute again in the backward pass: names, patterns (layer*), all or none. auto = what "
-                             "memory.budget needs, all when memory runs out."),
-        field<&C::budget>("Most memory for tensors in a step: bytes (800 MB) or a share of what a step takes without recompute "
+        field<&C::recompute>("Blocks to recompute in the backward pass: names, patterns (layer*), all or none. auto = as many as "
+                             "memory.budget needs, all if memory runs out."),
+        field<&C::budget>("Memory limit for tensors in a step: bytes (800 MB) or a share of a step's memory without recompute "
                           "(60%). Empty: no budget."),
-        field<&C::limit>("Most memory for tensors on a CPU, in bytes (2 GB); a step beyond is tried again with less. auto = the "
+        field<&C::limit>("Memory limit for tensors on a CPU, in bytes (2 GB); a step beyond it is retried with less. auto = the "
                          "whole process within nine tenths of what is free at the start."),
         field<&C::micro_batches>(
             "Micro-batches that each batch is cut into, one after the other in memory; the global batch stays. A "
             "run doubles it when memory runs out.")
             .min(1),
-        field<&C::offload>("On a GPU, activations of at least this size (1 MB) wait in host memory. Empty: none."),
+        field<&C::offload>("On a GPU, activations of at least this size (1 MB) are kept in host memory. Empty: off."),
         field<&C::cleanup_every>(
             "Steps after which memory that the allocator keeps free goes back to the system or the device; 0 = only "
             "when memory runs out: giving it back and asking for it again takes time.")
@@ -145,13 +145,13 @@ struct TrainConfig {
         field<&C::epochs>("Passes over the training data; 0 = until max_steps.").min(0).free_on_resume(),
         field<&C::max_steps>("Stop after this many steps; 0 = by epochs alone.").min(0).free_on_resume(),
         field<&C::seed>("Seed of everything random."),
-        field<&C::resume>("auto = go on from the run folder's newest snapshot; never; or the path of a run or snapshot to "
-                          "begin from: later ones in the run folder become a branch.")
+        field<&C::resume>("auto = resume from the run folder's newest snapshot; never; or the path of a run or snapshot to "
+                          "start from: later snapshots in the run folder become a branch.")
             .path("auto|never")
             .free_on_resume(),
         field<&C::weights>(
-            "Begin with the weights of this run, snapshot or file, with a fresh optimiser and schedule. A run that has "
-            "saved goes on from its own.")
+            "Start with the weights of this run, snapshot or file, with a fresh optimiser and schedule. A run that has "
+            "saved resumes from its own.")
             .path(),
         field<&C::validate_every>("Steps between validations; 0 = at the end of epochs.").min(0).free_on_resume(),
         field<&C::validate_epochs>("Epochs between those, counted from the end of the first.").min(1).free_on_resume(),
@@ -159,10 +159,11 @@ struct TrainConfig {
         field<&C::validate_batches>("Batches of a validation; 0 = the whole validation split.").min(0).free_on_resume(),
         field<&C::early_stop_patience>("Stop after this many validations without improvement; 0 = off.").min(0).free_on_resume(),
         field<&C::early_stop_delta>("Smallest improvement that counts for early_stop_patience.").min(0).free_on_resume(),
-        field<&C::deterministic>("The same bits in each run of one seed also on a GPU, and so when a run goes on: slower, and an "
-                                 "operation that a GPU has in no such form is refused. A CPU computes the same bits anyway."),
+        field<&C::deterministic>(
+            "Makes runs with the same seed equal to the bit also on a GPU, including resumed runs: slower, and an "
+            "operation without a deterministic form on a GPU is refused. A CPU is always deterministic."),
         field<&C::hang_limit>(
-            "Seconds without any progress, and 50 times what is usual, after which a run says where it hangs, and "
+            "Seconds without progress (and at least 50 times the usual time) after which a run reports where it hangs, and "
             "ends when it is asked to stop; 0 = never.")
             .min(0)
             .unit("s")
@@ -194,11 +195,12 @@ struct SnapshotConfig {
         field<&C::best_count>("How many of the best keep_best keeps.").min(1).max(1000),
         field<&C::best_metric>("Validation metric that decides what is best, also for early stopping. Empty: the loss."),
         field<&C::best_is>("Which value of that metric is best."),
-        field<&C::keep_every>("Also keep each one whose step is a multiple of this; 0 = none.").min(0),
-        field<&C::max_lag>("Steps the training may go on while one is being written; then it waits. A crash loses at most the "
-                           "steps between two snapshots and these.")
+        field<&C::keep_every>("Also keep every snapshot whose step is a multiple of this; 0 = off.").min(0),
+        field<&C::max_lag>(
+            "Steps that training may continue while a snapshot is being written; then it waits. A crash loses at most the "
+            "steps between two snapshots plus these.")
             .min(0),
-        field<&C::on_error>("When one can't be written: warn and go on, or stop. The final one must be written."),
+        field<&C::on_error>("If a snapshot can't be written: warn and continue, or stop. The final one must be written."),
         field<&C::frozen>(
             "Weights that are not trained: keep them in each snapshot, or leave_out: their names and hashes alone are "
             "kept, and the recipe brings the weights.")};
@@ -221,22 +223,21 @@ struct LogConfig {
     using config::field;
     return std::tuple{
         field<&C::every>("Steps between log lines. The only reads of the loss on the host besides validation.").min(1),
-        field<&C::line>(
-            "What a log line on the screen looks like: ours, or as the recipe's original prints it, where it has one."),
+        field<&C::line>("Format of a log line on the screen: ours, or that of the recipe's original program, if there is one."),
         field<&C::tensorboard>("Write TensorBoard event files into the run folder."),
         field<&C::images>("Keep the recipe's pictures of a validation in the run folder."),
         field<&C::pictures_kept>(
-            "Validations whose pictures stay beside the latest's: the first, the newest and an even spread of those between.")
+            "Number of validations whose pictures are kept: the first, the newest and an even spread of those between.")
             .min(0),
         field<&C::train_metrics>("Measure the training batches too: the log line has the recipe's metrics as train/NAME."),
         field<&C::gpu_memory>(
-            "Add memory to the log line, log.jsonl and the event files: a GPU's allocator, or what the process holds."),
-        field<&C::gpu_every>("Steps between lines with that memory and how busy a GPU is, beside the log lines; 0 = none.")
-            .min(0),
-        field<&C::doctor>("Look for what holds the run back, at log lines and once a second beside it, and say what mending it "
-                          "would gain: see millrace doctor."),
+            "Add memory to the log line, log.jsonl and the event files: of a GPU's allocator, or of the process."),
+        field<&C::gpu_every>("Steps between extra lines with that memory and the GPU's utilisation; 0 = off.").min(0),
+        field<&C::doctor>("Look for causes that slow the run, at log lines and once a second in the background, and report the "
+                          "gain from fixing "
+                          "them: see millrace doctor."),
         field<&C::doctor_trials>(
-            "Part of the time so far that the doctor may spend on steps of its own, such as in another number format or with "
+            "Share of the elapsed time that the doctor may spend on its own test steps, such as in another number format or with "
             "half the rows: each once, as soon as there is time for it; 0 = none. They change no bit of the run.")
             .min(0)
             .max(1)};
@@ -251,9 +252,9 @@ struct ProfileConfig {
     using config::field;
     return std::tuple{
         field<&C::steps>("Steps to record (--profile: 10): a table of the ten longest operations and a trace for Perfetto and "
-                         "TensorBoard; 0 = none. A resumed run records only when it is asked again.")
+                         "TensorBoard; 0 = off. A resumed run records only if this is set again.")
             .min(0),
-        field<&C::skip>("Steps of this start before those.").min(0)};
+        field<&C::skip>("Steps before recording begins.").min(0)};
   }
 };
 
@@ -285,7 +286,7 @@ struct DeviceConfig {
             "Matrix products and convolutions in fp32 on a GPU round their factors to 10 bits and take a fraction of the "
             "time: on, off; auto = on beside bf16 or fp16, off in a run in fp32, which is then exact."),
         field<&C::cudnn>(
-            "How cuDNN, on a GPU, chooses a way for a convolution: timed = all are timed once for each shape (cudnn_benchmark), "
+            "How cuDNN chooses an algorithm for a convolution on a GPU: timed = all are timed once per shape (cudnn_benchmark), "
             "rules = by its own rules; auto = timed, but by rules with train.deterministic.")};
   }
 };
@@ -389,7 +390,7 @@ struct RunConfig {
         field<&C::train>("Length and order of the run."),
         field<&C::snapshot>("Saved state.").free_on_resume(),
         field<&C::log>("Log lines and event files.").free_on_resume(),
-        field<&C::targets>("What a run should reach; what it misses is a finding of the doctor (log.doctor).").free_on_resume(),
+        field<&C::targets>("Targets of a run; a missed target is a finding of the doctor (log.doctor).").free_on_resume(),
         field<&C::profile>("What the steps' time goes into.").free_on_resume(),
         field<&C::device>("Where to run."),
         field<&C::distributed>("Several processes: millrace launch, torchrun, srun, mpirun.").free_on_resume(),

@@ -131,7 +131,7 @@ TEST(RecipeGuard, SaysCallbackBatchAndFields) {
 TEST(RecipeGuard, ChecksWhatCallbacksReturn) {
   EXPECT_THAT(told(Slip::null_loss), HasSubstr("failed in objectives(): objective \"main\" has no loss"));
   EXPECT_THAT(told(Slip::no_terms), HasSubstr("failed in loss(): the loss has no terms"));
-  EXPECT_THAT(told(Slip::no_gradient), HasSubstr("the loss has no gradient: none of the objective's parameters took part"));
+  EXPECT_THAT(told(Slip::no_gradient), HasSubstr("the loss has no gradient: it depends on no parameter of the objective"));
   RecipeGuard guard("flowers", std::make_unique<Slipping>(Slip::small_picture));
   try {
     (void)guard.draw();

@@ -27,7 +27,7 @@ void add_preset(config::Layers& layers, const Entry& entry, const std::string& p
     names.push_back(name);
   }
   layers.add_problem({"recipe " + entry.name + " has no preset " + quoted(preset), "flag --preset=" + preset,
-                      names.empty() ? "leave --preset away: this recipe has none"
+                      names.empty() ? "remove --preset: this recipe has no presets"
                                     : config::suggestion(preset, names) + "presets: " + joined(names, ", ")});
 }
 

@@ -46,8 +46,8 @@ void require_recipe(Fs& fs, const Entry& entry, const std::filesystem::path& run
 config::Resolved config_of_run(Fs& fs, const Entry& entry, const std::filesystem::path& run) {
   config::Resolved saved = read_config(fs, run);
   const auto refuse = [&](const std::string& what, const std::string& where) {
-    throw SnapshotError({"the config of the run in " + run.string() + " is none of recipe " + entry.name + ": " + what, where,
-                         "give a run of this recipe; millrace runs says which recipe a run is of"});
+    throw SnapshotError({"the config of the run in " + run.string() + " does not belong to recipe " + entry.name + ": " + what,
+                         where, "give a run of this recipe; millrace runs lists the recipe of each run"});
   };
   const std::string file = (run / "config.json").string();
   const config::Schema schema = schema_of(entry);
@@ -69,7 +69,7 @@ config::Resolved config_of_run(Fs& fs, const Entry& entry, const std::filesystem
 void adopt_file(const Entry& entry, Weights& weights, config::Resolved& config, telemetry::Console& console) {
   if (const std::string part = take_state_dict(weights); !part.empty()) weights.which += ", its " + part;
   if (const std::string words = take_common_wrappers(weights.models["model"]); !words.empty())
-    console.notice("what a wrapper put before all names of the weights is passed over: " + quoted(words));
+    console.notice("a wrapper's prefix of all weight names is ignored: " + quoted(words));
   if (!entry.adopt_weights) return;
   for (const std::string& line : entry.adopt_weights(weights, config)) console.notice(line);
 }
@@ -156,7 +156,7 @@ data::Pipeline pipeline_of(Recipe& recipe, EvaluatedSplit split) {
   if (!pipeline.datasets.empty()) return pipeline;
   if (test) {
     throw UsageError({"the recipe keeps no test data back", "flag --split",
-                      "set the recipe's key for test data, where it has one, or leave --split=test away"});
+                      "set the recipe's key for test data, if it has one, or remove --split=test"});
   }
   throw UsageError(
       {"the recipe has no validation data", "its validation split is empty", "point --data at data with a validation part"});

@@ -113,7 +113,7 @@ at::Tensor on_cpu(const at::Tensor& output) {
 
 [[noreturn]] void refuse_output(const Entry& entry, const std::string& what) {
   throw RecipeError({what, "recipe " + entry.name + ", Entry::predicts",
-                     "let predict() give what the entry says, and the entry say what predict() gives: " +
+                     "make predict() and the entry agree; the entry has: " +
                          listed(entry.predicts.outputs, [](const PredictField& field) { return to_text(field); })});
 }
 
@@ -217,7 +217,7 @@ PredictionReport predict_rows(const Entry& entry, Loaded& loaded, const Predicti
     report.warnings.push_back((bad[k].count == 1 ? "1 element of input " + which + " is"
                                                  : with_commas(bad[k].count) + " elements of input " + which + " are") +
                               " not a number (NaN), the first in row " + with_commas(bad[k].first_row) +
-                              ": what is predicted from such a row means nothing");
+                              ": predictions from such a row are meaningless");
   }
   for (std::size_t i = 0; i < input.tensors.size(); ++i) {
     if (std::find(used.begin(), used.end(), i) == used.end())

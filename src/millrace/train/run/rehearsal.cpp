@@ -52,7 +52,7 @@ void check_counts(const Stepper& stepper, const StepResult& result) {
       throw RecipeError({"objective " + quoted(stepper.objective_name(i)) + " counts " + significant(count, 6) +
                              " values in the first training batch",
                          "LossTerm::count" + (term.name.empty() ? "" : " of term " + quoted(term.name)),
-                         "give the number of values that the sum adds up; what is to be made larger has a negative weight"});
+                         "give the number of values in the sum; a term to be maximised has a negative weight"});
     }
   }
   for (std::size_t i = 0; i < result.losses.size(); ++i) {
@@ -208,8 +208,8 @@ void require_no_judge(const RunConfig& config) {
   const auto refuse = [](const char* where, const char* next) {
     throw ConfigError({"there is no validation to judge by: the recipe has no validation data", where, next});
   };
-  if (!config.snapshot.best_metric.empty()) refuse("snapshot.best_metric", "give it some, or leave the key away");
-  if (config.train.early_stop_patience > 0) refuse("train.early_stop_patience", "give it some, or leave the key away");
+  if (!config.snapshot.best_metric.empty()) refuse("snapshot.best_metric", "give it some, or remove the key");
+  if (config.train.early_stop_patience > 0) refuse("train.early_stop_patience", "give it some, or remove the key");
   if (config.optim.schedule == optim::ScheduleKind::plateau)
     refuse("optim.schedule = plateau", "give it some, or choose another schedule, such as optim.schedule=constant");
 }

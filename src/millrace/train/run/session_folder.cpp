@@ -101,7 +101,7 @@ void Session::tell_new_length() {
         "the run is " + with_commas(now) + " steps long now, and was " + with_commas(before) +
         ": its schedule spans the whole run, so that the learning rate " + (next > last ? "rises" : "falls") + " from " +
         significant(last, 3) + " at step " + with_commas(step) + " to " + significant(next, 3) + " at step " +
-        with_commas(step + 1) + ". To go on from these weights at a rate of your own instead: --run=NEW_FOLDER --train.resume=" +
+        with_commas(step + 1) + ". To continue from these weights at your own rate instead: --run=NEW_FOLDER --train.resume=" +
         from + " --optim.schedule=constant --optim.learning_rate=" + significant(last > 0 ? last : planned, 3));
     return;
   }
@@ -146,7 +146,7 @@ void Session::find_snapshot() {
   if (is_here) resumed_->from = folder / run_files::kSnapshots / resumed_->from.filename();
   if (is_here && request_.fresh) {
     throw UsageError({"--fresh would remove " + resumed_->from.string() + ", which the run is to begin from", "train.resume",
-                      "leave --fresh out: later snapshots are then set aside; or choose another folder with --run"});
+                      "remove --fresh: later snapshots then become a branch; or choose another folder with --run"});
   }
 }
 

@@ -301,7 +301,7 @@ Json Session::times_of_ranks() {
     return ranks;
   } catch (const DistributedError& error) {
     agreement.leave();
-    console().warning("what the other ranks did with their time can't be told: " + error.message().what);
+    console().warning("the other ranks' accounts of time are not available: " + error.message().what);
     return {};
   }
 }
@@ -343,7 +343,7 @@ void Session::fail(const char* error, Device device) noexcept {
 // The state of the last whole step is lost with the device, and each call to the device fails again.
 void Session::lose_device(const std::exception& error) {
   std::string first = trainer_->last_snapshot();
-  if (!first.empty()) first += "the same command goes on from it; ";
+  if (!first.empty()) first += "the same command resumes from it; ";
   const DeviceError told(device::lost_device(error, "step " + std::to_string(trainer_->step() + 1), first));
   fail(told.what(), Device::is_lost);
   throw told;
@@ -354,7 +354,7 @@ void Session::keep_failure(const std::string& error) {
   try {
     summary = summary_of("error", error);
   } catch (const std::exception& other) {
-    console().warning(std::string("what the run came to can't be told: ") + other.what());
+    console().warning(std::string("the run's summary is not available: ") + other.what());
     summary = facts_of_end("error", error);
   }
   keep_summary(summary);

@@ -308,7 +308,7 @@ std::vector<std::string> RunFolder::begin(std::optional<std::int64_t> branches_a
       told.push_back("the old run in " + path_.string() + " is replaced: it goes when the first new snapshot is on the disk");
     } else if (is_run_ && branches_after) {
       branch_ = archive_branch(fs_, path_, record_, *branches_after);
-      if (!branch_.empty()) told.push_back("later snapshots are set aside: --run " + branch_.string() + " goes on with them");
+      if (!branch_.empty()) told.push_back("later snapshots became a branch: --run " + branch_.string() + " resumes them");
     }
     has_begun_ = true;
     record_.recipe = recipe_;
@@ -368,9 +368,9 @@ void RunFolder::look_after() {
   if (!has_begun_ || (lock_ != nullptr && lock_->is_in(path_))) return;
   // A folder without these two was recreated by the save under way.
   if (is_there(path_ / run_files::kLock) || is_there(path_ / run_files::kRun)) {
-    throw UsageError({"the run folder " + path_.string() + " was replaced by another one while the run went on",
+    throw UsageError({"the run folder " + path_.string() + " was replaced by another one during the run",
                       "nothing more is written there",
-                      "go on with --run and the folder that this run's was moved to: it holds what had been saved"});
+                      "resume with --run and the folder that this run's was moved to: it holds the saved state"});
   }
   fs_.create_directories(path_);
   lock_ = Lock::take(path_);
@@ -379,8 +379,8 @@ void RunFolder::look_after() {
     if (!is_there(path_ / name)) write_atomically(fs_, path_ / name, text);
   }
   told_ = "the run folder " + path_.string() +
-          " was moved or deleted while the run went on: its snapshots go on in a new folder of " +
-          "that name, and what it wrote before is where it was moved to";
+          " was moved or deleted during the run: further snapshots are saved in a new folder of " +
+          "that name; earlier files are in the moved folder";
 }
 
 std::string RunFolder::hold() {

@@ -25,9 +25,8 @@ std::vector<optim::ParameterGroup> groups_of(const Objective& objective, const t
     std::erase_if(group.parameters, [](const optim::NamedParameter& p) { return !p.value.requires_grad(); });
   std::erase_if(groups, [](const optim::ParameterGroup& group) { return group.parameters.empty(); });
   if (groups.empty()) {
-    throw ConfigError(
-        {"objective " + quoted(objective.name) + " has nothing to train: none of its parameters requires a gradient",
-         "Recipe::objectives()", "leave set_requires_grad(true) on what is to learn"});
+    throw ConfigError({"objective " + quoted(objective.name) + " has nothing to train: no parameter requires a gradient",
+                       "Recipe::objectives()", "leave set_requires_grad(true) on what is to learn"});
   }
   return groups;
 }

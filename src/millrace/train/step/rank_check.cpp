@@ -131,11 +131,12 @@ void check_same_weights(Agreement& agreement, const torch::nn::Module& model, st
     if (known && all[rank].at("digest").get<std::uint64_t>() == most->first) continue;
     who += (who.empty() ? "" : ", ") + named(rank, all[rank].at("host"));
   }
-  throw DistributedError({known ? "the weights of " + who + " are not those of the other ranks"
-                                : "the weights differ, of " + who + ", and no majority says which are right",
-                          "after step " + std::to_string(step) + "; distributed.check_every",
-                          "memory or a core of that machine may be faulty; the run goes on from its last snapshot, as one before "
-                          "this step"});
+  throw DistributedError(
+      {known ? "the weights of " + who + " are not those of the other ranks"
+             : "the weights differ, of " + who + ", and there is no majority to decide which are right",
+       "after step " + std::to_string(step) + "; distributed.check_every",
+       "memory or a core of that machine may be faulty; resume the run from its last snapshot, one from before "
+       "this step"});
 }
 
 CoreShare core_share(Agreement& agreement, int cores) {

@@ -15,7 +15,7 @@ std::string bytes(std::uint64_t count) { return human_bytes(static_cast<double>(
 std::string share_text(const MemoryReading& now) {
   const double share = static_cast<double>(now.used) / static_cast<double>(now.room);
   return "step " + with_commas(now.step) + ": " +
-         (now.on_gpu ? "tensors and what is kept for them take " : "the process holds ") + bytes(now.used) + ", " +
+         (now.on_gpu ? "tensors and the memory reserved for them take " : "the process holds ") + bytes(now.used) + ", " +
          percent(share) + " of the " + bytes(now.room) + " that " + (now.on_gpu ? "the GPU has" : "it may have") +
          ": lower data.batch_size, or set memory.recompute=all or memory.micro_batches=2";
 }
@@ -36,7 +36,7 @@ std::string owner_text(const OwnedMemory& before, const OwnedMemory& now, std::u
   }
   std::string owners;
   for (const auto& [owner, held] : now) owners += (owners.empty() ? "" : ", ") + owner;
-  return ", and not in what belongs to a run (" + owners + ")";
+  return ", and not in the run's own data (" + owners + ")";
 }
 
 double steps_until_full(const MemoryReading& begin, const MemoryReading& now) {

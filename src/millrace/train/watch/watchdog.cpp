@@ -96,15 +96,15 @@ void Watchdog::look() {
 
 void Watchdog::tell(double waited) const {
   std::string next = remedy();
-  if (options_.signal() != 0 && is_saving()) next += "; a second signal ends the run at once, without what is being saved";
+  if (options_.signal() != 0 && is_saving()) next += "; a second signal ends the run at once and loses the save in progress";
   options_.say("the run has not moved for " + fixed(waited, 0) + " s\n  where    " + what_is_done() + "\n  next     " + next);
 }
 
 void Watchdog::obey(int signal, double waited) {
   const std::string saved = options_.saved();
   options_.say(std::string("stopped by ") + signal_name(signal) + " in a step that has not moved for " + fixed(waited, 0) +
-               " s: what came after the last snapshot is lost" +
-               (saved.empty() ? "; nothing was saved yet" : "; the same command goes on from " + saved));
+               " s: steps after the last snapshot are lost" +
+               (saved.empty() ? "; nothing was saved yet" : "; the same command resumes from " + saved));
   options_.leave(exit_code_for(signal));
 }
 

@@ -72,10 +72,9 @@ TEST(Watchdog, ASignalIsObeyedAfterTheLimit) {
   EXPECT_THAT(run.left, IsEmpty()) << "a step may still come to its end and be saved";
   run.pass(1);
   EXPECT_THAT(run.left, ElementsAre(143));
-  EXPECT_EQ(
-      run.told.back(),
-      "stopped by SIGTERM in a step that has not moved for 60 s: what came after the last snapshot is lost; the same command "
-      "goes on from snapshot runs/a/snapshots/step-00000040");
+  EXPECT_EQ(run.told.back(),
+            "stopped by SIGTERM in a step that has not moved for 60 s: steps after the last snapshot are lost; the same command "
+            "resumes from snapshot runs/a/snapshots/step-00000040");
   run.saved.clear();
   run.pass(1);
   EXPECT_THAT(run.told.back(), HasSubstr("is lost; nothing was saved yet"));

@@ -128,8 +128,7 @@ std::string find_shape(const Fields& fields, NiftiHeader& header, bool& is_unrea
   if (type == kTypes.end()) {
     constexpr std::array kUnread = {1, 128, 1536, 2048, 2304};  // bits, RGB, float128, complex256, RGBA
     is_unread = std::ranges::find(kUnread, fields.datatype) != kUnread.end();
-    return "datatype " + std::to_string(fields.datatype) +
-           " is none of those that are read (integers, float32, float64, complex)";
+    return "datatype " + std::to_string(fields.datatype) + " is not supported (integers, float32, float64, complex)";
   }
   header.dtype = type->second;
   const auto bytes = static_cast<std::int64_t>(size_of(header.dtype));
