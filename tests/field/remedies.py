@@ -25,7 +25,7 @@ NO_READERS = {
     "is about keys of the config, flags, or inputs of predict": """system/instructions.cpp recipes/*/entry.cpp recipes/common/entry.h recipes/*/model.cpp recipes/*/network.cpp
         recipes/*/checks.cpp recipes/*/prompt.cpp recipes/*/recipe.cpp recipes/*/*_command*.cpp recipes/*/commands.cpp recipes/*/trained.cpp
         recipes/*/originals/*_command.cpp recipes/*/originals/model_file.cpp recipes/autoencoder_3d/originals/config_files.cpp""",
-    "is about snapshots": "data/loader/data_identity.cpp data/loader/detail/loader_state.cpp",
+    "is about snapshots": "data/loader/detail/data_identity.cpp data/loader/detail/loader_state.cpp",
     "reads weights that other programs made of a whole model: C++ tests of that part load those that fit and refuse the others": """
         recipes/image_pairs/originals/adapters.cpp recipes/image_pairs/originals/base_weights.cpp recipes/language_model/originals/*.cpp recipes/cosmology/originals/config_file.cpp recipes/cosmology/sky_pca.cpp
         recipes/autoencoder_3d/perceptual.cpp recipes/autoencoder_3d/originals/pretrained.cpp""",

@@ -17,7 +17,7 @@
 #include "millrace/system/process.h"
 #include "millrace/train/assembly/convolution_choice.h"
 #include "millrace/train/recipe/config.h"
-#include "millrace/train/watch/doctor_trials.h"
+#include "millrace/train/watch/detail/doctor_trials.h"
 #include "toys.h"
 
 namespace millrace {

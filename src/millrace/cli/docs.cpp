@@ -1,7 +1,7 @@
 #include <array>
 
 #include "millrace/base/format.h"
-#include "millrace/cli/docs_pages.h"
+#include "millrace/cli/detail/docs_pages.h"
 #include "millrace/cli/shared/arguments.h"
 #include "millrace/cli/shared/command.h"
 #include "millrace/cli/shared/text.h"

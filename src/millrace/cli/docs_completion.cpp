@@ -2,7 +2,7 @@
 #include <set>
 
 #include "millrace/base/shell_word.h"
-#include "millrace/cli/docs_pages.h"
+#include "millrace/cli/detail/docs_pages.h"
 #include "millrace/train/run/run.h"
 
 namespace millrace::cli {

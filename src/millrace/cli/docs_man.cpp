@@ -1,6 +1,6 @@
 #include <sstream>
 
-#include "millrace/cli/docs_pages.h"
+#include "millrace/cli/detail/docs_pages.h"
 #include "millrace/cli/shared/version.h"
 
 namespace millrace::cli {

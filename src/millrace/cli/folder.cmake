@@ -27,7 +27,7 @@ foreach(kind table image volume text)
 endforeach()
 file(CONFIGURE OUTPUT "${template_source}" @ONLY CONTENT
 [[// Made by folder.cmake from cli/templates.
-#include "millrace/cli/templates.h"
+#include "millrace/cli/detail/templates.h"
 
 namespace millrace::cli {
 

@@ -5,10 +5,10 @@
 
 #include "millrace/base/format.h"
 #include "millrace/base/fs.h"
+#include "millrace/cli/detail/templates.h"
 #include "millrace/cli/shared/arguments.h"
 #include "millrace/cli/shared/command.h"
 #include "millrace/cli/shared/text.h"
-#include "millrace/cli/templates.h"
 
 namespace millrace::cli {
 namespace {

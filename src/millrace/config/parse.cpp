@@ -4,8 +4,8 @@
 #include "millrace/base/format.h"
 #include "millrace/base/text_encoding.h"
 #include "millrace/base/utf8.h"
+#include "millrace/config/detail/tree_builder.h"
 #include "millrace/config/schema.h"
-#include "millrace/config/tree_builder.h"
 
 namespace millrace::config {
 namespace {

@@ -3,7 +3,7 @@
 #include <cctype>
 
 #include "millrace/base/format.h"
-#include "millrace/config/tree_builder.h"
+#include "millrace/config/detail/tree_builder.h"
 
 namespace millrace::config::detail {
 namespace {

@@ -6,7 +6,7 @@
 #include <toml++/toml.h>
 
 #include "millrace/base/format.h"
-#include "millrace/config/tree_builder.h"
+#include "millrace/config/detail/tree_builder.h"
 
 namespace millrace::config::detail {
 namespace {

@@ -5,7 +5,7 @@
 #include <sstream>
 
 #include "millrace/base/format.h"
-#include "millrace/config/tree_builder.h"
+#include "millrace/config/detail/tree_builder.h"
 
 namespace millrace::config::detail {
 namespace {

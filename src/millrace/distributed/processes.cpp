@@ -22,11 +22,11 @@
 #include "millrace/device/device.h"
 #include "millrace/distributed/detail/address.h"
 #include "millrace/distributed/detail/device_groups.h"
+#include "millrace/distributed/detail/gradient_buckets.h"
+#include "millrace/distributed/detail/ordered_sum.h"
 #include "millrace/distributed/detail/parcels.h"
+#include "millrace/distributed/detail/transport.h"
 #include "millrace/distributed/detail/within.h"
-#include "millrace/distributed/gradient_buckets.h"
-#include "millrace/distributed/ordered_sum.h"
-#include "millrace/distributed/transport.h"
 #include "millrace/system/process.h"
 
 namespace millrace::distributed {

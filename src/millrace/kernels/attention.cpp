@@ -13,7 +13,7 @@
 #include "millrace/kernels/attention_draws.h"
 #include "millrace/kernels/decoder.h"
 #include "millrace/kernels/default_generator.h"
-#include "millrace/kernels/dropout_layout.h"
+#include "millrace/kernels/detail/dropout_layout.h"
 #include "millrace/kernels/kernels.h"
 #include "millrace/kernels/operation_span.h"
 #include "millrace/kernels/parallel.h"

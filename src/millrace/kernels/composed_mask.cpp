@@ -13,9 +13,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "millrace/kernels/detail/dropout_layout.h"
 #include "millrace/kernels/dropout_bits.h"
 #include "millrace/kernels/dropout_lane.h"
-#include "millrace/kernels/dropout_layout.h"
 #include "millrace/kernels/plain.h"
 
 namespace millrace::kernels {

@@ -7,10 +7,10 @@
 
 #include <vector>
 
+#include "millrace/kernels/detail/dropout_layout.h"
 #include "millrace/kernels/detail/test_support.h"
 #include "millrace/kernels/dropout_bits.h"
 #include "millrace/kernels/dropout_lane.h"
-#include "millrace/kernels/dropout_layout.h"
 #include "millrace/kernels/plain.h"
 
 namespace millrace::kernels {

@@ -14,7 +14,7 @@
 #include "millrace/base/error.h"
 #include "millrace/kernels/arguments.h"
 #include "millrace/kernels/decoder.h"
-#include "millrace/kernels/dropout_layout.h"
+#include "millrace/kernels/detail/dropout_layout.h"
 #include "millrace/kernels/operation_span.h"
 #include "millrace/kernels/parallel.h"
 #include "millrace/kernels/product.h"

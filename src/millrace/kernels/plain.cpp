@@ -12,7 +12,7 @@
 #include <limits>
 
 #include "millrace/kernels/arguments.h"
-#include "millrace/kernels/dropout_layout.h"
+#include "millrace/kernels/detail/dropout_layout.h"
 #include "millrace/kernels/widened.h"
 
 namespace millrace::kernels {

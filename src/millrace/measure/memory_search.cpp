@@ -11,7 +11,7 @@
 #include "millrace/device/device.h"
 #include "millrace/device/errors.h"
 #include "millrace/device/tensor_memory.h"
-#include "millrace/measure/trial_step.h"
+#include "millrace/measure/detail/trial_step.h"
 #include "millrace/train/loop/validation.h"
 #include "millrace/train/step/smaller_steps.h"
 #include "millrace/train/step/stepper_report.h"

@@ -16,7 +16,7 @@
 #include "millrace/device/errors.h"
 #include "millrace/device/tensor_memory.h"
 #include "millrace/doctor/sampler.h"
-#include "millrace/measure/trial_step.h"
+#include "millrace/measure/detail/trial_step.h"
 #include "millrace/train/assembly/model_state.h"
 #include "millrace/train/run/rehearsal.h"
 #include "millrace/train/step/stepper_report.h"

@@ -12,7 +12,7 @@
 #include "millrace/base/input_file.h"
 #include "millrace/metrics/figure.h"
 #include "millrace/report/html.h"
-#include "millrace/runs/report_curves.h"
+#include "millrace/runs/detail/report_curves.h"
 #include "millrace/runs/run_row.h"
 #include "millrace/train/run_folder/run_files.h"
 

@@ -9,7 +9,7 @@
 #include "millrace/base/format.h"
 #include "millrace/base/fs.h"
 #include "millrace/base/input_file.h"
-#include "millrace/cli/inspect/inspect_files.h"
+#include "millrace/cli/inspect/detail/inspect_files.h"
 #include "millrace/cli/inspect/value_table.h"
 #include "millrace/cli/shared/text.h"
 #include "millrace/metrics/figure.h"

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "millrace/cli/launch/rank_output.h"
+#include "millrace/cli/launch/detail/rank_output.h"
 #include "millrace/core/batch.h"
 #include "millrace/distributed/status.h"
 

@@ -7,7 +7,7 @@
 #include <fstream>
 
 #include "millrace/base/error.h"
-#include "millrace/data/loader/data_identity.h"
+#include "millrace/data/loader/detail/data_identity.h"
 #include "tests/support/test_sources.h"
 
 namespace millrace::data {

@@ -16,9 +16,9 @@
 #include "millrace/base/error.h"
 #include "millrace/device/device.h"
 #include "millrace/distributed/detail/device_groups.h"
+#include "millrace/distributed/detail/gradient_buckets.h"
+#include "millrace/distributed/detail/ordered_sum.h"
 #include "millrace/distributed/detail/test_ranks.h"
-#include "millrace/distributed/gradient_buckets.h"
-#include "millrace/distributed/ordered_sum.h"
 
 namespace millrace::distributed {
 namespace {

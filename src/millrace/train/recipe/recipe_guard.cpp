@@ -13,7 +13,7 @@
 #include "millrace/base/fs.h"
 #include "millrace/base/throw_site.h"
 #include "millrace/device/errors.h"
-#include "millrace/train/recipe/callback_checks.h"
+#include "millrace/train/recipe/detail/callback_checks.h"
 
 namespace millrace {
 namespace {

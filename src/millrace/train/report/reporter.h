@@ -18,9 +18,9 @@
 #include "millrace/telemetry/run_log.h"
 #include "millrace/telemetry/spans.h"
 #include "millrace/train/recipe/config.h"
+#include "millrace/train/report/detail/step_log.h"
 #include "millrace/train/report/meter.h"
 #include "millrace/train/report/scores.h"
-#include "millrace/train/report/step_log.h"
 #include "millrace/train/step/stepper.h"
 #include "millrace/train/step/stepper_report.h"
 

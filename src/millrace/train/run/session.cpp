@@ -16,8 +16,8 @@
 #include "millrace/system/crash.h"
 #include "millrace/system/process.h"
 #include "millrace/train/assembly/kept_trials.h"
+#include "millrace/train/run/detail/snapshot_check.h"
 #include "millrace/train/run/rehearsal.h"
-#include "millrace/train/run/snapshot_check.h"
 #include "millrace/train/run_folder/run_files.h"
 #include "millrace/train/step/rank_check.h"
 

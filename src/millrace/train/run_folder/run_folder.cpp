@@ -17,7 +17,7 @@
 #include "millrace/base/format.h"
 #include "millrace/snapshot/keeper.h"
 #include "millrace/snapshot/snapshot.h"
-#include "millrace/train/run_folder/archive.h"
+#include "millrace/train/run_folder/detail/archive.h"
 #include "millrace/train/run_folder/run_files.h"
 
 namespace millrace {

@@ -9,7 +9,7 @@
 #include "millrace/core/batch.h"
 #include "millrace/data/loader/loader.h"
 #include "millrace/telemetry/spans.h"
-#include "millrace/train/step/device_slots.h"
+#include "millrace/train/step/detail/device_slots.h"
 
 namespace millrace {
 

@@ -11,7 +11,7 @@
 #include "millrace/core/random.h"
 #include "millrace/device/operation_census.h"
 #include "millrace/train/recipe/recipe_guard.h"
-#include "millrace/train/step/trial_gradients.h"
+#include "millrace/train/step/detail/trial_gradients.h"
 
 namespace millrace {
 

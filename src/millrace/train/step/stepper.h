@@ -14,10 +14,10 @@
 #include "millrace/train/recipe/recipe.h"
 #include "millrace/train/recipe/switchboard.h"
 #include "millrace/train/step/buffer_guard.h"
+#include "millrace/train/step/detail/model_blocks.h"
+#include "millrace/train/step/detail/skip_count.h"
 #include "millrace/train/step/micro_position.h"
-#include "millrace/train/step/model_blocks.h"
 #include "millrace/train/step/objective_step.h"
-#include "millrace/train/step/skip_count.h"
 
 namespace millrace {
 

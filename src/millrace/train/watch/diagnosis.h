@@ -24,7 +24,7 @@
 #include "millrace/train/report/targets.h"
 #include "millrace/train/step/device_times.h"
 #include "millrace/train/step/shapes_seen.h"
-#include "millrace/train/watch/doctor_trials.h"
+#include "millrace/train/watch/detail/doctor_trials.h"
 
 namespace millrace {
 

@@ -13,7 +13,7 @@
 #include "millrace/base/fs.h"
 #include "millrace/device/device.h"
 #include "millrace/train/run_folder/run_files.h"
-#include "millrace/train/watch/profile_table.h"
+#include "millrace/train/watch/detail/profile_table.h"
 
 namespace millrace {
 namespace {

@@ -1,0 +1,96 @@
+#include "millrace/cli/launch/detail/rank_output.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <array>
+#include <cctype>
+#include <cerrno>
+#include <cstring>
+
+#include "millrace/base/error.h"
+
+namespace millrace::cli {
+namespace {
+
+void write_all(int descriptor, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = ::write(descriptor, text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return;  // a reader that went away must not stop the run
+    text.remove_prefix(static_cast<std::size_t>(written));
+  }
+}
+
+// "DataError  sample 7 ...": the first line of an error in three parts.
+bool begins_error(const std::string& line) {
+  const std::size_t end = line.find("  ");
+  if (end == std::string::npos || end == 0) return false;
+  for (std::size_t i = 0; i < end; ++i)
+    if (std::isalpha(static_cast<unsigned char>(line[i])) == 0) return false;
+  return std::isupper(static_cast<unsigned char>(line[0])) != 0;
+}
+
+}  // namespace
+
+RankOutput::RankOutput(int rank, const std::filesystem::path& log, bool plain) : rank_(rank), plain_(plain), log_path_(log) {
+  log_ = ::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  err_.screen = 2;
+  for (Pipe* pipe : {&out_, &err_}) {
+    std::array<int, 2> ends{};
+    if (::pipe2(ends.data(), O_CLOEXEC) != 0)
+      throw DistributedError(
+          {std::string("no pipe could be made: ") + std::strerror(errno), "", "close some files and try again"});
+    pipe->read = ends[0];
+    pipe->write = ends[1];
+    ::fcntl(pipe->read, F_SETFL, O_NONBLOCK);
+  }
+}
+
+RankOutput::~RankOutput() {
+  close_child_ends();
+  for (const int descriptor : {out_.read, err_.read, log_})
+    if (descriptor >= 0) ::close(descriptor);
+}
+
+void RankOutput::close_child_ends() {
+  for (Pipe* pipe : {&out_, &err_}) {
+    if (pipe->write >= 0) ::close(pipe->write);
+    pipe->write = -1;
+  }
+}
+
+void RankOutput::take() {
+  take(out_);
+  take(err_);
+}
+
+void RankOutput::take(Pipe& pipe) {
+  std::array<char, 65536> part{};
+  while (pipe.read >= 0) {
+    const ssize_t got = ::read(pipe.read, part.data(), part.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) break;
+    if (got == 0) {
+      if (!pipe.rest.empty()) show(pipe, pipe.rest);
+      pipe.rest.clear();
+      ::close(pipe.read);
+      pipe.read = -1;
+      break;
+    }
+    pipe.rest.append(part.data(), static_cast<std::size_t>(got));
+    for (std::size_t end = 0; (end = pipe.rest.find('\n')) != std::string::npos;) {
+      show(pipe, pipe.rest.substr(0, end));
+      pipe.rest.erase(0, end + 1);
+    }
+  }
+}
+
+void RankOutput::show(Pipe& pipe, const std::string& line) {
+  if (&pipe == &err_ && begins_error(line)) error_ = line;
+  if (log_ >= 0) write_all(log_, line + "\n");
+  const std::string prefix = plain_ && &pipe == &out_ ? "" : "[" + std::to_string(rank_) + "] ";
+  write_all(pipe.screen, prefix + line + "\n");
+}
+
+}  // namespace millrace::cli

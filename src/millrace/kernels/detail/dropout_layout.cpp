@@ -1,0 +1,111 @@
+#include "millrace/kernels/detail/dropout_layout.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "millrace/base/error.h"
+#include "millrace/kernels/arguments.h"
+#include "millrace/kernels/device_table.h"
+#include "millrace/kernels/parallel.h"
+
+namespace millrace::kernels {
+namespace {
+
+std::int64_t bytes_of(detail::Type type) { return type == detail::Type::f32 ? 4 : 2; }
+
+const void* moved(const void* data, std::int64_t elements, detail::Type type) {
+  return data == nullptr ? nullptr : static_cast<const char*>(data) + elements * bytes_of(type);
+}
+void* moved(void* data, std::int64_t elements, detail::Type type) { return static_cast<char*>(data) + elements * bytes_of(type); }
+
+detail::DropoutArgs at_stretch(detail::DropoutArgs args, const DropoutRun& stretch) {
+  args.x = moved(args.x, stretch.begin, args.x_type);
+  args.residual = moved(args.residual, stretch.begin, args.out_type);
+  args.out = moved(args.out, stretch.begin, args.out_type);
+  return args;
+}
+
+detail::GeluArgs at_stretch(detail::GeluArgs args, const DropoutRun& stretch) {
+  args.x = moved(args.x, stretch.begin, args.type);
+  args.gradient = moved(args.gradient, stretch.begin, args.type);
+  args.out = moved(args.out, stretch.begin, args.type);
+  return args;
+}
+
+// Each stretch has separate groups; a thread gets a share of all of them.
+template <class Args>
+void over_groups(const Args& whole, const Dropout& site, void (*kernel)(const Args&, std::int64_t, std::int64_t)) {
+  const std::vector<DropoutRun> stretches = dropout_runs(site, whole.count);
+  std::vector<std::int64_t> ends;  // of each stretch's groups in the count of all groups
+  ends.reserve(stretches.size());
+  std::int64_t groups = 0;
+  for (const DropoutRun& stretch : stretches) ends.push_back(groups += (stretch.count + kDropoutGroup - 1) / kDropoutGroup);
+  parallel(groups, [&](std::int64_t begin, std::int64_t end) {
+    auto i = static_cast<std::size_t>(std::ranges::upper_bound(ends, begin) - ends.begin());
+    for (; begin < end; ++i) {
+      const std::int64_t before = i == 0 ? 0 : ends[i - 1], until = std::min(end, ends[i]);
+      Args args = at_stretch(whole, stretches[i]);
+      args.count = stretches[i].count;
+      args.keep = keep_of(site);
+      args.keep.first = stretches[i].first;
+      kernel(args, begin - before, until - before);
+      begin = until;
+    }
+  });
+}
+
+}  // namespace
+
+std::vector<DropoutRun> dropout_runs(const Dropout& site, std::int64_t elements) {
+  if (site.runs.empty() || site.p <= 0.0) return {{.begin = 0, .count = elements, .first = site.first}};
+  std::vector<DropoutRun> all;
+  std::int64_t begin = 0;
+  for (const IndexRun& run : site.runs) {
+    all.push_back({.begin = begin, .count = run.count, .first = run.first});
+    begin += run.count;
+  }
+  MR_CHECK(begin == elements, "a dropout site's runs are all elements of its tensor");
+  return all;
+}
+
+Dropout part_of(const Dropout& site, std::int64_t elements, std::int64_t begin, std::int64_t count) {
+  Dropout part{.p = site.p, .key = site.key, .first = site.first + begin};
+  if (site.runs.empty() || site.p <= 0.0) return part;
+  for (const DropoutRun& stretch : dropout_runs(site, elements)) {
+    const std::int64_t from = std::max(begin, stretch.begin), to = std::min(begin + count, stretch.begin + stretch.count);
+    if (from < to) part.runs.push_back({stretch.first + from - stretch.begin, to - from});
+  }
+  return part;
+}
+
+void run_dropout(const detail::DropoutArgs& args, const Dropout& site, c10::Device device) {
+  if (device.is_cpu()) return over_groups(args, site, detail::table().dropout);
+  const DeviceTable* table = device_table(device.type());
+  MR_CHECK(table != nullptr, "a device without kernels of its own goes the plain way");
+  detail::DropoutArgs whole = args;
+  whole.keep = keep_of(site);
+  const std::vector<DropoutRun> stretches = dropout_runs(site, args.count);
+  table->dropout(whole, stretches.data(), stretches.size(), device.index());
+}
+void run_gelu(const detail::GeluArgs& args, const Dropout& site) { over_groups(args, site, detail::table().gelu); }
+
+DropoutUnits::DropoutUnits(const Dropout& site, std::int64_t units, std::int64_t width)
+    : keep_(keep_of(site)), width_(width), stretches_(dropout_runs(site, units * width)) {
+  for (const DropoutRun& stretch : stretches_)
+    MR_CHECK(stretches_.size() == 1 || stretch.count % width == 0, "a run of a dropout site is some whole rows");
+}
+
+void DropoutUnits::each(std::int64_t begin, std::int64_t end,
+                        const std::function<void(const detail::Keep&, std::int64_t, std::int64_t)>& body) const {
+  if (stretches_.size() == 1) return body(keep_, begin, end);
+  for (const DropoutRun& stretch : stretches_) {
+    const std::int64_t from = std::max(begin, stretch.begin / width_),
+                       to = std::min(end, (stretch.begin + stretch.count) / width_);
+    if (from >= to) continue;
+    detail::Keep keep = keep_;
+    keep.first = stretch.first - stretch.begin;
+    body(keep, from, to);
+  }
+}
+
+}  // namespace millrace::kernels

@@ -1,0 +1,210 @@
+#include "millrace/train/recipe/detail/callback_checks.h"
+
+#include <ATen/core/grad_mode.h>
+#include <torch/nn/module.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "millrace/base/error.h"
+#include "millrace/base/format.h"
+
+namespace millrace {
+namespace {
+
+[[noreturn]] void refuse(std::string what, std::string next) { throw RecipeError({std::move(what), "", std::move(next)}); }
+
+std::string shape_text(const at::Tensor& tensor) { return to_text(tensor.sizes().vec()); }
+
+void check_source(const data::Source& source, const std::string& who) {
+  if (source.size() < 0)
+    refuse("the source of " + who + " has the size " + std::to_string(source.size()), "return the number of samples from size()");
+  if (source.fields().empty()) refuse("the source of " + who + " has no fields", "return at least one from fields()");
+  std::set<std::string_view> names;
+  for (const Field& field : source.fields()) {
+    const std::string which = "field " + quoted(field.name) + " of " + who;
+    if (field.name.empty()) refuse("a field of " + who + " has no name", "name it: the batch holds it by that name");
+    if (!names.insert(field.name).second) refuse(who + " has two fields " + quoted(field.name), "give each field its own name");
+    if (!element_count(field.shape)) {
+      refuse(which + " has the shape " + to_text(field.shape),
+             "give the shape of one sample: sizes of 0 or more, without the batch");
+    }
+  }
+}
+
+void check_term(const LossTerm& term, bool training) {
+  const std::string who = term.name.empty() ? "the loss" : "term " + quoted(term.name) + " of the loss";
+  if (!term.sum.defined()) refuse(who + " has no sum", "add its values up: values.sum()");
+  if (term.sum.dim() != 0)
+    refuse(who + " has a sum of shape " + shape_text(term.sum) + ", a scalar is due", "add its values up: values.sum()");
+  const std::string counting = "say how many values the sum adds up, as a scalar on the sum's device";
+  if (!term.count.defined()) refuse(who + " has no count", counting);
+  if (term.count.numel() != 1) refuse(who + " has a count of shape " + shape_text(term.count) + ", a scalar is due", counting);
+  if (!(term.nominal_count > 0))
+    refuse(who + " has the nominal_count " + significant(term.nominal_count, 6), "give the count of a full micro-batch, above 0");
+  if (term.report && (!term.report->sum.defined() || !term.report->count.defined()))
+    refuse(who + " has a report without " + (term.report->sum.defined() ? "a count" : "a sum"), "give both, or no report");
+  if (training && at::GradMode::is_enabled() && !term.sum.requires_grad()) {
+    refuse(who + " has no gradient: it depends on no parameter of the objective",
+           "look for a detach(), item(), NoGradGuard or an integer on the way from the model to the sum");
+  }
+}
+
+void check_picture(const Picture& picture) {
+  const std::string who = "picture " + quoted(picture.name);
+  const std::string file = "its file is pictures/NAME.png";
+  if (picture.name.empty()) refuse("a picture has no name", "name it: " + file);
+  if (picture.name.find('/') != std::string::npos || picture.name.front() == '.')
+    refuse(who + " has a name that is no file name", "leave out slashes, and a dot at the beginning: " + file);
+  if (picture.width < 1 || picture.height < 1)
+    refuse(who + " is " + std::to_string(picture.width) + " x " + std::to_string(picture.height), "give it a width and a height");
+  const auto bytes = static_cast<std::uint64_t>(picture.width) * static_cast<std::uint64_t>(picture.height) * 3;
+  if (picture.rgb.size() == bytes) return;
+  refuse(who + " has " + std::to_string(picture.rgb.size()) + " bytes, and " + std::to_string(picture.width) + " x " +
+             std::to_string(picture.height) + " pixels need " + std::to_string(bytes),
+         "give three bytes a pixel, rows from the top");
+}
+
+}  // namespace
+
+void check_pipeline(const data::Pipeline& pipeline) {
+  std::set<std::string> names;
+  for (const data::Dataset& dataset : pipeline.datasets) {
+    const std::string who = dataset.name.empty() ? "the data set" : "data set " + quoted(dataset.name);
+    if (!dataset.source) refuse(who + " has no source", "give it one, not a null pointer");
+    check_source(*dataset.source, who);
+    if (!dataset.name.empty() && !names.insert(dataset.name).second)
+      refuse("two data sets have the name " + quoted(dataset.name), "give each its own: a group of a batch is found by it");
+  }
+}
+
+void check_prepared(const Batch& batch) {
+  for (const Group& group : batch.groups()) {
+    for (const auto& [name, tensor] : group.fields) {
+      const std::string who =
+          "field " + quoted(name) + (group.name.empty() ? "" : " of group " + quoted(group.name)) + " of the prepared batch";
+      if (!tensor.defined()) refuse(who + " has no tensor", "leave the field out, or give it one");
+      if (tensor.dim() > 0 && tensor.size(0) >= group.rows()) continue;  // a sample may become several rows
+      refuse(who + " has the shape " + shape_text(tensor) + ", and the batch has " + std::to_string(group.rows()) + " rows",
+             "give at least a row for each sample, in the first dimension; to leave samples out choose them in data()");
+    }
+  }
+}
+
+void check_objectives(const std::vector<Objective>& objectives, const torch::nn::Module& model) {
+  std::map<const void*, std::string> names;  // names of the model's parameters
+  for (const auto& item : model.named_parameters()) names[item.value().unsafeGetTensorImpl()] = item.key();
+  std::map<const void*, std::string> movers;
+  std::set<std::string> own;
+  for (const Objective& objective : objectives) {
+    const std::string who = "objective " + quoted(objective.name);
+    if (!objective.loss) refuse(who + " has no loss", "set Objective::loss to a function");
+    if (!own.insert(objective.name).second)
+      refuse("two objectives have the name " + quoted(objective.name), "give each its own: logs and snapshots know them by it");
+    const auto move = [&](const void* parameter, const std::string& name) {
+      if (const auto [it, is_new] = movers.emplace(parameter, who); !is_new) {
+        refuse("parameter " + quoted(name) + " is moved " +
+                   (it->second == who ? "twice by " + who : "by " + it->second + " and by " + who),
+               "give each objective its own parameters; losses of the same parameters are terms of one objective");
+      }
+    };
+    for (const auto& group : objective.parameters) {
+      for (const auto& parameter : group.parameters) {
+        if (!parameter.value.defined())
+          refuse("parameter " + quoted(parameter.name) + " of " + who + " has no tensor", "give it one");
+        if (!parameter.value.requires_grad()) continue;
+        const void* impl = parameter.value.unsafeGetTensorImpl();
+        if (!names.contains(impl)) {
+          refuse("parameter " + quoted(parameter.name) + " of " + who + " does not belong to model(): no snapshot would keep it",
+                 "register it in a module below model(), and take it from there");
+        }
+        move(impl, parameter.name);
+      }
+    }
+    if (!objective.parameters.empty()) continue;
+    for (const auto& item : model.named_parameters()) {
+      if (item.value().requires_grad()) move(item.value().unsafeGetTensorImpl(), item.key());
+    }
+  }
+}
+
+void check_loss(const Loss& loss, bool training) {
+  if (loss.terms.empty()) refuse("the loss has no terms", "give it one, or return nullopt where the objective is absent");
+  std::set<std::string> names;
+  for (const LossTerm& term : loss.terms) {
+    check_term(term, training);
+    if (!names.insert(term.name).second) {
+      refuse(
+          term.name.empty() ? "two terms of the loss have no name" : "two terms of the loss have the name " + quoted(term.name),
+          "name each term of a loss");
+    }
+  }
+  for (const auto& [name, tensor] : loss.outputs) {
+    if (!tensor.defined()) refuse("output " + quoted(name) + " of the loss has no tensor", "leave it out, or give it one");
+  }
+}
+
+namespace {
+
+// Whether it is a valid NAME of NAME.csv in a run folder.
+bool is_table_name(const std::string& name) {
+  const auto fits = [](unsigned char c) { return std::isalnum(c) != 0 || c == '_' || c == '-'; };
+  return !name.empty() && name != "history" && std::ranges::all_of(name, fits);
+}
+
+}  // namespace
+
+void check_pictures(const std::vector<Picture>& pictures) {
+  std::set<std::string> names;
+  for (const Picture& picture : pictures) {
+    check_picture(picture);
+    if (!names.insert(picture.name).second)
+      refuse("two pictures have the name " + quoted(picture.name), "give each its own: the second would overwrite the first");
+  }
+}
+
+void check_tables(const std::vector<TextTable>& tables) {
+  std::set<std::string> names;
+  for (const TextTable& table : tables) {
+    if (!is_table_name(table.name)) {
+      refuse("a table has the name " + quoted(table.name),
+             "its file is NAME.csv beside history.csv: letters, digits, \"_\" and \"-\" make one");
+    }
+    if (!names.insert(table.name).second)
+      refuse("two tables have the name " + quoted(table.name), "give each its own: the second would overwrite the first");
+    for (const auto& row : table.rows) {
+      if (row.size() == table.columns.size()) continue;
+      refuse("table " + quoted(table.name) + " has a row of " + std::to_string(row.size()) + " cells and " +
+                 std::to_string(table.columns.size()) + " columns",
+             "give each row a cell for each column");
+    }
+  }
+}
+
+void check_facts(const Facts& facts) {
+  if (!(std::isfinite(facts.units_per_sample) && facts.units_per_sample > 0)) {
+    refuse("Facts::units_per_sample is " + significant(facts.units_per_sample, 6),
+           "say how many " + facts.rate_unit + " a sample has, above 0");
+  }
+  if (facts.step_log && (!facts.step_log->row || !is_table_name(facts.step_log->name))) {
+    refuse("Facts::step_log has the name " + quoted(facts.step_log->name) + (facts.step_log->row ? "" : " and no row()"),
+           "its file is NAME.csv beside history.csv: letters, digits, \"_\" and \"-\" make one; give it a row() as well");
+  }
+  std::set<std::string> columns;
+  for (const std::string& column : facts.history) {
+    if (!columns.insert(column).second)
+      refuse("Facts::history names the column " + quoted(column) + " twice", "name each column once");
+  }
+}
+
+void check_state(const State& state) {
+  for (const auto& [name, tensor] : state.tensors) {
+    if (!tensor.defined()) refuse("tensor " + quoted(name) + " of the state is undefined", "omit it until it is defined");
+  }
+}
+
+}  // namespace millrace
