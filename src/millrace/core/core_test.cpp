@@ -11,7 +11,6 @@
 #include "millrace/core/agreement.h"
 #include "millrace/core/batch.h"
 #include "millrace/core/random.h"
-#include "millrace/core/state.h"
 #include "tests/support/refusal.h"
 
 namespace millrace {
@@ -62,18 +61,6 @@ TEST(Batch, SetReplacesAndAdds) {
   batch.set("x", at::arange(4));
   EXPECT_EQ(batch["x"].size(0), 4);
   EXPECT_EQ(batch.rows(), 0);  // positions come from the loader, not from fields added later
-}
-
-TEST(State, MergeAndSplitAreInverse) {
-  State whole;
-  merge(whole, "optim", State{.tensors = {{"w.step", at::zeros({})}}, .json = {{"k", 1}}});
-  merge(whole, "optimx", State{.tensors = {{"w", at::zeros({2})}}, .json = {{"k", 2}}});
-  const State part = split(whole, "optim");
-  ASSERT_EQ(part.tensors.size(), 1U);
-  EXPECT_EQ(part.tensors.begin()->first, "w.step");
-  EXPECT_EQ(part.json, (Json{{"k", 1}}));
-  EXPECT_TRUE(split(whole, "loader").tensors.empty());
-  EXPECT_THAT(refusal([&] { merge(whole, "optim", {}); }), HasSubstr("two parts of the state are called \"optim\""));
 }
 
 std::uint64_t next_key() { return RandomScope::next_site(1).key; }
