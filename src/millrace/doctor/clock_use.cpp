@@ -56,14 +56,14 @@ void ClockUse::add(const MachineReading& reading) {
   lost_seconds_ += now.seconds * std::max(0.0, 1 - now.mhz / before_->mhz);
 }
 
-std::optional<CpuClock> ClockUse::latest() const {
+std::optional<Evidence::CpuClock> ClockUse::latest() const {
   if (!before_ || !is_enough(latest_.begin(), latest_.end())) return std::nullopt;
   const double now = median_of(latest_, &Reading::mhz);
-  return CpuClock{.before_mhz = before_->mhz, .now_mhz = now, .lost = std::max(0.0, 1 - now / before_->mhz)};
+  return Evidence::CpuClock{.before_mhz = before_->mhz, .now_mhz = now, .lost = std::max(0.0, 1 - now / before_->mhz)};
 }
 
-std::optional<CpuClock> ClockUse::of_the_run() const {
-  std::optional<CpuClock> clock = latest();
+std::optional<Evidence::CpuClock> ClockUse::of_the_run() const {
+  std::optional<Evidence::CpuClock> clock = latest();
   if (clock) clock->lost = lost_seconds_ / seconds_;
   return clock;
 }

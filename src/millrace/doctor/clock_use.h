@@ -15,8 +15,8 @@ class ClockUse {
  public:
   void add(const MachineReading& reading);  // ignores a reading without a clock
   // The clock of the latest minute at the same load. nullopt: no such minute yet, or the latest readings have another load.
-  [[nodiscard]] std::optional<CpuClock> latest() const;
-  [[nodiscard]] std::optional<CpuClock> of_the_run() const;  // the same, with the loss since the first reading
+  [[nodiscard]] std::optional<Evidence::CpuClock> latest() const;
+  [[nodiscard]] std::optional<Evidence::CpuClock> of_the_run() const;  // the same, with the loss since the first reading
 
  private:
   struct Reading {

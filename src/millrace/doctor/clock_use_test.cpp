@@ -31,9 +31,9 @@ TEST(ClockUse, ComparesTheLatestMinuteWithTheFirst) {
   EXPECT_NEAR(latest->lost, 0.3, 1e-9);
   EXPECT_NEAR(of_the_run->lost, 0.15, 1e-9) << "half of the run";
   see(use, 2, 3000, 2);
-  EXPECT_EQ(use.latest().value_or(CpuClock{}).now_mhz, 2100) << "a moment of relief";
+  EXPECT_EQ(use.latest().value_or(Evidence::CpuClock{}).now_mhz, 2100) << "a moment of relief";
   see(use, 1, 3000, 2);
-  EXPECT_EQ(use.latest().value_or(CpuClock{}).now_mhz, 3000);
+  EXPECT_EQ(use.latest().value_or(Evidence::CpuClock{}).now_mhz, 3000);
 }
 
 TEST(ClockUse, ALoadThatIsAnotherOneIsNotCompared) {
@@ -80,7 +80,7 @@ TEST(Rules, AClockThatFellUnderTheSameLoad) {
 
 TEST(Rules, AClockThatFellByLessThanAFifthOrBesideAGpuIsNoFinding) {
   Evidence e = sound();
-  e.clock = CpuClock{.before_mhz = 3000, .now_mhz = 2450, .lost = 0.18};
+  e.clock = Evidence::CpuClock{.before_mhz = 3000, .now_mhz = 2450, .lost = 0.18};
   EXPECT_THAT(findings_of(e), IsEmpty());
   e.clock->now_mhz = 2000;
   EXPECT_EQ(findings_of(e).size(), 1U);

@@ -31,13 +31,13 @@ struct GpuUse {
 };
 
 // Means over time, and the reasons that held the clock back for at least half of it. nullopt: no reading.
-[[nodiscard]] inline std::optional<Gpu> gpu_between(const GpuUse& from, const GpuUse& to) {
+[[nodiscard]] inline std::optional<Evidence::Gpu> gpu_between(const GpuUse& from, const GpuUse& to) {
   const double seconds = to.seconds - from.seconds, clocked = to.clock_seconds - from.clock_seconds;
   if (seconds <= 0) return std::nullopt;
-  Gpu gpu{.utilisation = (to.busy - from.busy) / seconds,
-          .mhz = clocked > 0 ? (to.cycles - from.cycles) / clocked : 0,
-          .most_mhz = to.most_mhz,
-          .held_back = {}};
+  Evidence::Gpu gpu{.utilisation = (to.busy - from.busy) / seconds,
+                    .mhz = clocked > 0 ? (to.cycles - from.cycles) / clocked : 0,
+                    .most_mhz = to.most_mhz,
+                    .held_back = {}};
   for (const auto& [reason, until] : to.held_back) {
     const auto before = from.held_back.find(reason);
     const double held = until - (before == from.held_back.end() ? 0 : before->second);

@@ -46,7 +46,7 @@ Found fragmented(const Evidence& e) {
 }
 
 Found changing_shapes(const Evidence& e) {
-  const Shapes& shapes = e.shapes;
+  const Evidence::Shapes& shapes = e.shapes;
   if (shapes.fresh < kManyFresh || shapes.all < kManyShapes) return std::nullopt;
   if (static_cast<double>(shapes.fresh) < kFresh * static_cast<double>(shapes.batches)) return std::nullopt;
   return Finding{.id = {},
@@ -62,9 +62,9 @@ Found changing_shapes(const Evidence& e) {
 // The rank that the others wait for is the rank that waits least.
 Found uneven_ranks(const Evidence& e) {
   if (e.ranks.size() < 2 || e.times.loop() <= 0) return std::nullopt;
-  const auto last = std::ranges::min_element(e.ranks, {}, &RankTimes::reduction);
+  const auto last = std::ranges::min_element(e.ranks, {}, &Evidence::RankTimes::reduction);
   double waited = 0, waited_for_data = 0;
-  for (const RankTimes& rank : e.ranks) {
+  for (const Evidence::RankTimes& rank : e.ranks) {
     waited += rank.reduction - last->reduction;
     waited_for_data += rank.data_wait;
   }

@@ -9,7 +9,8 @@ using testing::IsEmpty;
 
 TEST(Rules, TensorsThatAreOnTheWrongDevice) {
   Evidence e = sound();
-  e.census = Census{.operations = 200, .seconds = 0.09, .copies = 3, .copied_seconds = 0.018, .copied_by = "aten::to [8]"};
+  e.census =
+      Evidence::Census{.operations = 200, .seconds = 0.09, .copies = 3, .copied_seconds = 0.018, .copied_by = "aten::to [8]"};
   EXPECT_THAT(findings_of(e), IsEmpty()) << "there is one device";
   e.on_gpu = true;
   const Finding finding = first(e, "wrong_device");
@@ -79,7 +80,7 @@ TEST(Rules, RanksThatWaitForOneOfThem) {
   expect_gain(finding, 0.2 * 2 / 3);
   e.ranks[1].data_wait = 2;
   EXPECT_THAT(first(e, "uneven_ranks").what, HasSubstr("which itself waits for data"));
-  for (RankTimes& rank : e.ranks) rank.reduction = 2;
+  for (Evidence::RankTimes& rank : e.ranks) rank.reduction = 2;
   EXPECT_THAT(findings_of(e), IsEmpty()) << "a slow network is slow for all";
 }
 

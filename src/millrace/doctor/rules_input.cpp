@@ -16,13 +16,13 @@ constexpr double kMostlyQuick = 0.5;  // share of a file's reads
 constexpr double kComputes = 0.5;     // share of CPU above which readers slow each other down
 constexpr int kMostSleepers = 32;     // readers that mostly wait
 
-double share_of_cpu(const Input& input) {
+double share_of_cpu(const Evidence::Input& input) {
   return input.read_seconds <= 0 ? 1.0 : std::clamp(input.read_cpu_seconds / input.read_seconds, 0.0, 1.0);
 }
 
-double excess(const Input& input) {
+double excess(const Evidence::Input& input) {
   double sum = 0;
-  for (const Input::Slow& slow : input.slow) sum += slow.excess_seconds;
+  for (const Evidence::Input::Slow& slow : input.slow) sum += slow.excess_seconds;
   return sum;
 }
 
@@ -90,7 +90,7 @@ Found bad_samples(const Evidence& e) {
 
 Found slow_file(const Evidence& e) {
   if (!waits(e) || !by_slow_files(e) || by_single_samples(e)) return std::nullopt;
-  const Input::Slow& worst = e.input.slow.front();
+  const Evidence::Input::Slow& worst = e.input.slow.front();
   const std::string others = e.input.slow.size() == 1 ? "" : " and " + std::to_string(e.input.slow.size() - 1) + " more";
   return Finding{.id = {},
                  .what = "steps wait for data " + percent(e.share(Phase::data_wait)) + " of the time, mostly for " + worst.file +
@@ -103,7 +103,7 @@ Found slow_file(const Evidence& e) {
 
 Found slow_sample(const Evidence& e) {
   if (!waits(e) || !by_slow_files(e) || !by_single_samples(e)) return std::nullopt;
-  const Input::Slow& worst = e.input.slow.front();
+  const Evidence::Input::Slow& worst = e.input.slow.front();
   return Finding{.id = {},
                  .what = "steps wait for data " + percent(e.share(Phase::data_wait)) +
                          " of the time, mostly for single samples of " + worst.file +
@@ -135,7 +135,7 @@ Found few_readers(const Evidence& e) {
 }
 
 Found cache_off(const Evidence& e) {
-  const Input& input = e.input;
+  const Evidence::Input& input = e.input;
   if (!waits(e) || input.cached || !input.cache_by_user || input.cacheable_bytes == 0) return std::nullopt;
   if (input.cacheable_bytes > input.free_bytes / 2) return std::nullopt;
   const double gain = gain_of_cache(e);

@@ -10,6 +10,9 @@
 namespace millrace::doctor::detail {
 namespace {
 
+using LossLine = Evidence::LossLine;
+using ObjectiveLines = Evidence::ObjectiveLines;
+
 constexpr double kSkips = 0.01;           // share of steps
 constexpr double kSkipsWithScale = 0.10;  // a loss scale skips some steps while it adapts
 constexpr double kSpikes = 0.05;          // share of steps
@@ -28,7 +31,7 @@ constexpr std::size_t kRises = 5;      // consecutive validations
 constexpr double kHigh = 0.9;          // share of available memory
 constexpr double kWorthSaving = 0.05;  // share of used memory
 
-bool is_high(const Memory& memory) {
+bool is_high(const Evidence::Memory& memory) {
   return memory.room > 0 && static_cast<double>(memory.used) >= kHigh * static_cast<double>(memory.room);
 }
 
@@ -211,7 +214,7 @@ Found gradient_norm(const Evidence& e) {
 }
 
 Found saturated_clamp(const Evidence& e) {
-  const auto share = [](const Clamp& clamp) { return clamp.values > 0 ? clamp.at_border / clamp.values : 0.0; };
+  const auto share = [](const Evidence::Clamp& clamp) { return clamp.values > 0 ? clamp.at_border / clamp.values : 0.0; };
   const auto worst = std::ranges::max_element(e.numbers.clamps, {}, share);
   if (worst == e.numbers.clamps.end() || share(*worst) < kSaturated) return std::nullopt;
   return Finding{.id = {},

@@ -18,14 +18,14 @@ TEST(Rules, NumbersThatMeanTrouble) {
   e.numbers.scaled = true;
   EXPECT_THAT(findings_of(e), IsEmpty());
   e = sound();
-  for (LossLine& line : lines_of(e)) line.loss = 0.5;
+  for (Evidence::LossLine& line : lines_of(e)) line.loss = 0.5;
   EXPECT_THAT(first(e, "loss_flat").what, HasSubstr("0.5 at each of the last 6"));
   e = sound();
-  for (LossLine& line : lines_of(e)) line.gradient_norm = 5000;
+  for (Evidence::LossLine& line : lines_of(e)) line.gradient_norm = 5000;
   EXPECT_EQ(first(e, "gradient_norm").key, "optim.clip_norm");
   e.numbers.objectives.front().clips = true;
   EXPECT_THAT(findings_of(e), IsEmpty());
-  for (LossLine& line : lines_of(e)) line.gradient_norm = 1e-20;
+  for (Evidence::LossLine& line : lines_of(e)) line.gradient_norm = 1e-20;
   EXPECT_THAT(first(e, "gradient_norm").remedy, HasSubstr("nothing is learnt"));
   e = sound();
   e.numbers.clamps = {{.name = "variance", .low = -30, .high = 20, .values = 1000, .at_border = 100},
@@ -63,18 +63,18 @@ TEST(Rules, WhatIsSaidOfStepsThatAreNotFiniteIsOneRemedy) {
 
 TEST(Rules, ALossThatIsNearlyNothing) {
   Evidence e = sound();
-  for (LossLine& line : lines_of(e)) line.loss *= 1e-9;
+  for (Evidence::LossLine& line : lines_of(e)) line.loss *= 1e-9;
   const Finding finding = first(e, "loss_vanished");
   EXPECT_THAT(finding.what, HasSubstr("the loss is nearly 0, 2.3e-09, and was below 1e-08 at the last 6 log lines"));
   EXPECT_THAT(finding.remedy, HasSubstr("labels leak"));
-  for (LossLine& line : lines_of(e)) line.loss = 0;
+  for (Evidence::LossLine& line : lines_of(e)) line.loss = 0;
   EXPECT_THAT(findings_of(e), testing::SizeIs(1)) << "that it does not move is said with it";
   lines_of(e)[4].loss = 1e-6;
   EXPECT_THAT(findings_of(e), IsEmpty());
 }
 
-std::vector<LossLine> lines_with(const std::vector<double>& losses, std::int64_t steps = 50) {
-  std::vector<LossLine> lines;
+std::vector<Evidence::LossLine> lines_with(const std::vector<double>& losses, std::int64_t steps = 50) {
+  std::vector<Evidence::LossLine> lines;
   for (const double loss : losses) {
     lines.push_back({.step = steps * static_cast<std::int64_t>(lines.size()), .loss = loss, .gradient_norm = 1});
   }
@@ -104,13 +104,13 @@ TEST(Rules, EachObjectiveIsLookedAt) {
   Evidence e = sound();
   e.numbers.objectives.push_back({.name = "judge", .lines = lines_of(e)});
   EXPECT_THAT(findings_of(e), IsEmpty());
-  std::vector<LossLine>& second = e.numbers.objectives.back().lines;
-  for (LossLine& line : second) line.loss = 0.7;
+  std::vector<Evidence::LossLine>& second = e.numbers.objectives.back().lines;
+  for (Evidence::LossLine& line : second) line.loss = 0.7;
   EXPECT_THAT(first(e, "loss_flat").what, HasSubstr("the loss of judge is 0.7 at each"));
   second = lines_of(e);
-  for (LossLine& line : second) line.gradient_norm = 1e-20;
+  for (Evidence::LossLine& line : second) line.gradient_norm = 1e-20;
   EXPECT_THAT(first(e, "gradient_norm").what, HasSubstr("the norm of the gradients of judge is 1e-20"));
-  for (LossLine& line : second) line.gradient_norm = 1e4;
+  for (Evidence::LossLine& line : second) line.gradient_norm = 1e4;
   EXPECT_EQ(first(e, "gradient_norm").key, "optim.clip_norm");
   e.numbers.objectives.back().clips = true;
   EXPECT_THAT(findings_of(e), IsEmpty());

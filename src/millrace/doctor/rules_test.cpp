@@ -218,7 +218,8 @@ TEST(Rules, SecondPassesWithoutNeed) {
 
 TEST(Rules, TensorsThatAreMadeInEveryStep) {
   Evidence e = sound();
-  e.census = Census{.operations = 200, .seconds = 0.09, .rebuilt_seconds = 0.018, .rebuilt_by = "aten::tril [256, 256]"};
+  e.census =
+      Evidence::Census{.operations = 200, .seconds = 0.09, .rebuilt_seconds = 0.018, .rebuilt_by = "aten::tril [256, 256]"};
   expect_gain(first(e, "rebuilt_tensors"), 0.2 * 9 / 9.5);
   e.census->rebuilt_seconds = 0.001;
   EXPECT_THAT(findings_of(e), IsEmpty());
@@ -226,7 +227,7 @@ TEST(Rules, TensorsThatAreMadeInEveryStep) {
 
 TEST(Rules, ValuesOfTheDeviceMatterOnAGpuAlone) {
   Evidence e = sound();
-  e.census = Census{.operations = 200, .host_reads = 3, .seconds = 0.09};
+  e.census = Evidence::Census{.operations = 200, .host_reads = 3, .seconds = 0.09};
   EXPECT_THAT(findings_of(e), IsEmpty());
   e.on_gpu = true;
   EXPECT_THAT(first(e, "host_wait").what, HasSubstr("3 values"));
@@ -301,7 +302,7 @@ TEST(Rules, BatchesThatTakeLongToTheDevice) {
 TEST(Rules, AGpuThatWaitsForTheHostOrIsHot) {
   Evidence e = sound();
   e.on_gpu = true;
-  e.gpu = Gpu{.utilisation = 0.85, .mhz = 1980, .most_mhz = 1980, .held_back = {}};
+  e.gpu = Evidence::Gpu{.utilisation = 0.85, .mhz = 1980, .most_mhz = 1980, .held_back = {}};
   EXPECT_THAT(findings_of(e), IsEmpty());
   e.gpu->utilisation = 0.4;
   const Finding idle = first(e, "gpu_idle");
@@ -311,7 +312,7 @@ TEST(Rules, AGpuThatWaitsForTheHostOrIsHot) {
   e.times.wall += 5;
   for (const Finding& finding : findings_of(e)) EXPECT_NE(finding.id, "gpu_idle") << "it waits for data";
   e = sound();
-  e.gpu = Gpu{.utilisation = 0.9, .mhz = 1200, .most_mhz = 1980, .held_back = {"heat (hardware)"}};
+  e.gpu = Evidence::Gpu{.utilisation = 0.9, .mhz = 1200, .most_mhz = 1980, .held_back = {"heat (hardware)"}};
   EXPECT_THAT(first(e, "gpu_held_back").what, HasSubstr("1200 of 1980 MHz: heat (hardware)"));
   e.gpu->mhz = 1900;
   EXPECT_THAT(findings_of(e), IsEmpty());
@@ -326,10 +327,10 @@ TEST(Rules, AGpuThatWaitsForLaunches) {
     }
     return std::string();
   };
-  e.launches = Launches{.host_ms = 9.8, .device_ms = 10, .behind_ms = 0.05};
+  e.launches = Evidence::Launches{.host_ms = 9.8, .device_ms = 10, .behind_ms = 0.05};
   EXPECT_THAT(told(), HasSubstr("the host takes 9.8 ms to launch a step, and the GPU has done it 0.05 ms later"));
   EXPECT_FALSE(first(e, "launch_bound").gain) << "nobody says how busy the GPU is";
-  e.gpu = Gpu{.utilisation = 0.2, .mhz = 0, .most_mhz = 0, .held_back = {}};
+  e.gpu = Evidence::Gpu{.utilisation = 0.2, .mhz = 0, .most_mhz = 0, .held_back = {}};
   EXPECT_THAT(told(), HasSubstr("computes 20 % of the time"));
   EXPECT_TRUE(first(e, "launch_bound").gain);
   for (const Finding& finding : findings_of(e)) EXPECT_NE(finding.id, "gpu_idle") << "one cause is told once";

@@ -51,7 +51,7 @@ struct Limit {
 };
 
 // For work that takes a noticeable share of the time: suggests an interval after which `limit.little` of the time is left for it.
-Found too_often(const Evidence& e, Phase phase, const Often& often, const Limit& limit, const std::string& what,
+Found too_often(const Evidence& e, Phase phase, const Evidence::Often& often, const Limit& limit, const std::string& what,
                 const std::string& key_of_steps, const std::string& key_of_epochs) {
   const double share = e.share(phase);
   if (share < limit.much || often.count < kOften) return std::nullopt;
@@ -264,7 +264,7 @@ Found slower_than_before(const Evidence& e) {
 // If the GPU has more work than the host launches, it lags at a log line: by a step, or by the length of its queue.
 Found launch_bound(const Evidence& e) {
   if (!e.on_gpu || !e.launches || e.share(Phase::data_wait) >= kEnoughData) return std::nullopt;
-  const Launches& step = *e.launches;
+  const Evidence::Launches& step = *e.launches;
   if (step.device_ms <= 0 || step.host_ms < kLaunches * step.device_ms || step.behind_ms > kBehind * step.device_ms)
     return std::nullopt;
   std::string what = "the GPU waits for launches: the host takes " + significant(step.host_ms, 3) +

@@ -10,13 +10,13 @@ namespace {
 constexpr double kFewJudges = 32;    // the error of a mean over this many is a sixth of the spread of single values
 constexpr double kEnoughJudges = 4;  // for this many times more, a tenth
 
-std::string amount(const Target& target, double value) {
+std::string amount(const Evidence::Target& target, double value) {
   if (target.unit.empty()) return percent(value);
   constexpr double kSlow = 0.01;  // a rate below it has no digits left
   return (value < kSlow ? significant(value, 3) : human_rate(value)) + " " + target.unit;
 }
 
-std::string miss(const Target& target) {
+std::string miss(const Evidence::Target& target) {
   return target.what + " " + amount(target, target.measured) + (target.at_most ? " of at most " : " of ") +
          amount(target, target.asked) + " (" + target.key + ")";
 }
@@ -40,7 +40,7 @@ Found few_judges(const Evidence& e) {
 // The time to save is predicted by the other findings, each for its cause.
 Found target_missed(const Evidence& e) {
   std::string misses;
-  for (const Target& target : e.targets) {
+  for (const Evidence::Target& target : e.targets) {
     if (!target.met()) misses += (misses.empty() ? "" : ", ") + miss(target);
   }
   if (misses.empty()) return std::nullopt;

@@ -8,7 +8,7 @@ using testing::IsEmpty;
 
 TEST(Rules, ALossThatStaysAtWhatABlindAnswerGets) {
   Evidence e = sound();
-  e.numbers.blind = Blind{.loss = 2.7726, .what = "the entropy of the text's tokens"};
+  e.numbers.blind = Evidence::Blind{.loss = 2.7726, .what = "the entropy of the text's tokens"};
   EXPECT_THAT(findings_of(e), IsEmpty());
   lines_of(e).clear();
   for (int i = 0; i < 8; ++i) lines_of(e).push_back({.step = 50 * i, .loss = i < 2 ? 3.1 : 2.77 + 0.002 * i, .gradient_norm = 1});
@@ -16,16 +16,16 @@ TEST(Rules, ALossThatStaysAtWhatABlindAnswerGets) {
   lines_of(e).back().loss = 2.7;
   EXPECT_THAT(findings_of(e), IsEmpty()) << "it begins to learn";
   lines_of(e).back().loss = 2.77;
-  for (LossLine& line : lines_of(e)) line.step /= 10;
+  for (Evidence::LossLine& line : lines_of(e)) line.step /= 10;
   EXPECT_THAT(findings_of(e), IsEmpty()) << "so many steps any model needs";
   e.numbers.blind.reset();
-  for (LossLine& line : lines_of(e)) line.step *= 20;
+  for (Evidence::LossLine& line : lines_of(e)) line.step *= 20;
   EXPECT_THAT(findings_of(e), IsEmpty());
 }
 
 TEST(Rules, AValidationOfAFewSamples) {
   Evidence e = sound();
-  e.numbers.judged = Judged{.unit = "volumes", .by = 8, .there_are = 1000, .batches = 2, .most_batches = 2};
+  e.numbers.judged = Evidence::Judged{.unit = "volumes", .by = 8, .there_are = 1000, .batches = 2, .most_batches = 2};
   const Finding finding = first(e, "few_judges");
   EXPECT_EQ(finding.key, "train.validate_batches");
   EXPECT_EQ(finding.value, "32");
@@ -34,9 +34,9 @@ TEST(Rules, AValidationOfAFewSamples) {
   EXPECT_EQ(first(e, "few_judges").value, "0") << "all of them";
   e.numbers.judged->there_are = 12;
   EXPECT_THAT(findings_of(e), IsEmpty()) << "there are hardly more";
-  e.numbers.judged = Judged{.unit = "volumes", .by = 8, .there_are = 8, .batches = 2, .most_batches = 0};
+  e.numbers.judged = Evidence::Judged{.unit = "volumes", .by = 8, .there_are = 8, .batches = 2, .most_batches = 0};
   EXPECT_THAT(findings_of(e), IsEmpty()) << "there are no more";
-  e.numbers.judged = Judged{.unit = "tokens", .by = 1000, .there_are = 1e6, .batches = 1, .most_batches = 1};
+  e.numbers.judged = Evidence::Judged{.unit = "tokens", .by = 1000, .there_are = 1e6, .batches = 1, .most_batches = 1};
   EXPECT_THAT(findings_of(e), IsEmpty());
 }
 

@@ -42,8 +42,8 @@ std::string Likeness::digest() const {
   return hash.hex();
 }
 
-doctor::Earlier earlier_runs(const std::filesystem::path& run, const std::string& likeness) noexcept {
-  doctor::Earlier earlier;
+doctor::Evidence::Earlier earlier_runs(const std::filesystem::path& run, const std::string& likeness) noexcept {
+  doctor::Evidence::Earlier earlier;
   try {
     for (const std::filesystem::path& folder : runs_beside(run)) {
       const auto ms = step_ms_of(Run(folder).summary(), likeness);

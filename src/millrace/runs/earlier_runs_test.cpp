@@ -56,7 +56,7 @@ TEST(EarlierRuns, FinishedLikeRunsBesideThisOneAreRead) {
   put("odd", {{"step_ms", "x"}});
   std::filesystem::create_directories(root / "bad");
   std::ofstream(root / "bad/summary.json") << "{\"likeness\":";
-  const doctor::Earlier earlier = earlier_runs(root / "now", digest);
+  const doctor::Evidence::Earlier earlier = earlier_runs(root / "now", digest);
   EXPECT_THAT(earlier.step_ms, testing::UnorderedElementsAre(10, 12));
   EXPECT_THAT(earlier.newest, testing::AnyOf(testing::EndsWith("/a"), testing::EndsWith("/b")));
   EXPECT_TRUE(earlier_runs(root / "nowhere/run", digest).step_ms.empty());

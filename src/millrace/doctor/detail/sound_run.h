@@ -13,7 +13,7 @@ namespace millrace::doctor {
 using telemetry::Phase;
 
 // The lines of the first objective.
-inline std::vector<LossLine>& lines_of(Evidence& e) { return e.numbers.objectives.front().lines; }
+inline std::vector<Evidence::LossLine>& lines_of(Evidence& e) { return e.numbers.objectives.front().lines; }
 
 // A hundred steps of 100 ms: 40 forward, 50 backward, 5 optimiser; tests add to the rest of a step.
 inline Evidence sound() {

@@ -60,7 +60,7 @@ struct TrainerParts {
   doctor::Sampler* sampler = nullptr;  // null = off
   std::uint64_t cacheable_bytes = 0;   // see DiagnosisParts
   std::function<std::unique_ptr<RemedyTrials>()> doctor_trials;  // null = none
-  doctor::Earlier earlier;                                       // earlier runs, for the doctor
+  doctor::Evidence::Earlier earlier;                             // earlier runs, for the doctor
 };
 
 enum class Ending : std::uint8_t { max_steps, epochs_done, early_stop, signal };

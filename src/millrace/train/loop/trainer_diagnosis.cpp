@@ -122,7 +122,7 @@ void Trainer::gather_waits() {
   const telemetry::Timeline::Summary times = parts_.timeline->window();
   const std::vector<Json> all = agreement().gather({times.of(Phase::reduction), times.of(Phase::data_wait)});
   if (!diagnosis_) return;
-  std::vector<doctor::RankTimes> ranks;
+  std::vector<doctor::Evidence::RankTimes> ranks;
   ranks.reserve(all.size());
   for (const Json& rank : all) ranks.push_back({.reduction = rank.at(0), .data_wait = rank.at(1)});
   diagnosis_->saw_ranks(ranks);

@@ -2,8 +2,8 @@
 
 namespace millrace {
 
-std::vector<doctor::Target> targets_of(const TargetsConfig& config, const Reached& reached) {
-  std::vector<doctor::Target> targets;
+std::vector<doctor::Evidence::Target> targets_of(const TargetsConfig& config, const Reached& reached) {
+  std::vector<doctor::Evidence::Target> targets;
   const auto at_least = [&](const char* key, const char* what, const char* unit, double asked, std::optional<double> has) {
     if (asked > 0 && has) targets.push_back({.key = key, .what = what, .unit = unit, .asked = asked, .measured = *has});
   };
@@ -22,9 +22,9 @@ std::vector<doctor::Target> targets_of(const TargetsConfig& config, const Reache
   return targets;
 }
 
-Json to_json(const std::vector<doctor::Target>& targets) {
+Json to_json(const std::vector<doctor::Evidence::Target>& targets) {
   Json json = Json::array();
-  for (const doctor::Target& target : targets)
+  for (const doctor::Evidence::Target& target : targets)
     json.push_back({{"key", target.key}, {"asked", target.asked}, {"measured", target.measured}, {"met", target.met()}});
   return json;
 }

@@ -16,7 +16,7 @@ struct Reached {
 };
 
 // The targets that the config sets and for which the stretch has a result.
-[[nodiscard]] std::vector<doctor::Target> targets_of(const TargetsConfig& config, const Reached& reached);
-[[nodiscard]] Json to_json(const std::vector<doctor::Target>& targets);  // [{key, asked, measured, met}]
+[[nodiscard]] std::vector<doctor::Evidence::Target> targets_of(const TargetsConfig& config, const Reached& reached);
+[[nodiscard]] Json to_json(const std::vector<doctor::Evidence::Target>& targets);  // [{key, asked, measured, met}]
 
 }  // namespace millrace

@@ -23,12 +23,12 @@ const telemetry::Counter& recompute_time() {
   return counter;
 }
 
-std::optional<doctor::Launches> launches(const DeviceTimes::Sums& from, const DeviceTimes::Sums& to) {
+std::optional<doctor::Evidence::Launches> launches(const DeviceTimes::Sums& from, const DeviceTimes::Sums& to) {
   const auto steps = static_cast<double>(to.steps - from.steps), waits = static_cast<double>(to.waits - from.waits);
   if (steps <= 0 || waits <= 0) return std::nullopt;
-  return doctor::Launches{.host_ms = (to.host_seconds - from.host_seconds) / steps * 1e3,
-                          .device_ms = (to.device_seconds - from.device_seconds) / steps * 1e3,
-                          .behind_ms = (to.waited_seconds - from.waited_seconds) / waits * 1e3};
+  return doctor::Evidence::Launches{.host_ms = (to.host_seconds - from.host_seconds) / steps * 1e3,
+                                    .device_ms = (to.device_seconds - from.device_seconds) / steps * 1e3,
+                                    .behind_ms = (to.waited_seconds - from.waited_seconds) / waits * 1e3};
 }
 
 telemetry::Timeline::Summary difference(const telemetry::Timeline::Summary& to, const telemetry::Timeline::Summary& from) {
@@ -44,7 +44,7 @@ telemetry::Timeline::Summary difference(const telemetry::Timeline::Summary& to, 
 
 Diagnosis::Diagnosis(DiagnosisParts parts) : parts_(std::move(parts)) {
   nn::count_clamps(true);
-  if (parts_.blind) numbers_.blind = doctor::Blind{.loss = parts_.blind->loss, .what = parts_.blind->what};
+  if (parts_.blind) numbers_.blind = doctor::Evidence::Blind{.loss = parts_.blind->loss, .what = parts_.blind->what};
   numbers_.has_bf16 = precision::hardware_has_fast_bf16(parts_.stepper->device(), nullptr);
   for (const ObjectiveStep& objective : parts_.stepper->objectives()) {
     const optim::OptimConfig& wish = objective.spec().optim;
@@ -93,7 +93,7 @@ void Diagnosis::note_losses(const StepRecord& record) {
   for (std::size_t i = 0; i < std::min(record.objectives.size(), numbers_.objectives.size()); ++i) {
     const auto loss = record.window.means.find(record.objectives[i].name);
     if (loss == record.window.means.end()) continue;
-    std::vector<doctor::LossLine>& lines = numbers_.objectives[i].lines;
+    std::vector<doctor::Evidence::LossLine>& lines = numbers_.objectives[i].lines;
     lines.push_back({.step = record.step, .loss = loss->second, .gradient_norm = record.objectives[i].gradient_norm});
     if (lines.size() > kLines) lines.erase(lines.begin());
   }
@@ -132,7 +132,7 @@ std::optional<doctor::Watch::Change> Diagnosis::look(const StepRecord& record, M
   return change;
 }
 
-void Diagnosis::saw_validation(double loss, double seconds, const doctor::Judged& judged) {
+void Diagnosis::saw_validation(double loss, double seconds, const doctor::Evidence::Judged& judged) {
   ++validations_;
   validation_batches_ += judged.batches;
   numbers_.judged = judged;
@@ -158,7 +158,7 @@ void Diagnosis::saw_batch(const Batch& batch) { shapes_.see(batch); }
 
 void Diagnosis::saw_peak(std::uint64_t bytes) noexcept { most_held_ = std::max(most_held_, bytes); }
 
-void Diagnosis::saw_ranks(const std::vector<doctor::RankTimes>& times) {
+void Diagnosis::saw_ranks(const std::vector<doctor::Evidence::RankTimes>& times) {
   ranks_.resize(times.size());
   for (std::size_t i = 0; i < times.size(); ++i) {
     ranks_[i].reduction += times[i].reduction;
@@ -224,20 +224,20 @@ Reached Diagnosis::reached(const Mark& from, const Mark& to, const doctor::Evide
   return reached;
 }
 
-doctor::Input Diagnosis::input(const Mark& from, const Mark& to) const {
+doctor::Evidence::Input Diagnosis::input(const Mark& from, const Mark& to) const {
   const DataConfig& wish = parts_.config->data;
-  doctor::Input input{.readers = parts_.loader->readers(),
-                      .readers_by_user = !wish.workers.is_auto(),
-                      .read_seconds = to.read.read_seconds - from.read.read_seconds,
-                      .read_cpu_seconds = to.read.read_cpu_seconds - from.read.read_cpu_seconds,
-                      .cache_by_user = !wish.cache.is_auto(),
-                      .cached = parts_.cached,
-                      .cacheable_bytes = parts_.cacheable_bytes,
-                      .free_bytes = device::available_memory_bytes(),
-                      .epochs = parts_.epochs,
-                      .bad_samples = static_cast<std::int64_t>(to.read.bad_samples),
-                      .good_samples = static_cast<std::int64_t>(to.read.samples),
-                      .slow = {}};
+  doctor::Evidence::Input input{.readers = parts_.loader->readers(),
+                                .readers_by_user = !wish.workers.is_auto(),
+                                .read_seconds = to.read.read_seconds - from.read.read_seconds,
+                                .read_cpu_seconds = to.read.read_cpu_seconds - from.read.read_cpu_seconds,
+                                .cache_by_user = !wish.cache.is_auto(),
+                                .cached = parts_.cached,
+                                .cacheable_bytes = parts_.cacheable_bytes,
+                                .free_bytes = device::available_memory_bytes(),
+                                .epochs = parts_.epochs,
+                                .bad_samples = static_cast<std::int64_t>(to.read.bad_samples),
+                                .good_samples = static_cast<std::int64_t>(to.read.samples),
+                                .slow = {}};
   const double usual =
       std::max(input.read_seconds / std::max(1.0, static_cast<double>(to.read.samples - from.read.samples)), 1e-9);
   for (const data::SlowFile& file : parts_.loader->slow_files()) {
@@ -253,7 +253,7 @@ doctor::Input Diagnosis::input(const Mark& from, const Mark& to) const {
                           .sample = file.worst,
                           .sample_times = file.worst_seconds / normal});
   }
-  std::ranges::sort(input.slow, std::ranges::greater(), &doctor::Input::Slow::excess_seconds);
+  std::ranges::sort(input.slow, std::ranges::greater(), &doctor::Evidence::Input::Slow::excess_seconds);
   return input;
 }
 
@@ -298,7 +298,8 @@ doctor::Evidence Diagnosis::evidence(const Mark& from, const Mark& to) const {
   e.numbers.spikes = static_cast<std::int64_t>(to.spikes - from.spikes);
   e.numbers.scaled = parts_.stepper->autocast() == at::kHalf;
   for (const nn::ClampCount& now : to.clamps) {
-    doctor::Clamp clamp{.name = now.name, .low = now.low, .high = now.high, .values = now.values, .at_border = now.at_border};
+    doctor::Evidence::Clamp clamp{
+        .name = now.name, .low = now.low, .high = now.high, .values = now.values, .at_border = now.at_border};
     for (const nn::ClampCount& before : from.clamps) {
       if (before.name != now.name) continue;
       clamp.values -= before.values;

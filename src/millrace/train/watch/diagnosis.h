@@ -39,7 +39,7 @@ struct DiagnosisParts {
   std::uint64_t cacheable_bytes = 0;  // size of a cache of all samples
   double epochs = 0;                  // length of the run; 0 = without end
   std::optional<BlindAnswer> blind;   // of the first objective
-  doctor::Earlier earlier;
+  doctor::Evidence::Earlier earlier;
   std::string run;                                        // its folder; "" = no folder
   std::function<std::unique_ptr<RemedyTrials>()> trials;  // called once, when the first trial may be due; null = no trials
 };
@@ -60,12 +60,12 @@ class Diagnosis {
 
   // Called after a log line. Looks at most once a second; nullopt if it did not look.
   [[nodiscard]] std::optional<doctor::Watch::Change> look(const StepRecord& record, MemorySeen memory);
-  void saw_validation(double loss, double seconds, const doctor::Judged& judged);
-  void saw_copied(const Batch& batch);                          // a batch after its copy to the device
-  void saw_batch(const Batch& batch);                           // a prepared micro-batch
-  void saw_peak(std::uint64_t bytes) noexcept;                  // of tensors on a GPU
-  void saw_ranks(const std::vector<doctor::RankTimes>& times);  // since the last call
-  void saw_machine(const doctor::MachineReading& reading);      // since the first log line, or the last call
+  void saw_validation(double loss, double seconds, const doctor::Evidence::Judged& judged);
+  void saw_copied(const Batch& batch);                                    // a batch after its copy to the device
+  void saw_batch(const Batch& batch);                                     // a prepared micro-batch
+  void saw_peak(std::uint64_t bytes) noexcept;                            // of tensors on a GPU
+  void saw_ranks(const std::vector<doctor::Evidence::RankTimes>& times);  // since the last call
+  void saw_machine(const doctor::MachineReading& reading);                // since the first log line, or the last call
   void saw_snapshot() noexcept { ++saves_; }
   // Makes the doctor's trials that are due: each once a run, as soon as all trials so far and this one take no more than
   // log.doctor_trials of the time so far. True if a trial was made.
@@ -87,7 +87,7 @@ class Diagnosis {
     std::map<std::string, double> slow;
     std::vector<nn::ClampCount> clamps;
     std::int64_t batches = 0, shapes = 0;
-    std::vector<doctor::RankTimes> ranks;
+    std::vector<doctor::Evidence::RankTimes> ranks;
     doctor::GpuUse gpu;
     DeviceTimes::Sums device;
   };
@@ -96,7 +96,7 @@ class Diagnosis {
   void note_losses(const StepRecord& record);
   [[nodiscard]] double seconds_of_next_trial(const telemetry::Timeline::Summary& so_far) const;
   [[nodiscard]] doctor::Evidence evidence(const Mark& from, const Mark& to) const;
-  [[nodiscard]] doctor::Input input(const Mark& from, const Mark& to) const;
+  [[nodiscard]] doctor::Evidence::Input input(const Mark& from, const Mark& to) const;
   [[nodiscard]] Reached reached(const Mark& from, const Mark& to, const doctor::Evidence& seen) const;
 
   DiagnosisParts parts_;
@@ -109,9 +109,9 @@ class Diagnosis {
   double looked_ = 0, seconds_ = 0;
   MemorySeen memory_;
   std::uint64_t most_held_ = 0;
-  doctor::Numbers numbers_;
+  doctor::Evidence::Numbers numbers_;
   ShapesSeen shapes_;
-  std::vector<doctor::RankTimes> ranks_;  // so far
+  std::vector<doctor::Evidence::RankTimes> ranks_;  // so far
   std::vector<double> step_ms_;
   doctor::GpuUse gpu_;
   doctor::ClockUse clock_;

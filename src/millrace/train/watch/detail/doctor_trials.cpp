@@ -53,14 +53,14 @@ void count_operations(Assembly& assembly, DoctorTrials& to) {
     counted = batch.has_value();
   });
   if (!counted) return;
-  to.census = doctor::Census{.operations = census.operations,
-                             .host_reads = census.host_reads,
-                             .seconds = census.seconds,
-                             .rebuilt_seconds = census.rebuilt_seconds,
-                             .rebuilt_by = census.rebuilt_by,
-                             .copies = census.copies,
-                             .copied_seconds = census.copied_seconds,
-                             .copied_by = census.copied_by};
+  to.census = doctor::Evidence::Census{.operations = census.operations,
+                                       .host_reads = census.host_reads,
+                                       .seconds = census.seconds,
+                                       .rebuilt_seconds = census.rebuilt_seconds,
+                                       .rebuilt_by = census.rebuilt_by,
+                                       .copies = census.copies,
+                                       .copied_seconds = census.copied_seconds,
+                                       .copied_by = census.copied_by};
 }
 
 bool may_gain_by_format(const Assembly& assembly) {
@@ -75,7 +75,7 @@ void try_format(Assembly& assembly, DoctorTrials& to) {
   if (!batch || !assembly.may_try_bf16(*batch)) return;
   StepTrials trials(assembly.stepper());
   const double ratio = ratio_of(in_format(trials, *batch, std::nullopt), in_format(trials, *batch, at::kBFloat16));
-  to.experiments.format = doctor::Experiments::Format{.from = "fp32", .to = "bf16", .ratio = ratio};
+  to.experiments.format = doctor::Evidence::Experiments::Format{.from = "fp32", .to = "bf16", .ratio = ratio};
 }
 
 bool has_more_threads_than_cores(const Assembly& assembly) {
@@ -104,7 +104,7 @@ void try_threads(Assembly& assembly, DoctorTrials& to) {
         return now();
       },
       Time::wall);
-  to.experiments.threads = doctor::Experiments::Threads{.asked = asked, .cores = cores, .ratio = ratio};
+  to.experiments.threads = doctor::Evidence::Experiments::Threads{.asked = asked, .cores = cores, .ratio = ratio};
 }
 
 void try_half(Assembly& assembly, DoctorTrials& to) {
@@ -118,11 +118,11 @@ void try_half(Assembly& assembly, DoctorTrials& to) {
   const RunConfig& config = assembly.config();
   const data::Pipeline& pipeline = *assembly.loaders().pipeline(Split::train);
   const bool by_recipe = pipeline.batch_size || pipeline.datasets.front().batch_size;
-  to.experiments.batch = doctor::Experiments::Batch{.rows = batch->rows(),
-                                                    .fixed_share = std::clamp(2 / ratio - 1, 0.0, 1.0),
-                                                    .batch_size = by_recipe ? 0 : config.data.samples_per_batch(),
-                                                    .micro_batches = config.memory.micro_batches,
-                                                    .accumulate = config.optim.accumulate};
+  to.experiments.batch = doctor::Evidence::Experiments::Batch{.rows = batch->rows(),
+                                                              .fixed_share = std::clamp(2 / ratio - 1, 0.0, 1.0),
+                                                              .batch_size = by_recipe ? 0 : config.data.samples_per_batch(),
+                                                              .micro_batches = config.memory.micro_batches,
+                                                              .accumulate = config.optim.accumulate};
 }
 
 bool has_another_layout(const Assembly& assembly) {
@@ -152,7 +152,7 @@ void try_layout(Assembly& assembly, DoctorTrials& to) {
         return ratio_of(in(now), in(other));
       },
       [&] { recipe.set_layout(now); });
-  to.experiments.layout = doctor::Experiments::Layouts{.from = name(now), .to = name(other), .ratio = ratio};
+  to.experiments.layout = doctor::Evidence::Experiments::Layouts{.from = name(now), .to = name(other), .ratio = ratio};
 }
 
 bool may_recompute(const Assembly& assembly) {
@@ -177,7 +177,8 @@ void try_recompute(Assembly& assembly, DoctorTrials& to) {
     ms += cost.ms;
   }
   const std::uint64_t plain = planner.plain_bytes(), least = planner.predict(all);
-  to.experiments.recompute = doctor::Experiments::Recompute{.saved_bytes = plain - std::min(plain, least), .seconds = ms * 1e-3};
+  to.experiments.recompute =
+      doctor::Evidence::Experiments::Recompute{.saved_bytes = plain - std::min(plain, least), .seconds = ms * 1e-3};
 }
 
 }  // namespace

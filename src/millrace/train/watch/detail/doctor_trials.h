@@ -11,9 +11,9 @@
 namespace millrace {
 
 struct DoctorTrials {
-  doctor::Experiments experiments;
-  std::optional<doctor::Census> census;  // nullopt if there was no batch
-  [[nodiscard]] Json to_json() const;    // the trials made, for summary.json
+  doctor::Evidence::Experiments experiments;
+  std::optional<doctor::Evidence::Census> census;  // nullopt if there was no batch
+  [[nodiscard]] Json to_json() const;              // the trials made, for summary.json
 };
 
 // Makes the trials that can tell something about a run with this config, one after the other, the cheapest first. Belongs to the
