@@ -73,7 +73,7 @@ TEST_F(CosmologyTest, ComponentsOfOtherDataAreRefused) {
   RecipeConfig config = config::read<RecipeConfig>(tiny().at("recipe"));
   nn::ForegroundPca pca = fit_pca(config, all, 1, 100);
   const auto refused = [&] { return refusal([&] { check_pca(pca, config, all, "pca.safetensors", {}); }); };
-  EXPECT_EQ(refused(), "nothing was refused");
+  EXPECT_EQ(refused(), "accepted");
   const std::string next = "\n  where    pca.safetensors\n  next     fit it again: millrace pca fit --config FILE";
   config.n_fg = 2;
   EXPECT_EQ(refused(), "DataError  pca file has n_fg 3, recipe.n_fg is 2" + next);

@@ -22,6 +22,7 @@
 #include "recipes/language_model/corpus.h"
 #include "recipes/language_model/entry.h"
 #include "recipes/language_model/presets.h"
+#include "tests/support/refusal.h"
 
 namespace millrace::recipes::language_model {
 namespace {
@@ -63,17 +64,6 @@ class RecipeTest : public ::testing::Test {
     const auto sections = config::read<Sections>(config);
     if (auto problems = LanguageModel::problems(sections, run_); !problems.empty()) throw ConfigError(std::move(problems));
     return {sections, context_};
-  }
-
-  // The text of the error that `call` throws.
-  template <class Call>
-  static std::string refusal(const Call& call) {
-    try {
-      call();
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "nothing was refused";
   }
 
   std::filesystem::path folder_;
