@@ -33,7 +33,7 @@ void append(Series& all, Series part) {
   all.values.insert(all.values.end(), part.values.begin(), part.values.end());
 }
 
-Series beside(const Series& left, const Series& right) {
+Series joined_columns(const Series& left, const Series& right) {
   Series both{left.rows, left.columns + right.columns, {}};
   both.values.reserve(left.values.size() + right.values.size());
   for (std::int64_t t = 0; t < left.rows; ++t) {
@@ -156,7 +156,7 @@ class SessionOpener {
       gaps.found = 0;
       Series series = average_bins(read_series(file, "/" + transform.source, &gaps), ratio);
       tell_of_gaps(file, "/" + transform.source, gaps, "the number before stands there");
-      behavior = beside(behavior, apply_operations(transform.operations, std::move(series)));
+      behavior = joined_columns(behavior, apply_operations(transform.operations, std::move(series)));
     }
     append(counts_, std::move(counts));
     if (s.behavior_.rows > 0 && s.behavior_.columns != behavior.columns) {
