@@ -5,10 +5,9 @@
 
 #include "millrace/base/error.h"
 #include "recipes/common/entry.h"
-#include "recipes/cosmology/originals/aliases.h"
-#include "recipes/cosmology/originals/config_file.h"
+#include "recipes/cosmology/entry_parts.h"
+#include "recipes/cosmology/make_data.h"
 #include "recipes/cosmology/originals/uvh5_file.h"
-#include "recipes/cosmology/presets.h"
 #include "recipes/cosmology/recipe.h"
 
 namespace millrace::recipes::cosmology {

@@ -6,7 +6,8 @@
 #include <cmath>
 
 #include "recipes/cosmology/detail/test_sky.h"
-#include "recipes/cosmology/presets.h"
+#include "recipes/cosmology/entry_parts.h"
+#include "recipes/cosmology/make_data.h"
 #include "recipes/cosmology/sky_pca.h"
 
 namespace millrace::recipes::cosmology {

@@ -1,4 +1,4 @@
-#include "recipes/image_pairs/presets.h"
+#include "recipes/image_pairs/entry_parts.h"
 
 #include "recipes/common/presets.h"
 #include "recipes/image_pairs/prompt.h"

@@ -6,10 +6,9 @@
 
 #include "millrace/base/error.h"
 #include "recipes/common/entry.h"
-#include "recipes/language_model/originals/aliases.h"
-#include "recipes/language_model/originals/config_file.h"
+#include "recipes/language_model/entry_parts.h"
+#include "recipes/language_model/make_data.h"
 #include "recipes/language_model/originals/weights.h"
-#include "recipes/language_model/presets.h"
 #include "recipes/language_model/recipe.h"
 
 namespace millrace::recipes::language_model {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 
 namespace millrace::recipes::language_model {
@@ -17,6 +18,9 @@ struct SampleText {
     return static_cast<double>(validation_letters) / static_cast<double>(training_letters + validation_letters);
   }
 };
+
+// The sample text of a preset; nullopt for presets that are meant for a real text.
+[[nodiscard]] std::optional<SampleText> sample_text_of(const std::string& preset);
 
 // Nats per letter: of the chain given all earlier letters, the lowest loss any model can reach; and of single letters.
 inline constexpr double kEntropyRate = 1.2130075659799042;

@@ -21,7 +21,8 @@
 #include "recipes/language_model/checks.h"
 #include "recipes/language_model/corpus.h"
 #include "recipes/language_model/entry.h"
-#include "recipes/language_model/presets.h"
+#include "recipes/language_model/entry_parts.h"
+#include "recipes/language_model/make_data.h"
 #include "tests/support/refusal.h"
 
 namespace millrace::recipes::language_model {

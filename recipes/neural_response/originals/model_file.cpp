@@ -1,4 +1,4 @@
-#include "recipes/neural_response/originals/model_file.h"
+#include "recipes/neural_response/entry_parts.h"
 
 #include <algorithm>
 #include <string>
