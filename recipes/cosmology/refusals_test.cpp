@@ -159,7 +159,7 @@ TEST_F(CosmologyTest, TheOriginalsJsonIsReadUnchanged) {
               HasSubstr("unknown key \"model_params.levels\""));
 }
 
-// Published files of other dates: numbers for truth values, a section of another script, two names for one thing.
+// Published files of other dates have numbers for truth values, a section of another script, and two names for one thing.
 TEST_F(CosmologyTest, TheOriginalsOlderFilesAreReadUnchanged) {
   const config::Resolved config = resolve(Json::object(), R"({
   "training_params": {"learning_rate": 5e-4, "add_noise": 0, "load_model": 0, "num_workers": 1, "use_cache": false},

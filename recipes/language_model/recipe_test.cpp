@@ -148,7 +148,7 @@ val_fraction = 0.0
               ::testing::UnorderedElementsAre(::testing::HasSubstr("original.toml:16"), "model_name: model_path names the run"));
 }
 
-// Its first files name one text, under another key.
+// AGI2's first files name a single text, under another key.
 TEST_F(RecipeTest, TheOriginalsFirstTomlIsRead) {
   const config::Resolved config = resolve("", Json::object(), "corpus_path = \"samples/corpus.txt\"\nseq_len = 64\n");
   EXPECT_EQ(config.values["recipe"]["sources"], Json({"samples/corpus.txt"}));
