@@ -12,6 +12,7 @@
 #include "millrace/data/files/nifti_writer.h"
 #include "millrace/format/npy.h"
 #include "recipes/autoencoder_3d/codec_commands.h"
+#include "tests/support/refusal.h"
 
 namespace millrace::recipes::autoencoder_3d {
 namespace {
@@ -123,12 +124,8 @@ TEST_F(CodecTest, ALatentWithoutARecordIsAGridOfItsOwn) {
     data::write_nifti(Fs::real(), folder_ / "bare.nii", file.header(), voxels, comments);
     EXPECT_THAT(codec().decode(Fs::real(), folder_ / "bare.nii", folder_ / "d.nii"), HasSubstr("no record")) << hostile;
   }
-  try {
-    codec().decode(Fs::real(), volume, folder_ / "x.nii");
-    FAIL();
-  } catch (const DataError& error) {
-    EXPECT_THAT(error.message().what, HasSubstr("an array of [10,12,9] is no latent volume of this model, which has 3 channels"));
-  }
+  EXPECT_THAT(refusal_message<DataError>([&] { codec().decode(Fs::real(), volume, folder_ / "x.nii"); }).what,
+              HasSubstr("an array of [10,12,9] is no latent volume of this model, which has 3 channels"));
 }
 
 TEST_F(CodecTest, AnNpzPairHasNoPlaceButADefaultOne) {
@@ -168,17 +165,11 @@ TEST_F(CodecTest, WhatMemoryDoesNotHoldIsCutOrRefused) {
   const stdfs::path volume = write_volume();
   EXPECT_GT(pass_bytes(tiny(), 1000), 1000 * 8 * 4);
   // Enough memory for a patch of 16, not for the whole 12 x 12 x 12 at once: a volume within one patch is never cut further.
-  const auto refused = [&] {
-    try {
-      codec({.free = 1000}).encode(Fs::real(), volume, folder_ / "l.nii");
-    } catch (const DataError& error) {
-      EXPECT_THAT(error.message().next, HasSubstr("--tile"));
-      EXPECT_EQ(error.message().where, volume.string());
-      return error.message().what;
-    }
-    return std::string("done");
-  };
-  EXPECT_THAT(refused(), HasSubstr("half of the free memory is"));
+  const Message refused =
+      refusal_message<DataError>([&] { codec({.free = 1000}).encode(Fs::real(), volume, folder_ / "l.nii"); });
+  EXPECT_THAT(refused.what, HasSubstr("half of the free memory is"));
+  EXPECT_EQ(refused.where, volume.string());
+  EXPECT_THAT(refused.next, HasSubstr("--tile"));
   EXPECT_FALSE(stdfs::exists(folder_ / "l.nii"));
   EXPECT_THAT(codec({.tile = 8}).encode(Fs::real(), volume, folder_ / "l.nii"), HasSubstr("in 8 tiles of 8 voxels, blended"));
   EXPECT_EQ(data::NiftiFile(folder_ / "l.nii").header().shape, (Shape{3, 3, 3, 3}));
@@ -187,23 +178,17 @@ TEST_F(CodecTest, WhatMemoryDoesNotHoldIsCutOrRefused) {
 
 TEST(CodecCommands, SayWhatIsMissing) {
   const auto row = []() -> Entry { throw std::logic_error("not asked for"); };
-  const auto refusal = [&](const std::vector<std::string>& words) -> std::string {
-    try {
-      encode_command(row).run(words);
-    } catch (const UsageError& error) {
-      EXPECT_FALSE(error.message().next.empty());
-      return error.message().what;
-    }
-    return "ran";
+  const auto reason = [&](const std::vector<std::string>& words) {
+    return refusal_reason<UsageError>([&] { encode_command(row).run(words); });
   };
-  EXPECT_EQ(refusal({"a.nii", "--out", "d"}), "no run is named");
-  EXPECT_EQ(refusal({"autoencoder_3d", "a.nii", "--run", "r"}), "no folder is named to write into");
-  EXPECT_EQ(refusal({"--run=r", "--out=d"}), "no file is named");
-  EXPECT_EQ(refusal({"--run=r", "--out=d", "a/x.nii", "b/x.nii.gz"}),
+  EXPECT_EQ(reason({"a.nii", "--out", "d"}), "no run is named");
+  EXPECT_EQ(reason({"autoencoder_3d", "a.nii", "--run", "r"}), "no folder is named to write into");
+  EXPECT_EQ(reason({"--run=r", "--out=d"}), "no file is named");
+  EXPECT_EQ(reason({"--run=r", "--out=d", "a/x.nii", "b/x.nii.gz"}),
             "a/x.nii and b/x.nii.gz would both become d/x.latent.nii.gz");
-  EXPECT_EQ(refusal({"--run=r", "--out=d", "x.nii", "--tile=big"}), "--tile is \"big\", which is no whole number from 0");
-  EXPECT_EQ(refusal({"--run=r", "--out"}), "--out needs a value");
-  EXPECT_EQ(refusal({"--runs=r"}), "there is no option --runs");
+  EXPECT_EQ(reason({"--run=r", "--out=d", "x.nii", "--tile=big"}), "--tile is \"big\", which is no whole number from 0");
+  EXPECT_EQ(reason({"--run=r", "--out"}), "--out needs a value");
+  EXPECT_EQ(reason({"--runs=r"}), "there is no option --runs");
 }
 
 }  // namespace

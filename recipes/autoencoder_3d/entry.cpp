@@ -6,10 +6,8 @@
 
 #include "millrace/base/error.h"
 #include "recipes/autoencoder_3d/codec_commands.h"
+#include "recipes/autoencoder_3d/entry_parts.h"
 #include "recipes/autoencoder_3d/make_data.h"
-#include "recipes/autoencoder_3d/originals/aliases.h"
-#include "recipes/autoencoder_3d/originals/config_files.h"
-#include "recipes/autoencoder_3d/presets.h"
 #include "recipes/autoencoder_3d/recipe.h"
 #include "recipes/common/entry.h"
 

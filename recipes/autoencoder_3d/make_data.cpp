@@ -50,7 +50,8 @@ double height_at(const Ellipsoid& one, const std::array<double, 3>& place) {
 }
 
 struct Sums {
-  double low = 0, high = 0, squares = 0;  // squares: of low - high
+  double low = 0, high = 0;
+  double squares = 0;  // of low - high
 };
 
 Sums sums_of(const std::vector<float>& pair) {

@@ -15,7 +15,7 @@ namespace millrace::recipes::autoencoder_3d {
 namespace {
 
 constexpr double kSlope = 0.2;         // of the discriminator's leaky ReLU
-constexpr double kInstanceEps = 1e-5;  // of its norms
+constexpr double kInstanceEps = 1e-5;  // of the discriminator's norms
 constexpr double kLowestLogVariance = -30, kHighestLogVariance = 20;
 constexpr std::int64_t kMostLevels = 8;
 constexpr std::int64_t kKernel = 4;  // of the discriminator
@@ -105,7 +105,7 @@ double discriminator_parameters(const RecipeConfig& config) {
 
 std::int64_t size_divisor(const RecipeConfig& config) { return std::int64_t{1} << (config.channels.size() - 1); }
 
-// Instance norms need more than one voxel: the last norm must see more than one in the smallest volume.
+// An instance norm needs more than one voxel: in the smallest volume the last norm still gets more than one.
 std::int64_t smallest_side(const RecipeConfig& config) {
   std::int64_t side = 2;  // at the input of the last layer
   const std::vector<Convolution::Shape> layers = discriminator_layers(config);

@@ -16,10 +16,10 @@
 
 #include "millrace/config/schema_of.h"
 #include "millrace/snapshot/snapshot.h"
+#include "recipes/autoencoder_3d/entry_parts.h"
 #include "recipes/autoencoder_3d/loss.h"
 #include "recipes/autoencoder_3d/network.h"
 #include "recipes/autoencoder_3d/originals/pretrained.h"
-#include "recipes/autoencoder_3d/presets.h"
 
 namespace millrace::recipes::autoencoder_3d {
 namespace {

@@ -21,7 +21,7 @@
 namespace millrace::recipes::autoencoder_3d {
 namespace {
 
-// at::native's choice "math": all products of queries and keys are in memory at once.
+// ATen's attention backend "math", which holds all products of queries and keys in memory at once.
 constexpr std::int64_t kMathChoice = 0;
 
 // x + y, in x's memory if it has the sum's type; x is the result of a convolution, whose gradient does not need it.
@@ -29,7 +29,8 @@ at::Tensor add_to(const at::Tensor& x, const at::Tensor& y) {
   return x.scalar_type() == y.scalar_type() ? at::Tensor(x).add_(y) : x + y;
 }
 
-// A convolution of single voxels as a matrix product: the library's own way copies its input and output. Keeps x's layout.
+// A convolution with a kernel of one voxel, as a matrix product: the library's convolution copies its input and output. Keeps x's
+// layout.
 at::Tensor of_voxels(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
   const at::Tensor matrix = weight.flatten(1);
   if (!x.is_contiguous() && x.is_contiguous(at::MemoryFormat::ChannelsLast3d))
@@ -106,7 +107,7 @@ struct Attention : Block {
   std::shared_ptr<Projections> attn;
 };
 
-// Halves the size: adds a plane of zeros behind each axis, then takes every second voxel of a convolution.
+// Halves each axis: a plane of zeros is added at its end, then a convolution of stride 2 follows.
 struct Down : Block {
   Down(const Stage& stage, const StageOptions& options)
       : conv(register_module(

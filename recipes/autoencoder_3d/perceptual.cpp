@@ -46,7 +46,7 @@ constexpr std::array<Layer, 12> kLayers = {{{0, Kind::convolution, 1, true, 3, 0
                                             {12, Kind::fire, 7, true, 512, 64, 512}}};
 constexpr std::array<double, 3> kShift = {-0.030, -0.088, -0.188};
 constexpr std::array<double, 3> kScale = {0.458, 0.448, 0.450};
-constexpr double kTiny = 1e-10;  // lpips's
+constexpr double kTiny = 1e-10;  // as in lpips
 
 std::string name_of(const Layer& layer) { return "net.slice" + std::to_string(layer.slice) + "." + std::to_string(layer.number); }
 std::string head_name(std::size_t tap) { return "lin" + std::to_string(tap) + ".model.1.weight"; }
@@ -148,7 +148,7 @@ std::array<at::Tensor, 7> Perceptual::features(const at::Tensor& images) const {
     }
     if (!layer.tap) continue;
     const at::Tensor wide = x.to(at::kFloat);
-    // The root of an empty sum has no derivative: kTiny^2 gives it the one that it would have at 0 / 0.
+    // Where all channels are 0, the square root has no derivative: kTiny^2 keeps it finite, and the quotient 0.
     taps.at(tap++) = wide / ((wide.square().sum(1, true) + kTiny * kTiny).sqrt() + kTiny);
   }
   return taps;

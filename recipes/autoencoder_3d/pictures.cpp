@@ -33,7 +33,7 @@ double largest(const at::Tensor& values) {
   return std::isfinite(most) && most > 0 ? most : 1;
 }
 
-// Upwards along the rows' axis, as stated in the text under the picture.
+// The slice as an image whose rows' axis points upwards, as the text under the picture says.
 picture::Image image_of(const at::Tensor& slice, std::string caption, const picture::Range& range,
                         const picture::PixelSize& size) {
   return {.caption = std::move(caption),

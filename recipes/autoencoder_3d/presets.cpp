@@ -1,4 +1,4 @@
-#include "recipes/autoencoder_3d/presets.h"
+#include "recipes/autoencoder_3d/entry_parts.h"
 
 #include "recipes/common/presets.h"
 

@@ -25,7 +25,7 @@ namespace {
 
 constexpr const char* kRepair = R"(repair or remove the file, or set data.bad_samples="skip")";
 
-// The one place that distinguishes the kinds. A file named .npz that is not an archive is a damaged one.
+// Whether the file is an NPZ archive; else it is NIfTI. A file named .npz whose content is no archive is refused as damaged.
 bool is_archive(const std::filesystem::path& path) {
   if (to_lower(path.extension().string()) == ".npz") return true;
   const InputFile file(path);
@@ -34,7 +34,7 @@ bool is_archive(const std::filesystem::path& path) {
   return std::string_view(magic.data(), magic.size()) == "PK\3\4";
 }
 
-// use(T()) with the C++ type of a real dtype; false for other dtypes.
+// Calls use(T()) with the C++ type T of a real dtype; returns false for other dtypes.
 template <class Use>
 bool with_type(DType dtype, const Use& use) {
   switch (dtype) {
@@ -67,7 +67,7 @@ bool with_type(DType dtype, const Use& use) {
 
 bool is_kept_as_stored(DType dtype) { return (size_of(dtype) <= 2 && dtype != DType::f16) || dtype == DType::f32; }
 
-// As in NiftiFile::read_scaled: computed in double, then rounded.
+// Turns a stored number into its value as NiftiFile::read_scaled does: computed in double, then rounded.
 struct Scaling {
   double slope, intercept;
   bool scaled;
@@ -109,7 +109,7 @@ VolumeFile judged_npz(VolumeFile file) {
   return file;
 }
 
-// The part of a header that a later reading compares.
+// `file` with the fields that a NIfTI header sets; DataError unless it describes a volume or a series.
 VolumeFile judged_nifti(VolumeFile file, const data::NiftiHeader& header) {
   Shape shape = header.shape;
   while (shape.size() > 3 && shape.front() == 1) shape.erase(shape.begin());
@@ -156,7 +156,7 @@ std::string index_text(std::size_t at, const Shape& shape) {
   return to_text(index);
 }
 
-// `number` counts over all volumes read.
+// Throws a DataError for the value at index `number` of all volumes read.
 [[noreturn]] void refuse_value(const VolumeFile& file, std::size_t number, double value) {
   Shape shape = file.shape;
   if (file.volumes == 2) shape.insert(shape.begin(), 2);

@@ -30,7 +30,8 @@ struct VolumeFile {
   std::string read_as;              // the file's description of itself, in words
 };
 
-// DataError: the file can't be read, has no (2,D,H,W) array, no volume of three axes or series of two and more, complex numbers.
+// DataError: the file can't be read; an NPZ file has no (2,D,H,W) array; a NIfTI file holds neither a volume of three axes nor a
+// series of volumes; the numbers are complex.
 [[nodiscard]] VolumeFile open_volume_file(const std::filesystem::path& path);
 
 // The dtype in which a volume is kept: its stored dtype; f16 and types of more than two bytes other than f32 become f32, scaled.

@@ -91,18 +91,18 @@ TEST_F(VolumeFileTest, VoxelSizesAreInMillimetresWhateverTheUnitOfTheHeader) {
 TEST_F(VolumeFileTest, BadFilesAreNamedBeforeTheFirstStep) {
   const auto values = counted<float>(16 * 16 * 16);
   const auto what_of = [&] {
-    const Message message = refusal([&] { (void)open(); });
+    const Message message = refusal_message<DataError>([&] { (void)open(); });
     for (const auto& entry : stdfs::directory_iterator(folder_)) stdfs::remove_all(entry.path());
     return message.what;
   };
   const auto first = [&](std::size_t count) {
     return std::vector<float>(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(count));
   };
-  Message message = refusal([&] { (void)open(); });
+  Message message = refusal_message<DataError>([&] { (void)open(); });
   EXPECT_EQ(message.what, "the folder holds no file *.npz, no file *.nii, no file *.nii.gz");
   EXPECT_THAT(message.next, HasSubstr("millrace make-data autoencoder_3d"));
   npz("p012.npz", DType::f32, {16, 16, 16}, values);
-  message = refusal([&] { (void)open(); });
+  message = refusal_message<DataError>([&] { (void)open(); });
   EXPECT_EQ(message.what, "entry arr_0 is [16,16,16], expected [2,D,H,W]");
   EXPECT_EQ(message.where, (folder_ / "p012.npz").string());
   EXPECT_EQ(message.next, "save with numpy.savez(path, array), array of shape (2,D,H,W): low-count image, high-count label");
@@ -120,7 +120,7 @@ TEST_F(VolumeFileTest, BadFilesAreNamedBeforeTheFirstStep) {
   write("a.nii", Nifti{.dim = {4, 4, 4}, .slope = 1e36F}.file(counted<std::int16_t>(64)));
   EXPECT_EQ(what_of(), "scl_slope and scl_inter make values that no f32 holds");
   write("a.nii", Nifti{.dim = {16, 16, 16}}.file(first(100)));
-  message = refusal([&] { (void)open(); });
+  message = refusal_message<DataError>([&] { (void)open(); });
   EXPECT_THAT(message.what, HasSubstr("16736")) << "the bytes that the header promises";
   EXPECT_THAT(message.what, HasSubstr("752")) << "those there are";
   stdfs::remove(folder_ / "a.nii");
@@ -145,12 +145,12 @@ TEST_F(VolumeFileTest, BadValuesAreNamedWhenTheyAreRead) {
   std::vector<VolumeFile> files;
   for (const char* name : {"a.npz", "b.nii", "c.nii", "d.npz"}) files.push_back(open_volume_file(folder_ / name));
   const auto source = volume_source(files, Split::train, recipe_);
-  const auto what_of = [&](std::int64_t index) { return refusal([&] { (void)read(*source, {index}); }).what; };
+  const auto what_of = [&](std::int64_t index) { return refusal_message<DataError>([&] { (void)read(*source, {index}); }).what; };
   EXPECT_EQ(what_of(0), "arr_0[0,3,1,9] is nan");
   EXPECT_EQ(what_of(1), "voxel [0,0,0,5] is -inf");
   EXPECT_EQ(what_of(2), "voxel [0,0,0,4] is inf");
   EXPECT_EQ(what_of(3), "arr_0[1,0,0,0] is inf");
-  const Message damaged = refusal([&] { (void)whole(folder_ / "e.nii.gz"); });
+  const Message damaged = refusal_message<DataError>([&] { (void)whole(folder_ / "e.nii.gz"); });
   EXPECT_THAT(damaged.what + damaged.where, HasSubstr("e.nii.gz"));
   npz("a.npz", DType::f32, {2, 8, 8, 11}, std::vector<float>(1408));
   EXPECT_EQ(what_of(0), "the file changed while it was in use");

@@ -20,8 +20,8 @@ namespace {
 
 namespace stdfs = std::filesystem;
 
-constexpr std::uint64_t kSplitKey = 71;  // use of the seed
-constexpr double kSameSpacing = 1e-3;    // of a voxel's size: headers hold f32
+constexpr std::uint64_t kSplitKey = 71;  // distinguishes the split's draws from other uses of the seed
+constexpr double kSameSpacing = 1e-3;    // share of a voxel's size: headers hold rounded f32
 
 std::int64_t halvings(const RecipeConfig& recipe) {
   return std::int64_t{1} << (std::max<std::size_t>(recipe.channels.size(), 1) - 1);
@@ -140,7 +140,7 @@ std::string read_as_of(const std::vector<const VolumeFile*>& files) {
   return counts.size() > kNamed ? text + "; and " + std::to_string(counts.size() - kNamed) + " other forms" : text;
 }
 
-// Warns about files of different orientation: left and right of one are not those of the other.
+// Warns about files of different orientation: what is left in one file is right in another.
 void tell_orientation(const std::vector<const VolumeFile*>& files, std::vector<std::string>& told) {
   std::vector<const VolumeFile*> oriented;
   std::ranges::copy_if(files, std::back_inserter(oriented), [](const VolumeFile* file) { return !file->orientation.empty(); });

@@ -17,7 +17,7 @@ constexpr double kSameSize = 0.05;    // share of a voxel's side
 constexpr std::size_t kFewFiles = 3;  // fewer files show nothing usual
 constexpr std::size_t kManyValues = 33;
 constexpr std::size_t kLabels = 16;
-constexpr double kOtherPlace = 0.6;  // share of the range
+constexpr double kOtherPlace = 0.6;  // share of the range between a file's middle value and that of most files
 
 std::vector<const VolumeFile*> all_of(const VolumeFiles& files) {
   std::vector<const VolumeFile*> all;
@@ -71,7 +71,7 @@ std::size_t count_unlike(const std::vector<float>& values) {
     if (!known.empty() && known.back() == value) continue;
     const auto at = std::ranges::find(known, value);
     if (at != known.end()) {
-      std::swap(*at, known.back());  // neighbours are alike
+      std::swap(*at, known.back());  // the next voxel often has the same value: it is found first
     } else {
       known.push_back(value);
       if (known.size() == kManyValues) break;

@@ -1,4 +1,4 @@
-// A look at a run's volumes: a file that is unlike all others is named before training.
+// Checks of a run's volumes before training: a file that is unlike all others gets a line.
 #pragma once
 
 #include <string>
@@ -12,9 +12,9 @@ namespace millrace::recipes::autoencoder_3d {
 // whose voxels have another size. One line for each.
 [[nodiscard]] std::vector<std::string> look_at_headers(const VolumeFiles& files, const RecipeConfig& recipe);
 
-// Checks the values of the first volume of each file, or of as many files, spread over all, as a moment allows. One line for each
-// of: one value throughout; a few values, as in labels; values at the other end of their range. `passes`: unreadable files are
-// skipped; otherwise they are a DataError.
+// Checks the values of the first volume of each file, or of as many files, spread over all, as a moment allows. Returns one line
+// for each kind of odd file: with one value throughout; with a few values, as in labels; with a middle value at the other end of
+// the range than in most files. `passes`: unreadable files are skipped; otherwise they are a DataError.
 [[nodiscard]] std::vector<std::string> look_at_values(const VolumeFiles& files, bool passes);
 
 }  // namespace millrace::recipes::autoencoder_3d

@@ -52,7 +52,7 @@ class VolumeSource final : public data::Source {
     }
   }
 
-  // A part is the data read of a file: its volumes as they are kept, then their ranges.
+  // A part is what is kept of one file: its volumes, then their ranges.
   [[nodiscard]] data::Keeps keeps() const override { return data::Keeps::parts; }
   [[nodiscard]] std::size_t part_bytes(std::int64_t part) const override {
     return volumes_bytes(file(part)) + (ranges_ ? range_bytes() : 0);
@@ -77,7 +77,7 @@ class VolumeSource final : public data::Source {
     }
     return texts;
   }
-  // For each plane of the crop, the rows in which it lies.
+  // One range for each plane of the crop: the rows that the crop touches there.
   [[nodiscard]] std::vector<data::PartRange> looks_at(std::int64_t index, std::size_t,
                                                       const data::ReadRandom& random) const override {
     const VolumeFile& from = file(index);

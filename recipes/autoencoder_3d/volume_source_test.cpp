@@ -66,7 +66,7 @@ TEST_F(VolumeSourceTest, SmallVolumesEndInZeros) {
     ASSERT_EQ(crop[i] > 0, inside) << i;
   }
   recipe_.pad_small = false;
-  const Message message = refusal([&] { (void)open(); });
+  const Message message = refusal_message<DataError>([&] { (void)open(); });
   EXPECT_EQ(message.what, "the volume is [3,8,2], the crop is [4,4,4]");
   EXPECT_THAT(message.where, HasSubstr("a.npz"));
 }

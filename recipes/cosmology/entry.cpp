@@ -5,10 +5,9 @@
 
 #include "millrace/base/error.h"
 #include "recipes/common/entry.h"
-#include "recipes/cosmology/originals/aliases.h"
-#include "recipes/cosmology/originals/config_file.h"
+#include "recipes/cosmology/entry_parts.h"
+#include "recipes/cosmology/make_data.h"
 #include "recipes/cosmology/originals/uvh5_file.h"
-#include "recipes/cosmology/presets.h"
 #include "recipes/cosmology/recipe.h"
 
 namespace millrace::recipes::cosmology {
@@ -22,10 +21,11 @@ void make_data(const std::string& preset, const std::filesystem::path& out, std:
   write_sample_sky(sample_size(sample_sky_of(preset), preset, "sky"), out, seed);
 }
 
-// Chunks of random numbers in the network's layout. The Python side has the same sizes (bench/step/shapes.py).
 struct Sky {
   std::int64_t filters, ra, frequencies, baselines, split, batch;  // ra: per chunk
 };
+// A shape for timing the step: chunks of random numbers in the network's layout. The Python side has the same sizes
+// (bench/step/shapes.py).
 BenchShape shape(std::string name, std::string help, const Sky& sky) {
   return {.name = std::move(name),
           .help = std::move(help),

@@ -4,6 +4,8 @@
 #include <complex>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "millrace/base/field.h"
@@ -20,6 +22,9 @@ struct SkySize {
 inline constexpr double kSignalRms = 5e-6;  // kelvin
 
 using Cube = std::vector<std::complex<double>>;  // (baselines, frequencies, RA), row-major
+
+// The sample sky of a preset.
+[[nodiscard]] std::optional<SkySize> sample_sky_of(const std::string& preset);
 
 // sum over k < rank of A_k a_k(b,r) P_k(t_f) (nu_f/550)^-2.55 kelvin: P_k Legendre polynomials, t_f evenly from -1 to 1, nu_f the
 // centres of equal channels over 500 to 600 MHz, A_k = 10^(-k/2), a_k a sum of the 17 lowest circular harmonics along RA with

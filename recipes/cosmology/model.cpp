@@ -14,7 +14,7 @@
 namespace millrace::recipes::cosmology {
 namespace {
 
-constexpr std::int64_t kVolume = 27;  // of a kernel
+constexpr std::int64_t kVolume = 27;  // taps of a kernel
 
 at::Tensor activate(const at::Tensor& x, Activation act, const nn::Fused& fused) {
   return act == Activation::silu ? at::silu(x) : nn::smooth_leaky(x, fused);

@@ -13,7 +13,8 @@ namespace {
 constexpr std::int64_t kFirstAxis = 2;  // (N, channels, R, f, bl)
 constexpr std::int64_t kMultiple = 4;
 
-// Computed on the volumes' device: a list from the host would cost a wait.
+// Where each place of an axis, extended by `added`, takes its value from. Computed on the volumes' device: a list from the host
+// would cost a wait.
 at::Tensor places_of(std::int64_t length, std::int64_t added, Padding padding, const at::TensorOptions& options) {
   if (padding == Padding::circular) return at::arange(length + added, options).remainder(length);
   const std::int64_t half = (added + 1) / 2;

@@ -1,6 +1,7 @@
-#include "recipes/cosmology/presets.h"
+#include "recipes/cosmology/entry_parts.h"
 
 #include "recipes/common/presets.h"
+#include "recipes/cosmology/make_data.h"
 
 namespace millrace::recipes::cosmology {
 namespace {

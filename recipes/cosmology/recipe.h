@@ -55,8 +55,8 @@ class Cosmology final : public Recipe {
   std::optional<nn::ForegroundPca> pca_;
   std::shared_ptr<UNet> model_;
   DelaySpectra spectra_;     // for the validation under way
-  Shown shown_;              // its first chunk
-  at::Tensor left_, power_;  // its sums of squares: of recovered minus truth, and of truth
+  Shown shown_;              // the first chunk of that validation
+  at::Tensor left_, power_;  // sums of squares over it: of recovered minus truth, and of truth
   PinnedLoss pinned_;
   SkyFiles judged_;  // source of the validation batches: the validation's files, or those of recipe.test_dir
 };

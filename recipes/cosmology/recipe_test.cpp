@@ -26,9 +26,9 @@
 #include "millrace/train/run/run.h"
 #include "recipes/cosmology/detail/test_sky.h"
 #include "recipes/cosmology/entry.h"
+#include "recipes/cosmology/entry_parts.h"
 #include "recipes/cosmology/make_data.h"
 #include "recipes/cosmology/preprocess.h"
-#include "recipes/cosmology/presets.h"
 #include "recipes/cosmology/sky_pca.h"
 #include "recipes/cosmology/sky_source.h"
 

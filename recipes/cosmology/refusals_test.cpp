@@ -6,7 +6,8 @@
 #include <cmath>
 
 #include "recipes/cosmology/detail/test_sky.h"
-#include "recipes/cosmology/presets.h"
+#include "recipes/cosmology/entry_parts.h"
+#include "recipes/cosmology/make_data.h"
 #include "recipes/cosmology/sky_pca.h"
 
 namespace millrace::recipes::cosmology {
@@ -73,7 +74,7 @@ TEST_F(CosmologyTest, ComponentsOfOtherDataAreRefused) {
   RecipeConfig config = config::read<RecipeConfig>(tiny().at("recipe"));
   nn::ForegroundPca pca = fit_pca(config, all, 1, 100);
   const auto refused = [&] { return refusal([&] { check_pca(pca, config, all, "pca.safetensors", {}); }); };
-  EXPECT_EQ(refused(), "nothing was refused");
+  EXPECT_EQ(refused(), "accepted");
   const std::string next = "\n  where    pca.safetensors\n  next     fit it again: millrace pca fit --config FILE";
   config.n_fg = 2;
   EXPECT_EQ(refused(), "DataError  pca file has n_fg 3, recipe.n_fg is 2" + next);
@@ -158,7 +159,7 @@ TEST_F(CosmologyTest, TheOriginalsJsonIsReadUnchanged) {
               HasSubstr("unknown key \"model_params.levels\""));
 }
 
-// Published files of other dates: numbers for truth values, a section of another script, two names for one thing.
+// Published files of other dates have numbers for truth values, a section of another script, and two names for one thing.
 TEST_F(CosmologyTest, TheOriginalsOlderFilesAreReadUnchanged) {
   const config::Resolved config = resolve(Json::object(), R"({
   "training_params": {"learning_rate": 5e-4, "add_noise": 0, "load_model": 0, "num_workers": 1, "use_cache": false},

@@ -161,7 +161,8 @@ double tolerance(const std::vector<double>& mhz) {
   return mhz.size() < 2 ? kSameMhz : std::max(kSameMhz * std::min(1.0, least), kSameChannel * least);
 }
 
-// The usual step along RA, from -180 to 180 degrees: a file's start does not matter, it is rolled anyway.
+// The median step along RA, from -180 to 180 degrees. Files are compared by it alone: where a file starts does not matter,
+// because samples are rolled along RA.
 double step_of(const std::vector<double>& ra) {
   std::vector<double> steps;
   for (std::size_t i = 1; i < ra.size(); ++i) steps.push_back(std::remainder(ra[i] - ra[i - 1], kTurn));

@@ -10,7 +10,8 @@
 
 namespace millrace::recipes::cosmology {
 
-// The metadata of one file. Fields are empty if it is missing or unreadable; the latter also gets a line in `unread`.
+// The metadata of one file. A field is empty if its data set is missing or unreadable; an unreadable
+// one also gets a line in `unread`.
 struct SkyWords {
   std::vector<double> freq_mhz;  // from /index_map/freq, in any type and unit, else from /index_map/redshift
   std::string freq_from;         // "/index_map/freq"; with the unit if it is not MHz

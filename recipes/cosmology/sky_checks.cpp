@@ -20,14 +20,14 @@ namespace {
 constexpr std::int64_t kSamplesLookedAt = 4;
 constexpr std::size_t kNamed = 5;            // channels listed in a line
 constexpr double kFewChannels = 0.1;         // if at most this share of channels holds half of the residual, it is interference
-constexpr std::int64_t kSparedChannels = 6;  // no advice to use more than one channel in this many for the foreground
+constexpr std::int64_t kSparedChannels = 6;  // the advice leaves the foreground at most one channel in this many
 constexpr double kPinnedWithin = 0.03;
 constexpr int kPinnedValidations = 3;
 
-// Mean squares, fp64 on the CPU.
+// Mean squares of some training samples, in fp64.
 struct Powers {
-  std::vector<double> channels, baselines, left,
-      signal;  // of the input by channel and baseline; of the cleaned input; of the target
+  std::vector<double> channels, baselines;  // of the input, by channel and by baseline
+  std::vector<double> left, signal;         // by channel: of the cleaned input, and of the target
   std::int64_t samples = 0;
 };
 

@@ -135,7 +135,7 @@ std::vector<double> usual_spectrum(const Kind& kind) {
   return usual;
 }
 
-// One line for all files to which `what` gives words, with the first of them.
+// One line about all files for which `what` returns words; it names the first of them.
 template <class What>
 void tell(const Kind& kind, What what, std::vector<std::string>& lines) {
   std::string line;

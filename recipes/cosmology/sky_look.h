@@ -1,4 +1,4 @@
-// A look at the values of a sky's files: a file that is unlike all others of its kind is named before training.
+// Checks of the values in a sky's files before training: a file that is unlike all others of its kind gets a line.
 #pragma once
 
 #include <string>

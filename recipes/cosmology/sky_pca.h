@@ -15,11 +15,12 @@ using Tell = std::function<void(const std::string&)>;
 
 [[nodiscard]] std::string pca_file_name(std::int64_t n_fg);  // "pca_components_nfg11.safetensors"
 
-// The contaminated x of one training sample as input of a fit, complex64 (baselines, frequencies, ra_keep).
 struct TrainingPair {
   at::Tensor x, y;
 };
-[[nodiscard]] TrainingPair training_pair(const SkySource& source, std::int64_t index, std::uint64_t seed);  // and its target
+// One training sample, complex64 (baselines, frequencies, ra_keep): the contaminated x, the input of a fit, and its target y.
+[[nodiscard]] TrainingPair training_pair(const SkySource& source, std::int64_t index, std::uint64_t seed);
+// The x of training_pair().
 [[nodiscard]] at::Tensor training_input(const SkySource& source, std::int64_t index, std::uint64_t seed);
 [[nodiscard]] SkySource training_source(const RecipeConfig& recipe, const Sky& sky);  // without augmentation
 
@@ -35,8 +36,8 @@ void check_pca(const nn::ForegroundPca& pca, const RecipeConfig& recipe, const S
                const Tell& tell);
 
 // Loads recipe.pca_components_path, else a file in the run folder (ours, or hugh's .pt); else fits components and keeps them with
-// the run's new files, if there is a run. Reports which. Components found in the run folder that do not fit the data are reported
-// and fitted again; components named by the config are then a DataError.
+// the run's new files, if there is a run. Reports which of these it did. Components found in the run folder that do not fit the
+// data are reported and fitted again; components named by the config are then a DataError.
 [[nodiscard]] nn::ForegroundPca stored_pca(const RecipeConfig& recipe, const Sky& sky, const std::filesystem::path& components,
                                            const Context& run, const Tell& tell);
 

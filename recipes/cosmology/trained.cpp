@@ -73,7 +73,7 @@ void Cosmology::load_state(const State& state) {
   pca_ = std::move(pca);
 }
 
-// Weights without a snapshot bring no components; a run has its own.
+// Loads the components that the config names, for weights without a snapshot, which bring none. A run's own components stay.
 void Cosmology::use_given_components() {
   if (pca_ || recipe_.pca_components_path.empty() || recipe_.pca.value_or(PcaMode::stored) == PcaMode::batch) return;
   nn::ForegroundPca pca = nn::ForegroundPca::load(recipe_.pca_components_path);

@@ -140,7 +140,7 @@ LanguageModel::Stream LanguageModel::finish(const DecoderBlock& block, const at:
   };
   const auto middle =
       nn::add_rms_norm(multiply(mixed, {block.o.get()}), x, norm_weight(block.middle_norm->weight), kRmsNormEps, fused);
-  x.reset();                 // it is in the sum; no gradient needs it
+  x.reset();                 // the sum contains x; no gradient needs x itself
   const at::Tensor branch =  // intermediates are freed before the sum allocates
       project_gated(multiply(middle.second, {block.gate.get(), block.up.get()}), *block.down, projecting_, is_training());
   auto out = nn::add_rms_norm(branch, middle.first, norm_weight(next_norm), kRmsNormEps, fused);

@@ -14,10 +14,9 @@
 #include "millrace/config/schema_of.h"
 #include "recipes/common/entry.h"
 #include "recipes/image_pairs/commands.h"
+#include "recipes/image_pairs/entry_parts.h"
 #include "recipes/image_pairs/make_data.h"
-#include "recipes/image_pairs/originals/aliases.h"
 #include "recipes/image_pairs/pairs.h"
-#include "recipes/image_pairs/presets.h"
 #include "recipes/image_pairs/recipe.h"
 
 namespace millrace::recipes::image_pairs {

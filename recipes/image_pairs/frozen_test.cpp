@@ -17,6 +17,7 @@
 #include "recipes/image_pairs/loss.h"
 #include "recipes/image_pairs/model.h"
 #include "recipes/image_pairs/originals/base_weights.h"
+#include "tests/support/refusal.h"
 
 namespace millrace::recipes::image_pairs {
 namespace {
@@ -120,12 +121,11 @@ TEST_F(FrozenBase, IsMovedByNoStepAndInNoOptimiserAndNoSnapshot) {
     EXPECT_TRUE(at::equal(item.value(), recipe.model().named_parameters()[item.key()])) << item.key();
   write_base(2);  // the file of that name now holds other weights
   FrozenPairs other(config_);
-  try {
-    load_model_tensors(other.model(), {{"model", saved}}, frozen);
-    FAIL() << "another base was taken for the same";
-  } catch (const SnapshotError& error) {
-    EXPECT_THAT(error.what(), testing::AllOf(testing::HasSubstr("the frozen weight"), testing::HasSubstr(file_.string())));
-  }
+  EXPECT_THAT(refusal<SnapshotError>([&] {
+                load_model_tensors(other.model(), {{"model", saved}}, frozen);
+              }),
+              testing::AllOf(testing::HasSubstr("the frozen weight"), testing::HasSubstr(file_.string())))
+      << "another base was taken for the same";
   // A given record replaces the comparison of values: here it is a record of other values.
   load_model_tensors(other.model(), {{"model", saved}}, frozen, frozen);
   const Json of_other = record_of_frozen(other.model(), stepper, file_.string());

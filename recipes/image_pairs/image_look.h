@@ -1,4 +1,4 @@
-// A look at a run's images and scores: anything unlike all else is named before training.
+// Checks of a run's images and scores before training: what is unlike all the others gets a line.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace millrace::recipes::image_pairs {
 
-// One line for each of: scores far outside those of the other images, pairs of an image with itself.
+// Returns one line for each kind of odd data: scores far outside those of the other images, pairs of an image with itself.
 [[nodiscard]] std::vector<std::string> look_at_scores(const PairFiles& files);
 
 // Checks the pixels of each image as the network gets them, or of two hundred images, spread over all. One line for each of: one

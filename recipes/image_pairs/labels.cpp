@@ -18,7 +18,7 @@
 namespace millrace::recipes::image_pairs {
 namespace {
 
-constexpr std::uint64_t kInterval = 71;  // site of the draw
+constexpr std::uint64_t kInterval = 71;  // distinguishes this draw from other uses of the seed
 constexpr std::size_t kListed = 5;
 
 std::string_view trimmed(std::string_view text) {

@@ -14,7 +14,7 @@ enum class Answer : std::uint8_t { first, second, similar };
 [[nodiscard]] const std::string& name_of(Answer answer);  // "First", "Second", "Similar"
 [[nodiscard]] std::optional<Answer> answer_named(std::string_view name);
 
-// The image with the higher score; similar if they differ by `theta` or less, compared in millionths, as in pair files.
+// The image with the higher score; similar if the scores differ by `theta` or less, compared in millionths, as in pair files.
 [[nodiscard]] Answer answer_of(double first, double second, double theta);
 
 struct Labelled {

@@ -23,7 +23,8 @@ inline constexpr std::int64_t kAnswerKinds = 3;
 // Cross-entropy of each row (n), without weights. fp32.
 [[nodiscard]] at::Tensor answer_loss_of_rows(const at::Tensor& logits, const at::Tensor& labels);
 
-// The same times `similar` if the label is Similar, and times `swapped` in rows (B, A); mean over rows. fp32.
+// The mean over rows of answer_loss_of_rows(), times `similar` where the label is Similar and times `swapped` in rows (B, A).
+// fp32.
 [[nodiscard]] LossTerm answer_loss(const at::Tensor& logits, const at::Tensor& labels, double similar, double swapped,
                                    bool doubled);
 
@@ -36,8 +37,8 @@ inline constexpr std::int64_t kAnswerKinds = 3;
 // within the logarithms are at least 1e-8. fp32 also under autocast: rounding in bf16 is as large as the measured difference.
 [[nodiscard]] LossTerm consistency_loss(const at::Tensor& logits);
 
-// Weight of that term after `step` of `total` steps: rises from `start` to `end` over the first share `ramp` of them; total = 0:
-// `end`.
+// Weight of consistency_loss() after `step` of `total` steps: rises from `start` to `end` over the first share `ramp` of them;
+// total = 0: `end`.
 [[nodiscard]] double consistency_weight(std::int64_t step, std::int64_t total, double start, double end, double ramp);
 
 // (n) bool: whether the answers to a pair's two rows are mirror images of each other.

@@ -165,7 +165,7 @@ std::vector<float> texture(std::int64_t size, std::uint64_t seed, std::int64_t i
       const double angle = 2 * std::numbers::pi * wave.down * static_cast<double>(y) + wave.phase;
       const double sine = std::sin(angle), cosine = std::cos(angle);
       for (std::size_t x = 0; x < side; ++x) {
-        const double height = sines[x] * cosine + cosines[x] * sine;  // sin of both angles' sum, for two products
+        const double height = sines[x] * cosine + cosines[x] * sine;  // the sine of the sum of both angles, with two products
         for (const double amplitude : wave.amplitudes) sums[at++] += amplitude * height;
       }
     }

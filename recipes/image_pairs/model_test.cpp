@@ -19,8 +19,8 @@
 #include "millrace/device/autocast.h"
 #include "millrace/memory/block.h"
 #include "millrace/optim/optimizer.h"
+#include "recipes/image_pairs/entry_parts.h"
 #include "recipes/image_pairs/network.h"
-#include "recipes/image_pairs/presets.h"
 
 namespace millrace::recipes::image_pairs {
 namespace {

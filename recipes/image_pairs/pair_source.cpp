@@ -31,7 +31,7 @@ void read_into(const std::filesystem::path& file, std::int64_t side, Resize resi
     return;
   }
   if (size.height < side || size.width < side) {
-    const bool is_tiny = std::min(size.height, size.width) < kLeast;  // clip does not enlarge these
+    const bool is_tiny = std::min(size.height, size.width) < kLeast;  // recipe.resize=clip does not enlarge such images
     throw DataError({"the image has " + std::to_string(size.height) + " x " + std::to_string(size.width) + " pixels, " +
                          (is_tiny ? "and the least is " + std::to_string(kLeast) + " x " + std::to_string(kLeast)
                                   : "its middle " + std::to_string(side) + " x " + std::to_string(side) + " is due"),

@@ -20,7 +20,7 @@ namespace {
 
 namespace stdfs = std::filesystem;
 
-constexpr std::uint64_t kFolds = 72, kDraw = 73, kSample = 74;  // sites
+constexpr std::uint64_t kFolds = 72, kDraw = 73, kSample = 74;  // uses of the seed
 constexpr std::uint64_t kSeedsOfAFold = 100;
 const std::vector<std::string> kColumns = {"img1", "img2", "score1", "score2", "label"};
 

@@ -6,10 +6,10 @@
 #include <array>
 #include <cmath>
 #include <fstream>
-#include <functional>
 #include <set>
 
 #include "millrace/base/error.h"
+#include "tests/support/refusal.h"
 
 namespace millrace::recipes::image_pairs {
 namespace {
@@ -24,14 +24,6 @@ class PairsTest : public testing::Test {
     std::filesystem::create_directories((folder_.path() / name).parent_path());
     std::ofstream(folder_.path() / name) << text;
     return folder_.path() / name;
-  }
-  static std::string refusal(const std::function<void()>& call) {
-    try {
-      call();
-    } catch (const DataError& error) {
-      return error.message().what + " | " + error.message().where + " | " + error.message().next;
-    }
-    return "accepted";
   }
   struct Folder {
     std::filesystem::path at = std::filesystem::temp_directory_path() / ("millrace-pairs-" + std::to_string(::getpid()));
@@ -67,7 +59,9 @@ TEST_F(PairsTest, LabelsOfOtherProgramsAreRead) {
     EXPECT_EQ(labels[1].name, "c.png") << text;
     EXPECT_EQ(labels[1].score, -2) << text;
   }
-  const auto refused = [&](const std::string& text) { return refusal([&] { (void)read_labels(write("labels.txt", text)); }); };
+  const auto refused = [&](const std::string& text) {
+    return refusal<DataError>([&] { (void)read_labels(write("labels.txt", text)); });
+  };
   for (const char* text : {"a.png 1,5\n", "a.png;1,500\n"})
     EXPECT_THAT(refused(text), HasSubstr("where the score is due, which may mean two numbers: write it with a point")) << text;
   EXPECT_THAT(refused("0;a.png;1.5\n"), HasSubstr("has \"a.png;1.5\" where the score is due"));
@@ -75,11 +69,11 @@ TEST_F(PairsTest, LabelsOfOtherProgramsAreRead) {
 
 TEST_F(PairsTest, EveryBadLineOfLabelsIsNamed) {
   const auto file = write("labels.txt", "a.png\nb.png x\nc.png nan\nd.png 1\nd.png 2\n");
-  EXPECT_THAT(refusal([&] { (void)read_labels(file); }),
+  EXPECT_THAT(refusal<DataError>([&] { (void)read_labels(file); }),
               AllOf(HasSubstr("line 1 has no score"), HasSubstr("line 2 has \"x\" where the score is due"),
                     HasSubstr("line 3 has a score that is not finite"), HasSubstr("line 5 names \"d.png\" again, after line 4")));
-  EXPECT_THAT(refusal([&] { (void)read_labels(write("none.txt", "# nothing\n")); }), HasSubstr("there are no labels"));
-  EXPECT_THAT(refusal([&] { (void)read_labels(write("bytes.txt", "\xff 1\n")); }), HasSubstr("not UTF-8"));
+  EXPECT_THAT(refusal<DataError>([&] { (void)read_labels(write("none.txt", "# nothing\n")); }), HasSubstr("there are no labels"));
+  EXPECT_THAT(refusal<DataError>([&] { (void)read_labels(write("bytes.txt", "\xff 1\n")); }), HasSubstr("not UTF-8"));
 }
 
 TEST_F(PairsTest, WhatBelongsTogetherLiesOnOneSideOfAFold) {
@@ -94,7 +88,7 @@ TEST_F(PairsTest, WhatBelongsTogetherLiesOnOneSideOfAFold) {
       EXPECT_EQ(std::ranges::count(fold, 0), std::ranges::count(fold, 2)) << "a and d are one group";
   }
   (void)write("groups.txt", "a x\n");
-  EXPECT_THAT(refusal([&] { (void)read_labels(file); }), HasSubstr("line 1 has no tab between name and group"));
+  EXPECT_THAT(refusal<DataError>([&] { (void)read_labels(file); }), HasSubstr("line 1 has no tab between name and group"));
 }
 
 TEST_F(PairsTest, ThetaItselfIsSimilar) {
@@ -142,7 +136,7 @@ TEST_F(PairsTest, FoldsHaveThePublishedSizes) {
 TEST_F(PairsTest, TooFewOfAnAnswerIsSaidWithTheCounts) {
   const std::vector<double> scores = {1, 2, 3, 4};
   const std::vector<std::int64_t> members = {0, 1, 2, 3};
-  EXPECT_THAT(refusal([&] { (void)draw_pairs(scores, members, {.per_class = 10, .theta = 0.2}, 1); }),
+  EXPECT_THAT(refusal<DataError>([&] { (void)draw_pairs(scores, members, {.per_class = 10, .theta = 0.2}, 1); }),
               AllOf(HasSubstr("10 are First, 10 Second and 0 Similar: 10 of each are due")));
 }
 
@@ -174,7 +168,7 @@ TEST_F(PairsTest, TablesComeBackAsTheyWere) {
 
 TEST_F(PairsTest, ABadRowIsNamed) {
   const auto said = [&](const std::string& rows) {
-    return refusal([&] {
+    return refusal<DataError>([&] {
       std::vector<ImageFile> images;
       (void)read_pairs(write("p.csv", kHead + rows), 0.2, images);
     });
@@ -186,7 +180,7 @@ TEST_F(PairsTest, ABadRowIsNamed) {
   EXPECT_THAT(said("a,b,1,2\n"), HasSubstr("it has 4 cells, not 5"));
   EXPECT_THAT(said("a,b,1,2,Second\nb,c,3,1,First\n"), HasSubstr("\"b\" has score 3.000000, and 2.000000 elsewhere"));
   EXPECT_THAT(said(""), HasSubstr("no pairs"));
-  EXPECT_THAT(refusal([&] {
+  EXPECT_THAT(refusal<DataError>([&] {
                 std::vector<ImageFile> images;
                 (void)read_pairs(write("q.csv", "x,y\n"), 0.2, images);
               }),
@@ -204,7 +198,7 @@ TEST_F(PairsTest, ImagesAreFoundUnderRootsWithoutPrefixes) {
   EXPECT_EQ(files.images[0].path, folder_.path() / "pictures/x/a.png");
   EXPECT_TRUE(files.validation.empty());
   recipe.strip_prefixes.clear();
-  EXPECT_THAT(refusal([&] { (void)open_pairs(recipe, "", 1); }),
+  EXPECT_THAT(refusal<DataError>([&] { (void)open_pairs(recipe, "", 1); }),
               AllOf(HasSubstr("image \"/old/home/x/a.png\" is not there"), HasSubstr("nowhere"), HasSubstr("pictures")));
 }
 
@@ -212,7 +206,7 @@ TEST_F(PairsTest, AnImageOnBothSidesIsALeak) {
   RecipeConfig recipe;
   recipe.train_pairs = write("t.csv", kHead + "a.png,b.png,1,2,Second\n").string();
   recipe.val_pairs = write("v.csv", kHead + "c.png,b.png,1,2,Second\n").string();
-  EXPECT_THAT(refusal([&] { (void)open_pairs(recipe, "", 1); }),
+  EXPECT_THAT(refusal<DataError>([&] { (void)open_pairs(recipe, "", 1); }),
               HasSubstr("image \"b.png\" is in pairs to train on and in pairs to validate"));
 }
 

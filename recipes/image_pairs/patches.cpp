@@ -12,7 +12,7 @@
 namespace millrace::recipes::image_pairs {
 namespace {
 
-constexpr double kLeast = 0.05;  // for the mean, which would be 0
+constexpr double kLeast = 0.05;  // so that the mean of a patch, (u, v) = (0, 0), does not vanish
 
 // Row u: the cosine with u half waves along a side; rows are orthonormal.
 at::Tensor cosines(std::int64_t side) {

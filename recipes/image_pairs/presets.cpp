@@ -1,4 +1,4 @@
-#include "recipes/image_pairs/presets.h"
+#include "recipes/image_pairs/entry_parts.h"
 
 #include "recipes/common/presets.h"
 #include "recipes/image_pairs/prompt.h"
@@ -6,8 +6,9 @@
 namespace millrace::recipes::image_pairs {
 namespace {
 
-// Noise is a small part of a photograph's patch, and the tower's first norm divides by the whole: hence filters that respond to
-// rare features of photographs, and positions large enough for the rest to be measured against.
+// Noise is a small part of a photograph's patch, and the tower's first norm divides by the whole patch. So the filters amplify
+// what is rare in photographs, and the position embeddings are large: next to them the size of a patch's values survives the
+// norm.
 Json whitened() { return {{"recipe.patch_init", "whitened"}, {"recipe.position_std", 0.5}}; }
 
 Json smoke() {

@@ -12,7 +12,7 @@
 namespace millrace::recipes::image_pairs {
 namespace {
 
-constexpr std::uint64_t kRing = 61;  // site of the draw
+constexpr std::uint64_t kRing = 61;  // distinguishes this draw from other uses of the seed
 
 std::vector<std::pair<std::int64_t, std::int64_t>> pairs_of(std::int64_t images, std::int64_t opponents, std::uint64_t seed) {
   std::vector<std::pair<std::int64_t, std::int64_t>> pairs;

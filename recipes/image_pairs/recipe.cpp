@@ -37,7 +37,7 @@ namespace {
 constexpr double kProjectorPart = 0.1;  // share of the learning rate, on a frozen base
 constexpr std::size_t kShownPairs = 12;
 
-using OfBothOrders = std::array<float, 2 * kAnswerKinds>;  // probabilities of a pair's answers; the other order's last
+using OfBothOrders = std::array<float, 2 * kAnswerKinds>;  // probabilities of the answers to a pair as it stands, then exchanged
 
 // The most likely answer in an order: 0 as the pair stands, 1 exchanged.
 std::size_t answer_in(const OfBothOrders& pair, std::size_t order) {
@@ -79,8 +79,8 @@ double free_memory(at::Device device, const Ranks& ranks) {
   return static_cast<double>(device::free_tensor_memory(device)) / (device.is_cpu() ? ranks.local_world_size : 1);
 }
 
-// Images per call of a frozen tower, in a run with this many pairs per batch. A single image keeps a CPU busy: 65 tokens cost no
-// less per image in a larger call. A GPU would idle.
+// Images per call of a frozen tower, in a run with this many pairs per batch. A single image, of 65 tokens, keeps a CPU busy:
+// more images at once would cost no less for each. A GPU needs more of them.
 std::int64_t images_together(at::Device device, std::int64_t pairs) {
   constexpr std::int64_t kMost = 16;
   return device.is_cpu() ? 1 : std::min(kMost, 2 * pairs);

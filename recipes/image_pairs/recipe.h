@@ -65,7 +65,7 @@ class ImagePairs final : public Recipe {
   Context context_;
   RecipeConfig recipe_;
   std::optional<PairFiles> files_;
-  data::PicturesSeen seen_;  // of their images
+  data::PicturesSeen seen_;  // what the headers of the files' images say
   std::shared_ptr<PairModel> model_;
   Prompts prompts_;
   std::optional<FeatureStore> kept_;

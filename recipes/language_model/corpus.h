@@ -17,8 +17,8 @@ namespace millrace::recipes::language_model {
 [[nodiscard]] std::vector<std::filesystem::path> find_sources(const RecipeConfig& recipe, const std::string& data_folder,
                                                               std::vector<std::string>& told);
 
-// Encodes them with `tokenizer`; null: with a new one whose characters are taken from the text. Remarks on the text go to
-// context.notice.
+// Encodes those files with `tokenizer`, or, if it is null, with a new one whose characters are taken from the text. Remarks on
+// the text go to context.notice.
 [[nodiscard]] data::TextTokens read_corpus(const RecipeConfig& recipe, const std::string& data_folder,
                                            std::shared_ptr<const data::Tokenizer> tokenizer, const Context& context);
 

@@ -6,10 +6,9 @@
 
 #include "millrace/base/error.h"
 #include "recipes/common/entry.h"
-#include "recipes/language_model/originals/aliases.h"
-#include "recipes/language_model/originals/config_file.h"
+#include "recipes/language_model/entry_parts.h"
+#include "recipes/language_model/make_data.h"
 #include "recipes/language_model/originals/weights.h"
-#include "recipes/language_model/presets.h"
 #include "recipes/language_model/recipe.h"
 
 namespace millrace::recipes::language_model {
@@ -26,10 +25,10 @@ void make_data(const std::string& preset, const std::filesystem::path& out, std:
   write_sample_text(*text, out, seed);
 }
 
-// Shapes for timing the step: random tokens, dropout everywhere. The Python side has the same (bench/step/shapes.py).
 struct StepSize {
   std::int64_t width, layers, heads, context, batch, vocabulary;
 };
+// A shape for timing the step: random tokens, dropout everywhere. The Python side has the same (bench/step/shapes.py).
 BenchShape shape(std::string name, std::string help, const StepSize& size) {
   return {.name = std::move(name),
           .help = std::move(help),

@@ -40,7 +40,7 @@ struct Request {
   config::Resolved config;
 };
 
-// The seed applies to the draws: training has another.
+// The words with --seed as --generate.seed, the seed of the draws; --seed alone would be that of training.
 config::Arguments with_seed_of_draws(std::span<const std::string> words) {
   std::vector<std::string> all(words.begin(), words.end());
   for (std::string& word : all) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 
 namespace millrace::recipes::language_model {
@@ -18,8 +19,12 @@ struct SampleText {
   }
 };
 
-// Nats per letter: of the chain given all earlier letters, the lowest loss any model can reach; and of single letters.
+// The sample text of a preset; nullopt for presets that are meant for a real text.
+[[nodiscard]] std::optional<SampleText> sample_text_of(const std::string& preset);
+
+// Nats per letter, given all earlier letters: the lowest loss that any model can reach.
 inline constexpr double kEntropyRate = 1.2130075659799042;
+// Nats per letter for a model that knows only how often each letter occurs.
 inline constexpr double kUnigramEntropy = 2.7725887222397811;
 
 // A pure function of its arguments.

@@ -1,6 +1,7 @@
-#include "recipes/language_model/presets.h"
+#include "recipes/language_model/entry_parts.h"
 
 #include "recipes/common/presets.h"
+#include "recipes/language_model/make_data.h"
 
 namespace millrace::recipes::language_model {
 namespace {

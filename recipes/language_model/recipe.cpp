@@ -58,13 +58,13 @@ LanguageModel::Cuts LanguageModel::cuts() const {
   return {before_test - std::llround(recipe_.val_fraction * all), before_test, tokens_->size()};
 }
 
-// Counts each token in the text from `begin` to `end`; of a long text only in some stretches.
+// How often each token occurs in the text from `begin` to `end`; a long text is sampled at kPlaces places.
 std::vector<std::int64_t> LanguageModel::counts_of(std::int64_t begin, std::int64_t end) const {
-  constexpr std::int64_t kStretches = 16, kLongest = 1 << 20;
+  constexpr std::int64_t kPlaces = 16, kLongest = 1 << 20;
   std::vector<std::int64_t> counts(tokens_->vocab_size());
-  for (std::int64_t i = 0; i < kStretches; ++i) {
-    const std::int64_t first = begin + (end - begin) * i / kStretches;
-    const std::int64_t size = std::min(begin + (end - begin) * (i + 1) / kStretches - first, kLongest);
+  for (std::int64_t i = 0; i < kPlaces; ++i) {
+    const std::int64_t first = begin + (end - begin) * i / kPlaces;
+    const std::int64_t size = std::min(begin + (end - begin) * (i + 1) / kPlaces - first, kLongest);
     std::vector<std::byte> bytes(static_cast<std::size_t>(size) * tokens_->token_bytes());
     tokens_->read(first, size, bytes.data());
     for (std::int64_t k = 0; k < size; ++k) {
@@ -116,9 +116,9 @@ data::Pipeline LanguageModel::data(Split split) {
   if (!training && recipe_.val_fraction == 0) return {};
   const auto [end, validation_end, all] = cuts();
   if (training && !blind_) count_tokens(end);
-  const data::TokenWindows windows = training
-                                         ? data::TokenWindows{recipe_.seq_len, recipe_.overlap, 0, end}
-                                         : data::TokenWindows{recipe_.seq_len, 0, end, validation_end};  // a token is judged once
+  const data::TokenWindows windows =
+      training ? data::TokenWindows{recipe_.seq_len, recipe_.overlap, 0, end}
+               : data::TokenWindows{recipe_.seq_len, 0, end, validation_end};  // no overlap: each is judged once
   const auto source = std::make_shared<data::TokenSource>(tokens_, windows, files_);
   if (!training) tell_of_strangers(end, validation_end);
   context_.say(with_commas(source->size()) + (training ? " training" : " validation") + " sequences, " +

@@ -21,7 +21,9 @@
 #include "recipes/language_model/checks.h"
 #include "recipes/language_model/corpus.h"
 #include "recipes/language_model/entry.h"
-#include "recipes/language_model/presets.h"
+#include "recipes/language_model/entry_parts.h"
+#include "recipes/language_model/make_data.h"
+#include "tests/support/refusal.h"
 
 namespace millrace::recipes::language_model {
 namespace {
@@ -63,17 +65,6 @@ class RecipeTest : public ::testing::Test {
     const auto sections = config::read<Sections>(config);
     if (auto problems = LanguageModel::problems(sections, run_); !problems.empty()) throw ConfigError(std::move(problems));
     return {sections, context_};
-  }
-
-  // The text of the error that `call` throws.
-  template <class Call>
-  static std::string refusal(const Call& call) {
-    try {
-      call();
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "nothing was refused";
   }
 
   std::filesystem::path folder_;
@@ -157,7 +148,7 @@ val_fraction = 0.0
               ::testing::UnorderedElementsAre(::testing::HasSubstr("original.toml:16"), "model_name: model_path names the run"));
 }
 
-// Its first files name one text, under another key.
+// AGI2's first files name a single text, under another key.
 TEST_F(RecipeTest, TheOriginalsFirstTomlIsRead) {
   const config::Resolved config = resolve("", Json::object(), "corpus_path = \"samples/corpus.txt\"\nseq_len = 64\n");
   EXPECT_EQ(config.values["recipe"]["sources"], Json({"samples/corpus.txt"}));

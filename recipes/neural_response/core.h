@@ -35,7 +35,8 @@ class Frontend : public torch::nn::Module {
 // either the channels of a frame come first, or its pixels (channels_last).
 //
 // A residual stage: convolution, RMS norm, SiLU, dropout, blurred soft pooling times a gate; and a 1x1x1 convolution around them
-// (the identity without a stride or change of channels). Their sum covers the last frames and the centre of both.
+// (the identity without a stride or change of channels). The two are added where both have values: in the last frames, at the
+// centre.
 class Stage : public torch::nn::Module {
  public:
   Stage(const StageConfig& config, std::int64_t in, const nn::Fused& fused);

@@ -9,10 +9,8 @@
 
 #include "millrace/base/error.h"
 #include "recipes/common/entry.h"
+#include "recipes/neural_response/entry_parts.h"
 #include "recipes/neural_response/make_data.h"
-#include "recipes/neural_response/originals/aliases.h"
-#include "recipes/neural_response/originals/model_file.h"
-#include "recipes/neural_response/presets.h"
 #include "recipes/neural_response/recipe.h"
 #include "recipes/neural_response/sessions/session_words.h"
 

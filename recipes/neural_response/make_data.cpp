@@ -24,7 +24,7 @@ constexpr std::uint64_t kEyeKey = 65;
 constexpr std::int64_t kRatio = 2;   // source bins per bin
 constexpr double kSourceRate = 240;  // Hz
 constexpr std::int64_t kTrialBins = 240;
-constexpr std::int64_t kGapBins = 24;  // length of a stretch without eye tracker
+constexpr std::int64_t kGapBins = 24;  // length of a gap in the eye tracker's numbers
 constexpr double kGapShare = 0.02;
 constexpr double kEyeStep = 0.02;  // degrees per source bin
 constexpr double kMeanCount = 0.2;
@@ -197,7 +197,7 @@ void make_counts(const SampleSessions& size, std::uint64_t seed, std::int64_t se
   });
 }
 
-// Puts one stretch into each of equal pieces of the session, as many as the share needs.
+// Cuts the session into equal pieces and puts one gap into each: as many pieces as kGapShare needs.
 void make_gaps(const SampleSessions& size, std::uint64_t seed, std::int64_t session, SampleSession& made) {
   made.valid.assign(static_cast<std::size_t>(size.bins * kRatio), 1);
   const auto wanted = static_cast<std::int64_t>(std::round(kGapShare * static_cast<double>(size.bins) / kGapBins));

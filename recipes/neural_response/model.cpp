@@ -119,7 +119,7 @@ void DigitalTwin::joined(std::span<const Rows> batch, Predicted& out) {
 void DigitalTwin::apart(std::span<const Rows> batch, Predicted& out) {
   const auto place = RandomScope::position();
   for (const Rows& rows : batch) {
-    std::optional<RandomScope> again;  // the joined core's sites, at this session's rows: the same elements are dropped
+    std::optional<RandomScope> again;  // draws as the joined core does for these rows: the same elements are dropped
     if (place) again.emplace(*place);
     const RowScope of_session(rows.positions);
     Shared shared;

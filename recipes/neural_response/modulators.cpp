@@ -238,7 +238,7 @@ class Encoded : public Modulator {
   void initialise(at::Generator& generator) override { encoder_->initialise(generator); }
 
  protected:
-  // (N, out, 1, 1).
+  // A head's result, one number for each channel: (N, out, 1, 1).
   [[nodiscard]] at::Tensor per_channel(const at::Tensor& encoded, const Weights& head) const {
     return nn::linear(encoded, head.weight, head.bias, fused_).unsqueeze(2).unsqueeze(3);
   }

@@ -23,7 +23,7 @@ constexpr double kHighest = 10;
 
 void add_to(at::Tensor& total, const at::Tensor& value) { total = total.defined() ? total + value : value.clone(); }
 
-// Bins, rates and counts by the level of the predicted rate.
+// (3, kLevels): sums of bins, rates and counts by the level of the predicted rate.
 at::Tensor by_level(const at::Tensor& counts, const at::Tensor& rates, const at::Tensor& mask) {
   const double step = std::log(kHighest / kLowest) / static_cast<double>(Seen::kLevels);
   const at::Tensor level = ((rates.clamp(kLowest, kHighest * 0.999) / kLowest).log() / step).floor().to(at::kLong).reshape({-1});

@@ -1,4 +1,4 @@
-#include "recipes/neural_response/presets.h"
+#include "recipes/neural_response/entry_parts.h"
 
 #include "recipes/common/presets.h"
 

@@ -318,7 +318,7 @@ std::vector<optim::ParameterGroup> NeuralResponse::groups() {
   return groups;
 }
 
-// Epochs of VisionCore's schedules, if the config sets no steps.
+// The run's settings; lengths that the config leaves open in steps become VisionCore's, which are in epochs.
 optim::OptimConfig NeuralResponse::optimizer() const {
   constexpr std::int64_t kEpochsBetweenDecays = 30;
   optim::OptimConfig optim = context_.config->optim;
@@ -362,7 +362,7 @@ void NeuralResponse::measure(const Batch& batch, const StepResult& result, metri
   }
   board.add("groups_per_step", static_cast<double>(present.size()), 1.0);
   board.add("forwards_per_step", outputs.at("forwards"), at::ones_like(outputs.at("forwards")));
-  // In a few batches many units have no spike: not worth a report.
+  // Quiet values: in a few batches many units have no spike, and lines for people would show chance.
   for (const char* quiet :
        {"bps/*", "bps_overall/*", "val_bps/*", "session_loss/*", "nan_skip/*", "groups_per_step", "forwards_per_step"})
     board.quiet(quiet);

@@ -15,8 +15,8 @@
 #include "millrace/config/schema_of.h"
 #include "millrace/train/run/run.h"
 #include "recipes/neural_response/entry.h"
+#include "recipes/neural_response/entry_parts.h"
 #include "recipes/neural_response/loss.h"
-#include "recipes/neural_response/originals/model_file.h"
 #include "recipes/neural_response/penalties.h"
 
 namespace millrace::recipes::neural_response {

@@ -12,7 +12,8 @@
 #include "millrace/nn/pca.h"
 #include "millrace/train/run/run.h"
 #include "recipes/cosmology/entry.h"
-#include "recipes/cosmology/presets.h"
+#include "recipes/cosmology/entry_parts.h"
+#include "recipes/cosmology/make_data.h"
 
 namespace millrace::recipes::cosmology {
 namespace {

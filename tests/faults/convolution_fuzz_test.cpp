@@ -18,8 +18,8 @@
 
 #include "millrace/device/convolution_guard.h"
 #include "millrace/device/convolution_trial.h"
-#include "millrace/device/limits.h"
 #include "millrace/device/operation_marks.h"
+#include "millrace/device/preflight.h"
 
 namespace millrace::device {
 namespace {

@@ -8,7 +8,8 @@
 
 #include "millrace/train/run/run.h"
 #include "recipes/language_model/entry.h"
-#include "recipes/language_model/presets.h"
+#include "recipes/language_model/entry_parts.h"
+#include "recipes/language_model/make_data.h"
 
 namespace millrace::recipes::language_model {
 

@@ -16,7 +16,7 @@
 #include "millrace/base/error.h"
 #include "millrace/base/philox.h"
 
-namespace millrace::data::detail {
+namespace millrace::data::test {
 
 // How a mutant differs from the file it comes from.
 enum class Damage : std::uint8_t { bit, block, truncation, growth, extreme };
@@ -128,4 +128,4 @@ inline void expect_survives_mutants(const MutantFormat& format) {
   std::filesystem::remove_all(folder);
 }
 
-}  // namespace millrace::data::detail
+}  // namespace millrace::data::test

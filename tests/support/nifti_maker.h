@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-namespace millrace::data::detail {
+namespace millrace::data::test {
 
 struct NiftiMaker {
   int version = 1;
@@ -96,4 +96,4 @@ struct NiftiMaker {
   }
 };
 
-}  // namespace millrace::data::detail
+}  // namespace millrace::data::test

@@ -19,7 +19,7 @@
 #include "millrace/data/loader/loader.h"
 #include "millrace/data/loader/source.h"
 
-namespace millrace::data::detail {
+namespace millrace::data::test {
 
 // Two fields: "id" (i64: the sample's index) and "noise" (u32 [3]: drawn from ReadRandom, so that a change of keys shows).
 class CountingSource final : public Source {
@@ -150,4 +150,4 @@ inline SampleWeights by_fours(std::int64_t size, std::uint64_t until = 1000) {
   };
 }
 
-}  // namespace millrace::data::detail
+}  // namespace millrace::data::test

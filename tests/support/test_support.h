@@ -8,7 +8,7 @@
 #include <span>
 #include <string>
 
-namespace millrace::data::detail {
+namespace millrace::data::test {
 
 // Resident memory of this process, in KiB; 0 if /proc does not say.
 inline std::size_t resident_kib() {
@@ -23,4 +23,4 @@ inline std::string text_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-}  // namespace millrace::data::detail
+}  // namespace millrace::data::test

@@ -103,14 +103,14 @@ Trained train(Agreement& agreement, std::int64_t batch_size, std::int64_t accumu
   options.rank = agreement.ranks().rank;
   options.world_size = agreement.ranks().world_size;
   data::Loader loader(recipe.data(Split::train), options);
-  const BatchWay way{
+  const BatchContext context{
       .recipe = recipe, .timeline = nullptr, .device = at::kCPU, .micro_batches = micro_batches, .seed = stepper.seed()};
   for (std::int64_t step = 0; step < 2 * kRows / 8; ++step) {
     stepper.begin_step(step);
     for (std::int64_t i = 0; i < accumulate; ++i) {
       auto host = loader.next();
       if (!host) host = loader.next();  // the next epoch's
-      for_each_micro_batch(way, *std::move(host), [&](const Batch& batch, MicroPosition in_batch) {
+      for_each_micro_batch(context, *std::move(host), [&](const Batch& batch, MicroPosition in_batch) {
         stepper.accumulate(batch, {.only = in_batch.only && accumulate == 1, .last = in_batch.last && i + 1 == accumulate});
       });
     }

@@ -17,6 +17,7 @@
 #include "millrace/format/deflate.h"
 #include "millrace/format/npy.h"
 #include "recipes/autoencoder_3d/volume_source.h"
+#include "tests/support/refusal.h"
 
 namespace millrace::recipes::autoencoder_3d::test {
 
@@ -126,15 +127,6 @@ class VolumeTest : public testing::Test {
     std::vector<float> values(static_cast<std::size_t>(file.shape[0] * file.shape[1] * file.shape[2]));
     cut_volume(file, std::span(bytes).subspan(key * kept_bytes(file), kept_bytes(file)), {0, 0, 0}, file.shape, values);
     return values;
-  }
-  template <class Do>
-  static Message refusal(const Do& act) {
-    try {
-      act();
-    } catch (const DataError& error) {
-      return error.message();
-    }
-    return {.what = "accepted", .where = "", .next = ""};
   }
 
   stdfs::path folder_;

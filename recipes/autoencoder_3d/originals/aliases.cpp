@@ -1,4 +1,4 @@
-#include "recipes/autoencoder_3d/originals/aliases.h"
+#include "recipes/autoencoder_3d/entry_parts.h"
 
 #include <string>
 

@@ -1,4 +1,4 @@
-#include "recipes/autoencoder_3d/originals/config_files.h"
+#include "recipes/autoencoder_3d/entry_parts.h"
 
 #include <algorithm>
 #include <array>
@@ -17,7 +17,7 @@ constexpr std::array<std::string_view, 3> kSecondStage = {"diffusion_def", "diff
 constexpr std::array<std::string_view, 10> kOriginal = {
     "autoencoder_def", "autoencoder_train", "spatial_dims", "data_base_dir", "model_dir",
     "output_dir",      "tfevent_path",      "resume_ckpt",  "npz_dir_train", "npz_dir"};
-// Only other keys refer to these keys.
+// Keys that exist only because other keys refer to them.
 constexpr std::array<std::string_view, 3> kVariables = {"spatial_dims", "image_channels", "latent_channels"};
 // Keys with a meaning; any other key at the top exists only for references.
 constexpr std::array<std::string_view, 13> kOwn = {
@@ -156,7 +156,7 @@ void read_network(Json& keys, std::vector<Problem>& problems) {
   network.otherwise("with_decoder_nonlocal_attn", true);
 }
 
-// Adds keys of ours that a key of the training section sets in addition to its own.
+// Adds the keys of Millrace that follow from keys of the training section, besides those that aliases() maps.
 void read_training(Json& keys, Json& tree, std::vector<std::string>& notices) {
   if (!keys.contains("lr_scheduler")) {
     keys["lr_scheduler"] = nullptr;

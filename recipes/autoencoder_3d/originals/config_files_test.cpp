@@ -1,5 +1,5 @@
 // Files in the form of the published ones, with wording of this test's own.
-#include "recipes/autoencoder_3d/originals/config_files.h"
+#include "recipes/autoencoder_3d/entry_parts.h"
 
 #include <gmock/gmock.h>
 
@@ -9,8 +9,6 @@
 #include "millrace/train/recipe/entry.h"
 #include "millrace/train/run/run.h"
 #include "recipes/autoencoder_3d/config.h"
-#include "recipes/autoencoder_3d/originals/aliases.h"
-#include "recipes/autoencoder_3d/presets.h"
 
 namespace millrace::recipes::autoencoder_3d {
 namespace {

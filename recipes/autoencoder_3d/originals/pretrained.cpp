@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::string_view kOfParallel = "module.";
 
-// The files of a folder that no run wrote; for any other path, the path itself.
+// The files of weights in a folder that is not a run's; for any other path, the path itself.
 std::vector<std::filesystem::path> files_of(const std::filesystem::path& from) {
   std::vector<std::filesystem::path> files;
   for (const char* network : {"autoencoder", "discriminator"}) {

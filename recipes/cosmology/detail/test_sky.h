@@ -22,6 +22,7 @@
 #include "recipes/cosmology/make_data.h"
 #include "recipes/cosmology/recipe.h"
 #include "recipes/cosmology/sky_source.h"
+#include "tests/support/refusal.h"
 
 namespace millrace::recipes::cosmology::test {
 
@@ -130,15 +131,6 @@ class CosmologyTest : public ::testing::Test {
     const auto recipe = config::read<Sections>(config).recipe;
     const SkyFolders folders = sky_folders(recipe, config::read<RunConfig>(config).data);
     return open_sky(recipe, folders.signal, folders.foreground, 1, opener());
-  }
-  template <class Call>
-  static std::string refusal(const Call& call) {
-    try {
-      call();
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "nothing was refused";
   }
   void alter(const std::string& name, std::function<SkyFile(const std::filesystem::path&)> make) {
     altered_[name] = std::move(make);

@@ -1,4 +1,4 @@
-#include "recipes/cosmology/originals/aliases.h"
+#include "recipes/cosmology/entry_parts.h"
 
 #include <functional>
 #include <stdexcept>

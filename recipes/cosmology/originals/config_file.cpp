@@ -1,4 +1,4 @@
-#include "recipes/cosmology/originals/config_file.h"
+#include "recipes/cosmology/entry_parts.h"
 
 namespace millrace::recipes::cosmology {
 namespace {

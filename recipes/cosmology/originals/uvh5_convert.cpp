@@ -39,7 +39,8 @@ std::vector<Header> open_files(const std::vector<std::filesystem::path>& paths, 
   return headers;
 }
 
-// The longest stretch that divides the times and gives enough files; else the shortest that divides them; else all times.
+// Times per file: the largest multiple of 4 that divides all times and gives enough files; else the smallest that divides them,
+// at least kShortest; else all times.
 std::int64_t chosen_length(std::int64_t times, std::int64_t polarisations) {
   std::int64_t shortest = times;
   for (std::int64_t length = times; length >= kShortest; --length) {

@@ -17,7 +17,7 @@ constexpr double kSameTime = 1e-3 / 86400;  // days
 constexpr double kSameChannel = 1;          // hertz
 constexpr std::int64_t kBlockBytes = std::int64_t{64} << 20U;
 constexpr std::size_t kShown = 30;       // baselines in a message
-constexpr std::int64_t kFewestRows = 8;  // 1 / the share of rows that must exist, however the others are treated
+constexpr std::int64_t kFewestRows = 8;  // one row in this many must exist, whatever is done about absent ones
 
 std::vector<double> ascending(std::vector<double> values, double apart) {
   std::sort(values.begin(), values.end());

@@ -71,7 +71,7 @@ class HeaderReader {
     return set == nullptr ? std::string() : printable(set->text);
   }
 
-  // The reason why an existing dataset can't be read; "" for others.
+  // The reason why an existing dataset can't be read; "" if it can, or if it does not exist.
   [[nodiscard]] std::string reason_of(const std::string& name) const {
     const hdf5::Unreadable* set = unread(name);
     return set == nullptr ? std::string() : set->reason;

@@ -12,7 +12,7 @@ using Complex = std::complex<double>;
 
 bool is_finite(const Complex& value) { return std::isfinite(value.real()) && std::isfinite(value.imag()); }
 
-// Interpolates `count` values with that stride, a line of the cube. False if all of them are bad.
+// Interpolates a line of the cube: `count` values, `stride` apart. Returns false if all of them are bad.
 bool interpolate_line(Complex* values, const Value* states, std::int64_t count, std::int64_t stride) {
   const auto next_good = [&](std::int64_t i) {
     while (i < count && states[i * stride] != Value::good) ++i;

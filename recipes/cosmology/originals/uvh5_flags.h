@@ -19,7 +19,7 @@ struct FlagWish {
 
 struct FlagCount {
   std::int64_t values = 0, flagged = 0;
-  std::int64_t absent = 0, not_finite = 0;  // among those flagged: by fill_bad
+  std::int64_t absent = 0, not_finite = 0;  // values that count as flagged because of fill_bad
   std::int64_t spectra = 0;                 // whole spectra of a baseline that were filled from other times
 };
 

@@ -1,4 +1,4 @@
-// The output files of one polarisation: one per stretch of times, filled with a few baselines at a time.
+// The output files of one polarisation: each holds successive times, and all are filled with a few baselines at a time.
 #pragma once
 
 #include <filesystem>

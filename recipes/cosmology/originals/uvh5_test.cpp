@@ -14,6 +14,7 @@
 #include "recipes/cosmology/originals/uvh5_convert.h"
 #include "recipes/cosmology/originals/uvh5_parts.h"
 #include "recipes/cosmology/sky_problems.h"
+#include "tests/support/refusal.h"
 
 namespace millrace::recipes::cosmology::uvh5 {
 namespace {
@@ -132,13 +133,8 @@ class Uvh5 : public testing::Test {
     for (const auto& [word, line] : convert(wish, to).told) told_ += word + ": " + line + "\n";
     return to;
   }
-  std::string refusal(const Wish& wish) {
-    try {
-      (void)convert(wish, out());
-    } catch (const DataError& error) {
-      return error.what();
-    }
-    return "nothing was refused";
+  std::string refused(const Wish& wish) {
+    return refusal<DataError>([&] { (void)convert(wish, out()); });
   }
 
   stdfs::path folder_;
@@ -201,9 +197,9 @@ TEST_F(Uvh5, FilesJoinAlongEveryAxis) {
     EXPECT_EQ(values.size(), 3U * 5 * 3);
     EXPECT_EQ(vis_of(joined_up / name), values);
   }
-  const std::string twice = refusal({.foreground = {folder_ / "whole.uvh5", parts[0]}});
+  const std::string twice = refused({.foreground = {folder_ / "whole.uvh5", parts[0]}});
   EXPECT_THAT(twice, HasSubstr("part0.uvh5: 12 of its values of yx are also in a file before it"));
-  EXPECT_THAT(refusal({.foreground = {parts.begin(), parts.end() - 1}}),
+  EXPECT_THAT(refused({.foreground = {parts.begin(), parts.end() - 1}}),
               HasSubstr("foreground xx: 2 of 45 values are in no file"));
 }
 
@@ -244,7 +240,7 @@ TEST_F(Uvh5, AFewBaselinesAtATimeMakeTheSameFiles) {
           if (hz == 102e6) value = {std::nanf(""), 0};
           flagged = hz == 100e6 ? 1 : 0;
         });
-    return refusal({.foreground = {file, nan}, .signal = {nan, nan}, .flags = {.most = 0.1}, .memory = memory});
+    return refused({.foreground = {file, nan}, .signal = {nan, nan}, .flags = {.most = 0.1}, .memory = memory});
   };
   EXPECT_EQ(refusals(1), refusals(0));
   EXPECT_THAT(refusals(1), HasSubstr("nan.uvh5: 45 of its values of xx are also in a file before it"));
@@ -319,14 +315,14 @@ TEST_F(Uvh5, FlagsFollowTheRuleAndAreCounted) {
   EXPECT_EQ(zeros[0], std::complex<float>());
   EXPECT_EQ(zeros[1 * 3], real(101e6));
   EXPECT_THAT(
-      refusal({.foreground = {file}, .flags = {.most = 0.1}}),
+      refused({.foreground = {file}, .flags = {.most = 0.1}}),
       HasSubstr("foreground xx: 17.8 % of the values are flagged, more than 10.0 %\n  where    /Data/flags\n  next     "));
-  EXPECT_THAT(refusal({.foreground = {file}, .flags = {.rule = FlagRule::keep}}), HasSubstr("8 of 45 values are not finite"));
+  EXPECT_THAT(refused({.foreground = {file}, .flags = {.rule = FlagRule::keep}}), HasSubstr("8 of 45 values are not finite"));
   const stdfs::path dead =
       made("dead.uvh5", {}, [](const Baseline& baseline, double, double, std::int64_t, auto&, std::uint8_t& f, float&) {
         f = baseline == Baseline{1, 2} ? 1 : 0;
       });
-  EXPECT_THAT(refusal({.foreground = {dead}}), HasSubstr("baseline 1-2 flagged throughout"));
+  EXPECT_THAT(refused({.foreground = {dead}}), HasSubstr("baseline 1-2 flagged throughout"));
 }
 
 TEST_F(Uvh5, EveryMistakeOfADataSetComesAtOnce) {
@@ -335,18 +331,18 @@ TEST_F(Uvh5, EveryMistakeOfADataSetComesAtOnce) {
            [](const Baseline& b, double time, double hz, std::int64_t pol, std::complex<float>& value, std::uint8_t&, float&) {
              if (b == Baseline{0, 2} && time == 2459000.11 && hz == 102e6 && pol == -8) value = {HUGE_VALF, 0};
            });
-  const std::string bad = refusal({.foreground = {nan}});
+  const std::string bad = refused({.foreground = {nan}});
   EXPECT_EQ(bad,
             "DataError  foreground yx: 1 of 45 values are not finite and not flagged\n"
             "  where    the first: baseline 0-2, channel 2 (102.000 MHz), time 1 (JD 2459000.11000)\n"
             "  next     choose baselines, channels or times without them, or give --fill-bad: then they count as flagged");
-  EXPECT_EQ(refusal({.foreground = {nan}, .flags = {.fill_bad = true}}), "nothing was refused");
+  EXPECT_EQ(refused({.foreground = {nan}, .flags = {.fill_bad = true}}), "accepted");
   std::ofstream(folder_ / "none.uvh5") << "no HDF5";
   const float zero = 0;
   const std::vector<hdf5::Array> alien = {
       {.name = "/vis", .dtype = DType::f32, .shape = {1}, .bytes = std::as_bytes(std::span(&zero, 1))}};
   hdf5::write_file(folder_ / "alien.uvh5", alien);
-  const std::string all = refusal({.foreground = {nan, folder_ / "none.uvh5", folder_ / "alien.uvh5", folder_ / "gone.uvh5"},
+  const std::string all = refused({.foreground = {nan, folder_ / "none.uvh5", folder_ / "alien.uvh5", folder_ / "gone.uvh5"},
                                    .selection = {.polarisations = {-6}, .baselines = {{7, 8}}, .times = {2, 9}}});
   for (const char* part :
        {"problems of the data", "none.uvh5", "alien.uvh5: /Header/ant_1_array is missing", "gone.uvh5",
@@ -354,7 +350,7 @@ TEST_F(Uvh5, EveryMistakeOfADataSetComesAtOnce) {
     EXPECT_THAT(all, HasSubstr(part));
   Observation other;
   other.freq_hz.pop_back();
-  EXPECT_THAT(refusal({.foreground = {made("a.uvh5", {})}, .signal = {made("b.uvh5", other)}}),
+  EXPECT_THAT(refused({.foreground = {made("a.uvh5", {})}, .signal = {made("b.uvh5", other)}}),
               HasSubstr("the signal has 4 channels from 100.000 MHz, the foreground 5 from 100.000 MHz"));
   Observation sparse;  // antennas and times without any relation
   std::vector<stdfs::path> files;
@@ -363,7 +359,7 @@ TEST_F(Uvh5, EveryMistakeOfADataSetComesAtOnce) {
     sparse.times = {2459000.0 + i};
     files.push_back(made("sparse" + std::to_string(i) + ".uvh5", sparse));
   }
-  EXPECT_THAT(refusal({.foreground = files}), HasSubstr("the files have 20 of the 400 rows that 20 baselines at 20 times have"));
+  EXPECT_THAT(refused({.foreground = files}), HasSubstr("the files have 20 of the 400 rows that 20 baselines at 20 times have"));
 }
 
 TEST_F(Uvh5, AFolderIsReadyToTrainOn) {
@@ -393,19 +389,12 @@ TEST_F(Uvh5, LengthsAreChosenSoThatTenFilesComeOfIt) {
   (void)converted({.foreground = {file}, .times_per_file = 16});
   EXPECT_THAT(told_, HasSubstr("left out: the last 12 of 60 times of the foreground, which fill no file of 16"));
   EXPECT_THAT(told_, HasSubstr("foreground: 6 files of [3,5,16]"));
-  EXPECT_THAT(refusal({.foreground = {file}, .times_per_file = 61}),
+  EXPECT_THAT(refused({.foreground = {file}, .times_per_file = 61}),
               HasSubstr("the foreground has 60 times, a file shall have 61"));
 }
 
 TEST_F(Uvh5, TheCommandSaysWhatIsWrongWithItsWords) {
-  const auto said = [](const std::vector<std::string>& words) -> std::string {
-    try {
-      (void)uvh5_command(words);
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "nothing was refused";
-  };
+  const auto said = [](const std::vector<std::string>& words) { return refusal([&] { (void)uvh5_command(words); }); };
   const std::string all = said({"--pol=zz", "--baselines=1", "--channels=5", "--band=9", "--flags=guess", "--max-flagged=2",
                                 "--make-signal=-1", "--times-per-file=0", "--antenas=1", (folder_ / "no").string()});
   for (const char* part : {"10 problems", "--pol is \"zz\", no polarisation", "--baselines is \"1\", no pair of antennas",
@@ -416,7 +405,7 @@ TEST_F(Uvh5, TheCommandSaysWhatIsWrongWithItsWords) {
   EXPECT_THAT(said({"--out=" + (folder_ / "o").string()}), HasSubstr("no file is named"));
   made("a.uvh5", {});
   EXPECT_THAT(said({folder_.string(), "--out=" + folder_.string()}), HasSubstr("the folder is not empty"));
-  EXPECT_EQ(said({folder_.string(), "--make-signal=0.5", "--out", (folder_ / "o").string()}), "nothing was refused");
+  EXPECT_EQ(said({folder_.string(), "--make-signal=0.5", "--out", (folder_ / "o").string()}), "accepted");
   EXPECT_TRUE(stdfs::exists(folder_ / "o" / "train.json"));
 }
 

@@ -17,6 +17,7 @@
 #include "millrace/base/json.h"
 #include "millrace/snapshot/snapshot.h"
 #include "recipes/image_pairs/originals/base_weights.h"
+#include "tests/support/refusal.h"
 
 namespace millrace::recipes::image_pairs {
 namespace {
@@ -64,14 +65,11 @@ class Adapters : public ::testing::Test {
     }
     return true;
   }
-  std::string refusal(const RecipeConfig& config) const {
+  [[nodiscard]] std::string refused(const RecipeConfig& config) const {
     PairModel model(config, 3, true);
-    try {
-      return "taken: " + read_adapter(model, folder_);
-    } catch (const SnapshotError& error) {
-      EXPECT_FALSE(error.message().where.empty() || error.message().next.empty()) << error.what();
-      return error.what();
-    }
+    const Message message = refusal_message<SnapshotError>([&] { (void)read_adapter(model, folder_); });
+    EXPECT_FALSE(message.where.empty() || message.next.empty()) << to_text("SnapshotError", message);
+    return to_text("SnapshotError", message);
   }
   void change_config(const std::function<void(Json&)>& change) const {
     Json config = Json::parse(std::ifstream(folder_ / "adapter_config.json"));
@@ -124,7 +122,7 @@ TEST_F(Adapters, OfAnotherKindAreRefusedWithTheKeyThatWouldFit) {
   const auto changed = [&](const std::function<void(Json&)>& change) {
     (void)write_adapter(Fs::real(), source_, config_, folder_);
     change_config(change);
-    return refusal(config_);
+    return refused(config_);
   };
   EXPECT_THAT(changed([](Json& c) { c["r"] = 16; }), AllOf(HasSubstr("have r 16"), HasSubstr("recipe.lora_r=16")));
   EXPECT_THAT(changed([](Json& c) { c["lora_alpha"] = 64; }),
@@ -135,21 +133,21 @@ TEST_F(Adapters, OfAnotherKindAreRefusedWithTheKeyThatWouldFit) {
   EXPECT_THAT(changed([](Json& c) { c["peft_type"] = "IA3"; }), HasSubstr("no adapters of low rank"));
   EXPECT_THAT(changed([](Json& c) { c = Json::array(); }), HasSubstr("no adapters of low rank"));
   stdfs::remove(folder_ / "adapter_config.json");
-  EXPECT_THAT(refusal(config_), HasSubstr("can't read the adapter's adapter_config.json"));
+  EXPECT_THAT(refused(config_), HasSubstr("can't read the adapter's adapter_config.json"));
   stdfs::remove(folder_ / "adapter_model.safetensors");
-  EXPECT_THAT(refusal(config_), HasSubstr("there is no adapter_model.safetensors"));
+  EXPECT_THAT(refused(config_), HasSubstr("there is no adapter_model.safetensors"));
 }
 
 TEST_F(Adapters, OfOtherProjectionsAreNamed) {
   (void)write_adapter(Fs::real(), source_, config_, folder_);
   RecipeConfig other = config_;
   other.lora_targets = {"q_proj"};
-  EXPECT_THAT(refusal(other), AllOf(HasSubstr("k_proj.lora_A.weight"), HasSubstr("recipe.lora_targets")));
+  EXPECT_THAT(refused(other), AllOf(HasSubstr("k_proj.lora_A.weight"), HasSubstr("recipe.lora_targets")));
   other.lora_targets = {"q_proj", "k_proj", "v_proj", "o_proj", "up_proj"};
-  EXPECT_THAT(refusal(other), AllOf(HasSubstr("up_proj.lora_A.weight"), HasSubstr("recipe.lora_targets")));
+  EXPECT_THAT(refused(other), AllOf(HasSubstr("up_proj.lora_A.weight"), HasSubstr("recipe.lora_targets")));
   const std::string name = "base_model.model.model.language_model.layers.1.self_attn.o_proj.lora_B.weight";
   change_tensors([&](Tensors& tensors) { tensors[name] = at::ones({16, 3}); });
-  EXPECT_THAT(refusal(config_), AllOf(HasSubstr("has shape [16,3]"), HasSubstr("expects [16,2]")));
+  EXPECT_THAT(refused(config_), AllOf(HasSubstr("has shape [16,3]"), HasSubstr("expects [16,2]")));
 }
 
 TEST_F(Adapters, AreMultipliedIntoTheWeightsTheyStandBeside) {
@@ -198,13 +196,7 @@ TEST_F(Adapters, MergedInShardsAreABase) {
   const Prompts prompts = to_tensors({prompt_of(config_)}, at::kCPU);
   const at::Tensor adapted = source_.forward(source_.features(pixels), images, prompts);
   EXPECT_TRUE(at::allclose(merged.forward(merged.features(pixels), images, prompts), adapted, 1e-4, 1e-4));
-  EXPECT_THAT(([&] {
-                try {
-                  return merge_adapters(Fs::real(), source_, config_, folder_);
-                } catch (const SnapshotError& error) {
-                  return std::string(error.what());
-                }
-              }()),
+  EXPECT_THAT(refusal<SnapshotError>([&] { (void)merge_adapters(Fs::real(), source_, config_, folder_); }),
               HasSubstr("the folder has weights already"));
 }
 

@@ -1,4 +1,4 @@
-#include "recipes/image_pairs/originals/aliases.h"
+#include "recipes/image_pairs/entry_parts.h"
 
 namespace millrace::recipes::image_pairs {
 

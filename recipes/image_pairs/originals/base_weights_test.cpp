@@ -23,6 +23,7 @@
 #include "millrace/snapshot/snapshot.h"
 #include "recipes/image_pairs/originals/adapters.h"
 #include "recipes/image_pairs/originals/names.h"
+#include "tests/support/refusal.h"
 
 namespace millrace::recipes::image_pairs {
 namespace {
@@ -102,15 +103,12 @@ class BaseWeights : public ::testing::Test {
     config.base_weights = paths;
     return std::make_unique<PairModel>(config, 99, true, nn::Fused{}, at::kCPU, type);
   }
-  std::string refusal(const RecipeConfig& config, std::vector<std::string> paths = {}) const {
+  [[nodiscard]] std::string refused(const RecipeConfig& config, std::vector<std::string> paths = {}) const {
     if (paths.empty()) paths = {folder_.string()};
     const auto model = model_of(config, paths);
-    try {
-      return "taken: " + load_base(*model, model->config());
-    } catch (const SnapshotError& error) {
-      EXPECT_FALSE(error.message().where.empty() || error.message().next.empty()) << error.what();
-      return error.what();
-    }
+    const Message message = refusal_message<SnapshotError>([&] { (void)load_base(*model, model->config()); });
+    EXPECT_FALSE(message.where.empty() || message.next.empty()) << to_text("SnapshotError", message);
+    return to_text("SnapshotError", message);
   }
 
   stdfs::path folder_;
@@ -173,14 +171,9 @@ TEST_F(BaseWeights, TheTowersActivationIsWhatTheirConfigNames) {
     write_text("config.json", text);
     EXPECT_EQ(activation_of_base(config), std::nullopt) << text;
   }
-  const auto refusal_of = [&](const std::string& text) -> std::string {
+  const auto refusal_of = [&](const std::string& text) {
     write_text("config.json", text);
-    try {
-      (void)activation_of_base(config);
-    } catch (const SnapshotError& error) {
-      return error.what();
-    }
-    return "taken";
+    return refusal<SnapshotError>([&] { (void)activation_of_base(config); });
   };
   EXPECT_THAT(refusal_of(R"({"vision_config": {"hidden_act": "relu"}})"),
               AllOf(HasSubstr("the tower's activation is \"relu\", the model has quick_gelu, gelu, gelu_pytorch_tanh"),
@@ -203,7 +196,7 @@ TEST_F(BaseWeights, OfBlocksThatAreNotBuiltAreLeftOut) {
                         weights_of(source).at("vision_tower.vision_model.encoder.layers.1.mlp.fc1.weight")));
   RecipeConfig shallower = tiny_base();
   shallower.vision_layers = 2;  // another tower than the file's
-  EXPECT_THAT(refusal(shallower), HasSubstr("encoder.layers.2."));
+  EXPECT_THAT(refused(shallower), HasSubstr("encoder.layers.2."));
 }
 
 TEST_F(BaseWeights, AreConvertedToTheTypeTheBaseIsKeptIn) {
@@ -228,7 +221,7 @@ TEST_F(BaseWeights, ThatDoNotFitAreNamedWithWhatIsThereAndWhatIsExpected) {
     Tensors tensors = weights_of(source);
     change(tensors);
     write("model.safetensors", tensors);
-    return refusal(tiny_base());
+    return refused(tiny_base());
   };
   EXPECT_THAT(changed([&](Tensors& t) { t.erase(norm); }),
               AllOf(HasSubstr("no \"" + norm + "\""), HasSubstr("[16]"), HasSubstr(folder_.string())));
@@ -246,26 +239,26 @@ TEST_F(BaseWeights, ThatDoNotFitAreNamedWithWhatIsThereAndWhatIsExpected) {
 TEST_F(BaseWeights, OfFilesThatAreNotThereAreRefused) {
   const PairModel source(tiny_base(), 1);
   const std::string first = "model-00001-of-00002.safetensors";
-  EXPECT_THAT(refusal(tiny_base()), HasSubstr("neither model.safetensors.index.json nor model.safetensors"));
-  EXPECT_THAT(refusal(tiny_base(), {(folder_ / "none").string()}), HasSubstr("no weights of that name"));
+  EXPECT_THAT(refused(tiny_base()), HasSubstr("neither model.safetensors.index.json nor model.safetensors"));
+  EXPECT_THAT(refused(tiny_base(), {(folder_ / "none").string()}), HasSubstr("no weights of that name"));
   write_shards(weights_of(source));
-  EXPECT_THAT(refusal(tiny_base(), {folder_.string(), (folder_ / first).string()}), HasSubstr("given twice"));
+  EXPECT_THAT(refused(tiny_base(), {folder_.string(), (folder_ / first).string()}), HasSubstr("given twice"));
   stdfs::copy_file(folder_ / first, folder_ / "again.safetensors");
-  EXPECT_THAT(refusal(tiny_base(), {folder_.string(), (folder_ / "again.safetensors").string()}),
+  EXPECT_THAT(refused(tiny_base(), {folder_.string(), (folder_ / "again.safetensors").string()}),
               AllOf(HasSubstr("lies in this file and in"), HasSubstr(first)));
   stdfs::remove(folder_ / first);
-  EXPECT_THAT(refusal(tiny_base()), AllOf(HasSubstr("names the file \"" + first), HasSubstr("not there")));
+  EXPECT_THAT(refused(tiny_base()), AllOf(HasSubstr("names the file \"" + first), HasSubstr("not there")));
   write(first, {{"a", at::ones({1})}});
-  EXPECT_THAT(refusal(tiny_base()), HasSubstr("the file does not"));
+  EXPECT_THAT(refused(tiny_base()), HasSubstr("the file does not"));
   for (const char* text : {"", "[]", "{\"weight_map\": {}}", "{\"weight_map\": {\"a\": 1}}", "{\"weight_map\""}) {
     write_text("model.safetensors.index.json", text);
-    EXPECT_THAT(refusal(tiny_base()), HasSubstr("no object \"weight_map\"")) << text;
+    EXPECT_THAT(refused(tiny_base()), HasSubstr("no object \"weight_map\"")) << text;
   }
   write_text("model.safetensors.index.json", R"({"weight_map": {"a": "../other.safetensors"}})");
-  EXPECT_THAT(refusal(tiny_base()), HasSubstr("no file beside it"));
+  EXPECT_THAT(refused(tiny_base()), HasSubstr("no file beside it"));
   write("whole.safetensors", weights_of(source));
   stdfs::resize_file(folder_ / "whole.safetensors", stdfs::file_size(folder_ / "whole.safetensors") - 4);
-  EXPECT_THROW((void)refusal(tiny_base(), {(folder_ / "whole.safetensors").string()}), DataError);
+  EXPECT_THROW((void)refused(tiny_base(), {(folder_ / "whole.safetensors").string()}), DataError);
 }
 
 // All layers of LLaVA-1.5-7B, narrow, in shards written one repeated value at a time.

@@ -1,4 +1,4 @@
-#include "recipes/language_model/originals/aliases.h"
+#include "recipes/language_model/entry_parts.h"
 
 #include <filesystem>
 #include <sstream>

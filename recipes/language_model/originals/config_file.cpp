@@ -1,4 +1,4 @@
-#include "recipes/language_model/originals/config_file.h"
+#include "recipes/language_model/entry_parts.h"
 
 namespace millrace::recipes::language_model {
 

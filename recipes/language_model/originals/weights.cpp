@@ -85,7 +85,7 @@ void take_sizes(const Weights& file, const Tensors& tensors, Decided& config) {
   }
 }
 
-// Checks AGI2's sinusoids, which are computed here, and removes them.
+// Compares AGI2's buffer of sinusoids with those that the model computes, and removes it from `tensors`.
 bool take_positions(const Weights& file, Tensors& tensors, Decided& config) {
   const auto found = tensors.find(kPositions);
   if (found == tensors.end()) return false;

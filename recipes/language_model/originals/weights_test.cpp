@@ -12,6 +12,7 @@
 #include "millrace/train/run/run.h"
 #include "recipes/language_model/config.h"
 #include "recipes/language_model/entry.h"
+#include "tests/support/refusal.h"
 
 namespace millrace::recipes::language_model {
 namespace {
@@ -41,14 +42,9 @@ Tensors tensors() {
           {"position_embeddings.pe", nn::sinusoidal_positions(12, 16)}};
 }
 
-std::string refusal(Weights weights, const std::vector<std::string>& flags = {}) {
+std::string adoption_refusal(Weights weights, const std::vector<std::string>& flags = {}) {
   config::Resolved config = resolved(flags);
-  try {
-    (void)adopt_weights(weights, config);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "taken";
+  return refusal([&] { (void)adopt_weights(weights, config); });
 }
 
 TEST(OriginalWeights, TheFileDecidesWhatNobodySet) {
@@ -64,7 +60,7 @@ TEST(OriginalWeights, TheFileDecidesWhatNobodySet) {
   EXPECT_EQ(recipe.vocab_size, 9);
   EXPECT_FALSE(recipe.embedding_scale);
   EXPECT_FALSE(weights.models["model"].contains("position_embeddings.pe"));
-  EXPECT_THAT(refusal(file(tensors()), {"--recipe.model_layer=2"}),
+  EXPECT_THAT(adoption_refusal(file(tensors()), {"--recipe.model_layer=2"}),
               ::testing::AllOf(HasSubstr("want recipe.model_layer 1 (its blocks), which is set to 2"),
                                HasSubstr("flag --recipe.model_layer")));
 }
@@ -79,18 +75,18 @@ TEST(OriginalWeights, OfOursTheMetadataDecides) {
     EXPECT_TRUE(adopt_weights(weights, config).empty());
     EXPECT_EQ(config.values["recipe"]["embedding_scale"], scaled);
   }
-  EXPECT_THAT(refusal(file(ours, {{"config", "[1, {"}})), HasSubstr("do not say how many heads"));
+  EXPECT_THAT(adoption_refusal(file(ours, {{"config", "[1, {"}})), HasSubstr("do not say how many heads"));
 }
 
 TEST(OriginalWeights, OtherFilesAreRefused) {
-  EXPECT_THAT(refusal(file({})), HasSubstr("has no matrix token_embeddings.embedding.weight"));
+  EXPECT_THAT(adoption_refusal(file({})), HasSubstr("has no matrix token_embeddings.embedding.weight"));
   Tensors other = tensors();
   other["position_embeddings.pe"] = other["position_embeddings.pe"] + 0.01;
-  EXPECT_THAT(refusal(file(other)), HasSubstr("is not the table of sinusoids of this model"));
+  EXPECT_THAT(adoption_refusal(file(other)), HasSubstr("is not the table of sinusoids of this model"));
   other["position_embeddings.pe"] = at::zeros({12, 18});
-  EXPECT_THAT(refusal(file(other)), HasSubstr("is not the table of sinusoids of this model"));
+  EXPECT_THAT(adoption_refusal(file(other)), HasSubstr("is not the table of sinusoids of this model"));
   other["position_embeddings.pe"] = at::zeros({0, 16});
-  EXPECT_THAT(refusal(file(other)), HasSubstr("is not the table of sinusoids of this model"));
+  EXPECT_THAT(adoption_refusal(file(other)), HasSubstr("is not the table of sinusoids of this model"));
 }
 
 TEST(OriginalWeights, AVocabularyThatIsNoneOfCharactersIsLeftOut) {

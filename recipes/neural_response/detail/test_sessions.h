@@ -15,6 +15,7 @@
 
 #include "millrace/base/error.h"
 #include "recipes/neural_response/sessions/session.h"
+#include "tests/support/refusal.h"
 
 namespace millrace::recipes::neural_response::test {
 
@@ -134,17 +135,8 @@ class SessionTest : public ::testing::Test {
   }
   Sessions open() { return open_sessions(RecipeConfig{}, folder_ / "dataset.yaml", {}, options()); }
   std::shared_ptr<const Session> one() { return open().all.at(0); }
-  template <class Call>
-  static std::string refusal_of(const Call& call) {
-    try {
-      call();
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "nothing was refused";
-  }
   std::string refused() {
-    return refusal_of([this] { (void)open(); });
+    return refusal([this] { (void)open(); });
   }
 
   std::filesystem::path folder_;

@@ -1,4 +1,4 @@
-#include "recipes/neural_response/originals/aliases.h"
+#include "recipes/neural_response/entry_parts.h"
 
 #include <functional>
 #include <stdexcept>

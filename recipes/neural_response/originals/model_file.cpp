@@ -1,4 +1,4 @@
-#include "recipes/neural_response/originals/model_file.h"
+#include "recipes/neural_response/entry_parts.h"
 
 #include <algorithm>
 #include <string>
@@ -8,7 +8,7 @@
 namespace millrace::recipes::neural_response {
 namespace {
 
-// One mapping of the file. Every key is either read by a call, or refused at the end.
+// A mapping in the file. A key that no call has read or ignored is refused at the end.
 class Section {
  public:
   Section(const Json& tree, std::string path, std::vector<Problem>& problems)
@@ -16,7 +16,7 @@ class Section {
     if (!tree.is_object() && !tree.is_null()) refuse("", text_of(tree) + " is no mapping", "write it as key: value");
   }
 
-  // The value; null if it is missing.
+  // The key's value; null if the key is missing.
   const Json& take(const std::string& key) {
     static const Json none;
     known_.push_back(key);

@@ -18,8 +18,8 @@ namespace millrace::recipes::neural_response {
 
 // The settings of one session. Its keys and their defaults:
 //   types [backimage]; sampling.source_rate 240, sampling.target_rate 120; keys_lags robs 0, stim [0..24], behavior 0, dfs 0;
-//   transforms, datafilters: those of VisionCore's backimage file; train_val_split 0.8; seed 1002; data_dir: a folder beside
-//   the file that lies in, where data.dir is not given; session, cids.
+//   transforms, datafilters: those of VisionCore's backimage file; train_val_split 0.8; seed 1002; data_dir: the folder of the
+//   HDF5 files, relative to the dataset file, if data.dir is not set; session, cids.
 struct SessionFile {
   std::string name;
   std::vector<std::int64_t> cids;  // columns of /robs, in this order

@@ -84,7 +84,7 @@ class DatasetFileTest : public SessionTest {
   DatasetFile read(std::int64_t most = 30) { return read_dataset_file(folder_ / "dataset.yaml", most); }
   std::string refused_file(const std::string& text) {
     write("dataset.yaml", text);
-    return refusal_of([this] { (void)read(); });
+    return refusal([this] { (void)read(); });
   }
   std::string at(int line) const {
     return "\n  where    " + (folder_ / "dataset.yaml").string() + ":" + std::to_string(line) + "\n  next     ";
@@ -234,9 +234,9 @@ TEST_F(DatasetFileTest, MissingThingsHaveTheirTexts) {
   write("sessions/a.yaml", "session: a\n");
   EXPECT_EQ(refused_file("sessions: [a]\n"), "ConfigError  session \"a\" has no cids\n  where    " + a +
                                                  "\n  next     write cids: [0, 1, ...], the columns of /robs to model");
-  EXPECT_THAT(refusal_of([this] { (void)read_dataset_file(folder_ / "none.yaml", 1); }),
+  EXPECT_THAT(refusal([this] { (void)read_dataset_file(folder_ / "none.yaml", 1); }),
               HasSubstr("ConfigError  can't read the dataset file \"none.yaml\""));
-  EXPECT_EQ(refusal_of([this] { (void)read_dataset_file(folder_ / "all.dset", 1); }),
+  EXPECT_EQ(refusal([this] { (void)read_dataset_file(folder_ / "all.dset", 1); }),
             "DataError  all.dset is a Python pickle\n  where    " + (folder_ / "all.dset").string() +
                 "\n  next     run tools/dset_to_h5.py on it, and only if you trust it: a pickle can run any program");
 }

@@ -21,8 +21,8 @@ namespace millrace::recipes::neural_response {
                                                 std::size_t most);
 [[nodiscard]] bool has_covariate(const hdf5::File& file, const std::string& name);
 
-// The source bins that may lack numbers because they are not used: those in groups of `ratio` that `dpi_valid` marks with 0.
-// Counts the bins that do.
+// The source bins that may lack numbers because they are not used: those in groups of `ratio` that `dpi_valid` marks with 0. The
+// readers count here how many of these bins lack one.
 struct Gaps {
   std::span<const float> dpi_valid;  // for each group
   std::int64_t ratio = 1;

@@ -16,7 +16,7 @@ constexpr double kBytesOfAll = 1 << 28;
 constexpr std::int64_t kMostFrames = 64, kFewFrames = 16;  // per file
 constexpr double kOtherSpread = 30;
 
-// For one file: positions, and the frames there.
+// Some frames of one file, and their bins.
 struct Frames {
   std::vector<std::int64_t> bins;
   std::vector<std::vector<std::uint8_t>> greys;

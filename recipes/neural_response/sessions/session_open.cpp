@@ -33,7 +33,7 @@ void append(Series& all, Series part) {
   all.values.insert(all.values.end(), part.values.begin(), part.values.end());
 }
 
-Series beside(const Series& left, const Series& right) {
+Series joined_columns(const Series& left, const Series& right) {
   Series both{left.rows, left.columns + right.columns, {}};
   both.values.reserve(left.values.size() + right.values.size());
   for (std::int64_t t = 0; t < left.rows; ++t) {
@@ -156,7 +156,7 @@ class SessionOpener {
       gaps.found = 0;
       Series series = average_bins(read_series(file, "/" + transform.source, &gaps), ratio);
       tell_of_gaps(file, "/" + transform.source, gaps, "the number before stands there");
-      behavior = beside(behavior, apply_operations(transform.operations, std::move(series)));
+      behavior = joined_columns(behavior, apply_operations(transform.operations, std::move(series)));
     }
     append(counts_, std::move(counts));
     if (s.behavior_.rows > 0 && s.behavior_.columns != behavior.columns) {
@@ -180,7 +180,7 @@ class SessionOpener {
     filter_units(part);
   }
 
-  // Compares the file's description of itself, as far as there is one.
+  // Compares the attributes with which a file describes itself, if it has any, with the dataset file.
   void compare_attributes(const std::string& type, const hdf5::File& file) {
     const hdf5::Attributes& attributes = file.attributes("/");
     if (!attributes.failure.empty())
@@ -270,7 +270,7 @@ class SessionOpener {
     return seen;
   }
 
-  // Numbers the stretches of bins without a seam or another trial between them. A bin with a seam inside is not valid.
+  // Numbers the runs of successive bins of one trial without a seam of the clock. A bin with a seam inside is not valid.
   static std::vector<std::int64_t> cut_at(const std::vector<std::int64_t>& seams, const std::vector<std::int64_t>& trials,
                                           std::int64_t ratio, std::vector<float>& dpi_valid) {
     std::vector<std::int64_t> stretches;
@@ -315,7 +315,7 @@ class SessionOpener {
                     significant(threshold / 100, 3));
   }
 
-  // Spike counts are usually small whole numbers: one byte each then.
+  // Keeps spike counts in one byte each if they are small whole numbers, as they usually are.
   void keep_counts() {
     const bool small = std::all_of(counts_.values.begin(), counts_.values.end(),
                                    [](float value) { return value >= 0 && value <= 255 && std::floor(value) == value; });
@@ -434,7 +434,7 @@ class SessionOpener {
 
 namespace {
 
-// One model gets the behavior of all sessions.
+// All sessions need the same number of behavior's columns: one model gets them.
 void check_behavior(const Session& first, const Session& session) {
   if (session.behavior_dim() == first.behavior_dim()) return;
   throw DataError({"session " + session.name() + " makes " + std::to_string(session.behavior_dim()) +

@@ -41,7 +41,7 @@ DType dtype_of(StimulusKind kind, StimulusFormat format) {
   return format == StimulusFormat::u8 && kind == StimulusKind::pixels ? DType::u8 : DType::f32;
 }
 
-// A run of bins whose frames are kept together; it never spans two files.
+// Successive bins of one file whose frames are kept together.
 struct Block {
   std::int64_t first = 0;
   std::int64_t bins = 0;

@@ -73,8 +73,8 @@ struct DaCones {
 using Operation = std::variant<op::PixelNorm, op::Unsqueeze, op::Diff, op::Mul, op::MaxNorm, op::SymLog, op::SplitRelu,
                                op::Smooth, op::Cast, op::TemporalBasis, op::FftWhitening, op::DaCones>;
 
-// source -> operations -> expose_as. Transforms with `concatenate` and one name are joined side by side, in the order of the
-// file.
+// Makes the field `expose_as` from the data set `source` by `operations`. Transforms with `concatenate` and the same name are
+// joined column by column, in the order of the file.
 struct Transform {
   std::string name;
   std::string source;

@@ -2,10 +2,7 @@
 #include <iostream>
 
 #include "millrace/base/format.h"
-#include "millrace/cli/bench/bench_ablate.h"
-#include "millrace/cli/bench/bench_loader.h"
-#include "millrace/cli/bench/bench_recipe.h"
-#include "millrace/cli/bench/bench_scaling.h"
+#include "millrace/cli/bench/benches.h"
 #include "millrace/cli/launch/join_ranks.h"
 #include "millrace/cli/shared/arguments.h"
 #include "millrace/cli/shared/command.h"

@@ -15,10 +15,10 @@
 #include "millrace/cli/shared/failure.h"
 #include "millrace/cli/shared/text.h"
 #include "millrace/cli/shared/version.h"
-#include "millrace/system/limits.h"
 #include "millrace/system/malloc_pages.h"
 #include "millrace/system/openmp.h"
 #include "millrace/system/process.h"
+#include "millrace/system/process_limits.h"
 #include "millrace/train/recipe/recipe_guard.h"
 
 namespace millrace {

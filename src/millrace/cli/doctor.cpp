@@ -4,9 +4,7 @@
 
 #include "millrace/base/format.h"
 #include "millrace/base/utf8.h"
-#include "millrace/cli/doctor_run.h"
-#include "millrace/cli/doctor_self.h"
-#include "millrace/cli/doctor_verify.h"
+#include "millrace/cli/doctor_forms.h"
 #include "millrace/cli/machine/doctor_ranks.h"
 #include "millrace/cli/machine/machine_findings.h"
 #include "millrace/cli/machine/machine_look.h"

@@ -1,4 +1,4 @@
-#include "millrace/cli/doctor_run.h"
+#include "millrace/cli/doctor_forms.h"
 
 #include "millrace/base/format.h"
 #include "millrace/base/utf8.h"

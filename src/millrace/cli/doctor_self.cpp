@@ -1,4 +1,4 @@
-#include "millrace/cli/doctor_self.h"
+#include "millrace/cli/doctor_forms.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "millrace/cli/doctor_verify.h"
+#include "millrace/cli/doctor_forms.h"
 
 #include <algorithm>
 #include <array>

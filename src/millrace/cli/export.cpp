@@ -28,16 +28,16 @@ may be given, and need not be.
 // Writes the recipe's own state: each part of its JSON into a separate file, all its tensors into one.
 std::vector<std::filesystem::path> write_state(const std::filesystem::path& to, const State& state) {
   std::vector<std::filesystem::path> written;
-  const auto beside = [&](const std::string& suffix) {
+  const auto companion = [&](const std::string& suffix) {
     std::filesystem::path path = to;
     return path.replace_extension(suffix);
   };
   for (const auto& [name, value] : state.json.items()) {
-    written.push_back(beside("." + name + ".json"));
+    written.push_back(companion("." + name + ".json"));
     write_atomically(Fs::real(), written.back(), value.dump(2) + "\n");
   }
   if (state.tensors.empty()) return written;
-  written.push_back(beside(".state.safetensors"));
+  written.push_back(companion(".state.safetensors"));
   snapshot::write_tensors(Fs::real(), written.back(), state.tensors, {{"format", "pt"}});
   return written;
 }

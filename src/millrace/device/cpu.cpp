@@ -16,7 +16,7 @@
 #include "millrace/device/convolution_guard.h"
 #include "millrace/device/detail/machine.h"
 #include "millrace/device/device.h"
-#include "millrace/device/limits.h"
+#include "millrace/device/preflight.h"
 #include "millrace/system/instructions.h"
 
 namespace millrace::device {

@@ -52,7 +52,7 @@ void keep_freed_memory() noexcept;
 
 // Creates ATen's and OpenMP's intra-op threads. Call it before any computation: from here on known faults of the libraries are
 // worked around (device/convolution_guard.h). ConfigError for more than most_threads(), DeviceError if the system refuses them
-// (device/limits.h).
+// (device/preflight.h).
 void set_threads(int intra_op);
 
 }  // namespace millrace::device

@@ -21,9 +21,9 @@
 
 #include "millrace/base/error.h"
 #include "millrace/device/detail/plugin.h"
-#include "millrace/device/limits.h"
+#include "millrace/device/preflight.h"
 #include "millrace/system/instructions.h"
-#include "millrace/system/limits.h"
+#include "millrace/system/process_limits.h"
 #include "tests/support/refusal.h"
 
 namespace millrace::device {

@@ -8,7 +8,7 @@
 
 #include "millrace/device/detail/machine.h"
 #include "millrace/device/device.h"
-#include "millrace/system/limits.h"
+#include "millrace/system/process_limits.h"
 
 namespace millrace::device {
 

@@ -11,7 +11,7 @@
 #include <system_error>
 
 #include "millrace/base/error.h"
-#include "millrace/device/limits.h"
+#include "millrace/device/preflight.h"
 #include "millrace/system/openmp.h"
 #include "millrace/system/signals.h"
 

@@ -11,7 +11,7 @@
 
 #include "millrace/base/format.h"
 #include "millrace/device/device.h"
-#include "millrace/system/limits.h"
+#include "millrace/system/process_limits.h"
 
 namespace millrace::device {
 namespace {

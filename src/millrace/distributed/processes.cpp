@@ -336,12 +336,12 @@ std::unique_ptr<GradientSums> Processes::gradient_sums(const std::vector<at::Ten
   const auto all = [&](auto holds) { return std::ranges::all_of(parameters, holds); };
   const bool carried = all([this](const at::Tensor& parameter) { return parts_->carries(parameter); });
   if (has_left_ || !(carried || all([](const at::Tensor& parameter) { return parameter.is_cpu(); }))) return nullptr;
-  BucketBackends backends{.to = {}, .back = {}, .beside = std::nullopt, .words = parts_->gloo};
+  BucketBackends backends{.to = {}, .back = {}, .second_stream = std::nullopt, .words = parts_->gloo};
   call([&] {
     const std::string name = "gradients/" + std::to_string(gradient_groups_++);
     if (carried) {
       backends.to = backends.back = parts_->groups->connect(name);
-      backends.beside = parts_->groups->beside();
+      backends.second_stream = parts_->groups->second_stream();
       return;
     }
     backends.to = backends.back = parts_->connect(name, rendezvous_, options_);  // two ranks need no second half

@@ -20,7 +20,7 @@
 #include "millrace/hdf5/detail/process.h"
 #include "millrace/hdf5/detail/wire.h"
 #include "millrace/hdf5/file.h"
-#include "millrace/system/limits.h"
+#include "millrace/system/process_limits.h"
 
 namespace millrace::hdf5 {
 namespace {

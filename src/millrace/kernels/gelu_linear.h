@@ -3,12 +3,9 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <cstdint>
+#include "millrace/kernels/gelu_kind.h"
 
 namespace millrace::kernels {
-
-// GELU itself and the approximations of Hendrycks and Gimpel 2016 (arXiv:1606.08415): by tanh, and x sigmoid(1.702 x).
-enum class Gelu : std::uint8_t { exact, tanh, quick };
 
 // Differentiable; quick, which uses our kernel, only once.
 at::Tensor gelu(const at::Tensor& x, Gelu kind);

@@ -155,9 +155,9 @@ Json bench_recipe_loader(RunRequest request, double seconds) {
   const auto consume = [&](data::HostBatch host) {
     run.stepper().begin_step(step);
     at::Tensor loss;
-    const std::int64_t rows = for_each_micro_batch(run.way(), std::move(host), [&](const Batch& batch, MicroPosition place) {
-      loss = shown(run.stepper().accumulate(batch, place).losses[0]);
-    });
+    const std::int64_t rows = for_each_micro_batch(
+        run.batch_context(), std::move(host),
+        [&](const Batch& batch, MicroPosition place) { loss = shown(run.stepper().accumulate(batch, place).losses[0]); });
     if (rows == 0) return;
     run.stepper().update();
     ++step;

@@ -51,7 +51,7 @@ Json try_whole_step(const RunRequest& request) {
   device::reset_peak_tensor_memory(device);
   TrialStep largest = make_trial_step(run, 0);  // the larger of two: an epoch's last batch may be smaller
   if (run.loaders().validation() != nullptr) {
-    (void)run_validation(run.way(), run.stepper(), *run.loaders().validation(), 1);
+    (void)run_validation(run.batch_context(), run.stepper(), *run.loaders().validation(), 1);
     run.recipe().model().train();
   }
   if (const TrialStep second = make_trial_step(run, 1); second.rows >= largest.rows) largest = second;

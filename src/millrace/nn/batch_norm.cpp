@@ -26,7 +26,7 @@ namespace millrace::nn {
 namespace {
 
 // (C) as (1, C, 1, ...), to broadcast with x.
-at::Tensor beside(const at::Tensor& channel, const at::Tensor& x) {
+at::Tensor along_channels(const at::Tensor& channel, const at::Tensor& x) {
   std::vector<std::int64_t> shape(static_cast<std::size_t>(x.dim()), 1);
   shape[1] = channel.size(0);
   return channel.view(shape);
@@ -78,7 +78,7 @@ struct SharedBatchNorm : torch::autograd::Function<SharedBatchNorm> {
     const auto type = weight.scalar_type();
     at::Tensor dx = std::get<0>(at::native_batch_norm(x, b.to(type), c.to(type), at::zeros_like(mean), at::ones_like(mean),
                                                       /*training=*/false, 0, /*eps=*/0));
-    dx.addcmul_(dy, beside(a.to(type), x));
+    dx.addcmul_(dy, along_channels(a.to(type), x));
     return {dx, weight_gradient, bias_gradient, {}, {}, {}, {}};
   }
 

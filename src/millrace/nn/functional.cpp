@@ -74,10 +74,6 @@ bool takes_own_product(const at::Tensor& input, const Fused& fused) {
   return choose<kFp32Products>(fused, input.is_cpu() && input.scalar_type() == at::kFloat, kernels::own_fp32_products);
 }
 
-kernels::Gelu kernels_word(Gelu kind) {
-  return kind == Gelu::exact ? kernels::Gelu::exact : kind == Gelu::tanh ? kernels::Gelu::tanh : kernels::Gelu::quick;
-}
-
 bool all_defined(const QkvWeights& w) { return w.b_q.defined() && w.b_k.defined() && w.b_v.defined(); }
 
 }  // namespace
@@ -101,14 +97,14 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tenso
   return at::linear(x, weight, bias.defined() ? std::optional<at::Tensor>(bias) : std::nullopt);
 }
 
-at::Tensor gelu(const at::Tensor& x, Gelu kind) { return kernels::gelu(x, kernels_word(kind)); }
+at::Tensor gelu(const at::Tensor& x, Gelu kind) { return kernels::gelu(x, kind); }
 
 at::Tensor gelu_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, Gelu kind, const Fused& fused) {
   const at::Tensor input = for_product(x);
   // The fp32 layer uses the faster product, ours or the library's.
   const auto ours = [&] { return input.scalar_type() == at::kFloat || takes_own_product(input, fused); };
-  if (choose<kFusedGelu>(fused, input.is_cpu(), ours)) return kernels::gelu_linear(input, weight, bias, kernels_word(kind));
-  return linear(gelu(x, kind), weight, bias, fused);
+  if (choose<kFusedGelu>(fused, input.is_cpu(), ours)) return kernels::gelu_linear(input, weight, bias, kind);
+  return linear(nn::gelu(x, kind), weight, bias, fused);
 }
 
 at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, double eps, const Fused& fused) {

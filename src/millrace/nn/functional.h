@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "millrace/base/error.h"
+#include "millrace/kernels/gelu_kind.h"
 #include "millrace/nn/fused.h"
 
 namespace millrace::nn {
@@ -31,8 +32,7 @@ at::Tensor gelu_dropout(const at::Tensor& x, double p, const Fused& fused);
 
 // x W^T + b; bias may be undefined. Under autocast the result has autocast's dtype.
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, const Fused& fused);
-// GELU, its tanh approximation, or x sigmoid(1.702 x), with which CLIP was trained.
-enum class Gelu : std::uint8_t { exact, tanh, quick };
+using kernels::Gelu;
 at::Tensor gelu(const at::Tensor& x, Gelu kind);
 // linear() of gelu(x) of that kind. On a CPU only x is kept for the backward pass, in bf16 if the product is ours.
 at::Tensor gelu_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, Gelu kind, const Fused& fused);

@@ -1,5 +1,5 @@
 // `millrace bench loader`: a described workload, or the ceiling test of a recipe.
-#include "millrace/cli/bench/bench_loader.h"
+#include "millrace/cli/bench/benches.h"
 
 #include "millrace/base/format.h"
 #include "millrace/cli/shared/take_run.h"

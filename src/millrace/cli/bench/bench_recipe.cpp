@@ -1,4 +1,4 @@
-#include "millrace/cli/bench/bench_recipe.h"
+#include "millrace/cli/bench/benches.h"
 
 #include <algorithm>
 #include <cmath>

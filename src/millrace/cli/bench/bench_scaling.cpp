@@ -1,4 +1,4 @@
-#include "millrace/cli/bench/bench_scaling.h"
+#include "millrace/cli/bench/benches.h"
 
 #include <algorithm>
 #include <charconv>

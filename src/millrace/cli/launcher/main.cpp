@@ -11,9 +11,9 @@
 
 #include "millrace/base/error.h"
 #include "millrace/base/fs.h"
-#include "millrace/system/limits.h"
 #include "millrace/system/malloc_pages.h"
 #include "millrace/system/openmp.h"
+#include "millrace/system/process_limits.h"
 
 namespace millrace {
 namespace {

@@ -13,8 +13,8 @@
 #include "millrace/base/fs.h"
 #include "millrace/base/json.h"
 #include "millrace/device/errors.h"
-#include "millrace/device/limits.h"
-#include "millrace/system/limits.h"
+#include "millrace/device/preflight.h"
+#include "millrace/system/process_limits.h"
 
 namespace millrace::cli {
 namespace {

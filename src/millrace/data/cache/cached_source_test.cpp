@@ -14,10 +14,10 @@
 namespace millrace::data {
 namespace {
 
-using detail::CountingSource;
-using detail::Delivered;
-using detail::epoch_of;
-using detail::resident_kib;
+using test::CountingSource;
+using test::Delivered;
+using test::epoch_of;
+using test::resident_kib;
 using testing::HasSubstr;
 
 std::shared_ptr<CountingSource> counting(Keeps keeps, std::int64_t size = 103, std::int64_t samples_per_ticket = 1) {
@@ -162,7 +162,7 @@ TEST(CachedSource, a_sample_that_fails_is_not_kept_and_costs_nothing) {
     const auto cache = std::make_shared<SampleCache>(1 << 20);
     Loader loader(cached(source, cache), options);
     for (int epoch = 0; epoch < 3; ++epoch) {
-      EXPECT_EQ(detail::ids_of(epoch_of(loader)).size(), 39U);
+      EXPECT_EQ(test::ids_of(epoch_of(loader)).size(), 39U);
       EXPECT_EQ(loader.counters().bad_samples, static_cast<std::uint64_t>(epoch) + 1);
     }
     EXPECT_EQ(cache->counters().bytes, 40 * 16 + 39 * (16 + (keeps == Keeps::rows ? 20U : 8U)));

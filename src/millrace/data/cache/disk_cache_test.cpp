@@ -19,10 +19,10 @@ namespace millrace::data {
 namespace {
 
 namespace stdfs = std::filesystem;
-using detail::CountingSource;
-using detail::Delivered;
-using detail::epoch_of;
-using detail::rows_of;
+using test::CountingSource;
+using test::Delivered;
+using test::epoch_of;
+using test::rows_of;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -408,7 +408,7 @@ TEST_F(DiskCacheTest, RunsAtOnceShareAFolder) {
 // A changed file is recognised by its content or the time it was written, even if its size stays.
 TEST_F(DiskCacheTest, AFileThatChangedIsDecodedAnew) {
   const stdfs::path path = folder_ / "v.nii";
-  detail::NiftiMaker maker{.dim = {128, 128, 96}};
+  test::NiftiMaker maker{.dim = {128, 128, 96}};
   std::vector<std::int16_t> values(std::size_t{128} * 128 * 96);
   const auto first_of = [&](const stdfs::path& file) {
     const auto source = std::make_shared<NiftiSource>(std::vector{file}, NiftiSamples{.patch = {1, 1, 1}, .random = false});

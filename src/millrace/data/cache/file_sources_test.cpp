@@ -25,8 +25,8 @@ namespace millrace::data {
 namespace {
 
 namespace stdfs = std::filesystem;
-using detail::rows_of;
-using detail::text_of;
+using test::rows_of;
+using test::text_of;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -45,7 +45,7 @@ class FileSourcesTest : public testing::Test {
   stdfs::path volume(const std::string& name, std::int16_t first, std::vector<std::int64_t> dim = {6, 5, 4}) {
     std::vector<std::int16_t> values(static_cast<std::size_t>(*element_count(dim)));
     std::iota(values.begin(), values.end(), first);
-    const std::string bytes = detail::NiftiMaker{.dim = std::move(dim), .slope = 2}.file(values);
+    const std::string bytes = test::NiftiMaker{.dim = std::move(dim), .slope = 2}.file(values);
     return put(name, name.ends_with(".gz") ? text_of(format::deflate(format::DeflateFrame::gzip, std::as_bytes(std::span(bytes))))
                                            : bytes);
   }

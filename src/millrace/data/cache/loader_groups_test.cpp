@@ -15,14 +15,14 @@
 namespace millrace::data {
 namespace {
 
-using detail::by_fours;
-using detail::copy_of;
-using detail::CountingSource;
-using detail::Delivered;
-using detail::epoch_of;
-using detail::ids_of;
-using detail::sorted;
-using detail::up_to;
+using test::by_fours;
+using test::copy_of;
+using test::CountingSource;
+using test::Delivered;
+using test::epoch_of;
+using test::ids_of;
+using test::sorted;
+using test::up_to;
 using testing::Each;
 using testing::ElementsAre;
 using testing::HasSubstr;

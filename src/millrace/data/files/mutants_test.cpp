@@ -19,8 +19,8 @@
 namespace millrace::data {
 namespace {
 
-using detail::expect_survives_mutants;
-using detail::text_of;
+using test::expect_survives_mutants;
+using test::text_of;
 
 std::span<const std::byte> bytes_of(const std::string& text) { return std::as_bytes(std::span(text)); }
 
@@ -92,7 +92,7 @@ std::string read_nifti(const std::filesystem::path& path) {
 std::string nifti_file() {
   std::vector<std::int16_t> voxels(10 * 9 * 8);
   std::iota(voxels.begin(), voxels.end(), std::int16_t{-50});
-  return detail::NiftiMaker{.dim = {10, 9, 8}, .slope = 2, .extensions = {{6, "a comment"}}}.file(voxels);
+  return test::NiftiMaker{.dim = {10, 9, 8}, .slope = 2, .extensions = {{6, "a comment"}}}.file(voxels);
 }
 
 TEST(Mutants, Nifti) { expect_survives_mutants({".nii", nifti_file(), 368, false, read_nifti}); }

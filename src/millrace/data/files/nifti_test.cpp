@@ -18,7 +18,7 @@ namespace millrace::data {
 namespace {
 
 namespace stdfs = std::filesystem;
-using detail::NiftiMaker;
+using test::NiftiMaker;
 using testing::ElementsAre;
 using testing::HasSubstr;
 

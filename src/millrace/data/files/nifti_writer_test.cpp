@@ -13,7 +13,7 @@ namespace millrace::data {
 namespace {
 
 namespace stdfs = std::filesystem;
-using detail::NiftiMaker;
+using test::NiftiMaker;
 using testing::HasSubstr;
 
 class NiftiWriterTest : public testing::Test {

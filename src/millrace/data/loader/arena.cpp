@@ -8,7 +8,7 @@
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
 #include "millrace/data/loader/loader.h"
-#include "millrace/system/limits.h"
+#include "millrace/system/process_limits.h"
 
 namespace millrace::data {
 namespace {

@@ -191,7 +191,7 @@ class StampedSource final : public Source {
   }
 
  private:
-  detail::CountingSource inner_;
+  test::CountingSource inner_;
   std::vector<FileStamp> files_;
 };
 
@@ -250,11 +250,11 @@ TEST(ChangedData, is_refused_by_name_and_accepted_on_demand) {
 
 TEST(ChangedData, a_snapshot_that_says_nothing_of_its_data_goes_on_with_a_note) {
   Told told;
-  Loader before(single(std::make_shared<detail::CountingSource>(40)), told.options());
+  Loader before(single(std::make_shared<test::CountingSource>(40)), told.options());
   (void)before.next();
   Json state = before.state();
   state["fingerprint"] = "hdf5 of paths and times";
-  Loader after(single(std::make_shared<detail::CountingSource>(40)), told.options());
+  Loader after(single(std::make_shared<test::CountingSource>(40)), told.options());
   EXPECT_THROW(after.load_state(state), SnapshotError);
   after.check_data(nullptr);
   after.load_state(state);

@@ -14,12 +14,12 @@
 namespace millrace::data {
 namespace {
 
-using detail::copy_of;
-using detail::CountingSource;
-using detail::Delivered;
-using detail::epoch_of;
-using detail::ids_of;
-using detail::resident_kib;
+using test::copy_of;
+using test::CountingSource;
+using test::Delivered;
+using test::epoch_of;
+using test::ids_of;
+using test::resident_kib;
 using testing::ElementsAre;
 using testing::HasSubstr;
 

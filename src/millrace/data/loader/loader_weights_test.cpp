@@ -10,13 +10,13 @@
 namespace millrace::data {
 namespace {
 
-using detail::by_fours;
-using detail::CountingSource;
-using detail::Delivered;
-using detail::epoch_of;
-using detail::ids_of;
-using detail::sorted;
-using detail::up_to;
+using test::by_fours;
+using test::CountingSource;
+using test::Delivered;
+using test::epoch_of;
+using test::ids_of;
+using test::sorted;
+using test::up_to;
 
 LoaderOptions in_batches_of(std::int64_t batch_size) {
   LoaderOptions options;

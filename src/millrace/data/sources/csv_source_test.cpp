@@ -20,7 +20,7 @@ namespace millrace::data {
 namespace {
 
 namespace stdfs = std::filesystem;
-using detail::rows_of;
+using test::rows_of;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using Fields = std::vector<CsvField>;
@@ -94,7 +94,7 @@ TEST_F(CsvSourceTest, AnyBytesAreATableOrADataError) {
   for (int i = 0; i < 20; ++i) table += std::to_string(i) + ".5,\"1\",text\n";
   const stdfs::path path = folder_ / "mutant.csv";
   for (std::uint64_t k = 0; k < 500; ++k) {
-    std::ofstream(path, std::ios::binary) << detail::mutant(table, 8, k).bytes;
+    std::ofstream(path, std::ios::binary) << test::mutant(table, 8, k).bytes;
     try {
       const CsvSource source(path, {{"x", {"a", "b"}}});
       EXPECT_GE(source.size(), 1);
@@ -124,7 +124,7 @@ TEST_F(CsvSourceTest, TablesOfSpreadsheetsAreRead) {
 
 TEST_F(CsvSourceTest, FoldersAreClasses) {
   const std::vector<std::byte> pixels(4, std::byte{9});
-  const std::string png = detail::text_of(format::encode_png({2, 2, format::Pixels::gray}, pixels));
+  const std::string png = test::text_of(format::encode_png({2, 2, format::Pixels::gray}, pixels));
   for (const char* name :
        {"photos/dog/1.png", "photos/cat/b.png", "photos/cat/a.png", "photos/cat/.hidden.png", "photos/notes.txt"})
     static_cast<void>(put(name, png));

@@ -22,7 +22,7 @@
 namespace millrace::data {
 namespace {
 
-using detail::rows_of;
+using test::rows_of;
 using testing::ElementsAre;
 using testing::ElementsAreArray;
 
@@ -150,7 +150,7 @@ TEST(Augment, normalises_as_the_source_of_pictures_does) {
   std::filesystem::create_directories(folder);
   std::vector<std::byte> pixels(256);
   for (std::size_t i = 0; i < pixels.size(); ++i) pixels[i] = static_cast<std::byte>(i);
-  const std::string png = detail::text_of(format::encode_png({16, 16, Pixels::gray}, pixels));
+  const std::string png = test::text_of(format::encode_png({16, 16, Pixels::gray}, pixels));
   std::ofstream(folder / "all.png", std::ios::binary) << png;
   ImageSamples samples{.height = 16, .width = 16, .pixels = Pixels::gray, .random_crop = false};
   samples.mean[0] = 0.4F;
@@ -236,7 +236,7 @@ TEST(Augment, streams_are_equal_with_the_cache_off_and_on_for_any_readers) {
     Loader loader(pipeline, options);
     std::string bytes;
     for (int epoch = 0; epoch < 2; ++epoch) {
-      for (const detail::Delivered& batch : detail::epoch_of(loader)) bytes += batch.bytes;
+      for (const test::Delivered& batch : test::epoch_of(loader)) bytes += batch.bytes;
     }
     return bytes;
   };

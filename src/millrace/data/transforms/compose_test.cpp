@@ -16,10 +16,10 @@
 namespace millrace::data {
 namespace {
 
-using detail::CountingSource;
-using detail::Delivered;
-using detail::epoch_of;
-using detail::rows_of;
+using test::CountingSource;
+using test::Delivered;
+using test::epoch_of;
+using test::rows_of;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::SizeIs;
@@ -120,7 +120,7 @@ TEST(Map, goes_on_in_the_middle_of_an_epoch_with_the_same_numbers) {
   use_cache(pipeline, std::make_shared<SampleCache>(1 << 20));
   Loader after(pipeline, by_eights(3));
   after.load_state(state);
-  for (std::size_t batch = 6; batch < expected.size(); ++batch) EXPECT_EQ(detail::copy_of(*after.next()), expected[batch]);
+  for (std::size_t batch = 6; batch < expected.size(); ++batch) EXPECT_EQ(test::copy_of(*after.next()), expected[batch]);
 }
 
 TEST(Map, runs_at_each_read_of_what_was_read_once) {
@@ -241,13 +241,13 @@ TEST(Subset, has_the_samples_of_its_list) {
 TEST(RandomSubset, shares_are_disjoint_complete_and_stay_when_samples_are_added) {
   const auto rows_in = [](std::int64_t size, const Fraction& fraction) {
     const SourcePtr some = random_subset(counting_as(Keeps::nothing, size), fraction);
-    return rows_of<std::int64_t>(*some, detail::up_to(some->size()));
+    return rows_of<std::int64_t>(*some, test::up_to(some->size()));
   };
   const std::vector<std::int64_t> train = rows_in(2000, {.to = 0.8, .seed = 5});
   const std::vector<std::int64_t> rest = rows_in(2000, {.from = 0.8, .seed = 5});
   std::vector<std::int64_t> all;
   std::merge(train.begin(), train.end(), rest.begin(), rest.end(), std::back_inserter(all));
-  EXPECT_EQ(all, detail::up_to(2000));
+  EXPECT_EQ(all, test::up_to(2000));
   EXPECT_THAT(rest.size(), testing::AllOf(testing::Gt(330U), testing::Lt(470U)));
   const std::vector<std::int64_t> grown = rows_in(3000, {.to = 0.8, .seed = 5});
   EXPECT_TRUE(std::equal(train.begin(), train.end(), grown.begin()));

@@ -25,7 +25,7 @@
 #include "millrace/device/convolution_guard.h"
 #include "millrace/device/detail/convolution_job.h"
 #include "millrace/device/device.h"
-#include "millrace/device/limits.h"
+#include "millrace/device/preflight.h"
 
 namespace millrace::device {
 namespace {

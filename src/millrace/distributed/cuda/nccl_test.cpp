@@ -77,7 +77,7 @@ TEST_F(Nccl, AWorldOfOneRankChangesNoBit) {
   }
   const Model plain(gpu(0)), summed(gpu(0));
   const auto connection = groups.connect("gradients");
-  GradientBuckets buckets({connection, connection, groups.beside(), words}, summed.parameters, {.bucket_bytes = 1000},
+  GradientBuckets buckets({connection, connection, groups.second_stream(), words}, summed.parameters, {.bucket_bytes = 1000},
                           [](const std::function<void()>& collective) { collective(); });
   for (int step = 0; step < 3; ++step) {
     for (const Model* model : {&plain, &summed}) {

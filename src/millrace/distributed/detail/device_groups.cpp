@@ -15,7 +15,7 @@
 namespace millrace::distributed {
 namespace {
 
-c10::Stream stream_beside(at::Device device) {
+c10::Stream make_second_stream(at::Device device) {
   if (device.is_cpu()) return c10::Stream(c10::Stream::DEFAULT, device);
   return c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device);
 }
@@ -47,7 +47,7 @@ bool stream_ends_within(at::Device device, double seconds) {
 }
 
 DeviceGroups::DeviceGroups(device::RankGroups& maker, at::Device device, device::RankSeat seat)
-    : maker_(maker), device_(device), seat_(std::move(seat)), beside_(stream_beside(device)) {
+    : maker_(maker), device_(device), seat_(std::move(seat)), second_stream_(make_second_stream(device)) {
   (void)connect("sums");
 }
 

@@ -27,7 +27,7 @@ class DeviceGroups {
   [[nodiscard]] c10d::Backend& sums() const { return *all_.front(); }
   [[nodiscard]] c10::intrusive_ptr<c10d::Backend> connect(const std::string& name);  // adds a group; collective
   // The stream for the second halves of sums, separate from the loop's own stream.
-  [[nodiscard]] c10::Stream beside() const { return beside_; }
+  [[nodiscard]] c10::Stream second_stream() const { return second_stream_; }
   // Ends for good all sums under way. False if the loop's stream had not finished waiting for them: its further results then use
   // incomplete sums.
   bool cut();
@@ -36,7 +36,7 @@ class DeviceGroups {
   device::RankGroups& maker_;
   at::Device device_;
   device::RankSeat seat_;
-  c10::Stream beside_;
+  c10::Stream second_stream_;
   std::vector<c10::intrusive_ptr<c10d::Backend>> all_;
   bool ended_ = false;
 };

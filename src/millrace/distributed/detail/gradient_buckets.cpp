@@ -129,7 +129,7 @@ void GradientBuckets::fill(std::size_t parameter) {
 void GradientBuckets::launch_full() {
   for (; next_ < buckets_.size() && buckets_[next_].missing == 0; ++next_) {
     Bucket& bucket = buckets_[next_];
-    bucket.sum = std::make_unique<OrderedSum>(*backends_.to, *backends_.back, bucket.flat, backends_.beside);
+    bucket.sum = std::make_unique<OrderedSum>(*backends_.to, *backends_.back, bucket.flat, backends_.second_stream);
     ++traffic_.buckets;
     if (!sent_) ++traffic_.early_buckets;
     traffic_.bytes += static_cast<std::int64_t>(bucket.flat.nbytes());

@@ -22,7 +22,7 @@ namespace millrace::distributed {
 // The transports for the buckets of one set of parameters, used by nothing else, so that the order of calls is theirs.
 struct BucketBackends {
   c10::intrusive_ptr<c10d::Backend> to, back;  // the halves of a sum; the same if the second begins with the first
-  std::optional<c10::Stream> beside;           // stream of the second halves, if waits of the groups block streams
+  std::optional<c10::Stream> second_stream;    // stream of the second halves, if waits of the groups block streams
   c10::intrusive_ptr<c10d::Backend> words;     // for CPU numbers, from the loop's thread
 };
 

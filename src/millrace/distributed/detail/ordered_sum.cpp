@@ -15,7 +15,7 @@ at::Tensor bytes_of(const at::Tensor& values) { return values.view({-1}).view(at
 
 }  // namespace
 
-OrderedSum::OrderedSum(c10d::Backend& to, c10d::Backend& back, at::Tensor flat, std::optional<c10::Stream> beside)
+OrderedSum::OrderedSum(c10d::Backend& to, c10d::Backend& back, at::Tensor flat, std::optional<c10::Stream> second_stream)
     : back_(&back), world_(to.getSize()), share_((flat.numel() + world_ - 1) / world_), flat_(std::move(flat)) {
   if (world_ <= 2) {  // the order of two numbers does not matter
     std::vector<at::Tensor> all = {flat_};
@@ -31,11 +31,11 @@ OrderedSum::OrderedSum(c10d::Backend& to, c10d::Backend& back, at::Tensor flat, 
   at::Tensor in = bytes_of(given_), out = bytes_of(parts_);
   std::vector<std::int64_t> even;
   first_ = to.alltoall_base(out, in, even, even);
-  if (!beside) return;
+  if (!second_stream) return;
   // The memory belongs to the current stream, which waits for the other stream before it frees it.
   mine_ = at::empty({share_}, flat_.options());
   all_ = is_even() ? flat_ : at::empty({world_ * share_}, flat_.options());
-  const c10::StreamGuard guard(*beside);
+  const c10::StreamGuard guard(*second_stream);
   first_->wait();
   begin_second();
 }

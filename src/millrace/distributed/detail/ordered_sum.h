@@ -27,9 +27,9 @@ namespace millrace::distributed {
 class OrderedSum {
  public:
   // Begins to add up `flat` (contiguous), which finish() overwrites. `to` and `back` carry the two halves; they may be the same
-  // group only if no sum begins before the last has ended, or with `beside`: a stream in which the second half begins at once, so
-  // that the order of the halves is the same on all ranks and the current stream continues.
-  OrderedSum(c10d::Backend& to, c10d::Backend& back, at::Tensor flat, std::optional<c10::Stream> beside = std::nullopt);
+  // group only if no sum begins before the last has ended, or with `second_stream`: a stream in which the second half begins at
+  // once, so that the order of the halves is the same on all ranks and the current stream continues.
+  OrderedSum(c10d::Backend& to, c10d::Backend& back, at::Tensor flat, std::optional<c10::Stream> second_stream = std::nullopt);
   ~OrderedSum();
   OrderedSum(const OrderedSum&) = delete;
   OrderedSum& operator=(const OrderedSum&) = delete;

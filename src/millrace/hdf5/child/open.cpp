@@ -27,7 +27,7 @@ bool exists(hid_t file, const std::string& path) {
 }
 
 // The contents of the innermost group of `name` that exists: "/map, /index_map".
-std::string beside(hid_t file, const std::string& name) {
+std::string names_near(hid_t file, const std::string& name) {
   std::string group = "/";
   for (std::size_t slash = name.find('/', 1); slash != std::string::npos; slash = name.find('/', slash + 1)) {
     if (!exists(file, name.substr(0, slash))) break;
@@ -103,9 +103,9 @@ Id open_file(int descriptor) {
 
 OpenDataset open_dataset(hid_t file, const std::string& name) {
   OpenDataset dataset;
-  if (name.empty() || name[0] != '/' || name.find('\0') != std::string::npos) throw MissingError(name, beside(file, "/"));
+  if (name.empty() || name[0] != '/' || name.find('\0') != std::string::npos) throw MissingError(name, names_near(file, "/"));
   refuse_foreign_links(file, name);
-  if (!exists(file, name)) throw MissingError(name, beside(file, name));
+  if (!exists(file, name)) throw MissingError(name, names_near(file, name));
   const Id access = owned(H5Pcreate(H5P_DATASET_ACCESS));
   dataset.id = open_in_known_form(file, name, access.get());
   dataset.creation = owned(H5Dget_create_plist(dataset.id.get()));

@@ -20,7 +20,7 @@ TrialStep make_trial_step(Assembly& run, std::int64_t step) {
     auto host = run.loaders().training().next();
     if (!host) host = run.loaders().training().next();  // first batch of the next epoch
     if (!host) break;
-    made.rows += for_each_micro_batch(run.way(), std::move(*host), [&](const Batch& batch, MicroPosition in_batch) {
+    made.rows += for_each_micro_batch(run.batch_context(), std::move(*host), [&](const Batch& batch, MicroPosition in_batch) {
       const StepResult result = run.stepper().accumulate(batch, {.only = in_batch.only && accumulate == 1});
       made.loss = shown(result.losses[0]).item<double>();  // waits for the device
     });

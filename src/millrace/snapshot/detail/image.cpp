@@ -17,7 +17,7 @@
 #include "millrace/snapshot/detail/json_text.h"
 #include "millrace/snapshot/detail/manifest.h"
 #include "millrace/snapshot/detail/tensors.h"
-#include "millrace/system/limits.h"
+#include "millrace/system/process_limits.h"
 
 namespace millrace::snapshot::detail {
 namespace {
@@ -115,21 +115,21 @@ c10::Device device_of(const Content& content) {
 }
 
 // Copies of a state, which may change as soon as its copies have begun.
-class Beside {
+class CopyScope {
  public:
-  explicit Beside(std::unique_ptr<device::Copies> copies) : copies_(std::move(copies)) {
+  explicit CopyScope(std::unique_ptr<device::Copies> copies) : copies_(std::move(copies)) {
     if (copies_) copies_->hold_copies(*copies_->mark_work());
   }
   // After an error, copies may still be writing into memory that is about to be reused.
-  ~Beside() {
+  ~CopyScope() {
     if (!copies_ || ended_) return;
     try {
       copies_->mark_copies()->wait();
     } catch (const std::exception&) {  // the device is lost: its copies are over too
     }
   }
-  Beside(const Beside&) = delete;
-  Beside& operator=(const Beside&) = delete;
+  CopyScope(const CopyScope&) = delete;
+  CopyScope& operator=(const CopyScope&) = delete;
 
   [[nodiscard]] device::Copies* copies() const noexcept { return copies_.get(); }
   device::Copies::MarkPtr end() {
@@ -192,8 +192,8 @@ void Room::make_in(HostMemory& memory) const {
 Image image_in(HostMemory& memory, const Content& content) {
   const Room room = room_for(content);
   const c10::Device device = room.device;
-  Beside beside(device::copies_of(device));
-  device::Copies* const copier = beside.copies();
+  CopyScope scope(device::copies_of(device));
+  device::Copies* const copier = scope.copies();
   room.make_in(memory);
   std::byte* next = memory.get(room.bytes);
   Image image = make(content, [&](const std::vector<at::Tensor>& tensors) {
@@ -212,7 +212,7 @@ Image image_in(HostMemory& memory, const Content& content) {
     }
     return [copies = std::move(copies)](std::size_t i) { return copies[i]; };
   });
-  image.copied = beside.end();
+  image.copied = scope.end();
   return image;
 }
 

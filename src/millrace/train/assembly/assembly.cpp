@@ -48,7 +48,7 @@ RecipeFolders folders_to_look_in(bool plan_only) {
   return {.run_folder = {}, .new_files = {}, .cache_folder = cache_folder(), .writes = false, .plan_only = plan_only};
 }
 
-BatchWay Assembly::way() const {
+BatchContext Assembly::batch_context() const {
   return {.recipe = *recipe_,
           .timeline = &setup_.timeline(),
           .device = setup_.context().device,
@@ -137,16 +137,16 @@ std::optional<Batch> Assembly::trial_batch(Split split) const {
   options.readers = 0;
   options.warn = nullptr;  // the run's own loader reports the same samples
   data::Loader trial_loader(*pipeline, options);
-  BatchWay way = this->way();
-  way.split = split;
+  BatchContext context = batch_context();
+  context.split = split;
   std::optional<Batch> first;
   while (auto host = trial_loader.next()) {
     Batch here;
     {
       const device::ExpectedCopies on_its_way;
-      here = to_batch(std::move(*host), split, way.device);
+      here = to_batch(std::move(*host), split, context.device);
     }
-    for_each_micro_batch(way, std::move(here), [&](Batch batch, MicroPosition) {
+    for_each_micro_batch(context, std::move(here), [&](Batch batch, MicroPosition) {
       if (!first) first = std::move(batch);
     });
     if (first) break;

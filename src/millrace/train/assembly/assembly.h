@@ -55,7 +55,7 @@ class Assembly {
   // What each part of memory takes now; activations are what a step needs in addition. `step_peak`: the most tensor bytes held in
   // a step.
   [[nodiscard]] MemoryAccount memory_account(std::uint64_t step_peak, bool copies_snapshots) const;
-  [[nodiscard]] BatchWay way() const;
+  [[nodiscard]] BatchContext batch_context() const;
   // A prepared micro-batch like the first step's, or like a validation's first; leaves no trace. nullopt if there is no batch.
   [[nodiscard]] std::optional<Batch> trial_batch(Split split = Split::train) const;
 

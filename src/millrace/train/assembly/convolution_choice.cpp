@@ -62,9 +62,9 @@ std::vector<device::ConvolutionShape> asked_in_bf16(const std::function<void()>&
 }
 
 // Until destruction all operations use LibTorch's implementation, so that a census sees all convolutions it may be asked for.
-class LibraryWays {
+class LibraryOnly {
  public:
-  LibraryWays() {
+  LibraryOnly() {
     for (std::size_t i = 0; i < kernels::kOperations; ++i) {
       for (const c10::ScalarType type : {c10::kFloat, c10::kBFloat16}) {
         const auto operation = static_cast<kernels::Operation>(i);
@@ -73,9 +73,9 @@ class LibraryWays {
     }
     choose_all(kernels::Implementation::library);
   }
-  ~LibraryWays() { choose(before_); }
-  LibraryWays(const LibraryWays&) = delete;
-  LibraryWays& operator=(const LibraryWays&) = delete;
+  ~LibraryOnly() { choose(before_); }
+  LibraryOnly(const LibraryOnly&) = delete;
+  LibraryOnly& operator=(const LibraryOnly&) = delete;
 
  private:
   std::vector<KernelChoice> before_;
@@ -140,7 +140,7 @@ void Assembly::try_convolutions() {
   ConvolutionChoice choice;
   if (setup_.agreement().ranks().rank == 0) {
     (void)try_on_batch([&](const Batch& batch) {
-      const LibraryWays ways;
+      const LibraryOnly library_only;
       const std::string trial = trial_of(kConvolutionTrial, batch);
       StepTrials trials(*stepper_);
       choice = choose_convolutions([&] { (void)trials.try_precision(batch, std::nullopt); }, kept_trials(), trial,
@@ -164,7 +164,7 @@ bool Assembly::may_try_bf16(const Batch& batch) {
       return true;
     }
   }
-  const LibraryWays ways;
+  const LibraryOnly library_only;
   StepTrials trials(*stepper_);
   return asked_in_bf16([&] { (void)trials.try_precision(batch, std::nullopt); }).empty();
 }

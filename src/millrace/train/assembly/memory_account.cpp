@@ -7,7 +7,7 @@
 namespace millrace {
 namespace {
 
-constexpr double kWorthAWord = 0.01;  // share of the peak
+constexpr double kSmallestShare = 0.01;  // share of the peak
 
 constexpr std::ptrdiff_t kOfTensors = 5;  // the first five of parts()
 
@@ -18,7 +18,7 @@ std::string largest_of(std::vector<std::pair<std::string, std::uint64_t>> parts,
   std::stable_sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
   std::string text;
   for (const auto& [name, bytes] : parts) {
-    if (as_double(bytes) >= kWorthAWord * as_double(whole))
+    if (as_double(bytes) >= kSmallestShare * as_double(whole))
       text += (text.empty() ? "" : ", ") + name + " " + human_bytes(as_double(bytes));
   }
   return text;
@@ -59,8 +59,8 @@ std::string MemoryAccount::to_text(std::uint64_t peak) const {
     of_gpu += "; ";
   }
   const double rest = peak == 0 ? 0 : (as_double(peak) - as_double(sum())) / as_double(peak);
-  if (rest >= kWorthAWord) text += (text.empty() ? "rest " : ", rest ") + percent(rest);
-  if (rest <= -kWorthAWord) text += "; together " + percent(-rest) + " more: not all at one time";
+  if (rest >= kSmallestShare) text += (text.empty() ? "rest " : ", rest ") + percent(rest);
+  if (rest <= -kSmallestShare) text += "; together " + percent(-rest) + " more: not all at one time";
   return of_gpu + "peak memory " + human_bytes(as_double(peak)) + (text.empty() ? "" : ": " + text);
 }
 

@@ -61,7 +61,7 @@ Trainer::Trainer(TrainerParts parts)
 
 Agreement& Trainer::agreement() const { return parts_.agreement == nullptr ? Agreement::of_one() : *parts_.agreement; }
 
-BatchWay Trainer::way() const {
+BatchContext Trainer::batch_context() const {
   return {.recipe = *parts_.recipe,
           .timeline = parts_.timeline,
           .device = parts_.stepper->device(),
@@ -222,7 +222,7 @@ std::int64_t Trainer::run_micro_batches(std::vector<StepResult>& results, metric
     if (!batch) break;
     recovery_.saw(*batch);
     if (diagnosis_) diagnosis_->saw_copied(*batch);
-    rows += for_each_micro_batch(way(), std::move(*batch), [&](const Batch& micro, MicroPosition in_batch) {
+    rows += for_each_micro_batch(batch_context(), std::move(*batch), [&](const Batch& micro, MicroPosition in_batch) {
       if (diagnosis_) diagnosis_->saw_batch(micro);
       const bool last_batch = i + 1 == accumulate || epoch_end_.reached;
       results.push_back(

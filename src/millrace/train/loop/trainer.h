@@ -105,7 +105,7 @@ class Trainer {
   [[nodiscard]] std::optional<Ending> natural_end() const;
   [[nodiscard]] Agreement& agreement() const;
   [[nodiscard]] DiagnosisParts diagnosis_parts() const;
-  [[nodiscard]] BatchWay way() const;
+  [[nodiscard]] BatchContext batch_context() const;
   void begin();
   std::optional<Ending> between_steps();
   bool take_finished_save();  // true if some rank asks all to stop

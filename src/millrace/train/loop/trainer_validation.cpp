@@ -37,8 +37,8 @@ void Trainer::validate() {
     recovery_.attempt(
         {.step = step_, .where = what},
         [&] {
-          validated =
-              run_validation(way(), *parts_.stepper, *parts_.validation, parts_.config->train.validate_batches, agreement());
+          validated = run_validation(batch_context(), *parts_.stepper, *parts_.validation, parts_.config->train.validate_batches,
+                                     agreement());
           return std::int64_t{0};
         },
         [] {});

@@ -8,31 +8,31 @@
 
 namespace millrace {
 
-std::optional<Validated> run_validation(const BatchWay& way, Stepper& stepper, data::Loader& loader, std::int64_t limit,
+std::optional<Validated> run_validation(const BatchContext& context, Stepper& stepper, data::Loader& loader, std::int64_t limit,
                                         Agreement& agreement) {
   const at::NoGradGuard no_grad;
   metrics::Board board;
-  way.recipe.model().eval();
-  way.recipe.begin_validation();
+  context.recipe.model().eval();
+  context.recipe.begin_validation();
   loader.restart(0);
   std::int64_t batches = 0, rows = 0;
-  Feed feed(loader, Split::validation, way.device, way.ahead);
+  Feed feed(loader, Split::validation, context.device, context.ahead);
   for (; limit == 0 || batches < limit; ++batches) {
     if (agreement.any(pending_signal() != 0)) return std::nullopt;
     std::optional<Batch> whole = feed.next();
     if (!whole) break;
-    rows += for_each_micro_batch({way.recipe, nullptr, way.device, way.micro_batches, Split::validation, way.ahead, way.seed},
-                                 std::move(*whole), [&](const Batch& batch, MicroPosition) {
-                                   const StepResult result = stepper.evaluate(batch);
-                                   for (std::size_t k = 0; k < result.losses.size(); ++k)
-                                     board.add("val_" + stepper.objective_name(k), result.losses[k]);
-                                   way.recipe.measure(batch, result, board);
-                                 });
+    rows += for_each_micro_batch(
+        {context.recipe, nullptr, context.device, context.micro_batches, Split::validation, context.ahead, context.seed},
+        std::move(*whole), [&](const Batch& batch, MicroPosition) {
+          const StepResult result = stepper.evaluate(batch);
+          for (std::size_t k = 0; k < result.losses.size(); ++k) board.add("val_" + stepper.objective_name(k), result.losses[k]);
+          context.recipe.measure(batch, result, board);
+        });
     whole.reset();
     if (limit == 0 || batches + 1 < limit) feed.look_ahead();
   }
   if (agreement.any(pending_signal() != 0)) return std::nullopt;
-  way.recipe.end_validation(board);
+  context.recipe.end_validation(board);
   board.sum_over(agreement);
   return Validated{board.means(), board.tables(), batches, agreement.sum(rows)};
 }

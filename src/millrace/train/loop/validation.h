@@ -23,7 +23,7 @@ struct Validated {
 // Losses ("val_<objective>") and the recipe's own metrics over one pass of `loader` in evaluation mode; the model stays in that
 // mode. `limit`: the most batches used, 0 = all. A batch that data.bad_samples=skip left empty does not count. Collective;
 // nullopt if a stop signal came first, on any rank.
-[[nodiscard]] std::optional<Validated> run_validation(const BatchWay& way, Stepper& stepper, data::Loader& loader,
+[[nodiscard]] std::optional<Validated> run_validation(const BatchContext& context, Stepper& stepper, data::Loader& loader,
                                                       std::int64_t limit, Agreement& agreement = Agreement::of_one());
 
 }  // namespace millrace

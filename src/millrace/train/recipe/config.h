@@ -17,7 +17,7 @@ namespace millrace {
 enum class CacheMode : std::uint8_t { off, ram, device, disk };
 enum class Precision : std::uint8_t { fp32, bf16, fp16 };
 enum class Layout : std::uint8_t { contiguous, channels_last };
-enum class CudnnWays : std::uint8_t { timed, rules };
+enum class CudnnAlgorithms : std::uint8_t { timed, rules };
 enum class BestIs : std::uint8_t { lowest, highest };
 enum class FrozenWeights : std::uint8_t { keep, leave_out };
 enum class LogLine : std::uint8_t { millrace, original };
@@ -264,11 +264,11 @@ struct DeviceConfig {
   config::Auto<Layout> layout;
   config::Auto<kernels::Implementation> kernels;
   config::Auto<bool> tf32;
-  config::Auto<CudnnWays> cudnn;
+  config::Auto<CudnnAlgorithms> cudnn;
 
   [[nodiscard]] std::optional<bool> tf32_wish() const { return tf32.is_auto() ? std::nullopt : std::optional(tf32.value()); }
   [[nodiscard]] std::optional<bool> timed_convolutions() const {
-    return cudnn.is_auto() ? std::nullopt : std::optional(cudnn.value() == CudnnWays::timed);
+    return cudnn.is_auto() ? std::nullopt : std::optional(cudnn.value() == CudnnAlgorithms::timed);
   }
   static consteval auto fields() {
     using C = DeviceConfig;

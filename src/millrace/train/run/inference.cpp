@@ -178,13 +178,13 @@ Evaluation evaluate(Loaded& loaded, telemetry::Console& console, EvaluatedSplit 
                    .autocast = loaded.autocast,
                    .trains = false});
   loaded.recipe->model().eval();
-  const BatchWay way{.recipe = *loaded.recipe,
-                     .timeline = nullptr,
-                     .device = loaded.device,
-                     .micro_batches = config.memory.micro_batches,
-                     .ahead = loaded.switches->on("batch_ahead"),
-                     .seed = stepper.seed()};
-  const std::optional<Validated> validated = run_validation(way, stepper, loader, config.train.validate_batches);
+  const BatchContext context{.recipe = *loaded.recipe,
+                             .timeline = nullptr,
+                             .device = loaded.device,
+                             .micro_batches = config.memory.micro_batches,
+                             .ahead = loaded.switches->on("batch_ahead"),
+                             .seed = stepper.seed()};
+  const std::optional<Validated> validated = run_validation(context, stepper, loader, config.train.validate_batches);
   if (!validated) return {};
   Evaluation evaluation;
   const bool test = split == EvaluatedSplit::test;

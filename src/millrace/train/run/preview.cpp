@@ -68,11 +68,11 @@ void preview_batches(RunRequest request, const Preview& preview, const BatchVisi
   options.readers = 0;
   data::Loader loader(std::move(pipeline), options);
   if (training && !state.is_null()) loader.load_state(state);
-  const BatchWay way{.recipe = *recipe,
-                     .timeline = &setup.timeline(),
-                     .device = setup.context().device,
-                     .split = preview.split,
-                     .seed = setup.context().seed};
+  const BatchContext context{.recipe = *recipe,
+                             .timeline = &setup.timeline(),
+                             .device = setup.context().device,
+                             .split = preview.split,
+                             .seed = setup.context().seed};
   recipe->model().train(training);
   const Facts facts = facts_of(*recipe, datasets);
   const at::NoGradGuard no_grad;
@@ -84,7 +84,7 @@ void preview_batches(RunRequest request, const Preview& preview, const BatchVisi
       state = Json();
       continue;
     }
-    for_each_micro_batch(way, std::move(*host), [&](const Batch& batch, MicroPosition) { sees(batch, datasets, facts); });
+    for_each_micro_batch(context, std::move(*host), [&](const Batch& batch, MicroPosition) { sees(batch, datasets, facts); });
     ++seen;
   }
 }

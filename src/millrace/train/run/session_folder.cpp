@@ -79,7 +79,7 @@ void Session::check_changes() {
 
 // A schedule over the run's whole length changes with that length: its rate then jumps from one step to the next.
 void Session::tell_new_length() {
-  constexpr double kWorthAWord = 1e-3;
+  constexpr double kSmallestChange = 1e-3;  // relative
   const Json::json_pointer epochs("/train/epochs"), max_steps("/train/max_steps");
   const Json& saved = resumed_->content.config;
   const std::int64_t step = resumed_->content.step, now = assembly_->loaders().total_steps();
@@ -95,7 +95,7 @@ void Session::tell_new_length() {
     if (!optim::needs_length(objective.spec().optim.schedule)) continue;
     const double last = objective.learning_rate_at(step - 1, before), next = objective.learning_rate_at(step, now);
     const double planned = objective.learning_rate_at(step, before);
-    if (std::abs(next - planned) <= kWorthAWord * std::max(next, planned)) continue;
+    if (std::abs(next - planned) <= kSmallestChange * std::max(next, planned)) continue;
     const std::string from = resumed_->from.string();
     setup_.notices().push_back(
         "the run is " + with_commas(now) + " steps long now, and was " + with_commas(before) +

@@ -78,10 +78,10 @@ std::string best_text(const Json& summary, const std::string& judged) {
 
 // The cost of waiting for saves, if it is large enough to report, and what would hide it.
 std::string lag_advice(const Json& summary, std::int64_t max_lag) {
-  constexpr double kWorthAWord = 0.02;
+  constexpr double kSmallestShare = 0.02;
   const Json& saves = summary["snapshots"];
   const double step_ms = summary["step_ms"]["p50"].get<double>();
-  if (saves["lag_share"].get<double>() < kWorthAWord || saves["saved"] == 0 || step_ms <= 0) return "";
+  if (saves["lag_share"].get<double>() < kSmallestShare || saves["saved"] == 0 || step_ms <= 0) return "";
   const double count = saves["saved"].get<double>();
   const double save_ms = saves["write_ms"].get<double>() / count;
   const auto enough = std::max(max_lag + 1, static_cast<std::int64_t>(std::ceil(save_ms / step_ms)));

@@ -30,16 +30,16 @@ Batch micro_batch(const Batch& batch, std::int64_t i, std::int64_t count) {
   return Batch(std::move(groups), batch.origin());
 }
 
-std::int64_t for_each_micro_batch(const BatchWay& way, Batch batch, const MicroBatchVisitor& visit) {
+std::int64_t for_each_micro_batch(const BatchContext& context, Batch batch, const MicroBatchVisitor& visit) {
   const std::int64_t rows = batch.rows();
   if (rows == 0) return 0;
-  const std::int64_t count = micro_batches_of(batch, way.micro_batches);
+  const std::int64_t count = micro_batches_of(batch, context.micro_batches);
   const auto hand_on = [&](Batch micro, MicroPosition place) {
     {
       std::optional<telemetry::Span> span;
-      if (way.timeline != nullptr) span.emplace(*way.timeline, telemetry::Phase::prepare);
-      seed_draws(way.device, way.seed, Draws::prepare, micro);
-      micro = way.recipe.prepare(std::move(micro));
+      if (context.timeline != nullptr) span.emplace(*context.timeline, telemetry::Phase::prepare);
+      seed_draws(context.device, context.seed, Draws::prepare, micro);
+      micro = context.recipe.prepare(std::move(micro));
     }
     visit(std::move(micro), place);
   };
@@ -51,8 +51,8 @@ std::int64_t for_each_micro_batch(const BatchWay& way, Batch batch, const MicroB
   return rows;
 }
 
-std::int64_t for_each_micro_batch(const BatchWay& way, data::HostBatch host, const MicroBatchVisitor& visit) {
-  return for_each_micro_batch(way, to_batch(std::move(host), way.split, way.device), visit);
+std::int64_t for_each_micro_batch(const BatchContext& context, data::HostBatch host, const MicroBatchVisitor& visit) {
+  return for_each_micro_batch(way, to_batch(std::move(host), context.split, context.device), visit);
 }
 
 }  // namespace millrace

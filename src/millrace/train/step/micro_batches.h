@@ -20,7 +20,7 @@ namespace millrace {
 [[nodiscard]] Batch micro_batch(const Batch& batch, std::int64_t i, std::int64_t count);
 
 // Settings and objects for the path of a batch to the model. Refers to objects that outlive it.
-struct BatchWay {
+struct BatchContext {
   Recipe& recipe;
   telemetry::Timeline* timeline;  // Recipe::prepare counts as Phase::prepare; null = not recorded
   at::Device device;
@@ -36,7 +36,7 @@ using MicroBatchVisitor = std::function<void(Batch batch, MicroPosition in_batch
 // Brings the batch to the device, cuts it, prepares each micro-batch and passes it on, in order. A group without rows, in a batch
 // with other groups, reaches Recipe::prepare and losses as fields of zero rows. Returns the batch's rows: 0 if
 // data.bad_samples=skip left it empty; then nothing is called.
-std::int64_t for_each_micro_batch(const BatchWay& way, Batch batch, const MicroBatchVisitor& visit);
-std::int64_t for_each_micro_batch(const BatchWay& way, data::HostBatch host, const MicroBatchVisitor& visit);
+std::int64_t for_each_micro_batch(const BatchContext& context, Batch batch, const MicroBatchVisitor& visit);
+std::int64_t for_each_micro_batch(const BatchContext& context, data::HostBatch host, const MicroBatchVisitor& visit);
 
 }  // namespace millrace

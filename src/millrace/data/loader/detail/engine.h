@@ -24,7 +24,7 @@
 #include <vector>
 
 #include "millrace/data/loader/detail/thread_usage.h"
-#include "millrace/system/limits.h"
+#include "millrace/system/process_limits.h"
 #include "millrace/system/signals.h"
 
 namespace millrace::data::detail {

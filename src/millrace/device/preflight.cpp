@@ -1,4 +1,4 @@
-#include "millrace/device/limits.h"
+#include "millrace/device/preflight.h"
 
 #include <malloc.h>
 #include <sys/resource.h>
@@ -20,7 +20,7 @@
 #include "millrace/device/detail/machine.h"
 #include "millrace/device/device.h"
 #include "millrace/device/tensor_memory.h"
-#include "millrace/system/limits.h"
+#include "millrace/system/process_limits.h"
 
 namespace millrace::device {
 namespace {

@@ -1,4 +1,4 @@
-#include "millrace/system/limits.h"
+#include "millrace/system/process_limits.h"
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>

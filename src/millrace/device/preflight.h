@@ -18,8 +18,8 @@ void require_threads(int count);
 [[nodiscard]] std::uint64_t library_address_space(int threads) noexcept;
 
 // Checks whether `ulimit -v` leaves enough for this many intra-op threads; without that limit it does nothing. From then on
-// tensors and the loader leave library_address_space() free (system/limits.h). Call it before the process creates threads: it
-// also limits the memory they reserve. DeviceError if there is too little.
+// tensors and the loader leave library_address_space() free (system/process_limits.h). Call it before the process creates
+// threads: it also limits the memory they reserve. DeviceError if there is too little.
 void guard_address_space(int threads);
 
 // For an expendable helper: when memory runs out, the system ends this process before others, and tensors that would bring it
