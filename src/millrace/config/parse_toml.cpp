@@ -11,7 +11,7 @@
 namespace millrace::config::detail {
 namespace {
 
-constexpr std::size_t kMostDots = 32;  // of one key; toml++ itself bounds brackets
+constexpr std::size_t kMostDots = 32;  // most dots in one key; toml++ itself bounds brackets
 
 struct NullPatch {
   std::string text;             // the text with "" in place of each null

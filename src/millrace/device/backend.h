@@ -31,7 +31,7 @@ struct Nature {
   bool in_host_memory = false;        // its tensors are in host memory: a batch is a view of its slot, and nothing is copied
   bool has_double_sums = false;       // adds in fp64
   bool has_fused_optimizers = false;  // LibTorch's _fused_adamw_ and _fused_sgd_
-  bool has_float_rate = false;        // these take their learning rate as fp32, otherwise as fp64
+  bool has_float_rate = false;        // the fused optimisers take their learning rate as fp32, otherwise as fp64
   bool has_tf32 = false;              // fp32 products can be computed in TF32
 };
 

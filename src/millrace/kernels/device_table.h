@@ -12,7 +12,7 @@ namespace millrace::kernels {
 
 // Only plain structs cross to the plugin. Launches go to the current stream of device `index`.
 struct DeviceTable {
-  // For tensors of any type; `keep.first` is not used, since each stretch has its own.
+  // For tensors of any type; `keep.first` is not used, since each run has its own.
   void (*dropout)(const detail::DropoutArgs&, const detail::DropoutRun* stretches, std::size_t count, c10::DeviceIndex index);
 };
 

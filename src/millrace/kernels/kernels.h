@@ -45,12 +45,12 @@ at::Tensor dropout_add(const at::Tensor& x, const at::Tensor& residual, const Dr
 at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Dropout& dropout,
                             std::optional<double> scale = {});
 
-// The same with queries, keys and values side by side in one tensor (B, T, 3 H D), as linear_packed returns them: their gradients
-// also form one tensor, without slicing and adding. Result (B, T, H, D).
+// causal_attention() of queries, keys and values side by side in one tensor (B, T, 3 H D), as linear_packed returns them: their
+// gradients also form one tensor, without slicing and adding. Result (B, T, H, D).
 at::Tensor causal_attention_packed(const at::Tensor& qkv, std::int64_t heads, const Dropout& dropout,
                                    std::optional<double> scale = {});
 
-// The same for queries that see all keys, without dropout: the attention of an encoder. Result (B, T, H, D).
+// The same packed attention for queries that see all keys, without dropout: the attention of an encoder. Result (B, T, H, D).
 at::Tensor full_attention_packed(const at::Tensor& qkv, std::int64_t heads);
 
 // y = layer_norm(x) * weight + bias over the last dimension; y has dtype `out` (default x's).

@@ -13,7 +13,7 @@ namespace millrace::kernels {
 at::Tensor upsampled_conv3d(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
 // Whether it uses that transposed convolution for x, which is then on the CPU and not empty.
 [[nodiscard]] bool transposes_upsampled(const at::Tensor& x);
-// The same by at::upsample_nearest3d and at::conv3d.
+// upsampled_conv3d() by at::upsample_nearest3d and at::conv3d.
 at::Tensor upsampled_conv3d_plain(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
 
 }  // namespace millrace::kernels

@@ -26,7 +26,7 @@ struct Trial {
   double step_ms = 0;
   double loss = 0;
   double gradient_norm = 0;
-  double gradient_cosine = 1;        // of this gradient with that of the fp32 trial before it
+  double gradient_cosine = 1;        // cosine between this gradient and that of the fp32 trial before it
   std::string objective = {};        // "" if there is only one
   std::vector<Trial> others = {};    // the other objectives of a step with several; each must agree, step_ms is the whole step's
   double worst_gradient = 0;         // the largest relative error of one parameter's gradient, compared with the same fp32 trial

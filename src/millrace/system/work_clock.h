@@ -25,7 +25,7 @@ class WorkClock {
  private:
   struct Thread {
     int id = 0;
-    std::int64_t began_ns = 0;  // on a core, at start(); negative: the thread has ended
+    std::int64_t began_ns = 0;  // time on a core at start(); negative: the thread has ended
   };
   std::vector<Thread> threads_;
   std::int64_t began_ns_ = 0;

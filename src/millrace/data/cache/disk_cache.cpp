@@ -148,7 +148,7 @@ void DiskCache::drop(const stdfs::path& path) {
     std::uint64_t taken = bytes_.load();
     while (!bytes_.compare_exchange_weak(taken, taken - std::min(taken, *bytes))) {
     }
-  } catch (const FsError&) {  // NOLINT(bugprone-empty-catch): it stays and counts
+  } catch (const FsError&) {  // NOLINT(bugprone-empty-catch): the file stays and counts
   }
 }
 

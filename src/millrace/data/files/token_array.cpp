@@ -41,7 +41,7 @@ struct Footer {
   std::uint32_t tokens_crc = 0;
   std::uint32_t documents_crc = 0;
   std::uint32_t notes_crc = 0;
-  std::uint32_t own_crc = 0;  // of the footer up to here
+  std::uint32_t own_crc = 0;  // checksum of the footer up to here
 };
 static_assert(sizeof(Footer) == 48);
 

@@ -62,7 +62,7 @@ class CudaBackend final : public Backend {
     return {free, total};
   }
 
-  // With high priority: a copy that waits behind a step's kernels comes too late.
+  // The stream has high priority: a copy that waits behind a step's kernels comes too late.
   [[nodiscard]] c10::Stream copy_stream(int index) override {
     const std::scoped_lock lock(mutex_);
     auto it = copy_streams_.find(index);

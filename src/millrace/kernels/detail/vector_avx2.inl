@@ -20,7 +20,7 @@ struct U {
 inline constexpr int kTileRows = 6;
 inline constexpr int kTileVectors = 1;
 inline constexpr int kWordsAtOnce = 2;
-inline constexpr std::int64_t kBlockWords = 256;  // with 16 columns half of a first-level cache
+inline constexpr std::int64_t kBlockWords = 256;  // with 16 columns these fill half of a first-level cache
 
 inline __m256 as_floats(__m256i x) { return _mm256_castsi256_ps(x); }
 inline __m256i as_words(__m256 x) { return _mm256_castps_si256(x); }

@@ -238,7 +238,7 @@ std::vector<std::string> wrapped(std::string_view text, double size, double widt
   std::string rest = cleaned(text.substr(0, 4000));
   std::vector<std::string> lines;
   while (!rest.empty() && lines.size() + 1 < most) {
-    std::size_t end = 0;  // of the words that fit
+    std::size_t end = 0;  // end of the words that fit
     for (std::size_t blank = 0; end < rest.size(); end = blank) {
       blank = std::min(rest.find(' ', end + 1), rest.size());
       if (text_width(rest.substr(0, blank), size) > width) break;

@@ -91,7 +91,7 @@ void BatchWork::lay_out_mix() {
     widest = std::max(widest, std::accumulate(part.field_bytes.begin(), part.field_bytes.end(), std::size_t{0}));
     fields += part.field_bytes.size();
   }
-  // At most little more than the sum of lay_out(), and often less.
+  // This is at most a little more than the bytes that lay_out() would reserve for all groups, and often less.
   slot_bytes_ = static_cast<std::size_t>(options_.order.batch_size) * widest + fields * kAlignment;
 }
 
