@@ -31,7 +31,7 @@ using PhiloxBlock = std::array<std::uint32_t, 4>;
   return x ^ (x >> 31U);
 }
 
-// One key from several words; order matters.
+// Makes a key from several words; order matters.
 template <class... Words>
 [[nodiscard]] constexpr std::uint64_t make_key(std::uint64_t first, Words... rest) noexcept {
   std::uint64_t key = mix64(first);

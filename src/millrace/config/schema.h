@@ -31,8 +31,8 @@ struct Leaf {
   std::vector<std::string> words_beside_path = {};  // legal values of a path that are not paths
   bool free_on_resume = false;                      // may change when a run resumes
   // Checks one value and converts it to canonical JSON (numbers of the right kind, enum words). `scalar_text` is true if the
-  // value came as text (flags, environment, YAML scalars) and must be parsed by type. If it can't, adds problems (what and next)
-  // and returns the default.
+  // value came as text (flags, environment, YAML scalars) and must be parsed by type. If the value does not fit, adds problems
+  // (what and next) and returns the default.
   std::function<Json(const Json& value, bool scalar_text, std::vector<Problem>& problems)> canonical;
 };
 

@@ -16,7 +16,7 @@ constexpr Version kNone = {};
 
 bool is_volume(const ConvolutionCall& call) { return call.input.size() == 5; }
 
-// ATen accepts one value for all directions, too.
+// The value for one direction: ATen accepts one value for all directions, too.
 std::int64_t in_direction(at::IntArrayRef values, std::size_t i) { return values.size() == 1 ? values[0] : values[i]; }
 
 // fp16 uses bf16's code if the CPU has amx_fp16; on other CPUs with AMX it is right, and slow in both layouts.

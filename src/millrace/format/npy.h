@@ -27,7 +27,7 @@ struct NpyLayout {
   DType dtype = DType::f32;
   Shape shape;                     // of the whole array
   bool fortran = false;            // first axis fastest
-  bool swapped = false;            // the other byte order
+  bool swapped = false;            // stored in the other byte order
   std::uint64_t bytes = 0;         // bytes of the elements
   std::uint64_t header_bytes = 0;  // bytes of the header, before the elements
 };

@@ -56,10 +56,11 @@ class File {
   // DType.
   [[nodiscard]] static std::shared_ptr<const File> open(const std::filesystem::path& path,
                                                         std::span<const std::string> datasets = {});
-  // Opens many files, with a few children in parallel; the result is in the order of `paths`. With `failed`, the DataError of a
-  // file is passed to it, on this thread, with the file's index in `paths`, and that file is null in the result. The index
-  // supplies the metadata of files with unchanged size, modification time and first 4096 bytes.
+  // Called with a file's index in `paths` and its error, on the thread of the call.
   using OnFailure = std::function<void(std::size_t, const DataError&)>;
+  // Opens many files, with a few children in parallel; the result is in the order of `paths`. A file with an error is null in the
+  // result if `failed` is given; else the first error is thrown. The index supplies the metadata of files with unchanged size,
+  // modification time and first 4096 bytes.
   [[nodiscard]] static std::vector<std::shared_ptr<const File>> open_all(std::span<const std::filesystem::path> paths,
                                                                          std::span<const std::string> datasets = {},
                                                                          const OnFailure& failed = {},

@@ -16,7 +16,7 @@ struct DeviceTable {
   void (*dropout)(const detail::DropoutArgs&, const detail::DropoutRun* stretches, std::size_t count, c10::DeviceIndex index);
 };
 
-// Null if there is no table.
+// The table of this kind of device; null if there is no table.
 [[nodiscard]] const DeviceTable* device_table(c10::DeviceType type) noexcept;
 // Sets the table of the one kind of device besides the CPU that a process uses; null removes it. The table must outlive its use.
 void set_device_table(c10::DeviceType type, const DeviceTable* table) noexcept;

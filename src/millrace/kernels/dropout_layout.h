@@ -27,8 +27,8 @@ void run_gelu(const detail::GeluArgs& args, const Dropout& site);
 class DropoutUnits {
  public:
   DropoutUnits(const Dropout& site, std::int64_t units, std::int64_t width);
-  // Calls body(keep, first, last) for parts of the units [begin, end), in order, each part within one stretch. `keep` counts from
-  // the tensor's first element.
+  // Calls body(keep, first, last) for parts of the units [begin, end), in order, each part within one run. `keep` counts from the
+  // tensor's first element.
   void each(std::int64_t begin, std::int64_t end,
             const std::function<void(const detail::Keep&, std::int64_t, std::int64_t)>& body) const;
 

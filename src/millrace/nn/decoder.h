@@ -29,7 +29,7 @@ std::pair<at::Tensor, at::Tensor> add_rms_norm(const at::Tensor& branch, const a
 // `packed` afterwards: its gradient may overwrite it.
 at::Tensor swiglu(const at::Tensor& packed, const Fused& fused);
 
-// cos and sin (length, head_width / 2) fp32 of position p and pair i: p * base^(-2 i / head_width).
+// cos and sin, (length, head_width / 2) fp32, of the angle of position p and pair i: p * base^(-2 i / head_width).
 struct Rotary {
   at::Tensor cos, sin;
 };

@@ -59,7 +59,7 @@ struct HandlerText {
 };
 using LastWords = HandlerText<1024>;
 
-// False if it is not known.
+// Adds what the process was doing; false if that is not known.
 bool add_doing(LastWords& words) noexcept {
   std::array<char, 512> doing{};
   if (describe_doing(doing.data(), doing.size()) == 0) return false;

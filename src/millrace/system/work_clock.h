@@ -34,7 +34,7 @@ class WorkClock {
 // Whether the work had the cores to itself: it took hardly longer than its busiest thread was on a core.
 [[nodiscard]] bool had_the_cores(const WorkTime& time) noexcept;
 
-// Two ways to do a thing, timed in turns: the least time of each, which is the one that other programs disturbed least.
+// Two implementations of the same work, timed in turns: the least time of each, which other programs disturbed least.
 struct Comparison {
   double first_ms = 0, second_ms = 0;
   bool disturbed = false;  // one of the two never had the cores to itself: these are busy times instead of wall times

@@ -142,7 +142,7 @@ TEST(CachedSource, parts_that_samples_share_are_loaded_once) {
     EXPECT_EQ(source->loads, 43);
     EXPECT_EQ(source->wholes, 0);
   }
-  for (const std::uint64_t budget : {payload / 2, std::uint64_t{43 * 16 + 1}}) {  // the latter: the table, and no part
+  for (const std::uint64_t budget : {payload / 2, std::uint64_t{43 * 16 + 1}}) {  // the second holds only the table
     for (const int readers : {0, 3}) {
       Loader loader(cached(std::make_shared<DrawnSource>(), std::make_shared<SampleCache>(budget)), shuffled(readers));
       EXPECT_EQ(epochs_of(loader, 3), expected) << budget << " bytes, " << readers << " readers";

@@ -26,7 +26,7 @@ namespace {
 
 std::string reason(int error_number) { return std::generic_category().message(error_number); }
 
-// The named program, else the one that find_beside() finds.
+// The program that MILLRACE_HDF5_CHILD names, else the one that find_beside() finds.
 std::string find_program() {
   if (const char* named = std::getenv("MILLRACE_HDF5_CHILD"); named != nullptr && *named != '\0') {
     if (::access(named, X_OK) == 0) return named;

@@ -110,7 +110,7 @@ inline Window window_of(const float* blurred, const float* weights, std::int64_t
   }
   return out;
 }
-// One over four times the mean of the weights and 1e-6: sums are used instead of means.
+// 1 / (4 (mean of the weights + 1e-6)): sums are used instead of means.
 inline F window_rate(const Window& window) { return reciprocal(add(window.weights, splat(4e-6F))); }
 
 inline std::int64_t rounded_up(std::int64_t pixels) { return (pixels + 15) / 16 * 16; }

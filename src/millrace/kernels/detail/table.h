@@ -260,7 +260,7 @@ struct Swiglu {
 struct Rotate {
   HeadView x;
   const float *cos, *sin;         // (positions, half)
-  const std::int64_t* positions;  // of each batch's only row, or null: the row's own number
+  const std::int64_t* positions;  // position of each batch's only row; null: each row's number is its position
   Type type;
   std::int64_t rows, heads, half;
   bool back;

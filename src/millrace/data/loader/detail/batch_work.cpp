@@ -27,7 +27,7 @@ constexpr std::uint64_t kTicketsAhead = 16;  // least look-ahead: the number of 
 
 std::size_t aligned(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
-// False for errors that are about the process or the program rather than about the sample.
+// True for errors about the sample; false for those about the process or the program.
 bool is_about_sample(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
