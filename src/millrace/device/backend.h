@@ -53,7 +53,7 @@ class Backend {
   virtual void pin(std::byte* memory, std::size_t bytes) = 0;  // page-lock existing memory; no-op on the CPU
   virtual void unpin(std::byte* memory) noexcept = 0;
   virtual void reset_peak(int) {}      // resets the peak of memory() to the present allocation
-  virtual void release_cached(int) {}  // returns memory that no tensor uses to the device
+  virtual void release_cached(int) {}  // gives memory that no tensor uses back to the device
   // Transport of this device's tensors between the processes of a run; null if there is none, and `reason` says why.
   [[nodiscard]] virtual RankGroups* rank_groups(std::string& reason) {
     reason = "its tensors are in host memory";

@@ -13,10 +13,10 @@ class Neighbours {
   Neighbours();
   // For tests: these CPUs, and a folder that imitates "/".
   Neighbours(std::filesystem::path root, std::vector<int> cpus);
-  // Covers the time since the last call, or the constructor: of the time in which this process's threads had work, the fraction
-  // for which they waited while another program used a core; 0 to 1. Threads of this process that wait for each other do not
-  // count, and neither does time that a control group's quota withheld. nullopt if the kernel does not report it, or if less than
-  // a tenth of a second of work was done.
+  // The fraction, 0 to 1, of the time with work for this process's threads in which they waited while another program used a
+  // core, since the last call or the constructor. Threads of this process that wait for each other do not count, and neither does
+  // time that a control group's quota withheld. nullopt if the kernel does not report it, or if less than a tenth of a second of
+  // work was done.
   std::optional<double> take();
   // Measures the same in cores: 1 is a whole core that another program used while a thread of this process waited, with any
   // number of other cores. Resets the counts in any case: a moment with hardly any work is of no later use.

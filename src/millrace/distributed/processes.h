@@ -39,8 +39,8 @@ class Processes final : public Agreement {
   // DistributedError names the lost ranks, as far as the remaining ranks can find out.
   [[nodiscard]] std::vector<Json> gather(Json mine) override;
   [[nodiscard]] Chosen<std::string> use_device(at::Device device, const std::string& wish) override;
-  // The same with the given transport of that device's tensors: null if there is none, because of `why_none`. It must outlive
-  // this.
+  // use_device() with a given transport of that device's tensors: `groups`, which must outlive this; or null, because of
+  // `why_none`.
   [[nodiscard]] Chosen<std::string> use_groups(at::Device device, device::RankGroups* groups, const std::string& why_none,
                                                const std::string& wish);
   using Agreement::sum;

@@ -142,7 +142,7 @@ class Shelf {
     }
   }
 
-  // Returns its memory on the device to the work, which must not overtake the copy into it.
+  // Makes the device's work wait until the copy into the item's memory has ended: then the memory can be reused.
   void release(Item& item) noexcept {
     if (!item.arrived) return;
     try {

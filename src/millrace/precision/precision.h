@@ -34,7 +34,7 @@ struct Trial {
   std::optional<double> busy_ms =
       {};  // part of step_ms that the busiest thread spent on a core; nullopt: all of it, or on a device
 };
-// Time of trials in turns, for system/work_clock.h.
+// Compares the times of trials that were made in turns (system/work_clock.h).
 [[nodiscard]] Comparison compare_times(std::span<const Trial> first, std::span<const Trial> second);
 inline constexpr double kWorstGradient = 0.25;     // ten times bf16's error; a library's faults give larger errors
 [[nodiscard]] bool is_finite(const Trial& trial);  // loss and gradients, of every objective

@@ -20,8 +20,8 @@ inline constexpr const char* kOpenmpWaits = "GOMP_SPINCOUNT=20000";
 // How this process's threads wait, by its environment, for plans: "they spin briefly and then sleep, at once while others want
 // the cores", or the variable that decides otherwise.
 [[nodiscard]] std::string openmp_waits();
-// The setting of OMP_NUM_THREADS or MKL_NUM_THREADS if it differs from `threads`: "OMP_NUM_THREADS=1"; "" otherwise. A launcher
-// that sets them for its ranks expresses no user's wish: then "" as well.
+// The setting of OMP_NUM_THREADS or MKL_NUM_THREADS if it differs from `threads`: "OMP_NUM_THREADS=1"; "" otherwise. Also "" if a
+// launcher set them for its ranks, since then no user asked.
 [[nodiscard]] std::string other_threads_asked(int threads);
 
 }  // namespace millrace

@@ -40,7 +40,7 @@ struct Comparison {
   bool disturbed = false;  // one of the two never had the cores to itself: these are busy times instead of wall times
 };
 [[nodiscard]] Comparison compare(const std::vector<WorkTime>& first, const std::vector<WorkTime>& second);  // neither is empty
-// Ends the reason that gives the times of a disturbed comparison.
+// The end of a reason that gives the times of a disturbed comparison.
 inline constexpr const char* kDisturbed = "; other programs had the cores, so the times are those of our busiest thread";
 
 }  // namespace millrace

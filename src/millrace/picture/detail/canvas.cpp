@@ -77,7 +77,7 @@ std::string cleaned(std::string_view text) {
   return result;
 }
 
-// For a text that does not fit: as many characters as fit, and "…".
+// Cuts a text that does not fit to as many characters as fit, and "…".
 std::string cut(const std::string& text, double size, double width) {
   std::vector<std::size_t> ends{0};
   for (std::size_t at = 0; at < text.size();) ends.push_back(at += decode_utf8(text, at).size);
