@@ -89,7 +89,7 @@ class Layers {
   };
   using Convert = std::function<Json(const Json& tree, Foreign& file)>;
   void add_file(const std::filesystem::path& path, const Convert& convert);
-  void add_text(std::string_view text, std::string_view suffix, const std::string& name);  // the same from memory
+  void add_text(std::string_view text, std::string_view suffix, const std::string& name);  // adds a file's text from memory
   void add_environment();  // reads this process's MILLRACE_ variables, but not MILLRACE_TORCH and names without "__"
   void add_environment(std::span<const std::pair<std::string, std::string>> variables);
   // Takes --section.key=value, --section.key value, --flag, --no-flag and aliases from `words` (one-letter aliases also with a

@@ -19,7 +19,7 @@ namespace millrace::kernels {
 
 // Defines an element's keep bit: element i of a site (row-major index, counted from `first`) is kept if the i-th 16-bit word of
 // the Philox stream is >= round(p * 65536). Stream: block b = philox4x32({b, b >> 32, 0, 0}, key); the order of the 8 words of 16
-// consecutive blocks within 128 elements is fixed and specified in dropout_bits.h. Kept elements are scaled by 1 / (1 - p).
+// consecutive blocks within 128 elements is fixed and specified in detail/dropout_map.h. Kept elements are scaled by 1 / (1 - p).
 struct Dropout {
   double p = 0.0;         // 0 = off (no numbers drawn)
   std::uint64_t key = 0;  // of this site; see core/random.h

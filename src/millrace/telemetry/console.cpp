@@ -39,7 +39,7 @@ bool is_capable_terminal(int descriptor) {
   return ::isatty(descriptor) == 1 && !(kind != nullptr && std::string_view(kind) == "dumb");
 }
 
-// https://no-color.org: present and not empty.
+// NO_COLOR turns colours off if it is present and not empty (https://no-color.org).
 bool wants_colour() {
   const char* word = std::getenv("NO_COLOR");
   return word == nullptr || *word == '\0';

@@ -71,7 +71,7 @@ TEST(CachedSource, hits_all_from_the_second_epoch_on_and_gives_its_bytes_back) {
     const auto source = counting(keeps);
     const auto cache = std::make_shared<SampleCache>(cache_payload(*source));
     {
-      Loader loader(cached(source, cache), shuffled(0));  // readers would begin a fifth
+      Loader loader(cached(source, cache), shuffled(0));  // readers would begin a fifth epoch
       for (int epoch = 0; epoch < 4; ++epoch) (void)epoch_of(loader);
     }
     EXPECT_EQ(source->reads, 103 + (keeps == Keeps::rows ? 1 : 0)) << "a sample of rows is read to see that nothing is drawn";

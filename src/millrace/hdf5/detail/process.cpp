@@ -165,7 +165,7 @@ std::optional<std::string> Process::receive_frame() {
 
 std::string Process::how_it_ended() {
   if (process_ < 0) return "ended before";
-  // A child that still has its end of the socket talks nonsense and would not end by itself.
+  // A child that still has its end of the socket has sent nonsense, and would not end by itself.
   std::byte next{};
   errno = 0;
   if (::recv(socket_, &next, 1, MSG_PEEK | MSG_DONTWAIT) > 0 || errno == EAGAIN) ::kill(process_, SIGKILL);
