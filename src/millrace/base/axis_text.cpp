@@ -26,7 +26,7 @@ std::string steps_text(std::span<const double> values, double period) {
     sum += step;
   }
   const double mean = sum / static_cast<double>(values.size() - 1);
-  // Numbers that were rounded to f32 are each off by at most half of this.
+  // Rounding to f32 moves each number by at most half of this.
   const double rounding = std::numeric_limits<float>::epsilon() * std::max(std::abs(values.front()), std::abs(values.back()));
   if (most - least <= kEven * mean + 2 * rounding) return significant(mean, kDigits);
   return significant(least, kDigits) + " to " + significant(most, kDigits);

@@ -11,7 +11,7 @@ namespace millrace {
 namespace {
 
 constexpr std::size_t kLevels = 3;
-constexpr std::size_t kWords = 32;  // of 8 characters: the room for an operation's detail
+constexpr std::size_t kWords = 32;  // words of 8 characters that hold an operation's detail
 constexpr std::size_t kTextWords = std::tuple_size_v<Doing::Text> / 8;
 constexpr auto kRelaxed = std::memory_order_relaxed;
 
@@ -49,7 +49,7 @@ Doing::Text cut(const char* text) noexcept {
 // One writer: no need for a locked addition.
 void moved() noexcept { state.beat.store(state.beat.load(kRelaxed) + 1, kRelaxed); }
 
-// If several loops run in one process, the texts of one alone are kept: the scopes of the others end at other times.
+// If several loops run in one process, only the texts of the first are kept, since scopes of different loops do not nest.
 thread_local int depth = 0;
 
 bool enter() noexcept {
@@ -141,7 +141,7 @@ std::size_t describe_doing(char* text, std::size_t size) noexcept {
     separate();
     out.add(phase.data());
   }
-  if (subject.front() != '\0') {  // also without a phase: it shows whether a rank waits for others
+  if (subject.front() != '\0') {  // written even without a phase: it shows whether a rank waits for others
     if (has_phase) out.add(" of ");
     if (!has_phase) separate();
     out.add(subject.data());

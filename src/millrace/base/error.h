@@ -31,7 +31,7 @@ class Error : public std::exception {
   [[nodiscard]] int exit_code() const noexcept { return exit_code_; }
 
  protected:
-  Error(std::string_view kind, Message message, int exit_code, std::string text);  // for a class with its own layout
+  Error(std::string_view kind, Message message, int exit_code, std::string text);  // for a class that lays out its text itself
 
  private:
   std::string kind_;
@@ -95,8 +95,8 @@ class TrainingDiverged : public Error {
   explicit TrainingDiverged(Message message);
 };
 
-// A sample that some stage after its reading can't use: `row` of the batch, or of the group of that name. The user of the batch
-// adds which sample it is.
+// Thrown when a stage after the loader can't use a sample: the one in `row` of the batch or, if `group` is not empty, of that
+// group. The catcher adds which sample it is.
 class RowError : public DataError {
  public:
   RowError(Message message, std::int64_t row, std::string group = "");

@@ -17,7 +17,7 @@ std::invoke_result_t<Work> finally(Work&& work, After&& after) {
     } catch (...) {
       try {
         after();
-      } catch (const std::exception&) {  // usually of the same cause
+      } catch (const std::exception&) {  // usually has the same cause as the first error
       }
       throw;
     }

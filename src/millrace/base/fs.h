@@ -78,7 +78,7 @@ class AtomicFile {
   std::unique_ptr<WritableFile> file_;
 };
 
-// The same for a file written by one call; if `write` throws, no file is left.
+// Writes such a file with one call; if `write` throws, no file is left.
 void write_atomically(Fs& fs, const std::filesystem::path& path, const std::function<void(WritableFile&)>& write);
 void write_atomically(Fs& fs, const std::filesystem::path& path, std::string_view text);
 

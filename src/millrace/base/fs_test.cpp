@@ -117,7 +117,7 @@ TEST_F(Folder, ANewFileTakesNothingThatIsThere) {
   EXPECT_EQ(fs_.read_file(folder_ / "new"), "new");
 }
 
-// A process of this number may have died here, and another user may place links in the way.
+// A dead process of the same number may have left a temporary file, and another user may have placed a link under its name.
 TEST_F(Folder, AtomicWritesTouchNoOtherFile) {
   fs_.create(folder_ / "victim")->write(bytes_of("mine"));
   std::filesystem::path next;

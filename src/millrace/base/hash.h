@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-struct SHA256state_st;  // OpenSSL's EVP_MD_CTX
+struct SHA256state_st;  // OpenSSL's SHA256_CTX
 
 namespace millrace {
 

@@ -1,4 +1,4 @@
-// Consecutive numbers: of elements in a stream of random numbers, or of whatever the elements belong to.
+// Consecutive indices, such as those of elements in a stream of random numbers.
 #pragma once
 
 #include <cstdint>

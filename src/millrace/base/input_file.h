@@ -18,7 +18,7 @@ class InputFile {
   InputFile& operator=(const InputFile&) = delete;
 
   [[nodiscard]] std::uint64_t size() const noexcept { return size_; }               // when it was opened
-  [[nodiscard]] std::int64_t modified_ns() const noexcept { return modified_ns_; }  // its modification time at that moment
+  [[nodiscard]] std::int64_t modified_ns() const noexcept { return modified_ns_; }  // modification time when it was opened
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
   [[nodiscard]] int descriptor() const noexcept { return descriptor_; }  // owned by this object
   // Reads exactly these bytes; DataError if the file ends earlier or the disk fails.

@@ -12,14 +12,14 @@
 
 // NOLINTBEGIN(bugprone-reserved-identifier, readability-identifier-naming): the linker's names
 
-// The first version of the same function; it differs only in how it reports an overflow: also through errno.
+// glibc's first version of hypot. It differs only in that it reports an overflow also through errno.
 extern "C" double millrace_first_hypot(double x, double y);
 __asm__(".symver millrace_first_hypot, hypot@GLIBC_2.2.5");
 
 extern "C" double __wrap_hypot(double x, double y);
 extern "C" double __wrap_hypot(double x, double y) { return ::millrace_first_hypot(x, y); }
 
-// Expat calls it for the salt of its hash tables.
+// Replaces arc4random_buf, which Expat calls for the salt of its hash tables.
 extern "C" void __wrap_arc4random_buf(void* target, std::size_t bytes);
 extern "C" void __wrap_arc4random_buf(void* target, std::size_t bytes) {
   auto* at = static_cast<std::byte*>(target);
@@ -32,8 +32,8 @@ extern "C" void __wrap_arc4random_buf(void* target, std::size_t bytes) {
   }
 }
 
-// std::condition_variable::wait(std::unique_lock<std::mutex>&), which became noexcept, and so another version, with gcc 12. A
-// member function's object is its first argument in this ABI.
+// Replaces std::condition_variable::wait(std::unique_lock<std::mutex>&), which got a new symbol version when gcc 12 made it
+// noexcept. A member function's object is its first argument in this ABI.
 extern "C" void __wrap__ZNSt18condition_variable4waitERSt11unique_lockISt5mutexE(std::condition_variable* condition,
                                                                                  std::unique_lock<std::mutex>* lock);
 extern "C" void __wrap__ZNSt18condition_variable4waitERSt11unique_lockISt5mutexE(std::condition_variable* condition,

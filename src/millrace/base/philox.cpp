@@ -6,7 +6,7 @@
 namespace millrace {
 
 std::uint64_t Philox::below(std::uint64_t bound) noexcept {
-  // Rejection from the largest multiple of `bound` in 32 or 64 bits: short draws cost one number, not two.
+  // Rejects numbers from the largest multiple of `bound` on, in 32 or 64 bits: short draws cost one number, not two.
   if (bound <= 0xFFFFFFFFU) {
     const auto small = static_cast<std::uint32_t>(bound);
     const std::uint32_t reject = (0U - small) % small;  // 2^32 mod bound

@@ -31,7 +31,7 @@ using PhiloxBlock = std::array<std::uint32_t, 4>;
   return x ^ (x >> 31U);
 }
 
-// One key from several words; order matters.
+// Makes a key from several words; order matters.
 template <class... Words>
 [[nodiscard]] constexpr std::uint64_t make_key(std::uint64_t first, Words... rest) noexcept {
   std::uint64_t key = mix64(first);
@@ -65,7 +65,7 @@ class Philox {
   std::uint64_t below(std::uint64_t bound) noexcept;
   // Standard normal (Box-Muller).
   double normal() noexcept;
-  // A Poisson count, no larger than `most`. By inversion of one uniform number: work grows with the mean, which is 0 to 700.
+  // A Poisson count, no larger than `most`. Inverts one uniform number, so the work grows with the mean, which is 0 to 700.
   std::uint32_t poisson(double mean, std::uint32_t most) noexcept;
 
  private:

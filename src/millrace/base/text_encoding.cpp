@@ -79,7 +79,7 @@ std::size_t reads_as(std::string_view bytes, std::size_t width, bool little) noe
 
 struct Account {
   std::size_t controls = 0;     // control characters that no text has
-  std::size_t letters = 0;      // of ASCII
+  std::size_t letters = 0;      // ASCII letters
   std::size_t whole = 0;        // characters of several bytes, in UTF-8
   std::size_t broken = 0;       // bytes that are no UTF-8
   std::size_t longest_run = 0;  // longest run of broken bytes

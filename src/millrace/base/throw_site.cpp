@@ -20,7 +20,7 @@ namespace millrace {
 namespace {
 
 struct Noted {
-  const ThrowWatch* watch = nullptr;  // the innermost
+  const ThrowWatch* watch = nullptr;  // this thread's innermost watch
   std::size_t count = 0;
   std::array<std::uintptr_t, 64> callers;
 };
@@ -91,7 +91,8 @@ bool is_of_program(std::string_view file, std::span<const std::string_view> othe
                       [&](std::string_view other) { return file.find(other) != std::string_view::npos; });
 }
 
-// "/there/recipe.cpp:92 (discriminator 3)" relative to the current folder; "" if the line lies in a source of others.
+// The path and line in addr2line's "/there/recipe.cpp:92 (discriminator 3)", relative to the current folder; "" if no line is
+// known or the source is not of the program.
 std::string place_of(std::string_view line, std::span<const std::string_view> others) {
   line = line.substr(0, line.find(' '));
   const std::size_t colon = line.rfind(':');

@@ -124,7 +124,7 @@ class Checker {
 
   std::optional<Json> boolean(const ValueType& type, const Json& value, const std::string& path) {
     if (value.is_boolean()) return value;
-    if (value == Json(0) || value == Json(1)) return Json(value == Json(1));  // as Python takes them
+    if (value == Json(0) || value == Json(1)) return Json(value == Json(1));  // 0 and 1 are booleans, as in Python
     if (const std::string* source = source_text(value)) {
       if (const auto parsed = boolean_in(*source)) return Json(*parsed);
     }
@@ -175,7 +175,7 @@ class Checker {
     return parsed;
   }
 
-  // Names both ends: that steps are >= 0 does not help a user who wrote 1e30.
+  // Names both bounds: ">= 0" alone does not help a user who wrote 1e30.
   std::optional<Json> too_large(const ValueType& type, const Json& value, const std::string& path, std::uint64_t highest) {
     highest = std::min(highest, type.highest);
     if (limits_.maximum < static_cast<double>(highest)) return out_of_range(type, value, path);

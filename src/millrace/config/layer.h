@@ -13,7 +13,7 @@ namespace millrace::config {
 
 // One source: a file, the environment, the flags, or values given by the program.
 struct Layers::Layer {
-  std::function<std::string(const std::string&)> origin_of;  // by dotted path as written
+  std::function<std::string(const std::string&)> origin_of;  // its argument is the dotted path as written
   bool scalar_text = false;
   bool refuses_repeats = true;                      // rejects one key under two names; among flags the last one counts
   std::map<std::string, std::string> seen = {};     // path -> "name, at origin" of its first use

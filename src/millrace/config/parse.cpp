@@ -1,4 +1,4 @@
-// One config file's text into a tree, by its suffix.
+// Turns the text of a config file into a tree, by the file's suffix.
 #include <algorithm>
 
 #include "millrace/base/format.h"

@@ -11,7 +11,7 @@
 namespace millrace::config::detail {
 namespace {
 
-constexpr std::size_t kMostDots = 32;  // of one key; toml++ itself bounds brackets
+constexpr std::size_t kMostDots = 32;  // most dots in one key; toml++ itself bounds brackets
 
 struct NullPatch {
   std::string text;             // the text with "" in place of each null
@@ -89,7 +89,7 @@ class Walker {
 
   bool table(const toml::table& table) {
     if (!tree_.begin(Json::object(), table.source().begin.line)) return false;
-    // In the order of the file, so that problems come in that order too.
+    // The items in the order of the file, so that problems come in that order too.
     std::vector<std::pair<const toml::key*, const toml::node*>> items;
     for (const auto& [key, node] : table) items.emplace_back(&key, &node);
     std::ranges::stable_sort(items, {}, [](const auto& item) { return item.first->source().begin.line; });

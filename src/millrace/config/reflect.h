@@ -26,7 +26,8 @@ consteval std::string_view member_name() {
   return kText.substr(kText.rfind("::") + 2);
 }
 
-// "" if no enumerator has this value. An enumerator that is a keyword is written with a final underscore, which is dropped.
+// The name of the enumerator; "" if no enumerator has this value. An enumerator that is a keyword is written with a final
+// underscore, which is dropped.
 template <auto Value>
 consteval std::string_view enumerator_name() {
   constexpr std::string_view kText = argument_text<Value>();

@@ -31,8 +31,8 @@ struct Leaf {
   std::vector<std::string> words_beside_path = {};  // legal values of a path that are not paths
   bool free_on_resume = false;                      // may change when a run resumes
   // Checks one value and converts it to canonical JSON (numbers of the right kind, enum words). `scalar_text` is true if the
-  // value came as text (flags, environment, YAML scalars) and must be parsed by type. If it can't, adds problems (what and next)
-  // and returns the default.
+  // value came as text (flags, environment, YAML scalars) and must be parsed by type. If the value does not fit, adds problems
+  // (what and next) and returns the default.
   std::function<Json(const Json& value, bool scalar_text, std::vector<Problem>& problems)> canonical;
 };
 
@@ -80,8 +80,8 @@ class Layers {
   // in each of `folders` in turn.
   void add_values(const Json& values, const std::string& origin, std::vector<std::filesystem::path> folders = {});
   void add_file(const std::filesystem::path& path);  // .json (comments allowed) .toml .yaml .yml; problems are kept, not thrown
-  // The same for another program's file: `convert` turns its tree, in which YAML values are texts, into our keys or aliases. A
-  // key that keeps its path keeps its line in messages.
+  // For a file of another program: add_file() calls `convert` to turn the file's tree, in which YAML values are texts, into our
+  // keys or aliases. A key that keeps its path keeps its line in messages.
   struct Foreign {
     const Json& earlier;             // the trees converted before; keys of later trees replace those of earlier ones
     std::vector<Problem>& problems;  // keys it can't convert; `where` is a path in the file
@@ -89,7 +89,7 @@ class Layers {
   };
   using Convert = std::function<Json(const Json& tree, Foreign& file)>;
   void add_file(const std::filesystem::path& path, const Convert& convert);
-  void add_text(std::string_view text, std::string_view suffix, const std::string& name);  // the same from memory
+  void add_text(std::string_view text, std::string_view suffix, const std::string& name);  // adds a file's text from memory
   void add_environment();  // reads this process's MILLRACE_ variables, but not MILLRACE_TORCH and names without "__"
   void add_environment(std::span<const std::pair<std::string, std::string>> variables);
   // Takes --section.key=value, --section.key value, --flag, --no-flag and aliases from `words` (one-letter aliases also with a
@@ -99,7 +99,7 @@ class Layers {
   void add_problem(Problem problem);
   // The unchecked value of a key in the highest layer so far that has it; nullopt if no layer has it.
   [[nodiscard]] std::optional<Json> last(std::string_view path) const;
-  // The same for a key that names a file, relative to the current folder; nullopt also if the value is not a text.
+  // The same for a key that names a file: its path relative to the current folder; nullopt also if the value is not a text.
   [[nodiscard]] std::optional<std::string> last_path(std::string_view path) const;
   // Throws ConfigError with all problems (unknown keys with the nearest legal one, wrong types, out of range, missing, ...).
   [[nodiscard]] Resolved resolve() const;

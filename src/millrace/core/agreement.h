@@ -32,14 +32,13 @@ class Agreement {
 
   // From here on tensors of `device`, on which this rank computes, travel as `wish` says: "auto", "gloo", "nccl". Call it before
   // any tensor travels. After it, sums of a GPU's tensors may still be under way when a call returns: the current stream waits
-  // for them. Gives how they travel, "gloo" or "nccl"; "" for one
-  // process. ConfigError if the wish can't be met.
+  // for them. Returns how they travel, "gloo" or "nccl"; "" for one process. ConfigError if the wish can't be met.
   [[nodiscard]] virtual Chosen<std::string> use_device(at::Device device, const std::string& wish);
 
   void mean(std::vector<at::Tensor>& values);  // as sum(), for floating-point numbers, then divided by the number of ranks
 
-  // Sums that run while gradients are computed; they must end before the agreement does. null, on all ranks alike, if this
-  // agreement has no such sums or not for these parameters.
+  // Sums that run while gradients are computed; they must end before the agreement does. Null, on all ranks alike, if this
+  // agreement has no such sums for these parameters.
   [[nodiscard]] virtual std::unique_ptr<GradientSums> gradient_sums(const std::vector<at::Tensor>& parameters,
                                                                     const GradientSumsOptions& options);
 
@@ -50,7 +49,7 @@ class Agreement {
   void meet() { static_cast<void>(any(false)); }  // returns when all ranks have come here
   // Calls `work` on the first rank of each machine, and then on the others, which find the files that it left on disk.
   void in_turn(const std::function<void()>& work);
-  // For a rank that ends with an error: from here on its calls wait for no other rank and know of this rank alone.
+  // Called by a rank that ends with an error: from here on its calls wait for no other rank and know of this rank alone.
   virtual void leave() {}
   // After a lost rank or leave(): whether this rank may have computed with incomplete sums, so that its values are not a state of
   // the run.

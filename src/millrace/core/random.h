@@ -29,11 +29,11 @@ struct RandomSite {
 // groups the rows of all groups are counted together, and RowScope says which rows are which.
 class RandomScope {
  public:
-  // Where a scope stands: if a part of the forward pass is computed again, it resumes from the same site.
+  // The position of a scope: if a part of the forward pass is computed again, it resumes from the same site.
   struct Position {
     std::uint64_t seed = 0, epoch = 0, site = 0;
     std::vector<IndexRun> rows =
-        {};  // of the epoch, in the order of the tensors' rows; empty = unknown: sites begin at element 0
+        {};  // positions of the epoch, in the order of the tensors' rows; empty = unknown: sites begin at element 0
   };
 
   explicit RandomScope(Position position) noexcept;
@@ -45,7 +45,7 @@ class RandomScope {
   // The next site of the innermost scope, for a tensor of `elements` elements. Outside any scope the key is drawn from ATen's
   // default CPU generator, so that a layer used alone behaves as torch users expect (torch.manual_seed repeats it).
   [[nodiscard]] static RandomSite next_site(std::int64_t elements);
-  [[nodiscard]] static std::optional<Position> position();  // of the innermost scope; nullopt outside any
+  [[nodiscard]] static std::optional<Position> position();  // position of the innermost scope; nullopt outside any
 
  private:
   friend class RowScope;

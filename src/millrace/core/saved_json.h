@@ -1,5 +1,5 @@
-// The JSON of a snapshot's part, read with distrust: its checksums may be right although another program wrote its values. And
-// numbers that may not be finite, as JSON, which has no NaN.
+// The JSON of a snapshot's part, read with distrust: its checksums may be right although another program wrote its values. Also
+// converts numbers that may not be finite to JSON, which has no NaN.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@
 
 namespace millrace {
 
-// A place in the part's JSON, which must outlive it. A value that is missing, of another kind or out of range is a SnapshotError
-// that names part, place and value.
+// A value in the part's JSON, which must outlive this object. A value that is missing, of another kind or out of range is a
+// SnapshotError that names part, place and value.
 class SavedJson {
  public:
   SavedJson(const Json& json, std::string part) : SavedJson(json, std::move(part), "") {}
@@ -47,11 +47,11 @@ class SavedJson {
 // Throws a SnapshotError: the part `part` can't be used because of `problem`.
 [[noreturn]] void refuse_part(const std::string& part, const std::string& problem);
 
-// For people and logs: what is not finite is written as text, so that nothing is silently lost.
+// For people and logs: a number that is not finite becomes text, so that nothing is silently lost.
 [[nodiscard]] Json number_or_text(double value);
 [[nodiscard]] Json number_or_text(std::optional<double> value);  // nullopt is null
 
-// For saved state: what is not finite is null and comes back as NaN; see number_or_nan().
+// For saved state: a number that is not finite becomes null and is read back as NaN; see number_or_nan().
 [[nodiscard]] Json number_or_null(double value);
 
 }  // namespace millrace

@@ -9,7 +9,7 @@
 
 namespace millrace {
 
-// nullopt for types that no Millrace file holds (quantised, 8-bit float, half complex, ...).
+// The DType of the same elements; nullopt for types that no Millrace file holds (quantised, 8-bit float, half complex, ...).
 [[nodiscard]] std::optional<DType> dtype_of(at::ScalarType type) noexcept;
 [[nodiscard]] at::ScalarType scalar_type_of(DType dtype) noexcept;
 

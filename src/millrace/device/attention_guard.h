@@ -19,7 +19,7 @@ class AttentionGuardForTest {
   ~AttentionGuardForTest();
   AttentionGuardForTest(const AttentionGuardForTest&) = delete;
   AttentionGuardForTest& operator=(const AttentionGuardForTest&) = delete;
-  [[nodiscard]] std::int64_t times() const;  // that the fault was avoided, forward and backward
+  [[nodiscard]] std::int64_t times() const;  // how often the fault was avoided, forward and backward
 };
 
 }  // namespace millrace::device

@@ -43,7 +43,7 @@ class NoAutocast {
 // only.
 void allow_tf32(bool allowed);
 
-// The same until destruction.
+// Allows or forbids TF32, as allow_tf32() does, until destruction.
 class Tf32 {
  public:
   explicit Tf32(bool allowed);

@@ -31,7 +31,7 @@ struct Nature {
   bool in_host_memory = false;        // its tensors are in host memory: a batch is a view of its slot, and nothing is copied
   bool has_double_sums = false;       // adds in fp64
   bool has_fused_optimizers = false;  // LibTorch's _fused_adamw_ and _fused_sgd_
-  bool has_float_rate = false;        // these take their learning rate as fp32, otherwise as fp64
+  bool has_float_rate = false;        // the fused optimisers take their learning rate as fp32, otherwise as fp64
   bool has_tf32 = false;              // fp32 products can be computed in TF32
 };
 
@@ -53,7 +53,7 @@ class Backend {
   virtual void pin(std::byte* memory, std::size_t bytes) = 0;  // page-lock existing memory; no-op on the CPU
   virtual void unpin(std::byte* memory) noexcept = 0;
   virtual void reset_peak(int) {}      // resets the peak of memory() to the present allocation
-  virtual void release_cached(int) {}  // returns memory that no tensor uses to the device
+  virtual void release_cached(int) {}  // gives memory that no tensor uses back to the device
   // Transport of this device's tensors between the processes of a run; null if there is none, and `reason` says why.
   [[nodiscard]] virtual RankGroups* rank_groups(std::string& reason) {
     reason = "its tensors are in host memory";

@@ -25,7 +25,7 @@ struct Rules {
   Below below;
   std::vector<const Fault*> rows;
   std::vector<FoundFault> found;
-  std::map<std::string_view, std::int64_t> times;  // for tests
+  std::map<std::string_view, std::int64_t> times;  // counts for tests, by the fault's name
   bool counts = false;
 };
 
@@ -185,8 +185,8 @@ Gradients convolution_backward(const at::Tensor& grad, const at::Tensor& input, 
   return found;
 }
 
-// ATen computes these two for every device in one function that picks a library; for CPUs ours is registered instead and calls
-// it.
+// ATen computes both operations, for every device, in a function that picks a library. For CPUs our function is registered in its
+// place, and calls it.
 void stand() {
   static auto* const library = new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::CPU, __FILE__, __LINE__);
   library->impl("convolution", TORCH_FN(convolution));

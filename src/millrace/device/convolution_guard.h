@@ -19,8 +19,8 @@ const std::vector<const Fault*>& guard_convolutions();
 // Installs the guard itself, even if no row is in force. Thread-safe.
 void stand_guard();
 
-// From here on these passes are computed in fp32 if they are requested in bf16, with any number of samples: for faults without a
-// row. Holds until the process ends; no convolution may run elsewhere during the call.
+// Makes these passes, whose faults have no row, compute in fp32 from here on if bf16 is requested, with any number of samples.
+// Holds until the process ends; no convolution may run elsewhere during the call.
 void guard_also(const std::vector<FoundFault>& found);
 
 // Called for each convolution before it runs, if a guard is installed: with "aten::convolution_backward" and the call. Runs in
@@ -36,7 +36,7 @@ class ConvolutionGuardForTest {
   ~ConvolutionGuardForTest();
   ConvolutionGuardForTest(const ConvolutionGuardForTest&) = delete;
   ConvolutionGuardForTest& operator=(const ConvolutionGuardForTest&) = delete;
-  [[nodiscard]] std::int64_t times(std::string_view fault) const;  // that it was avoided
+  [[nodiscard]] std::int64_t times(std::string_view fault) const;  // how often the fault was avoided
 };
 
 }  // namespace millrace::device

@@ -100,7 +100,7 @@ TEST(Faults, OfTwoRowsTheOneThatLeavesBf16GoesBefore) {
   EXPECT_EQ(row_of({4, 8, 9, 9}, {16, 8, 1, 1}, {2, 2}, true, Pass::weight_gradient), "oneDNN-6035");
 }
 
-// A convolution's output and gradients; the operands depend on the shapes alone.
+// A convolution that meets the row `fault`; its operands depend on these values alone.
 struct Shape {
   const char* fault;
   std::vector<std::int64_t> input, weight, stride, padding;
@@ -110,6 +110,7 @@ struct Shape {
   const char* also = "";  // another row that the same shape matches
 };
 
+// The output and the gradients of the convolution.
 std::vector<at::Tensor> results(const Shape& shape, at::ScalarType format) {
   const auto filled = [&](const std::vector<std::int64_t>& sizes, double step) {
     std::int64_t count = 1;

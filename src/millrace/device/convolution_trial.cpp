@@ -164,7 +164,7 @@ class Program {
   std::string said_;
   double last_on_core_ms_ = 0, moved_at_ms_ = 0;
   bool hung_ = false;
-  std::string failure_;  // last member: start() sets the others
+  std::string failure_;  // declared last: start() sets the other members
 };
 
 // ------------------------------------------------------------------------------------------------ the verdicts

@@ -23,7 +23,7 @@ struct ConvolutionTrial {
 
 // Compares the output and both gradients of each shape in bf16, in both layouts, with fp32, by millrace-convolutions with
 // `threads` threads; that program obeys the guard's rows as a run does. Each is computed several times, with memory filled with
-// NaN, with large numbers and with zeros; its inputs and outputs lie between zones of the same. A pass is a fault if it is not
+// NaN, with large numbers and with zeros; its inputs and outputs lie between zones filled alike. A pass is a fault if it is not
 // finite, if all elements together are off by more than 5 % of their size or one element by a quarter of its own and the usual
 // size, if it writes outside its memory, if the program dies in it, or if it takes a hundred times the core time of fp32 and two
 // seconds more (core time, so other programs cause no fault). Shapes that do not fit into nine tenths of the free memory are not

@@ -35,7 +35,7 @@ class Copies {
   virtual void hold_copies(const Mark& until) = 0;
 };
 
-// Null if tensors are in host memory: then nothing needs copying.
+// The copies of a device; null if its tensors are in host memory: then nothing needs copying.
 [[nodiscard]] std::unique_ptr<Copies> copies_of(c10::Device device);
 
 }  // namespace millrace::device

@@ -34,10 +34,10 @@ struct Choice {
 // The CPU's features that MILLRACE_CPU permits (system/instructions.h), read once.
 struct Cpu {
   std::string name;
-  int physical_cores = 1;  // that this process may use
+  int physical_cores = 1;  // cores that this process may use
   int logical_cores = 1;
   bool avx2 = false, avx512 = false, avx512_bf16 = false, amx_bf16 = false;
-  std::int64_t level2_bytes = 0;  // of a core's cache; 0: the CPU does not report it
+  std::int64_t level2_bytes = 0;  // size of a core's level 2 cache; 0: the CPU does not report it
   std::string capability;         // the level that ATen uses: "DEFAULT", "AVX2", "AVX512"
 };
 [[nodiscard]] const Cpu& cpu_info();

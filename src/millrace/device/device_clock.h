@@ -13,7 +13,7 @@ namespace millrace::device {
 class DeviceClock {
  public:
   explicit DeviceClock(c10::Device device) : device_(device) {}
-  void mark();  // in the stream to which this thread's operations go
+  void mark();  // marks a point in the stream to which this thread's operations go
   [[nodiscard]] std::size_t marks() const noexcept { return used_; }
   // Milliseconds from each mark to the next. Waits until the device has reached the last.
   [[nodiscard]] std::vector<double> between() const;

@@ -181,7 +181,7 @@ long faults_of_second_use() {
   return faults() - before;
 }
 
-// In children: the switch changes the whole process, and this process's allocator is in use.
+// Runs in child processes: the switch changes the whole process, and this process's allocator is in use.
 TEST(MemoryDeathTest, KeptMemoryIsNotFaultedInAgain) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   constexpr long kPages = (48L << 20) / 4096;

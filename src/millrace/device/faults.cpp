@@ -16,7 +16,7 @@ constexpr Version kNone = {};
 
 bool is_volume(const ConvolutionCall& call) { return call.input.size() == 5; }
 
-// ATen accepts one value for all directions, too.
+// The value for one direction: ATen accepts one value for all directions, too.
 std::int64_t in_direction(at::IntArrayRef values, std::size_t i) { return values.size() == 1 ? values[0] : values[i]; }
 
 // fp16 uses bf16's code if the CPU has amx_fp16; on other CPUs with AMX it is right, and slow in both layouts.
@@ -25,7 +25,7 @@ bool is_cut_volume(const ConvolutionCall& call) {
   return is_narrow && is_volume(call) && detail::rows_may_overrun(call);
 }
 
-// For the convolution that a transposed one transposes.
+// A transposed convolution is judged by the convolution that it transposes.
 bool ends_in_one_strided(const ConvolutionCall& call) {
   const std::size_t last = call.input.size() - 3;
   const std::int64_t size = call.transposed ? call.input.back() : output_size(call, last);
@@ -53,8 +53,9 @@ bool is_strided_point_of_few_channels(const ConvolutionCall& call) {
   return call.channels_last && is_point(call) && is_strided && call.weight[1] < block;
 }
 
-// For the convolution that a transposed one transposes. Wrong with every tried kernel of 3 and more, with padding, at any stride,
-// in both layouts (2,600 random shapes); never in two directions, and never if the kernel is no longer than its axis.
+// A transposed convolution is judged by the convolution that it transposes. Wrong with every tried kernel of 3 and more, with
+// padding, at any stride, in both layouts (2,600 random shapes); never in two directions, and never if the kernel is no longer
+// than its axis.
 bool is_kernel_longer_than_volume(const ConvolutionCall& call) {
   if (!is_volume(call)) return false;
   for (std::size_t i = 0; i < 3; ++i) {

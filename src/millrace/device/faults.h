@@ -26,7 +26,7 @@ using Version = std::array<int, 3>;
 struct Below {
   OnednnIsa isa = OnednnIsa::older;
   Version onednn = {};
-  std::int64_t level2_bytes = 0;  // of a core's cache; 0: the CPU does not report it
+  std::int64_t level2_bytes = 0;  // size of a core's level 2 cache; 0: the CPU does not report it
 };
 // The CPU's instruction set, lowered by ONEDNN_MAX_CPU_ISA (`limit`; "" = not set).
 [[nodiscard]] Below below(const Cpu& cpu, std::string_view limit, std::string_view onednn_text);

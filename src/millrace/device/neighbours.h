@@ -11,15 +11,15 @@ namespace millrace::device {
 class Neighbours {
  public:
   Neighbours();
-  // For these CPUs, and from a folder that imitates "/": for tests.
+  // For tests: these CPUs, and a folder that imitates "/".
   Neighbours(std::filesystem::path root, std::vector<int> cpus);
-  // Covers the time since the last call, or the constructor: of the time in which this process's threads had work, the fraction
-  // for which they waited while another program used a core; 0 to 1. Threads of this process that wait for each other do not
-  // count, and neither does time that a control group's quota withheld. nullopt if the kernel does not report it, or if less than
-  // a tenth of a second of work was done.
+  // The fraction, 0 to 1, of the time with work for this process's threads in which they waited while another program used a
+  // core, since the last call or the constructor. Threads of this process that wait for each other do not count, and neither does
+  // time that a control group's quota withheld. nullopt if the kernel does not report it, or if less than a tenth of a second of
+  // work was done.
   std::optional<double> take();
-  // The same in cores: 1 is a whole core that another program used while a thread of this process waited, with any number of
-  // other cores. Resets the counts in any case: a moment with hardly any work is of no later use.
+  // Measures the same in cores: 1 is a whole core that another program used while a thread of this process waited, with any
+  // number of other cores. Resets the counts in any case: a moment with hardly any work is of no later use.
   std::optional<double> take_recent_cores();
   [[nodiscard]] std::optional<double> since_made() const;  // the fraction since the constructor
 
@@ -28,7 +28,7 @@ class Neighbours {
     double ran = 0, waited = 0;      // this process's threads: time on a core, and time ready to run without a core
     double held = 0;                 // CPU time that quotas withheld from its control groups
     double used = 0, available = 0;  // the CPUs' time: used by all programs, and available
-    double passed = 0;               // of the clock
+    double passed = 0;               // elapsed time
   };
   // Differences from an earlier time.
   struct Taken {

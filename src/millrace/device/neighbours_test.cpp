@@ -81,7 +81,7 @@ TEST_F(NeighboursTest, CoresThatOthersHadAreNotSharedOutAmongMany) {
   threads(0, 0);
   busy(0);
   Neighbours neighbours(root_, all);
-  threads(15.5, 0.5);  // for each of two: 31 cores' worth on a core, one waited
+  threads(15.5, 0.5);  // for each of two threads: together 31 cores' worth on a core, and one waiting
   busy(1);
   EXPECT_NEAR(neighbours.take_recent_cores().value_or(-1), 1, 1e-9);
   threads(31, 0.5);

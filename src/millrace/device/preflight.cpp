@@ -103,7 +103,7 @@ void guard_address_space(int threads) {
   constexpr std::uint64_t kArena = std::uint64_t{64} << 20U;
   const std::uint64_t arenas = std::clamp<std::uint64_t>(*left / (32 * kArena), 1, 1024);
   mallopt(M_ARENA_MAX, static_cast<int>(arenas));
-  // For OpenMP's threads and as many of LibTorch's second pool.
+  // Stacks of OpenMP's threads and of as many threads of LibTorch's second pool.
   const std::uint64_t stacks = 2 * static_cast<std::uint64_t>(threads - 1) * thread_stack_bytes();
   const std::uint64_t needed = stacks + library_address_space(threads);
   if (*left < needed) {

@@ -22,11 +22,11 @@ void require_threads(int count);
 // threads: it also limits the memory they reserve. DeviceError if there is too little.
 void guard_address_space(int threads);
 
-// For an expendable helper: when memory runs out, the system ends this process before others, and tensors that would bring it
-// beyond nine tenths of the present free memory throw c10::OutOfMemoryError. Call it before it makes tensors.
+// For a helper process that may be lost: when memory runs out, the system ends it before others, and tensors that would bring it
+// beyond nine tenths of the present free memory throw c10::OutOfMemoryError. Call it before the process makes tensors.
 void stand_back_for_memory();
 
-// For messages: the process's memory, the limits in force and the free memory; and which limits there are on threads.
+// Describe, for messages, the process's memory with the limits in force and the free memory, and the limits on threads.
 [[nodiscard]] std::string memory_account();
 [[nodiscard]] std::string thread_account();
 

@@ -23,9 +23,9 @@ constexpr double kAlone = 0.1;
 constexpr int kBusyLooks = 2;
 constexpr int kQuietLooks = 5;
 constexpr double kEvery = 0.12;         // seconds, for two CPUs; Neighbours needs a tenth of a second of work
-constexpr double kMostOfACore = 0.002;  // upper limit of the cost of looking
+constexpr double kMostOfACore = 0.002;  // upper limit of the cost of measuring
 
-// The number that makes OpenMP's threads, with the computing ones, exceed the CPUs; 0 if the latter already do.
+// The number of idle OpenMP threads that makes all of OpenMP's threads exceed the CPUs; 0 if the computing threads already do.
 int idle_threads() { return std::max(0, omp_get_num_procs() - at::get_num_threads() + 1); }
 
 double thread_cpu_seconds() {
@@ -80,7 +80,7 @@ SharedCores::SharedCores() {
   if (!are_openmp_waits_ours()) return;
   try {
     thread_ = std::thread([this] { watch(); });
-  } catch (const std::system_error&) {  // a run does not need it
+  } catch (const std::system_error&) {  // a run does not need this thread
   }
 }
 
@@ -105,8 +105,7 @@ void SharedCores::watch() {
       const bool is_short = rule_.after(neighbours_.take_recent_cores());
       if (is_short && waits_ == nullptr) waits_ = std::make_unique<ShortWaits>();
       if (!is_short) waits_.reset();
-    } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): without memory for a look, a run goes on; the next look
-                                       // may have it
+    } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): no memory to measure: the next try may have it
     }
     every = std::max(least, (thread_cpu_seconds() - began) / kMostOfACore);
   }

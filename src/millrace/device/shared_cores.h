@@ -33,22 +33,22 @@ class ShortWaits {
 };
 
 // Decides when waits should be short, by the cores that other programs used while this process's threads waited (Neighbours):
-// after several looks in a row, since a moment is not worth a switch. The number of cores does not matter: each parallel loop
-// waits for the one thread whose core another program uses.
+// after several measurements in a row, since a moment is not worth a switch. The number of cores does not matter: each parallel
+// loop waits for the one thread whose core another program uses.
 class WaitRule {
  public:
-  // Call it after a look; nullopt: too little work was done to decide, and nothing changes.
+  // Call it after a measurement; nullopt: too little work was done to decide, and nothing changes.
   [[nodiscard]] bool after(std::optional<double> cores);
 
  private:
   bool is_short_ = false;
-  int busy_ = 0, quiet_ = 0;  // looks in a row that saw other programs, or saw none
+  int busy_ = 0, quiet_ = 0;  // measurements in a row that found other programs, or found none
 };
 
-// The time between looks that suffices to measure fractions of a core.
+// The time between measurements that suffices to see fractions of a core.
 [[nodiscard]] double seconds_between_looks(int cpus) noexcept;
 
-// Looks several times a second, in its own thread, until destruction. Call set_threads() first; one object is enough for a
+// Measures several times a second, in its own thread, until destruction. Call set_threads() first; one object is enough for a
 // process. Does nothing if the environment sets how OpenMP waits, or if the kernel does not report other programs.
 class SharedCores {
  public:

@@ -64,7 +64,7 @@ int sleeping_with_idle_threads() {
   return sleeping < spinning / 2 && sleeping < again / 2 ? 0 : 1;
 }
 
-// In a new process, since OpenMP reads once how long to spin.
+// Runs in a new process, since OpenMP reads once how long to spin.
 TEST(SharedCores, IdleThreadsMakeOpenmpSleep) {
   if (cpu_info().logical_cores < 2) GTEST_SKIP() << "two threads of one CPU never spin for long";
   GTEST_FLAG_SET(death_test_style, "threadsafe");

@@ -19,16 +19,16 @@ struct TensorMemory {
 // first tensor.
 void count_tensor_memory();
 
-// For a CPU zeros before count_tensor_memory(); for a GPU the counts of LibTorch's allocator. Does not wait for a device.
+// Zeros for a CPU before count_tensor_memory(); for a GPU the counts of LibTorch's allocator. Does not wait for a device.
 [[nodiscard]] TensorMemory tensor_memory(c10::Device device = c10::Device(c10::kCPU));
 void reset_peak_tensor_memory(c10::Device device = c10::Device(c10::kCPU));  // to the present bytes
-void release_cached_memory(c10::Device device);  // that LibTorch, on a CPU the C library, keeps for later tensors
+void release_cached_memory(c10::Device device);  // memory that LibTorch, or on a CPU the C library, keeps for later tensors
 
 // Most bytes of CPU tensors alive; 0 = only the system's limit. A tensor beyond the limit throws c10::OutOfMemoryError before the
 // system is asked, which promises more than it has and would end the process later.
 void limit_tensor_memory(std::uint64_t bytes) noexcept;
 [[nodiscard]] std::uint64_t tensor_memory_limit() noexcept;
-// The same for the process's memory, including memory that no tensor counter sees; 0 = no limit. Checked every 16 MB of new
+// Most bytes of the process's memory, including memory that no tensor counter sees; 0 = no limit. Checked every 16 MB of new
 // tensors.
 void limit_resident_memory(std::uint64_t bytes) noexcept;  // private_resident_bytes()
 [[nodiscard]] std::uint64_t resident_memory_limit() noexcept;

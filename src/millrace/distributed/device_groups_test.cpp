@@ -217,7 +217,7 @@ TEST(DeviceGroups, AreCutWhereARankIsLostOrLeaves) {
       } catch (const DistributedError&) {
         EXPECT_THAT(groups.calls->all, testing::ElementsAre("abort"));
         EXPECT_EQ(processes.has_cut_sums(), has_failed);
-        told.arrive_and_wait();  // rank 0 holds the store
+        told.arrive_and_wait();  // keeps rank 0, which holds the store, until the others are done
         throw;
       }
     });

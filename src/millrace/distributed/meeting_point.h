@@ -27,7 +27,8 @@ class MeetingPoint {
   // The text announced by any machine, if the answer has already arrived; never waits. DistributedError if the launcher that
   // holds the store has not answered for ten seconds.
   [[nodiscard]] std::optional<std::string> announced(int attempt);
-  // Whether that launcher has ended. It may have finished the run before this one; ranks that miss others fail by themselves.
+  // Whether the launcher that holds the store has ended. It may have finished the run before this one; ranks that miss others
+  // fail by themselves.
   [[nodiscard]] bool is_gone() const noexcept { return is_gone_; }
 
  private:

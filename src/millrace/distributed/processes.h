@@ -21,7 +21,8 @@ struct ProcessesOptions {
   double timeout_s = 1800;  // how long a call waits for the others; the end of a process is noticed at once
 };
 
-// One per process, used by one thread. SIGPIPE must be ignored (system/signals.h): writes may go to a rank that is gone.
+// A process makes one, and uses it from one thread. SIGPIPE must be ignored (system/signals.h): writes may go to a rank that is
+// gone.
 //
 // The store and all connections listen on the address by which this machine reaches the store's: on the loopback only, if all
 // ranks are on this machine. GLOO_SOCKET_IFNAME names another interface for the connections.
@@ -38,8 +39,8 @@ class Processes final : public Agreement {
   // DistributedError names the lost ranks, as far as the remaining ranks can find out.
   [[nodiscard]] std::vector<Json> gather(Json mine) override;
   [[nodiscard]] Chosen<std::string> use_device(at::Device device, const std::string& wish) override;
-  // The same with the given transport of that device's tensors: null if there is none, because of `why_none`. It must outlive
-  // this.
+  // use_device() with a given transport of that device's tensors: `groups`, which must outlive this; or null, because of
+  // `why_none`.
   [[nodiscard]] Chosen<std::string> use_groups(at::Device device, device::RankGroups* groups, const std::string& why_none,
                                                const std::string& wish);
   using Agreement::sum;
@@ -48,7 +49,7 @@ class Processes final : public Agreement {
   void sum(std::vector<at::Tensor>& values) override;
   // Sends from each owner to all, some megabytes at a time, as in sum().
   void share(std::vector<at::Tensor>& values, const std::vector<int>& owners) override;
-  // Null for a GPU's parameters if they travel through host memory.
+  // Sums for these parameters; null for a GPU's if they travel through host memory.
   [[nodiscard]] std::unique_ptr<GradientSums> gradient_sums(const std::vector<at::Tensor>& parameters,
                                                             const GradientSumsOptions& options) override;
   void leave() override;

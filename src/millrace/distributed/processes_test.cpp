@@ -29,7 +29,7 @@ TEST_P(ProcessesOf, GatherGivesAllRanksTheSameValues) {
   EXPECT_EQ(on_ranks(world, free_port(),
                      [&](Processes& processes) {
                        const int rank = processes.ranks().rank;
-                       // On one rank, longer than the slot of the first round.
+                       // Rank 1 sends a text that is longer than the slot of the first round.
                        const std::string text(rank == 1 ? 5000 : 3, static_cast<char>('a' + rank));
                        const auto all = processes.gather({{"rank", rank}, {"text", text}, {"nan", std::nan("")}});
                        ASSERT_EQ(all.size(), static_cast<std::size_t>(world));
@@ -149,7 +149,7 @@ TEST(Processes, ARankThatIsGoneIsNamed) {
     try {
       for (int i = 0; i < 3; ++i) static_cast<void>(processes.any(false));
     } catch (const DistributedError&) {
-      told.arrive_and_wait();  // rank 0 holds the store
+      told.arrive_and_wait();  // keeps rank 0, which holds the store, until the others are done
       throw;
     }
   });

@@ -118,7 +118,7 @@ Rendezvous of_pmi(const Environment& environment) {
   return result;
 }
 
-// "4(x2),3": tasks of the first nodes; the rank's own node has at least `local`.
+// The number of tasks on a node by Slurm's list, such as "4(x2),3": two nodes with 4, one with 3. 0 if the list does not say.
 int tasks_of_node(const std::string& counts, int node) {
   int first = 0;
   for (const char* at = counts.c_str(); *at != '\0';) {

@@ -22,8 +22,8 @@ namespace millrace::format {
 // The separator of a table whose first line has names: a comma; if that line has none, a semicolon or a tab, which spreadsheets
 // write where numbers have commas.
 [[nodiscard]] char csv_separator(std::string_view text);
-// The number that is the whole cell, without blanks around it. With `decimal_comma` also 12,5; then not 12,500, which may be
-// either.
+// The number that is the whole cell, without blanks around it. With `decimal_comma` 12,5 is a number too, but 12,500 is not: it
+// may mean 12.5 or 12500.
 [[nodiscard]] std::optional<double> csv_value(std::string_view cell, bool decimal_comma = false);
 // The text without the byte-order mark that spreadsheets write.
 [[nodiscard]] std::string_view without_mark(std::string_view text);

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-// After <cstdio>: they use FILE without including it.
+// These follow <cstdio>: they use FILE without including it.
 #include <jerror.h>
 #include <jpeglib.h>
 
@@ -177,7 +177,7 @@ void JpegPicture::decode(Pixels pixels, int reduction, const PicturePart& part, 
   const std::size_t row_bytes = static_cast<std::size_t>(whole.width) * channels;
   if (row.size() < row_bytes) row.resize(row_bytes);
   Decoder& decoder = *decoder_;
-  // After the header: creating the decoder clears it.
+  // Set after the decoder is created, which clears it.
   decoder.info.progress = &decoder.progress;
   if (!start(decoder.reports, decoder.info, request) ||
       !read_part(decoder.reports, decoder.info, request, row.data(), out.data())) {

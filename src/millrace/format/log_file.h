@@ -31,7 +31,7 @@ class LogFile {
   bool write_last_line(std::string_view line);  // may use the room
   // Continues in another file.
   void move_to(std::filesystem::path path);
-  // For the owner's own work on the same file: a failure inside counts as a failed write.
+  // Runs the owner's own work on the same file: a failure inside counts as a failed write.
   bool guarded(const std::function<void()>& work);
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
   [[nodiscard]] std::int64_t failures() const noexcept { return failures_; }

@@ -76,7 +76,7 @@ void NpyFile::read_rows(std::int64_t first, std::int64_t count, std::span<std::b
     if (layout_.swapped) swap_bytes(layout_.dtype, out);
     return;
   }
-  // As an array in Fortran order: for each element of a row, those of the requested rows lie together.
+  // In Fortran order the rows are scattered, but for each element of a row the values of all requested rows lie together.
   const std::size_t element = size_of(layout_.dtype);
   const std::size_t run = static_cast<std::size_t>(count) * element;
   std::vector<std::byte> stored(out.size());

@@ -27,9 +27,9 @@ struct NpyLayout {
   DType dtype = DType::f32;
   Shape shape;                     // of the whole array
   bool fortran = false;            // first axis fastest
-  bool swapped = false;            // the other byte order
-  std::uint64_t bytes = 0;         // of the elements
-  std::uint64_t header_bytes = 0;  // before them
+  bool swapped = false;            // stored in the other byte order
+  std::uint64_t bytes = 0;         // bytes of the elements
+  std::uint64_t header_bytes = 0;  // bytes of the header, before the elements
 };
 
 // A .npy file open for reading. Const and thread-safe.
@@ -61,8 +61,8 @@ struct NpzEntry {
   std::string name;  // without ".npy"
   NpyLayout layout;
   std::uint64_t offset = 0;      // of the member's data in the file
-  std::uint64_t compressed = 0;  // its bytes there
-  std::uint32_t crc32 = 0;       // of the decompressed member
+  std::uint64_t compressed = 0;  // compressed bytes in the file
+  std::uint32_t crc32 = 0;       // checksum of the decompressed member
   bool deflated = false;
 };
 

@@ -20,7 +20,7 @@ struct PictureSigns {
   std::int64_t height = 0, width = 0;  // as stored; 0 if the head does not say
 };
 
-// "stored as RGB of 8 bits, with transparency" without the first two words: how inspect describes a picture.
+// How inspect describes a picture: "RGB of 8 bits, with transparency".
 [[nodiscard]] std::string stored_text(const PictureSigns& signs);
 
 // Fills `out` with the file's bytes from `offset`; false when there are fewer.

@@ -25,7 +25,7 @@ void decode_png(PictureFile file, Pixels pixels, std::span<std::byte> out);
 
 // `pixels` has the size's bytes; equal pictures give equal bytes.
 [[nodiscard]] std::vector<std::byte> encode_png(const PictureSize& size, std::span<const std::byte> pixels);
-// The same into a file, written whole or not at all.
+// Writes the same bytes to a file, whole or not at all.
 void write_png(Fs& fs, const std::filesystem::path& path, const PictureSize& size, std::span<const std::byte> pixels);
 
 }  // namespace millrace::format

@@ -61,7 +61,8 @@ class PtFile {
   [[nodiscard]] const PtTensor* find(std::string_view name) const noexcept;
   // Row-major; `into` has tensor.bytes. The storage's CRC-32 is checked first.
   void read(const PtTensor& tensor, std::span<std::byte> into);
-  // Bytes [first, first + into.size()) of the same; a row-major tensor's are read alone, of any other tensor all or none.
+  // Reads bytes [first, first + into.size()) of what read() returns. For a tensor that is not row-major these must be all of its
+  // bytes; for a row-major tensor only the requested bytes are read, in whole elements.
   void read_part(const PtTensor& tensor, std::uint64_t first, std::span<std::byte> into);
 
  private:

@@ -31,7 +31,7 @@ const char* const kAgain = "copy or download the file again";
   throw DataError({std::move(what), file.path().string(), std::move(next)});
 }
 
-// For a file that is intact, as far as its checksums show, but of a kind that Millrace does not read.
+// Refuses a file that is intact, as far as its checksums show, but of a kind that Millrace does not read.
 [[noreturn]] void pass_over_pt(const InputFile& file, std::string what, std::string next = kStateDict) {
   throw UnreadKind({std::move(what), file.path().string(), std::move(next)});
 }
@@ -114,7 +114,7 @@ void turn_signs(const PtTensor& tensor, std::uint64_t first, std::span<std::byte
   }
 }
 
-// `bytes` are those of the row-major tensor from byte `first` on, in whole numbers.
+// Applies the operations that torch deferred to `bytes`: those of the row-major tensor from byte `first` on, in whole numbers.
 void do_what_was_left(const PtTensor& tensor, std::uint64_t first, std::span<std::byte> bytes) {
   if (!tensor.conjugated && !tensor.negated) return;
   switch (tensor.dtype) {

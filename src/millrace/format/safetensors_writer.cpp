@@ -19,7 +19,7 @@ constexpr std::size_t kPiece = std::size_t{1} << 18U;
 
 struct Layout {
   std::string head;                // length and JSON, padded
-  std::vector<std::size_t> order;  // of the arrays in the file
+  std::vector<std::size_t> order;  // indices of the arrays in the order of the file
   std::uint64_t data_bytes = 0;
 };
 

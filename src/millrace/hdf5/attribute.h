@@ -34,7 +34,7 @@ struct Attributes {
   std::vector<Attribute> all;
   std::uint64_t left_out = 0;  // number of attributes omitted, beyond the limits above
   std::string failure = {};    // the library's words if it can't list them; `all` is then empty
-  // Null if there is no such attribute in `all`.
+  // The attribute of this name in `all`; null if there is no such attribute.
   [[nodiscard]] const Attribute* find(std::string_view name) const;
 };
 

@@ -309,7 +309,7 @@ class OpenFile final : public detail::LoadableFile {
         const std::int64_t position = first[d] + at[d];
         index = index * static_cast<std::size_t>(layout.grid[d]) + static_cast<std::size_t>(position);
         begin[d] = std::max(offset[d], position * chunk[d]);
-        // Not (position + 1) * chunk[d]: that may overflow for a chunk far larger than its axis.
+        // (position + 1) * chunk[d] may overflow for a chunk far larger than its axis, so it is not used.
         size[d] = std::min(offset[d] + count[d] - begin[d], chunk[d] - (begin[d] - position * chunk[d]));
       }
       visit(index, Sizes(begin).first(rank), Sizes(size).first(rank));
@@ -361,7 +361,7 @@ class OpenFile final : public detail::LoadableFile {
 
   void decode(const InputFile& file, const Layout& layout, std::size_t index, std::span<std::byte> out) const {
     const Chunk& chunk = layout.chunks[index];
-    if (layout.filters.empty()) return file.read(chunk.address, out);  // of that size: checked at open
+    if (layout.filters.empty()) return file.read(chunk.address, out);  // the chunk has that size: checked at open
     if (!detail::is_plausible(layout.filters, chunk.mask, chunk.size, layout.chunk_bytes)) too_short(layout, index);
     Scratch& own = scratch();
     const std::span<std::byte> stored = own.room(own.stored, chunk.size);

@@ -22,8 +22,9 @@ namespace millrace::hdf5 {
 
 inline constexpr std::size_t kMaxRank = 32;  // axes of a data set
 
-// One data set of a file as it is stored. A compound {r,i}, {re,im} or {real,imag}, in either order, of two equal floats is c64,
-// of two f64 c128; of two integers c64 up to 2 bytes each and c128 up to 4. The library converts all but {r,i} of f32 or f64.
+// One data set of a file as it is stored. A compound {r,i}, {re,im} or {real,imag}, in either order, is complex: two equal floats
+// make c64, but two f64 c128; two integers of up to 2 bytes each make c64, of up to 4 bytes c128. The library converts all but
+// {r,i} of f32 or f64.
 struct Dataset {
   std::string name;  // full path, "/index_map/freq"
   DType dtype = DType::f32;
@@ -42,7 +43,8 @@ struct Unreadable {
 
 struct OpenOptions {
   std::filesystem::path index_folder;  // where the children's answers are kept for the next call; "": nowhere
-  // False: the library in the child reads every block, in one process per file: the reference for the reading of chunks here.
+  // False: the library in the child reads every block, in one process per file. This is the reference that the direct reading of
+  // chunks must equal.
   bool direct = true;
 };
 
@@ -54,10 +56,11 @@ class File {
   // DType.
   [[nodiscard]] static std::shared_ptr<const File> open(const std::filesystem::path& path,
                                                         std::span<const std::string> datasets = {});
-  // The same for many files, by a few children in parallel; in the order of `paths`. With `failed`, the DataError of a file is
-  // passed to it, on this thread, with the file's index in `paths`, and that file is null in the result. The index supplies the
-  // metadata of files with unchanged size, modification time and first 4096 bytes.
+  // Called with a file's index in `paths` and its error, on the thread of the call.
   using OnFailure = std::function<void(std::size_t, const DataError&)>;
+  // Opens many files, with a few children in parallel; the result is in the order of `paths`. A file with an error is null in the
+  // result if `failed` is given; else the first error is thrown. The index supplies the metadata of files with unchanged size,
+  // modification time and first 4096 bytes.
   [[nodiscard]] static std::vector<std::shared_ptr<const File>> open_all(std::span<const std::filesystem::path> paths,
                                                                          std::span<const std::string> datasets = {},
                                                                          const OnFailure& failed = {},
@@ -65,10 +68,10 @@ class File {
   virtual ~File() = default;
   [[nodiscard]] virtual const std::filesystem::path& path() const = 0;
   [[nodiscard]] virtual std::span<const Dataset> datasets() const = 0;
-  // Those omitted from datasets(), if all of the file was requested.
+  // The data sets omitted from datasets(); empty unless all of the file was requested.
   [[nodiscard]] virtual std::span<const Unreadable> unreadable() const { return {}; }
   [[nodiscard]] virtual std::uint64_t size() const noexcept { return 0; }        // bytes of the file when it was opened
-  [[nodiscard]] virtual std::int64_t modified_ns() const noexcept { return 0; }  // its modification time at that moment
+  [[nodiscard]] virtual std::int64_t modified_ns() const noexcept { return 0; }  // modification time when it was opened
   // Attributes of the root group, "/", or of a data set. Throws DataError as dataset() does.
   [[nodiscard]] virtual const Attributes& attributes(std::string_view) const {
     static const Attributes kNone{};

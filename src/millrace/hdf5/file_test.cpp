@@ -59,7 +59,7 @@ std::string read_all(const File& file, const std::string& name) {
   return read(file, name, Shape(shape.size(), 0), shape);
 }
 
-// That block of an array in memory.
+// A block of an array in memory.
 std::string slab(const std::string& all, const Shape& shape, const Shape& offset, const Shape& count, std::size_t element) {
   std::string bytes;
   Shape at(count.size(), 0);

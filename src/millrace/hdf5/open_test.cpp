@@ -243,7 +243,7 @@ TEST_F(OpenAll, HostileBytesInAnIndexDoNoHarm) {
       }
       ++as_said;
     } catch (const DataError&) {
-      continue;  // from a read: the data of the index do not exist
+      continue;  // thrown by a read: the data that the index names do not exist
     }
   }
   EXPECT_GT(as_said, mutants / 4);

@@ -84,7 +84,7 @@ void write_file(const std::filesystem::path& path, std::span<const Array> arrays
     detail::Process child("write", std::span(&descriptor, 1));
     bool alive = child.send_frame(request.bytes());
     for (std::size_t i = 0; alive && i < arrays.size(); ++i) alive = child.send(arrays[i].bytes);
-    // It may have answered before it took all bytes.
+    // The child may have answered before it took all bytes.
     const auto answer = child.receive_frame();
     if (!answer) failed(path, "the HDF5 library's process " + child.how_it_ended(), kCheck);
     detail::WireReader words(*answer);

@@ -28,7 +28,7 @@ struct Geometry {
   [[nodiscard]] std::int64_t padded_plane() const { return (depth + 2) * (height + 2) * padded_row(); }
 };
 
-// For the `channels` channels from `first` on, of `all` channels in the padded volume.
+// The geometry of the `channels` channels from `first` on, of `all` channels in the padded volume.
 Geometry geometry(at::IntArrayRef sizes, std::int64_t first, std::int64_t all, at::MemoryFormat layout) {
   const bool last = layout == at::MemoryFormat::ChannelsLast3d;
   const std::int64_t channels = sizes[1];

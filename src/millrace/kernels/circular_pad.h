@@ -9,7 +9,7 @@ namespace millrace::kernels {
 // all six sides: result (N, C + C2, D + 2, H + 2, W + 2), in x's layout (contiguous, or channels last). fp32 or bf16 on the CPU:
 // one pass forward and one backward; all other tensors use the plain path. Both inputs have the same type. Differentiable.
 at::Tensor circular_pad(const at::Tensor& x, const at::Tensor& more = {});
-// The same by at::cat and at::pad.
+// circular_pad() by at::cat and at::pad.
 at::Tensor circular_pad_plain(const at::Tensor& x, const at::Tensor& more = {});
 
 }  // namespace millrace::kernels

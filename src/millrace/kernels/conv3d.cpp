@@ -21,7 +21,7 @@ namespace {
 constexpr auto kLast = at::MemoryFormat::ChannelsLast3d;
 constexpr std::int64_t kBand = 8;  // rows: 1.25 rows of each plane are copied for each row of the result
 constexpr std::int64_t kCopiedWords =
-    1 << 18;  // of a band, if a volume is so wide that only fewer rows fit into the second-level cache
+    1 << 18;  // size of a band, if a volume is so wide that only fewer rows fit into the second-level cache
 
 std::int64_t round_up(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; }
 

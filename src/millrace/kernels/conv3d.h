@@ -13,7 +13,7 @@ at::Tensor direct_conv3d(const at::Tensor& x, const at::Tensor& more, const at::
 // Whether direct_conv3d supports these: on the CPU, fp32 or bf16, dense channels-last volumes of the same type and size, not
 // empty.
 bool has_direct_conv3d(const at::Tensor& x, const at::Tensor& more, const at::Tensor& weight, const at::Tensor& bias);
-// The same by circular_pad and at::conv3d.
+// direct_conv3d() by circular_pad and at::conv3d.
 at::Tensor direct_conv3d_plain(const at::Tensor& x, const at::Tensor& more, const at::Tensor& weight, const at::Tensor& bias);
 
 }  // namespace millrace::kernels

@@ -17,7 +17,7 @@ using Sizes = std::array<std::int64_t, 2>;
 constexpr std::int64_t kDepth = 2;  // the axis in (N, C, D, H, W)
 constexpr std::int64_t kBytesOfBf16 = 2;
 constexpr std::int64_t kTogetherBytes = std::int64_t{1}
-                                        << 20U;  // of volumes that share a call: with more, a call's own cost is negligible
+                                        << 20U;  // bytes of volumes that share a call: with more, a call's own cost is negligible
 
 std::int64_t of_depth(at::IntArrayRef values) { return values[0]; }
 Sizes in_plane(at::IntArrayRef values) { return values.size() == 1 ? Sizes{values[0], values[0]} : Sizes{values[1], values[2]}; }
@@ -32,7 +32,7 @@ at::Tensor channels_behind(const at::Tensor& x) {
   return turned.view({samples, x.size(2), x.size(3), x.size(4), channels});
 }
 
-// Plane p of one volume, from `first` to `last` - 1, meets plane p * step + shift of the other.
+// For p from `first` to `last` - 1, plane p of one volume meets (is combined with) plane p * step + shift of the other.
 struct Meeting {
   std::int64_t first = 0, last = 0, step = 1, shift = 0;
 };
@@ -92,7 +92,7 @@ class Sum {
   const VolumeConvolution& how_;
   Sizes stride_, padding_, dilation_, output_padding_;
   std::array<std::int64_t, 1> outputs_;
-  at::Tensor plane_;          // of the kernel; only its sizes are used
+  at::Tensor plane_;          // a plane of the kernel; only its sizes are used
   at::Tensor weight_, bias_;  // (kD, O, C, kH, kW)
 };
 
@@ -121,10 +121,10 @@ ConvolutionWeights weights_by_planes(const at::Tensor& x, const at::Tensor& grad
     // sample.
     const bool one_by_one = instructions() < InstructionSet::avx512;
     const std::int64_t samples = x.size(0);
-    const std::int64_t bytes = (x.numel() + gradient.numel()) / samples * kBytesOfBf16;  // a census in fp32 sees the same calls
+    const std::int64_t bytes = (x.numel() + gradient.numel()) / samples * kBytesOfBf16;  // as in bf16, for a census in fp32
     const std::int64_t fit = one_by_one ? 1 : kTogetherBytes / std::max<std::int64_t>(1, bytes);
     const std::int64_t together = std::clamp<std::int64_t>(fit, 1, samples);
-    const std::int64_t at_a_time = one_by_one ? 1 : x.size(kDepth) + gradient.size(kDepth);  // all
+    const std::int64_t at_a_time = one_by_one ? 1 : x.size(kDepth) + gradient.size(kDepth);  // enough for all planes
     for (std::int64_t i = 0; i < samples; i += together) {
       const std::int64_t count = std::min(together, samples - i);
       sum.add(x.narrow(0, i, count), gradient.narrow(0, i, count), at_a_time, with_bias);

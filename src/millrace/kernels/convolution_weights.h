@@ -9,10 +9,11 @@
 
 namespace millrace::kernels {
 
+// Bytes of x and gradient together above which a bf16 gradient is computed plane by plane.
+inline constexpr std::int64_t kWholeBytes = std::int64_t{1} << 20U;
 // For a convolution of x (N, C, D, H, W) with `weight` (O, C, 3, 3, 3), of x's type, stride 1 and padding 1, whose result has the
 // gradient `gradient` (N, O, D, H, W). For bf16 the library keeps transposed and padded copies of both volumes, several times
-// their size: above kWholeBytes of x and gradient together it is called plane by plane of the kernel (convolution_planes.h).
-inline constexpr std::int64_t kWholeBytes = std::int64_t{1} << 20U;
+// their size: above kWholeBytes it is called plane by plane of the kernel (convolution_planes.h).
 ConvolutionWeights convolution_weights(const at::Tensor& x, const at::Tensor& gradient, const at::Tensor& weight,
                                        bool wants_weight, bool wants_bias);
 

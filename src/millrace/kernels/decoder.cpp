@@ -125,7 +125,7 @@ bool overwrites(AutogradContext* context) {
   return context->saved_data["overwrites"].toBool() && !torch::autograd::get_current_graph_task_keep_graph();
 }
 
-// `out`: as wide as x with a gradient, else half as wide.
+// `out` is as wide as x if there is a gradient, else half as wide.
 void run_swiglu(const at::Tensor& x, const at::Tensor& gradient, const at::Tensor& out) {
   const detail::Swiglu args{.x = x.const_data_ptr(),
                             .gradient = data_of(gradient),

@@ -34,9 +34,9 @@ at::Tensor swiglu_linear(const at::Tensor& packed, const at::Tensor& weight);
 // each pair (i, i + D / 2) of a head is rotated as a point of the plane. A contiguous qkv is rotated in place: no other code may
 // read it afterwards. -> (B, T, H D).
 at::Tensor rotary_attention_packed(const at::Tensor& qkv, const at::Tensor& cos, const at::Tensor& sin, std::int64_t heads);
-// The same for a single query of each row, q (B, 1, H D) at `positions` (B, int64), and keys and values kv (B, T, 2 H D), of
-// which later ones are masked. q and kv are rotated in place, and the last backward pass overwrites kv unless it is a leaf. ->
-// (B, 1, H D).
+// The same attention for a single query of each row, q (B, 1, H D) at `positions` (B, int64), and keys and values kv (B, T, 2 H
+// D), of which later ones are masked. q and kv are rotated in place, and the last backward pass overwrites kv unless it is a
+// leaf. -> (B, 1, H D).
 at::Tensor rotary_attention_at(const at::Tensor& q, const at::Tensor& kv, const at::Tensor& positions, const at::Tensor& cos,
                                const at::Tensor& sin, std::int64_t heads);
 

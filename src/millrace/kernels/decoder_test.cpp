@@ -216,7 +216,7 @@ Tensors adapted_inputs(std::int64_t rows, std::int64_t in, at::ScalarType type) 
 
 TEST_P(Decoders, AdaptedLinearAgreesWithAten) {
   constexpr std::uint64_t kKey = 0x1234567812345678ULL;
-  for (const std::int64_t rows : {1, 7, 1300}) {  // 1300 wide ones are dropped in parts
+  for (const std::int64_t rows : {1, 7, 1300}) {  // 1300 wide rows: dropped in parts
     for (const std::int64_t in : {9, 32, 257}) {
       for (const auto type : {at::kFloat, at::kBFloat16}) {
         const std::vector<IndexRun> out_of_order = {{700 * in, (rows - rows / 2) * in}, {3 * in, rows / 2 * in}};

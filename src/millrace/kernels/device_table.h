@@ -12,11 +12,11 @@ namespace millrace::kernels {
 
 // Only plain structs cross to the plugin. Launches go to the current stream of device `index`.
 struct DeviceTable {
-  // For tensors of any type; `keep.first` is not used, since each stretch has its own.
+  // For tensors of any type; `keep.first` is not used, since each run has its own.
   void (*dropout)(const detail::DropoutArgs&, const detail::DropoutRun* stretches, std::size_t count, c10::DeviceIndex index);
 };
 
-// Null if there is no table.
+// The table of this kind of device; null if there is no table.
 [[nodiscard]] const DeviceTable* device_table(c10::DeviceType type) noexcept;
 // Sets the table of the one kind of device besides the CPU that a process uses; null removes it. The table must outlive its use.
 void set_device_table(c10::DeviceType type, const DeviceTable* table) noexcept;

@@ -15,7 +15,7 @@ namespace millrace::kernels::detail {
 // read and write whole pieces of 128 bytes (64 for 16-bit numbers).
 inline constexpr std::int64_t kLanesOfGroup = 16;
 
-// The number of lanes in a stretch.
+// The number of lanes in a run.
 [[nodiscard]] C10_HOST_DEVICE inline std::int64_t lanes_of(const DropoutRun& stretch) {
   if (stretch.count == 0) return 0;
   return kLanesOfGroup * ((stretch.first + stretch.count - 1) / kDropoutGroup - stretch.first / kDropoutGroup + 1);

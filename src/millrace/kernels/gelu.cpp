@@ -10,7 +10,7 @@
 namespace millrace::kernels {
 namespace {
 
-// All contiguous; `gradient` undefined in the forward pass.
+// All tensors are contiguous; `gradient` is undefined in the forward pass.
 at::Tensor run(const at::Tensor& x, const at::Tensor& gradient, const Dropout& site) {
   at::Tensor out = at::empty_like(x);
   const detail::GeluArgs args{.x = x.const_data_ptr(),

@@ -24,7 +24,7 @@ constexpr double kQuick = 1.702;
 
 const char* atens_word(Gelu kind) { return kind == Gelu::tanh ? "tanh" : "none"; }
 
-// Both contiguous.
+// Both tensors are contiguous.
 at::Tensor gelu_gradient(const at::Tensor& gradient, const at::Tensor& x, Gelu kind) {
   if (kind == Gelu::quick) return pointwise(detail::table().quick_gelu, x, gradient);
   return at::gelu_backward(gradient, x, atens_word(kind));

@@ -35,7 +35,7 @@ constexpr std::int64_t kChannelSegment = 4096;  // contiguous: positions of one 
 constexpr std::int64_t kVolumeSegments = 32;
 constexpr std::int64_t kFewestElements = 1 << 13U;
 constexpr std::int64_t kMostElements = 1 << 16U;
-constexpr std::int64_t kFewestPositions = 16;  // of a segment, however many channels there are
+constexpr std::int64_t kFewestPositions = 16;  // least number of positions in a segment, however many channels there are
 
 // A norm of one tensor: its geometry, and each sample's and channel's numbers for the second pass.
 class Norm {
@@ -305,7 +305,7 @@ struct GroupNormFunction : torch::autograd::Function<GroupNormFunction> {
 constexpr std::array<std::int64_t, 3> kByOne{1, 1, 1};
 constexpr std::array<std::int64_t, 3> kNoPadding{0, 0, 0};
 
-constexpr std::size_t kNormed = 6;  // its index among the saved tensors, if it is saved
+constexpr std::size_t kNormed = 6;  // index of the norm's result among the saved tensors, if it is saved
 
 struct GroupNormConvolutionFunction : torch::autograd::Function<GroupNormConvolutionFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,

@@ -26,7 +26,7 @@ at::Tensor group_norm(const at::Tensor& x, const at::Tensor& weight, const at::T
 at::Tensor group_norm_conv3d(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                              const GroupNormOptions& options, const at::Tensor& conv_weight, const at::Tensor& conv_bias,
                              bool lean = true);
-// The same by ATen's operations, bf16 and fp16 in fp32; result in x's type.
+// group_norm() by ATen's operations, bf16 and fp16 in fp32; result in x's type.
 at::Tensor group_norm_plain(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                             const GroupNormOptions& options);
 

@@ -145,7 +145,7 @@ TEST(UpsampledConvolution, AgreesWithAten) {
       for (const Sizes& sizes : shapes) {
         for (const std::int64_t outputs : {1, 20}) {
           if (type == at::kBFloat16 && (outputs == 1 || sizes[4] == 1))
-            continue;  // the sums cancel; nn/ has the guard for one voxel
+            continue;  // the sums cancel; the guard for one voxel is in nn/
           const at::Tensor x = at::randn(sizes).to(type).contiguous(layout);
           expect_upsampled(x, outputs, type == at::kDouble ? 1e-6 : type == at::kFloat ? 1e-5 : 3e-2);
           const at::Tensor y = upsampled_conv3d(x, at::randn({outputs, sizes[1], 3, 3, 3}), at::randn({outputs}));

@@ -19,7 +19,7 @@ namespace millrace::kernels {
 
 // Defines an element's keep bit: element i of a site (row-major index, counted from `first`) is kept if the i-th 16-bit word of
 // the Philox stream is >= round(p * 65536). Stream: block b = philox4x32({b, b >> 32, 0, 0}, key); the order of the 8 words of 16
-// consecutive blocks within 128 elements is fixed and specified in dropout_bits.h. Kept elements are scaled by 1 / (1 - p).
+// consecutive blocks within 128 elements is fixed and specified in detail/dropout_map.h. Kept elements are scaled by 1 / (1 - p).
 struct Dropout {
   double p = 0.0;         // 0 = off (no numbers drawn)
   std::uint64_t key = 0;  // of this site; see core/random.h
@@ -45,12 +45,12 @@ at::Tensor dropout_add(const at::Tensor& x, const at::Tensor& residual, const Dr
 at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Dropout& dropout,
                             std::optional<double> scale = {});
 
-// The same with queries, keys and values side by side in one tensor (B, T, 3 H D), as linear_packed returns them: their gradients
-// also form one tensor, without slicing and adding. Result (B, T, H, D).
+// causal_attention() of queries, keys and values side by side in one tensor (B, T, 3 H D), as linear_packed returns them: their
+// gradients also form one tensor, without slicing and adding. Result (B, T, H, D).
 at::Tensor causal_attention_packed(const at::Tensor& qkv, std::int64_t heads, const Dropout& dropout,
                                    std::optional<double> scale = {});
 
-// The same for queries that see all keys, without dropout: the attention of an encoder. Result (B, T, H, D).
+// The same packed attention for queries that see all keys, without dropout: the attention of an encoder. Result (B, T, H, D).
 at::Tensor full_attention_packed(const at::Tensor& qkv, std::int64_t heads);
 
 // y = layer_norm(x) * weight + bias over the last dimension; y has dtype `out` (default x's).

@@ -65,7 +65,7 @@ struct Layout {
   std::vector<ProjectionInputs> projections;
   double scale = 1;
   Dropout site;
-  std::int64_t width = 0, rank = 0;  // of all results, of all adapters
+  std::int64_t width = 0, rank = 0;  // total width of the results, total rank of the adapters
 };
 
 // scale * B of each adapter at the intersection of its outputs and its columns of the narrow product, zero elsewhere.

@@ -12,8 +12,7 @@
 namespace millrace::kernels {
 
 // Covers the time until the end of the scope, with the shapes of `inputs`, undefined ones too. `name` is for example
-// "millrace::gelu" and must never be freed. Without a profiler it costs as much as in each of LibTorch's operations: a check
-// whether there is one.
+// "millrace::gelu" and must never be freed. Without a profiler it costs one check, as in each of LibTorch's operations.
 class OperationSpan {
  public:
   template <class... Inputs>

@@ -35,7 +35,8 @@ inline constexpr auto kOperationNames = std::to_array<std::string_view>({MILLRAC
 inline constexpr std::size_t kOperations = kOperationNames.size();
 [[nodiscard]] std::string_view name_of(Operation operation) noexcept;  // "weight_gradient"
 
-// For tensors of `type`, fp32 or bf16. Before a choice is made: LibTorch's for fp32 products, else ours. Any thread.
+// The implementation for tensors of `type`, fp32 or bf16. Before a choice is made: LibTorch's for fp32 products, else ours. Any
+// thread.
 [[nodiscard]] Implementation implementation_of(Operation operation, c10::ScalarType type) noexcept;
 void choose_implementation(Operation operation, c10::ScalarType type, Implementation implementation) noexcept;
 void forget_implementations() noexcept;

@@ -11,7 +11,7 @@
 namespace millrace::kernels {
 namespace {
 
-// In the order of the instruction sets.
+// The tables are in the order of InstructionSet.
 constexpr std::size_t kTables = 5;
 const std::array<const detail::Table*, kTables>& all_tables() noexcept {
   static const std::array<const detail::Table*, kTables> all{&detail::portable_table(), &detail::avx2_table(),

@@ -1,5 +1,5 @@
-// The same results by ATen's own operations: for tensors that the kernels do not support (fp64, CUDA, ...) and for the plain path
-// of the switches.
+// The results of the kernels by ATen's own operations: for tensors that the kernels do not support (fp64, CUDA, ...) and for the
+// plain path of the switches.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -18,7 +18,7 @@ at::Tensor causal_attention_with_mask(const at::Tensor& q, const at::Tensor& k, 
 // The keep mask of a site as the kernels draw it, made on the requested device: by a kernel, or by composed_mask() on a device
 // without kernels. dropout_mask_reference draws the same from the scalar reference.
 at::Tensor dropout_mask(at::IntArrayRef sizes, const Dropout& dropout, c10::Device device = at::kCPU);
-// The same by LibTorch's operations on 64-bit integers only: about 150 small ones, for any device.
+// dropout_mask() by LibTorch's operations on 64-bit integers only: about 150 small ones, for any device.
 at::Tensor composed_mask(at::IntArrayRef sizes, const Dropout& dropout, c10::Device device);
 
 }  // namespace millrace::kernels

@@ -34,7 +34,8 @@ std::int64_t panels_at_a_time(const detail::Product& args) {
   return std::max(shares, kPackedBytes / std::max<std::int64_t>(1, panel_bytes));
 }
 
-// args.a times `matrix`, packed by `layout`. `whole`: all of it at once, since a word-major args.a is packed for each part.
+// args.a times `matrix`, packed by `layout`. With `whole` the matrix is packed at once, since a word-major args.a is packed anew
+// for each part.
 at::Tensor multiply(detail::Product args, const at::Tensor& matrix, detail::Pack::Layout layout, bool whole) {
   const std::int64_t panels = (args.columns + kPanelColumns - 1) / kPanelColumns;
   args.row_groups = std::max<std::int64_t>(1, args.rows / kGroupRows);

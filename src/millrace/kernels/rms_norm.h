@@ -10,7 +10,7 @@ namespace millrace::kernels {
 // contiguous or channels last, which the result keeps; fp32 inside. All other tensors use the plain path, which also keeps only
 // x. Differentiable once.
 at::Tensor rms_norm_silu(const at::Tensor& x, double epsilon);
-// The same by ATen's operations, in fp32 inside if x is narrower.
+// rms_norm_silu() by ATen's operations, in fp32 inside if x is narrower.
 at::Tensor rms_norm_silu_plain(const at::Tensor& x, double epsilon);
 
 }  // namespace millrace::kernels

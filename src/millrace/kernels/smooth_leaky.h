@@ -9,7 +9,7 @@ namespace millrace::kernels {
 // One pass forward and one backward; fp32 or bf16 on the CPU, any dense layout, which the result keeps. Differentiable. Tensors
 // without a kernel (other types and devices) use the plain path, which keeps only x.
 at::Tensor smooth_leaky(const at::Tensor& x);
-// The same by ATen's operations, following the formula, in fp32 inside if x is narrower.
+// smooth_leaky() by ATen's operations, following the formula, in fp32 inside if x is narrower.
 at::Tensor smooth_leaky_plain(const at::Tensor& x);
 
 }  // namespace millrace::kernels

@@ -10,7 +10,7 @@ namespace millrace::kernels {
 // 1). One pass forward and one backward; only x is saved. fp32 or bf16 on the CPU, contiguous or channels last, which the result
 // keeps; fp32 inside. All other tensors use the plain path, which also keeps only x. Differentiable once.
 at::Tensor blurred_soft_pool(const at::Tensor& x, std::int64_t stride);
-// The same by ATen's operations, in fp32 inside if x is narrower.
+// blurred_soft_pool() by ATen's operations, in fp32 inside if x is narrower.
 at::Tensor blurred_soft_pool_plain(const at::Tensor& x, std::int64_t stride);
 
 }  // namespace millrace::kernels

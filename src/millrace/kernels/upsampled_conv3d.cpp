@@ -79,7 +79,7 @@ struct UpsampledConv3dFunction : torch::autograd::Function<UpsampledConv3dFuncti
       const at::Tensor of_taps =
           std::get<1>(at::convolution_backward(x, gradient, taps, at::OptionalIntArrayRef(), kStride, kPadding, kNoDilation,
                                                false, kNoOutputPadding, 1, {false, true, false}));
-      taps.reset();  // as large as the next tensor
+      taps.reset();  // freed now: it is as large as the next tensor
       const at::Tensor flat = of_taps.flatten(2).to(weight.scalar_type());
       const at::Tensor sums = at::bmm(flat, taps_like(weight).t().expand({flat.size(0), 64, 27}));
       result[1] = sums.transpose(0, 1).contiguous().view(weight.sizes());

@@ -11,9 +11,9 @@ namespace millrace::kernels {
 // (contiguous or channels last); weight and bias may be wider, and so are their gradients. x and the weight are saved. Any
 // floating type on the CPU; other devices use the plain path. Differentiable once.
 at::Tensor upsampled_conv3d(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
-// Whether it uses that transposed convolution for x, which is then on the CPU and not empty.
+// Whether upsampled_conv3d() uses that transposed convolution for x, which is then on the CPU and not empty.
 [[nodiscard]] bool transposes_upsampled(const at::Tensor& x);
-// The same by at::upsample_nearest3d and at::conv3d.
+// upsampled_conv3d() by at::upsample_nearest3d and at::conv3d.
 at::Tensor upsampled_conv3d_plain(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
 
 }  // namespace millrace::kernels

@@ -35,7 +35,7 @@ class ConvolutionStep {
 struct LoaderBenchOptions {
   double seconds = 3;
   double step_ms = 0;  // 0 = no step
-  bool digest = true;  // one more epoch, not timed
+  bool digest = true;  // reads one more epoch, not timed, for the digest
 };
 
 // {kind, samples_per_s, first_batch_ms, turn_round_ms_p50, cpu_s_per_1000, wait_ms_p50, wait_ms_p99, peak_memory_bytes, digest,

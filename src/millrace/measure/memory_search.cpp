@@ -39,7 +39,7 @@ Json refused(std::uint64_t needed, const Json& ran) {
 Json try_whole_step(const RunRequest& request) {
   RunSetup setup(request);
   const at::Device device = setup.context().device;
-  std::optional<MemoryLimit> limited;  // also if the run itself would not be limited: nothing needs recovery here
+  std::optional<MemoryLimit> limited;  // limits a trial of an unlimited run too: no recovery here
   if (device.is_cpu() && !setup.switches().on("memory_recovery")) limited.emplace(setup.config().memory.limit);
   device::release_cached_memory(device);  // left over from the size tried before
   const std::uint64_t before = device::private_resident_bytes();

@@ -142,7 +142,7 @@ class Pass {
   std::uint64_t shapes_ = 0;
   std::uint64_t seen_shapes_ = 0;
   bool told_ = false;
-  std::vector<at::Tensor> tensors_;  // from the second pass, each until it is taken
+  std::vector<at::Tensor> tensors_;  // made by the second pass, each kept until it is taken
 };
 
 // Keeps nothing: the pass recomputes the tensor.
@@ -154,8 +154,8 @@ struct Forgotten final : torch::autograd::SavedVariableHooks {
   std::size_t index = 0;
 };
 
-// Keeps the tensor, and reports when it is wanted. Detached: a saved output would keep its node alive, and the node the output,
-// if no backward pass ever separates them.
+// Keeps the tensor, and reports when it is wanted. The tensor is detached: a saved output and its node would keep each other
+// alive if no backward pass ever separates them.
 struct Kept final : torch::autograd::SavedVariableHooks {
   explicit Kept(std::shared_ptr<Pass> of) : pass(std::move(of)) {}
   void call_pack_hook(const at::Tensor& tensor) override { kept = tensor.detach(); }
@@ -167,7 +167,7 @@ struct Kept final : torch::autograd::SavedVariableHooks {
   at::Tensor kept;
 };
 
-// For the second pass, whose graph is never used.
+// Fills the pass with the tensors of its second pass, whose graph is never used.
 struct Filling final : torch::autograd::SavedVariableHooks {
   explicit Filling(Pass& of) : pass(of) {}
   void call_pack_hook(const at::Tensor& tensor) override { pass.fill(tensor); }
@@ -192,7 +192,8 @@ void Pass::run_again() {
   if (place_) random.emplace(*place_);
   SecondPass filling(*this);
   const detail::SaverScope saver(&filling);
-  run_();  // to its end: stopped by an exception, a custom autograd function and its outputs would keep each other alive for good
+  run_();  // runs to its end: if an exception stopped it, a custom autograd function and its outputs would keep each other alive
+           // for good
 }
 
 void Pass::compute() {

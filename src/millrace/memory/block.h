@@ -47,8 +47,8 @@ class Watcher {
   virtual void second_pass_ends(std::size_t index) = 0;
 };
 
-// What block() does on this thread until destruction; without a scope it only runs its part. Hold it during the forward pass, but
-// not during the backward pass. All arguments must outlive the scope, `watcher` also the backward pass.
+// What block() does on this thread until destruction; without a scope block() only calls its function. Hold it during the forward
+// pass, but not during the backward pass. All arguments must outlive the scope, `watcher` also the backward pass.
 class BlockScope {
  public:
   BlockScope(const Recompute& recompute, c10::Device device, Watcher* watcher = nullptr,

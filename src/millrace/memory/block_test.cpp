@@ -248,7 +248,7 @@ TEST(RecomputeNames, PatternsAndWords) {
   EXPECT_TRUE(some.takes("encoder.3.attention"));
   EXPECT_FALSE(some.takes("encoder.3.mlp"));
   EXPECT_THAT(some.unmatched({"layer1", "layer2"}), ElementsAre("encoder.*.attention"));
-  // A simpler matcher once tried each place for each star and never finished.
+  // A simpler matcher once tried every position for every star and never finished.
   std::string stars;
   for (int i = 0; i < 40; ++i) stars += "*a";
   EXPECT_FALSE(Recompute({stars + "b"}).takes(std::string(80, 'a')));

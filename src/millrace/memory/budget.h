@@ -13,7 +13,7 @@ struct Budget {
   bool is_share = false;  // of the plain peak, 1 = all of it
   [[nodiscard]] std::uint64_t bytes(std::uint64_t plain_peak) const noexcept;
 };
-// nullopt for other text; the amount must be above zero.
+// Reads such an amount, which must be above zero; nullopt for other text.
 [[nodiscard]] std::optional<Budget> parse_budget(std::string_view text);
 
 }  // namespace millrace::memory

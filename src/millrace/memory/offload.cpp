@@ -22,8 +22,8 @@
 namespace millrace::memory {
 namespace {
 
-// Memory that several saved tensors may be views of: it travels once, and comes back with the same layout, so that kernels see
-// the same input.
+// The memory of one or several saved tensors. It is copied once, even if several tensors are views of it, and comes back with the
+// same layout, so that kernels see the same input.
 struct Item {
   c10::weak_intrusive_ptr<c10::StorageImpl> of;
   int users = 0;
@@ -79,7 +79,7 @@ class Shelf {
     return item->back.storage();
   }
 
-  // A user's part of the graph is gone.
+  // Called when a part of the graph that used the item is destroyed.
   void forget(Place item) noexcept {
     const std::lock_guard lock(mutex_);
     if (--item->users > 0) return;
@@ -103,8 +103,8 @@ class Shelf {
     c10::Storage memory;
     device::Copies::MarkPtr copied;
   };
-  // This many may be on their way out during the work. The next one makes the work wait for the oldest: from then on that memory
-  // can be reused, and the host, which is far ahead, does not wait.
+  // This many copies to the host may be under way. The next copy makes the device's work wait for the oldest; after that the
+  // oldest's memory can be reused, and the host, which is far ahead, does not wait.
   static constexpr std::size_t kLeaving = 2;
   static constexpr std::size_t kAhead = 2;                             // fetched before they are needed ...
   static constexpr std::size_t kAheadBytes = std::size_t{256} << 20U;  // ... up to this many bytes
@@ -142,7 +142,7 @@ class Shelf {
     }
   }
 
-  // Returns its memory on the device to the work, which must not overtake the copy into it.
+  // Makes the device's work wait until the copy into the item's memory has ended: then the memory can be reused.
   void release(Item& item) noexcept {
     if (!item.arrived) return;
     try {
@@ -159,7 +159,7 @@ class Shelf {
   std::deque<Leaving> leaving_;
 };
 
-// Where a tensor stays until the backward pass: here, or on the shelf.
+// A saved tensor, which stays here or on the shelf until the backward pass.
 struct Moved final : torch::autograd::SavedVariableHooks {
   Moved(std::shared_ptr<Shelf> shelf, c10::Device device, std::uint64_t least_bytes, const std::unordered_set<const void*>& stay,
         std::uint64_t& count)

@@ -35,11 +35,12 @@ struct RecomputePlan {
 };
 
 // Planned from a step that kept everything and a step that recomputed every block. Any choice between them can be predicted: a
-// block's saved bytes are alive from the end of its forward pass to the start of its backward pass, and each stretch of the step
+// block's saved bytes are alive from the end of its forward pass to the start of its backward pass, and each segment of the step
 // has its own peak.
 class Planner {
  public:
-  // Without `plain` (it did not fit) the bytes that the second passes brought back replace it.
+  // If `plain` is missing because that step did not fit, it is derived from `recomputed` and the bytes that its second passes
+  // brought back.
   Planner(StepProfile recomputed, std::optional<StepProfile> plain);
 
   [[nodiscard]] const std::vector<BlockCost>& costs() const noexcept { return costs_; }
@@ -56,7 +57,7 @@ class Planner {
   StepProfile recomputed_;
   StepProfile plain_;
   bool measured_plain_;
-  std::vector<std::uint64_t> saved_;  // by run of a block
+  std::vector<std::uint64_t> saved_;  // indexed by the run of a block
   std::vector<BlockCost> costs_;
 };
 

@@ -9,7 +9,7 @@
 
 namespace millrace::memory {
 
-// A stretch of a step: before, in or after a block's forward pass, or from where the backward pass enters a block to where it
+// A section of a step: before, in or after a block's forward pass, or from where the backward pass enters a block to where it
 // enters the next one.
 struct Segment {
   enum class Kind : std::uint8_t { gap, forward, backward };

@@ -34,7 +34,7 @@ void accumulate(at::Tensor& total, const at::Tensor& value) {
   total.add_(scalar.to(total.options(), /*non_blocking=*/true));
 }
 
-// In double, so that squares of small deviations from a large mean keep their digits.
+// Converts to double, so that squares of small deviations from a large mean keep their digits.
 at::Tensor wide(const at::Tensor& values) { return values.detach().to(zero_on(values.device()).scalar_type()); }
 
 at::Tensor count_of(const at::Tensor& values) {
@@ -75,7 +75,8 @@ std::string_view Board::word_of(Reading reading) {
   return "";
 }
 
-// Numbers of sums: sum, count; the same and left out; n, x, y, xx, yy, xy; n, squared error, y, yy.
+// The number of sums of a kind of metric. Correlation: n, x, y, xx, yy, xy. Determination: n, squared error, y, yy. Means: sum,
+// count, and for a defined mean the values left out.
 std::size_t Board::sums_of(Reading reading) {
   if (reading == Reading::correlation) return 6;
   if (reading == Reading::determination) return 4;

@@ -54,8 +54,8 @@ class Board {
   void add(std::string_view name, double sum, double count);
   // The natural logarithm of the mean, taken when it is read.
   void add_log(std::string_view name, const at::Tensor& sum, const at::Tensor& count);
-  // For a loss of one term of weight 1: the term's report, or its sum over its count. Otherwise the total, which is the sum of
-  // weight * mean over the terms with a count, and each term as "<name>/<term>". A loss without terms adds nothing.
+  // A loss of one term of weight 1 adds the term's sum over its count, or those of its report. Another loss adds the total, which
+  // is the sum of weight * mean over the terms with a count, and each term as "<name>/<term>". A loss without terms adds nothing.
   void add(std::string_view name, const Loss& loss);
   // The mean of all values of a tensor of any shape.
   void add_mean(std::string_view name, const at::Tensor& values);
@@ -95,7 +95,7 @@ class Board {
   // Omits names from lines for people, see Means::shown_on_console. A star at the end of the pattern stands for any rest.
   void quiet(std::string_view pattern) { quiet_.emplace(pattern); }
 
-  // In the order in which the names were first added. NaN if the count is zero.
+  // The means, in the order in which the names were first added. NaN if the count is zero.
   [[nodiscard]] Means means() const;
   // The counts of each add_classification, in the order of addition.
   [[nodiscard]] std::vector<Confusion> tables() const;
@@ -121,12 +121,12 @@ class Board {
     information
   };
   struct Entry {
-    std::string name;  // for a classification, that of its table
+    std::string name;  // name of the metric; for a classification, of its table
     Reading reading = Reading::mean;
     // f64 scalars as listed at sums_of(); for a total 3 per term: sum, count, weight * count. For a classification integers: K *
     // K counts, ignored labels, ids that are no class, rows with NaN; hits of top k; the largest of -label, label, -id, id.
     std::vector<at::Tensor> parts;
-    std::vector<std::string> terms = {};  // for a total
+    std::vector<std::string> terms = {};  // names of a total's terms
     std::vector<Reading> readings = {};   // readings of the terms
     Classification how = {};
     std::string overall = {};  // for bits per event, whose part holds 4 sums per unit: mask, mask y, mask y ln r, mask r
@@ -148,7 +148,7 @@ class Board {
   static UnitCounts information_of(const Entry& entry, const double* sums);
 
   Entry& entry_of(std::string_view name, Reading reading);
-  Entry& classification_of(const Classification& how);  // with names for its classes
+  Entry& classification_of(const Classification& how);  // `how` names all its classes
   void add(std::string_view name, Reading reading, const std::vector<at::Tensor>& values);
   void add_to_total(std::string_view name, std::string_view term, Reading reading, const std::vector<at::Tensor>& values);
   void add_counts(const Entry& other);

@@ -18,7 +18,7 @@ namespace {
 
 constexpr double kFloor = 1e-8;  // keeps the logarithm of every rate finite
 constexpr std::int64_t kSums = 4;
-// In the version before, units without an event counted too, with up to 1 / ln 2, and those without a bin as 0.
+// In version 1 units without an event counted too, with up to 1 / ln 2, and units without a bin counted as 0.
 constexpr int kVersion = detail::kMendedVersion;
 
 // True also for sums that are NaN: a mean over them must not look sound.

@@ -18,9 +18,9 @@ struct Confusion {
   [[nodiscard]] std::int64_t total() const;
   // A share is NaN if nothing was counted for it.
   [[nodiscard]] double accuracy() const;
-  [[nodiscard]] double balanced_accuracy() const;               // the mean recall of the classes that have labels
-  [[nodiscard]] double recall(std::size_t truth) const;         // the share of this class that was predicted as it
-  [[nodiscard]] double precision(std::size_t predicted) const;  // the share of its predictions that is right
+  [[nodiscard]] double balanced_accuracy() const;        // the mean recall of the classes that have labels
+  [[nodiscard]] double recall(std::size_t truth) const;  // the share of this class's samples that were predicted as this class
+  [[nodiscard]] double precision(std::size_t predicted) const;  // the share of the predictions of this class that are right
 };
 
 }  // namespace millrace::metrics

@@ -32,7 +32,7 @@ at::Tensor along_channels(const at::Tensor& channel, const at::Tensor& x) {
   return channel.view(shape);
 }
 
-// Lets autograd keep it from the forward to the backward pass.
+// Lets autograd keep the agreement from the forward to the backward pass.
 struct Held : torch::CustomClassHolder {
   explicit Held(Agreement* of) : agreement(of) {}
   Agreement* agreement;

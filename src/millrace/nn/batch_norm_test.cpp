@@ -7,7 +7,7 @@
 namespace millrace::nn {
 namespace {
 
-// Compares both with the same parameters, to the bit.
+// Compares our layer with torch's, to the bit, with the same parameters.
 template <class Torch>
 void compare(at::IntArrayRef sizes, at::ScalarType type) {
   Torch theirs{torch::nn::BatchNormOptions(sizes[1])};

@@ -8,7 +8,7 @@ namespace millrace::nn {
 namespace {
 
 struct Counted {
-  ClampCount count;      // without the number at the border
+  ClampCount count;      // all but the number at the border
   at::Tensor at_border;  // a scalar on the values' device
 };
 

@@ -19,6 +19,6 @@ struct ClampCount {
 };
 // Counts of this thread since count_clamps(true), by name. Waits for the device.
 [[nodiscard]] std::vector<ClampCount> clamp_counts();
-void count_clamps(bool on);  // in this thread, starting at zero; off at first
+void count_clamps(bool on);  // applies to this thread and starts at zero; off at first
 
 }  // namespace millrace::nn

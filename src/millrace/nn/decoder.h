@@ -29,7 +29,7 @@ std::pair<at::Tensor, at::Tensor> add_rms_norm(const at::Tensor& branch, const a
 // `packed` afterwards: its gradient may overwrite it.
 at::Tensor swiglu(const at::Tensor& packed, const Fused& fused);
 
-// cos and sin (length, head_width / 2) fp32 of position p and pair i: p * base^(-2 i / head_width).
+// cos and sin, (length, head_width / 2) fp32, of the angle of position p and pair i: p * base^(-2 i / head_width).
 struct Rotary {
   at::Tensor cos, sin;
 };
@@ -37,8 +37,8 @@ Rotary rotary_table(std::int64_t length, std::int64_t head_width, double base, a
 // Causal self-attention with rotary positions (half-split pairs: i with i + head_width / 2): `qkv` (B, T, 3 C), queries, keys and
 // values side by side -> (B, T, C). Do not use `qkv` afterwards: it may be rotated in place.
 at::Tensor rotary_attention(const at::Tensor& qkv, const Rotary& rotary, std::int64_t heads, const Fused& fused);
-// The same for queries q (B, 1, C) of a single position of each row: kv (B, T, 2 C) keys and values, `positions` (B) int64, the
-// position of each query; keys after it are masked. -> (B, 1, C).
+// The same attention for queries q (B, 1, C) of a single position of each row: kv (B, T, 2 C) keys and values, `positions` (B)
+// int64, the position of each query; keys after it are masked. -> (B, 1, C).
 at::Tensor rotary_attention_at(const at::Tensor& q, const at::Tensor& kv, const at::Tensor& positions, const Rotary& rotary,
                                std::int64_t heads, const Fused& fused);
 

@@ -216,12 +216,12 @@ TEST(Decoder, AttentionOfOnePositionIsThatPositionsRow) {
   expect_formula(attend, formula, {at::randn({rows, length, 3 * c})});
 }
 
-// x, then W, bias, A and B of each projection, as far as present.
 struct Layout {
   std::int64_t in, rank;
   std::vector<std::int64_t> outs;
   bool bias, first_adapted, others_adapted;
 };
+// x, then W, bias, A and B of each projection, as far as present.
 Tensors tensors_of(const Layout& layout, const Sizes& rows) {
   Sizes sizes = rows;
   sizes.push_back(layout.in);

@@ -17,7 +17,7 @@ struct Switch {
   std::string_view name;  // lives as long as the process
 };
 
-// Counted by the functions that get such a volume.
+// Counted by the functions that get a channels-last volume.
 inline constexpr Switch kChannelsLast{"channels_last"};
 
 // The switches that a run leaves on, made once (Context::fused()) and passed to every function of nn. Copies share one list.

@@ -21,7 +21,7 @@ namespace {
 
 constexpr auto kAgain = "fit it again: millrace pca fit --config FILE";
 
-// Written for other readers; this one gets them from the shapes.
+// These are written for other readers; ours gets the numbers from the shapes.
 constexpr auto kForeground = "N_FG";
 constexpr auto kFrequencies = "N_freq";
 

@@ -15,7 +15,7 @@
 
 namespace millrace::nn {
 
-inline constexpr Switch kFusedProjection{"fused_projection"};  // off: two matrix products over all pixels; tolerance
+inline constexpr Switch kFusedProjection{"fused_projection"};  // off: two matrix products over all pixels; equal within tolerance
 
 // Removes the components of largest variance: clean = d - A (A^T d), d = x - mean, A the first n_fg eigenvectors of the
 // covariance. The mean is not added back.
@@ -30,7 +30,7 @@ class ForegroundPca {
   [[nodiscard]] const at::Tensor& eigenvalues() const noexcept { return eigenvalues_; }
   [[nodiscard]] const at::Tensor& vectors() const noexcept { return vectors_; }
   [[nodiscard]] at::Tensor components() const { return vectors_.narrow(1, 0, n_fg_); }  // A (F, n_fg)
-  [[nodiscard]] double variance_explained() const;                                      // by the first n_fg, 0 to 1
+  [[nodiscard]] double variance_explained() const;  // share explained by the first n_fg, 0 to 1
 
   // x (..., F, P), P pixels along the last axis, fp32 or fp64 on any device. Computed without autocast and TF32: the signal is
   // 1e-5 of the removed part.

@@ -45,7 +45,7 @@ struct Bucket {
   bool fused = false;
   at::Tensor learning_rate;
   std::vector<Slot> slots;
-  // For the step under way:
+  // Lists for the step under way:
   std::vector<at::Tensor> gradients;  // all gradients
   detail::Lists lists;                // for the parameters that this rank updates
 };

@@ -58,7 +58,7 @@ class Optimizer {
   // on the device) is 1; `skip` must be 1 if found_inf is.
   StepReport prepare(const at::Tensor& nominal, const at::Tensor& count);
   void apply(const at::Tensor& skip);
-  void set_learning_rate(double learning_rate);  // the schedule's, before group scales
+  void set_learning_rate(double learning_rate);  // sets the schedule's rate, before group scales
   void zero_grad();                              // drops the gradients
   [[nodiscard]] const std::vector<ParameterGroup>& groups() const noexcept;
 

@@ -135,8 +135,8 @@ struct Image {
   std::optional<PixelSize> size = std::nullopt;     // if set, a scale bar of a round length is drawn under the image
 };
 
-// At most 60 images are shown, and the caption gives their total. They are enlarged and shrunk as maps are; an image much longer
-// than wide (or wider than long) is stretched so that it can be seen.
+// Images in a grid. At most 60 are shown, and the caption gives their total. They are enlarged and shrunk as maps are; an image
+// much longer than wide (or wider than long) is stretched so that it can be seen.
 struct Images {
   std::string name;  // of the file
   std::string title = "";

@@ -20,8 +20,8 @@ struct GpuSettings {
 // if bits must repeat, cuDNN uses its rules regardless of `timed`.
 [[nodiscard]] GpuSettings choose_gpu_settings(bool deterministic, std::optional<bool> timed, c10::Device device);
 
-// Applies to the whole process, before the first operation on the GPU, since cuBLAS reads the environment as it starts; no effect
-// on a CPU. ConfigError if CUBLAS_WORKSPACE_CONFIG is set to a value that gives other bits each time.
+// Applies the settings to the whole process; no effect on a CPU. Call it before the first operation on the GPU, since cuBLAS
+// reads the environment as it starts. ConfigError if CUBLAS_WORKSPACE_CONFIG is set to a value that gives other bits each time.
 void use_gpu_settings(const GpuSettings& settings, c10::Device device);
 
 }  // namespace millrace::precision

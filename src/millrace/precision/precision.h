@@ -26,7 +26,7 @@ struct Trial {
   double step_ms = 0;
   double loss = 0;
   double gradient_norm = 0;
-  double gradient_cosine = 1;        // of this gradient with that of the fp32 trial before it
+  double gradient_cosine = 1;        // cosine between this gradient and that of the fp32 trial before it
   std::string objective = {};        // "" if there is only one
   std::vector<Trial> others = {};    // the other objectives of a step with several; each must agree, step_ms is the whole step's
   double worst_gradient = 0;         // the largest relative error of one parameter's gradient, compared with the same fp32 trial
@@ -34,7 +34,7 @@ struct Trial {
   std::optional<double> busy_ms =
       {};  // part of step_ms that the busiest thread spent on a core; nullopt: all of it, or on a device
 };
-// Time of trials in turns, for system/work_clock.h.
+// Compares the times of trials that were made in turns (system/work_clock.h).
 [[nodiscard]] Comparison compare_times(std::span<const Trial> first, std::span<const Trial> second);
 inline constexpr double kWorstGradient = 0.25;     // ten times bf16's error; a library's faults give larger errors
 [[nodiscard]] bool is_finite(const Trial& trial);  // loss and gradients, of every objective

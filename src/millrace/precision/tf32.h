@@ -17,13 +17,13 @@ namespace millrace::precision {
 // reason is empty if the choice was left to us and the device has no TF32.
 [[nodiscard]] Chosen<bool> choose_tf32(std::optional<bool> wish, c10::Device device, std::pair<int, int> capability,
                                        std::optional<c10::ScalarType> format);
-// The same for a device of this machine.
+// Chooses the same for a device of this machine.
 [[nodiscard]] Chosen<bool> choose_tf32(std::optional<bool> wish, c10::Device device, std::optional<c10::ScalarType> format);
 
 // The plan's addition to a number format on a GPU if "fp32" alone would be ambiguous; "" otherwise.
 [[nodiscard]] std::string tf32_remark(const Chosen<bool>& choice, c10::Device device, std::optional<c10::ScalarType> format);
 
-// For products and convolutions in the whole process; no effect on a CPU. Call it before the first step.
+// Applies the choice to products and convolutions in the whole process; no effect on a CPU. Call it before the first step.
 void use_tf32(const Chosen<bool>& choice, c10::Device device);
 
 }  // namespace millrace::precision

@@ -59,7 +59,7 @@ struct HandlerText {
 };
 using LastWords = HandlerText<1024>;
 
-// False if it is not known.
+// Adds what the process was doing; false if that is not known.
 bool add_doing(LastWords& words) noexcept {
   std::array<char, 512> doing{};
   if (describe_doing(doing.data(), doing.size()) == 0) return false;
@@ -102,8 +102,8 @@ extern "C" void on_crash(int number, siginfo_t* info, void*) {
   line.add("\n");
   say(STDERR_FILENO, line.chars.data(), line.used);
   log_words(row.is_fault ? "crash" : "signal", words);
-  // SA_RESETHAND: the default action follows, for a fault at the instruction where the processor found it. A signal from outside
-  // has no such instruction, whatever its code says.
+  // SA_RESETHAND restored the default action. A fault of the processor comes again at the same instruction and takes that action;
+  // a signal from outside does not, whatever its code says, so it is raised again.
   if (!row.is_fault || info == nullptr || info->si_code <= 0) ::raise(number);
 }
 

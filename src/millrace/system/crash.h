@@ -11,7 +11,7 @@ void install_crash_line() noexcept;
 // From now on also writes the report as a line {"kind": "crash", "text": ...} to this open file, a run's log.jsonl; the kind is
 // "signal" for the second group of signals. -1 = stop. The descriptor stays the caller's.
 void set_crash_log(int descriptor) noexcept;
-// Writes only to that file that a signal ends the process: `text` and what it was doing. For signal handlers.
+// Writes, to that file alone, that a signal ends the process: `text`, and what the process was doing. For signal handlers.
 void log_last_signal(const char* text) noexcept;
 inline constexpr const char* kCrashRemedy =
     "try --precision.dtype=fp32, or ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 (or AVX2) before the command";

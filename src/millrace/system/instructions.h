@@ -3,9 +3,9 @@
 // Millrace's kernels, ATen, oneDNN and MKL each use the best set that the CPU has. MILLRACE_CPU in the environment names a lower
 // set for all four, so that each path can be run, tested and timed on one machine. It reaches the libraries through variables
 // that they read at first use (ATEN_CPU_CAPABILITY, ONEDNN_MAX_CPU_ISA, MKL_ENABLE_INSTRUCTIONS): these are set before main, in
-// every program that links this file. A variable that already names a set no higher stays. An unknown word, or a set that this
-// CPU does not have, ends the program there, with a ConfigError's text and exit code 2. MKL reads its variable on Intel's
-// processors only.
+// every program that links this file. A variable that already names the same or a lower set is left as it is. An unknown word, or
+// a set that this CPU does not have, ends the program there, with a ConfigError's text and exit code 2. MKL reads its variable on
+// Intel's processors only.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,7 @@ struct LibraryWords {
   std::string_view words[9];
   std::string_view of_set[5];  // by InstructionSet
 };
-// The variable's value for this set; `now` if that is already no higher.
+// The variable's value for this set; `now` if it already names a set that is no higher.
 [[nodiscard]] std::string_view library_word(const LibraryWords& library, InstructionSet set, std::string_view now) noexcept;
 inline constexpr LibraryWords kLibraryWords[] = {
     {"ATEN_CPU_CAPABILITY", {"default", "avx2", "avx512"}, {"default", "avx2", "avx512", "avx512", "avx512"}},

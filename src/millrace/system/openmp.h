@@ -15,13 +15,13 @@ namespace millrace {
 // Whether OMP_WAIT_POLICY or GOMP_SPINCOUNT is in a list of "NAME=VALUE" that ends with null. Allocates nothing.
 [[nodiscard]] bool says_how_openmp_waits(const char* const* environment) noexcept;
 inline constexpr const char* kOpenmpWaits = "GOMP_SPINCOUNT=20000";
-// Whether Millrace alone decides, in this process's environment, how they wait.
+// Whether this process's environment leaves it to Millrace how OpenMP's threads wait.
 [[nodiscard]] bool are_openmp_waits_ours();
 // How this process's threads wait, by its environment, for plans: "they spin briefly and then sleep, at once while others want
 // the cores", or the variable that decides otherwise.
 [[nodiscard]] std::string openmp_waits();
-// The setting of OMP_NUM_THREADS or MKL_NUM_THREADS if it differs from `threads`: "OMP_NUM_THREADS=1"; "" otherwise. A launcher
-// that sets them for its ranks expresses no user's wish: then "" as well.
+// The setting of OMP_NUM_THREADS or MKL_NUM_THREADS if it differs from `threads`: "OMP_NUM_THREADS=1"; "" otherwise. Also "" if a
+// launcher set them for its ranks, since then no user asked.
 [[nodiscard]] std::string other_threads_asked(int threads);
 
 }  // namespace millrace

@@ -20,7 +20,7 @@ void prepare_process() {
   // In order, so that each open gets the free number.
   for (int number = STDIN_FILENO; number <= STDERR_FILENO; ++number) {
     if (::fcntl(number, F_GETFD) != -1) continue;
-    ::open("/dev/null", number == STDIN_FILENO ? O_WRONLY : O_RDONLY);  // in the wrong mode: use stays an error, as before
+    ::open("/dev/null", number == STDIN_FILENO ? O_WRONLY : O_RDONLY);  // wrong mode, so that use still fails
   }
   struct sigaction ignore {};
   ignore.sa_handler = SIG_IGN;

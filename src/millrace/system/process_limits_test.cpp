@@ -23,7 +23,7 @@ TEST(Limits, MappedBytesFollowAMapping) {
 }
 
 TEST(Limits, WhatIsLeftOfALimitIsWhatCanStillBeMapped) {
-  const pid_t child = ::fork();  // in this process the limit would stay
+  const pid_t child = ::fork();  // a child, because the limit would stay in this process
   if (child == 0) {
     const std::uint64_t most = mapped_bytes() + kBytes;
     const rlimit limit{most, most};

@@ -13,7 +13,8 @@ namespace millrace {
 void install_signal_handlers();
 // The first signal received; 0 if there is none. Safe from any thread.
 [[nodiscard]] int pending_signal() noexcept;
-// Its sender: "process 123 (timeout)", "the terminal or the kernel"; "" if there is no signal. Not for signal handlers.
+// The sender of that signal: "process 123 (timeout)", "the terminal or the kernel"; "" if there is no signal. Not for signal
+// handlers.
 [[nodiscard]] std::string pending_signal_sender();
 [[nodiscard]] constexpr int exit_code_for(int signal) noexcept { return 128 + signal; }
 [[nodiscard]] const char* signal_name(int signal) noexcept;  // "SIGTERM"; "signal" for signals that are not caught

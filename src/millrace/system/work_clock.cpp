@@ -12,7 +12,7 @@ namespace millrace {
 namespace {
 
 constexpr double kMs = 1e-6;
-// What wake-ups, page faults of other threads and timer ticks add to work that has the cores to itself.
+// How much longer wake-ups, page faults of other threads and timer ticks may make work that has the cores to itself.
 constexpr double kLongerBy = 1.05;
 constexpr double kLongerByMs = 0.05;
 

@@ -25,7 +25,7 @@ class WorkClock {
  private:
   struct Thread {
     int id = 0;
-    std::int64_t began_ns = 0;  // on a core, at start(); negative: the thread has ended
+    std::int64_t began_ns = 0;  // time on a core at start(); negative: the thread has ended
   };
   std::vector<Thread> threads_;
   std::int64_t began_ns_ = 0;
@@ -34,13 +34,13 @@ class WorkClock {
 // Whether the work had the cores to itself: it took hardly longer than its busiest thread was on a core.
 [[nodiscard]] bool had_the_cores(const WorkTime& time) noexcept;
 
-// Two ways to do a thing, timed in turns: the least time of each, which is the one that other programs disturbed least.
+// Two implementations of the same work, timed in turns: the least time of each, which other programs disturbed least.
 struct Comparison {
   double first_ms = 0, second_ms = 0;
   bool disturbed = false;  // one of the two never had the cores to itself: these are busy times instead of wall times
 };
 [[nodiscard]] Comparison compare(const std::vector<WorkTime>& first, const std::vector<WorkTime>& second);  // neither is empty
-// Ends the reason that gives the times of a disturbed comparison.
+// The end of a reason that gives the times of a disturbed comparison.
 inline constexpr const char* kDisturbed = "; other programs had the cores, so the times are those of our busiest thread";
 
 }  // namespace millrace

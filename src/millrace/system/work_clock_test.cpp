@@ -58,7 +58,7 @@ TEST(WorkClock, TheBusiestThreadCounts) {
   EXPECT_GE(clock.stop().busy, 20);  // this thread slept
   stage = 4;
   other.join();
-  clock.start();  // its thread has ended
+  clock.start();  // the other thread has ended
   work();
   EXPECT_GT(clock.stop().busy, 0);
 }

@@ -23,7 +23,7 @@ constexpr std::string_view kBold = "\x1b[1m";
 constexpr std::string_view kYellow = "\x1b[33m";
 constexpr std::string_view kPlain = "\x1b[0m";
 
-// False if part of the text was lost.
+// Writes the whole text; false if part of it was lost.
 bool write_all(int descriptor, std::string_view text) noexcept {
   while (!text.empty()) {
     const ssize_t written = ::write(descriptor, text.data(), text.size());
@@ -39,7 +39,7 @@ bool is_capable_terminal(int descriptor) {
   return ::isatty(descriptor) == 1 && !(kind != nullptr && std::string_view(kind) == "dumb");
 }
 
-// https://no-color.org: present and not empty.
+// NO_COLOR turns colours off if it is present and not empty (https://no-color.org).
 bool wants_colour() {
   const char* word = std::getenv("NO_COLOR");
   return word == nullptr || *word == '\0';

@@ -16,9 +16,9 @@ namespace millrace::telemetry {
 // The accounts: at each moment the loop's thread is in exactly one account.
 enum class Phase : std::uint8_t {
   startup,  // until the first step begins
-  trials,   // of number formats, layouts, kernels and memory, and the rehearsal
+  trials,   // trials of number formats, layouts, kernels and memory, and the rehearsal
   data_wait,
-  copy,  // of a batch to the device
+  copy,  // copy of a batch to the device
   prepare,
   forward,
   backward,
@@ -69,7 +69,7 @@ class Timeline {
 
   struct Summary {
     std::int64_t steps = 0;
-    double step_ms_p50 = 0, step_ms_p95 = 0;  // from a bounded reservoir
+    double step_ms_p50 = 0, step_ms_p95 = 0;  // estimated from a bounded reservoir
     double step_seconds = 0;                  // sum of all steps, without the time between them
     double wall = 0;                          // seconds
     std::array<double, kPhases> seconds{};    // of each account; they sum to `wall`

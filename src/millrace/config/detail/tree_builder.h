@@ -56,7 +56,7 @@ class TreeBuilder {
 // The line of `text` that holds byte `at`.
 [[nodiscard]] std::string_view line_at(std::string_view text, std::size_t at);
 
-// One per format; text is valid UTF-8 without a byte order mark.
+// The parsers, one for each format; `text` is valid UTF-8 without a byte-order mark.
 void parse_json(std::string_view text, TreeBuilder& tree);
 void parse_toml(std::string_view text, TreeBuilder& tree, std::vector<std::string>& notices);
 void parse_yaml(std::string_view text, TreeBuilder& tree);

@@ -84,7 +84,7 @@ class CachedSource::Claim {
 
 std::uint64_t cache_payload(const Source& source) {
   const auto parts = static_cast<std::uint64_t>(source.keeps() == Keeps::rows ? source.size() : source.parts());
-  const std::uint64_t each = kBlockOverhead + 2 * sizeof(void*);  // and the part's entry in the table
+  const std::uint64_t each = kBlockOverhead + 2 * sizeof(void*);  // the block's overhead and the part's entry in the table
   switch (source.keeps()) {
     case Keeps::nothing:
       return 0;

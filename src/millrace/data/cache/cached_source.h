@@ -111,8 +111,8 @@ class CachedSource final : public Source {
 // The config's request.
 enum class CacheWish : std::uint8_t { off, ram };
 
-// `available_bytes` is the memory this process may still take. nullopt: on when all that can be kept fits into half of it; ram:
-// on, with what fits into half of it. `budget_bytes` > 0 replaces that half. Null where it is off: then not a byte is used.
+// `available_bytes` is the memory this process may still take. `wish` nullopt: on if all that can be kept fits into half of it;
+// ram: on, with what fits into half of it. `budget_bytes` > 0 replaces that half. Null where it is off: then not a byte is used.
 [[nodiscard]] Chosen<std::shared_ptr<SampleCache>> choose_cache(std::span<const Dataset> datasets, std::optional<CacheWish> wish,
                                                                 std::uint64_t available_bytes, std::uint64_t budget_bytes = 0);
 

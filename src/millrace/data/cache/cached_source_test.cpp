@@ -71,7 +71,7 @@ TEST(CachedSource, hits_all_from_the_second_epoch_on_and_gives_its_bytes_back) {
     const auto source = counting(keeps);
     const auto cache = std::make_shared<SampleCache>(cache_payload(*source));
     {
-      Loader loader(cached(source, cache), shuffled(0));  // readers would begin a fifth
+      Loader loader(cached(source, cache), shuffled(0));  // readers would begin a fifth epoch
       for (int epoch = 0; epoch < 4; ++epoch) (void)epoch_of(loader);
     }
     EXPECT_EQ(source->reads, 103 + (keeps == Keeps::rows ? 1 : 0)) << "a sample of rows is read to see that nothing is drawn";
@@ -142,7 +142,7 @@ TEST(CachedSource, parts_that_samples_share_are_loaded_once) {
     EXPECT_EQ(source->loads, 43);
     EXPECT_EQ(source->wholes, 0);
   }
-  for (const std::uint64_t budget : {payload / 2, std::uint64_t{43 * 16 + 1}}) {  // the latter: the table, and no part
+  for (const std::uint64_t budget : {payload / 2, std::uint64_t{43 * 16 + 1}}) {  // the second holds only the table
     for (const int readers : {0, 3}) {
       Loader loader(cached(std::make_shared<DrawnSource>(), std::make_shared<SampleCache>(budget)), shuffled(readers));
       EXPECT_EQ(epochs_of(loader, 3), expected) << budget << " bytes, " << readers << " readers";

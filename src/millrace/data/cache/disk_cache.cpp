@@ -27,7 +27,7 @@ constexpr std::uint64_t kLeastPart = 4096;                   // average part siz
 
 std::string text(std::uint64_t bytes) { return human_bytes(static_cast<double>(bytes)); }
 
-// nullopt if the path is not a regular file itself.
+// The file's size; nullopt if the path itself is no regular file.
 std::optional<std::uint64_t> file_bytes(const stdfs::path& path) {
   std::error_code failure;
   if (stdfs::symlink_status(path, failure).type() != stdfs::file_type::regular) return std::nullopt;
@@ -148,7 +148,7 @@ void DiskCache::drop(const stdfs::path& path) {
     std::uint64_t taken = bytes_.load();
     while (!bytes_.compare_exchange_weak(taken, taken - std::min(taken, *bytes))) {
     }
-  } catch (const FsError&) {  // NOLINT(bugprone-empty-catch): it stays and counts
+  } catch (const FsError&) {  // NOLINT(bugprone-empty-catch): the file stays and counts
   }
 }
 

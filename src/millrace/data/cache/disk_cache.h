@@ -52,7 +52,7 @@ class DiskCache final : public Cache {
   friend Chosen<std::shared_ptr<DiskCache>> choose_disk_cache(std::span<const Dataset> datasets, DiskCacheOptions options);
   struct Part {
     std::array<std::uint8_t, 32> key{};
-    bool is_kept = false;               // false: nothing tells this part from the same part of changed data
+    bool is_kept = false;               // false: its key would also fit the same part of changed data
     std::atomic<bool> is_busy = false;  // a reader is writing it
   };
   struct Listed {

@@ -31,7 +31,7 @@ struct FileStamp {
 // Samples are equally spaced. In a larger file, a changed byte outside of them is NOT seen if the size stays. Never throws
 // because of a file (see FileStamp::digest). Uses several threads if there are many files.
 [[nodiscard]] std::vector<FileStamp> stamps_of(std::span<const std::filesystem::path> files);
-// The same with the caller's names, one per file.
+// Computes the same stamps under the caller's names, one per file.
 [[nodiscard]] std::vector<FileStamp> stamps_of(std::span<const std::filesystem::path> files, std::vector<std::string> names);
 
 // Identifies the bytes of a file wherever it lies, as far as its stamp covers them; "" if it could not be read.

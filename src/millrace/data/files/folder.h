@@ -17,7 +17,7 @@ struct FilesFound {
 // The files of `folder` whose names end in one of `endings` (".nii.gz", ".png"; upper case too), sorted by name. A link counts as
 // its target. Skipped: hidden names, subfolders, __MACOSX. DataError if the folder can't be read.
 [[nodiscard]] FilesFound find_files(const std::filesystem::path& folder, const std::vector<std::string>& endings);
-// The same; DataError also if there is no such file. `told` receives FilesFound::left_out.
+// Returns the same files; DataError also if there is no such file. `told` receives FilesFound::left_out.
 [[nodiscard]] std::vector<std::filesystem::path> files_in(const std::filesystem::path& folder,
                                                           const std::vector<std::string>& endings,
                                                           std::vector<std::string>* told = nullptr);

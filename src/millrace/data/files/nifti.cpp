@@ -74,7 +74,8 @@ bool is_image_half(const std::filesystem::path& path) {
   return to_lower((is_named_gz(path) ? path.stem() : path).extension().string()) == ".img";
 }
 
-// Presents the block as rows of contiguous bytes: take(from, rows, pitch, row_bytes) gets `rows` of them, `pitch` bytes apart.
+// Presents the block as rows of contiguous bytes: calls take(from, rows, pitch, row_bytes) for `rows` rows that lie `pitch` bytes
+// apart.
 template <class Take>
 void walk(const Shape& shape, std::size_t element, std::span<const std::int64_t> offset, std::span<const std::int64_t> size,
           const Take& take) {
@@ -235,7 +236,7 @@ void NiftiFile::read_block(std::span<const std::int64_t> offset, std::span<const
   } else {
     if (passed_over != nullptr) passed_over->behind = file.size() - header_.voxel_offset - header_.voxel_bytes;
     walk(shape, size_of(header_.dtype), offset, size, [&](std::uint64_t from, auto rows, auto pitch, auto row_bytes) {
-      // One read from the first row to the last: reading the gaps costs less than one call per row.
+      // Reads everything from the first row to the last at once: reading the gaps costs less than one call per row.
       const std::uint64_t span = (rows - 1) * pitch + row_bytes;
       const std::span<std::byte> slab = rows == 1 ? std::span(to, row_bytes) : scratch(plain, span);
       file.read(header_.voxel_offset + from, slab);

@@ -76,7 +76,7 @@ class NiftiFile {
   // Reads the block of `size` voxels per axis from `offset` (slowest axis first, inside the volume), in C order: the stored
   // numbers in this machine's byte order. Copies only the block; of an uncompressed file it reads little more.
   void read(std::span<const std::int64_t> offset, std::span<const std::int64_t> size, std::span<std::byte> out) const;
-  // The same, scaled in double and rounded to float. DataError for complex voxels.
+  // Reads the same block, scaled in double and rounded to float. DataError for complex voxels.
   void read_scaled(std::span<const std::int64_t> offset, std::span<const std::int64_t> size, std::span<float> out) const;
   // Reads all voxels. `passed_over`: receives what follows them in the voxel file.
   void read(std::span<std::byte> out, format::PassedOver* passed_over = nullptr) const;
@@ -92,8 +92,8 @@ class NiftiFile {
   NiftiHeader header_;
 };
 
-// The same from a whole volume in memory, as read() returned it; uses the header's dtype, shape and scaling. cut_scaled needs a
-// dtype that is not complex.
+// Cut the same block out of a whole volume in memory, as read() returned it; they use the header's dtype, shape and scaling.
+// cut_scaled needs a dtype that is not complex.
 void cut(const NiftiHeader& header, std::span<const std::byte> voxels, std::span<const std::int64_t> offset,
          std::span<const std::int64_t> size, std::span<std::byte> out);
 void cut_scaled(const NiftiHeader& header, std::span<const std::byte> voxels, std::span<const std::int64_t> offset,

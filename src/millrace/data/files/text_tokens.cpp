@@ -272,7 +272,7 @@ std::optional<TextTokens> from_cache(const std::filesystem::path& file, const Te
     result.characters = notes.at("characters").get<std::int64_t>();
     result.unknown = notes.at("unknown").get<std::int64_t>();
     result.notices = notes.at("notices").get<std::vector<std::string>>();
-    result.read_as = notes.value("read_as", "UTF-8");  // earlier token files do not say more
+    result.read_as = notes.value("read_as", "UTF-8");  // token files made earlier lack the details
     for (const Json& stamp : stamps) {
       result.files.push_back({"", stamp.at("size").get<std::uint64_t>(), kWhole + stamp.at("sha256").get<std::string>()});
     }

@@ -18,7 +18,7 @@ enum class VocabularyFrom : std::uint8_t { all, first_50000 };  // all sources, 
 
 struct TextOptions {
   std::vector<std::filesystem::path> sources;  // UTF-8, in order; a leading byte-order mark is removed
-  TokenizerKind kind = TokenizerKind::basic;   // of the tokenizer to make ...
+  TokenizerKind kind = TokenizerKind::basic;   // kind of the tokenizer to make ...
   VocabularyFrom vocabulary_from = VocabularyFrom::all;
   std::shared_ptr<const Tokenizer> tokenizer;  // ... unless one is given: a resumed run's
   bool end_between_sources = false;            // an end token between sources

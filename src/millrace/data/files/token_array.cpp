@@ -21,7 +21,7 @@ static_assert(std::endian::native == std::endian::little, "token files are littl
 constexpr std::uint32_t kVersion = 1;
 constexpr std::uint64_t kKeepInMemory = std::uint64_t{64} << 20U;
 constexpr std::size_t kChunk = std::size_t{1} << 20U;          // a multiple of every token size
-constexpr std::uint64_t kMaxNotes = std::uint64_t{16} << 20U;  // sizes in a file are believed up to here
+constexpr std::uint64_t kMaxNotes = std::uint64_t{16} << 20U;  // a larger size in a file is taken as damage
 constexpr std::uint64_t kMaxDocuments = std::uint64_t{1} << 27U;
 constexpr int kMaxNotesDepth = 8;
 constexpr std::uint64_t kMaxVocab = std::uint64_t{1} << 32U;
@@ -41,7 +41,7 @@ struct Footer {
   std::uint32_t tokens_crc = 0;
   std::uint32_t documents_crc = 0;
   std::uint32_t notes_crc = 0;
-  std::uint32_t own_crc = 0;  // of the footer up to here
+  std::uint32_t own_crc = 0;  // checksum of the footer up to here
 };
 static_assert(sizeof(Footer) == 48);
 

@@ -43,7 +43,7 @@ class TokenArray {
   [[nodiscard]] std::uint64_t vocab_size() const noexcept { return vocab_size_; }
   [[nodiscard]] std::span<const std::int64_t> documents() const noexcept { return documents_; }  // first token of each
   [[nodiscard]] const std::string& fingerprint() const noexcept { return fingerprint_; }
-  [[nodiscard]] const Json& notes() const noexcept { return notes_; }       // the writer's JSON; null for others
+  [[nodiscard]] const Json& notes() const noexcept { return notes_; }       // the writer's JSON, or null
   [[nodiscard]] const std::string& name() const noexcept { return name_; }  // path, or "tokens in memory"
   [[nodiscard]] virtual bool in_memory() const noexcept = 0;
   // Reads tokens [first, first + count), which must exist. DataError if the file has changed meanwhile.

@@ -38,7 +38,7 @@ class Tokenizer {
   [[nodiscard]] const std::u32string& characters() const noexcept { return characters_; }  // of `basic`, sorted
   [[nodiscard]] std::string fingerprint() const;
 
-  // DataError with the byte's offset if the text is not UTF-8 (`basic`).
+  // The ids of a text; DataError with the byte's offset if it is not UTF-8 (`basic`).
   [[nodiscard]] std::vector<std::int64_t> encode(std::string_view text) const;
   // Pad, begin and end are dropped; unknown and ids outside the vocabulary become U+FFFD.
   [[nodiscard]] std::string decode(std::span<const std::int64_t> tokens) const;

@@ -12,10 +12,10 @@ namespace millrace::data::detail {
 // data set's, "" if there is only one.
 void check_keeping(const Source& source, const std::string& name);
 
-// ConfigError: read() drew random numbers, though its source says Keeps::rows.
+// Throws a ConfigError: read() drew random numbers, though its source says Keeps::rows.
 [[noreturn]] void refuse_drawn_rows(const std::string& name);
 
-// ConfigError: the part has no bytes, though its source says Keeps::parts.
+// Throws a ConfigError: the part has no bytes, though its source says Keeps::parts.
 [[noreturn]] void refuse_empty_part(std::int64_t part, const std::string& name);
 
 }  // namespace millrace::data::detail

@@ -154,7 +154,7 @@ struct Loader::Impl {
     return std::clamp<std::size_t>(affordable, 3, kMost + 2) - 2;
   }
 
-  // Starts to measure; the next look is at least `length` nanoseconds away.
+  // Starts a measurement, which look() reads after `length` nanoseconds at the earliest.
   void begin_interval(std::int64_t length) {
     static const telemetry::Counter taken("loader_adaptation");
     taken.add(1);
@@ -436,7 +436,7 @@ struct Loader::Impl {
   std::int64_t interval = 0;
   std::int64_t next_look = 0;
   LoaderCounters counters;
-  std::vector<detail::DatasetIdentity> known;  // of the data sets, once computed
+  std::vector<detail::DatasetIdentity> known;  // identities of the data sets, once computed
   Json known_as_json;
   detail::DataCheck data_check = detail::DataCheck::same;  // for the next load_state()
 };

@@ -87,7 +87,7 @@ struct LoaderCounters {
 struct SlowFile {
   std::string name;  // from Source::describe(), without the place in the file
   std::uint64_t reads = 0;
-  double excess_seconds = 0;  // in total, beyond the usual time
+  double excess_seconds = 0;  // total time beyond the usual
   double usual_seconds = 0;   // per sample
   std::uint64_t quick = 0;    // approximate number of its reads that were as quick as usual since the first slow one
   std::string worst;          // the place of the slowest read, from Source::describe()

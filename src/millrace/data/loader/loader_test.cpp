@@ -277,7 +277,7 @@ TEST(Loader, a_consumer_that_keeps_every_batch_is_warned_once_and_served) {
   for (const int readers : {0, 2}) {
     std::vector<std::string> warnings;
     LoaderOptions options = shuffled(4, readers);
-    options.adapts = false;  // the number of slots stands in the text
+    options.adapts = false;  // the message names the number of slots
     options.warn = [&](const std::string& line) { warnings.push_back(line); };
     Loader loader(counting(100), options);
     Loader reference(counting(100), shuffled(4, 0));

@@ -62,7 +62,7 @@ using MutableSample = SampleOf<std::byte>;
 // so independent of the number of readers and of the cache, and the same after a resume.
 class SampleRandom {
  public:
-  // `one` covers a single index.
+  // `one` is the randomness of a read of a single index.
   explicit SampleRandom(const ReadRandom& one) noexcept : one_(one) {}
   // Returns a stream from its beginning. `operation` separates independent uses (crop, flip, ...).
   [[nodiscard]] Philox operator()(std::uint64_t operation = 0) const noexcept { return one_(0, operation); }

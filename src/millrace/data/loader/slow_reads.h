@@ -23,7 +23,7 @@ void note_kept_sample() noexcept;
 class SlowReads {
  public:
   static constexpr double kTimes = 5;                      // a slow read takes this many times the usual time per row
-  static constexpr std::int64_t kNanoseconds = 1'000'000;  // and at least this much longer
+  static constexpr std::int64_t kNanoseconds = 1'000'000;  // a slow read takes at least this much longer, too
   static constexpr std::int64_t kFirst = 8;                // rows before a usual time is known
   static constexpr std::size_t kMost = 256;                // files
   static constexpr std::uint64_t kLooks = 8;               // one in this many quick reads is attributed to its file

@@ -53,7 +53,7 @@ class ReadRandom {
     other.drawn_ = drawn_;
     return other;
   }
-  // The same streams; sets `drawn` to true when a number is requested. `drawn` must outlive the call.
+  // Gives the same streams and sets `drawn` to true when a number is requested. `drawn` must outlive the call.
   [[nodiscard]] ReadRandom watched(bool& drawn) const noexcept {
     ReadRandom same = *this;
     same.drawn_ = &drawn;

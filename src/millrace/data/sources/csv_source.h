@@ -28,7 +28,7 @@ struct CsvField {
 struct TableSeen {
   char separator = ',';
   bool had_mark = false;             // a byte-order mark
-  std::int64_t rows = 0;             // after the header
+  std::int64_t rows = 0;             // rows after the header
   std::vector<std::string> columns;  // their names
   std::vector<std::string> holds;    // per column: "numbers", "numbers with decimal commas", "text"; "" if the table has no rows
 };

@@ -37,7 +37,7 @@ struct ImageSamples {
 class ImageSource final : public Source {
  public:
   ImageSource(std::vector<std::filesystem::path> files, ImageSamples samples);
-  // With a second field "label", i64 []: the number of the file's class.
+  // Adds a second field "label", i64 []: the number of the file's class.
   ImageSource(LabelledFiles files, ImageSamples samples);
 
   [[nodiscard]] std::span<const Field> fields() const override { return fields_; }

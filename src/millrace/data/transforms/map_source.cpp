@@ -57,7 +57,7 @@ class MapSource final : public Source {
   std::vector<std::size_t> field_bytes_;
   std::vector<std::size_t> inner_bytes_;   // bytes of the fields of source_
   std::vector<std::size_t> passes_to_;     // field of source_ -> field here, or kNowhere
-  std::vector<std::size_t> inner_offset_;  // of each field that is not passed on, in the scratch memory of one sample
+  std::vector<std::size_t> inner_offset_;  // offset of each field that is not passed on, in the scratch memory of one sample
   std::size_t scratch_bytes_ = 0;          // per sample
   std::vector<std::size_t> made_;          // mapping_.makes[m] is fields_[made_[m]]
   std::int64_t samples_per_ticket_ = 1;

@@ -117,7 +117,7 @@ Pipeline tokens(const Workload& workload, const fs::path& folder) {
   return single(std::make_shared<TokenSource>(array, TokenWindows{.seq_len = workload.window, .overlap = workload.overlap}));
 }
 
-// Reads that wait, some much longer: the slow ones are a function of the index, so that every epoch has the same.
+// A source whose reads wait, some much longer: the slow ones are a function of the index, so that every epoch has the same.
 class SleepingSource final : public Source {
  public:
   explicit SleepingSource(const Workload& workload) : workload_(workload) {

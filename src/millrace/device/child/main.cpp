@@ -35,7 +35,8 @@ using detail::Unit;
 
 constexpr double kTolerance = 0.05;  // for all elements together; bf16 itself is off by 0.004, or by 0.012 if it is emulated
 constexpr double kElementTolerance = 0.25;  // relative to an element's size and the usual size; bf16 0.004, emulated 0.06
-// A fault need not show at the first try: as many of these as fit are made, each with other junk: NaN, large numbers, zeros.
+// A fault need not show at the first try: as many tries as fit into this time are made, each with other junk: NaN, large numbers,
+// zeros.
 constexpr double kTriesMs = 100;
 struct Amid {
   unsigned char junk;

@@ -62,7 +62,7 @@ class CudaBackend final : public Backend {
     return {free, total};
   }
 
-  // With high priority: a copy that waits behind a step's kernels comes too late.
+  // The stream has high priority: a copy that waits behind a step's kernels comes too late.
   [[nodiscard]] c10::Stream copy_stream(int index) override {
     const std::scoped_lock lock(mutex_);
     auto it = copy_streams_.find(index);
@@ -73,7 +73,7 @@ class CudaBackend final : public Backend {
 
   void synchronize(int index) override {
     const c10::cuda::CUDAGuard guard(as_index(index));
-    C10_CUDA_CHECK(cudaDeviceSynchronize());  // its error tells the kind: device/errors.h
+    C10_CUDA_CHECK(cudaDeviceSynchronize());  // its error shows which kind it is: device/errors.h
   }
 
   void pin(std::byte* memory, std::size_t bytes) override {

@@ -18,7 +18,7 @@
 namespace millrace::device {
 namespace {
 
-// In a separate process, with empty libraries in place of those of CUDA that this machine lacks.
+// Runs in a separate process, with empty libraries in place of those of CUDA that this machine lacks.
 TEST(CudaPlugin, LoadsWithoutAGpuAndKnowsItsInterface) {
   const std::string peer = MILLRACE_SOURCE_DIR "/tools/python-peer";
   if (!std::filesystem::exists(MILLRACE_SOURCE_DIR "/.deps/venv/bin/python")) GTEST_SKIP() << "no Python: ./dev test makes one";

@@ -9,7 +9,7 @@
 
 namespace millrace::device {
 
-// Runs on `stream`, in as many launches as the stretches need; stops at the first CUDA error and returns it.
+// Runs on `stream`, in as many launches as the runs need; stops at the first CUDA error and returns it.
 [[nodiscard]] cudaError_t launch_dropout(const kernels::detail::DropoutArgs& args, const kernels::detail::DropoutRun* stretches,
                                          std::size_t count, cudaStream_t stream);
 

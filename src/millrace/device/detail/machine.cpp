@@ -90,7 +90,7 @@ std::vector<fs::path> Machine::groups(const std::string& controller) const {
     fs::path mount = "sys/fs/cgroup";
     if (!controllers.empty()) {
       if (("," + controllers + ",").find("," + controller + ",") == std::string::npos) continue;
-      mount /= controller;  // a link to the folder named after all its controllers
+      mount /= controller;  // may be a link, such as cpu to cpu,cpuacct
     }
     // Inside a container the outer part of the path is not mounted; those levels read as unlimited.
     fs::path inner = fs::path(line.substr(second + 1)).relative_path();

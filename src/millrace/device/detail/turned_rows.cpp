@@ -7,7 +7,7 @@ namespace millrace::device::detail {
 namespace {
 
 constexpr std::int64_t kBlock = 16;         // channels in a buffer
-constexpr std::int64_t kElementBytes = 64;  // of a block's channels at one position: in bf16, original and transposed
+constexpr std::int64_t kElementBytes = 64;  // bytes of a block's channels at one position: in bf16, original and transposed
 constexpr std::int64_t kTile = 32;          // columns of a tile
 // The level 2 sizes that oneDNN assumes if the CPU does not report one, and the actual one of each CPU with AMX.
 constexpr std::array<std::int64_t, 2> kWhereUnknown = {std::int64_t{512} << 10U, std::int64_t{2} << 20U};
@@ -34,7 +34,7 @@ struct Axis {
   std::int64_t in = 0, out = 0, kernel = 0, step = 1, padding = 0, extent = 0;
 };
 
-// One axis of the convolution that a transposed one transposes.
+// One axis of the convolution; if it is transposed, of the convolution that it transposes.
 Axis axis_of(const ConvolutionCall& call, std::size_t i) {
   const auto at = [i](at::IntArrayRef values) { return values.size() == 1 ? values[0] : values[i]; };
   Axis axis{call.input[i + 2], output_size(call, i), call.weight[i + 2], at(call.stride), at(call.padding), 0};

@@ -19,11 +19,12 @@ class Backend;
 
 namespace millrace::distributed {
 
-// The transports for the buckets of one set of parameters, used by nothing else, so that the order of calls is theirs.
+// The transports for the buckets of one set of parameters. Nothing else uses them, so the buckets alone decide the order of their
+// calls.
 struct BucketBackends {
   c10::intrusive_ptr<c10d::Backend> to, back;  // the halves of a sum; the same if the second begins with the first
   std::optional<c10::Stream> second_stream;    // stream of the second halves, if waits of the groups block streams
-  c10::intrusive_ptr<c10d::Backend> words;     // for CPU numbers, from the loop's thread
+  c10::intrusive_ptr<c10d::Backend> words;     // carries CPU numbers; used by the loop's thread
 };
 
 // Buckets are sent in one order on all ranks: that of the first step on rank 0, once it is known; before that, the parameters

@@ -60,7 +60,7 @@ TEST(GradientBuckets, SumsAreThoseOfSeparateGradientsTimesTheirFactors) {
                          }
                          const GradientTraffic traffic = sums->take_traffic();
                          EXPECT_EQ(traffic.bytes, 3 * 4 * (12 + 15 + 7));
-                         // All had been sent before the backward pass ended.
+                         // All buckets had been sent before the backward pass ended.
                          EXPECT_EQ(traffic.early_buckets, traffic.buckets);
                          EXPECT_EQ(traffic.buckets, bucket_bytes == 1 ? 9 : bucket_bytes == 60 ? 6 : 3);
                        }),

@@ -34,7 +34,7 @@ class OrderedSum {
   OrderedSum(const OrderedSum&) = delete;
   OrderedSum& operator=(const OrderedSum&) = delete;
 
-  // Begins the second half if it can, or waits until it can; false if it could not yet.
+  // Begins the second half if the first has arrived; with `waits`, waits for the first. False if the first has not arrived.
   bool go_on(bool waits);
   void finish();
 

@@ -98,7 +98,7 @@ class Parser {
     return "";
   }
 
-  // Text, bytes, dates, objects, long floats: "<U2", "|S10", "<M8[ns]", "|O", "<f16".
+  // True for names of NumPy's other types: text, bytes, dates, objects, long floats ("<U2", "|S10", "<M8[ns]", "|O", "<f16").
   static bool is_of_numpy(std::string_view name) {
     if (name.size() < 2 || std::string_view("<>|=").find(name[0]) == std::string_view::npos) return false;
     const std::string_view word = name.substr(1);

@@ -383,7 +383,7 @@ class Machine {
     make(PickleKind::object).text = name;
   }
 
-  // A copy, therefore short: a long tuple could be copied once for every three bytes of the file.
+  // Returns a copy, so the tuple must be short: a long tuple could be copied once for every three bytes of the file.
   std::vector<std::uint32_t> short_tuple(std::uint32_t index, const char* role) {
     constexpr std::size_t kMost = 64;
     const PickleNode& tuple = node(index);
@@ -423,7 +423,8 @@ class Machine {
     }
   }
 
-  // Sets attributes: a state_dict carries its modules' versions as one. They are not among its items and are dropped.
+  // Gives the attributes to an object of a class outside the list. Attributes of a dict, such as the modules' versions that a
+  // state_dict carries, are dropped: they are not among its items.
   void build() {
     const std::uint32_t state = pop();
     PickleNode& target = top();

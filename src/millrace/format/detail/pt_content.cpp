@@ -25,7 +25,7 @@ constexpr const char* kToPlain =
     "in Python, save copies: torch.save({name: x.detach().resolve_conj().resolve_neg().clone() for name, x in "
     "state_dict.items()}, path)";
 
-// For an element type such as "torch.bits8": torch itself converts only those of 8 bits to numbers.
+// The remedy for an element type such as "torch.bits8": torch itself converts only types of 8 bits to numbers.
 std::string remedy_of(const std::string& type) {
   if (type.find("float8") != std::string::npos) return kToFloat;
   return "in Python, save their bytes: torch.save({name: x.view(torch.uint8) if x.dtype == " + type +
@@ -184,7 +184,7 @@ class Interpreter {
     content_.tensors.push_back(std::move(tensor));
   }
 
-  // The last argument: None, or a dict of what torch does when it first needs the elements.
+  // Reads the last argument: None, or a dict of what torch does when it first needs the elements.
   void left_for_later(const PickleNode& said, PtTensor& tensor) const {
     if (said.kind == PickleKind::none) return;
     const auto refuse = [&](const std::string& what) {

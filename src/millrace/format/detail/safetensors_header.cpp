@@ -193,7 +193,7 @@ class Handler {
   bool has_dtype_ = false, has_shape_ = false, has_offsets_ = false;
 };
 
-// "" if the tensors follow each other and fill the data exactly.
+// What is wrong with the layout; "" if the tensors follow each other and fill the data exactly.
 std::string check_layout(const std::vector<StoredTensor>& tensors, std::uint64_t data_bytes) {
   std::vector<const StoredTensor*> by_offset;
   by_offset.reserve(tensors.size());

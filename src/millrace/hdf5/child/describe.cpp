@@ -179,7 +179,7 @@ std::vector<Chunk> table_of(const OpenDataset& dataset, const Plan& plan) {
   return table;
 }
 
-// Whole chunks (clipped at the edge): the first two that are written, and the last. Contiguous data: both ends.
+// The blocks to compare: the first two written chunks and the last, whole (clipped at the edge); of contiguous data both ends.
 std::vector<Block> blocks_to_check(const OpenDataset& dataset, const Plan& plan, std::span<const Chunk> table) {
   std::vector<Block> blocks;
   if (product(dataset.shape) == 0) return blocks;

@@ -64,11 +64,12 @@ inline void check_bool(htri_t result) { check(static_cast<herr_t>(result)); }
 // Makes the library quiet, disables plug-ins, registers our filters.
 void start_library();
 
-// The memory type in which millrace holds elements of `file_type`, and its DType. Throws LibraryError if there is none.
+// An element as millrace holds it in memory.
 struct Element {
   DType dtype;
   Id memory_type;
 };
+// The DType and the memory type for elements of `file_type`. Throws LibraryError if there is none.
 [[nodiscard]] Element element_of(hid_t file_type);
 [[nodiscard]] Id memory_type_of(DType dtype);  // for writing
 

@@ -22,7 +22,7 @@ struct OpenDataset {
 };
 
 [[nodiscard]] Id open_file(int descriptor);
-// MissingError if there is no such thing; LibraryError if it is not a data set or has a type without a DType.
+// Opens a data set. MissingError if nothing has that name; LibraryError if it is not a data set or has a type without a DType.
 [[nodiscard]] OpenDataset open_dataset(hid_t file, const std::string& name);
 // Reads a block; raises the limit on memory by what the library needs for the chunks of this data set.
 void read_block(const OpenDataset& dataset, std::span<const std::int64_t> offset, std::span<const std::int64_t> count, void* out);

@@ -28,7 +28,8 @@ struct Corner {
 void copy_block(const std::byte* from, Corner source, std::byte* to, Corner target, Sizes count,
                 std::size_t element_bytes) noexcept;
 
-// The contiguous pieces of a block in an array: each has `run` elements; piece r starts at `at`, counted with advance(at, outer).
+// The contiguous pieces of a block in an array: each has `run` elements. A piece starts at `at`; advance() of the first `axes`
+// axes of `at` moves to the next piece.
 struct Runs {
   std::size_t axes = 0;  // the first axes of the block, which are counted through
   std::int64_t run = 1;  // elements in a piece

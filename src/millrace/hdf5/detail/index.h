@@ -49,7 +49,7 @@ class Index {
   std::filesystem::path path_;
   std::string bytes_;                                       // the index file; entries_ refers to it
   std::unordered_map<std::string_view, Entry> entries_;     // by absolute path
-  std::unordered_map<std::string, std::string> new_bytes_;  // of entries added, by absolute path
+  std::unordered_map<std::string, std::string> new_bytes_;  // bytes of the added entries, by absolute path
 };
 
 }  // namespace millrace::hdf5::detail

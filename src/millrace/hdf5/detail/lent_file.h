@@ -19,7 +19,7 @@ class LentFile {
 
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
   [[nodiscard]] std::uint64_t size() const noexcept { return size_; }               // when first opened
-  [[nodiscard]] std::int64_t modified_ns() const noexcept { return modified_ns_; }  // at that moment
+  [[nodiscard]] std::int64_t modified_ns() const noexcept { return modified_ns_; }  // modification time when first opened
   // Closes the file if too many are open. Call it before the object is shared between threads.
   void return_if_many();
   // Calls use(file). DataError if the file must be reopened and is gone or has changed.

@@ -19,7 +19,7 @@ class LoadableFile : public File {
   // Takes an answer of millrace-hdf5; `all` of the file was requested. With `compares`, blocks decoded here are compared with
   // those decoded by the library; false if they differ (the library then reads that data set). DataError as open().
   virtual bool load(std::string_view answer, bool all, bool compares) = 0;
-  // After load(): the library reads all data sets from now on.
+  // Makes the library read all data sets from now on; call it after load().
   virtual void read_by_library() = 0;
 };
 

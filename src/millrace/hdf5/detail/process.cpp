@@ -26,7 +26,7 @@ namespace {
 
 std::string reason(int error_number) { return std::generic_category().message(error_number); }
 
-// The named program, else the one that find_beside() finds.
+// The program that MILLRACE_HDF5_CHILD names, else the one that find_beside() finds.
 std::string find_program() {
   if (const char* named = std::getenv("MILLRACE_HDF5_CHILD"); named != nullptr && *named != '\0') {
     if (::access(named, X_OK) == 0) return named;
@@ -165,7 +165,7 @@ std::optional<std::string> Process::receive_frame() {
 
 std::string Process::how_it_ended() {
   if (process_ < 0) return "ended before";
-  // A child that still has its end of the socket talks nonsense and would not end by itself.
+  // A child that still has its end of the socket has sent nonsense, and would not end by itself.
   std::byte next{};
   errno = 0;
   if (::recv(socket_, &next, 1, MSG_PEEK | MSG_DONTWAIT) > 0 || errno == EAGAIN) ::kill(process_, SIGKILL);

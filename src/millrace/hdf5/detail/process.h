@@ -22,10 +22,10 @@ class Process {
 
   bool send(std::span<const std::byte> bytes);  // false: it has ended
   bool send_frame(std::string_view bytes);
-  // At most kFilesAtOnce open files, which the child receives as its own descriptors.
+  // Sends at most kFilesAtOnce open files, which the child receives as its own descriptors.
   bool send_files(std::span<const int> files);
   [[nodiscard]] std::optional<std::string> receive_frame();  // nullopt: it has ended
-  // For answers that are read directly into place: the size of the next frame, then its bytes.
+  // Receive an answer directly into its destination: the size of the next frame, then its bytes.
   [[nodiscard]] std::optional<std::uint64_t> receive_size();
   bool receive(std::span<std::byte> out);
   // After a call above failed, waits for the end: "ended by signal 11 (Segmentation fault)", "exit status 3".

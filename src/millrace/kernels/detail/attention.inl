@@ -137,7 +137,7 @@ inline void strip_product(const AttentionShape& s, const std::uint32_t* rows, co
   }
 }
 
-// The same on tiles, which give fp32 sums: 64 columns at a time.
+// strip_times_pairs() on tiles, which give fp32 sums: 64 columns at a time.
 template <class T>
 inline void tiled_strip_times_pairs(const AttentionShape& s, const std::uint32_t* strip, std::int64_t keys,
                                     const std::uint32_t* pairs, T* out, std::int64_t stride, std::int64_t rows) {
@@ -227,7 +227,7 @@ void attention_forward_of(const Attention& a, std::int64_t first, std::int64_t l
   }
 }
 
-// For one query row: dropped weights, and the gradient of its scores.
+// Computes, for one query row, the dropped weights and the gradient of its scores.
 template <class T>
 inline void backward_row(const Attention& a, const float* scores, const float* weight_gradients, std::int64_t columns,
                          std::int64_t valid, float log_sum, float delta, const RowBits& keep, T* weights, T* score_gradients) {
@@ -265,7 +265,7 @@ struct KeyBlock {
   [[nodiscard]] bool is_first() const { return first_row >= begin; }  // no earlier block saw the keys
 };
 
-// The same for 16 keys on tiles. Query rows before the keys that share a tile with them have weight zero there.
+// add_key_gradients() for 16 keys on tiles. Query rows before the keys that share a tile with them have weight zero there.
 inline void add_tiled_key_gradients(const AttentionShape& s, const std::uint32_t* block, const std::uint32_t* pairs,
                                     const KeyBlock& of, float* accumulated) {
   const std::int64_t seen = of.first_row / 32 * 32;
@@ -319,7 +319,8 @@ struct Pairs {
   const std::uint32_t *q, *g, *k;
 };
 
-// For the strip of query rows from t on: gradients of their scores into the block, and their part of the query gradient.
+// Computes, for the strip of query rows from t on, the gradients of their scores into the block, and their part of the query
+// gradient.
 template <class T>
 void backward_strip(const Attention& a, const AttentionShape& s, const AttentionScratch& m, const Pairs& pairs, std::int64_t item,
                     std::int64_t t, std::int64_t block_begin) {

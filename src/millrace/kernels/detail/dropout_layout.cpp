@@ -32,11 +32,11 @@ detail::GeluArgs at_stretch(detail::GeluArgs args, const DropoutRun& stretch) {
   return args;
 }
 
-// Each stretch has separate groups; a thread gets a share of all of them.
+// Each run has separate groups; a thread gets a share of all of them.
 template <class Args>
 void over_groups(const Args& whole, const Dropout& site, void (*kernel)(const Args&, std::int64_t, std::int64_t)) {
   const std::vector<DropoutRun> stretches = dropout_runs(site, whole.count);
-  std::vector<std::int64_t> ends;  // of each stretch's groups in the count of all groups
+  std::vector<std::int64_t> ends;  // of each run's groups in the count of all groups
   ends.reserve(stretches.size());
   std::int64_t groups = 0;
   for (const DropoutRun& stretch : stretches) ends.push_back(groups += (stretch.count + kDropoutGroup - 1) / kDropoutGroup);

@@ -1,4 +1,4 @@
-// Splits a dropout site whose elements are not consecutive in its stream into stretches that are, as the raw kernels need them.
+// Splits a dropout site whose elements are not consecutive in its stream into runs that are, as the raw kernels need them.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,7 @@ namespace millrace::kernels {
 
 using detail::DropoutRun;
 
-// The stretches of a tensor with this many elements, in its order. InternalError if the site's runs have another number of
-// elements.
+// The runs of a tensor with this many elements, in its order. InternalError if the site's runs have another number of elements.
 [[nodiscard]] std::vector<DropoutRun> dropout_runs(const Dropout& site, std::int64_t elements);
 
 // The site of elements begin, ..., begin + count - 1 of a tensor with `elements` elements.
@@ -28,8 +27,8 @@ void run_gelu(const detail::GeluArgs& args, const Dropout& site);
 class DropoutUnits {
  public:
   DropoutUnits(const Dropout& site, std::int64_t units, std::int64_t width);
-  // Calls body(keep, first, last) for parts of the units [begin, end), in order, each part within one stretch. `keep` counts from
-  // the tensor's first element.
+  // Calls body(keep, first, last) for parts of the units [begin, end), in order, each part within one run. `keep` counts from the
+  // tensor's first element.
   void each(std::int64_t begin, std::int64_t end,
             const std::function<void(const detail::Keep&, std::int64_t, std::int64_t)>& body) const;
 

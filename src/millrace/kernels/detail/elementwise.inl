@@ -73,7 +73,7 @@ inline RowBits row_bits(const Keep& keep, std::int64_t first, std::int64_t count
   return {buffer, first % 128};
 }
 
-// The same if the tensor's 128 elements span two groups of the site's.
+// for_each_vector() for a tensor whose 128 elements span two groups of the site's.
 template <class Body>
 inline void for_each_vector_between(const Keep& keep, std::int64_t count, std::int64_t first, std::int64_t last, Body body) {
   std::uint8_t buffer[2 * 16 + 4];

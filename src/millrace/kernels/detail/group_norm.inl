@@ -44,7 +44,7 @@ inline Stretch stretch_of(const GroupNorm& a, std::int64_t share) {
   return {(row * a.positions + begin) * a.channels, positions, row * a.channels, a.partials + 2 * share * a.channels};
 }
 
-// Calls body(place of four, first element, lanes wanted) for each vector of a channel.
+// Calls body(which of four sums, first element, lanes wanted) for each vector of a channel.
 template <class Body>
 inline void along(std::int64_t count, Body body) {
   std::int64_t i = 0;
@@ -56,7 +56,7 @@ inline void along(std::int64_t count, Body body) {
 }
 inline float sum_of_four(const F (&total)[4]) { return sum(add(add(total[0], total[1]), add(total[2], total[3]))); }
 
-// Calls body(place of four, vector of the strip, channel, position) for a strip of `channels`, NV vectors of them.
+// Calls body(which of four sums, vector of the strip, channel, position) for a strip of `channels`, NV vectors of them.
 template <int NV, class Body>
 inline void down(std::int64_t positions, Body body) {
   constexpr int kRows = 4 / NV;
@@ -127,7 +127,7 @@ void moments_down(const GroupNorm& a, const Stretch& s, std::int64_t channel, st
   }
 }
 
-// For the activation's input: the sum of its gradient, and that of its product with the normalised x.
+// Sums the gradient of the activation's input, and its product with the normalised x.
 template <class T, class Act>
 void sums_along(const GroupNorm& a, const Stretch& s, Act act) {
   const auto* x = static_cast<const T*>(a.x) + s.first;

@@ -23,7 +23,7 @@ inline PlaneGroup plane_group(const SoftPool& a, std::int64_t group, std::int64_
   return {group / groups * pixels * a.channels + channel, a.channels, 1, left < 16 ? left : 16};
 }
 
-// By bytes: words and numbers must not alias.
+// Copies bytes, since words and numbers must not alias.
 inline void turn(const float* in, float* out) {
   std::uint32_t words[256];
   std::uint32_t turned[256];
@@ -110,7 +110,7 @@ inline Window window_of(const float* blurred, const float* weights, std::int64_t
   }
   return out;
 }
-// One over four times the mean of the weights and 1e-6: sums are used instead of means.
+// 1 / (4 (mean of the weights + 1e-6)): sums are used instead of means.
 inline F window_rate(const Window& window) { return reciprocal(add(window.weights, splat(4e-6F))); }
 
 inline std::int64_t rounded_up(std::int64_t pixels) { return (pixels + 15) / 16 * 16; }
@@ -148,7 +148,8 @@ void soft_pool_forward(const SoftPool& a, std::int64_t group, const PoolScratch&
 }
 
 // With e = exp(min(b, 30)), e' its derivative, S the weights of a window and y its result:
-// dy/db = (e + e' (b - y)) / (S + 4e-6); `sums` holds, of every pixel, the windows' gradient / (S + 4e-6), and the same times y.
+// dy/db = (e + e' (b - y)) / (S + 4e-6). For every pixel `sums` holds two sums over its windows: gradient / (S + 4e-6), and that
+// times y.
 template <class T>
 void soft_pool_backward(const SoftPool& a, std::int64_t group, const PoolScratch& s) {
   const std::int64_t pixels = a.height * a.width;

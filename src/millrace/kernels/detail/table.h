@@ -210,8 +210,8 @@ struct GroupNorm {
 };
 
 // A blur and a soft pooling of planes (height, width), or with a gradient: the gradient of x. (planes, pixels), or with
-// channels_last (planes / channels, pixels, channels). Shares are groups of sixteen planes; with channels_last of the channels of
-// each (pixels, channels).
+// channels_last (planes / channels, pixels, channels). Shares are groups of sixteen planes; with channels_last the planes of a
+// group are channels of one (pixels, channels).
 struct SoftPool {
   const void* x;
   const void* gradient;  // null in the forward pass
@@ -228,7 +228,7 @@ struct RmsRows {
   void* sum;           // of x and branch; null without a branch
   void* y;
   const float* weight;
-  float* rates;  // of each row
+  float* rates;  // factors of the rows
   Type x_type, y_type;
   std::int64_t width;
   float epsilon;
@@ -256,11 +256,11 @@ struct Swiglu {
 };
 
 // Rotates pairs (i, i + half) of each row and head by the angle of its position, in place; `back`: in the other direction. Shares
-// are pairs of a batch's number and a head.
+// are pairs of a batch index and a head.
 struct Rotate {
   HeadView x;
   const float *cos, *sin;         // (positions, half)
-  const std::int64_t* positions;  // of each batch's only row, or null: the row's own number
+  const std::int64_t* positions;  // position of each batch's only row; null: each row's number is its position
   Type type;
   std::int64_t rows, heads, half;
   bool back;

@@ -1,7 +1,7 @@
 // The kernels for AVX-512 with AVX512_BF16 and AMX: attention's bf16 products on the matrix unit.
 #include "millrace/kernels/detail/vector_avx512.inl"
 
-// Written in terms of the vectors above.
+// table.inl uses the vectors that are included above.
 #include "millrace/kernels/detail/table.inl"
 
 namespace millrace::kernels::detail {

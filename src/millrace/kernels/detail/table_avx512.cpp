@@ -1,7 +1,7 @@
 // The kernels for AVX-512 (F, BW, DQ, VL); bf16 is widened to fp32 before it is multiplied.
 #include "millrace/kernels/detail/vector_avx512.inl"
 
-// Written in terms of the vectors above.
+// table.inl uses the vectors that are included above.
 #include "millrace/kernels/detail/table.inl"
 
 namespace millrace::kernels::detail {

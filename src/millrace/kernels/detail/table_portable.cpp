@@ -1,7 +1,7 @@
 // Plain C++ kernels, compiled for any machine the program runs on.
 #include "millrace/kernels/detail/vector_portable.inl"
 
-// Written in terms of the vectors above.
+// table.inl uses the vectors that are included above.
 #include "millrace/kernels/detail/table.inl"
 
 namespace millrace::kernels::detail {

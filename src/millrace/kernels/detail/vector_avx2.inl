@@ -20,14 +20,14 @@ struct U {
 inline constexpr int kTileRows = 6;
 inline constexpr int kTileVectors = 1;
 inline constexpr int kWordsAtOnce = 2;
-inline constexpr std::int64_t kBlockWords = 256;  // with 16 columns half of a first-level cache
+inline constexpr std::int64_t kBlockWords = 256;  // with 16 columns these fill half of a first-level cache
 
 inline __m256 as_floats(__m256i x) { return _mm256_castsi256_ps(x); }
 inline __m256i as_words(__m256 x) { return _mm256_castps_si256(x); }
 inline __m256i load_half(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
 inline void store_half(void* p, __m256i x) { _mm256_storeu_si256(static_cast<__m256i*>(p), x); }
 
-// All bits of a lane from one bit of the mask.
+// Sets all bits of a lane to the lane's bit of the mask.
 inline __m256i spread(unsigned mask, int first) {
   const __m256i bit = first == 0 ? _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128)
                                  : _mm256_setr_epi32(256, 512, 1024, 2048, 4096, 8192, 16384, 32768);

@@ -24,7 +24,8 @@ auto naming_bad_labels(const at::Tensor& labels, std::int64_t classes, std::int6
   }
 }
 
-// Valid labels and 0; or NaN if some labels were invalid. For devices, where a bad label would end the process.
+// Labels that are all valid, and `poison`: 0, or NaN if some labels were invalid. For devices, where a bad label would end the
+// process.
 struct SafeLabels {
   at::Tensor labels;
   at::Tensor poison;  // fp32 scalar

@@ -77,7 +77,7 @@ std::string cleaned(std::string_view text) {
   return result;
 }
 
-// For a text that does not fit: as many characters as fit, and "…".
+// Cuts a text that does not fit to as many characters as fit, and "…".
 std::string cut(const std::string& text, double size, double width) {
   std::vector<std::size_t> ends{0};
   for (std::size_t at = 0; at < text.size();) ends.push_back(at += decode_utf8(text, at).size);
@@ -238,7 +238,7 @@ std::vector<std::string> wrapped(std::string_view text, double size, double widt
   std::string rest = cleaned(text.substr(0, 4000));
   std::vector<std::string> lines;
   while (!rest.empty() && lines.size() + 1 < most) {
-    std::size_t end = 0;  // of the words that fit
+    std::size_t end = 0;  // end of the words that fit
     for (std::size_t blank = 0; end < rest.size(); end = blank) {
       blank = std::min(rest.find(' ', end + 1), rest.size());
       if (text_width(rest.substr(0, blank), size) > width) break;

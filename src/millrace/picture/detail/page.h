@@ -28,7 +28,7 @@ class Page {
   Page(const std::string& name, const std::string& title, const std::string& caption, double body);
   [[nodiscard]] Canvas& canvas() { return canvas_; }
   [[nodiscard]] Picture picture() const { return canvas_.picture(name_); }
-  // Where the body begins below such a title.
+  // The position at which the body begins below such a title.
   [[nodiscard]] static double top(const std::string& title);
 
  private:

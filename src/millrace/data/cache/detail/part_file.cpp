@@ -27,7 +27,7 @@ struct Head {
   PartKey key{};
   std::uint64_t bytes = 0;
   std::uint32_t block = kBlock;
-  std::uint32_t crc = 0;  // of this struct with crc = 0, and of the checksums
+  std::uint32_t crc = 0;  // checksum of this struct with crc = 0, and of the checksums
 };
 static_assert(sizeof(Head) == 56);
 
@@ -143,7 +143,7 @@ std::uint64_t part_file_bytes(std::size_t part_bytes) { return offset_of_blocks(
 PartRead read_part(const std::filesystem::path& path, const PartKey& key, std::span<const PartRange> ranges,
                    std::span<std::byte> out) noexcept {
   const File file(path);
-  // These errors mean that it is not a part file; any other error (too many open files, no permission) says nothing about the
+  // These errors mean that the file is not a part's; any other error (too many open files, no permission) says nothing about the
   // file's content.
   if (!file.is_open()) return errno == ELOOP || errno == ENXIO ? PartRead::damaged : PartRead::missing;
   try {

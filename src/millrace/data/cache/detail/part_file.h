@@ -18,7 +18,7 @@ using PartKey = std::array<std::uint8_t, 32>;
 // The key of the part that `text` identifies.
 [[nodiscard]] PartKey part_key(std::string_view text);
 [[nodiscard]] std::string part_file_name(const PartKey& key);
-[[nodiscard]] bool is_part_file_name(std::string_view name);  // also of a file that is still being written
+[[nodiscard]] bool is_part_file_name(std::string_view name);  // true also for a file that is still being written
 
 [[nodiscard]] std::uint64_t part_file_bytes(std::size_t part_bytes);
 

@@ -19,7 +19,7 @@ inline constexpr std::size_t kNifti1Bytes = 348, kNifti2Bytes = 540;
 // True if the bytes begin as a NIfTI header does: with its size and magic.
 [[nodiscard]] bool has_nifti_magic(std::span<const std::byte> bytes);
 
-[[nodiscard]] int datatype_of(DType dtype);  // the code in nifti1.h; MR_CHECK that there is one
+[[nodiscard]] int datatype_of(DType dtype);  // its code in nifti1.h, which must have one
 
 using NiftiMatrix = std::array<std::array<double, 4>, 4>;
 // The voxel size for pixdim[1] to [3], which the standard requires to be above 0: the absolute value, and 1 for 0, as in nibabel.

@@ -21,8 +21,9 @@ struct ResizeAxis {
   std::size_t most = 0;
 };
 
+// Rows that are processed together.
+inline constexpr std::size_t kResizedRows = 8;
 // Arguments of the loops of one instruction set.
-inline constexpr std::size_t kResizedRows = 8;  // processed at once
 struct RowWork {
   const std::byte* from[kResizedRows] = {};
   std::byte* to[kResizedRows] = {};

@@ -63,7 +63,8 @@ void TextSigns::add_to_line(std::string_view character) {
 
 void TextSigns::count_character(char32_t character) {
   lost_ += character == U'\uFFFD' ? 1 : 0;
-  // The first byte of a two-byte or three-byte character, read as Latin-1, and the byte after it.
+  // In text encoded twice, the first byte of a two-byte or three-byte character has become a letter of Latin-1, and the byte
+  // after it another character.
   const bool leads = before_ == U'\u00C2' || before_ == U'\u00C3' || before_ == U'\u00E2';
   twice_ += leads && ((character >= U'\u0080' && character <= U'\u00BF') || character == U'\u20AC') ? 1 : 0;
   before_ = character;

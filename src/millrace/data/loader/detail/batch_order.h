@@ -19,7 +19,7 @@ namespace millrace::data::detail {
 
 struct BatchOrderOptions {
   Grouping grouping = Grouping::each;
-  std::optional<std::int64_t> samples_per_epoch = {};  // for a mix
+  std::optional<std::int64_t> samples_per_epoch = {};  // used only for a mix
   std::int64_t batch_size = 1;  // rows per rank, for each data set without its own size; for a mix, rows in all
   bool shuffle = false;
   bool drop_last = false;

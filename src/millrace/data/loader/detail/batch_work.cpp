@@ -27,7 +27,7 @@ constexpr std::uint64_t kTicketsAhead = 16;  // least look-ahead: the number of 
 
 std::size_t aligned(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
-// False for errors that are about the process or the program rather than about the sample.
+// True for errors about the sample; false for those about the process or the program.
 bool is_about_sample(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
@@ -91,7 +91,7 @@ void BatchWork::lay_out_mix() {
     widest = std::max(widest, std::accumulate(part.field_bytes.begin(), part.field_bytes.end(), std::size_t{0}));
     fields += part.field_bytes.size();
   }
-  // At most little more than the sum of lay_out(), and often less.
+  // This is at most a little more than the bytes that lay_out() would reserve for all groups, and often less.
   slot_bytes_ = static_cast<std::size_t>(options_.order.batch_size) * widest + fields * kAlignment;
 }
 

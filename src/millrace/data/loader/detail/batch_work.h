@@ -51,7 +51,7 @@ struct BatchSlot {
   std::byte* const memory;
   const std::size_t bytes;
   std::vector<GroupSlot> groups;
-  std::vector<MixedRow> places;  // for a mix
+  std::vector<MixedRow> places;  // filled only for a mix
   std::mutex mutex;
   std::vector<BadRow> bad;  // protected by mutex while tickets run
 };
@@ -100,7 +100,7 @@ class BatchWork {
   [[nodiscard]] std::vector<std::string> activity(std::optional<std::uint64_t> batch = std::nullopt) const;
   // "sample 17 of data set "x"", without the name if it is empty.
   [[nodiscard]] std::string sample_name(std::size_t group, std::int64_t index) const;
-  [[nodiscard]] std::string sample_label(std::size_t group, std::int64_t index) const;  // and Source::describe() in brackets
+  [[nodiscard]] std::string sample_label(std::size_t group, std::int64_t index) const;  // name, then describe() in brackets
 
  private:
   // The layout of one data set.
@@ -154,7 +154,7 @@ class BatchWork {
   const std::shared_ptr<Arena> arena_;
   const BatchOrder order_;
   std::vector<OpenDataset> parts_;
-  std::int64_t rows_per_ticket_ = 1;  // for a mix
+  std::int64_t rows_per_ticket_ = 1;  // used only for a mix
   std::uint64_t tickets_ = 0;
   std::uint64_t batches_per_epoch_ = 0;
   std::uint64_t look_ahead_batches_ = 1;

@@ -183,7 +183,7 @@ DataChanges changes_since(const Json& saved, const std::vector<DatasetIdentity>&
     } else {
       changes.differ.push_back(prefix + count_text(is.files.size()) + " files, were more than " + count_text(kFilesNamed));
     }
-    // Other files give other content, and the fingerprint may differ because of them.
+    // The fingerprint is compared only if no file differs: it may depend on the files.
     if (changes.differ.size() == before && was.text("fingerprint") != is.fingerprint)
       changes.differ.push_back(prefix + "its fingerprint is " + quoted(is.fingerprint) + ", was " +
                                quoted(was.text("fingerprint")));

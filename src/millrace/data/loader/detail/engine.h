@@ -268,7 +268,7 @@ class Engine {
     return false;
   }
 
-  // False if the run was closed, the engine stops, or this reader is surplus.
+  // Waits for tickets; false if the run was closed, the engine stops, or this reader is surplus.
   static bool wait_for_tickets(State& state, Run& run, int reader) {
     const auto there = [&run, &state, reader] {
       return run.closed.load(std::memory_order_relaxed) || reader >= state.active.load(std::memory_order_relaxed) ||

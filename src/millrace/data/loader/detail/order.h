@@ -47,7 +47,7 @@ struct BatchSlices {
   bool drop_last = false;
 
   [[nodiscard]] std::int64_t batches() const noexcept;
-  // Empty for a batch past the end, as in a group whose data set is shorter than the others.
+  // The positions of `rank` in a batch; empty for a batch past the end, as in a group whose data set is shorter than the others.
   [[nodiscard]] RowRange slice(std::int64_t batch, std::int64_t rank) const noexcept;
 };
 

@@ -58,7 +58,8 @@ int usable_cores() noexcept {
 
 Chosen<int> choose_readers(BatchWork& work, int wanted, int cores) {
   if (wanted >= 0) return {wanted, std::to_string(wanted) + " readers: as configured"};
-  // For less time than this a hand-over between threads costs a good part of the read, and the step is longer anyway.
+  // If a batch takes less time than this, a hand-over between threads costs a good part of the read, and the step is longer
+  // anyway.
   constexpr double kCheap = 200e-6;
   constexpr double kSleepy = 0.3;
   const std::optional<Probe> seen = probe(work);

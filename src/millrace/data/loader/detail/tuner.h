@@ -9,7 +9,7 @@
 
 namespace millrace::data::detail {
 
-// Measurements since the last look.
+// Measurements since the last call of look().
 struct Measured {
   double seconds = 0;         // wall time
   double waited = 0;          // of these, seconds the consumer waited in next()
