@@ -27,7 +27,8 @@ TEST(CosmologyPictures, MapsShowTheBaselineWithTheMostSignalOnOneScale) {
   EXPECT_EQ(maps.name, "maps");
   EXPECT_EQ(maps.width, picture::kWidth);
   using picture::ColourMap;
-  // The truth is a third of the scale, the input beyond its end, the residual zero: each fills a panel, the truth's colour two.
+  // The input lies beyond the scale's end and fills one panel with the last colour; truth and recovered lie at a third of the
+  // scale and fill two panels; the residual is zero and fills one.
   const std::int64_t panel = pixels_of(maps, picture::colour_of(ColourMap::diverging, 1));
   EXPECT_GT(panel, 10000);
   EXPECT_GE(pixels_of(maps, picture::colour_of(ColourMap::diverging, (1 + 1.0 / 3) / 2)), 2 * (panel - 2000));

@@ -48,7 +48,8 @@ void Cosmology::before_training() {
   for (const std::string& text : sky_->told) context_.say(text);
   for (const std::string& text : check_validation_sky(*sky_)) context_.say(text);
   const bool stored = recipe_.pca.value_or(PcaMode::stored) == PcaMode::stored;
-  if (pca_ && stored) return check_pca(*pca_, recipe_, *sky_, "the model's snapshot", context_.notice);  // the snapshot's stay
+  if (pca_ && stored)
+    return check_pca(*pca_, recipe_, *sky_, "the model's snapshot", context_.notice);  // the snapshot's components stay
   if (context_.places.plan_only) return;
   if (stored) pca_ = stored_pca(recipe_, *sky_, recipe_.pca_components_path, context_, context_.notice);
   for (const std::string& text : look_at_files(recipe_, *sky_)) context_.say(text);
@@ -111,7 +112,7 @@ Loss loss_of(const at::Tensor& predicted, const at::Tensor& target, LossKind kin
   }
   const at::Tensor sum = error.square().sum();
   if (kind == LossKind::mse) return {.terms = {{.sum = sum, .count = count, .nominal_count = elements}}};
-  const at::Tensor self = sum.detach().clamp_min(1e-12 * elements);  // the gradient of log S is that of S over S
+  const at::Tensor self = sum.detach().clamp_min(1e-12 * elements);  // the gradient of log S is that of S, divided by S
   return {.terms = {{.sum = sum, .count = self, .nominal_count = elements, .report = LossReport{self, count, true}}}};
 }
 

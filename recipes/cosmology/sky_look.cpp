@@ -11,7 +11,7 @@
 namespace millrace::recipes::cosmology {
 namespace {
 
-constexpr std::int64_t kBytesOfAFile = 1 << 20;  // at least; a chunk is read whole
+constexpr std::int64_t kBytesOfAFile = 1 << 20;  // read of a file at least: a chunk is read whole
 constexpr std::int64_t kBytesOfAll = 1 << 28;
 constexpr std::size_t kFewFiles = 3;    // fewer files show nothing usual
 constexpr double kOtherPower = 1e4;     // times the median; kelvin and millikelvin are a factor of a million apart

@@ -100,7 +100,7 @@ class PairSource final : public data::Source {
       std::string text = data::content_text(files[i]);
       if (!text.empty()) {
         text += (resize_ == Resize::clip ? " clip " : " middle ") + std::to_string(side_);
-        // Cached by versions that did not rotate them: the pixels differ.
+        // Earlier versions cached such an image without rotation: its other pixels need another key.
         if (const int orientation = data::signs_of(paths_[i]).orientation; orientation != 1)
           text += " turned " + std::to_string(orientation);
       }

@@ -104,7 +104,7 @@ void add_losses_of_orders(const at::Tensor& logits, const at::Tensor& labels, st
 
 std::vector<Problem> ImagePairs::problems(const Sections& sections, const RunConfig&) {
   std::vector<Problem> problems = shape_problems(sections.recipe);
-  if (!problems.empty()) return problems;  // a prompt has as many tokens as an image has patches
+  if (!problems.empty()) return problems;  // a prompt's length follows from an image's patches
   problems = prompt_problems(sections.recipe);
   if (sections.recipe.fold > sections.recipe.folds) {
     problems.push_back(

@@ -144,7 +144,7 @@ Batch LanguageModel::prepare(Batch batch) {
 
 Transformer& LanguageModel::model() {
   if (!model_) {
-    if (!tokenizer_ && recipe_.vocab_size == 0) before_training();  // without a snapshot the text has the characters
+    if (!tokenizer_ && recipe_.vocab_size == 0) before_training();  // without a snapshot the characters come from the text
     const std::int64_t known = tokenizer_ ? tokenizer_->vocab_size() : 0;
     check_vocabulary(recipe_, known);
     const ModelConfig config = model_config(recipe_, std::max(known, recipe_.vocab_size));

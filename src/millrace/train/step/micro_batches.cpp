@@ -52,7 +52,7 @@ std::int64_t for_each_micro_batch(const BatchContext& context, Batch batch, cons
 }
 
 std::int64_t for_each_micro_batch(const BatchContext& context, data::HostBatch host, const MicroBatchVisitor& visit) {
-  return for_each_micro_batch(way, to_batch(std::move(host), context.split, context.device), visit);
+  return for_each_micro_batch(context, to_batch(std::move(host), context.split, context.device), visit);
 }
 
 }  // namespace millrace
