@@ -31,7 +31,7 @@ constexpr std::array<std::int64_t, 3> kNoOutputPadding{0, 0, 0};
 // output o meets by tap k the voxel (o + k - 1) / 2, rounded down.
 constexpr double is_part(std::size_t k, std::size_t a) { return a + k == 2 || a + k == 3 ? 1.0 : 0.0; }
 
-// (27, 64): for all three axes.
+// is_part for all three axes at once, as a matrix (27, 64).
 at::Tensor taps_like(const at::Tensor& weight) {
   std::vector<double> taps;
   taps.reserve(1728);

@@ -12,7 +12,7 @@ namespace millrace::nn {
 // Operations that run if a switch is off; equal within tolerance:
 inline constexpr Switch kFusedActivation{"fused_activation"};  // where, multiply, add and divide one after the other
 inline constexpr Switch kFusedPadding{"fused_padding"};        // at::cat, then at::pad; forward equal to the bit
-// Padding, then at::conv3d; they also handle volumes that are not channels-last, and strides other than 1.
+// Padding, then at::conv3d; also runs for volumes that are not channels-last and for strides other than 1.
 inline constexpr Switch kDirectConvolution{"direct_convolution"};
 
 // The smooth leaky ramp of kernels/smooth_leaky.h.
