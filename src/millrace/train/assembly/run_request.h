@@ -1,4 +1,4 @@
-// What a run is made from: the request of `millrace train`, and of everything that starts as a run does (measurements, looks).
+// A request for a run: by `millrace train`, and by everything that starts as a run does (measurements, dry runs).
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace millrace {
 
-// What a command that only looks does: all values except `no` write nothing.
+// What to do instead of training; all values except `no` write nothing.
 enum class DryRun : std::uint8_t {
   no,        // a normal training
   plan,      // prints the plan

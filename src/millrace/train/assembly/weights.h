@@ -49,7 +49,7 @@ std::string take_common_wrappers(Tensors& all);
 // The name of the part of `all`, "ema.net", that holds all of `wanted` with their shapes; else "".
 [[nodiscard]] std::string part_with(const Tensors& all, const std::map<std::string, std::vector<std::int64_t>>& wanted);
 
-// The run folder that `from` is, or to whose snapshots it belongs; "" for a file.
+// The run folder: `from` itself, or the one whose snapshot `from` is; "" for a file.
 [[nodiscard]] std::filesystem::path run_folder_of(Fs& fs, const std::filesystem::path& from);
 
 }  // namespace millrace

@@ -16,8 +16,8 @@ namespace millrace {
 // try again, and all cut their batches alike.
 class Recovery {
  public:
-  // `recovers`: false leaves errors to the caller. `may_recompute`: also blocks that the config does not name. `micro_batches`:
-  // the initial number.
+  // `recovers`: false leaves errors to the caller. `may_recompute`: blocks that the config does not name may be recomputed too.
+  // `micro_batches`: the initial number.
   Recovery(bool recovers, bool may_recompute, std::int64_t micro_batches, Recipe& recipe, Stepper& stepper, Reporter& reporter,
            Agreement& agreement);
 
@@ -37,7 +37,7 @@ class Recovery {
   // DeviceError if no smaller try is left.
   std::int64_t attempt(const Attempt& tried, const std::function<std::int64_t()>& run, const std::function<void()>& undo);
 
-  // Records the most tensor bytes held in steps alone, by the allocator's own counters: nothing waits.
+  // Records the most tensor bytes held in steps alone, from the allocator's counters; does not wait for the device.
   void record_peak();
   void forget_peak();
   [[nodiscard]] std::uint64_t step_peak_bytes() const noexcept { return step_peak_bytes_; }

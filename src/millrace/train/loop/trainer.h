@@ -158,12 +158,13 @@ class Trainer {
   Recovery recovery_;
   MemoryWatch memory_watch_;
   std::unique_ptr<Diagnosis> diagnosis_;    // null = log.doctor is off, or another rank diagnoses
-  double machine_told_ = 0;                 // seconds of the steady clock; 0 = never
+  double machine_told_ = 0;                 // when the last line about the machine was written, in seconds of the steady clock; 0
+                                            // = never
   std::unique_ptr<PhaseClock> phases_;      // null: steps are complete when the host is done
   std::unique_ptr<StepProfiler> profiler_;  // null: no steps to record, or all are recorded
   std::int64_t step_ = 0;
   std::int64_t began_step_ = 0;      // first step of this process
-  std::int64_t averaged_bytes_ = 0;  // that this rank sent for averages over the ranks
+  std::int64_t averaged_bytes_ = 0;  // sent by this rank to average over the ranks
   std::uint64_t epoch_ = 0;
   Json frozen_;        // record of the weights that snapshots leave out; null = all are saved
   Json loader_state_;  // after the last whole step: saved in snapshots

@@ -35,7 +35,7 @@ struct RecipeCommand {
 struct BenchShape {
   std::string name;  // "cpu-small"
   std::string help;
-  Json config;                                                         // over the recipe's defaults
+  Json config;                                                         // values over the recipe's defaults
   std::function<Batch(const Json& config, std::uint64_t seed)> batch;  // made once
 };
 
@@ -69,8 +69,8 @@ struct DataOption {
 };
 using DataOptions = std::map<std::string, std::string>;  // name -> value, for the given options
 
-// The advice of the guide to a recipe's kind of training, for `millrace bench RECIPE`: the switchboard's rows that follow an
-// advice, and the gain that the guide promises.
+// A piece of the guide's advice, with the switchboard's rows that follow it and the gain that the guide promises: for `millrace
+// bench RECIPE`.
 struct Advice {
   std::string text;
   std::vector<std::string> rows;
@@ -112,7 +112,8 @@ struct Entry {
   // determines. Returns what it did, a line each. ConfigError if the user set such a key to another value, DataError for a file
   // that does not fit this recipe. Null = files are used unchanged.
   std::function<std::vector<std::string>(Weights& weights, config::Resolved& config)> adopt_weights;
-  // Completes weights exported to another program: adds the rest of what its files hold. Returns notes for the user, a line each.
+  // Completes weights exported to another program: adds what else that program's files hold. Returns notes for the user, a line
+  // each.
   std::function<std::vector<std::string>(Tensors& weights, const Json& config)> complete_weights;
   // What an HDF5 input file says about itself, as the recipe reads it: one line. "" for a file of another kind; DataError for a
   // file that the recipe refuses. Null = no such line.
@@ -120,13 +121,13 @@ struct Entry {
   Predicts predicts;  // empty: the recipe gets the contents of the input file unchecked
   std::vector<RecipeCommand> commands;
   std::vector<BenchShape> bench_shapes;
-  // The rows that this recipe reaches, among those that have work in some recipes only (Occasion::named); empty = it may reach
-  // all.
+  // Names of the switchboard's rows that this recipe reaches, among the rows that matter to some recipes only (Occasion::named);
+  // empty = it may reach all.
   std::vector<std::string> switches;
   Guide guide;
 };
 
-// Whether the row has work in the recipe.
+// True if the recipe reaches the row.
 [[nodiscard]] bool reaches(const Entry& entry, const SwitchRow& row);
 
 // Turns a function of (const Sections&, const RunConfig&, more...) into one of the resolved config: (const Json&, more...).

@@ -64,9 +64,9 @@ struct StepContext {
   const Tensors* earlier = nullptr;  // detached outputs of the previous objectives for the same micro-batch
 };
 
-// A loss, the parameters that it updates and its optimiser settings. Most recipes have one; an adversarial pair has two, run in
-// order for each micro-batch. Meanwhile the parameters of the other objectives are frozen. A parameter that requires no gradient
-// when the run begins is frozen for good: no optimiser gets it.
+// A loss, the parameters that it updates and its optimiser settings. Most recipes have one objective; an adversarial pair has
+// two, run in order for each micro-batch. While one runs, the parameters of the others are frozen. A parameter that requires no
+// gradient when the run begins is frozen for good: no optimiser gets it.
 struct Objective {
   std::string name = "loss";
   std::vector<optim::ParameterGroup> parameters;  // empty = all parameters of model()
@@ -108,7 +108,7 @@ struct LoggedStep {
   [[nodiscard]] double mean(std::string_view name) const;  // NaN if there is no such mean
 };
 
-// The log of another program, for its users and their tools.
+// A log in the words of another program, for its users and their tools.
 struct StepLog {
   std::string name;                  // its file in the run folder, NAME.csv, gets a row for each log line
   std::vector<std::string> columns;  // after the first, which is "step"
@@ -194,7 +194,7 @@ class Recipe {
   virtual Batch prepare(Batch batch) { return batch; }
   // The module lives as long as the recipe.
   virtual torch::nn::Module& model() = 0;
-  // From now on the model computes in this layout; results agree within rounding. False: it has only one layout.
+  // Makes the model compute in this layout from now on; results agree within rounding. False: the model has only one layout.
   virtual bool set_layout(Layout) { return false; }
   virtual std::vector<Objective> objectives() = 0;
   // Forget here what measure() kept of an earlier validation, not in draw(), which is not always called.

@@ -35,7 +35,7 @@ struct EpochRow {
 // Sums of losses stay on the device until a log line or the end of an epoch needs them.
 class Meter {
  public:
-  // `computes_here`: this process's cores compute the steps; otherwise other programs there take no time from them.
+  // `computes_here`: true if this process's cores compute the steps; else other programs on the cores don't slow them.
   explicit Meter(std::string first_loss, bool computes_here = true);
 
   void start();                                                // starts the clocks; once, before the first step

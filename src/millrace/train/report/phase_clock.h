@@ -1,4 +1,4 @@
-// Marks on the device where the phases of some steps begin and end. The times are read at the next log line, which waits for the
+// Records on the device when the phases of some steps begin and end. The times are read at the next log line, which waits for the
 // device anyway: no step waits.
 #pragma once
 

@@ -25,12 +25,12 @@ namespace millrace {
 // left; each time the step whose neighbours are closest together is dropped. With most = 1 the last stays.
 [[nodiscard]] std::vector<std::int64_t> steps_to_drop(std::vector<std::int64_t> steps, std::size_t most);
 
-// Writes a picture of the validation after `step`; if `most` > 0 also as that step's. Returns its file's bytes. FsError,
+// Writes a picture of the validation after `step`; if `most` > 0 also under the step's name. Returns its file's bytes. FsError,
 // UsageError.
 std::string keep_picture(RunFolder& folder, Fs& fs, const Picture& picture, std::int64_t step, std::size_t most);
 // Writes <table>.csv for the latest validation. FsError, UsageError.
 void keep_table(RunFolder& folder, Fs& fs, const TextTable& table);
-// Removes the pictures of steps that need not be kept, under any name.
+// Removes the pictures of steps that need not be kept, for all names of pictures.
 void thin_pictures(RunFolder& folder, std::size_t most);
 
 }  // namespace millrace

@@ -26,7 +26,7 @@
 
 namespace millrace {
 
-// The allocator's counters on a GPU; on a CPU the process's memory, now and at most.
+// The memory in a line for people: on a GPU by the allocator's counters, on a CPU the process's memory, now and at most.
 struct MemoryShown {
   bool on_gpu = false;
   device::MemoryCounters counters;
@@ -93,7 +93,7 @@ class Reporter {
   void progress(std::int64_t step, std::int64_t total_steps, std::uint64_t epoch, std::optional<double> loss,
                 double seconds_per_step);
   void validation(const ValidationRecord& record);
-  // `says`: also on the console.
+  // `says`: shows the line on the console too.
   void epoch(const EpochRow& row, std::int64_t step, const metrics::Means& means, bool says = false);
   // `told` goes to the screen and the event files; `all` goes to log.jsonl if `changed`.
   void findings(std::int64_t step, const std::vector<doctor::Finding>& told, const std::vector<doctor::Finding>& all,

@@ -52,7 +52,7 @@ bool Scores::rank(std::int64_t step, double value) {
   return true;
 }
 
-// A run resumed from before its metric was corrected has a best value that the new metric may never reach.
+// Forgets best values of an older definition of a metric: the corrected metric may never reach them.
 void Scores::forget_other_version(const metrics::MetricVersion& now) {
   forgot_.clear();
   const auto known = metrics_.find(judged_);

@@ -48,7 +48,8 @@ struct CommandConfig {
 // Takes the words of --off=a,b in all its forms.
 [[nodiscard]] std::vector<std::string> take_off(config::Arguments& arguments);
 
-// The command line calls it because switchboard row keep_memory must act before the first large allocation.
+// Keeps freed memory unless `off` names the switchboard's row keep_memory. The command line calls it, since the row must act
+// before the first large allocation.
 void keep_memory_unless_off(const std::vector<std::string>& off);
 void keep_memory_unless_off(const config::Resolved& resolved);
 

@@ -129,7 +129,7 @@ void check_names(const Entry& entry, const Tensors& outputs) {
   }
 }
 
-// Integers do not count as real numbers here: readers of the file rely on the entry.
+// Checks the outputs' types. Integers don't count as real numbers here: readers of the file rely on the entry.
 void check_kinds(const Entry& entry, const Tensors& outputs) {
   for (const PredictField& field : entry.predicts.outputs) {
     const at::Tensor& output = outputs.at(field.name);

@@ -21,7 +21,7 @@ struct RunOutcome {
   int exit_code = 0;  // 0, or 128 + n after signal n
 };
 
-// Trains until done, stopped or failed. Throws Error; after the first step an error first saves a snapshot if the state is good.
+// Trains until done, stopped or failed. Throws Error; after the first step it first saves a snapshot, if the state is good.
 RunOutcome run_training(RunRequest request);
 
 }  // namespace millrace

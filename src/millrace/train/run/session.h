@@ -1,4 +1,4 @@
-// One training session: a run folder and a loop around an assembly. Both run_training() and train() use it.
+// The training of one run in this process: a run folder and a loop around an assembly. Both run_training() and train() use it.
 #pragma once
 
 #include <filesystem>
@@ -64,7 +64,7 @@ class Session {
   void tell_end(const std::string& reason, const std::string& error);
   [[nodiscard]] Json facts_of_end(const std::string& reason, const std::string& error);  // without asking the device
   [[nodiscard]] Json summary_of(const std::string& reason, const std::string& error);
-  // How each rank spent its time, by rank. Collective: for the normal exit only. Null if there is one rank, or one is gone.
+  // How each rank spent its time, by rank. Collective: for the normal exit only. Null if the run has one rank, or has lost one.
   [[nodiscard]] Json times_of_ranks();
   [[nodiscard]] std::string closing_text(Ending ending, const Json& summary) const;
   [[nodiscard]] telemetry::Console& console() const { return setup_.console(); }

@@ -25,7 +25,7 @@ std::string resume_of(const Json& config) {
   return config.is_object() && config.contains(place) && config[place].is_string() ? config[place].get<std::string>() : "";
 }
 
-// The last start's choice in this folder; "" = unknown.
+// The value that the last start in this folder chose for `option`; "" = unknown.
 std::string planned(Fs& fs, const std::filesystem::path& run_folder, const std::string& option) {
   const std::filesystem::path file = run_folder / run_files::kPlan;
   const Json plan = fs.exists(file) ? Json::parse(fs.read_file(file), nullptr, /*allow_exceptions=*/false) : Json();
@@ -175,7 +175,8 @@ bool Session::already_complete(std::int64_t total_steps) const {
   return setup_.agreement().from_root(root_is_complete(total_steps)).get<bool>();
 }
 
-// Known from a snapshot alone if max_steps ends the run, else once the length of an epoch is known.
+// True if the run has done all its steps; known from a snapshot alone if max_steps ends the run, else once the length of an epoch
+// is known.
 bool Session::root_is_complete(std::int64_t total_steps) const {
   if (!resumed_ || folder_ == nullptr) return false;
   const TrainConfig& train = setup_.config().train;

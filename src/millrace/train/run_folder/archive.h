@@ -18,8 +18,8 @@ void archive_old_run(Fs& fs, const std::filesystem::path& run, RunRecord& record
 void restore_old_run(Fs& fs, const std::filesystem::path& run, RunRecord& record);
 void drop_old_run(Fs& fs, const std::filesystem::path& run, RunRecord& record);
 
-// Moves snapshots of steps after `step`, and the pictures of such steps, to <run>/branches/<name of the last snapshot>, with
-// copies of config, plan and history and the summary about them: a run folder of its own. Returns that folder; "" if there are no
+// Moves snapshots of steps after `step`, and the pictures of such steps, to <run>/branches/<name of the last snapshot>. Adds the
+// summary about them and copies of config, plan and history, which make it a run folder. Returns that folder; "" if there are no
 // such snapshots.
 std::filesystem::path archive_branch(Fs& fs, const std::filesystem::path& run, RunRecord& record, std::int64_t step);
 void restore_branch(Fs& fs, const std::filesystem::path& run, RunRecord& record, const std::filesystem::path& branch);

@@ -151,7 +151,7 @@ class RunFolder::Lock {
     }
     return found;
   }
-  // A full disk costs only a leftover that is never cleared.
+  // Ignores errors: a full disk costs only a leftover that is never removed.
   void set_processes(const std::set<long>& processes) const {
     std::string text;
     for (const long process : processes) text += std::to_string(process) + "\n";

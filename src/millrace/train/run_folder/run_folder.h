@@ -35,7 +35,7 @@ class RunFolder {
   // can't be created or locked, another process trains in it, it is a run of another recipe, or it holds files that are not a
   // run's.
   RunFolder(Fs& fs, const RunDestination& place, std::string recipe, bool fresh);
-  // Without begin(): the folder is as before. Without saved(): what begin() set aside is put back.
+  // If begin() was not called, the folder stays as it was; if saved() was not called, what begin() set aside is put back.
   ~RunFolder();
   RunFolder(const RunFolder&) = delete;
   RunFolder& operator=(const RunFolder&) = delete;

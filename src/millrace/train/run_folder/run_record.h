@@ -31,11 +31,11 @@ struct FirstStart {
   std::string preset;
   std::vector<std::string> command;
 };
-// Without values if the log is missing or does not say.
+// Members are empty if the log is missing or lacks them.
 [[nodiscard]] FirstStart read_first_start(const std::filesystem::path& run_folder);
 
-// The record of a run folder. For a run of an early Millrace, which wrote no record: the files with its names. nullopt if there
-// is no run, or if run.json is not Millrace's.
+// The record of a run folder. For a run of an early Millrace, which wrote no record, it lists the files with a run's names.
+// nullopt if there is no run, or if run.json is not Millrace's.
 [[nodiscard]] std::optional<RunRecord> read_record(Fs& fs, const std::filesystem::path& run_folder);
 void write_record(Fs& fs, const std::filesystem::path& run_folder, const RunRecord& record);  // FsError
 

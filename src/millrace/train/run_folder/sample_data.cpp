@@ -55,7 +55,7 @@ class Turn {
   throw DataError({part.string() + " is in the way of the sample data", why, "rename or remove it"});
 }
 
-// Without links and a trailing slash, so that the part folder is on the same file system.
+// `target` without links and a trailing slash, so that the part folder is on the same file system.
 std::filesystem::path plain_path(const std::filesystem::path& target) {
   const std::filesystem::path path = std::filesystem::weakly_canonical(std::filesystem::absolute(target));
   return path.has_filename() ? path : path.parent_path();
@@ -99,7 +99,7 @@ void remove_leftover(Fs& fs, const std::filesystem::path& part) {
   if (turn.is_open() && turn.lock(LOCK_NB) == 0 && turn.holds(part) && is_ours(fs, part)) fs.remove_all(part);
 }
 
-// nullopt if the target exists.
+// Waits for the turn to make `target`; nullopt if `target` exists by then.
 std::optional<Turn> take_turn(Fs& fs, const std::filesystem::path& target, const std::filesystem::path& part,
                               const std::function<void()>& tell) {
   for (bool told = false;;) {
@@ -123,7 +123,7 @@ std::optional<Turn> take_turn(Fs& fs, const std::filesystem::path& target, const
   }
 }
 
-// The marker is removed last.
+// Empties the part folder; the marker is removed last.
 void clear_part(Fs& fs, const std::filesystem::path& part) {
   if (!is_ours(fs, part)) in_the_way(part, "it is not empty, and no millrace made it");
   for (const std::string& name : fs.list(part)) {
@@ -160,7 +160,7 @@ void sync_tree(Fs& fs, const std::filesystem::path& folder) {
   fs.sync_directory(folder);
 }
 
-// False if another folder came there first.
+// Renames `folder` to `target`. False if another folder came there first.
 bool publish(Fs& fs, const std::filesystem::path& folder, const std::filesystem::path& target) {
   sync_tree(fs, folder);
   try {

@@ -106,7 +106,7 @@ void DeviceSlots::launched() {
   Slot* const slot = std::exchange(taken_, nullptr);
   if (slot == nullptr) return;
   if (is_held(*slot)) {
-    *slot = {};  // its holder may still launch work on it
+    *slot = {};  // whoever holds the batch may still launch work on it
   } else {
     slot->free = copies_->mark_work();
   }

@@ -31,9 +31,9 @@ using FieldTensor = std::function<at::Tensor(std::byte* data, const std::vector<
 // The batch with its fields as views of `memory`, which holds a copy of its block.
 [[nodiscard]] Batch batch_in(const at::Tensor& memory, data::HostBatch host, Split split);
 
-// Two slots in turn: while the work reads one, the next batch is copied into the other, in one copy. The device waits if it must;
-// the host waits only in wait(). If tensors of a slot are still held when its turn comes, they keep their memory and the slot
-// takes other memory. Belongs to one thread.
+// Two slots take turns: while the launched work reads one, the next batch is copied into the other, in one copy. The device waits
+// if it must; the host waits only in wait(). If tensors of a slot are still held when its turn comes, they keep their memory and
+// the slot takes other memory. Belongs to one thread.
 class DeviceSlots {
  public:
   explicit DeviceSlots(std::unique_ptr<device::Copies> copies) : copies_(std::move(copies)) {}

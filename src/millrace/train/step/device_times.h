@@ -22,7 +22,7 @@ class DeviceTimes {
  public:
   // Adds this number of steps: their marks, and the device's milliseconds from each mark to the next.
   void add(std::span<const PhaseMark> marks, std::span<const double> between_ms);
-  void waited(double seconds) noexcept;  // at a log line, until the device had finished all launched work
+  void waited(double seconds) noexcept;  // at a log line the host waited so long until the device had finished all launched work
 
   // Divides the steps' time among the phases as on the device since the last call, and records the difference. The steps' total
   // stays the same. Observed steps stand for all steps of the stretch; if no step was observed, nothing changes.

@@ -17,11 +17,11 @@ class ModelBlocks {
  public:
   ModelBlocks(at::Device device, memory::Recompute recompute) : device_(device), recompute_(std::move(recompute)) {}
 
-  // In order, after the first forward pass.
+  // In the model's order; known after the first forward pass.
   [[nodiscard]] const std::vector<std::string>& names() const noexcept { return names_; }
   [[nodiscard]] const memory::Recompute& recompute() const noexcept { return recompute_; }
   void set_recompute(memory::Recompute recompute) { recompute_ = std::move(recompute); }
-  bool recompute_all();  // false if no more can be recomputed: it all is already, or the model has no blocks
+  bool recompute_all();  // false if nothing more can be recomputed: all blocks are recomputed already, or the model has no blocks
   void check(const memory::Recompute& recompute) const;  // ConfigError for a name that is not a block
 
   // From here on one step in eight measures the time in each block, on a CPU only, and never in a trial.

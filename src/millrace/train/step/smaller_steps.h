@@ -15,8 +15,8 @@ struct SmallerStep {
   std::uint64_t bytes = 0;  // of tensors, at most
 };
 
-// For a step of `rows` samples at a time that holds at most `peak` bytes, of which `fixed` do not depend on samples: half the
-// samples, if there are two, and each Shrink of the recipe.
+// Predictions for a step of `rows` samples at a time that holds at most `peak` bytes, of which `fixed` do not depend on samples:
+// with half the samples, if there are at least two, and with each Shrink of the recipe.
 [[nodiscard]] std::vector<SmallerStep> smaller_steps(std::uint64_t fixed, std::uint64_t peak, std::int64_t rows,
                                                      const std::vector<Shrink>& ways);
 

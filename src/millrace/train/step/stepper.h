@@ -51,8 +51,8 @@ class Stepper {
   ~Stepper();
 
   void begin_step(std::int64_t step);  // 0-based; sets the learning rates
-  // Runs all objectives forward and backward on a prepared micro-batch; `in_step`: its position among this rank's. The gradients
-  // are sent to the other ranks with the micro-batch that is marked as the last.
+  // Runs all objectives forward and backward on a prepared micro-batch; `in_step`: its position among this rank's micro-batches
+  // of the step. The gradients are sent to the other ranks with the micro-batch that is marked as the last.
   StepResult accumulate(const Batch& batch, MicroPosition in_step = {});
   // Runs all objectives' optimisers, then drops the gradients. Collective, except for ranks that average().
   void update();
@@ -63,9 +63,9 @@ class Stepper {
 
   // Whether each rank steps on its own: gradients are not exchanged, batch norms see the rows of one rank.
   [[nodiscard]] bool averages() const;
-  // Weights, averaged weights, running statistics and optimisers' moments become their means over the ranks (McMahan et al. 2017;
-  // the moments too, so that all ranks have the same state again), counts and scales become rank 0's. Collective; does nothing if
-  // the ranks do not average. Returns the bytes that this rank sent.
+  // Replaces weights, averaged weights, running statistics and optimisers' moments with their means over the ranks (McMahan et
+  // al. 2017; the moments too, so that all ranks have the same state again), and counts and scales with rank 0's. Collective;
+  // does nothing if the ranks do not average. Returns the bytes that this rank sent.
   std::int64_t average_over_ranks();
 
   void set_autocast(std::optional<at::ScalarType> autocast);  // from here on; fp16 starts with a new loss scale

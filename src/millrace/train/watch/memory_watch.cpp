@@ -8,7 +8,7 @@
 namespace millrace {
 namespace {
 
-constexpr double kMostOfIt = 0.5;  // of a rise, caused by one owner
+constexpr double kMostOfIt = 0.5;  // share of a rise that one owner must cause to be named
 
 std::string bytes(std::uint64_t count) { return human_bytes(static_cast<double>(count)); }
 

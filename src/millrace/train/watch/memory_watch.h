@@ -38,7 +38,8 @@ class MemoryWatch {
 
   // Warnings, usually empty. `owned` is called when a rise begins and when it is reported; null = owners are not known.
   [[nodiscard]] std::vector<std::string> look(const MemoryReading& now, const std::function<OwnedMemory()>& owned = nullptr);
-  // The rise under way; "" if there is none. It is over when half of it is gone, or when kRises readings have not risen.
+  // A text about the rise under way; "" without a rise. A rise is over when half of it is gone, or when kRises readings have not
+  // risen.
   [[nodiscard]] const std::string& rising() const noexcept { return rising_; }
 
  private:
@@ -48,7 +49,7 @@ class MemoryWatch {
 
   bool told_share_ = false, told_rise_ = false;
   std::string rising_;
-  int rises_ = 0, still_ = 0;   // readings in a row that rose; that did not rise, during a reported rise
+  int rises_ = 0, still_ = 0;   // readings in a row that rose; readings that did not rise during a reported rise
   std::uint64_t most_ = 0;      // most bytes of tensors since begin_
   MemoryReading begin_, last_;  // first and last of the rises under way
   OwnedMemory owned_;           // at begin_
