@@ -138,7 +138,7 @@ Cause ended(const Json& end, const std::string& launcher, Cause cause) {
   cause.is_death = true;
   const std::string why = reason_of(error, cause.id);
   cause.text = "died" + at + " " + why + ": " + (error.empty() ? "its text is not in the log" : first_line(error));
-  // This rank knows at most that another one is gone.
+  // This rank's error says at most that another rank is gone.
   if (!launcher.empty() && error.starts_with("DistributedError")) cause.text += "; the launcher says: " + launcher;
   return cause;
 }
@@ -230,7 +230,7 @@ SystemMark system_mark(const std::string& of_group, const std::filesystem::path&
   mark.machine_kills = count_of(root / "proc/vmstat", "oom_kill");
   for (const char* file : {"memory.max", "memory.limit_in_bytes"}) {
     std::istringstream text(first_word_of(group / file));
-    constexpr std::uint64_t kNone = 1ULL << 60U;  // how version 1 writes "no limit"
+    constexpr std::uint64_t kNone = 1ULL << 60U;  // from here on version 1 means "no limit"
     if (std::uint64_t limit = 0; text >> limit && limit < kNone) mark.group_limit = limit;
   }
   return mark;

@@ -1,4 +1,5 @@
-// The input of all rules: measurements of a run over a stretch of its loop. Plain values, so that a rule is tested with numbers.
+// The input of all rules: measurements of a run over a stretch of its loop, which is some consecutive steps. Plain values, so
+// that a rule is tested with numbers.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Rules about the place of tensors, their shapes, and waiting between ranks.
+// Rules about the devices of tensors, their shapes, and waiting between ranks.
 #include <algorithm>
 #include <numeric>
 
@@ -20,7 +20,7 @@ double step_share(const Evidence& e) { return e.share(Phase::forward) + e.share(
 
 }  // namespace
 
-// Only on a GPU, where each such copy causes a wait or a gap.
+// Applies only on a GPU, where each copy between devices causes a wait or a gap.
 Found wrong_device(const Evidence& e) {
   if (!e.on_gpu || !e.census || e.census->copies == 0) return std::nullopt;
   const double share = e.census->copied_seconds / std::max(e.census->seconds, 1e-9);
@@ -35,7 +35,7 @@ Found wrong_device(const Evidence& e) {
                  .gain = gain_of(share * step_share(e), 0.5)};
 }
 
-// Memory that is reserved in pieces too small to use. It costs nothing while there is more.
+// Memory can be reserved in pieces too small to use, which costs nothing while more is free.
 Found fragmented(const Evidence& e) {
   const auto held = static_cast<double>(std::max(e.memory.most_held, e.memory.step_peak));
   const auto kept = static_cast<double>(e.memory.used), room = static_cast<double>(e.memory.room);

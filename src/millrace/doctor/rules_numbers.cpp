@@ -104,7 +104,7 @@ Found not_finite(const Evidence& e) {
       .id = {}, .what = what, .remedy = "lower optim.learning_rate, or " + look, .key = {}, .value = {}, .gain = gain_of(share)};
 }
 
-// Only with optim.spike_zscore, without which no step is left out.
+// Applies only with optim.spike_zscore, without which no step is left out.
 Found spikes(const Evidence& e) {
   const double share = static_cast<double>(e.numbers.spikes) / static_cast<double>(std::max<std::int64_t>(e.times.steps, 1));
   if (share < kSpikes) return std::nullopt;

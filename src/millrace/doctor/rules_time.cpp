@@ -152,7 +152,7 @@ Found layout(const Evidence& e) {
 Found recompute_unneeded(const Evidence& e) {
   const double share = e.memory.recompute_seconds / std::max(e.times.loop(), 1e-9);
   const std::uint64_t free = e.memory.room - std::min(e.memory.room, e.memory.used);
-  constexpr std::uint64_t kTimes = 8;  // tensors kept instead rarely exceed this multiple of the peak
+  constexpr std::uint64_t kTimes = 8;  // tensors that are kept instead of recomputed rarely exceed this multiple of the peak
   if (share < kRecomputes || !e.memory.recompute_by_user || free < kTimes * e.memory.step_peak) return std::nullopt;
   return set("blocks that run a second time take " + percent(share) + " of the time, a step holds " +
                  human_bytes(static_cast<double>(e.memory.step_peak)) + ", and " + human_bytes(static_cast<double>(free)) +
@@ -189,7 +189,7 @@ Found copy_bound(const Evidence& e) {
                  .gain = floats > 0 ? std::optional(gain_of(share * kCopyLess * floats, 0.5)) : std::nullopt};
 }
 
-// Only on a GPU: a CPU has its values at hand.
+// Applies only on a GPU: a CPU has its values at hand.
 Found host_wait(const Evidence& e) {
   if (!e.on_gpu || !e.census || e.census->host_reads == 0) return std::nullopt;
   return Finding{.id = {},
@@ -210,7 +210,8 @@ Found oversubscribed(const Evidence& e) {
              "device.threads", std::to_string(threads->cores), gain_of((1 - 1 / threads->ratio) * core_share(e), 0.25));
 }
 
-// A thread waits this long for a core; a step waits for the last of its threads, whose waits may or may not overlap.
+// The least gain is one thread's wait for a core, the greatest that of two whose waits don't overlap: a step waits for the last
+// of its threads.
 Found neighbours(const Evidence& e) {
   if (!e.others || *e.others < kNeighbours) return std::nullopt;
   const double one = *e.others * core_share(e);
@@ -261,7 +262,8 @@ Found slower_than_before(const Evidence& e) {
                  .gain = gain_of((1 - before / now) * work_share(e), 0.25)};
 }
 
-// If the GPU has more work than the host launches, it lags at a log line: by a step, or by the length of its queue.
+// A GPU with more work than the host launches lags at a log line, by a step or by the length of its queue; launches don't limit
+// it.
 Found launch_bound(const Evidence& e) {
   if (!e.on_gpu || !e.launches || e.share(Phase::data_wait) >= kEnoughData) return std::nullopt;
   const Launches& step = *e.launches;
@@ -281,7 +283,7 @@ Found launch_bound(const Evidence& e) {
                                : std::nullopt};
 }
 
-// The gain if the GPU always computed.
+// The gain is that of a GPU which computes for the share of time that the guides ask for.
 Found gpu_idle(const Evidence& e) {
   if (launch_bound(e)) return std::nullopt;  // launch_bound explains it
   if (!e.gpu || e.gpu->utilisation >= kGpuIdle || e.share(Phase::data_wait) >= kEnoughData) return std::nullopt;

@@ -8,7 +8,7 @@ namespace millrace::doctor::detail {
 namespace {
 
 constexpr double kFewJudges = 32;    // the error of a mean over this many is a sixth of the spread of single values
-constexpr double kEnoughJudges = 4;  // for this many times more, a tenth
+constexpr double kEnoughJudges = 4;  // with this many times as many values, the error is a tenth
 
 std::string amount(const Target& target, double value) {
   if (target.unit.empty()) return percent(value);

@@ -23,8 +23,8 @@ constexpr int kBetween = 2;            // runs with candidates between two basel
 constexpr double kClear = 0.35;        // logarithm of a ratio at which one run is enough, either way
 constexpr double kNoise = 0.03;        // initial deviation of the logarithm of a run's time; weighs as much as three runs
 constexpr double kNoiseRuns = 3;
-constexpr double kOutlier = 3;  // most deviations that a run counts: a disturbed run says little about the others
-// Standard errors; proof needs more, since it is tested after each pair, except for the last one.
+constexpr double kOutlier = 3;  // a run counts as at most this many deviations: a disturbed run says little about the others
+// In standard errors. kProof is larger than kLastProof, because the test is repeated after each pair of runs but the last.
 constexpr double kProof = 2.7, kLastProof = 2, kDisproof = 1.5;
 constexpr std::size_t kHopeless = 3;   // after this many runs, a mean below half of `worth` ends the trial
 constexpr double kTryAgain = 1.2;      // a candidate is tried again if its expected gain grew by this factor
@@ -70,14 +70,14 @@ Words deeper(const std::string& now) { return times(now, {4}, 64); }
 Words seldom(const std::string& now) { return times(now, {10}); }
 Words nothing(const std::string& now) { return now.empty() || now == "[]" ? Words{} : Words{"[]"}; }
 
-// A key that may be set, the largest share of which accounts it can save, and the values to try.
+// A key that the tuner may set, the accounts that it can shorten, by which share at most, and the values to try.
 struct Knob {
   std::string_view key;
   std::string_view accounts;  // separated by blanks
   double most = 1;
   std::string_view needs;
   Words (*values)(const std::string& now);
-  bool at_once = true;  // may be tried with others, unproved: it costs nothing that matters
+  bool at_once = true;  // may be tried together with others before it is proved: it does no harm that matters
 };
 constexpr std::string_view kStep = "forward backward optimizer prepare";
 constexpr std::array kKnobs = {
@@ -287,8 +287,8 @@ void Tuner::add_earlier_batches(std::vector<Candidate>& all) const {
   }
 }
 
-// Some values that were kept together may gain nothing, or cost: if the accounts leave room for that, their old values are tried,
-// last of all.
+// Adds old values as the last candidates: some of the values that were kept together may gain nothing, or cost time. An old value
+// is tried only if the accounts leave room for that.
 void Tuner::add_back(std::vector<Candidate>& all) const {
   for (const Trial& trial : trials_) {
     if (trial.verdict != Trial::Verdict::kept || trial.candidate.set.size() < 2 || !trial.candidate.needs.empty()) continue;

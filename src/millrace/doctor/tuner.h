@@ -1,7 +1,7 @@
-// A search for config values that make a run faster. Values that promise a gain without changing the training are tried first,
-// all at once; then each remaining candidate, by expected gain, where the values of one key compete in a run each; then, for
-// values kept together, whether each is needed. A candidate is measured in short runs; at least every third run uses the best
-// config so far, and the latest of those are the baseline. The caller does the runs.
+// A search for config values that make a run faster. First all values that promise a gain without changing the training are tried
+// at once. Then each remaining candidate is tried, by expected gain; several values of one key first compete in a run each. Last,
+// each of the values that were kept together is tested. A candidate is measured in short runs; at least every third run uses the
+// best config so far, and the latest of those are the baseline. The caller does the runs.
 #pragma once
 
 #include <functional>

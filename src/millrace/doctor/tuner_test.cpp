@@ -176,7 +176,7 @@ TEST(Tuner, WhatIsPromisedMuchIsTriedAtOnceWithTheValuesOfTheFindings) {
 }
 
 TEST(Tuner, WhatCameInWithOthersAndCostsGoesOutAgain) {
-  // All threads are slower than the config's own here, which the gain of the readers hides.
+  // All threads are slower here than the config's own number, but the gain of the readers hides that.
   const auto run = [](const Settings& changed) {
     const auto is = [&](const std::string& key, const std::string& value) {
       const auto found = changed.find(key);

@@ -25,7 +25,7 @@ struct Curve {
 
 inline constexpr std::size_t kMostPoints = 400, kFewestPoints = 40;  // for a drawn series
 
-// At most `most` points, including the least and greatest of each stretch, so that spikes stay visible.
+// At most `most` points, including the least and greatest of each section, so that spikes stay visible.
 [[nodiscard]] std::vector<Point> thinned(const std::vector<Point>& points, std::size_t most = kMostPoints);
 // Whether a line through the points would look like a band: then their mean() is drawn over them.
 [[nodiscard]] bool is_noisy(const std::vector<Point>& points);

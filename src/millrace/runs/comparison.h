@@ -1,4 +1,4 @@
-// Compares two runs: their differences, and the effect of these.
+// Compares two runs: in what they differ, and what the differences cause.
 #pragma once
 
 #include <optional>
@@ -23,7 +23,7 @@ struct Pair {
 
 struct QualityPair {
   std::string name;
-  std::optional<Moment> a, b;  // the latest of each run until then; nullopt: none yet
+  std::optional<Moment> a, b;  // the latest value of each run until then; nullopt: no value yet
 };
 
 // The unit of accounts: runs of different recipes have no common step (share), and runs with different batch sizes only samples

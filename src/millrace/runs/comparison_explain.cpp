@@ -39,7 +39,8 @@ bool takes_time_in(const std::string& rule, const std::string& account) {
   return row != doctor::rules().end() && std::ranges::count(row->accounts, account) > 0;
 }
 
-// A finding of the slower run about that account; a finding that both runs have explains less.
+// The finding of the slower run that best explains this account: preferably one that the faster run does not have, then the one
+// with the largest gain.
 const Json* finding_for(const std::string& account, const Side& slow, const Side& fast) {
   const Json* best = nullptr;
   const auto rank = [&](const Json& finding) {

@@ -15,7 +15,7 @@ namespace millrace::runs {
 // If other programs had a run's cores for this share of its time, its figures are unreliable.
 inline constexpr double kBusy = 0.1;
 
-// The last lines of these kinds in a log; null if there is none near its end.
+// The last lines of these kinds in a log; null if the log's end has no line of that kind.
 struct LastLines {
   Json step, findings;
 };
@@ -41,7 +41,7 @@ class Run {
   [[nodiscard]] bool is_running() const;      // a process is training in it
   [[nodiscard]] bool is_there() const;        // the folder holds a run
   [[nodiscard]] std::string written() const;  // time of the last write to any of its files, local time; "" without files
-  // Branches that it left when it resumed from an older snapshot: run folders inside it, by name.
+  // Branches that the run left when it resumed from an older snapshot: run folders inside it, by name.
   [[nodiscard]] std::vector<std::filesystem::path> branches() const;
 
  private:

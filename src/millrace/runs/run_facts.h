@@ -32,7 +32,7 @@ struct RunFacts {
   std::map<std::string, Setting> machine;  // device and versions
   std::string data;                        // fingerprint in the newest snapshot; "" = unknown
   // The members below are of the last process.
-  std::map<std::string, double> accounts;  // seconds; empty: an older run
+  std::map<std::string, double> accounts;  // seconds; empty: a run of an older version
   double steps = 0;
   double samples_per_step = 0;  // of the whole run; 0 = unknown
   std::optional<double> step_ms;

@@ -65,7 +65,7 @@ std::string state_text(const Content& content) {
          "\n";
 }
 
-// `bytes_of` makes a file's access to bytes from its tensors.
+// `bytes_of` turns the tensors of a file into the function that yields their bytes.
 Image make(const Content& content, const std::function<format::TensorBytes(std::vector<at::Tensor>)>& bytes_of) {
   Image image;
   image.step = content.step;
@@ -114,7 +114,7 @@ c10::Device device_of(const Content& content) {
   return c10::Device(c10::kCPU);
 }
 
-// Copies of a state, which may change as soon as its copies have begun.
+// Copies a state on its way to disk; the state may change as soon as all copies have begun.
 class Beside {
  public:
   explicit Beside(std::unique_ptr<device::Copies> copies) : copies_(std::move(copies)) {
