@@ -1,4 +1,4 @@
-// `millrace bench loader`, the other half of `millrace bench`.
+// `millrace bench loader`, called by the command `bench`.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// `millrace bench RECIPE`: measures the promises of a guide: everything off, its pieces of advice added one by one, everything
-// on.
+// `millrace bench RECIPE`: measures what a guide promises, with everything off, with its pieces of advice added one by one, and
+// with everything on.
 #pragma once
 
 #include "millrace/cli/shared/arguments.h"

@@ -46,7 +46,7 @@ std::int64_t batch_of(const Json& config) {
                     "name it: --data.batch_size=N, the global batch of strong and the rank's of weak scaling"});
 }
 
-// A strong way needs a batch that can be divided evenly.
+// The ways to measure; strong scaling needs a batch that the ranks can divide evenly.
 std::vector<Way> ways_of(const std::vector<std::int64_t>& ranks, std::int64_t batch, std::vector<std::string>& left_out) {
   std::vector<Way> ways;
   for (const std::int64_t count : ranks) {

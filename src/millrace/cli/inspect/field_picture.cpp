@@ -124,7 +124,7 @@ Picture maps(const SeenField& field, std::vector<picture::Map> some, std::string
                         .maps = std::move(some)});
 }
 
-// There is little room above one of three maps: the sample's name without its label.
+// The sample's name without its label, since there is little room above one of three maps.
 std::string brief(const std::string& name) { return name.substr(0, name.find(',')); }
 
 // "12.5 mm", or the index.

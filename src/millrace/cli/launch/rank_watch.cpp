@@ -27,8 +27,8 @@
 namespace millrace::cli {
 namespace {
 
-constexpr double kGrace = 0.6;  // after the first rank ended, to find the rank whose failure the others only follow
-constexpr double kMercy = 1.5;  // after that, for rank 0 to save
+constexpr double kGrace = 0.6;  // seconds after the first rank ended, to find the rank whose failure made the others fail
+constexpr double kMercy = 1.5;  // seconds after that, for rank 0 to save
 constexpr int kLookMs = 50;
 
 struct Child {
@@ -201,7 +201,7 @@ class Watch {
     }
   }
 
-  // True if the rank finished its work, with any verdict on it.
+  // True if the rank finished its work, whether or not the run met its targets.
   bool ended_well(const Child& child) const {
     if (!child.status || !WIFEXITED(*child.status)) return false;
     const int code = WEXITSTATUS(*child.status);
