@@ -141,7 +141,7 @@ inline std::vector<std::int64_t> up_to(std::int64_t size) {
   return all;
 }
 
-// 0, 1, 2, 5, 0, 1, 2, 5, ... up to an epoch, then no weights.
+// The weights 0, 1, 2, 5, 0, 1, 2, 5, ... before epoch `until`, then no weights.
 inline SampleWeights by_fours(std::int64_t size, std::uint64_t until = 1000) {
   return [size, until](std::uint64_t epoch) {
     std::vector<float> weights;
