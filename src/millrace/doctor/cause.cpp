@@ -71,7 +71,7 @@ std::string memory_text(const std::vector<Json>& lines) {
   return "; when last checked, the process held " + human_bytes(*held) + " and " + human_bytes(*free) + " were free";
 }
 
-// The launcher's text about which rank ended the run, and how; "" if there is none.
+// The launcher's text about which rank ended the run, and how; "" if the launcher wrote no such line.
 std::string launcher_text(const std::vector<Json>& lines) {
   const Json* rank = last_of(lines, "rank");
   return rank == nullptr ? "" : first_line(text_at(*rank, {"text"}));
@@ -83,7 +83,7 @@ bool has_any(const std::string& text, std::initializer_list<std::string_view> wo
 
 constexpr std::string_view kStopped = "stopped by ";  // start of the watchdog's line when it obeys a signal
 
-// The watchdog's line about a standstill that lasts to the end of the log, whatever ended it; null if there is none.
+// The watchdog's line about a standstill that lasts to the end of the log, whatever ended it; null without such a line.
 const Json* standstill_of(const std::vector<Json>& lines) {
   for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
     const std::string kind = text_at(*line, {"kind"}), text = text_at(*line, {"text"});

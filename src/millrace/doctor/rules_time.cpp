@@ -26,7 +26,8 @@ constexpr double kCopies = 0.10, kCopyLess = 0.75;  // bytes take a quarter of f
 constexpr std::int64_t kTimesRows = 4;              // most growth of a batch that is too small
 constexpr double kSlower = 1.25;                    // relative to the first step times
 constexpr std::size_t kEarlierRuns = 3;
-constexpr double kSlowerBeside = 1.5;             // if other programs use the cores: they also share caches and memory
+constexpr double kSlowerBeside = 1.5;             // the same while other programs use the cores: they also share caches and
+                                                  // memory
 constexpr double kGpuBusy = 0.8, kGpuIdle = 0.5;  // share of the time; vendors' guides ask for the first
 constexpr double kLaunches = 0.9;                 // share of the GPU's step time above which the host delays it
 constexpr double kBehind = 0.1;                   // share of a step
@@ -50,7 +51,8 @@ struct Limit {
   double much, little;  // shares
 };
 
-// For work that takes a noticeable share of the time: suggests an interval after which `limit.little` of the time is left for it.
+// Suggests, for work that takes a noticeable share of the time, an interval after which the work takes `limit.little` of the
+// time.
 Found too_often(const Evidence& e, Phase phase, const Often& often, const Limit& limit, const std::string& what,
                 const std::string& key_of_steps, const std::string& key_of_epochs) {
   const double share = e.share(phase);
@@ -224,7 +226,7 @@ Found neighbours(const Evidence& e) {
                  .gain = Gain{.likely = (one + either) / 2, .low = 0.75 * one, .high = either}};
 }
 
-// The middle of three parts must lie between the others: then it is a trend, not a bad minute.
+// The middle of three parts must lie between the others: then the times show a trend and not a bad minute.
 Found slowing_down(const Evidence& e) {
   const std::vector<double>& ms = e.step_ms;
   if (ms.size() < kLines) return std::nullopt;
@@ -247,7 +249,7 @@ Found slowing_down(const Evidence& e) {
                  .gain = gain_of((1 - begin / all) * work_share(e), 0.25)};
 }
 
-// Not used while other programs run: earlier runs had other neighbours.
+// Does not judge while other programs run, since they may not have run beside the earlier runs.
 Found slower_than_before(const Evidence& e) {
   if (e.earlier.step_ms.size() < kEarlierRuns || e.step_ms.size() < kLines) return std::nullopt;
   if (e.others && *e.others >= kNeighbours) return std::nullopt;
@@ -309,8 +311,8 @@ Found gpu_held_back(const Evidence& e) {
                  .gain = gain_of((1 - e.gpu->mhz / e.gpu->most_mhz) * work_share(e), 0.5)};
 }
 
-// Not on a GPU, whose steps do not wait for the host's clock. Work that waits for memory gains less from a faster clock, but all
-// other work of the process gains, too.
+// Does not apply on a GPU, whose steps do not wait for the host's clock. Work that waits for memory gains less from a faster
+// clock, but all other work of the process gains too.
 Found clock_throttled(const Evidence& e) {
   if (e.on_gpu || !e.clock || e.clock->now_mhz > kFallenClock * e.clock->before_mhz) return std::nullopt;
   const double likely = e.clock->lost * (work_share(e) + e.share(Phase::optimizer));

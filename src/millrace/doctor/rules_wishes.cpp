@@ -23,7 +23,7 @@ std::string miss(const Target& target) {
 
 }  // namespace
 
-// Applies if the config leaves samples out; a small split may be all there is.
+// Applies only if the config leaves samples out: a small split may have no more.
 Found few_judges(const Evidence& e) {
   const auto& judged = e.numbers.judged;
   if (!judged || judged->most_batches == 0 || judged->by <= 0 || judged->by >= kFewJudges) return std::nullopt;
@@ -37,7 +37,7 @@ Found few_judges(const Evidence& e) {
              "train.validate_batches", all ? "0" : std::to_string(static_cast<std::int64_t>(enough)), std::nullopt);
 }
 
-// The time to save is predicted by the other findings, each for its cause.
+// Predicts no gain: the other findings do, each for its cause.
 Found target_missed(const Evidence& e) {
   std::string misses;
   for (const Target& target : e.targets) {

@@ -17,7 +17,8 @@ constexpr double kBusy = 0.1;                            // ShortRun::others at 
 constexpr int kMostBusy = 3;                             // ignored runs before a candidate is given up
 constexpr std::size_t kMostRuns = 6, kMostOfLittle = 4;  // valid runs per candidate; the second if little gain is expected
 constexpr double kLittle = 0.1;
-constexpr std::int64_t kMostRows = 8;  // times the config's batch: more changes the training too much, and makes short runs long
+constexpr std::int64_t kMostRows = 8;  // most rows, in batches of the config: more would change the training too much, and make
+                                       // short runs long
 constexpr std::size_t kPool = 4;       // latest baseline runs that a candidate is compared with
 constexpr int kBetween = 2;            // runs with candidates between two baseline runs
 constexpr double kClear = 0.35;        // logarithm of a ratio at which one run is enough, either way
@@ -122,8 +123,8 @@ double mean_of(const std::vector<double>& values) {
 
 double square(double value) { return value * value; }
 
-// Decides by the logarithms of times without and with a candidate, in standard errors computed from `deviation`, the standard
-// deviation of one of them. nullopt: undecided.
+// Decides by the logarithms of times without and with a candidate. Differences count in standard errors, computed from
+// `deviation`, the standard deviation of one logarithm. nullopt: undecided.
 std::optional<Trial::Verdict> verdict_of(const std::vector<double>& without, const std::vector<double>& with_it, double deviation,
                                          double worth, std::size_t most_runs) {
   const double least = std::log(1 + worth), mean = mean_of(without) - mean_of(with_it);
@@ -241,7 +242,7 @@ std::vector<Candidate> Tuner::single() const {
 
 std::vector<Candidate> Tuner::candidates() const {
   std::vector<Candidate> all = single();
-  if (const auto joint = all_at_once(all)) all.insert(all.begin(), *joint);  // before another with the same expected gain
+  if (const auto joint = all_at_once(all)) all.insert(all.begin(), *joint);  // goes before any other with the same expected gain
   add_earlier_batches(all);
   add_back(all);
   std::ranges::stable_sort(all, std::ranges::greater(), &Candidate::expected);
@@ -281,7 +282,7 @@ void Tuner::add_earlier_batches(std::vector<Candidate>& all) const {
   for (const Trial& trial : trials_) {
     if (trial.verdict != Trial::Verdict::no_gain || trial.hidden < options_.worth) continue;
     for (std::size_t i = 0; i < alone; ++i) {
-      if (all[i].set != trial.candidate.set) continue;  // otherwise it is no longer a candidate
+      if (all[i].set != trial.candidate.set) continue;  // otherwise this value is no longer a candidate
       for (const Settings& batch : earlier) all.push_back({with(all[i].set, batch), trial.hidden, "", all[i].needs});
     }
   }
@@ -313,7 +314,7 @@ bool Tuner::to_try(const Candidate& candidate) const {
   return trial->verdict == Trial::Verdict::no_gain && !lost && candidate.expected >= kTryAgain * trial->candidate.expected;
 }
 
-// True if a value between the current one and this one was already worse than the current one.
+// True if a value between the current one and the candidate's was already worse than the current one.
 bool Tuner::is_beyond(const Candidate& candidate) const {
   if (candidate.set.size() != 1) return false;
   const auto& [key, text] = *candidate.set.begin();
@@ -348,7 +349,7 @@ bool Tuner::wants_base(std::size_t candidate_runs) const {
   return base_.logs.empty() || base_.since >= kBetween || base_.logs.size() < std::min(candidate_runs, kPool);
 }
 
-// A valid run, of the baseline or of the trial's candidate. nullopt: there was none, and the trial's verdict says why.
+// Makes a valid run of the baseline or of the trial's candidate. nullopt: no run was valid, and the trial's verdict says why.
 std::optional<ShortRun> Tuner::run_of(Trial& trial, bool is_base) {
   for (int busy = 0;;) {
     ShortRun run = run_(is_base ? kept_ : with(kept_, trial.candidate.set));
@@ -408,7 +409,7 @@ void Tuner::judge(Trial& trial, Seen seen) {
   base_ = {.logs = std::move(seen.logs)};
 }
 
-// Runs each of several values of one key once; the best is measured further.
+// Runs each of several values of one key once, then measures the best further.
 void Tuner::compete(std::vector<Trial>& values) {
   std::vector<Seen> seen(values.size());
   std::size_t best = values.size();

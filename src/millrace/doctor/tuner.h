@@ -20,9 +20,9 @@ using Settings = std::map<std::string, std::string>;  // dotted key -> value, as
 
 // The result of a short run.
 struct ShortRun {
-  double seconds = 0;                    // of the loop per sample, without validations
+  double seconds = 0;                    // the loop's time per sample, without validations
   double others = 0;                     // share of the time in which other programs used the cores
-  std::map<std::string, double> shares;  // of the loop's time, by account
+  std::map<std::string, double> shares;  // shares of the loop's time, by account
   std::vector<Finding> findings;
   std::string failure;  // why it ended early; "" = it did not
 };
@@ -69,7 +69,7 @@ class Tuner {
   [[nodiscard]] const ShortRun& first() const noexcept { return first_; }
   [[nodiscard]] const ShortRun& now() const noexcept { return now_; }
   [[nodiscard]] const std::vector<Trial>& trials() const noexcept { return trials_; }
-  [[nodiscard]] std::vector<Candidate> candidates() const;  // for the current config, greatest gain first
+  [[nodiscard]] std::vector<Candidate> candidates() const;  // candidates for the current config, greatest gain first
   [[nodiscard]] double speedup() const;                     // product of the kept ratios
   [[nodiscard]] Json state() const;
 
@@ -91,9 +91,9 @@ class Tuner {
   std::optional<ShortRun> run_of(Trial& trial, bool is_base);
   void note(Trial& trial, const Seen& seen);
   [[nodiscard]] bool wants_base(std::size_t candidate_runs) const;
-  void add_noise(double from_mean);  // of the logarithm of a run's time
+  void add_noise(double from_mean);  // adds the distance of a run's logarithm of time from the mean
   void add_base(double seconds);
-  [[nodiscard]] double deviation() const;  // of the logarithm of a run's time, over all runs so far
+  [[nodiscard]] double deviation() const;  // standard deviation of the logarithm of a run's time, over all runs so far
 
   Settings config_, kept_;
   TunerOptions options_;
@@ -107,7 +107,8 @@ class Tuner {
     int since = 0;             // runs with candidates since the last baseline run
   };
   Base base_;
-  double noise_squares_ = 0, noise_count_ = 0;  // of these logarithms, within trials and among baseline runs
+  double noise_squares_ = 0, noise_count_ = 0;  // squares and number of the logarithms' deviations, within trials and among
+                                                // baseline runs
   bool out_of_time_ = false;
 };
 

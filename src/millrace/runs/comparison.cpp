@@ -139,7 +139,7 @@ void add_quality(const RunFacts& a, const RunFacts& b, Comparison& to) {
   }
 }
 
-// Metrics whose definition was corrected between the two runs.
+// Adds a note about metrics whose definition was corrected between the two runs.
 void add_versions(Comparison& to) {
   constexpr std::size_t kMost = 3;
   std::vector<std::string> names;

@@ -23,7 +23,7 @@ std::string time_text(double value, Unit unit) {
   return significant(value * 1e3, 3) + (unit == Unit::seconds_a_sample ? " ms a sample" : " ms a step");
 }
 
-// The gain of the finding; NaN if it has none.
+// The gain of the finding; NaN if the finding has no gain.
 double gain_in(const Json& finding) {
   const auto found = finding.find("gain");
   return found != finding.end() && found->is_number() ? found->get<double>() : std::nan("");

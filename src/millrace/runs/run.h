@@ -29,13 +29,13 @@ class Run {
   [[nodiscard]] const std::filesystem::path& folder() const noexcept { return folder_; }
   [[nodiscard]] const Json& config() const { return read(config_, "config.json"); }
   [[nodiscard]] const Json& plan() const { return read(plan_, "plan.json"); }
-  // Of the last process that ended, which need not be the last that started.
+  // The summary of the last process that ended, which need not be the last that started.
   [[nodiscard]] const Json& summary() const { return read(summary_, "summary.json"); }
   [[nodiscard]] const LastLines& last_lines() const;                      // takes constant time for a log of any length
   [[nodiscard]] const std::vector<std::vector<Json>>& processes() const;  // the lines of log.jsonl, by process
   [[nodiscard]] std::string recipe() const;                               // "" if no file names it
-  // The step of the newest snapshot that is complete and Millrace's; nullopt if there is none. SnapshotError if the folder of
-  // snapshots can't be read.
+  // The step of the newest snapshot that is complete and Millrace's; nullopt without such a snapshot. SnapshotError if the folder
+  // of snapshots can't be read.
   [[nodiscard]] std::optional<std::int64_t> newest_snapshot() const;
   [[nodiscard]] std::string data() const;     // the fingerprint in the newest snapshot; "" if there is none
   [[nodiscard]] bool is_running() const;      // a process is training in it

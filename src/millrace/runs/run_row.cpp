@@ -82,7 +82,7 @@ std::vector<RunMetric> metrics_of(const Json& summary) {
   return metrics;
 }
 
-// "tokens_per_s" is preferred to "samples_per_s", which is also logged.
+// Adds the rate "tokens_per_s" if it is logged, else "samples_per_s".
 void add_rate(const Json& json, RunRow& row) {
   constexpr std::string_view kRate = "_per_s";
   if (!json.is_object()) return;

@@ -34,7 +34,7 @@ class Loader {
     }
   }
 
-  // Holds one tensor at a time in memory.
+  // Checks the snapshot while holding one tensor at a time in memory.
   void check() {
     read_manifest();
     static_cast<void>(read_state());

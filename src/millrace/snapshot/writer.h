@@ -20,7 +20,7 @@ struct Saved {
   std::int64_t step = 0;
   std::filesystem::path path;
   std::optional<SnapshotError> error;  // nullopt: it is durable, and snapshots not to be kept were removed
-  std::vector<std::string> warnings;   // from the removal
+  std::vector<std::string> warnings;   // warnings of the removal
   double blocked_ms = 0;               // time that the caller of begin() waited
   double write_ms = 0;                 // from the end of the copy until the snapshot is durable
 };

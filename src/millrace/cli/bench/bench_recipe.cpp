@@ -46,7 +46,7 @@ std::vector<Stage> stages_of(const Entry& entry) {
 }
 
 struct Times {
-  double middle = 0, least = 0, most = 0;  // over the rounds
+  double middle = 0, least = 0, most = 0;  // ratio over the rounds: median, least, greatest
 };
 
 // The ratio of the speed of `stage` to that of `than`, round by round.

@@ -82,7 +82,7 @@ void measure(const BenchRuns& runs, std::int64_t threads, Way& way) {
 
 double samples_per_s(const Way& way) { return static_cast<double>(way.ranks * way.batch) / (median(way.step_ms) * 1e-3); }
 
-// Samples per second of a rank, relative to one process alone.
+// A rank's samples per second relative to those of one process alone.
 double efficiency(const Way& way, const std::vector<Way>& all) {
   const auto alone = std::ranges::find_if(all, [&](const Way& one) { return one.kind == way.kind && one.ranks == 1; });
   return samples_per_s(way) / (static_cast<double>(way.ranks) * samples_per_s(*alone));

@@ -15,8 +15,8 @@ struct LogicalCpu {
 // The CPUs that this process may run on.
 [[nodiscard]] std::vector<LogicalCpu> usable_cpus();
 
-// The CPU numbers of each of `ranks`: whole cores, neighbours on a socket, equally many for each rank. Empty if there are fewer
-// cores than ranks; then ranks are not bound.
+// For each of `ranks` ranks, the numbers of its CPUs: whole cores, neighbours on a socket, the same number for each rank. Empty
+// if there are fewer cores than ranks; then ranks are not bound.
 [[nodiscard]] std::vector<std::vector<int>> core_slices(std::vector<LogicalCpu> cpus, int ranks);
 
 }  // namespace millrace::cli

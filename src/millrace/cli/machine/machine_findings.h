@@ -22,7 +22,7 @@ struct FolderRoom {
 
 // State of the GPUs, from their driver.
 struct GpuView {
-  std::string driver;                    // its version; "" = no driver answers
+  std::string driver;                    // the driver's version; "" = no driver answers
   std::string silence;                   // why it does not answer, in one sentence
   std::string visible;                   // CUDA_VISIBLE_DEVICES; "" = not set
   std::vector<doctor::GpuReading> gpus;  // GPUs that a run may see

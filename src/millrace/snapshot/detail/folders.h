@@ -48,7 +48,8 @@ struct Candidate {
 
 [[nodiscard]] bool is_taken(const std::filesystem::path& path);  // true if anything has this name, even a dangling link
 
-// Held while snapshots are moved, so that a save and a Keeper of two threads do not see each other's intermediate states.
+// The mutex held while snapshots are moved, so that a save and a Keeper in two threads do not see each other's intermediate
+// states.
 [[nodiscard]] std::mutex& moves_mutex();
 
 // While an object lives, a Keeper leaves this folder alone.

@@ -37,7 +37,7 @@ struct Manifest {
 // The text begins with the CRC32C of all that follows it.
 [[nodiscard]] std::string to_text(const Manifest& manifest);
 
-// A manifest, or the reason why there is none.
+// A manifest, or the reason why the text is not a manifest.
 struct ParsedManifest {
   Manifest manifest;
   std::string problem;

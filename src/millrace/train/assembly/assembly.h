@@ -27,7 +27,7 @@ class Assembly {
   // `kept`: choices of trials in a snapshot, {option: value}. They are not tried again, since another choice would change bits.
   // ConfigError if the ranks can't step as the config says.
   Assembly(RunSetup& setup, std::unique_ptr<Recipe> recipe, Loaders loaders, Json kept = Json::object());
-  Assembly(RunSetup& setup, const RecipeFolders& places);  // with a new recipe and its loaders
+  Assembly(RunSetup& setup, const RecipeFolders& places);  // makes a new recipe and its loaders
   ~Assembly();
   Assembly(const Assembly&) = delete;
   Assembly& operator=(const Assembly&) = delete;
@@ -66,7 +66,8 @@ class Assembly {
   [[nodiscard]] bool may_compute_in(at::ScalarType half) const;
   [[nodiscard]] std::string trial_of(std::string_view what, const Batch& batch) const;  // the trial's name in KeptTrials
   void try_kernels();                                                                   // kernel_trial.cpp
-  void plan_kernels();                                                                  // for the chosen number format
+  void plan_kernels();                                                                  // shows in the plan the kernels for the
+                                                                                        // chosen number format
   void decide_precision();                                                              // precision_choice.cpp
   [[nodiscard]] precision::Decision try_precisions();
   void decide_tf32();
@@ -86,7 +87,7 @@ class Assembly {
   MemoryChoice memory_;
   ConvolutionChoice convolutions_;
   std::optional<KeptTrials> kept_trials_;
-  std::map<std::string, std::vector<KernelChoice>> kernel_choices_;  // by the number format in which they were tried
+  std::map<std::string, std::vector<KernelChoice>> kernel_choices_;  // kernels by the number format in which they were tried
 };
 
 // Folders for commands that write nothing. `plan_only`: the command needs only the plan.

@@ -16,7 +16,7 @@ struct KernelChoice {
   kernels::Operation operation;
   c10::ScalarType type;
   kernels::Implementation implementation;
-  std::string reason;                        // with the times
+  std::string reason;                        // includes the measured times
   [[nodiscard]] std::string option() const;  // "kernels.weight_gradient.bf16", its name in plans and snapshots
 };
 

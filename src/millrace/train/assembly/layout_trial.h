@@ -23,7 +23,8 @@ struct LayoutVerdict {
 // layout with a value that is not finite loses; values that differ rule out channels-last, as in precision::confirm(); else the
 // time decides.
 [[nodiscard]] LayoutVerdict judge_layouts(const LayoutRounds& contiguous, const LayoutRounds& channels_last);
-// The same for trial steps of this batch, which leave no trace except the recipe's layout: the caller sets it to the chosen one.
+// Makes the trial steps with this batch and judges them. They leave no trace except the recipe's layout: the caller sets the
+// chosen one.
 [[nodiscard]] LayoutVerdict try_layouts(Recipe& recipe, Stepper& stepper, const Batch& batch);
 
 // Of two trials of the same step, one in each layout, the one that represents its number format: the faster one of those with

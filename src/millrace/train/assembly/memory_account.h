@@ -25,9 +25,9 @@ struct MemoryAccount {
   std::uint64_t scratch = 0;      // heap memory that operations take besides tensors, and its fragments
   std::uint64_t libraries = 0;    // the program and its libraries: code, and their allocations before a recipe is made
 
-  [[nodiscard]] std::vector<std::pair<std::string, std::uint64_t>> parts() const;  // in this order
+  [[nodiscard]] std::vector<std::pair<std::string, std::uint64_t>> parts() const;  // the members in their order, with their names
   [[nodiscard]] std::uint64_t of_tensors() const noexcept;                         // weights to activations
-  [[nodiscard]] std::uint64_t sum() const noexcept;  // of the parts in the process's own memory: on a GPU without the tensors
+  [[nodiscard]] std::uint64_t sum() const noexcept;  // sum of the parts in the process's own memory: on a GPU without the tensors
 
   // `peak`: peak bytes of the process. {part: bytes, "sum", "peak", "rest": peak - sum}, on a GPU also "gpu": the tensors' bytes
   // there.

@@ -28,7 +28,7 @@ struct RunRequest {
   std::string preset;                     // "" = no preset
   std::vector<std::string> command_line;  // kept in the log; empty for a program that calls the library
   bool fresh = false;                     // start over in a folder that holds a run; see RunFolder
-  Agreement* agreement = nullptr;         // of the run's processes; null = one process
+  Agreement* agreement = nullptr;         // connects the run's processes; null = one process
   std::function<void(const std::filesystem::path&)> folder_begun = nullptr;  // called when the run is about to write there
   DryRun dry_run = DryRun::no;                                               // what to do instead of training
   telemetry::Console* console = nullptr;                                     // required

@@ -25,7 +25,7 @@ namespace millrace {
 
 // Bytes of the process before a recipe is made.
 struct BareMemory {
-  std::uint64_t resident = 0;  // its own memory
+  std::uint64_t resident = 0;  // memory of the process itself
   std::uint64_t heap = 0;
 };
 
@@ -52,7 +52,10 @@ class RunSetup {
 
   // Adds a choice to the plan, with the origin of the key's value.
   void choose(const std::string& key, std::string value, std::string reason);
-  [[nodiscard]] std::vector<std::string>& notices() noexcept { return notices_; }  // from the recipe, until the plan is shown
+  [[nodiscard]] std::vector<std::string>& notices() noexcept {
+    return notices_;
+  }  // notices from the recipe, until the plan is
+     // shown
   // Passes the recipe's later notices to `show`, on the loop's thread.
   void show_notices_with(std::function<void(const std::string&)> show) { show_ = std::move(show); }
 
@@ -84,7 +87,7 @@ class RunSetup {
   std::function<void(const std::string&)> show_;
 };
 
-// Problems: values of the shared sections that contradict each other.
+// Conflicts between values of the shared sections.
 [[nodiscard]] std::vector<Problem> problems_of(const RunConfig& config);
 [[nodiscard]] precision::GpuSettings gpu_settings_of(const RunConfig& config, const at::Device& device);
 // Loader options of a pipeline: from the run's config, and from the pipeline itself.

@@ -109,7 +109,7 @@ Weights from_snapshot(const snapshot::Content& content, const std::filesystem::p
   return weights;
 }
 
-// Throws if the folder can't be read, which does not mean that it is empty.
+// Throws if the folder can't be read, since such a folder need not be empty.
 void require_reachable(const std::filesystem::path& snapshots) {
   std::error_code code;
   (void)std::filesystem::status(snapshots, code);
@@ -122,7 +122,7 @@ void require_reachable(const std::filesystem::path& snapshots) {
                        "give the folder of a run that has saved, a snapshot, or a .safetensors or .pt file"});
 }
 
-// The best snapshot of a run if it still exists and is whole, else the newest whole one.
+// Weights of the best snapshot of a run if it still exists and is whole, else of the newest whole snapshot.
 Weights from_run(Fs& fs, const std::filesystem::path& run, telemetry::Console& console) {
   require_reachable(run / "snapshots");
   std::string first;

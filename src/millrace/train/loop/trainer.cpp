@@ -274,7 +274,7 @@ Ending Trainer::finish(Ending ending) {
     const Span span(*parts_.timeline, Phase::snapshot);
     state_sha256_ = snapshot::digest(content());
   }
-  if (agreement().any(!meter_.is_empty())) log();  // after the save: a resumed run counts these steps in its next line
+  if (agreement().any(!meter_.is_empty())) log();  // logs after the save: a resumed run counts these steps in its next line
   const bool validates = !goes_on && parts_.validation != nullptr && validated_step_ != step_;
   if (validates) validate();
   reporter_.end_progress();

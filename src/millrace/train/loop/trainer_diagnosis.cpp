@@ -26,8 +26,8 @@ DiagnosisParts Trainer::diagnosis_parts() const {
           .trials = parts_.doctor_trials};
 }
 
-// Waits for the launched steps, which a GPU may still run, and returns the seconds. Without it the first reader of a value would
-// wait and be charged with the steps' time. Called where a read follows at once, so it makes nothing slower.
+// Waits for the launched steps, which a GPU may still run, and returns the seconds. Otherwise the first reader of a value would
+// wait, and the steps' time would count as the reader's. Called where a read follows at once, so it makes nothing slower.
 double Trainer::wait_for_steps() {
   const at::Device device = parts_.stepper->device();
   if (device.is_cpu()) return 0;

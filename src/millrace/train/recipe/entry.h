@@ -48,8 +48,8 @@ struct PredictField {
   std::string help;          // unit and meaning
 };
 
-// The inputs and outputs of Recipe::predict(). It gets any number of rows of every input, on the run's device, without gradients
-// and under the run's autocast; every output has as many rows, and each row's result is independent of the other rows.
+// The inputs and outputs of Recipe::predict(). A call gets some rows of every input, on the run's device, without gradients and
+// under the run's autocast. Every output has as many rows as the inputs, and each row's result is independent of the other rows.
 struct Predicts {
   std::vector<PredictField> inputs, outputs;
 };
@@ -58,7 +58,7 @@ struct Predicts {
 // config files that the command names. It is read if the key is given anew; a resumed run has the values.
 struct NamedConfig {
   std::string key;                  // "recipe.model_config"
-  config::Layers::Convert convert;  // from the file's tree to keys of this recipe
+  config::Layers::Convert convert;  // turns the file's tree into keys of this recipe
 };
 
 // An option of `millrace make-data` for one recipe.
@@ -85,14 +85,15 @@ struct Entry {
   std::string name;
   std::string summary;                                // one line for `millrace list`
   config::Schema sections;                            // the recipe's own sections, from a struct whose members are sections
-  Json defaults = Json::object();                     // over the shared defaults (batch size, learning rate, ...)
+  Json defaults = Json::object();                     // values over the shared defaults (batch size, learning rate, ...)
   std::vector<std::pair<std::string, Json>> presets;  // name -> values over the defaults; "smoke" and "small" run without data
   std::vector<config::Alias> aliases;                 // the original's keys and flags
   std::vector<NamedConfig> named_configs;             // keys that name further config files
   // Converts each config file that a command names: a tree in another program's words becomes keys of ours (or of an alias), any
   // other tree is returned unchanged. Null = files use our words.
   config::Layers::Convert convert_file = nullptr;
-  // `config`: the whole resolved config, in all functions here. ConfigError for a config in which problems() finds faults.
+  // Makes the recipe. `config`: the whole resolved config, as in all functions here. ConfigError for a config in which problems()
+  // finds faults.
   std::function<std::unique_ptr<Recipe>(const Json& config, const Context& context)> make;
   // Values of the recipe's own keys that contradict each other; reported in one list with those of all sections. Null = no
   // checks.
@@ -105,7 +106,7 @@ struct Entry {
   std::vector<DataOption> data_options;
   std::function<void(const std::string& preset, const std::filesystem::path& out, std::uint64_t seed, const DataOptions& options)>
       make_data_with;
-  // The values that a config sets for those options when its preset makes the data. Null = no values.
+  // The data options that follow from a config whose preset makes the data. Null = no options.
   std::function<DataOptions(const Json& config)> data_options_of;
   // Prepares a file of weights alone, maybe another program's, before it is loaded into the model: takes out of `weights` what
   // the model computes itself, keeps the file's other contents (a vocabulary), and sets the keys of `config` that the file
@@ -130,7 +131,8 @@ struct Entry {
 // True if the recipe reaches the row.
 [[nodiscard]] bool reaches(const Entry& entry, const SwitchRow& row);
 
-// Turns a function of (const Sections&, const RunConfig&, more...) into one of the resolved config: (const Json&, more...).
+// Turns a function of (const Sections&, const RunConfig&, more...) into a function of the resolved config: (const Json&,
+// more...).
 template <class Sections, class Function>
 [[nodiscard]] auto of_config(Function function) {
   return [function = std::move(function)]<class... More>(const Json& config, More&&... more) {

@@ -21,8 +21,9 @@ namespace millrace {
                                                const std::string& when);
 [[nodiscard]] std::string png_of(const Picture& picture);  // the bytes of its file
 
-// Of these ascending steps, those to drop so that at most `most` are left. The first and the last are kept while another one is
-// left; each time the step whose neighbours are closest together is dropped. With most = 1 the last stays.
+// Selects, from these ascending steps, those to drop so that at most `most` are left. Each time the step whose neighbours are
+// closest together is dropped; the first and the last step are never chosen while a step between them is left. With most = 1 the
+// last step stays.
 [[nodiscard]] std::vector<std::int64_t> steps_to_drop(std::vector<std::int64_t> steps, std::size_t most);
 
 // Writes a picture of the validation after `step`; if `most` > 0 also under the step's name. Returns its file's bytes. FsError,

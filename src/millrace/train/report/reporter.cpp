@@ -12,7 +12,7 @@
 namespace millrace {
 namespace {
 
-// In a run with one objective its values have the plain names.
+// The key of a value of objective i; in a run with one objective the key has no prefix.
 std::string key_of(const StepRecord& record, std::size_t i, const std::string& what) {
   return record.objectives.size() == 1 ? what : record.objectives[i].name + "." + what;
 }

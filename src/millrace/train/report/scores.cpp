@@ -176,7 +176,7 @@ void Scores::load_state(const SavedJson& trainer, const SavedJson& report) {
     for (const auto& [name, version] : versions->members())
       if (metrics_.find(name) != metrics_.end()) metrics_[name].version = static_cast<int>(version.integer(1, 1000));
   }
-  std::vector<std::string> order = {judged_};  // for an older snapshot, which did not keep the order
+  std::vector<std::string> order = {judged_};  // the order for an older snapshot, which did not keep it
   if (const auto saved = report.find("metrics_order")) {
     order.clear();
     for (const SavedJson& name : saved->list()) order.push_back(name.text());

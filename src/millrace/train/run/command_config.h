@@ -40,7 +40,7 @@ struct CommandConfig {
 // For predict and eval: only the values on the command line, as {"dotted.key": value}; other keys keep the run's values.
 [[nodiscard]] Json config_overrides(const Entry& entry, config::Arguments& arguments);
 
-// The folder of the run with these names; without names, that of a run which starts now.
+// The folder of the run with these names; without names, the folder of a run that starts now.
 [[nodiscard]] std::filesystem::path folder_of_run(const Entry& entry, const RunNames& names);
 // For commands that compute without a run: the device that a run with this config uses, with its number of threads set.
 [[nodiscard]] c10::Device ready_device(const DeviceConfig& config);

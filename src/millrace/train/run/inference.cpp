@@ -33,7 +33,7 @@ void override_values(config::Resolved& config, const Json& overrides) {
   }
 }
 
-// Checked first, since another recipe's run has a config that this recipe's schema would misread.
+// Called first, since the config of another recipe's run would be misread by this recipe's schema.
 void require_recipe(Fs& fs, const Entry& entry, const std::filesystem::path& run) {
   const std::string recipe = recipe_of_run(fs, run);
   if (recipe.empty() || recipe == entry.name) return;
@@ -79,7 +79,7 @@ const Json* chosen(const Weights& weights, const char* option) {
   return choice != weights.choices.end() && choice->is_string() ? &*choice : nullptr;
 }
 
-// The format on the command line, else the one in which the run computed at that snapshot.
+// The format on the command line, else the format in which the run computed at that snapshot.
 std::optional<at::ScalarType> format_of_run(const RunConfig& config, const Switches& switches, const Weights& weights,
                                             const Json& overrides) {
   if (!switches.on("autocast")) return std::nullopt;

@@ -19,7 +19,7 @@ namespace millrace {
 
 struct Preview {
   Split split = Split::train;
-  std::int64_t batches = 1;  // at most; fewer if the epoch ends earlier
+  std::int64_t batches = 1;  // most batches; fewer if the epoch ends earlier
   // A run or a snapshot of it: supplies the recipe's state and the position in the data. "" = a new run.
   std::filesystem::path from;
 };

@@ -21,7 +21,7 @@
 
 namespace millrace {
 
-// Problems of a config in which every single value is legal: values that contradict each other, including the recipe's own.
+// Problems of a config whose values are all valid one by one, but contradict each other; includes the recipe's own checks.
 [[nodiscard]] std::vector<Problem> run_problems(const Entry& entry, const config::Resolved& config);
 
 // The input of a run whose config names no input: a preset makes its own in runs/data, once. With `keeps` false, for commands

@@ -12,7 +12,7 @@ namespace millrace {
 
 // The whole schema of a recipe's run: shared sections and its own.
 [[nodiscard]] config::Schema schema_of(const Entry& entry);
-// The words that all recipes share, except those that the recipe defines itself; then its own.
+// Other names of a recipe's keys: those that all recipes share, unless the recipe defines them itself, then the recipe's own.
 [[nodiscard]] std::vector<config::Alias> aliases_of(const Entry& entry);
 
 struct RunOutcome {

@@ -36,7 +36,7 @@ std::string planned(Fs& fs, const std::filesystem::path& run_folder, const std::
   return "";
 }
 
-// The number of ranks may change on resume: the global batch must stay, not one rank's part of it.
+// The saved config with this number of ranks: on resume the global batch must stay, not the batch of one rank.
 Json with_batch_of_these_ranks(const snapshot::Content& content, const RunConfig& now, const Ranks& ranks) {
   Json config = content.config;
   const auto place = Json::json_pointer("/data/batch_size");
@@ -77,7 +77,7 @@ void Session::check_changes() {
                              ": sums are taken in another order, and the last bits of the run's numbers may be others");
 }
 
-// A schedule over the run's whole length changes with that length: its rate then jumps from one step to the next.
+// Warns if a schedule covers the run's whole length and that length changed: its rate then jumps from one step to the next.
 void Session::tell_new_length() {
   constexpr double kWorthAWord = 1e-3;
   const Json::json_pointer epochs("/train/epochs"), max_steps("/train/max_steps");

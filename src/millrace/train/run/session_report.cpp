@@ -76,7 +76,7 @@ std::string best_text(const Json& summary, const std::string& judged) {
          ", the last " + fact_text((*metric)["last"]) + ": predict, eval and export use the best";
 }
 
-// The cost of waiting for saves, if it is large enough to report, and what would hide it.
+// The text about time spent on waiting for saves, if it is large enough to report, and what would hide the wait.
 std::string lag_advice(const Json& summary, std::int64_t max_lag) {
   constexpr double kWorthAWord = 0.02;
   const Json& saves = summary["snapshots"];

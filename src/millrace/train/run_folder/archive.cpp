@@ -58,8 +58,8 @@ void move_snapshots(Fs& fs, const stdfs::path& from, const stdfs::path& to, std:
   fs.sync_directory(from / run_files::kSnapshots);
 }
 
-// The files in a run's record that are moved with it: not the lock and the record, which stay with the folder, and not whole
-// folders.
+// Names of the files in a run's record that are moved with the run. The lock and the record stay with the folder; names of whole
+// folders are left out.
 std::vector<std::string> movable(const RunRecord& record) {
   std::vector<std::string> names;
   for (const std::string& name : record.files) {

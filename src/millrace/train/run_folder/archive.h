@@ -10,9 +10,9 @@
 
 namespace millrace {
 
-// --fresh: the files of `record` and the snapshots go to a new folder, record.old_run; files that are not Millrace's stay, and so
-// do branches. After a crash at any call, restore_old_run() or drop_old_run() decides by record.replacement what to do. Files
-// that the user put into that folder meanwhile stay there. FsError.
+// For --fresh: moves the files of `record` and the snapshots to a new folder, record.old_run; files that are not Millrace's stay,
+// and so do branches. After a crash at any call, record.replacement says whether restore_old_run() or drop_old_run() must follow.
+// Files that the user put into the new folder meanwhile stay there. FsError.
 void archive_old_run(Fs& fs, const std::filesystem::path& run, RunRecord& record);
 // Moves it back; files of the new run are removed.
 void restore_old_run(Fs& fs, const std::filesystem::path& run, RunRecord& record);

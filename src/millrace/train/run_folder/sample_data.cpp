@@ -82,7 +82,7 @@ void make_part_folder(Fs& fs, const std::filesystem::path& part) {
   try {
     fs.create_directories(part);
   } catch (const FsError& error) {
-    // The process whose turn it was may remove the folder at this moment: the caller tries again.
+    // The process that has the turn may remove the folder at this moment: the caller tries again.
     const bool gone = error.error_number() == ENOENT || error.error_number() == EEXIST || error.error_number() == ENOTDIR;
     if (!gone || !std::filesystem::is_directory(part.parent_path(), code)) throw;
   }
@@ -93,7 +93,7 @@ bool is_ours(Fs& fs, const std::filesystem::path& part) {
   return names.empty() || std::find(names.begin(), names.end(), kPartMarker) != names.end();
 }
 
-// Removes what a process left that was killed between the rename and the end.
+// Removes the leftover of a process that was killed between the rename and the end.
 void remove_leftover(Fs& fs, const std::filesystem::path& part) {
   const Turn turn(part);
   if (turn.is_open() && turn.lock(LOCK_NB) == 0 && turn.holds(part) && is_ours(fs, part)) fs.remove_all(part);
@@ -192,7 +192,7 @@ bool make_sample_data(Fs& fs, const std::filesystem::path& target, const SampleD
   bool made = false;
   try {
     mark_part(fs, part);
-    // A new name: a killed process's helper may live a moment longer, and write into the old one.
+    // Takes a new name: a helper of a killed process may live a moment longer, and write into the old folder.
     const std::filesystem::path folder = part / std::to_string(::getpid());
     fs.create_directories(folder);
     maker.make(folder);

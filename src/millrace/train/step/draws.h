@@ -17,8 +17,8 @@ void seed_draws(at::Device device, std::uint64_t seed, Draws by, std::uint64_t n
 // The same for a micro-batch: depends on its split and epoch, and on its first row's position in the epoch's order.
 void seed_draws(at::Device device, std::uint64_t seed, Draws by, const Batch& batch, std::uint64_t number = 0);
 
-// The plan's row about dropout on a device other than the CPU: which operations draw it there, and which of them drop the same
-// elements as on the CPU.
+// The plan's row about dropout on a device other than the CPU: which operations draw the dropped elements there, and which of
+// them drop the same elements as on the CPU.
 [[nodiscard]] Choice dropout_choice(at::Device device);
 
 }  // namespace millrace

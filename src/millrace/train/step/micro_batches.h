@@ -27,7 +27,7 @@ struct BatchWay {
   std::int64_t micro_batches = 1;  // parts that a batch is cut into
   Split split = Split::train;      // the split that host batches come from
   bool ahead = true;               // switchboard row "batch_ahead"
-  std::uint64_t seed = 0;          // of the run: for random numbers that the recipe draws in prepare()
+  std::uint64_t seed = 0;          // the run's seed: for random numbers that the recipe draws in prepare()
 };
 
 // Gets each prepared micro-batch, which has at least one row.

@@ -1,5 +1,5 @@
-// Predicts the memory of smaller steps from that of the present one: the state of the model and its optimiser stays, the memory
-// for samples shrinks with their number or size.
+// Predicts the memory of smaller steps from the memory of the present step: the model's and optimiser's state stays, and the
+// memory for samples shrinks with their number or size.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace millrace {
 
 struct SmallerStep {
   std::string setting;      // "data.batch_size=2"
-  std::uint64_t bytes = 0;  // of tensors, at most
+  std::uint64_t bytes = 0;  // most bytes of tensors
 };
 
 // Predictions for a step of `rows` samples at a time that holds at most `peak` bytes, of which `fixed` do not depend on samples:

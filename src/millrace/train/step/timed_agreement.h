@@ -1,4 +1,4 @@
-// An Agreement that records the wait for the other ranks.
+// An Agreement that records the time spent waiting for the other ranks.
 #pragma once
 
 #include <memory>

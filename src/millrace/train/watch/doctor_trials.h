@@ -16,7 +16,7 @@ struct DoctorTrials {
   [[nodiscard]] Json to_json() const;    // the trials made, for summary.json
 };
 
-// Makes the trials that can tell something about a run with this config, one after the other, the cheapest first. Belongs to the
+// Makes those trials that can find something in a run with this config, one after the other, the cheapest first. Belongs to the
 // loop's thread.
 class RemedyTrials {
  public:
