@@ -44,7 +44,7 @@ DataOptions take_options(Arguments& arguments, const Entry& entry) {
   return options;
 }
 
-// The help of all recipes that have such options.
+// The help about the recipes' own options, for all recipes that have them.
 std::string help_of_options(const Invocation& call) {
   std::string text;
   for (const Entry& entry : call.recipes) {

@@ -16,8 +16,7 @@ class ClockUse {
   void add(const MachineReading& reading);  // ignores a reading without a clock
   // The clock of the latest minute at the same load. nullopt: no such minute so far, or the latest readings have another load.
   [[nodiscard]] std::optional<CpuClock> latest() const;
-  [[nodiscard]] std::optional<CpuClock> of_the_run() const;  // the clock over the whole run, with the loss since the first
-                                                             // reading
+  [[nodiscard]] std::optional<CpuClock> of_the_run() const;  // over the whole run, with the loss since the first reading
 
  private:
   struct Reading {

@@ -79,8 +79,7 @@ struct Census {
   std::int64_t operations = 0;
   std::int64_t host_reads = 0;  // values that the step read back from the device
   double seconds = 0;           // time of all operations
-  double rebuilt_seconds = 0;   // time of operations that made the same tensors in every step, from neither parameters nor the
-                                // batch
+  double rebuilt_seconds = 0;   // time of operations that made equal tensors in each step, not from parameters or the batch
   std::string rebuilt_by;       // the slowest of these operations: "aten::tril [256, 256]"
   std::int64_t copies = 0;      // copies of tensors between devices, without the batch's own
   double copied_seconds = 0;

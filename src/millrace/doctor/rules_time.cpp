@@ -26,8 +26,7 @@ constexpr double kCopies = 0.10, kCopyLess = 0.75;  // bytes take a quarter of f
 constexpr std::int64_t kTimesRows = 4;              // most growth of a batch that is too small
 constexpr double kSlower = 1.25;                    // relative to the first step times
 constexpr std::size_t kEarlierRuns = 3;
-constexpr double kSlowerBeside = 1.5;             // the same while other programs use the cores: they also share caches and
-                                                  // memory
+constexpr double kSlowerBeside = 1.5;             // the same if other programs use the cores: they share caches and memory
 constexpr double kGpuBusy = 0.8, kGpuIdle = 0.5;  // share of the time; vendors' guides ask for the first
 constexpr double kLaunches = 0.9;                 // share of the GPU's step time above which the host delays it
 constexpr double kBehind = 0.1;                   // share of a step
@@ -327,7 +326,7 @@ Found clock_throttled(const Evidence& e) {
                  .gain = Gain{.likely = likely, .low = likely / 2, .high = std::max(likely, e.clock->lost)}};
 }
 
-// The loop may also lose its core between two accounts: `neighbours` reports that.
+// Time in no account. The loop may also lose its core between two accounts, which `neighbours` reports.
 Found unaccounted(const Evidence& e) {
   const double share = e.share(Phase::rest);
   if (share < kUnaccounted) return std::nullopt;

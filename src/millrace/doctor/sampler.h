@@ -25,9 +25,9 @@ struct MachineReading {
   std::optional<std::uint64_t> available_bytes;            // the least free memory of the machine
   std::uint64_t major_faults = 0;                          // pages read from a disk
   std::optional<std::uint64_t> read_bytes, written_bytes;  // disk traffic of this process
-  std::optional<double> pressure_cpu, pressure_io, pressure_memory;  // share of the time in which some program waited for it
+  std::optional<double> pressure_cpu, pressure_io, pressure_memory;  // share of the time in which some program waited
   std::optional<double> mhz;                                         // mean clock of the core of the process's busiest thread
-  std::map<std::string, double> threads;          // cores used by this process's threads, by name; below a hundredth left out
+  std::map<std::string, double> threads;          // cores used by this process's threads, by name, if 0.01 or more
   std::optional<std::uint64_t> page_cache_bytes;  // files cached in the machine's memory
   std::optional<std::uint64_t> group_bytes;       // memory of the process's control group, including its files
   // The run's GPU: mean use, lowest clock, highest memory use and temperature; reasons that held its clock back in at least half
@@ -57,10 +57,8 @@ class Sampler {
 
   void start();  // samples every second until destruction; does nothing if no thread can be made
   void look();   // samples once
-  [[nodiscard]] std::optional<MachineReading> take();   // the reading since the last call; nullopt if nothing was sampled. Any
-                                                        // thread
-  [[nodiscard]] std::optional<GpuReading> gpu() const;  // the GPU's state at the last sample; nullopt if not available. Any
-                                                        // thread
+  [[nodiscard]] std::optional<MachineReading> take();   // since the last call; nullopt if nothing was sampled. Any thread
+  [[nodiscard]] std::optional<GpuReading> gpu() const;  // at the last sample; nullopt if not available. Any thread
   [[nodiscard]] double cost() const;                    // share of the time spent sampling
 
  private:

@@ -15,13 +15,12 @@ namespace {
 
 constexpr double kBusy = 0.1;                            // ShortRun::others at which a run is ignored
 constexpr int kMostBusy = 3;                             // ignored runs before a candidate is given up
-constexpr std::size_t kMostRuns = 6, kMostOfLittle = 4;  // valid runs per candidate; the second if little gain is expected
+constexpr std::size_t kMostRuns = 6, kMostOfLittle = 4;  // most valid runs per candidate, and per candidate of little gain
 constexpr double kLittle = 0.1;
-constexpr std::int64_t kMostRows = 8;  // most rows, in batches of the config: more would change the training too much, and make
-                                       // short runs long
+constexpr std::int64_t kMostRows = 8;  // in batches of the config: more would change the training too much, and make runs long
 constexpr std::size_t kPool = 4;       // latest baseline runs that a candidate is compared with
 constexpr int kBetween = 2;            // runs with candidates between two baseline runs
-constexpr double kClear = 0.35;        // logarithm of a ratio at which one run is enough, either way
+constexpr double kClear = 0.35;        // logarithm of a ratio at which one run is enough, for better or for worse
 constexpr double kNoise = 0.03;        // initial deviation of the logarithm of a run's time; weighs as much as three runs
 constexpr double kNoiseRuns = 3;
 constexpr double kOutlier = 3;  // a run counts as at most this many deviations: a disturbed run says little about the others
@@ -29,7 +28,7 @@ constexpr double kOutlier = 3;  // a run counts as at most this many deviations:
 constexpr double kProof = 2.7, kLastProof = 2, kDisproof = 1.5;
 constexpr std::size_t kHopeless = 3;   // after this many runs, a mean below half of `worth` ends the trial
 constexpr double kTryAgain = 1.2;      // a candidate is tried again if its expected gain grew by this factor
-constexpr double kWithoutProof = 0.5;  // share of the accounts' possible gain expected without a finding
+constexpr double kWithoutProof = 0.5;  // part of the accounts' possible gain that is expected without a finding
 
 using Words = std::vector<std::string>;
 
@@ -344,7 +343,7 @@ void Tuner::add_base(double seconds) {
   if (base_.logs.size() > kPool) base_.logs.erase(base_.logs.begin());
 }
 
-// True if the next run should be a baseline run: they are few, or the last is long ago.
+// True if the next run should be a baseline run: there are few of them, or the last is long ago.
 bool Tuner::wants_base(std::size_t candidate_runs) const {
   return base_.logs.empty() || base_.since >= kBetween || base_.logs.size() < std::min(candidate_runs, kPool);
 }

@@ -24,15 +24,15 @@ struct ShortRun {
   double others = 0;                     // share of the time in which other programs used the cores
   std::map<std::string, double> shares;  // shares of the loop's time, by account
   std::vector<Finding> findings;
-  std::string failure;  // why it ended early; "" = it did not
+  std::string failure;  // why the run ended early; "" = it did not
 };
 using Runner = std::function<ShortRun(const Settings& changed)>;
 
 struct Candidate {
   Settings set;
   double expected = 0;  // share of time that may be saved: from the doctor's finding, else half of what the accounts allow
-  std::string finding;  // id of its finding, or ids for several values; "" = only the accounts suggest it
-  std::string needs;    // the word that allows it, since it changes the training: "precision"; "" = it does not
+  std::string finding;  // id of the candidate's finding, or ids for several values; "" = only the accounts suggest it
+  std::string needs;    // word that allows a candidate that changes the training: "precision"; "" = it changes nothing
   bool back = false;    // tries the old value of a key that was kept together with others
 };
 
@@ -40,8 +40,8 @@ struct Trial {
   enum class Verdict { kept, no_gain, failed, busy, not_allowed };
   Candidate candidate;
   Verdict verdict = Verdict::no_gain;
-  double ratio = 0, least = 0, most = 0;  // ratio of speeds with and without it: mean and range of its runs
-  int runs = 0;                           // valid runs with it
+  double ratio = 0, least = 0, most = 0;  // ratio of speeds with and without the candidate: mean and range of its runs
+  int runs = 0;                           // valid runs with the candidate
   double others = 0;                      // largest value of ShortRun::others
   double hidden = 0;                      // growth of the share of time spent waiting for data
   std::string failure;                    // error of a run with the candidate
@@ -107,8 +107,7 @@ class Tuner {
     int since = 0;             // runs with candidates since the last baseline run
   };
   Base base_;
-  double noise_squares_ = 0, noise_count_ = 0;  // squares and number of the logarithms' deviations, within trials and among
-                                                // baseline runs
+  double noise_squares_ = 0, noise_count_ = 0;  // sums over the logarithms' deviations, within trials and among baseline runs
   bool out_of_time_ = false;
 };
 

@@ -127,8 +127,7 @@ TEST(Comparison, AMetricWhoseMeaningWasMendedIsNotSetBesideItsOldSelfWithoutAWor
   Json later = mended, again = start();
   later["step"] = 20;
   again["step"] = 10;
-  const RunFacts resumed = facts_of(story({{start(), old}, {again, later}}), {}, "");  // the corrected program resumes from step
-                                                                                       // 10
+  const RunFacts resumed = facts_of(story({{start(), old}, {again, later}}), {}, "");  // resumed by the corrected program
   EXPECT_THAT(joined(compare(resumed, b).notes, "\n"), HasSubstr("(A: version 1, B: version 2)"))
       << "at step 10, which both have";
 }

@@ -35,7 +35,7 @@ std::vector<std::int64_t> numbers(const std::string& list) {
     all.push_back(value);
     at = end + 1;
   }
-  if (all.front() != 1) all.insert(all.begin(), 1);  // the baseline of the others
+  if (all.front() != 1) all.insert(all.begin(), 1);  // one rank is the baseline of the other numbers
   return all;
 }
 

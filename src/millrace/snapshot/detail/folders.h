@@ -43,7 +43,7 @@ struct Candidate {
   int copy = 1;
   bool is_replaced = false;
 };
-// In order of step, a replaced snapshot before its replacement; reads names only. FsError.
+// The snapshots in order of step, a replaced snapshot before its replacement; reads names only. FsError.
 [[nodiscard]] std::vector<Candidate> candidates(Fs& fs, const std::filesystem::path& snapshots);
 
 [[nodiscard]] bool is_taken(const std::filesystem::path& path);  // true if anything has this name, even a dangling link

@@ -66,8 +66,7 @@ class Assembly {
   [[nodiscard]] bool may_compute_in(at::ScalarType half) const;
   [[nodiscard]] std::string trial_of(std::string_view what, const Batch& batch) const;  // the trial's name in KeptTrials
   void try_kernels();                                                                   // kernel_trial.cpp
-  void plan_kernels();                                                                  // shows in the plan the kernels for the
-                                                                                        // chosen number format
+  void plan_kernels();                                                                  // into the plan, for the chosen format
   void decide_precision();                                                              // precision_choice.cpp
   [[nodiscard]] precision::Decision try_precisions();
   void decide_tf32();

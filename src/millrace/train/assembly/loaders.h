@@ -22,17 +22,15 @@ class Loaders {
   // console. ConfigError if there is no training data.
   Loaders(RunSetup& setup, Recipe& recipe, std::function<void(const std::string&)> note = nullptr);
 
-  [[nodiscard]] const data::Pipeline* pipeline(Split split) const noexcept;  // the split's pipeline without a cache; null = the
-                                                                             // split has no data
+  [[nodiscard]] const data::Pipeline* pipeline(Split split) const noexcept;  // without a cache; null = the split has no data
   [[nodiscard]] data::Loader& training() const noexcept { return *training_; }
   [[nodiscard]] data::Loader* validation() const noexcept { return validation_.get(); }  // null = no validation
   [[nodiscard]] data::Cache* cache() const noexcept;                                     // null = off
-  [[nodiscard]] std::uint64_t bytes_in_memory() const noexcept;  // held by a cache in memory; 0 for one on disk
+  [[nodiscard]] std::uint64_t bytes_in_memory() const noexcept;  // of a cache in memory; 0 for a cache on disk
 
   [[nodiscard]] std::int64_t steps_per_epoch() const;
   [[nodiscard]] std::int64_t total_steps() const;                                             // 0 = open end
-  [[nodiscard]] std::int64_t total_steps(std::int64_t epochs, std::int64_t max_steps) const;  // the steps that a run of another
-                                                                                              // length would have
+  [[nodiscard]] std::int64_t total_steps(std::int64_t epochs, std::int64_t max_steps) const;  // for a run of another length
   [[nodiscard]] std::int64_t global_batch() const;   // rows of a full step, over all data sets, ranks and accumulated batches
   [[nodiscard]] std::uint64_t buffer_bytes() const;  // memory of both loaders: batches being made and used
 

@@ -52,10 +52,7 @@ class RunSetup {
 
   // Adds a choice to the plan, with the origin of the key's value.
   void choose(const std::string& key, std::string value, std::string reason);
-  [[nodiscard]] std::vector<std::string>& notices() noexcept {
-    return notices_;
-  }  // notices from the recipe, until the plan is
-     // shown
+  [[nodiscard]] std::vector<std::string>& notices() noexcept { return notices_; }  // until the plan is shown
   // Passes the recipe's later notices to `show`, on the loop's thread.
   void show_notices_with(std::function<void(const std::string&)> show) { show_ = std::move(show); }
 

@@ -158,8 +158,7 @@ class Trainer {
   Recovery recovery_;
   MemoryWatch memory_watch_;
   std::unique_ptr<Diagnosis> diagnosis_;    // null = log.doctor is off, or another rank diagnoses
-  double machine_told_ = 0;                 // when the last line about the machine was written, in seconds of the steady clock; 0
-                                            // = never
+  double machine_told_ = 0;                 // time of the last line about the machine, in steady seconds; 0 = never
   std::unique_ptr<PhaseClock> phases_;      // null: steps are complete when the host is done
   std::unique_ptr<StepProfiler> profiler_;  // null: no steps to record, or all are recorded
   std::int64_t step_ = 0;

@@ -102,7 +102,7 @@ struct Entry {
   std::function<bool(const Json& config)> needs_data;
   // Writes sample data for a preset into `out` (an existing empty folder); same bytes for the same seed. Null = no sample data.
   std::function<void(const std::string& preset, const std::filesystem::path& out, std::uint64_t seed)> make_data;
-  // The same with the recipe's own options, if one of them is given.
+  // The recipe's own options of sample data, and the function that is called instead of make_data if one of them is given.
   std::vector<DataOption> data_options;
   std::function<void(const std::string& preset, const std::filesystem::path& out, std::uint64_t seed, const DataOptions& options)>
       make_data_with;

@@ -58,7 +58,7 @@ struct Context {
 
 struct StepContext {
   std::int64_t step = 0;         // 0-based
-  std::uint64_t epoch = 0;       // 0-based; the batch's
+  std::uint64_t epoch = 0;       // 0-based, of the batch
   std::int64_t total_steps = 0;  // length of the run; 0 = open end, or an evaluation without a run
   bool training = true;
   const Tensors* earlier = nullptr;  // detached outputs of the previous objectives for the same micro-batch
@@ -203,7 +203,8 @@ class Recipe {
   // losses. Clone here what draw() needs: a batch's memory goes back to the loader. Keep nothing if batch.split() is
   // Split::train.
   virtual void measure(const Batch&, const StepResult&, metrics::Board&) {}
-  // Adds metrics that need a whole pass (a rank correlation). Each rank adds that of its part; the mean over ranks is shown.
+  // Adds metrics that need a whole pass (a rank correlation). Each rank adds the metric of its part; the mean over ranks is
+  // shown.
   virtual void end_validation(metrics::Board&) {}
 
   // All below are optional.

@@ -2,7 +2,7 @@
 //
 //   NAME.csv                          a table of the latest validation
 //   pictures/NAME.png                 of the latest validation
-// of the validation after that step; log.pictures_kept sets how many stay
+//   pictures/NAME.step-00001200.png   of the validation after that step; log.pictures_kept sets how many stay
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// From the words of a command to a resolved config: presets, files, environment and flags in their order.
+// Resolves the words of a command to a config: from presets, files, environment and flags, in this order.
 #pragma once
 
 #include <c10/core/Device.h>

@@ -51,7 +51,7 @@ std::string share_text(const Json& shares) {
   return text;
 }
 
-// Adds nothing if no step was made.
+// Adds the loss; adds nothing if no step was made.
 void add_loss(std::vector<std::string>& parts, const Json& loss) {
   if (!loss["last"].is_null()) parts.push_back("loss " + fact_text(loss["first"]) + " -> " + fact_text(loss["last"]));
 }

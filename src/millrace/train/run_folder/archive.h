@@ -14,7 +14,7 @@ namespace millrace {
 // and so do branches. After a crash at any call, record.replacement says whether restore_old_run() or drop_old_run() must follow.
 // Files that the user put into the new folder meanwhile stay there. FsError.
 void archive_old_run(Fs& fs, const std::filesystem::path& run, RunRecord& record);
-// Moves it back; files of the new run are removed.
+// Moves the old run back, and removes the files of the new run.
 void restore_old_run(Fs& fs, const std::filesystem::path& run, RunRecord& record);
 void drop_old_run(Fs& fs, const std::filesystem::path& run, RunRecord& record);
 

@@ -19,8 +19,7 @@ class BufferGuard {
 
   void begin();                         // called before a step: takes over values that were loaded or restored since the last one
   void put_back();                      // restores the values at begin(), in a step that is undone
-  void settle(const at::Tensor& skip);  // called after the step; `skip`: scalar f32 on the device, 1 = restore. Reads nothing
-                                        // back.
+  void settle(const at::Tensor& skip);  // ends a step; `skip`: f32 scalar on the device, 1 = restore. Reads nothing back
 
   [[nodiscard]] std::vector<at::Tensor> moving() const;  // the guarded buffers
 

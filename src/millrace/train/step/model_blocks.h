@@ -29,7 +29,7 @@ class ModelBlocks {
   [[nodiscard]] const std::vector<memory::BlockClock::Part>& times() const noexcept { return clock_.parts(); }
   [[nodiscard]] memory::BlockClock* clock_of(std::int64_t step);  // null: this step is not timed
 
-  // A forward pass that trains, while `scope` lives.
+  // Begins a forward pass that trains; it lasts while `scope` lives.
   void enter(std::optional<memory::BlockScope>& scope);
   void end_pass();  // after the first pass of a step: ConfigError for a name in recompute() that is not a block
 

@@ -81,7 +81,7 @@ class ObjectiveStep {
   void judge(std::optional<bool> bad_says_host);  // decides whether the step counts; nullopt: on the device alone
   // Scalar f32, 1 = a spike, for a step that is finite by `bad`; nullopt without optim.spike_zscore.
   [[nodiscard]] std::optional<at::Tensor> spike(const at::Tensor& bad);
-  // Updates, unless skip is 1 or `applies` is false, and calls the objective's after_update; drops the gradients.
+  // Updates the parameters, unless skip is 1 or `applies` is false, and calls the objective's after_update; drops the gradients.
   void finish(const at::Tensor& skip, bool applies, const StepContext& context);
   [[nodiscard]] ObjectiveReadings readings() const;
 
@@ -124,8 +124,7 @@ class ObjectiveStep {
   std::unique_ptr<optim::Average> average_;      // with optim.ema_decay
   std::optional<optim::SpikeRule> spike_rule_;
   std::unique_ptr<Sums> sums_;                   // sums of the step under way
-  std::unique_ptr<GradientSums> gradient_sums_;  // exists from the first step whose gradients can be sent while others are
-                                                 // computed
+  std::unique_ptr<GradientSums> gradient_sums_;  // set from the first step whose gradients can be sent early
   GradientTraffic traffic_;
   bool keeps_home_ = false;  // gradients cannot be sent early: they are added up after the backward pass
   std::int64_t absent_steps_ = 0;

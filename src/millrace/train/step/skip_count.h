@@ -16,9 +16,9 @@ class SkipCount {
  public:
   explicit SkipCount(at::Device device);
 
-  void use_rule_of(std::optional<at::ScalarType> format);  // uses the rule of this format from here on, as if nothing had
-                                                           // overflowed; nullopt: no rule applies
-  // Called after a step. `bad`: scalar f32, 1 = it was not finite; `smallest_scale`: of the losses, undefined without scales.
+  void use_rule_of(std::optional<at::ScalarType> format);  // starts this format's rule afresh; nullopt: no rule applies
+  // Called after a step. `bad`: scalar f32, 1 = it was not finite; `smallest_scale`: the losses' smallest, undefined without
+  // scales.
   void add(const at::Tensor& bad, const at::Tensor& smallest_scale);
   [[nodiscard]] const at::Tensor& in_all() const noexcept { return in_all_; }      // f64 scalar
   [[nodiscard]] const at::Tensor& in_a_row() const noexcept { return in_a_row_; }  // f64 scalar

@@ -23,8 +23,7 @@ struct ObjectiveReport {
 
 // Waits for the device. RecipeError if a term's counts contradict its claim (LossTerm::per_row).
 [[nodiscard]] std::vector<ObjectiveReport> reports_of(const Stepper& stepper);
-[[nodiscard]] GradientTraffic traffic_of(const Stepper& stepper);  // bytes of all objectives exchanged with the other ranks, so
-                                                                   // far
+[[nodiscard]] GradientTraffic traffic_of(const Stepper& stepper);  // exchanged by all objectives with the other ranks, so far
 // Bytes of the parts of the state: "parameters", "buffers", "gradients" (existing ones), "optimizer".
 [[nodiscard]] std::map<std::string, std::uint64_t> state_bytes_of(const Stepper& stepper);
 

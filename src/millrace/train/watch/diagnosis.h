@@ -82,8 +82,7 @@ class Diagnosis {
     telemetry::Timeline::Summary times;
     std::int64_t lines = 0, saves = 0, validations = 0, recompute_ns = 0, step = 0, samples = 0, validation_batches = 0;
     double validation_seconds = 0;
-    double skipped = 0, spikes = 0, others = 0, others_of = 0;  // others: seconds that other programs used, out of others_of
-                                                                // observed seconds
+    double skipped = 0, spikes = 0, others = 0, others_of = 0;  // others: seconds that others used, of others_of observed
     data::LoaderCounters read;
     std::map<std::string, double> slow;
     std::vector<nn::ClampCount> clamps;
