@@ -67,7 +67,7 @@ Found too_often(const Evidence& e, Phase phase, const Often& often, const Limit&
              by_steps ? key_of_steps : key_of_epochs, std::to_string(then), gain_of(gain));
 }
 
-// The divisor of `pieces` that gives at most kTimesRows times the rows, as large as possible.
+// The largest divisor of `pieces` that gives at most kTimesRows times the rows.
 std::int64_t fewer_by(std::int64_t pieces) {
   for (std::int64_t times = std::min(kTimesRows, pieces); times > 1; --times) {
     if (pieces % times == 0) return times;

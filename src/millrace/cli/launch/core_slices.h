@@ -7,9 +7,9 @@ namespace millrace::cli {
 
 struct LogicalCpu {
   int number = 0;
-  int package = 0;  // socket
-  int core = 0;     // within its die; CPUs of one core are its hardware threads
-  int die = 0;      // within its package
+  int package = 0;  // number of the socket
+  int core = 0;     // number within its die; CPUs of one core are its hardware threads
+  int die = 0;      // number within its package
 };
 
 // The CPUs that this process may run on.

@@ -100,8 +100,7 @@ bool Saves::save(std::int64_t step, const std::function<snapshot::Content()>& co
   if (!place_.saves) return false;
   if (writer_ != nullptr) writer_->wait();
   take_finished(step,
-                last ? Failure::warn : Failure::as_configured);  // ends the save of an earlier step, or an earlier try of this
-                                                                 // one
+                last ? Failure::warn : Failure::as_configured);  // ends an earlier step's save, or a first try of this one
   if (saved_step_ == step) return false;
   saved_step_ = step;
   const snapshot::Content now = content();

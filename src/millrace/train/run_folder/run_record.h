@@ -19,7 +19,7 @@ struct RunRecord {
   std::string recipe;
   std::set<std::string> files;  // paths below the run folder that Millrace made or is about to make; it changes no others
   Replacement replacement = Replacement::none;
-  std::string old_run;     // the folder, below this one, of the run that is being replaced; "" = no replacement
+  std::string old_run;     // folder of the run that is being replaced, below this run folder; "" = no replacement
   std::string started_in;  // the current folder of the last start, where relative paths in config.json start; "" = unknown
 
   [[nodiscard]] bool owns(const std::string& name) const { return files.contains(name); }
