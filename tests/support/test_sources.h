@@ -29,7 +29,7 @@ class CountingSource final : public Source {
 
   std::function<void(std::int64_t index)> before;  // may throw or wait
   std::string print = "counting";
-  Keeps kept = Keeps::nothing;  // rows: "noise" then depends on the index alone; parts: "id" is the part
+  Keeps kept = Keeps::nothing;  // Keeps::rows: "noise" depends on the index alone; Keeps::parts: "id" is the part
   bool is_advised = false;
   mutable std::mutex advice_mutex;
   mutable std::vector<std::int64_t> advised;

@@ -211,8 +211,8 @@ Found oversubscribed(const Evidence& e) {
              "device.threads", std::to_string(threads->cores), gain_of((1 - 1 / threads->ratio) * core_share(e), 0.25));
 }
 
-// The least gain is one thread's wait for a core, the greatest that of two whose waits don't overlap: a step waits for the last
-// of its threads.
+// `one` is a thread's wait for a core, `either` the wait of two threads that wait independently: a step waits for the last of its
+// threads.
 Found neighbours(const Evidence& e) {
   if (!e.others || *e.others < kNeighbours) return std::nullopt;
   const double one = *e.others * core_share(e);

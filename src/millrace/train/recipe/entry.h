@@ -42,8 +42,7 @@ struct BenchShape {
 // A tensor that predict takes or returns.
 struct PredictField {
   std::string name;
-  DType dtype = DType::f32;  // inputs of another width of the same kind (integer, real, complex), and integers for real, are
-                             // converted to it
+  DType dtype = DType::f32;  // inputs are converted to it: other widths of its kind (integer, real, complex), integers to real
   std::string shape;         // "[rows,2]": rows come first; a number is checked, a word stands for any size
   std::string help;          // unit and meaning
 };
