@@ -4,7 +4,7 @@
     tools/adr_check.py [--root DIR]
 
 Each line of a ```sh block there is a command, run with bash in the root of the tree: it must end with 0 and print nothing, so
-"! grep ..." says that something is nowhere. Names in backticks outside of such blocks must exist: test programs
+"! grep ..." checks that something occurs nowhere. Names in backticks outside of such blocks must exist: test programs
 (`millrace_base_test`), tests (`Writer*`, `Mutants.Pt`), switches (`--off=recompute`) and paths (`tests/train`).
 """
 import argparse
@@ -64,7 +64,7 @@ def check(root):
     for path in sorted((root / "docs/decisions").glob("[0-9]*.md")):
         section = SECTION.search(path.read_text(encoding="utf-8"))
         if not section:
-            continue  # tools/tidy.py says so
+            continue  # tools/tidy.py reports it
         name = str(path.relative_to(root))
         for block in BLOCK.findall(section.group(1)):
             for command in commands_of(block):

@@ -98,7 +98,7 @@ lines += [dict(kind="snapshot", blocked_ms=2.0)]
 
 
 class OnGpu(Folder):
-    """The steps that need a GPU, with programs that replace it: a typing mistake is found here."""
+    """The steps that need a GPU, run with programs that replace it, so that typing mistakes are found without a GPU."""
 
     def setUp(self):
         super().setUp()

@@ -7,8 +7,8 @@ A series of volumes gives its first two. A single volume is its own high-count i
 0 at the least value and 1 at percentile 99.5, brought back to the volume's values. D, H, W are z, y, x.
 
 Without --blocks writes DATA/NAME.npz. A run takes one crop of each file in an epoch, so one large volume would be one sample: --blocks N
-writes N overlapping blocks of each volume to DATA/train, and as many to DATA/val as makes up the share --val. The two lie apart: the last
---val of the longest axis validates. --block is the size of a block in D, H, W, at least the crop that is trained on; a volume that is
+writes N overlapping blocks of each volume to DATA/train, and as many to DATA/val as makes up the share --val. The two do not overlap: the last
+--val of the longest axis is for validation. --block is the size of a block in D, H, W, at least the crop that is trained on; a volume that is
 smaller gives smaller blocks. Needs nibabel.
 """
 

@@ -4,7 +4,7 @@
     tools/npy_to_session.py INPUTS.npy RESPONSES.npy OUT [--session NAME] [--hold 50]
 
 INPUTS (images, pixels) of square images; they are scaled to grey levels from 0 to 255. RESPONSES (repeats, images, units), 0 or more
-and not necessarily whole numbers. Each repeat of each image is a trial: the image stands for --hold bins at 240 Hz, and the response
+and not necessarily whole numbers. Each repeat of each image is a trial: the image is shown for --hold bins at 240 Hz, and the response
 is spread evenly over them. Writes OUT/dataset.yaml, OUT/sessions/NAME.yaml and OUT/NAME/images.h5. Needs h5py.
 """
 
@@ -16,7 +16,7 @@ import numpy as np
 from dset_to_h5 import fail, write_session
 
 SOURCE_RATE = 240.0
-RATIO = 2  # bins at 240 Hz of a bin at 120 Hz
+RATIO = 2  # bins at 240 Hz in a bin at 120 Hz
 
 
 def convert(images, responses, hold):

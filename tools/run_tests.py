@@ -3,9 +3,9 @@
 
     tools/run_tests.py --build build/release [--long] [--label L] [--only REGEX] [--quiet] [--no-python] [--gtest_...]
 
-A GoogleTest program reports each case through an XML file. One that dies leaves none: what it had said counts, the case that
-it died in has failed, and so have those behind it, each by its name. Any other test counts as one, by its exit status (its
-SKIP_RETURN_CODE means skipped). Skipped cases are listed with their reasons. The exit status is 1 when something failed or
+A GoogleTest program reports each case through an XML file. A program that dies leaves no report: its output so far counts, and
+the case in which it died and all later cases have failed, each by its name. Any other test counts as a single case, by its exit
+status (its SKIP_RETURN_CODE means skipped). Skipped cases are listed with their reasons. The exit status is 1 when something failed or
 nothing ran.
 
 Programs run side by side, each on a core of its own: two that train on all cores at once wait for each other at every barrier.
@@ -85,7 +85,7 @@ def interpreter(test):
 
 
 def python_tests(build):
-    """tools/*_test.py and tests/field/*_test.py: unittest files, which this script runs in separate processes and tells the build folder."""
+    """tools/*_test.py and tests/field/*_test.py: unittest files, each run in a separate process; MILLRACE_BUILD names the build folder."""
     return [Test(f"{folder}/{path.name}", [*interpreter(path), __file__, "--unittest", str(path)], ["unit"], str(ROOT),
                  {"MILLRACE_BUILD": str(build.resolve())})
             for folder in ("tools", "tests/field") for path in sorted((ROOT / folder).glob("*_test.py"))]
@@ -281,7 +281,7 @@ def main(arguments):
     tests = registered_tests(options.build) + ([] if options.no_python else python_tests(options.build))
     began = time.monotonic()
     total = run_all([test for test in tests if wanted(test, options)], lambda test: run(test, options.quiet, gtest_flags))
-    if not (options.only or options.label or options.no_python or gtest_flags):  # all tests ran: a tick may name only these
+    if not (options.only or options.label or options.no_python or gtest_flags):  # all tests ran, and a tick may name only a test that ran
         total.failed += [f"{name}:{line}: {message}" for name, line, message in ticks.problems(ROOT, total.ran)]
     for name, reason in total.skipped:
         print(f"  skipped  {name}: {reason}")

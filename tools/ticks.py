@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The tables of the recipes' READMEs that say what shows a thing: every row names what makes it true, and what is named must exist.
+"""Checks the tables of the recipes' READMEs: each row names what shows that it is true, and what it names must exist.
 
     tools/ticks.py [--root DIR]
 
@@ -44,7 +44,7 @@ class Known:
         self.switches = set(re.findall(r"^([a-z]\w+)", self.text("tests/cli/golden/list_switches.txt"), re.MULTILINE)) - {"switch"}
 
     def is_seen_elsewhere(self, tick):
-        """A test that runs several processes, or a part of the proof on a card."""
+        """Whether a tick names a test of several processes, or a part of the proof that ran on a card."""
         return self.proved.get(tick, False) or (tick in self.tests and tick.split(".")[0] in {"EqualRanks", "Ranks", "Death", "Replicas"})
 
     def text(self, name):
@@ -52,7 +52,7 @@ class Known:
         return path.read_text(encoding="utf-8") if path.exists() else ""
 
     def has_command(self, words):
-        """Whether `words` after "millrace" are a command of the help, whose line names the words that follow."""
+        """Whether `words`, which follow "millrace", are a command in the help, with words that the help's line allows."""
         for line in self.help:
             row = re.match(r"  (\S.*?)(?:  +|$)(.*)", line)
             if row and row.group(1).split()[0] == words[0]:

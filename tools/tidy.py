@@ -102,7 +102,7 @@ def floors_of(tree):
 
 
 def folder_of(path, floors):
-    """The folder of the floors table with `path`, below src/: "train/step" for "millrace/train/step/detail/x.h"; None for others."""
+    """The folder of the floors table that holds `path`: "train/step" for "millrace/train/step/detail/x.h"; None if no folder does."""
     parts = path.split("/")[1:-1]
     if not path.startswith("millrace/") or not parts:
         return None
@@ -130,7 +130,7 @@ def check_floors_table(tree, floors):
 
 
 def links_of(tree):
-    """{folder: all folders that it links, also by way of others} from CMakeLists.txt."""
+    """{folder: all folders that it links, directly or through others} from CMakeLists.txt."""
     direct = {match.group(1): match.group(2).split() for match in
               re.finditer(r"\bmr_folder\(([\w/]+)(?:\s+DEPENDS\s+((?:[a-z0-9_/]+\s*)+))?()", tree.files.get("CMakeLists.txt", "")) if match.group(2)}
     links = {}
@@ -196,7 +196,7 @@ def check_own_include(tree, floors, name, line, folder, target):
 
 
 def check_recipe_include(tree, name, line, target):
-    """A recipe has its own folder, what all share, and of the runtime what everybody's recipe has; its tests have all."""
+    """A recipe may include its own folder, recipes/common and the runtime's public headers; its tests may include everything."""
     if target.startswith("millrace/") and not FOR_TESTS.search(name) and target not in tree.public:
         tree.say(name, line, f"{target} is internal, and a recipe has what an author outside this tree has: name the header in "
                              f"{PUBLIC_HEADERS}, with a contract, or offer the part that is needed in one that is there")
@@ -283,7 +283,7 @@ def check_sizes(tree):
 
 
 def check_folders(tree):
-    """A folder of src/ or recipes/ is one idea that fits into a head."""
+    """A folder of src/ or recipes/ has a limited number of files and lines."""
     folders = {}
     for name, text in tree.sources():
         folder = name.rpartition("/")[0]

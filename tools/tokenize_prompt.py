@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prompt and answers of recipe image_pairs in the tokens of a base of your own, as a config file.
+"""Writes a config file with the prompt and answers of recipe image_pairs in the tokens of your own base model.
 
     python3 tools/tokenize_prompt.py TOKENIZER --out prompt.json [--question TEXT] [--image-token TEXT] [--answers FIRST SECOND SIMILAR]
     millrace train image_pairs prompt.json --recipe.base_weights=DIR ...
@@ -29,7 +29,7 @@ def prompt_ids(tokenizer, image_token, question):
 
 
 def config_of(tokenizer, question, image_token, answers):
-    """The keys; a SystemExit says what does not fit."""
+    """The config's keys; a SystemExit says what does not fit."""
     image = tokenizer.convert_tokens_to_ids(image_token)
     if image is None or image == tokenizer.unk_token_id:
         raise SystemExit(f"the tokenizer has no token {image_token!r}: name its image token with --image-token")

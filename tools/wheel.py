@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Packs the built program into a wheel that stands beside any torch 2.11 (./dev wheel sets up and builds first).
+"""Packs the built program into a wheel that works with any installed torch 2.11 (./dev wheel sets up and builds first).
 
     tools/wheel.py --build build/release --out dist
 

@@ -1,8 +1,8 @@
-"""Tests of the table "Where do I add …?" in ARCHITECTURE.md: each file that a row names is there, and two rows are played.
+"""Tests of the table "Where do I add …?" in ARCHITECTURE.md: each file that a row names exists, and two rows are carried out.
 
-A doctor rule and a fused kernel are planted by their rows' words in a scratch copy of the sources: the files that had to be edited must
-be those that the row names. What changed is compiled with the build's own commands, linked with the build's libraries and run. The build
-is MILLRACE_BUILD (tools/run_tests.py says it), or build/release; a test that lacks what it links is skipped.
+A doctor rule and a fused kernel are added to a scratch copy of the sources as their rows say: the files that had to be edited must be
+those that the row names. What changed is compiled with the build's own commands, linked with the build's libraries and run. The build
+is MILLRACE_BUILD (set by tools/run_tests.py), or build/release; a test that lacks what it links is skipped.
 """
 import fnmatch
 import json
@@ -20,7 +20,7 @@ BUILD = Path(os.environ.get("MILLRACE_BUILD") or ROOT / "build/release").resolve
 BASE = "src/millrace/"
 HEADING = "## Where do I add"
 FILE = re.compile(r"[\w./*-]*[\w*]\.(?:h|cpp|inl|py|md|txt|cmake|json)")
-SOMETIMES = re.compile(r"[.;] (?=Where |Its tests: )")  # what stands behind it is edited in some cases alone
+SOMETIMES = re.compile(r"[.;] (?=Where |Its tests: )")  # files named after it are edited only in some cases
 CASES = ("tests/", "docs/")
 
 
@@ -32,7 +32,7 @@ def rows(text):
 
 
 def named(words):
-    """The files that stand in backticks or behind a link, as paths or patterns from the top folder."""
+    """The files named in backticks or by a link, as paths or patterns from the top folder."""
     found = re.findall(r"`([^`]+)`", words) + re.findall(r"\]\(([^)#]+)\)", words)
     return list(dict.fromkeys(from_top(name) for name in found if FILE.fullmatch(name)))
 
@@ -46,7 +46,7 @@ def matches(file, pattern):
 
 
 def differences(words, edited):
-    """What a row's words and the files that were edited don't have in common."""
+    """The differences between the files that a row names and those that were edited, a line each."""
     always = named(SOMETIMES.split(words)[0])
     found = [f"{file} is not in the row" for file in edited if not any(matches(file, pattern) for pattern in named(words))]
     return found + [f"{pattern} is in the row, and no such file was edited" for pattern in always
@@ -74,7 +74,7 @@ class Table(unittest.TestCase):
 
 
 class Planted(unittest.TestCase):
-    """A scratch copy of what is edited, which stands before the tree in the compiler's list of include folders."""
+    """A scratch copy of the edited files, which precedes the tree in the compiler's list of include folders."""
 
     def setUp(self):
         scratch = tempfile.TemporaryDirectory(prefix="millrace-where-")
@@ -100,7 +100,7 @@ class Planted(unittest.TestCase):
         self.path(name).write_text(text, encoding="utf-8")
 
     def insert(self, name, before, text):
-        """Puts text before the last line that begins so."""
+        """Puts `text` before the last line that begins with `before`."""
         path = self.path(name)
         lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
         at = [i for i, line in enumerate(lines) if line.startswith(before)]
@@ -108,7 +108,7 @@ class Planted(unittest.TestCase):
         path.write_text("".join(lines[:at[-1]]) + text + "".join(lines[at[-1]:]), encoding="utf-8")
 
     def expect_the_rows_files(self, thing):
-        """The row names what was edited; without one of its files that is no longer so."""
+        """The row names exactly the edited files; a row without one of them would be found."""
         words = self.row(thing)
         self.assertEqual(differences(words, self.edited), [])
         for name in named(SOMETIMES.split(words)[0]):
@@ -130,7 +130,7 @@ class Planted(unittest.TestCase):
         return commands, home
 
     def compile(self, name, like, *flags):
-        """Compiles a file, of the scratch copy where it is there, as the build does the first object whose name begins with `like`."""
+        """Compiles a file, from the scratch copy if it is in there, as the build compiles the first object whose name begins with `like`."""
         commands, home = self.commands()
         words = next((words for made, words in sorted(commands.items()) if made.startswith(like)), None)
         if words is None:
@@ -147,7 +147,7 @@ class Planted(unittest.TestCase):
         self.objects.append(str(target))
 
     def link_and_run(self, like, **environment):
-        """Links the objects before the libraries of a test program of the build, and gives what the program says."""
+        """Links the objects before the libraries of a test program of the build, and returns the program's output."""
         if shutil.which("ninja") is None:
             self.skipTest("ninja is missing, which knows how the build links")
         listing = subprocess.run(["ninja", "-t", "commands", "-s", like], cwd=BUILD, capture_output=True, text=True)
@@ -389,7 +389,7 @@ class FusedKernel(Planted):
         self.insert(BASE + "train/recipe/switchboard.cpp", '    SwitchRow{"async_snapshot"', SWITCH_ROW)
 
     def add_to_the_list(self, name):
-        """A line behind the last one, so that the places of the others stay and only one instruction set is compiled anew."""
+        """Adds a line after the last one, so that the other lines keep their positions and only one instruction set is compiled again."""
         path = self.path(name)
         before, rest = path.read_text(encoding="utf-8").split("#define MILLRACE_KERNELS(KERNEL)", 1)
         rows_of_it, after = rest.split("\n\n", 1)
@@ -399,7 +399,7 @@ class FusedKernel(Planted):
     def test_the_row_names_what_a_kernel_touches(self):
         self.plant()
         self.expect_the_rows_files("a fused kernel")
-        new = [BASE + "kernels/detail/half_square.inl", BASE + "kernels/detail/table.inl"]  # loops in an old .inl are one file
+        new = [BASE + "kernels/detail/half_square.inl", BASE + "kernels/detail/table.inl"]  # count as one: loops may go into an existing .inl
         self.assertLessEqual(len([name for name in self.edited if name not in new]) + 1, 7)
 
     def test_a_kernel_planted_by_the_row_runs(self):

@@ -1,9 +1,10 @@
-"""What the doctor costs a run: whole runs of the smallest recipe with it and without it, in turns. The bar is 0.5 % of a step.
+"""Measures what the doctor costs a run: whole runs of the smallest recipe with the doctor and without, in turns. The bar is 0.5 % of a step.
 
     python3 bench/diagnosis/compare.py build/release/millrace [--recipe language_model] [--preset smoke] [--steps 600] [--rounds 15] [--json FILE]
 
-A run's figure is its loop for a sample, without start, trials, validations and what other programs took. The order changes from round to round; a
-ratio is that of one round, the result their median with its 95 % interval. Run it on a quiet machine. Exit status 1 when the median is beyond the bar.
+A run's figure is the loop's time per sample, without start, trials, validations and the time that other programs took. The order changes from
+round to round; each round gives a ratio, and the result is the ratios' median with its 95 % interval.
+Run it on a quiet machine. Exit status 1 when the median is beyond the bar.
 """
 
 import argparse
@@ -22,7 +23,7 @@ BAR = 0.005
 
 
 def run(options, folder, doctor):
-    """Milliseconds of the loop for a sample."""
+    """Milliseconds of the loop per sample."""
     words = [options.recipe, "--preset", options.preset, "--run=run", f"--train.max_steps={options.steps}", f"--log.doctor={doctor}"]
     return 1e3 * seconds_a_sample(str(Path(options.program).resolve()), folder, words)
 

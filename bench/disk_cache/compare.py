@@ -1,4 +1,4 @@
-"""data.cache=disk on packed volumes, against decoding them anew and against Python that keeps decoded volumes in files of its own.
+"""Compares data.cache=disk on packed volumes with decoding them each time, and with Python that keeps decoded volumes in its own files.
 
     cmake --preset release -DMILLRACE_BENCH=ON && ninja -C build/release bench_disk_cache
     tools/python-peer bench/disk_cache/compare.py build/release/bench/disk_cache/bench_disk_cache --json disk.json

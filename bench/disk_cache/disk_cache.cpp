@@ -1,7 +1,7 @@
-// Our half of the bench of data.cache=disk; compare.py is the other.
+// Our half of the bench of data.cache=disk; compare.py is the Python half.
 //   bench_disk_cache VOLUMES CACHE READERS BATCH D H W EPOCHS [off]
-// Delivers epochs of crops of the volumes in folder VOLUMES, decoded parts kept in folder CACHE ("off": decoded anew each time).
-// A line of JSON: seconds of each epoch and a digest of the values of a fixed crop of each volume.
+// Delivers epochs of crops of the volumes in folder VOLUMES; keeps decoded parts in folder CACHE ("off": decodes them each time).
+// Prints a line of JSON: seconds of each epoch and a digest of the values of a fixed crop of each volume.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>

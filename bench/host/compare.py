@@ -1,12 +1,13 @@
-"""What the host does for a training step on a GPU, without one: ours on a stand-in whose kernels do nothing, against Python's eager.
+"""Measures the host's work for a training step on a GPU, on a machine without a GPU: ours on a stand-in whose kernels do nothing, against
+Python's eager.
 
     tools/python-peer bench/host/compare.py BUILD_FOLDER [--rounds 9] [--steps 5] [--recipes language_model cosmology] [--json FILE]
 
 Ours is the program on tests/standin with STANDIN_KERNELS=none (target `standin`): each operation goes through LibTorch's dispatcher and autograd,
 gets its memory and computes nothing. Python's eager is timed in two ways: on the device `meta`, where LibTorch computes shapes alone (some of its
-rules are written in Python and take longer than a launch would: the bar is of this ratio, and it flatters us), and on the CPU with tensors so small
-that kernels take little time; two recipes can't be made as small. Launches are counted in a step of their own: operations that are no views, ours of a list of tensors as one, as
-a GPU has them. All on one core, in turns.
+rules are written in Python and take longer than a launch would: the bar is on this ratio, which flatters us), and on the CPU with tensors so small
+that kernels take little time; two recipes can't be made as small. Launches are counted in a separate step: operations that are
+not views; one of ours on a list of tensors counts once, as on a GPU. All on one core, in turns.
 """
 
 import argparse
@@ -23,7 +24,7 @@ sys.path.insert(0, str(HERE.parent / "step"))
 from turns import Program, ratios_to, said_of_times, take_turns
 
 BAR = 0.4
-OPTIMIZERS = {"autoencoder_3d": 2}  # of the others one
+OPTIMIZERS = {"autoencoder_3d": 2}  # the other recipes have one
 PEERS = {"language_model": "gpt", "cosmology": "unet", "neural_response": "twin", "autoencoder_3d": "gan", "image_pairs": "pairs"}
 TINY = {"language_model": "width=12 context=4 batch=1 vocabulary=16", "cosmology": "filters=2 ra=16 frequencies=16 baselines=16",
         "image_pairs": "pairs=1 side=16 vision=12 vision_hidden=16 width=16 hidden=16"}
@@ -39,13 +40,13 @@ def own_environment(build, **more):
 
 
 def own_launches(build, recipe):
-    """Of one step, by the stand-in's account."""
+    """Launches of one step, as the stand-in counts them."""
     with tempfile.TemporaryDirectory() as folder:
         account = Path(folder) / "account.json"
         subprocess.run(own_words(build, recipe, 2), env=own_environment(build, STANDIN_ACCOUNT=str(account)), input="go\n", text=True, check=True,
                        stdout=subprocess.DEVNULL)
         marks = json.loads(account.read_text(encoding="utf-8"))["steps"]
-    # The account begins anew after each optimiser's update: a step is as many entries as the recipe has optimisers.
+    # A new entry begins after each optimiser's update, so a step has as many entries as the recipe has optimisers.
     return sum(mark["launches"] for mark in marks[-OPTIMIZERS.get(recipe, 1):])
 
 

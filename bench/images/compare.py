@@ -7,8 +7,8 @@ several pairs of an epoch. Both sides deliver what the network takes: f32 of 336
 bicubic and antialiased, middle, normalised), equal to the bit, which is checked by digest first. Sides:
   off, ram     ours without a cache, and with the cache that a run chooses by itself where the images fit the memory
   decoded      DataLoader, torchvision.transforms on PIL images; the best of 0, 1, 2 and 4 persistent workers
-  kept         the same whose workers keep images as bytes once decoded and resized, each of them its own
-  as bytes     ours without the last step, which a run on a GPU takes there
+  kept         like decoded, but each worker keeps its images as bytes once they are decoded and resized
+  as bytes     ours without the last step, which a run on a GPU makes on the GPU
 Every round times all sides one after the other; a figure is the median of the rounds' ratios with its 95 % interval.
 """
 
@@ -106,7 +106,7 @@ class KeptPairs(Pairs):
 
 
 class Endless:
-    """Epoch after epoch of a peer, so that a round need not begin one."""
+    """Repeats a peer's epochs, so that a round need not begin an epoch."""
 
     def __init__(self, dataset, workers):
         self.loader = DataLoader(
@@ -155,7 +155,7 @@ class Ours:
 
 
 def median_with_interval(values):
-    """Median and the order statistics that hold it with 95 % or more (binomial)."""
+    """Median and the order statistics that enclose it with a probability of 95 % or more (binomial)."""
     values = sorted(values)
     n = len(values)
     low, probability, term = 0, 0.0, 0.5**n
@@ -186,7 +186,7 @@ def compare(ours, folder, pairs, rounds, seconds):
         sys.exit(f"the delivered values differ: {expected} and {found}")
     workers, by_workers, cpu_ms = best_workers(documented, seconds)
     peers = {"decoded": Endless(documented, workers), "kept": Endless(kept, workers)}
-    peers["kept"].rate(4 * seconds)  # keeps them
+    peers["kept"].rate(4 * seconds)  # fills its memory of images
     peers["decoded"].rate(seconds)
     rates = {side: [] for side in ("off", "ram", "off as bytes", "ram as bytes", *peers)}
     readers, ours_ms = "", {"off": [], "ram": []}
@@ -225,7 +225,7 @@ def main():
     parser.add_argument("--json", help="write the figures there too")
     arguments = parser.parse_args()
 
-    torch.set_num_threads(1)  # as in each worker; of images this small more only wait for each other
+    torch.set_num_threads(1)  # as in each worker: with images this small more threads only wait for each other
     load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as folder:
         file_bytes = make_data(folder, arguments.images, arguments.pairs)

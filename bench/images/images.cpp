@@ -1,5 +1,5 @@
-// Our half of the bench of image_pairs' data; compare.py is the other. Answers one command per line of standard input with one
-// line of JSON.
+// Our half of the bench of image_pairs' data; compare.py is the Python half. Answers each line of standard input, a command, with
+// a line of JSON.
 //   bench_images FOLDER SIDE BATCH READERS    FOLDER holds train.csv, val.csv and the images that they name; READERS -1: chosen
 //     CACHE time SECONDS     images a second, as the network takes them: f32, normalised
 //     CACHE pixels SECONDS   the same as bytes, which a run on a GPU copies there and normalises there

@@ -138,7 +138,7 @@ def peers(folder):
 
 
 def rate(make, seconds, threads):
-    """Samples per second over whole epochs, for at least that long, with so many threads inside a torch operation."""
+    """Samples per second over whole epochs, for at least `seconds`, with `threads` threads inside a torch operation."""
     torch.set_num_threads(threads)
     rows = 0
     began = time.perf_counter()
@@ -151,7 +151,7 @@ def rate(make, seconds, threads):
 
 
 def digest_rows(groups):
-    """Of groups of fields: the sum over rows of the first 64 bits of the SHA-256 of the row's bytes, field after field."""
+    """A digest of groups of fields: the sum over rows of the first 64 bits of the SHA-256 of the row's bytes, field after field."""
     total = rows = 0
     for fields in groups:
         for row in zip(*fields):
@@ -178,7 +178,7 @@ class Ours:
 
 
 def median_with_interval(values):
-    """Median and the order statistics that hold it with 95 % or more (binomial)."""
+    """Median and the order statistics that enclose it with a probability of 95 % or more (binomial)."""
     values = sorted(values)
     n = len(values)
     low, probability, term = 0, 0.0, 0.5**n
@@ -199,7 +199,7 @@ def make_data(folder):
 
 
 def faster_threads(make):
-    """One or all: with batches this small, more threads in an operation often only cost. Peers get the better."""
+    """The better of one thread and all threads: with batches this small, more threads in an operation often only cost time."""
     choices = {1, ALL_THREADS}
     rates = {threads: max(rate(make, 0.2, threads) for _ in range(2)) for threads in choices}
     return max(rates, key=rates.get)

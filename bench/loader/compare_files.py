@@ -5,7 +5,7 @@
 
 Each workload (peers_files.py says what it is) is delivered by three sides one after the other in every round; a figure is the
 median of the rounds' ratios with its 95 % interval. Both sides' bytes are digested first, with the randomness off. A bar is also
-met by 90 % of what reading alone gives in the same run ("reads"): decode, copy or sleep, whatever it is. The last workload feeds
+met at 90 % of the rate of reading alone in the same run ("reads"), whether reading decodes, copies or sleeps. The last workload feeds
 a step of convolutions (50 ms) on the same cores; its bar is a share of the ceiling, the same step on replayed batches.
 --scale 0.1 makes small files and is only good for seeing that everything runs.
 """
@@ -48,7 +48,7 @@ def rows_of(batch):
 
 
 class Endless:
-    """Epoch after epoch of a peer, so that a round need not begin one; the first batch is not timed."""
+    """Repeats a peer's epochs, so that a round need not begin an epoch; the first batch is not timed."""
 
     def __init__(self, make, paired):
         self.make, self.paired, self.batches = make, paired, None
@@ -166,7 +166,7 @@ def show(name, result):
 
 
 def compare_with_step(workload, ours, rounds, seconds):
-    """The same workload before a step on the same cores: shares of the replayed ceiling."""
+    """The same workload as it feeds a step on the same cores: rates as shares of the replayed ceiling."""
     paired = isinstance(workload, peers_files.Hdf5)
     passes = ours.ask("passes", STEP_MS)["passes"]
     step = Step(passes)

@@ -1,13 +1,13 @@
-// Our half of the loader's bench: answers one command per line of standard input with one line of JSON. compare.py and
-// compare_files.py are the other.
+// Our half of the loader's bench: answers each line of standard input, a command, with a line of JSON. compare.py and
+// compare_files.py are the Python half.
 //   bench_loader FOLDER
 //     WORKLOAD time SECONDS [PASSES]  batches for that long: rate, microseconds per batch, epoch turn-round, ...; with PASSES
-//                                     each batch feeds a step of so many convolutions
+//                                     each batch feeds a step of that many convolutions
 //     WORKLOAD ceiling SECONDS PASSES the same step fed with replayed batches
 //     WORKLOAD bound SECONDS          samples a second of Source::read alone, in as many threads as the loader has readers
 //     WORKLOAD digest                 sum over all samples of an epoch of the hash of their bytes, so that order does not matter
 //     WORKLOAD streams                hash of two epochs in order, for 0, 1, 2 and 8 readers
-//     passes MILLISECONDS             how many convolutions take that long
+//     passes MILLISECONDS             the number of convolutions that take that long
 // WORKLOAD is rows (x.bin, y.bin: f32 [20] and [5]), tokens (tokens.bin: u16; windows of 257), or the name of a description
 // FOLDER/WORKLOAD.json (see data/workload/workload.h).
 #include <ATen/ops/from_blob.h>
@@ -76,7 +76,7 @@ data::Loader open(const Workload& workload, int readers) {
   return {data::single(workload.source), options};
 }
 
-// Exactly what a step gets: the trainer's views, and for tokens what the language model makes of them.
+// The batch exactly as a step gets it: the trainer's views, and for tokens what the language model makes of them.
 Batch deliver(data::HostBatch host) {
   Batch batch = to_batch(std::move(host), Split::train, at::kCPU);
   if (batch.has("tokens")) {
@@ -154,14 +154,14 @@ std::string stream(data::Loader loader, const std::vector<std::string>& names) {
   return hash.hex();
 }
 
-// Described by a file: opened once, its cache filled by the first pass.
+// A workload that a file describes: opened once; the first pass fills its cache.
 struct Described {
   data::OpenWorkload open;
   data::Loader loader;
   explicit Described(data::OpenWorkload opened) : open(std::move(opened)), loader(open.pipeline, open.options) {}
 };
 
-// What the loader could give at best: reading alone, into the same memory again and again.
+// The loader's upper limit: the rate of reading alone, into the same memory again and again.
 Json bound(Described& described, double seconds) {
   const std::vector<data::Dataset>& datasets = described.open.pipeline.datasets;
   const int threads = std::max({1, described.loader.readers(), static_cast<int>(std::thread::hardware_concurrency())});
@@ -170,7 +170,7 @@ Json bound(Described& described, double seconds) {
   const double began = steady_seconds();
   for (int reader = 0; reader < threads; ++reader) {
     readers.emplace_back([&, reader] {
-      // One data set a thread: of groups any will do, since their samples cost alike.
+      // Each thread reads one data set. Any data set of a group will do, since their samples cost the same.
       const data::Source& source = *datasets[static_cast<std::size_t>(reader) % datasets.size()].source;
       const std::int64_t count = std::min(source.samples_per_ticket(), described.open.options.batch_size);
       std::vector<std::vector<std::byte>> memory;

@@ -36,7 +36,7 @@ DEVIATION = np.array([0.229, 0.224, 0.225], dtype=np.float32)
 
 
 def ahead(make, items, threads=THREADS, depth=None):
-    """make(item) in threads, in order, a few ahead."""
+    """Calls make(item) in threads, and yields the results in order, a few ahead."""
     depth = depth or 2 * threads
     with concurrent.futures.ThreadPoolExecutor(threads) as pool:
         waiting = collections.deque()
@@ -231,7 +231,7 @@ class Nifti(Workload):
                 batch[row] = volume_of(index)[z : z + 64, y : y + 64, x : x + 64]
             return (torch.from_numpy(batch),)
 
-        if self.cached:  # copies: threads would only hand over
+        if self.cached:  # only copies, which threads would not make faster
             return lambda: (make(indices) for indices in shuffled_batches(self.n, self.batch_size))
         return lambda: ahead(make, shuffled_batches(self.n, self.batch_size))
 
@@ -298,7 +298,7 @@ class Jpeg(Workload):
 
     @staticmethod
     def normalised(batch):
-        """Of a u8 batch [n, h, w, 3], as fast as NumPy has it: one table for each channel."""
+        """A u8 batch [n, h, w, 3] as normalised f32, as fast as NumPy can: by one table for each channel."""
         tables = [((np.arange(256, dtype=np.float32) / 255 - MEAN[c]) / DEVIATION[c]).astype(np.float32) for c in range(3)]
         out = np.empty((len(batch), 3, 224, 224), dtype=np.float32)
         for channel in range(3):
@@ -422,7 +422,7 @@ class Stragglers(Workload):
         return Sleepers()
 
     def best(self, fixed=False):
-        """As users write it: workers' threads over batches, as many as the best number of workers."""
+        """Batches made in threads, as users write it; as many threads as the best number of workers."""
 
         def make(indices):
             return (torch.from_numpy(np.stack([self.read(index) for index in indices])),)

@@ -1,10 +1,10 @@
-"""Several trainings at once on the same cores: what each keeps of its speed alone, Millrace's and Python torch's.
+"""Measures several trainings at once on the same cores: the share of its speed alone that each keeps, for Millrace and for Python torch.
 
     tools/python-peer bench/neighbours/compare.py build/release/millrace [--seconds 5] [--rounds 3] [--json FILE]
 
-The language model in three sizes, fp32, dropout .1, as many threads each as there are cores. Of each side one, two or four programs
-train at the same time for some seconds; a figure is the median, over programs and rounds, of a program's steps a second against the
-same alone in that round. 1/n is what n programs have when none gets in another's way. The bars: 0.45 of two, 0.20 of four. A third
+The language model in three sizes, fp32, dropout .1, as many threads each as there are cores. One, two or four programs of each
+side train at the same time for some seconds; a figure is the median, over programs and rounds, of a program's steps a second relative to
+one program alone in that round. Programs that don't disturb each other have 1/n each. The bars: 0.45 for two, 0.20 for four. A third
 row is Python with OMP_WAIT_POLICY=passive, which a careful user would set. Run it on a quiet machine. Exits 1 when a bar is missed.
 """
 

@@ -34,7 +34,7 @@ def free_port():
 
 
 class Ranks:
-    """Processes that step together: a round is a line to each and an answer of each."""
+    """Processes that step together: in a round each gets a line and gives an answer."""
 
     def __init__(self, name, command, options, more=None):
         self.name, self.times = name, []
@@ -85,7 +85,7 @@ def peer(name, mode, kept, options, dtype):
 
 
 def fastest_peers(options, dtype):
-    """The peers' settings, each alone for two rounds: all of them at once would fill the memory. The two fastest of each kind go on."""
+    """The two fastest of the peers' settings of each kind. Each runs alone for two rounds: all of them at once would fill the memory."""
     heats = {}
     for mode in ["eager", "compile"] if options.compile else ["eager"]:
         for name in PEERS:

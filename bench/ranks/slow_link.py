@@ -1,15 +1,15 @@
-"""Two machines over a link of a chosen rate and delay: what gradients cost there, beside what a model of the link says.
+"""Two machines over a link of a chosen rate and delay: compares what gradients cost there with what a model of the link predicts.
 
     sudo tools/python-peer bench/ranks/slow_link.py build/release/millrace [--rounds 3] [--steps 24] [--every 8] [--json FILE]
 
 The machines are network namespaces, a rank of one thread in each, on a core of its own. Their link is a pair of TUN devices between which
 this program carries every packet: one after the other at the link's rate, each delivered after its delay. (A kernel with netem could do
-it; this needs none.) Ways: gradients in small buckets, one sum after the pass, bf16 on the wire, weights averaged every so many steps.
-"alone" is a rank's step without the other, both at work; "near" that of two ranks on this machine's loopback. Efficiency = alone / step.
+it; this program needs no netem.) Ways: gradients in small buckets, one sum after the pass, bf16 on the wire, weights averaged every so many steps.
+"alone" is a rank's step without any exchange, while both work; "near" is the step of two ranks on this machine's loopback. Efficiency = alone / step.
 
 The model knows what "near" takes, its backward pass's share, the link's rate and delay, and counts that a run writes into its
-summary.json (bytes, exchanges, buckets that left early). Its one free choice is what SPARE_CORES says: that a rank whose only core computes
-hides no transfer beside its backward pass. Needs root.
+summary.json (bytes, exchanges, buckets that left early). Its one free parameter is SPARE_CORES: a rank whose only core computes
+hides no transfer during its backward pass. Needs root.
 """
 
 import argparse
@@ -44,7 +44,7 @@ def quietly(*words):
 
 
 def carry(ends, rate, delay):
-    """Packets from each end to the other, until the process is ended. `rate` in bytes, `delay` in seconds."""
+    """Carries packets from each end to the other, until the process is ended. `rate` in bytes, `delay` in seconds."""
     waiting = {end: collections.deque() for end in ends}  # for this end: (when, packet)
     free = dict.fromkeys(ends, 0.0)
     other = {ends[0]: ends[1], ends[1]: ends[0]}
@@ -140,15 +140,15 @@ class Runs:
         return 2 * PER_RANK / summary["samples_per_s"], summary
 
 
-SPARE_CORES = 0  # of a rank: its only one computes and carries its packets. Chosen after it was seen: with overlap as it would be where a core is
-#                  free, small buckets come out 18 and 14 % too fast on the two links.
+SPARE_CORES = 0  # of a rank, whose only core computes and carries its packets. Chosen after measuring: with the overlap of a free core, small
+#                  buckets come out 18 and 14 % too fast on the two links.
 
 
 def predicted(near, backward, summary, rate, delay, every):
-    """Seconds of a step. An exchange of a few bytes is one delay, a sum two (each rank gives a half, and is given the other's sum).
+    """Seconds of a step. An exchange of a few bytes takes one delay, a sum two (each rank sends a half, and receives the sum of the other half).
 
-    Of gradients in n buckets the last leaves when the backward pass has ended; the others travel beside it, as far as it lasts and
-    the rank has a core to spare for them.
+    If gradients leave in n buckets, the last leaves when the backward pass has ended; the others travel during that pass, as long as it
+    lasts and if the rank has a spare core.
     """
     steps, sent = summary["steps"], summary["gradients_sent"]
     exchanges = sent["exchanges"] / steps

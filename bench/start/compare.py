@@ -1,4 +1,4 @@
-"""How long until the first batch over many HDF5 files: without an index, with one, and h5py opening the same files.
+"""Measures the time until the first batch over many HDF5 files: without an index, with one, and h5py opening the same files.
 
     tools/python-peer bench/start/compare.py build/release/bench/start/bench_start [--files 3000] [--rounds 7] [--json FILE]
 
@@ -50,7 +50,7 @@ def make_files(folder, count):
             originals.append(path)
         else:
             shutil.copyfile(originals[i % 100], path)
-    time.sleep(3)  # of files that just changed nothing is kept
+    time.sleep(3)  # the index keeps nothing about files that have just changed
 
 
 def ours(program, folder, *index):

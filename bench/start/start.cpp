@@ -1,4 +1,4 @@
-// From nothing to the first batch over a folder of HDF5 files of two data sets, /x and /y; prints one line of JSON.
+// Times the start up to the first batch over a folder of HDF5 files with two data sets, /x and /y; prints one line of JSON.
 //   bench_start FOLDER [INDEX_FOLDER]
 #include <algorithm>
 #include <cstdio>

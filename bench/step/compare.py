@@ -129,7 +129,7 @@ def main():
             results.append(measure(options, dtype, dropout))
             print_table(results[-1:])
             sys.stdout.flush()
-            write(options, results)  # what is there when a later one fails
+            write(options, results)  # kept even if a later comparison fails
     print()
     print_table(results)
     print(f"threads {options.threads}, rounds {options.rounds} of {options.steps} steps, load average {os.getloadavg()[0]:.1f}")

@@ -4,7 +4,7 @@
 
 language_model recomputes every block, cosmology layer1 to layer6; ours and Python (eager, not re-entrant) take turns with and without
 it. Bars: ours with recompute holds <= 1.05 times Python's peak of tensors and takes <= 1.0 times its time. Then a budget in a run of preset
-small: 60 % of the plain peak, the peak predicted and the peak there was, which must be within 5 % of each other and within the budget.
+small: 60 % of the plain peak. The predicted and the real peak must be within 5 % of each other and within the budget.
 Exits 1 when a bar is missed.
 """
 

@@ -7,7 +7,7 @@ Ours and Python take turns in fp32 and bf16. Python runs as published (a forward
 the sessions, with its blurs as stencils, with both, channels last, each with glibc's own malloc or one that keeps freed memory ("kept"); with
 --compile also as torch.compile makes it. Bars: ours <= 0.6 of the fastest of them in each type, and <= 0.7 of the least peak of tensors. --mixed
 compares grouped and mixed batches instead: rows of many sessions, their core joined, a forward for each session, or a forward for each row,
-on both sides; a row takes each of the three Python programs 0.1 GB, and memory that a virtual machine was never given before comes slowly.
+on both sides; each row takes 0.1 GB in each of the three Python programs, and a virtual machine is slow to get memory for the first time.
 Exits 1 when a bar is missed.
 """
 

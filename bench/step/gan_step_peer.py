@@ -20,7 +20,7 @@ KL_WEIGHT, ADV_WEIGHT = 1e-9, 0.01
 
 
 class Both:
-    """The two optimisers as tensor_peak() wants to see them, with the state that they have by then."""
+    """The two optimisers in the form that tensor_peak() takes, with their state at that time."""
 
     def __init__(self, optimizers):
         self.optimizers = optimizers

@@ -1,4 +1,4 @@
-"""The step of gpt_step_peer.py in JAX, as a careful user would write it: one jitted function, buffers given back, random bits by
+"""The step of gpt_step_peer.py in JAX, as a careful user would write it: one jitted function, donated buffers, random bits by
 `unsafe_rbg`, in bf16 the products in bf16 and everything else in fp32.
 
     PYTHON_WITH_JAX bench/step/gpt_step_jax.py --dtype fp32|bf16 [--dropout 0.1] [--steps 3]

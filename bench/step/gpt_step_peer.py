@@ -2,7 +2,7 @@
 
     tools/python-peer bench/step/gpt_step_peer.py --mode eager|compile|graphs --dtype fp32|tf32|bf16 [--device cuda] [--dropout 0.1] [--steps 3]
 
-Of the sizes in shapes.py: scaled tied embedding, sinusoidal positions, pre-norm blocks, exact
+A model with the sizes in shapes.py: scaled tied embedding, sinusoidal positions, pre-norm blocks, exact
 GELU, causal scaled_dot_product_attention; fused AdamW, clip by norm 1; bf16 by autocast. Answers as step_peer.py says.
 """
 

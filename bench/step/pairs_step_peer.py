@@ -4,7 +4,7 @@
 
 Pairs in both orders, of the sizes in shapes.py: a vision tower without gradients, a trained projector, a decoder whose weights are frozen beside trained adapters of rank 8 on q, k, v and o with a dropout of 0.05;
 cross-entropy of three words at the last position and consistency of both orders; clipped by norm 1 and updated by a fused AdamW. Frozen weights
-require no gradient and with bf16 are cast once; bf16 by autocast. Both orders of a pair use one pass of each image through the tower, but for
+require no gradient and with bf16 are cast once; bf16 by autocast. Both orders of a pair use one pass of each image through the tower, except with
 --unshared. --packed multiplies q, k and v (gate and up) as one product, and their adapters' first halves too. --narrow keeps the residuals of the
 decoder in bf16. Answers as step_peer.py says.
 """

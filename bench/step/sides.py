@@ -20,13 +20,13 @@ class Sides:
         self.on_gpu = options.device == "cuda"
 
     def peer(self, *words, kept=False):
-        """Python's; kept: glibc keeps freed memory."""
+        """A program of Python's; `kept`: glibc keeps freed memory."""
         environment = {**os.environ, **KEPT} if kept else None
         return Program([sys.executable, str(HERE / self.script), *peer_words(self.options, self.dtype), *words], environment)
 
     def pythons(self, ways, compiled):
-        """Each way that is wanted, and the ways that gave no answer: `ways` as eager torch, with --compile `compiled` by torch.compile, on a
-        GPU without and with CUDA graphs. On a CPU each has glibc's malloc as it is and keeping what is freed."""
+        """The programs of the wanted ways, and the ways that gave no answer. `ways` run in eager torch; with --compile `compiled` run under
+        torch.compile, on a GPU without and with CUDA graphs. On a CPU each way runs with glibc's own malloc and with one that keeps freed memory."""
         modes = {"": ways}
         if self.options.compile:
             modes["compile_"] = compiled
@@ -56,8 +56,8 @@ class Sides:
         return Program([self.options.program, *own_words(self.options, self.dtype, self.recipe), *words])
 
     def peaks(self, ways, programs):
-        """Peak bytes of tensors of each way that Python can write the step. On a CPU a profiler counts them in programs of their own, whose
-        time is not looked at; a GPU's allocator counts anyway."""
+        """Peak bytes of tensors of each way to write the step in Python. On a CPU a profiler counts them in separate programs, whose time is
+        ignored; a GPU's allocator counts anyway."""
         if self.on_gpu:
             return {name: program.first["tensor_peak_bytes"] for name, program in programs.items()}
         peaks = {}
@@ -70,7 +70,7 @@ class Sides:
 
 def compared(sides, ways, compiled, ours, against=None):
     """Ours beside Python's `ways` and `compiled`, for one number format. All are {name: words}; the fastest of ours counts. `against`: the way
-    of Python that the bar is about, the fastest where it is None."""
+    of Python that the bar refers to; None = the fastest."""
     wanted = {name: words for name, words in ways.items() if not sides.options.peers or name in sides.options.peers}
     peaks = {} if sides.on_gpu else sides.peaks(wanted, {})
     programs, left_out = sides.pythons(ways, compiled)
@@ -116,7 +116,7 @@ def misses(row, time_bar, memory_bar):
 
 
 def main(documentation, measure, time_bar, memory_bar=None, more=None, add_more=None, steps=5):
-    """Exit code. The time's bar is a number or one for each number format; on a GPU and at other shapes than cpu-small there is none. `more`, a
+    """Exit code. The time's bar is a number or one for each number format; there is no bar on a GPU and for shapes other than cpu-small. `more`, a
     switch's name and what it measures instead, has no bar."""
     parser = argparse.ArgumentParser(description=documentation, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_options(parser, rounds=9, steps=steps)
@@ -135,5 +135,5 @@ def main(documentation, measure, time_bar, memory_bar=None, more=None, add_more=
     for dtype in options.dtypes:
         results.append((more[1] if instead else measure)(options, dtype))
         show(results[-1], time_bar, memory_bar)
-        write(options, results)  # what is there when a later one fails
+        write(options, results)  # kept even if a later comparison fails
     return 1 if not instead and any(misses(row, time_bar, memory_bar) for row in results) else 0

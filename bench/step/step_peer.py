@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 
 def options_parser(documentation, recipe):
-    """With the sizes of the recipe's shape as `size`, once sizes_of() has read them."""
+    """The parser of a peer's options. sizes_of() later adds the sizes of the recipe's shape as `size`."""
     parser = argparse.ArgumentParser(description=documentation, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--shape", choices=SHAPES[recipe], default="cpu-small")
     parser.add_argument("--size", nargs="+", metavar="KEY=VALUE", default=[], help="over the sizes of the shape, see shapes.py")
@@ -54,14 +54,14 @@ def autocast(options):
 
 
 def compiled(options, function):
-    """`function` as --mode says."""
+    """`function`, compiled as --mode says."""
     if options.mode == "eager":
         return function
     return torch.compile(function, mode="reduce-overhead" if options.mode == "graphs" else None)
 
 
 class Launches(TorchDispatchMode):
-    """Counts operations that are no views and make no memory alone."""
+    """Counts operations, except views and those that only make memory."""
 
     def __init__(self):
         super().__init__()
@@ -144,7 +144,7 @@ def serve(options, make_step):
         return
     exact = options.dtype == "fp32"
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = not exact
-    if options.device == "meta":  # fused optimizers have a rule for it, of which torch.optim does not know
+    if options.device == "meta":  # fused optimizers can run on it, but torch.optim does not list it
         from torch.optim import optimizer
         supported = [*optimizer._get_fused_kernels_supported_devices(), "meta"]
         optimizer._get_fused_kernels_supported_devices = lambda: supported

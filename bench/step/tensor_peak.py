@@ -9,13 +9,13 @@ import torch
 
 
 def bytes_of(tensors):
-    """Of distinct storages."""
+    """Bytes of the tensors' distinct storages."""
     storages = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in tensors}
     return sum(storages.values())
 
 
 def tensor_peak(step, model, optimizer, inputs):
-    """Runs one step whose gradients are dropped first; what is there before it counts too."""
+    """Peak bytes of tensors in one step, including tensors that exist before it. Gradients are dropped first."""
     optimizer.zero_grad(set_to_none=True)
     if next(model.parameters()).is_cuda:
         torch.cuda.synchronize()

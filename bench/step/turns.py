@@ -1,4 +1,4 @@
-"""Programs of both sides that take turns: how they are started, asked for a round, and what their times are worth."""
+"""Programs of both sides that take turns: how they are started and asked for a round, and how their times are summarised."""
 
 import json
 import os
@@ -15,7 +15,7 @@ CPU_HELP = "the instruction set of both sides (default: the best of each library
 
 
 def lower_instructions(word):
-    """For this process's children."""
+    """Limits the instructions of this process's children to the --cpu `word`; None = no limit."""
     if word:
         names = ("MILLRACE_CPU", "ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "MKL_ENABLE_INSTRUCTIONS")
         os.environ.update(zip(names, (word, *CPU[word])))
@@ -35,7 +35,7 @@ class Program:
         return json.loads(line)
 
     def start(self):
-        """Of a peer: waits for its first step, whose answer is `first`."""
+        """For a peer: waits for its first step; `first` is the answer."""
         self.first = self.read()
 
     def round(self):
@@ -62,8 +62,8 @@ def turn(program):
 
 
 def started(programs):
-    """Leaves out the programs that give no first answer, and says which: torch.compile makes code that does not compile for some. Those that
-    have given it are not asked again."""
+    """Leaves out the programs that give no first answer, and says which: for some torch.compile makes code that does not compile. Programs
+    that have answered are not asked again."""
     left_out = {}
     for name, program in list(programs.items()):
         if program.first:
@@ -78,7 +78,7 @@ def started(programs):
 
 
 def require_equal_work(programs):
-    """Both sides say how many parameters they have and what their batch is; others would compare two things."""
+    """Exits unless all programs report the same parameters and batch: otherwise two different things would be compared."""
     keys = "parameters", "trained_parameters", "batch"
     known = {name: {key: program.first[key] for key in keys} for name, program in programs.items() if "parameters" in program.first}
     for name, what in known.items():
@@ -111,13 +111,13 @@ def interval(values):
 
 
 def ratios_to(times, name, others):
-    """Of the rounds of `name` to those of each of the others."""
+    """Ratios of the times of `name` to those of each other program, round by round, as an interval()."""
     return {other: interval([a / b for a, b in zip(times[name], times[other])]) for other in others}
 
 
 def said_of_times(times):
-    """What each result has of its times: {"step_ms", "step_ms_interval": [median, low, high], "of_the_fastest": the same of ratios to the
-    fastest way of all, "round_ms"}."""
+    """The part of each result about times: {"step_ms", "step_ms_interval": [median, low, high], "of_the_fastest": the same for
+    ratios to the fastest way of all, "round_ms"}."""
     fastest = min(times, key=lambda name: median(times[name]))
     return {"step_ms": {name: median(values) for name, values in times.items()},
             "step_ms_interval": {name: interval(values) for name, values in times.items()},
@@ -132,7 +132,7 @@ def said_of_machine(programs):
 
 
 def add_options(parser, rounds, steps):
-    """What all comparisons take."""
+    """Adds the options that all comparisons take."""
     parser.add_argument("program", help="the millrace program")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="of both sides; the bars are those of a CPU")
     parser.add_argument("--shape", choices=["cpu-small", "gpu-small", "gpu-guide"], help="default: cpu-small, on a GPU gpu-small")
@@ -162,7 +162,7 @@ def peer_words(options, dtype):
 
 
 def own_words(options, dtype, recipe):
-    """Of `millrace bench step`. Like Python's with --dtype bf16, ours computes in TF32 what stays in fp32 beside it."""
+    """The words of `millrace bench step`. Like Python with --dtype bf16, ours computes in TF32 whatever stays in fp32."""
     words = ["bench", "step", recipe, "--shape", options.shape, "--precision", "fp32" if dtype == "tf32" else dtype, "--threads", str(options.threads),
              "--warmup", "1", "--steps", str(options.steps), "--rounds", "stdin", "--json", f"--device.name={options.device}"]
     return words + ([f"--device.tf32={'off' if dtype == 'fp32' else 'on'}"] if options.device == "cuda" else [])

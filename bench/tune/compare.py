@@ -1,4 +1,4 @@
-"""What `millrace tune` finds from a bad config, against every run of a full grid: the bars are 0.95 of the best in a fifth of the time.
+"""Compares what `millrace tune` finds from a bad config with all runs of a full grid. The bars: 0.95 of the best speed, in a fifth of the time.
 
     python3 bench/tune/compare.py build/release/millrace [--recipes language_model,cosmology] [--seconds 2] [--json FILE]
 

@@ -1,5 +1,5 @@
-// What watching for steps that must not count costs: everything a step does for it, on the gradients and buffers of a recipe's
-// model, beside the step itself, interleaved. usage: bench_watch [ROUNDS] [THREADS]
+// Measures what it costs to detect steps that must not count: all that a step does for it, on the gradients and buffers of a
+// recipe's model, interleaved with the step itself. usage: bench_watch [ROUNDS] [THREADS]
 #include <torch/nn/module.h>
 
 #include <algorithm>

@@ -26,8 +26,9 @@ struct Mutant {
   Damage damage = Damage::bit;
 };
 
-// One bit flipped; 16 bytes replaced by noise; cut off; longer by up to 64 bytes of noise; a number of 1, 2, 4 or 8 bytes within
-// the first `header_bytes` replaced by an extreme (all zeros, all ones, the sign bit, the largest positive; either byte order).
+// A mutant of a kind drawn by `seed`. It has one bit flipped; or 16 bytes replaced by noise; or is cut off; or is longer by up to
+// 64 bytes of noise; or has a number of 1, 2, 4 or 8 bytes in the first `header_bytes` replaced by an extreme (all zeros, all
+// ones, the sign bit, the largest positive; either byte order).
 inline Mutant mutant(const std::string& file, std::size_t header_bytes, std::uint64_t seed) {
   Philox random(seed);
   Mutant result{.bytes = file, .damage = static_cast<Damage>(random.below(5))};
@@ -122,7 +123,7 @@ inline void expect_survives_mutants(const MutantFormat& format) {
   EXPECT_GT(refused, mutant_count() / 6);
   rusage after{};
   ::getrusage(RUSAGE_SELF, &after);
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they keep freed memory
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // sanitizers keep freed memory
   EXPECT_LT(after.ru_maxrss - before.ru_maxrss, 64 * 1024) << "kB";
 #endif
   std::filesystem::remove_all(folder);

@@ -150,7 +150,7 @@ void PowerLossFs::rename(const stdfs::path& from, const stdfs::path& to) {
   log_.push_back({.kind = Change::Kind::move, .node = folder, .name = name, .to = target, .target = node});
 }
 
-// In the system's order: the contents of a folder go first, entry by entry.
+// Records a removal as the system does it: first the contents of a folder, entry by entry, then the folder.
 void PowerLossFs::forget(std::size_t folder, const std::string& name) {
   const std::size_t node = nodes_[folder].now.at(name);
   while (!nodes_[node].now.empty()) forget(node, std::string(nodes_[node].now.begin()->first));

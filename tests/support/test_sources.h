@@ -29,7 +29,7 @@ class CountingSource final : public Source {
 
   std::function<void(std::int64_t index)> before;  // may throw or wait
   std::string print = "counting";
-  Keeps kept = Keeps::nothing;  // rows: "noise" then depends on the index alone; parts: "id" is the part
+  Keeps kept = Keeps::nothing;  // Keeps::rows: "noise" depends on the index alone; Keeps::parts: "id" is the part
   bool is_advised = false;
   mutable std::mutex advice_mutex;
   mutable std::vector<std::int64_t> advised;
@@ -141,7 +141,7 @@ inline std::vector<std::int64_t> up_to(std::int64_t size) {
   return all;
 }
 
-// 0, 1, 2, 5, 0, 1, 2, 5, ... up to an epoch, then no weights.
+// The weights 0, 1, 2, 5, 0, 1, 2, 5, ... before epoch `until`, then no weights.
 inline SampleWeights by_fours(std::int64_t size, std::uint64_t until = 1000) {
   return [size, until](std::uint64_t epoch) {
     std::vector<float> weights;

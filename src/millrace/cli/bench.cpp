@@ -115,7 +115,7 @@ StepBenchOptions take_options(const Entry& entry, Arguments& arguments) {
   return options;
 }
 
-// One model for all rounds: only the first has the warm-up steps.
+// Uses one model for all rounds: only the first round has the warm-up steps.
 void run_rounds(const Entry& entry, const StepBenchOptions& options) {
   StepBench bench(entry, options);
   std::int64_t warmup = options.warmup;

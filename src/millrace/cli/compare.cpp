@@ -133,7 +133,7 @@ void print_text(const runs::Comparison& comparison, const runs::RunFacts& a, con
   print_quality("losses and metrics after equal time, " + human_duration(comparison.seconds), comparison.at_time);
 }
 
-// The version alone does not show changes compiled since.
+// True if the builds differ: the version alone does not show changes compiled since.
 bool is_another_build(const runs::Comparison& comparison) {
   const auto build = std::ranges::find(comparison.machine, "version of build", &runs::Difference::key);
   return build != comparison.machine.end() && build->a && build->b;

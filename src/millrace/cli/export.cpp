@@ -43,7 +43,7 @@ std::vector<std::filesystem::path> write_state(const std::filesystem::path& to, 
 }
 
 std::map<std::string, std::string> metadata_of(const Weights& weights) {
-  if (weights.run.empty()) {  // from an earlier export
+  if (weights.run.empty()) {  // the weights come from an earlier export
     std::map<std::string, std::string> known;
     if (weights.path.extension() == ".safetensors") known = format::SafetensorsFile(weights.path).metadata();
     return known;
@@ -77,7 +77,7 @@ std::string told(const Weights& weights) {
   return weights.which + (weights.best.empty() ? "" : " (best by " + weights.best + "; " + newest + ")");
 }
 
-// Adds what other programs' files of this recipe contain in addition to the weights.
+// Adds to `all` what other programs' weight files have besides the weights.
 std::vector<std::string> complete(std::span<const Entry> recipes, const Weights& weights, Tensors& all) {
   if (weights.run.empty()) return {};
   const std::string recipe = recipe_of_run(Fs::real(), weights.run);
@@ -104,7 +104,7 @@ int run_export(const Invocation& call) {
         {"millrace export needs a trained model", "millrace export", "add --from RUN; millrace runs lists the runs"});
   telemetry::Console console(telemetry::Console::Mode::automatic, json ? 2 : 1);
   const Weights weights = load_weights(Fs::real(), *from, console);
-  Tensors all;  // of one module, so no name occurs in two files
+  Tensors all;  // all tensors are of one module, so no name occurs in two files
   for (const auto& [name, tensors] : weights.models) all.insert(tensors.begin(), tensors.end());
   const std::vector<std::string> notes = complete(call.recipes, weights, all);
   WeightsFile about{.from = told(weights), .metadata = metadata_of(weights), .beside = write_state(to, weights.recipe)};

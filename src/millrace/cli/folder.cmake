@@ -1,5 +1,6 @@
-# The files that `millrace new` writes: real sources under templates/, compiled by a test, carried as text. The files of a kind
-# stand in a folder of its name; what all kinds share takes @what@, @part@ (of the kind's README) and @learns@ from there.
+# Packs the files that `millrace new` writes. They are real sources under templates/, which a test compiles; the program carries
+# them as text. Each kind has a folder of its name; the files that all kinds share take @what@ and @part@ (from the kind's README)
+# and @learns@ from that folder.
 set(template_source "${CMAKE_BINARY_DIR}/generated/millrace/cli/template_texts.cpp")
 set(template_rows "")
 foreach(kind table image volume text)

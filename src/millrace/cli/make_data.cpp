@@ -44,7 +44,7 @@ DataOptions take_options(Arguments& arguments, const Entry& entry) {
   return options;
 }
 
-// The help of all recipes that have such options.
+// The help about the recipes' own options, for all recipes that have them.
 std::string help_of_options(const Invocation& call) {
   std::string text;
   for (const Entry& entry : call.recipes) {
@@ -82,7 +82,7 @@ void make_folder(const Entry& entry, const DataWish& wish, const std::filesystem
   if (!made) refuse_used_folder(folder);
 }
 
-// The file in a folder whose name has this beginning; the folder itself if there is none.
+// The file in `folder` whose name starts with `beginning`; the folder itself if no file does.
 std::filesystem::path file_beginning(const std::filesystem::path& folder, const std::string& beginning) {
   for (const auto& file : std::filesystem::directory_iterator(folder))
     if (file.path().filename().string().starts_with(beginning)) return file.path();

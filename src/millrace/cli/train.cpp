@@ -41,7 +41,7 @@ Precedence: flag > environment (MILLRACE_OPTIM__LEARNING_RATE=1e-3) > files in o
 recipe's defaults. A path in a file is looked for beside that file, then in the current folder.
 )";
 
-// A failure to write never fails a finished run.
+// Writes the report. A failure here never fails a finished run.
 void leave_report(const std::filesystem::path& run, telemetry::Console& console) {
   try {
     console.line("report " + runs::write_report(run).string());

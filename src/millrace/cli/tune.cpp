@@ -92,7 +92,7 @@ doctor::Settings tunable(const config::Schema& schema, const Json& values) {
 class Progress {
  public:
   Progress(const std::filesystem::path& out, Json key) : file_(out.string() + ".progress.json"), key_(std::move(key)) {}
-  // The state of a search with the same words, config and machine; null if there is none.
+  // The state of an earlier search with the same words, config and machine; null if no such search was made.
   [[nodiscard]] Json read() const {
     if (!Fs::real().exists(file_)) return {};
     const Json all = parse_shallow(Fs::real().read_file(file_));

@@ -71,7 +71,7 @@ std::string memory_text(const std::vector<Json>& lines) {
   return "; when last checked, the process held " + human_bytes(*held) + " and " + human_bytes(*free) + " were free";
 }
 
-// The launcher's text about which rank ended the run, and how; "" if there is none.
+// The launcher's text about which rank ended the run, and how; "" if the launcher wrote no such line.
 std::string launcher_text(const std::vector<Json>& lines) {
   const Json* rank = last_of(lines, "rank");
   return rank == nullptr ? "" : first_line(text_at(*rank, {"text"}));
@@ -83,7 +83,7 @@ bool has_any(const std::string& text, std::initializer_list<std::string_view> wo
 
 constexpr std::string_view kStopped = "stopped by ";  // start of the watchdog's line when it obeys a signal
 
-// The watchdog's line about a standstill that lasts to the end of the log, whatever ended it; null if there is none.
+// The watchdog's line about a standstill that lasts to the end of the log, whatever ended it; null without such a line.
 const Json* standstill_of(const std::vector<Json>& lines) {
   for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
     const std::string kind = text_at(*line, {"kind"}), text = text_at(*line, {"text"});
@@ -138,7 +138,7 @@ Cause ended(const Json& end, const std::string& launcher, Cause cause) {
   cause.is_death = true;
   const std::string why = reason_of(error, cause.id);
   cause.text = "died" + at + " " + why + ": " + (error.empty() ? "its text is not in the log" : first_line(error));
-  // This rank knows at most that another one is gone.
+  // This rank's error says at most that another rank is gone.
   if (!launcher.empty() && error.starts_with("DistributedError")) cause.text += "; the launcher says: " + launcher;
   return cause;
 }
@@ -230,7 +230,7 @@ SystemMark system_mark(const std::string& of_group, const std::filesystem::path&
   mark.machine_kills = count_of(root / "proc/vmstat", "oom_kill");
   for (const char* file : {"memory.max", "memory.limit_in_bytes"}) {
     std::istringstream text(first_word_of(group / file));
-    constexpr std::uint64_t kNone = 1ULL << 60U;  // how version 1 writes "no limit"
+    constexpr std::uint64_t kNone = 1ULL << 60U;  // from here on version 1 means "no limit"
     if (std::uint64_t limit = 0; text >> limit && limit < kNone) mark.group_limit = limit;
   }
   return mark;

@@ -17,12 +17,12 @@ struct SystemMark {
   std::string group;                          // folder of the memory controller's control group
   std::string boot;                           // changes at each boot
   std::optional<std::int64_t> group_kills;    // processes that the kernel killed when out of memory: in this control group
-  std::optional<std::int64_t> machine_kills;  // on the whole machine
+  std::optional<std::int64_t> machine_kills;  // the same on the whole machine
   std::optional<std::uint64_t> group_limit;   // bytes
   [[nodiscard]] Json to_json() const;
   [[nodiscard]] static SystemMark of(const Json& json);  // accepts any JSON
 };
-// The mark of this process, or of a process in `group`. `root`: a folder that imitates "/", for tests.
+// The state of this process, or of a process in `group`. `root`: a folder that imitates "/", for tests.
 [[nodiscard]] SystemMark system_mark(const std::string& group = "", const std::filesystem::path& root = "/");
 
 struct Cause {
@@ -34,7 +34,8 @@ struct Cause {
   std::int64_t step = 0;  // the last step that was logged
 };
 
-// `lines`: one process's lines, from its "start" line on. `alive`: it holds the run's lock. `now`: system_mark() of its group.
+// `lines`: the lines of one process, from its "start" line on. `alive`: a process holds the run's lock. `now`: system_mark() of
+// the process's group.
 [[nodiscard]] Cause cause_of(const std::vector<Json>& lines, bool alive, const SystemMark& now);
 
 // The process's control group; "" if its log does not name it.

@@ -14,9 +14,9 @@ namespace millrace::doctor {
 class ClockUse {
  public:
   void add(const MachineReading& reading);  // ignores a reading without a clock
-  // The clock of the latest minute at the same load. nullopt: no such minute yet, or the latest readings have another load.
+  // The clock of the latest minute at the same load. nullopt: no such minute so far, or the latest readings have another load.
   [[nodiscard]] std::optional<Evidence::CpuClock> latest() const;
-  [[nodiscard]] std::optional<Evidence::CpuClock> of_the_run() const;  // the same, with the loss since the first reading
+  [[nodiscard]] std::optional<Evidence::CpuClock> of_the_run() const;  // over the whole run, with the loss since the first reading
 
  private:
   struct Reading {
@@ -24,9 +24,9 @@ class ClockUse {
   };
   void begin(const Reading& reading);
 
-  std::deque<Reading> first_;      // of the first minute, until that is over
+  std::deque<Reading> first_;      // readings of the first minute, until it is over
   std::optional<Reading> before_;  // medians of the first minute
-  std::deque<Reading> latest_;     // at least a minute, once available
+  std::deque<Reading> latest_;     // readings of at least the latest minute, once the run is that old
   int unlike_ = 0;                 // consecutive readings at another load
   double seconds_ = 0, lost_seconds_ = 0;
 };

@@ -1,4 +1,5 @@
-// The input of all rules: measurements of a run over a stretch of its loop. Plain values, so that a rule is tested with numbers.
+// The input of all rules: measurements of a run over a stretch of its loop, which is some consecutive steps. Plain values, so
+// that a rule is tested with numbers.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +17,7 @@ struct Evidence {
     int readers = 0;
     bool readers_by_user = false;       // data.workers is a number
     double read_seconds = 0;            // summed over readers
-    double read_cpu_seconds = 0;        // of these, seconds on a core
+    double read_cpu_seconds = 0;        // the part of read_seconds spent on a core
     bool cache_by_user = false;         // data.cache is set, not auto
     bool cached = false;                // a cache of either kind is in use
     std::uint64_t cacheable_bytes = 0;  // size of a cache of all samples; 0 = the source keeps nothing
@@ -37,7 +38,7 @@ struct Evidence {
 
   // How often the loop does something other than steps, and the config's interval for it.
   struct Often {
-    std::int64_t count = 0;        // over the stretch
+    std::int64_t count = 0;        // times in the stretch
     std::int64_t every_steps = 0;  // 0 = not by steps
     std::int64_t every_epochs = 0;
   };
@@ -55,7 +56,7 @@ struct Evidence {
     };
     std::optional<Threads> threads;  // set if the config asked for more threads than there are cores
     struct Batch {
-      std::int64_t rows = 0;           // of the micro-batch that was tried
+      std::int64_t rows = 0;           // rows of the micro-batch that was tried
       double fixed_share = 0;          // share of its time that does not depend on the number of rows
       std::int64_t batch_size = 0;     // data.batch_size; 0 = the recipe sets its own
       std::int64_t micro_batches = 1;  // memory.micro_batches
@@ -69,17 +70,17 @@ struct Evidence {
     std::optional<Layouts> layout;  // set if the config fixed one of the two
     struct Recompute {
       std::uint64_t saved_bytes = 0;  // reduction of a step's peak
-      double seconds = 0;             // its cost per step
+      double seconds = 0;             // cost of the recompute per step
     };
-    std::optional<Recompute> recompute;  // for all blocks; set if the config fixed none
+    std::optional<Recompute> recompute;  // recompute of all blocks; set if the config recomputes no block
   };
 
   // The operations of one step.
   struct Census {
     std::int64_t operations = 0;
     std::int64_t host_reads = 0;  // values that the step read back from the device
-    double seconds = 0;           // of all operations
-    double rebuilt_seconds = 0;   // of operations that made the same tensors in every step, from neither parameters nor the batch
+    double seconds = 0;           // time of all operations
+    double rebuilt_seconds = 0;   // time of operations that made equal tensors in each step, not from parameters or the batch
     std::string rebuilt_by;       // the slowest of these operations: "aten::tril [256, 256]"
     std::int64_t copies = 0;      // copies of tensors between devices, without the batch's own
     double copied_seconds = 0;
@@ -88,8 +89,8 @@ struct Evidence {
 
   // Shapes of batches as the model sees them, without the number of rows.
   struct Shapes {
-    std::int64_t batches = 0;  // over the stretch, counting micro-batches
-    std::int64_t fresh = 0;    // of these, batches of a new shape
+    std::int64_t batches = 0;  // micro-batches in the stretch
+    std::int64_t fresh = 0;    // those of a new shape
     std::int64_t all = 0;      // number of shapes in the run so far
     std::string latest;        // "x [*, 37, 64]"
   };
@@ -103,10 +104,10 @@ struct Evidence {
   struct Memory {
     std::uint64_t used = 0, room = 0;  // bytes; 0 = unknown
     std::string rising;                // the evidence that memory grows; "" = it does not
-    double recompute_seconds = 0;      // of blocks that were recomputed, over the stretch
+    double recompute_seconds = 0;      // time of recomputed blocks, over the stretch
     bool recompute_by_user = false;    // memory.recompute names blocks
-    std::uint64_t step_peak = 0;       // of tensors in a step
-    std::uint64_t most_held = 0;       // of tensors, at any time
+    std::uint64_t step_peak = 0;       // bytes of tensors in a step
+    std::uint64_t most_held = 0;       // most bytes of tensors at any time
   };
 
   // The data behind the latest validation's metrics.
@@ -148,7 +149,7 @@ struct Evidence {
     std::int64_t spikes = 0;                 // steps over the stretch that were left out because the loss or the gradient jumped
     bool scaled = false;                     // half precision with a loss scale, which skips steps while it adapts
     bool has_bf16 = false;                   // the device computes in bf16 at full speed
-    std::optional<Blind> blind;              // for the first objective
+    std::optional<Blind> blind;              // for the first objective; nullopt: the recipe names no such answer
     std::vector<double> validation;          // losses of the first objective, oldest first
     std::optional<Judged> judged;
     std::vector<Clamp> clamps;
@@ -175,7 +176,7 @@ struct Evidence {
   // Times of a step on a GPU, which runs asynchronously to the host.
   struct Launches {
     double host_ms = 0;    // the host's time to launch the step
-    double device_ms = 0;  // from its beginning to its end on the GPU, including gaps
+    double device_ms = 0;  // from the step's beginning to its end on the GPU, including gaps
     double behind_ms = 0;  // the GPU's remaining work when the host reaches a log line
   };
 
@@ -185,10 +186,10 @@ struct Evidence {
     double lost = 0;  // share of cycles that the lower clock cost, over the stretch
   };
 
-  // Finished runs in the folder next to this one that did the same work on the same machine.
+  // Finished runs that did the same work on the same machine, from the parent of this run's folder.
   struct Earlier {
     std::vector<double> step_ms;  // the median step time of each run, newest first
-    std::string newest;           // its folder
+    std::string newest;           // folder of the newest run
   };
 
   std::int64_t step = 0;               // the current step
@@ -208,7 +209,7 @@ struct Evidence {
   std::optional<Census> census;
   std::vector<Target> targets;
   Shapes shapes;
-  std::vector<RankTimes> ranks;  // by rank; empty for a single rank
+  std::vector<RankTimes> ranks;  // one entry for each rank; empty for a single rank
   // Median step times of the run's stretches between log lines, oldest first, without the share of other programs.
   std::vector<double> step_ms;
   Earlier earlier;

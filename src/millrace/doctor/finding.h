@@ -16,8 +16,7 @@ struct Gain {
   double likely = 0, low = 0, high = 0;
 };
 
-// The stake of a finding: the time of a run that is only slower than necessary, or a run that ends early or learns nothing
-// useful.
+// What a finding puts at stake. `time`: the run is only slower than necessary. `run`: it ends early or learns nothing useful.
 enum class Stake : std::uint8_t { time, run };
 
 struct Finding {

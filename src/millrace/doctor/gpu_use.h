@@ -13,8 +13,8 @@ namespace millrace::doctor {
 // Sums over readings, weighted by their seconds. The sums only grow: a stretch is the difference of two of them.
 struct GpuUse {
   double seconds = 0, busy = 0;
-  double clock_seconds = 0, cycles = 0;  // of readings with a clock; MHz times seconds
-  double most_mhz = 0;                   // its maximum clock
+  double clock_seconds = 0, cycles = 0;  // sums over readings with a clock; cycles: MHz times seconds
+  double most_mhz = 0;                   // the GPU's maximum clock
   std::map<std::string, double> held_back;
 
   // Ignores a reading without the GPU's utilisation.

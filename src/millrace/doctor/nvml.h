@@ -19,7 +19,7 @@ struct GpuReading {
   std::optional<std::pair<int, int>> capability;
   std::optional<double> utilisation;  // share of the driver's last sampling period in which a kernel ran
   std::optional<std::uint64_t> memory_used, memory_total;
-  std::optional<double> mhz, most_mhz;  // of the multiprocessors
+  std::optional<double> mhz, most_mhz;  // clock of the multiprocessors
   std::optional<double> celsius, watts;
   std::vector<std::string> held_back;  // why the clock is below its maximum; idleness and limits set by the user are not listed
   [[nodiscard]] Json to_json() const;

@@ -17,8 +17,8 @@ struct Rule {
   std::string_view says;  // when it applies, in a few words
   std::optional<Finding> (*look)(const Evidence& evidence);
   Stake stake = Stake::time;  // stake of its findings, which sets their place: see sort_findings()
-  // The accounts of the loop's time in which its fault takes time; unused entries are empty, as are all entries of rules that are
-  // not about time.
+  // The accounts of the loop's time that the rule's fault lengthens. Unused entries are empty, as are all entries of rules that
+  // are not about time.
   std::array<std::string_view, 4> accounts = {};
   bool warned = false;  // the run also prints a warning when it happens
 };

@@ -1,4 +1,4 @@
-// Rules about the place of tensors, their shapes, and waiting between ranks.
+// Rules about the devices of tensors, their shapes, and waiting between ranks.
 #include <algorithm>
 #include <numeric>
 
@@ -11,7 +11,7 @@ namespace {
 using telemetry::Phase;
 
 constexpr double kKept = 1.5;      // reserved memory, relative to the most that tensors held
-constexpr double kKeptPart = 0.5;  // and relative to the GPU's memory
+constexpr double kKeptPart = 0.5;  // the same, relative to the GPU's memory
 constexpr double kFresh = 0.2;     // share of batches of a new shape
 constexpr std::int64_t kManyFresh = 10, kManyShapes = 32;
 constexpr double kUneven = 0.10;
@@ -20,7 +20,7 @@ double step_share(const Evidence& e) { return e.share(Phase::forward) + e.share(
 
 }  // namespace
 
-// Only on a GPU, where each such copy causes a wait or a gap.
+// Applies only on a GPU, where each copy between devices causes a wait or a gap.
 Found wrong_device(const Evidence& e) {
   if (!e.on_gpu || !e.census || e.census->copies == 0) return std::nullopt;
   const double share = e.census->copied_seconds / std::max(e.census->seconds, 1e-9);
@@ -35,7 +35,7 @@ Found wrong_device(const Evidence& e) {
                  .gain = gain_of(share * step_share(e), 0.5)};
 }
 
-// Memory that is reserved in pieces too small to use. It costs nothing while there is more.
+// GPU memory that is reserved in pieces too small to use. The waste costs nothing while more memory is free.
 Found fragmented(const Evidence& e) {
   const auto held = static_cast<double>(std::max(e.memory.most_held, e.memory.step_peak));
   const auto kept = static_cast<double>(e.memory.used), room = static_cast<double>(e.memory.room);
@@ -59,7 +59,7 @@ Found changing_shapes(const Evidence& e) {
                  .gain = std::nullopt};
 }
 
-// The rank that the others wait for is the rank that waits least.
+// The slowest rank, for which the others wait, is the rank that waits least.
 Found uneven_ranks(const Evidence& e) {
   if (e.ranks.size() < 2 || e.times.loop() <= 0) return std::nullopt;
   const auto last = std::ranges::min_element(e.ranks, {}, &Evidence::RankTimes::reduction);
@@ -80,7 +80,7 @@ Found uneven_ranks(const Evidence& e) {
                                    : "check what else uses its cores or its GPU, and whether that GPU is slower",
                  .key = {},
                  .value = {},
-                 // Without that rank all would be as fast as the others on average.
+                 // The gain if that rank were as fast as the others on average.
                  .gain = gain_of(lost * others / static_cast<double>(e.ranks.size()), 0.5)};
 }
 

@@ -35,8 +35,8 @@ Gain gain_without_slow(const Evidence& e) {
   return gain_of(held_up / e.times.loop());
 }
 
-// The stretch's time with `readers` readers: the longest of the loop's own work, the reading divided among them, and, for the
-// part of it that computes, both on the same cores.
+// The stretch's time with `readers` readers: the longest of the loop's own work, of the reading divided among them, and of the
+// loop's work plus the reading's CPU time divided among the cores.
 double seconds_with(const Evidence& e, int readers) {
   const double work = e.times.loop() - e.times.of(Phase::data_wait);
   return std::max({work, e.input.read_seconds / readers, work + e.input.read_cpu_seconds / e.cores});

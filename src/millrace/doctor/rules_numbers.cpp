@@ -46,7 +46,7 @@ std::string loss_of(const Evidence& e, const ObjectiveLines& objective) {
   return e.numbers.objectives.size() > 1 ? "the loss of " + objective.name : "the loss";
 }
 
-// The first objective that passes the test; null if none does.
+// The first objective that passes the test; null if all fail it.
 template <class Test>
 const ObjectiveLines* objective_with(const Evidence& e, Test is_so) {
   const auto found = std::ranges::find_if(e.numbers.objectives, is_so);
@@ -78,7 +78,7 @@ bool jumps(std::vector<LossLine>::const_iterator first, std::vector<LossLine>::c
   return line->loss > usual + std::max(kJumpDeviations * median(before), kJumpPart * std::abs(usual));
 }
 
-// A loss that stays high for some lines is one jump.
+// Counts jumps; a loss that stays high for some lines is one jump.
 int jumps_of(const ObjectiveLines& objective) {
   int count = 0;
   bool is_up = false;
@@ -107,7 +107,7 @@ Found not_finite(const Evidence& e) {
       .id = {}, .what = what, .remedy = "lower optim.learning_rate, or " + look, .key = {}, .value = {}, .gain = gain_of(share)};
 }
 
-// Only with optim.spike_zscore, without which no step is left out.
+// Applies only with optim.spike_zscore, without which no step is left out.
 Found spikes(const Evidence& e) {
   const double share = static_cast<double>(e.numbers.spikes) / static_cast<double>(std::max<std::int64_t>(e.times.steps, 1));
   if (share < kSpikes) return std::nullopt;
@@ -240,7 +240,7 @@ Found overfitting(const Evidence& e) {
              "train.early_stop_patience", std::to_string(kRises), std::nullopt);
 }
 
-// States the cost, since there is no time to gain.
+// States the cost instead of a gain, since the remedy saves memory and no time.
 Found recompute_needed(const Evidence& e) {
   const auto& recompute = e.experiments.recompute;
   if (!is_high(e.memory) || !recompute) return std::nullopt;

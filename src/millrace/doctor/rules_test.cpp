@@ -252,7 +252,7 @@ TEST(Rules, ATrendOfTheStepTimeIsNoBadMinute) {
   EXPECT_THAT(findings_of(e), IsEmpty());
 }
 
-// The step times exclude the share of other programs; these also share caches and memory, which makes steps longer.
+// The step times leave out the share of other programs. But those programs also use caches and memory, which makes steps longer.
 TEST(Rules, ATrendIsSeenBesideNeighboursWhereItIsTooSteepToBeTheirs) {
   Evidence e = sound();
   e.others = 0.45;

@@ -26,7 +26,7 @@ constexpr double kCopies = 0.10, kCopyLess = 0.75;  // bytes take a quarter of f
 constexpr std::int64_t kTimesRows = 4;              // most growth of a batch that is too small
 constexpr double kSlower = 1.25;                    // relative to the first step times
 constexpr std::size_t kEarlierRuns = 3;
-constexpr double kSlowerBeside = 1.5;             // if other programs use the cores: they also share caches and memory
+constexpr double kSlowerBeside = 1.5;             // the same if other programs use the cores: they share caches and memory
 constexpr double kGpuBusy = 0.8, kGpuIdle = 0.5;  // share of the time; vendors' guides ask for the first
 constexpr double kLaunches = 0.9;                 // share of the GPU's step time above which the host delays it
 constexpr double kBehind = 0.1;                   // share of a step
@@ -50,7 +50,8 @@ struct Limit {
   double much, little;  // shares
 };
 
-// For work that takes a noticeable share of the time: suggests an interval after which `limit.little` of the time is left for it.
+// Suggests, for work that takes a noticeable share of the time, an interval after which the work takes `limit.little` of the
+// time.
 Found too_often(const Evidence& e, Phase phase, const Evidence::Often& often, const Limit& limit, const std::string& what,
                 const std::string& key_of_steps, const std::string& key_of_epochs) {
   const double share = e.share(phase);
@@ -66,7 +67,7 @@ Found too_often(const Evidence& e, Phase phase, const Evidence::Often& often, co
              by_steps ? key_of_steps : key_of_epochs, std::to_string(then), gain_of(gain));
 }
 
-// The divisor of `pieces` that gives at most kTimesRows times the rows, as large as possible.
+// The largest divisor of `pieces` that gives at most kTimesRows times the rows.
 std::int64_t fewer_by(std::int64_t pieces) {
   for (std::int64_t times = std::min(kTimesRows, pieces); times > 1; --times) {
     if (pieces % times == 0) return times;
@@ -152,7 +153,7 @@ Found layout(const Evidence& e) {
 Found recompute_unneeded(const Evidence& e) {
   const double share = e.memory.recompute_seconds / std::max(e.times.loop(), 1e-9);
   const std::uint64_t free = e.memory.room - std::min(e.memory.room, e.memory.used);
-  constexpr std::uint64_t kTimes = 8;  // tensors kept instead rarely exceed this multiple of the peak
+  constexpr std::uint64_t kTimes = 8;  // tensors that are kept instead of recomputed rarely exceed this multiple of the peak
   if (share < kRecomputes || !e.memory.recompute_by_user || free < kTimes * e.memory.step_peak) return std::nullopt;
   return set("blocks that run a second time take " + percent(share) + " of the time, a step holds " +
                  human_bytes(static_cast<double>(e.memory.step_peak)) + ", and " + human_bytes(static_cast<double>(free)) +
@@ -189,7 +190,7 @@ Found copy_bound(const Evidence& e) {
                  .gain = floats > 0 ? std::optional(gain_of(share * kCopyLess * floats, 0.5)) : std::nullopt};
 }
 
-// Only on a GPU: a CPU has its values at hand.
+// Applies only on a GPU: a CPU has its values at hand.
 Found host_wait(const Evidence& e) {
   if (!e.on_gpu || !e.census || e.census->host_reads == 0) return std::nullopt;
   return Finding{.id = {},
@@ -210,7 +211,8 @@ Found oversubscribed(const Evidence& e) {
              "device.threads", std::to_string(threads->cores), gain_of((1 - 1 / threads->ratio) * core_share(e), 0.25));
 }
 
-// A thread waits this long for a core; a step waits for the last of its threads, whose waits may or may not overlap.
+// `one` is a thread's wait for a core, `either` the wait of two threads that wait independently: a step waits for the last of its
+// threads.
 Found neighbours(const Evidence& e) {
   if (!e.others || *e.others < kNeighbours) return std::nullopt;
   const double one = *e.others * core_share(e);
@@ -223,7 +225,7 @@ Found neighbours(const Evidence& e) {
                  .gain = Gain{.likely = (one + either) / 2, .low = 0.75 * one, .high = either}};
 }
 
-// The middle of three parts must lie between the others: then it is a trend, not a bad minute.
+// The middle of three parts must lie between the others: then the times show a trend and not a bad minute.
 Found slowing_down(const Evidence& e) {
   const std::vector<double>& ms = e.step_ms;
   if (ms.size() < kLines) return std::nullopt;
@@ -246,7 +248,7 @@ Found slowing_down(const Evidence& e) {
                  .gain = gain_of((1 - begin / all) * work_share(e), 0.25)};
 }
 
-// Not used while other programs run: earlier runs had other neighbours.
+// Does not judge while other programs run, since they may not have run beside the earlier runs.
 Found slower_than_before(const Evidence& e) {
   if (e.earlier.step_ms.size() < kEarlierRuns || e.step_ms.size() < kLines) return std::nullopt;
   if (e.others && *e.others >= kNeighbours) return std::nullopt;
@@ -261,7 +263,8 @@ Found slower_than_before(const Evidence& e) {
                  .gain = gain_of((1 - before / now) * work_share(e), 0.25)};
 }
 
-// If the GPU has more work than the host launches, it lags at a log line: by a step, or by the length of its queue.
+// A GPU with more work than the host launches lags at a log line, by a step or by the length of its queue; launches don't limit
+// it.
 Found launch_bound(const Evidence& e) {
   if (!e.on_gpu || !e.launches || e.share(Phase::data_wait) >= kEnoughData) return std::nullopt;
   const Evidence::Launches& step = *e.launches;
@@ -281,7 +284,7 @@ Found launch_bound(const Evidence& e) {
                                : std::nullopt};
 }
 
-// The gain if the GPU always computed.
+// The gain is that of a GPU which computes for the share of time that the guides ask for.
 Found gpu_idle(const Evidence& e) {
   if (launch_bound(e)) return std::nullopt;  // launch_bound explains it
   if (!e.gpu || e.gpu->utilisation >= kGpuIdle || e.share(Phase::data_wait) >= kEnoughData) return std::nullopt;
@@ -307,8 +310,8 @@ Found gpu_held_back(const Evidence& e) {
                  .gain = gain_of((1 - e.gpu->mhz / e.gpu->most_mhz) * work_share(e), 0.5)};
 }
 
-// Not on a GPU, whose steps do not wait for the host's clock. Work that waits for memory gains less from a faster clock, but all
-// other work of the process gains, too.
+// Does not apply on a GPU, whose steps do not wait for the host's clock. Work that waits for memory gains less from a faster
+// clock, but all other work of the process gains too.
 Found clock_throttled(const Evidence& e) {
   if (e.on_gpu || !e.clock || e.clock->now_mhz > kFallenClock * e.clock->before_mhz) return std::nullopt;
   const double likely = e.clock->lost * (work_share(e) + e.share(Phase::optimizer));
@@ -323,7 +326,7 @@ Found clock_throttled(const Evidence& e) {
                  .gain = Gain{.likely = likely, .low = likely / 2, .high = std::max(likely, e.clock->lost)}};
 }
 
-// The loop may also lose its core between two accounts: `neighbours` reports that.
+// Time in no account. The loop may also lose its core between two accounts, which `neighbours` reports.
 Found unaccounted(const Evidence& e) {
   const double share = e.share(Phase::rest);
   if (share < kUnaccounted) return std::nullopt;

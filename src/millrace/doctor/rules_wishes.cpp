@@ -8,7 +8,7 @@ namespace millrace::doctor::detail {
 namespace {
 
 constexpr double kFewJudges = 32;    // the error of a mean over this many is a sixth of the spread of single values
-constexpr double kEnoughJudges = 4;  // for this many times more, a tenth
+constexpr double kEnoughJudges = 4;  // with this many times as many values, the error is a tenth
 
 std::string amount(const Evidence::Target& target, double value) {
   if (target.unit.empty()) return percent(value);
@@ -23,7 +23,7 @@ std::string miss(const Evidence::Target& target) {
 
 }  // namespace
 
-// Applies if the config leaves samples out; a small split may be all there is.
+// Applies only if the config leaves samples out: a small split may have no more.
 Found few_judges(const Evidence& e) {
   const auto& judged = e.numbers.judged;
   if (!judged || judged->most_batches == 0 || judged->by <= 0 || judged->by >= kFewJudges) return std::nullopt;
@@ -37,7 +37,7 @@ Found few_judges(const Evidence& e) {
              "train.validate_batches", all ? "0" : std::to_string(static_cast<std::int64_t>(enough)), std::nullopt);
 }
 
-// The time to save is predicted by the other findings, each for its cause.
+// Predicts no gain: the other findings do, each for its cause.
 Found target_missed(const Evidence& e) {
   std::string misses;
   for (const Evidence::Target& target : e.targets) {

@@ -56,7 +56,7 @@ std::optional<double> pressure(const std::filesystem::path& file) {
   return std::nullopt;
 }
 
-// Over all CPUs: seconds in use, and seconds used by other machines.
+// Seconds in which the CPUs were in use, and seconds that other machines took from them, summed over all CPUs.
 std::pair<double, double> used_and_stolen(const std::filesystem::path& file) {
   std::ifstream stream(file);
   std::string name;

@@ -1,4 +1,4 @@
-// Samples the machine once a second during a run: what the loop's accounts can't show.
+// Samples the machine once a second during a run, to see what the loop's accounts can't show.
 #pragma once
 
 #include <condition_variable>
@@ -21,13 +21,13 @@ namespace millrace::doctor {
 struct MachineReading {
   double seconds = 0;
   double cpu_own = 0, cpu_others = 0, cpu_stolen = 0;      // cores used by this process, by other programs, by other machines
-  std::uint64_t rss_bytes = 0;                             // at most
-  std::optional<std::uint64_t> available_bytes;            // at least
+  std::uint64_t rss_bytes = 0;                             // the most memory that this process held
+  std::optional<std::uint64_t> available_bytes;            // the least free memory of the machine
   std::uint64_t major_faults = 0;                          // pages read from a disk
   std::optional<std::uint64_t> read_bytes, written_bytes;  // disk traffic of this process
-  std::optional<double> pressure_cpu, pressure_io, pressure_memory;  // share of the time in which some program waited for it
+  std::optional<double> pressure_cpu, pressure_io, pressure_memory;  // share of the time in which some program waited
   std::optional<double> mhz;                                         // mean clock of the core of the process's busiest thread
-  std::map<std::string, double> threads;          // cores used by this process's threads, by name; below a hundredth left out
+  std::map<std::string, double> threads;          // cores used by this process's threads, by name, if 0.01 or more
   std::optional<std::uint64_t> page_cache_bytes;  // files cached in the machine's memory
   std::optional<std::uint64_t> group_bytes;       // memory of the process's control group, including its files
   // The run's GPU: mean use, lowest clock, highest memory use and temperature; reasons that held its clock back in at least half
@@ -48,8 +48,8 @@ class Sampler {
  public:
   static constexpr double kMostCost = 0.005;
 
-  // `gpu`: the NVML handle of a run on the GPU that CUDA calls `gpu_index`; null without one. `root`: a folder that imitates "/",
-  // for tests.
+  // `gpu`: the NVML handle of the run's GPU, which CUDA calls `gpu_index`; null for a run without a GPU. `root`: a folder that
+  // imitates "/", for tests.
   explicit Sampler(std::filesystem::path root = "/", std::unique_ptr<Nvml> gpu = nullptr, int gpu_index = 0);
   ~Sampler();
   Sampler(const Sampler&) = delete;
@@ -85,7 +85,7 @@ class Sampler {
   std::unique_ptr<Nvml> gpu_;
   int gpu_index_ = 0;
   GpuLooks gpu_looks_;
-  std::optional<GpuReading> gpu_now_;  // at the last sample
+  std::optional<GpuReading> gpu_now_;  // the GPU's state at the last sample
   mutable std::mutex mutex_;
   std::condition_variable wake_;
   bool ends_ = false;

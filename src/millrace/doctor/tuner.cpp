@@ -15,20 +15,20 @@ namespace {
 
 constexpr double kBusy = 0.1;                            // ShortRun::others at which a run is ignored
 constexpr int kMostBusy = 3;                             // ignored runs before a candidate is given up
-constexpr std::size_t kMostRuns = 6, kMostOfLittle = 4;  // valid runs per candidate; the second if little gain is expected
+constexpr std::size_t kMostRuns = 6, kMostOfLittle = 4;  // most valid runs per candidate, and per candidate of little gain
 constexpr double kLittle = 0.1;
-constexpr std::int64_t kMostRows = 8;  // times the config's batch: more changes the training too much, and makes short runs long
+constexpr std::int64_t kMostRows = 8;  // in batches of the config: more would change the training too much, and make runs long
 constexpr std::size_t kPool = 4;       // latest baseline runs that a candidate is compared with
 constexpr int kBetween = 2;            // runs with candidates between two baseline runs
-constexpr double kClear = 0.35;        // logarithm of a ratio at which one run is enough, either way
+constexpr double kClear = 0.35;        // logarithm of a ratio at which one run is enough, for better or for worse
 constexpr double kNoise = 0.03;        // initial deviation of the logarithm of a run's time; weighs as much as three runs
 constexpr double kNoiseRuns = 3;
-constexpr double kOutlier = 3;  // most deviations that a run counts: a disturbed run says little about the others
-// Standard errors; proof needs more, since it is tested after each pair, except for the last one.
+constexpr double kOutlier = 3;  // a run counts as at most this many deviations: a disturbed run says little about the others
+// In standard errors. kProof is larger than kLastProof, because the test is repeated after each pair of runs but the last.
 constexpr double kProof = 2.7, kLastProof = 2, kDisproof = 1.5;
 constexpr std::size_t kHopeless = 3;   // after this many runs, a mean below half of `worth` ends the trial
 constexpr double kTryAgain = 1.2;      // a candidate is tried again if its expected gain grew by this factor
-constexpr double kWithoutProof = 0.5;  // share of the accounts' possible gain expected without a finding
+constexpr double kWithoutProof = 0.5;  // part of the accounts' possible gain that is expected without a finding
 
 using Words = std::vector<std::string>;
 
@@ -70,14 +70,14 @@ Words deeper(const std::string& now) { return times(now, {4}, 64); }
 Words seldom(const std::string& now) { return times(now, {10}); }
 Words nothing(const std::string& now) { return now.empty() || now == "[]" ? Words{} : Words{"[]"}; }
 
-// A key that may be set, the largest share of which accounts it can save, and the values to try.
+// A key that the tuner may set, the accounts that it can shorten, by which share at most, and the values to try.
 struct Knob {
   std::string_view key;
   std::string_view accounts;  // separated by blanks
   double most = 1;
   std::string_view needs;
   Words (*values)(const std::string& now);
-  bool at_once = true;  // may be tried with others, unproved: it costs nothing that matters
+  bool at_once = true;  // may be tried together with others before it is proved: it does no harm that matters
 };
 constexpr std::string_view kStep = "forward backward optimizer prepare";
 constexpr std::array kKnobs = {
@@ -122,8 +122,8 @@ double mean_of(const std::vector<double>& values) {
 
 double square(double value) { return value * value; }
 
-// Decides by the logarithms of times without and with a candidate, in standard errors computed from `deviation`, the standard
-// deviation of one of them. nullopt: undecided.
+// Decides by the logarithms of times without and with a candidate. Differences count in standard errors, computed from
+// `deviation`, the standard deviation of one logarithm. nullopt: undecided.
 std::optional<Trial::Verdict> verdict_of(const std::vector<double>& without, const std::vector<double>& with_it, double deviation,
                                          double worth, std::size_t most_runs) {
   const double least = std::log(1 + worth), mean = mean_of(without) - mean_of(with_it);
@@ -230,7 +230,7 @@ std::vector<Candidate> Tuner::single() const {
     }
   }
   const auto cut = number(value_of("optim.accumulate")), rows = number(value_of("data.batch_size"));
-  if (cut && rows && *cut > 1) {  // the same global batch in one piece, where a batch norm sees other statistics
+  if (cut && rows && *cut > 1) {  // the same global batch in one piece; a batch norm then has other statistics
     all.push_back({{{"optim.accumulate", "1"}, {"data.batch_size", std::to_string(*rows * *cut)}},
                    kWithoutProof * share_of(now_, kStep) / 2,
                    "",
@@ -241,7 +241,7 @@ std::vector<Candidate> Tuner::single() const {
 
 std::vector<Candidate> Tuner::candidates() const {
   std::vector<Candidate> all = single();
-  if (const auto joint = all_at_once(all)) all.insert(all.begin(), *joint);  // before another with the same expected gain
+  if (const auto joint = all_at_once(all)) all.insert(all.begin(), *joint);  // goes before any other with the same expected gain
   add_earlier_batches(all);
   add_back(all);
   std::ranges::stable_sort(all, std::ranges::greater(), &Candidate::expected);
@@ -281,14 +281,14 @@ void Tuner::add_earlier_batches(std::vector<Candidate>& all) const {
   for (const Trial& trial : trials_) {
     if (trial.verdict != Trial::Verdict::no_gain || trial.hidden < options_.worth) continue;
     for (std::size_t i = 0; i < alone; ++i) {
-      if (all[i].set != trial.candidate.set) continue;  // otherwise it is no longer a candidate
+      if (all[i].set != trial.candidate.set) continue;  // otherwise this value is no longer a candidate
       for (const Settings& batch : earlier) all.push_back({with(all[i].set, batch), trial.hidden, "", all[i].needs});
     }
   }
 }
 
-// Some values that were kept together may gain nothing, or cost: if the accounts leave room for that, their old values are tried,
-// last of all.
+// Adds old values as the last candidates: some of the values that were kept together may gain nothing, or cost time. An old value
+// is tried only if the accounts leave room for that.
 void Tuner::add_back(std::vector<Candidate>& all) const {
   for (const Trial& trial : trials_) {
     if (trial.verdict != Trial::Verdict::kept || trial.candidate.set.size() < 2 || !trial.candidate.needs.empty()) continue;
@@ -313,7 +313,7 @@ bool Tuner::to_try(const Candidate& candidate) const {
   return trial->verdict == Trial::Verdict::no_gain && !lost && candidate.expected >= kTryAgain * trial->candidate.expected;
 }
 
-// True if a value between the current one and this one was already worse than the current one.
+// True if a value between the current one and the candidate's was already worse than the current one.
 bool Tuner::is_beyond(const Candidate& candidate) const {
   if (candidate.set.size() != 1) return false;
   const auto& [key, text] = *candidate.set.begin();
@@ -343,12 +343,12 @@ void Tuner::add_base(double seconds) {
   if (base_.logs.size() > kPool) base_.logs.erase(base_.logs.begin());
 }
 
-// True if the next run should be a baseline run: they are few, or the last is long ago.
+// True if the next run should be a baseline run: there are few of them, or the last is long ago.
 bool Tuner::wants_base(std::size_t candidate_runs) const {
   return base_.logs.empty() || base_.since >= kBetween || base_.logs.size() < std::min(candidate_runs, kPool);
 }
 
-// A valid run, of the baseline or of the trial's candidate. nullopt: there was none, and the trial's verdict says why.
+// Makes a valid run of the baseline or of the trial's candidate. nullopt: no run was valid, and the trial's verdict says why.
 std::optional<ShortRun> Tuner::run_of(Trial& trial, bool is_base) {
   for (int busy = 0;;) {
     ShortRun run = run_(is_base ? kept_ : with(kept_, trial.candidate.set));
@@ -408,7 +408,7 @@ void Tuner::judge(Trial& trial, Seen seen) {
   base_ = {.logs = std::move(seen.logs)};
 }
 
-// Runs each of several values of one key once; the best is measured further.
+// Runs each of several values of one key once, then measures the best further.
 void Tuner::compete(std::vector<Trial>& values) {
   std::vector<Seen> seen(values.size());
   std::size_t best = values.size();

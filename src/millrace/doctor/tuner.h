@@ -1,7 +1,7 @@
-// A search for config values that make a run faster. Values that promise a gain without changing the training are tried first,
-// all at once; then each remaining candidate, by expected gain, where the values of one key compete in a run each; then, for
-// values kept together, whether each is needed. A candidate is measured in short runs; at least every third run uses the best
-// config so far, and the latest of those are the baseline. The caller does the runs.
+// A search for config values that make a run faster. First all values that promise a gain without changing the training are tried
+// at once. Then each remaining candidate is tried, by expected gain; several values of one key first compete in a run each. Last,
+// each of the values that were kept together is tested. A candidate is measured in short runs; at least every third run uses the
+// best config so far, and the latest of those are the baseline. The caller does the runs.
 #pragma once
 
 #include <functional>
@@ -20,19 +20,19 @@ using Settings = std::map<std::string, std::string>;  // dotted key -> value, as
 
 // The result of a short run.
 struct ShortRun {
-  double seconds = 0;                    // of the loop per sample, without validations
+  double seconds = 0;                    // the loop's time per sample, without validations
   double others = 0;                     // share of the time in which other programs used the cores
-  std::map<std::string, double> shares;  // of the loop's time, by account
+  std::map<std::string, double> shares;  // shares of the loop's time, by account
   std::vector<Finding> findings;
-  std::string failure;  // why it ended early; "" = it did not
+  std::string failure;  // why the run ended early; "" = it did not
 };
 using Runner = std::function<ShortRun(const Settings& changed)>;
 
 struct Candidate {
   Settings set;
   double expected = 0;  // share of time that may be saved: from the doctor's finding, else half of what the accounts allow
-  std::string finding;  // id of its finding, or ids for several values; "" = only the accounts suggest it
-  std::string needs;    // the word that allows it, since it changes the training: "precision"; "" = it does not
+  std::string finding;  // id of the candidate's finding, or ids for several values; "" = only the accounts suggest it
+  std::string needs;    // word that allows a candidate that changes the training: "precision"; "" = it changes nothing
   bool back = false;    // tries the old value of a key that was kept together with others
 };
 
@@ -40,8 +40,8 @@ struct Trial {
   enum class Verdict { kept, no_gain, failed, busy, not_allowed };
   Candidate candidate;
   Verdict verdict = Verdict::no_gain;
-  double ratio = 0, least = 0, most = 0;  // ratio of speeds with and without it: mean and range of its runs
-  int runs = 0;                           // valid runs with it
+  double ratio = 0, least = 0, most = 0;  // ratio of speeds with and without the candidate: mean and range of its runs
+  int runs = 0;                           // valid runs with the candidate
   double others = 0;                      // largest value of ShortRun::others
   double hidden = 0;                      // growth of the share of time spent waiting for data
   std::string failure;                    // error of a run with the candidate
@@ -69,7 +69,7 @@ class Tuner {
   [[nodiscard]] const ShortRun& first() const noexcept { return first_; }
   [[nodiscard]] const ShortRun& now() const noexcept { return now_; }
   [[nodiscard]] const std::vector<Trial>& trials() const noexcept { return trials_; }
-  [[nodiscard]] std::vector<Candidate> candidates() const;  // for the current config, greatest gain first
+  [[nodiscard]] std::vector<Candidate> candidates() const;  // candidates for the current config, greatest gain first
   [[nodiscard]] double speedup() const;                     // product of the kept ratios
   [[nodiscard]] Json state() const;
 
@@ -91,9 +91,9 @@ class Tuner {
   std::optional<ShortRun> run_of(Trial& trial, bool is_base);
   void note(Trial& trial, const Seen& seen);
   [[nodiscard]] bool wants_base(std::size_t candidate_runs) const;
-  void add_noise(double from_mean);  // of the logarithm of a run's time
+  void add_noise(double from_mean);  // adds the distance of a run's logarithm of time from the mean
   void add_base(double seconds);
-  [[nodiscard]] double deviation() const;  // of the logarithm of a run's time, over all runs so far
+  [[nodiscard]] double deviation() const;  // standard deviation of the logarithm of a run's time, over all runs so far
 
   Settings config_, kept_;
   TunerOptions options_;
@@ -107,7 +107,7 @@ class Tuner {
     int since = 0;             // runs with candidates since the last baseline run
   };
   Base base_;
-  double noise_squares_ = 0, noise_count_ = 0;  // of these logarithms, within trials and among baseline runs
+  double noise_squares_ = 0, noise_count_ = 0;  // sums over the logarithms' deviations, within trials and among baseline runs
   bool out_of_time_ = false;
 };
 

@@ -18,7 +18,7 @@ using Verdict = Trial::Verdict;
 // A formula for a machine and a recipe: the cost of each key, and how costs hide each other.
 struct Model {
   double read = 0.02, compute = 0.01, bf16_ratio = 1.6, log = 0.004, save = 0.01, fixed = 0.002;  // seconds of a sample, a line
-  bool fits = true;                                                                               // the cache
+  bool fits = true;                                                                               // the cache fits into memory
   double noise = 0;                                                                               // noise of each run
   mutable std::mt19937 random{1};
   mutable int runs = 0;
@@ -176,7 +176,7 @@ TEST(Tuner, WhatIsPromisedMuchIsTriedAtOnceWithTheValuesOfTheFindings) {
 }
 
 TEST(Tuner, WhatCameInWithOthersAndCostsGoesOutAgain) {
-  // All threads are slower than the config's own here, which the gain of the readers hides.
+  // All threads are slower here than the config's own number, but the gain of the readers hides that.
   const auto run = [](const Settings& changed) {
     const auto is = [&](const std::string& key, const std::string& value) {
       const auto found = changed.find(key);

@@ -1,4 +1,4 @@
-// Tracks which findings hold, so that one that comes and goes is reported once.
+// Tracks which findings hold, so that a finding that comes and goes is reported once.
 #pragma once
 
 #include <map>

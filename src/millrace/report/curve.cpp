@@ -11,7 +11,7 @@
 namespace millrace::report {
 namespace {
 
-// The SVG's own units; the page scales it to its column.
+// In the SVG's own units; the page scales the SVG to its column.
 constexpr double kWidth = 400, kHeight = 190, kLeft = 58, kRight = 20, kTop = 8, kBottom = 26;
 constexpr double kSpan = 30;
 constexpr std::size_t kColours = 6;
@@ -34,7 +34,7 @@ struct Range {
   }
 };
 
-// The difference of two values must be finite too.
+// Leaves out huge values: the difference of two values must be finite too.
 bool is_drawn(const Point& point) { return std::abs(point.x) < 1e300 && std::abs(point.y) < 1e300; }
 
 std::string coordinate(double value) { return fixed(value, 1); }
@@ -135,7 +135,7 @@ std::vector<Point> thinned(const std::vector<Point>& points, std::size_t most) {
 
 bool is_noisy(const std::vector<Point>& points) {
   if (points.size() < kManyPoints) return false;
-  constexpr double kTimes = 8;  // up and down
+  constexpr double kTimes = 8;  // a band's values go up and down by this many times their range, in all
   double way = 0, last = 0;
   Range range;
   for (const Point& point : points) {
@@ -152,7 +152,7 @@ std::vector<Point> mean(const std::vector<Point>& points) {
   for (const Point& point : points) {
     if (is_drawn(point)) drawn.push_back(point);
   }
-  constexpr std::size_t kWide = 50;  // of all, to each side
+  constexpr std::size_t kWide = 50;  // the mean reaches this fraction of all points to each side
   const std::size_t count = drawn.size(), each = std::max<std::size_t>(1, count / kManyPoints);
   const std::size_t wide = std::max<std::size_t>(1, count / kWide);
   std::vector<Point> means;

@@ -25,9 +25,9 @@ struct Curve {
 
 inline constexpr std::size_t kMostPoints = 400, kFewestPoints = 40;  // for a drawn series
 
-// At most `most` points, including the least and greatest of each stretch, so that spikes stay visible.
+// At most `most` points, including the least and greatest of each section, so that spikes stay visible.
 [[nodiscard]] std::vector<Point> thinned(const std::vector<Point>& points, std::size_t most = kMostPoints);
-// Whether a line through the points would look like a band: then their mean() is drawn over them.
+// True if a line through the points would look like a band; then their mean() is drawn over them.
 [[nodiscard]] bool is_noisy(const std::vector<Point>& points);
 // A hundred points of the moving average over a twenty-fifth of all points; points that are not finite are skipped.
 [[nodiscard]] std::vector<Point> mean(const std::vector<Point>& points);

@@ -117,7 +117,7 @@ std::optional<Moment> latest(const RunFacts& run, const std::string& name, doubl
   return found;
 }
 
-// The last step at which both have a value of this name; else the last that both reached.
+// The last step at which both runs have a value of this name; else the last step that both runs reached.
 double common_step(const RunFacts& a, const RunFacts& b, const std::string& name, double otherwise) {
   std::set<double> steps;
   for (const Moment& moment : at(a.quality, name).value_or(std::vector<Moment>())) steps.insert(moment.step);
@@ -139,7 +139,7 @@ void add_quality(const RunFacts& a, const RunFacts& b, Comparison& to) {
   }
 }
 
-// Metrics whose definition was corrected between the two runs.
+// Adds a note about metrics whose definition was corrected between the two runs.
 void add_versions(Comparison& to) {
   constexpr std::size_t kMost = 3;
   std::vector<std::string> names;

@@ -1,4 +1,4 @@
-// Compares two runs: their differences, and the effect of these.
+// Compares two runs: how they differ, and what the differences cause.
 #pragma once
 
 #include <optional>
@@ -23,7 +23,7 @@ struct Pair {
 
 struct QualityPair {
   std::string name;
-  std::optional<Moment> a, b;  // the latest of each run until then; nullopt: none yet
+  std::optional<Moment> a, b;  // the latest value of each run until then; nullopt: no value yet
 };
 
 // The unit of accounts: runs of different recipes have no common step (share), and runs with different batch sizes only samples
@@ -34,14 +34,14 @@ enum class Unit { seconds_a_step, seconds_a_sample, share };
 struct Explanation {
   std::string text;
   std::string slower;     // "a", "b"; "" = neither, or unknown
-  std::string account;    // with the largest difference
+  std::string account;    // the account with the largest difference
   std::string explained;  // the account that the finding is about
   std::string rule;       // rule of the finding that explains it; "" = none
   std::string of;         // the run that has the finding
 };
 
 struct Comparison {
-  std::vector<std::string> notes;  // on figures that can't be compared, and those that can
+  std::vector<std::string> notes;  // notes on figures that can't be compared, and on those that can
   std::vector<Difference> config, plan, machine;
   std::optional<Difference> data;
   bool knows_data = false;  // true if the data of both runs is known

@@ -23,7 +23,7 @@ std::string time_text(double value, Unit unit) {
   return significant(value * 1e3, 3) + (unit == Unit::seconds_a_sample ? " ms a sample" : " ms a step");
 }
 
-// The gain of the finding; NaN if it has none.
+// The gain of the finding; NaN if the finding has no gain.
 double gain_in(const Json& finding) {
   const auto found = finding.find("gain");
   return found != finding.end() && found->is_number() ? found->get<double>() : std::nan("");
@@ -39,7 +39,8 @@ bool takes_time_in(const std::string& rule, const std::string& account) {
   return row != doctor::rules().end() && std::ranges::count(row->accounts, account) > 0;
 }
 
-// A finding of the slower run about that account; a finding that both runs have explains less.
+// The finding of the slower run that best explains this account: preferably one that the faster run does not have, then the one
+// with the largest gain.
 const Json* finding_for(const std::string& account, const Side& slow, const Side& fast) {
   const Json* best = nullptr;
   const auto rank = [&](const Json& finding) {

@@ -82,7 +82,7 @@ TEST(RunFacts, AProcessThatGoesOnMakesStepsAnew) {
   ASSERT_THAT(losses, SizeIs(2));
   EXPECT_EQ(losses[1].value, 3);
   EXPECT_EQ(losses[1].seconds, 3.5);  // seconds of the earlier process count too
-  EXPECT_EQ(facts.steps, 10);         // of the last process, like its accounts
+  EXPECT_EQ(facts.steps, 10);         // steps of the last process, like its accounts
 }
 
 TEST(RunFacts, ObjectivesHaveLossesOfTheirOwn) {
@@ -127,7 +127,7 @@ TEST(Comparison, AMetricWhoseMeaningWasMendedIsNotSetBesideItsOldSelfWithoutAWor
   Json later = mended, again = start();
   later["step"] = 20;
   again["step"] = 10;
-  const RunFacts resumed = facts_of(story({{start(), old}, {again, later}}), {}, "");  // by the corrected program from step 10 on
+  const RunFacts resumed = facts_of(story({{start(), old}, {again, later}}), {}, "");  // resumed by the corrected program
   EXPECT_THAT(joined(compare(resumed, b).notes, "\n"), HasSubstr("(A: version 1, B: version 2)"))
       << "at step 10, which both have";
 }
@@ -172,7 +172,7 @@ TEST(Comparison, AFindingAboutSomethingElseExplainsNothing) {
   const Comparison result = compare(run_of(4, 1, other), run_of(0.5, 4));
   EXPECT_EQ(result.explanation.rule, "");
   EXPECT_THAT(result.explanation.text, HasSubstr("No finding of A explains it; what differs: data.workers"));
-  // The faster run's finding does not say why the other is slower.
+  // A finding of the faster run does not explain why the slower run is slow.
   EXPECT_EQ(compare(run_of(4, 1), run_of(0.5, 4, few_readers())).explanation.rule, "");
   EXPECT_THAT(compare(run_of(4, 1, Json()), run_of(0.5, 4)).explanation.text, HasSubstr("No findings were recorded in A"));
 }
@@ -224,7 +224,7 @@ TEST(Comparison, QualityAtAnEqualStepAndAfterEqualTime) {
   EXPECT_EQ(result.at_step[1].b->value, 1.8);
   EXPECT_NEAR(result.seconds, 2.2, 1e-12);
   EXPECT_EQ(result.at_time[0].a->value, 1.0);
-  EXPECT_FALSE(result.at_time[0].b);  // its first line is later
+  EXPECT_FALSE(result.at_time[0].b);  // the first line of B is later
 }
 
 TEST(Comparison, WithoutAccountsItSaysSo) {

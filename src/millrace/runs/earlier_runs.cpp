@@ -16,7 +16,7 @@ constexpr double kFewSteps = 20;
 
 // Sections and keys that do not affect a step.
 constexpr std::array<std::string_view, 5> kIdleSections = {"run", "log", "targets", "profile", "snapshot"};
-constexpr std::array<std::string_view, 4> kIdleKeys = {"seed", "max_steps", "epochs", "resume"};  // of section train
+constexpr std::array<std::string_view, 4> kIdleKeys = {"seed", "max_steps", "epochs", "resume"};  // keys of section train
 
 std::optional<double> step_ms_of(const Json& summary, const std::string& likeness) {
   if (!summary.is_object() || summary.value("likeness", Json()) != likeness) return std::nullopt;

@@ -19,8 +19,8 @@ struct Likeness {
   [[nodiscard]] std::string digest() const;
 };
 
-// Among the newest 64 folders in the parent of `run`: runs whose summary.json has this digest as "likeness", that ended normally
-// after at least twenty steps, and during which other programs had less than a tenth of the cores. Unreadable files are skipped.
+// The runs, among the newest 64 folders in the parent of `run`, whose summary.json has this digest as "likeness". They ended
+// normally after at least twenty steps, while other programs had less than a tenth of the cores. Unreadable files are skipped.
 [[nodiscard]] doctor::Evidence::Earlier earlier_runs(const std::filesystem::path& run, const std::string& likeness) noexcept;
 
 }  // namespace millrace::runs

@@ -51,7 +51,7 @@ std::optional<double> seconds_a_sample(const RunFacts& facts) {
   return sum > 0 && samples > 0 ? std::optional(sum / samples) : std::nullopt;
 }
 
-// Keys that may differ between two runs that count as the same run.
+// True for keys that may differ between two runs that count as equal.
 bool means_nothing(const std::string& key) {
   return key.starts_with("run.") || key.starts_with("profile.") || key.starts_with("log.doctor") || key.starts_with("targets.") ||
          key == "train.resume" || key == "train.max_steps" || key == "train.epochs" || key == "train.seed";
@@ -86,7 +86,7 @@ std::optional<LedgerLine> remedy_between(const RunFacts& before, const RunFacts&
   return std::nullopt;
 }
 
-// Parses a flag's text as a config file's value: none is ["none"], and 1 is 1.0.
+// Parses a flag's text like a value in a config file: "none" becomes ["none"], and "1" becomes 1.0.
 Json canonical(const std::string& text) {
   Json value = parse_shallow(text);
   if (value.is_discarded()) value = text;

@@ -1,5 +1,5 @@
-// The doctor's predictions and their outcome: one line per remedy that was tried, in this user's cache folder. Shows how far the
-// predictions can be trusted on this machine.
+// The doctor's predictions and their outcomes, a line for each remedy that was tried, in this user's cache folder. They show how
+// far the predictions can be trusted on this machine.
 #pragma once
 
 #include <filesystem>
@@ -26,8 +26,8 @@ void write_down(const LedgerLine& line) noexcept;
 // The valid lines of the file; among lines with the same finding, setting and source, the newest.
 [[nodiscard]] std::vector<LedgerLine> read_ledger(const std::filesystem::path& file = ledger_file());
 
-// Looks in the parent folder for a finished run that had a finding, and from which this run differs only in the remedy: returns
-// the gain. nullopt if there is no such run. Never throws.
+// Looks in the parent folder for a finished run that had a finding and from which this run differs only in the finding's remedy;
+// returns a line with the measured gain. nullopt if there is no such run. Never throws.
 [[nodiscard]] std::optional<LedgerLine> followed_remedy(const std::filesystem::path& run) noexcept;
 
 // True if two texts of a config key's value, from a flag or a config file, are the same value.

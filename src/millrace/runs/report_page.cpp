@@ -86,7 +86,7 @@ std::string figures_html(std::span<const RunStory> runs) {
   return report::table(rows);
 }
 
-// Metrics whose definition was corrected between the runs, or between processes of one.
+// Lists metrics whose definition was corrected between the runs, or between the processes of one run.
 std::string versions_html(std::span<const RunStory> runs) {
   std::map<std::string, std::set<std::int64_t>> versions;
   for (const RunStory& run : runs) {

@@ -8,7 +8,7 @@
 
 namespace millrace::runs {
 
-// At least one run. Missing or damaged files leave their part out.
+// A page about one or more runs. A missing or damaged file leaves its part out.
 [[nodiscard]] std::string report_page(std::span<const RunStory> runs);
 
 // Writes RUN/report.html, replacing the whole file. FsError.

@@ -15,7 +15,7 @@ namespace millrace::runs {
 // If other programs had a run's cores for this share of its time, its figures are unreliable.
 inline constexpr double kBusy = 0.1;
 
-// The last lines of these kinds in a log; null if there is none near its end.
+// The last lines of these kinds in a log; null if the log's end has no line of that kind.
 struct LastLines {
   Json step, findings;
 };
@@ -29,19 +29,19 @@ class Run {
   [[nodiscard]] const std::filesystem::path& folder() const noexcept { return folder_; }
   [[nodiscard]] const Json& config() const { return read(config_, "config.json"); }
   [[nodiscard]] const Json& plan() const { return read(plan_, "plan.json"); }
-  // Of the last process that ended, which need not be the last that started.
+  // The summary of the last process that ended, which need not be the last that started.
   [[nodiscard]] const Json& summary() const { return read(summary_, "summary.json"); }
   [[nodiscard]] const LastLines& last_lines() const;                      // takes constant time for a log of any length
   [[nodiscard]] const std::vector<std::vector<Json>>& processes() const;  // the lines of log.jsonl, by process
   [[nodiscard]] std::string recipe() const;                               // "" if no file names it
-  // The step of the newest snapshot that is complete and Millrace's; nullopt if there is none. SnapshotError if the folder of
-  // snapshots can't be read.
+  // The step of the newest snapshot that is complete and Millrace's; nullopt without such a snapshot. SnapshotError if the folder
+  // of snapshots can't be read.
   [[nodiscard]] std::optional<std::int64_t> newest_snapshot() const;
   [[nodiscard]] std::string data() const;     // the fingerprint in the newest snapshot; "" if there is none
   [[nodiscard]] bool is_running() const;      // a process is training in it
   [[nodiscard]] bool is_there() const;        // the folder holds a run
   [[nodiscard]] std::string written() const;  // time of the last write to any of its files, local time; "" without files
-  // Branches that it left when it resumed from an older snapshot: run folders inside it, by name.
+  // Branches that the run left when it resumed from an older snapshot: run folders inside it, by name.
   [[nodiscard]] std::vector<std::filesystem::path> branches() const;
 
  private:

@@ -13,7 +13,7 @@ namespace millrace::runs {
 
 struct RunColumn {
   std::string_view name;  // also its heading, and its word in --columns and --sort
-  int importance = 0;     // if width is short, the least important is left out first; 0 = only shown on request
+  int importance = 0;     // the least important column is left out first if width is short; 0 = shown only on request
   std::string (*text)(const RunRow& row);
   std::optional<double> (*number)(const RunRow& row) = nullptr;  // sort key; null: sorts by its text
 };

@@ -27,7 +27,7 @@ std::optional<double> number_of(const Json& json) {
 
 constexpr std::string_view kFolder = "run.dir";  // differs between any two runs
 
-// A logged value: a number, or the text for a non-finite one.
+// A logged value from its JSON: a number, or the text of a value that is not finite.
 std::optional<double> logged(const Json& json) {
   if (json.is_number()) return json.get<double>();
   const std::string text = words_of(json);

@@ -32,9 +32,9 @@ struct RunFacts {
   std::map<std::string, Setting> machine;  // device and versions
   std::string data;                        // fingerprint in the newest snapshot; "" = unknown
   // The members below are of the last process.
-  std::map<std::string, double> accounts;  // seconds; empty: an older run
+  std::map<std::string, double> accounts;  // seconds; empty: a run of an older version
   double steps = 0;
-  double samples_per_step = 0;  // of the whole run; 0 = unknown
+  double samples_per_step = 0;  // over the whole run; 0 = unknown
   std::optional<double> step_ms;
   std::optional<double> others;                        // share of the time in which other programs used the cores
   std::map<std::string, double> memory;                // bytes of each account of the peak
@@ -42,7 +42,7 @@ struct RunFacts {
   Json findings;                                       // an array; null: not checked
 };
 
-// `config`: the content of config.json. `data`: a fingerprint. Both may be incomplete; any JSON.
+// `config`: the content of config.json. `data`: a fingerprint. `config` may be any JSON, and both may be incomplete.
 [[nodiscard]] RunFacts facts_of(const RunStory& story, const Json& config, const std::string& data);
 // UsageError if `folder` is not a run folder. Missing or damaged files leave their part empty.
 [[nodiscard]] RunFacts read_facts(const std::filesystem::path& folder);

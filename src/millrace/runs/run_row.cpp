@@ -82,7 +82,7 @@ std::vector<RunMetric> metrics_of(const Json& summary) {
   return metrics;
 }
 
-// "tokens_per_s" is preferred to "samples_per_s", which is also logged.
+// Adds the rate "tokens_per_s" if it is logged, else "samples_per_s".
 void add_rate(const Json& json, RunRow& row) {
   constexpr std::string_view kRate = "_per_s";
   if (!json.is_object()) return;
@@ -94,7 +94,7 @@ void add_rate(const Json& json, RunRow& row) {
   }
 }
 
-// Speed and findings of the process of the summary or, if it was resumed since, of the log.
+// Adds speed and findings: from the summary, or from the log if the run was resumed after the summary.
 void add_doctor(const Json& summary, const LastLines& last, RunRow& row) {
   const bool is_over = summary.is_object() && count_at(summary, {"steps"}) >= count_at(last.step, {"step"});
   row.step_ms = is_over ? number_at(summary, {"step_ms", "p50"}) : number_at(last.step, {"step_ms_p50"});

@@ -14,7 +14,7 @@ namespace millrace::runs {
 
 struct RunMetric {
   std::string name;
-  std::optional<double> last, best;  // of the last and the best validation; nullopt: not a number
+  std::optional<double> last, best;  // value at the last and at the best validation; nullopt: not a number
   std::int64_t best_step = 0;
   std::int64_t version = 1;  // see metrics::MetricVersion
 };
@@ -29,7 +29,7 @@ struct RunRow {
   std::string when;                      // time of the last written line, local time
   std::vector<RunMetric> metrics;        // in the recipe's order, without quiet metrics
   std::optional<double> step_ms;         // median
-  std::optional<double> rate;            // in `rate_unit` per second: the recipe's unit, else samples
+  std::optional<double> rate;            // `rate_unit` per second: the recipe's unit, else samples
   std::string rate_unit;                 // "tokens"
   std::string best_metric;               // the metric that judges, else the recipe's first
   std::int64_t best_version = 1;         // version of best_metric, see metrics::MetricVersion

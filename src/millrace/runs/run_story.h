@@ -20,12 +20,12 @@ struct RunStory {
   std::string recipe, preset;
   doctor::Cause state;                     // state of the last process
   std::optional<std::int64_t> saved_step;  // step of the newest snapshot
-  std::vector<doctor::Cause> earlier;      // of earlier processes, oldest first
+  std::vector<doctor::Cause> earlier;      // how earlier processes ended, oldest first
   // Seconds of the last process, largest first; empty: a run of an older version.
   std::vector<std::pair<std::string, double>> accounts;
   // The same for each rank, if the last process ended normally; empty: one rank, or unknown.
   std::vector<std::vector<std::pair<std::string, double>>> ranks;
-  std::vector<BlockTime> blocks;             // of the last process, in the order of the model; empty: unknown
+  std::vector<BlockTime> blocks;             // times of the last process, in the order of the model; empty: unknown
   Json findings;                             // an array; null: not checked
   Json summary;                              // summary.json if the last process wrote it; else null
   std::vector<std::vector<Json>> processes;  // lines of log.jsonl

@@ -7,7 +7,7 @@
 
 namespace millrace::runs {
 
-// False for accounts that occur once, that weigh too much in a short run, that record for a person, and for the time of other
+// False for accounts that occur once, that weigh too much in a short run or that record a profile, and for the time of other
 // programs.
 [[nodiscard]] constexpr bool is_steady(std::string_view account) noexcept {
   constexpr std::array<std::string_view, 5> kOther = {"startup", "trials", "validate", "profile", "others"};

@@ -93,7 +93,7 @@ void Keeper::retain(const Retention& retention, const Tell& warn) {
   const std::lock_guard lock(detail::moves_mutex());
   warned(warn, [&] {
     clear({::getpid()}, warn);  // files that could not be removed last time
-    // Hidden first, and synced: an interrupted removal must not leave half a snapshot behind.
+    // Snapshots are first hidden and the folder is synced: an interrupted removal must not leave half a snapshot behind.
     std::vector<std::filesystem::path> hidden;
     for (const std::string& name : not_kept(retention, warn)) {
       const std::filesystem::path place = snapshots_ / detail::beside_name(detail::kRemoved, name);

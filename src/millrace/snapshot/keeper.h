@@ -20,8 +20,8 @@ struct Retention {
 };
 
 // Removes only whole snapshots that Millrace made. A snapshot that does not load does not count, stays where it is and is
-// reported once, and so is a folder that is foreign or was changed by others. Snapshots that this process has neither read nor
-// written are read once before they are counted or removed. One thread at a time.
+// reported once; the same holds for a folder that is foreign or was changed by others. Snapshots that this process has neither
+// read nor written are read once before they are counted or removed. One thread at a time.
 class Keeper {
  public:
   using Tell = std::function<void(const std::string&)>;
@@ -29,7 +29,7 @@ class Keeper {
   // reported again: the search for `began_from` has reported those that do not load.
   Keeper(Fs& fs, const std::filesystem::path& run, const std::filesystem::path& began_from = {});
 
-  // This process wrote `snapshot`: it is whole, and stays until the next one is written.
+  // Call after this process wrote `snapshot`, which is whole then and stays until the next one is written.
   void wrote(const std::filesystem::path& snapshot);
   // Removes the snapshots that `retention` does not keep. May run during a save of another thread. An interrupted removal leaves
   // no partial snapshot visible. Never throws; failures are passed to `warn`.
@@ -50,7 +50,7 @@ class Keeper {
   std::string last_written_;
   std::set<std::string> whole_;
   std::set<std::string> named_;
-  std::set<std::string> told_;  // already reported by other code
+  std::set<std::string> told_;  // snapshots later than began_from_, which other code has reported
 };
 
 }  // namespace millrace::snapshot

@@ -34,7 +34,7 @@ class Loader {
     }
   }
 
-  // Holds one tensor at a time in memory.
+  // Checks the snapshot while holding one tensor at a time in memory.
   void check() {
     read_manifest();
     static_cast<void>(read_state());
@@ -153,7 +153,7 @@ class Loader {
   detail::Manifest manifest_;
 };
 
-// In order of step.
+// The candidates in order of step.
 std::vector<detail::Candidate> candidates_of(Fs& fs, const std::filesystem::path& snapshots) {
   try {
     return detail::candidates(fs, snapshots);

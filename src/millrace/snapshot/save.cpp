@@ -81,7 +81,7 @@ detail::FileRecord write_text(Fs& fs, const std::filesystem::path& folder, const
   });
 }
 
-// A folder of this process, whose number an earlier process may have had; foreign folders keep their names.
+// A folder of this process. An earlier process may have had the same number; foreign folders keep their names.
 std::filesystem::path temporary_place(Fs& fs, const std::filesystem::path& snapshots, std::int64_t step) {
   for (int copy = 1;; ++copy) {
     auto place = snapshots / detail::beside_name(detail::kTemporary, detail::folder_name(step, copy));
@@ -89,8 +89,8 @@ std::filesystem::path temporary_place(Fs& fs, const std::filesystem::path& snaps
   }
 }
 
-// Moves the finished folder to its place and returns that place. Whichever call is the last before a crash, a whole snapshot of
-// this step stays if there was one: the old one is first moved aside, where load_newest() looks too.
+// Moves the finished folder to its place and returns that place. If a crash comes after any of the calls, a whole snapshot of
+// this step stays if there was one: the old one is first moved to a name under which load_newest() looks too.
 std::filesystem::path publish(Fs& fs, TemporaryFolder& finished, const std::filesystem::path& snapshots, std::int64_t step) {
   const std::lock_guard lock(detail::moves_mutex());
   const auto aside_of = [&](const std::filesystem::path& path) {

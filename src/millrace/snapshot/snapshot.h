@@ -3,8 +3,9 @@
 //   <run>/snapshots/step-00001200/{model.safetensors, optimizer.safetensors, ..., state.json, manifest.json}
 //
 // One safetensors file per model and per part that has tensors; state.json holds the config and the JSON of all parts.
-// A snapshot is written to a temporary folder, every file and folder is synced, then it is renamed. manifest.json holds size
-// and CRC32C of every file and of every tensor, and its own. Nothing of LibTorch's own serialisation is used.
+// A snapshot is written to a temporary folder, every file and folder is synced, then it is renamed. manifest.json holds the
+// size and CRC32C of every file, the CRC32C of every tensor, and a CRC32C of its own text. Nothing of LibTorch's own
+// serialisation is used.
 #pragma once
 
 #include <cstdint>
@@ -57,7 +58,7 @@ std::filesystem::path save(Fs& fs, const std::filesystem::path& run, const Conte
 
 // Reads and checks a snapshot. SnapshotError names the file and, for a flipped bit, the tensor.
 [[nodiscard]] Content load(Fs& fs, const std::filesystem::path& snapshot);
-// The same, but keeps nothing in memory.
+// Checks like load(), but keeps nothing in memory.
 void check(Fs& fs, const std::filesystem::path& snapshot);
 
 // The newest valid snapshot, and where it was found; each damaged one is passed to `passed_over` (path, reason) and skipped.
@@ -67,8 +68,8 @@ void check(Fs& fs, const std::filesystem::path& snapshot);
     const std::function<void(const std::filesystem::path&, const std::string&)>& passed_over,
     std::filesystem::path* found = nullptr);
 
-// SHA-256 over (name, dtype, shape, bytes) of all tensors in order of name, then the canonical JSON of all parts; neither the
-// step nor the config. Times, paths, thread and reader counts are never put into parts, so equal runs have equal digests.
+// SHA-256 over (name, dtype, shape, bytes) of all tensors in order of name, then the canonical JSON of all parts; the step and
+// the config are left out. Times, paths, thread and reader counts are never put into parts, so equal runs have equal digests.
 [[nodiscard]] std::string digest(const Content& content);
 
 }  // namespace millrace::snapshot

@@ -152,7 +152,7 @@ TEST_F(SnapshotTest, CutGrownMissingAndExchangedFilesAreRefused) {
     put(path / file, good + "x");
     EXPECT_THAT(refusal(path), HasSubstr(file)) << "grown";
     put(path / file, text_of(other / file));
-    if (file != "optimizer.safetensors") {  // the same in both
+    if (file != "optimizer.safetensors") {  // this file is the same in both
       EXPECT_THAT(refusal(path), HasSubstr("is damaged")) << "exchanged " << file;
     }
     stdfs::remove(path / file);
@@ -275,7 +275,7 @@ TEST_F(SnapshotTest, AReplacementCutShortLosesNothing) {
   expect_equal(small(2), *newest());
 }
 
-// Every call of a save fails once, alone or with all calls after it (as if the machine stopped there).
+// Makes every call of a save fail once, alone or with all calls after it (as if the machine stopped there).
 TEST_F(SnapshotTest, AFailureOfAnyCallLeavesAValidSnapshot) {
   for (const bool replaces : {false, true}) {
     const Content before = small(replaces ? 2 : 1);
@@ -308,7 +308,7 @@ TEST_F(SnapshotTest, AFailureOfAnyCallLeavesAValidSnapshot) {
         if (digest(*content) != digest(after)) expect_equal(before, *content);
         save_real(after);
         retain_real(1);
-        // Has the suffix if the failure kept the save from recognising the snapshot in its place.
+        // The name has the suffix if the failure kept the save from recognising the present snapshot.
         EXPECT_THAT(names(), ElementsAre(testing::AnyOf("step-00000002", "step-00000002.2"))) << "nothing may be left over";
         expect_equal(after, *newest());
       }

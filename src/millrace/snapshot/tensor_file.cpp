@@ -14,7 +14,7 @@
 namespace millrace::snapshot {
 namespace {
 
-// For a SafetensorsFile or a PtFile.
+// Reads all tensors of a SafetensorsFile or a PtFile.
 template <class File>
 Tensors read_all(File stored) {
   Tensors tensors;

@@ -14,8 +14,8 @@ namespace millrace::snapshot {
 // can't be read, is damaged, or holds code.
 [[nodiscard]] Tensors read_tensors(const std::filesystem::path& file);
 [[nodiscard]] bool is_pt_name(const std::filesystem::path& file);  // .pt, .pth
-// The inverse; uses torch.save's form if the name demands it, which has no place for `metadata`. Written whole or not at all;
-// DataError on failure.
+// The inverse of read_tensors(). Uses torch.save's form if the name demands it; that form has no room for `metadata`. Written
+// whole or not at all; DataError on failure.
 void write_tensors(Fs& fs, const std::filesystem::path& file, const Tensors& tensors,
                    const std::map<std::string, std::string>& metadata = {});
 

@@ -78,7 +78,7 @@ struct Writer::Impl {
 
   Fs& fs;
   const std::filesystem::path run;
-  Keeper keeper;              // used by the thread that writes, as is `memory`
+  Keeper keeper;              // used by the writing thread
   detail::HostMemory memory;  // used by the writing thread during a job, otherwise by the caller
   std::thread thread;         // not joinable: saves in the caller's thread
 

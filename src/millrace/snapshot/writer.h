@@ -20,9 +20,9 @@ struct Saved {
   std::int64_t step = 0;
   std::filesystem::path path;
   std::optional<SnapshotError> error;  // nullopt: it is durable, and snapshots not to be kept were removed
-  std::vector<std::string> warnings;   // from the removal
+  std::vector<std::string> warnings;   // warnings of the removal
   double blocked_ms = 0;               // time that the caller of begin() waited
-  double write_ms = 0;                 // from the copy to durable
+  double write_ms = 0;                 // from the end of the copy until the snapshot is durable
 };
 
 // One save at a time. All calls come from one thread, which owns the tensors; `fs` must outlive the writer.
@@ -35,7 +35,7 @@ class Writer {
   Writer(const Writer&) = delete;
   Writer& operator=(const Writer&) = delete;
 
-  // In the thread, allocates memory for the copy of such a state before the first save: locking memory for a device takes a
+  // Lets the thread allocate memory for the copy of such a state before the first save: locking memory for a device takes a
   // second for some GB. Does nothing if the state is in host memory. The first save reports a failure.
   void make_room(const Content& content);
   // Starts a save, after waiting for the save under way. When this returns, the tensors may change. Never throws because of the

@@ -1,4 +1,4 @@
-// Saves during training: what is written, what fails, what waits.
+// Saves during training: what is written, which failures are reported, who waits.
 #include "millrace/snapshot/writer.h"
 
 #include <ATen/ops/arange.h>

@@ -30,7 +30,7 @@ std::string machine(const Json& config) {
 struct Row {
   const SwitchRow* row = nullptr;
   double on_ms = 0, off_ms = 0, ratio = 0;  // ratio: off / on
-  double least_ratio = 0, most_ratio = 0;   // over all pairs
+  double least_ratio = 0, most_ratio = 0;   // least and greatest ratio over all pairs
   double memory = 0, memory_on = 0;         // memory: off - on
   double difference = 0;                    // relative difference of the last loss
   bool same_state = false;
@@ -99,7 +99,7 @@ Row measure(BenchRuns plan, const Entry& entry, const SwitchRow& row, std::int64
   return result;
 }
 
-// The named rows, or all that the recipe reaches; the names of the others go to `out_of_reach`.
+// The rows named in `names`, or all rows that the recipe reaches; named rows that it doesn't reach go to `out_of_reach`.
 std::vector<const SwitchRow*> chosen_rows(const std::vector<std::string>& names, const Entry& entry, Json& out_of_reach) {
   std::vector<const SwitchRow*> rows;
   try {
@@ -112,7 +112,7 @@ std::vector<const SwitchRow*> chosen_rows(const std::vector<std::string>& names,
         rows.push_back(setting.row);
       }
     }
-  } catch (const ConfigError& error) {  // its message names train.off
+  } catch (const ConfigError& error) {  // the error's message names train.off
     throw UsageError({error.message().what, "flag --rows", error.message().next});
   }
   return rows;

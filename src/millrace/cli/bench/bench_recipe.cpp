@@ -28,7 +28,7 @@ std::vector<std::string> all_rows() {
   return names;
 }
 
-// Everything off; then each piece of advice in addition to the earlier ones; then everything on.
+// The stages: everything off, then each piece of advice in addition to the earlier ones, then everything on.
 std::vector<Stage> stages_of(const Entry& entry) {
   std::vector<std::string> off = all_rows();
   std::vector<Stage> stages = {{.name = "before: everything off", .off = off, .claim = "", .ms = {}, .memory = {}, .last = {}}};
@@ -46,7 +46,7 @@ std::vector<Stage> stages_of(const Entry& entry) {
 }
 
 struct Times {
-  double middle = 0, least = 0, most = 0;  // over the rounds
+  double middle = 0, least = 0, most = 0;  // ratio over the rounds: median, least, greatest
 };
 
 // The ratio of the speed of `stage` to that of `than`, round by round.

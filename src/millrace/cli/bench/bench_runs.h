@@ -28,7 +28,7 @@ struct BenchRuns {
   std::vector<std::string> words;  // words of each run: recipe, files, keys
   std::filesystem::path folder;
   std::int64_t steps = 20;
-  std::int64_t ranks = 1;  // more than 1: with `launch`
+  std::int64_t ranks = 1;  // above 1 the run is started by `launch`
 };
 
 // The measurements of one whole run.
@@ -47,7 +47,7 @@ struct SeenRun {
 [[nodiscard]] SeenRun seen_in(const Json& summary);
 
 // Adds the choices in this summary that are keys of `config` to the words of all further runs, since trials could choose
-// differently in each run. Choices without a key, such as the way of one operation, are not fixed.
+// differently in each run. Choices without a key, such as the implementation of one operation, are not fixed.
 void pin_choices(BenchRuns& runs, const Json& summary, const Json& config);
 
 }  // namespace millrace::cli

@@ -35,7 +35,7 @@ std::vector<std::int64_t> numbers(const std::string& list) {
     all.push_back(value);
     at = end + 1;
   }
-  if (all.front() != 1) all.insert(all.begin(), 1);  // the baseline of the others
+  if (all.front() != 1) all.insert(all.begin(), 1);  // one rank is the baseline of the other numbers
   return all;
 }
 
@@ -46,7 +46,7 @@ std::int64_t batch_of(const Json& config) {
                     "name it: --data.batch_size=N, the global batch of strong and the rank's of weak scaling"});
 }
 
-// A strong way needs a batch that can be divided evenly.
+// The ways to measure; strong scaling needs a batch that the ranks can divide evenly.
 std::vector<Way> ways_of(const std::vector<std::int64_t>& ranks, std::int64_t batch, std::vector<std::string>& left_out) {
   std::vector<Way> ways;
   for (const std::int64_t count : ranks) {
@@ -82,7 +82,7 @@ void measure(const BenchRuns& runs, std::int64_t threads, Way& way) {
 
 double samples_per_s(const Way& way) { return static_cast<double>(way.ranks * way.batch) / (median(way.step_ms) * 1e-3); }
 
-// Samples per second of a rank, relative to one process alone.
+// A rank's samples per second relative to those of one process alone.
 double efficiency(const Way& way, const std::vector<Way>& all) {
   const auto alone = std::ranges::find_if(all, [&](const Way& one) { return one.kind == way.kind && one.ranks == 1; });
   return samples_per_s(way) / (static_cast<double>(way.ranks) * samples_per_s(*alone));

@@ -39,7 +39,7 @@ Json summary_of(const ShortRuns& runs, const doctor::Settings& changed) {
   return child_json(words);
 }
 
-// The time of the loop without validations, which weigh too much in a short run.
+// Seconds of the loop without validations, which weigh too much in a short run.
 double loop_seconds(const Json& summary) {
   double sum = 0;
   for (const auto& [account, seconds] : summary.at("accounts").items()) {

@@ -16,7 +16,7 @@ struct ShortRuns {
   std::filesystem::path folder;    // folder of the runs, overwritten by each run
   std::int64_t steps = 20;
   std::int64_t rows = 0;     // data.batch_size for which `steps` was chosen: larger batches take fewer steps; 0 = unknown
-  bool with_trials = false;  // also runs the doctor's trial steps, as many as it wants
+  bool with_trials = false;  // also runs as many of the doctor's trial steps as it wants
 };
 
 // Does a run. A failed run does not throw: see ShortRun::failure.

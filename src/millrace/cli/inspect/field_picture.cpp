@@ -57,7 +57,7 @@ std::string first_of(std::int64_t shown, std::int64_t all, const std::string& wh
   return shown == all ? "" : "the first " + with_commas(shown) + " of " + with_commas(all) + " " + what;
 }
 
-// If there are few different whole numbers, each gets its own bin.
+// A histogram; if the values are few different whole numbers, each gets its own bin.
 Picture histogram(const SeenField& field) {
   constexpr double kMostBins = 400;
   picture::Histograms what{.name = field.name,
@@ -83,7 +83,7 @@ Picture column_histograms(const SeenField& field) {
   return picture::histograms(what);
 }
 
-// One row per sample; for [C,n] one series per channel of the first samples.
+// Draws one row per sample; for [C,n] one series per channel of the first samples.
 Picture curves(const SeenField& field) {
   const bool has_channels = field.values.dim() == 3;
   const FieldAxis along = axis_of(field, has_channels ? 1 : 0, "index");
@@ -124,7 +124,7 @@ Picture maps(const SeenField& field, std::vector<picture::Map> some, std::string
                         .maps = std::move(some)});
 }
 
-// There is little room above one of three maps: the sample's name without its label.
+// The sample's name without its label, since there is little room above one of three maps.
 std::string brief(const std::string& name) { return name.substr(0, name.find(',')); }
 
 // "12.5 mm", or the index.

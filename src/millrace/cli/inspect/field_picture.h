@@ -36,7 +36,7 @@ struct SeenField {
 // nullopt: more axes than that, or no finite value.
 [[nodiscard]] std::optional<Picture> picture_of(const SeenField& field);
 
-// The rule above for --help.
+// The table above as text for --help.
 [[nodiscard]] std::string picture_rule();
 
 }  // namespace millrace::cli

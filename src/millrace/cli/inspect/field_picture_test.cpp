@@ -45,7 +45,7 @@ TEST(FieldPicture, AxesThatAreKnownAreDrawn) {
     EXPECT_NE(plain, named) << shape.size();
     for (FieldAxis& axis : field.words.axes) axis.step = 0.5;
     EXPECT_NE(picture_of(field)->rgb, named) << shape.size();
-    field.words.axes.pop_back();  // of another shape than the field's
+    field.words.axes.pop_back();  // now the axes don't fit the field's shape
     EXPECT_EQ(picture_of(field)->rgb, plain) << shape.size();
     field.says = "RAS";
     EXPECT_NE(picture_of(field)->rgb, plain) << shape.size();

@@ -40,7 +40,7 @@ std::string one_line(const Error& error) {
   return error.message().where.empty() ? text : text + " (" + error.message().where + ")";
 }
 
-// Replaces the report's table by one of values. `prefix`: before each name.
+// Replaces the report's table by a table of values, whose names begin with `prefix`.
 void add_values(Report& report, const std::vector<LyingArray>& arrays, const std::string& prefix) {
   Json& all = report.details["values"];
   for (const LyingArray& array : arrays) {

@@ -200,7 +200,8 @@ TEST_F(InspectTest, ADamagedFileOfAKnownKindIsNeverUnknown) {
   }
 }
 
-// Intact files of other programs: their content is named, and nothing is reported as damaged. Damage of the same files is.
+// For intact files of other programs the content is named and nothing is reported as damaged; damage of the same files is
+// reported.
 TEST_F(InspectTest, AnIntactFileOfAnotherKindIsNotDamaged) {
   const auto expect_unread = [&](const std::string& name, const std::string& bytes, const std::string& holds) {
     write(root_ / name, bytes);

@@ -36,8 +36,8 @@ class TensorReader {
 [[nodiscard]] std::unique_ptr<TensorReader> open_tensors(const std::filesystem::path& path, TensorFormat format,
                                                          const std::string& unnamed);
 
-// Rows are appended in order, and the file appears whole at the end or not at all; until then the rows are in files next to it.
-// Writing a .npz takes its largest array in memory, other formats none.
+// Rows are appended in order. The file appears whole at the end or not at all; until then the rows are in files next to it.
+// Writing a .npz needs memory for its largest array, other formats need no memory.
 class TensorWriter {
  public:
   TensorWriter(std::filesystem::path path, TensorFormat format);

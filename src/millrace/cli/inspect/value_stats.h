@@ -17,8 +17,8 @@ namespace millrace {
 struct ValueSummary {
   DType dtype = DType::f32;
   std::int64_t count = 0;       // all elements
-  std::int64_t nans = 0;        // for complex numbers: either part
-  std::int64_t infinities = 0;  // for complex numbers: either part, and neither is NaN
+  std::int64_t nans = 0;        // a complex number counts if either part is NaN
+  std::int64_t infinities = 0;  // a complex number counts if either part is infinite and neither is NaN
   Json least, greatest;         // integers for integers and bool, exact; null = there is no finite value
   double mean = 0;              // NaN = there is no finite value
   double deviation = 0;         // root of the mean squared distance from the mean, as numpy.std; NaN = no finite value
@@ -31,9 +31,9 @@ struct ValueSummary {
 
 inline constexpr std::int64_t kMostDistinct = 65536;
 
-// Takes an array in pieces of any length; memory is bounded: some kilobytes, for integers 1.1 MB. Sums are taken in double, block
-// by block about each block's mean, so that neither many values nor a large mean cost digits; if a sum of doubles overflows, mean
-// and deviation are infinite. For one thread.
+// Takes an array in pieces of any length. Memory is bounded: some kilobytes, for integers 1.1 MB. Squares are summed in double
+// about the mean of each block, so that neither many values nor a large mean cost digits. If a sum of doubles overflows, mean and
+// deviation are infinite. For one thread.
 class ValueStats {
  public:
   explicit ValueStats(DType dtype);

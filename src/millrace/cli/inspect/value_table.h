@@ -27,7 +27,7 @@ struct LyingArray {
 // Rows for table() in text.h, headings first; `first` is the heading of the names. `values`: results of value_json().
 [[nodiscard]] std::vector<std::vector<std::string>> value_rows(const std::string& first, const std::vector<Json>& values);
 
-// One sentence for readers of the table: the meaning of the columns.
+// A sentence that explains the table's columns to its readers.
 inline constexpr const char* kValueNote =
     "least, greatest, mean and deviation are of the finite values; of complex numbers, of "
     "their magnitudes";

@@ -27,15 +27,15 @@
 namespace millrace::cli {
 namespace {
 
-constexpr double kGrace = 0.6;  // after the first rank ended, to find the rank whose failure the others only follow
-constexpr double kMercy = 1.5;  // after that, for rank 0 to save
+constexpr double kGrace = 0.6;  // seconds after the first rank ended, to find the rank whose failure made the others fail
+constexpr double kMercy = 1.5;  // seconds after that, for rank 0 to save
 constexpr int kLookMs = 50;
 
 struct Child {
   Ranks ranks;
   pid_t pid = -1;
   std::unique_ptr<RankOutput> output;
-  std::optional<int> status;  // from waitpid, after it has ended
+  std::optional<int> status;  // from waitpid, once the child has ended
   bool is_stopped = false;
   std::uint64_t beat = 0;
   double moved = 0;  // time of the last new beat
@@ -201,7 +201,7 @@ class Watch {
     }
   }
 
-  // True if the rank finished its work, with any verdict on it.
+  // True if the rank finished its work, whether or not the run met its targets.
   bool ended_well(const Child& child) const {
     if (!child.status || !WIFEXITED(*child.status)) return false;
     const int code = WEXITSTATUS(*child.status);
@@ -216,7 +216,7 @@ class Watch {
       if (!child.status) ::kill(child.pid, signal);
   }
 
-  // Ranks end with this process, so a signal that ends it, such as a second one to stop, is logged in the run's log.
+  // Finds the log of the run. A signal that ends this process also ends the ranks, so the signal is logged there.
   void find_run_log() {
     for (const Child& child : children_) {
       if (run_log_ >= 0) return;
@@ -244,8 +244,8 @@ class Watch {
     }
   }
 
-  // Picks the culprit among the ranks that ended, in this order: a signal from outside, an exit before the end of training, its
-  // own error, the loss of another rank; the earliest of equals.
+  // Picks the rank to blame among those that ended. Causes rank in this order: a signal from outside, an exit before the end of
+  // training, the rank's own error, the loss of another rank. The earliest of equals is picked.
   void blame() {
     const auto rank_of = [&](const Child& child) {
       if (!child.status) return 9;

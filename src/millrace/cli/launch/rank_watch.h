@@ -1,4 +1,4 @@
-// Runs the ranks of this machine as child processes: starts and watches them, and leaves none behind.
+// Runs the ranks of this machine as child processes: starts them, watches them, and ends all of them.
 #pragma once
 
 #include <sys/types.h>
@@ -21,8 +21,8 @@ inline constexpr int kTargetsMissed = 4;  // exit code of a finished rank; train
 
 struct RankStart {
   std::vector<std::string> words;  // the program's arguments
-  std::vector<Ranks> ranks;        // of this machine
-  std::string host;                // of the meeting point
+  std::vector<Ranks> ranks;        // the ranks of this machine
+  std::string host;                // host of the meeting point
   int port = 0;
   int attempt = 0;
   int most_restarts = 0;

@@ -24,7 +24,7 @@ fs::path own_folder() {
   std::error_code error;
   const fs::path self = fs::read_symlink("/proc/self/exe", error);
   if (!error) return self.parent_path();
-  // Without /proc. getauxval() gives the pointer as a number.
+  // Works without /proc. getauxval() gives the pointer as a number.
   const auto* const name = reinterpret_cast<const char*>(::getauxval(AT_EXECFN));  // NOLINT(performance-no-int-to-ptr)
   return fs::path(name == nullptr ? "" : name).parent_path();
 }

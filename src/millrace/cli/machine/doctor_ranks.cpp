@@ -26,7 +26,7 @@ namespace {
 constexpr std::int64_t kNumbers = std::int64_t{8} << 20U;  // fp32 numbers that a model of 8 million parameters sends per step
 constexpr int kRounds = 7;
 
-// The median time of some sums, after one to warm up.
+// The median time of several sums, measured after a first sum that warms up.
 double seconds_of(Agreement& agreement, std::int64_t numbers) {
   std::vector<double> seconds;
   for (int i = 0; i <= kRounds; ++i) {

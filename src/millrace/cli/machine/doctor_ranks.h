@@ -12,7 +12,7 @@ namespace millrace::cli {
 struct RankRates {
   int ranks = 0;
   double latency = 0;  // seconds until all ranks have the sum of one number each
-  double seconds = 0;  // ... and of `bytes` of numbers each
+  double seconds = 0;  // seconds until all ranks have the sum of `bytes` of numbers each
   std::uint64_t bytes = 0;
   // Bytes of gradients per second, independent of the number of ranks.
   [[nodiscard]] double rate() const { return seconds > 0 ? static_cast<double>(bytes) / seconds : 0; }

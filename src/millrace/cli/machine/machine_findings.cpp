@@ -15,8 +15,8 @@ constexpr std::uint64_t kFewFiles = 256;  // readers and libraries keep several 
 constexpr std::uint64_t kLittleMemory = 2 * kGigabyte, kLittleDisk = 5 * kGigabyte;
 
 constexpr std::uint64_t kLittleShared = std::uint64_t{128} << 20U;  // a container's default is 64 MB
-constexpr double kGpuTaken = 0.2;                                   // share of its time or memory in use before a run
-constexpr double kGpuThrottled = 0.9;                               // share of its maximum clock
+constexpr double kGpuTaken = 0.2;                                   // share of a GPU's time or memory in use before a run
+constexpr double kGpuThrottled = 0.9;                               // share of a GPU's maximum clock
 
 std::string cpus(int count) { return std::to_string(count) + (count == 1 ? " CPU" : " CPUs"); }
 

@@ -22,8 +22,8 @@ struct FolderRoom {
 
 // State of the GPUs, from their driver.
 struct GpuView {
-  std::string driver;                    // its version; "" = no driver answers
-  std::string silence;                   // why it does not answer, in one sentence
+  std::string driver;                    // the driver's version; "" = no driver answers
+  std::string silence;                   // why the driver does not answer, in one sentence
   std::string visible;                   // CUDA_VISIBLE_DEVICES; "" = not set
   std::vector<doctor::GpuReading> gpus;  // GPUs that a run may see
 };
@@ -47,7 +47,7 @@ struct MachineView {
 
 struct Finding {
   bool stops_runs = false;  // false: runs are only slower or smaller than possible
-  std::string row;          // row of the machine's table that it is about: "memory"
+  std::string row;          // row of the machine's table that the finding is about: "memory"
   std::string id, what, next;
 };
 // Sorted by importance.

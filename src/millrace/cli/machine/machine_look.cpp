@@ -16,7 +16,7 @@ namespace {
 
 FolderRoom room_of(const std::string& what, std::filesystem::path path) {
   std::error_code error;
-  // A missing folder would be created in its nearest existing parent.
+  // Looks at the nearest existing parent, in which a missing folder would be created.
   std::filesystem::path there = std::filesystem::absolute(path, error);
   while (!std::filesystem::exists(there, error) && there.has_relative_path()) there = there.parent_path();
   const auto space = std::filesystem::space(there, error);

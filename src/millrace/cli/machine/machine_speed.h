@@ -25,7 +25,7 @@ struct FormatRate {
 struct Neighbourhood {
   double busy_cores = 0;
   std::string busiest;  // "python3 (4711) 1.9 cores"; "" = no program uses a twentieth of a core
-  // Of this thread's core; nullopt if the thread moved between cores, or no clock is available.
+  // The clock of this thread's core, and its maximum; nullopt if the thread moved between cores, or no clock is available.
   std::optional<double> mhz, most_mhz;
 };
 [[nodiscard]] Neighbourhood watch_neighbours();

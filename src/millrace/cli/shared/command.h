@@ -19,8 +19,8 @@ struct Invocation {
 struct Command {
   std::string_view name;
   std::string_view arguments;  // "RECIPE [FILE]...", for the usage line
-  std::string_view summary;    // its line in `millrace --help`
-  std::string_view group;      // its heading there; "" = not listed
+  std::string_view summary;    // the command's line in `millrace --help`
+  std::string_view group;      // the heading of that line; "" = not listed
   std::string_view help;       // text of `millrace NAME --help` after the usage line
   int (*run)(const Invocation& call);
   std::string (*more_help)(const Invocation& call) = nullptr;  // text that depends on the words, e.g. a recipe's keys

@@ -1,4 +1,4 @@
-// For commands that set a run up like `train` but examine it instead.
+// Sets up a run as `train` does, for commands that examine it instead.
 #pragma once
 
 #include "millrace/cli/shared/arguments.h"

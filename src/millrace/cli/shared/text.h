@@ -13,7 +13,7 @@ void print(std::string_view text);        // to stdout, unchanged
 void print_json(const Json& value);       // indented, with a final newline; bytes that are not UTF-8 are replaced
 void print_json_line(const Json& value);  // on one line, flushed
 
-// The error of a command that could not write its output, which is its result.
+// The error when a command can't write its output: the command has failed then, because the output is its result.
 [[nodiscard]] Error output_error();
 
 }  // namespace millrace::cli

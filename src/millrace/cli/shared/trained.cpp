@@ -68,7 +68,7 @@ void require_there(const std::string& from) {
     throw UsageError({"there is no file or folder " + from, "flag --from", "millrace runs lists the runs below ./runs"});
 }
 
-// The recipe's name from the path; "" if it has none.
+// The recipe's name as found in the path; "" if the path does not name it.
 std::string recipe_of(const std::filesystem::path& from) {
   Fs& fs = Fs::real();
   if (const std::filesystem::path run = run_folder_of(fs, from); !run.empty()) return recipe_of_run(fs, run);

@@ -9,8 +9,8 @@
 
 namespace millrace::runs {
 
-// Losses with validation losses, other metrics, learning rates, norms, rates, times, memory: in this order. Several runs share a
-// diagram, labelled by their folders. If a run was resumed, the last process that logged a step counts.
+// The curves in this order: losses with validation losses, other metrics, learning rates, norms, rates, times, memory. Several
+// runs share a diagram, labelled by their folders. If a run was resumed, the last process that logged a step counts.
 [[nodiscard]] std::vector<report::Curve> curves_of(std::span<const RunStory> runs);
 
 }  // namespace millrace::runs

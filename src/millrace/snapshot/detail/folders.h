@@ -43,15 +43,16 @@ struct Candidate {
   int copy = 1;
   bool is_replaced = false;
 };
-// In order of step, a replaced snapshot before its replacement; reads names only. FsError.
+// The snapshots in order of step, a replaced snapshot before its replacement; reads names only. FsError.
 [[nodiscard]] std::vector<Candidate> candidates(Fs& fs, const std::filesystem::path& snapshots);
 
-[[nodiscard]] bool is_taken(const std::filesystem::path& path);  // whether anything has this name, even a link that leads nowhere
+[[nodiscard]] bool is_taken(const std::filesystem::path& path);  // true if anything has this name, even a dangling link
 
-// Held while snapshots are moved, so that a save and a Keeper of two threads do not see each other's intermediate states.
+// The mutex held while snapshots are moved, so that a save and a Keeper in two threads do not see each other's intermediate
+// states.
 [[nodiscard]] std::mutex& moves_mutex();
 
-// While it lives, a Keeper does not touch the folder.
+// While an object lives, a Keeper leaves this folder alone.
 class WritingFolder {
  public:
   explicit WritingFolder(std::filesystem::path path);

@@ -65,7 +65,7 @@ std::string state_text(const Content& content) {
          "\n";
 }
 
-// `bytes_of` makes a file's access to bytes from its tensors.
+// `bytes_of` turns the tensors of a file into the function that yields their bytes.
 Image make(const Content& content, const std::function<format::TensorBytes(std::vector<at::Tensor>)>& bytes_of) {
   Image image;
   image.step = content.step;
@@ -86,7 +86,7 @@ Image make(const Content& content, const std::function<format::TensorBytes(std::
   return image;
 }
 
-// Bytes of the tensors that can be stored; make() rejects the others by name.
+// Bytes of the tensors that can be stored; make() rejects all other tensors by name.
 std::uint64_t bytes_of_all(const Content& content) {
   std::uint64_t bytes = 0;
   const auto add = [&](const Tensors& tensors) {
@@ -114,7 +114,7 @@ c10::Device device_of(const Content& content) {
   return c10::Device(c10::kCPU);
 }
 
-// Copies of a state, which may change as soon as its copies have begun.
+// Copies a state on its way to disk; the state may change as soon as all copies have begun.
 class CopyScope {
  public:
   explicit CopyScope(std::unique_ptr<device::Copies> copies) : copies_(std::move(copies)) {

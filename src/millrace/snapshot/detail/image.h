@@ -20,7 +20,7 @@ struct ImageFile {
   std::string name;
   std::vector<Field> fields;
   format::TensorBytes bytes_of;
-  std::uint64_t bytes = 0;  // of the file
+  std::uint64_t bytes = 0;  // size of the file
 };
 
 struct Image {
@@ -56,8 +56,8 @@ struct Room {
 };
 [[nodiscard]] Room room_for(const Content& content);
 
-// Reads the bytes from the tensors when they are requested: write it in the thread that owns them, before they change.
-// SnapshotError names what can't be stored; DataError, Json::exception and c10::Error as saving() translates them.
+// Makes an image that reads a tensor's bytes when they are requested: write it in the thread that owns the tensors, before they
+// change. SnapshotError names what can't be stored; DataError, Json::exception and c10::Error as saving() translates them.
 [[nodiscard]] Image image_of(const Content& content);
 // Copies the bytes into `memory`. The image refers to no LibTorch object, so any thread may write it. The tensors may change when
 // this returns: those on the host are copied by then, and later work on a device waits there for its copies.

@@ -37,7 +37,7 @@ struct Manifest {
 // The text begins with the CRC32C of all that follows it.
 [[nodiscard]] std::string to_text(const Manifest& manifest);
 
-// A manifest, or the reason why there is none.
+// A manifest, or the reason why the text is not a manifest.
 struct ParsedManifest {
   Manifest manifest;
   std::string problem;
@@ -49,7 +49,8 @@ struct ParsedManifest {
 // Whether the folder is exactly what Millrace made: a manifest of that step, the files it lists with their sizes, and no other
 // entry. Contents of files are not checked. Never throws.
 [[nodiscard]] bool is_our_snapshot(Fs& fs, const std::filesystem::path& folder, std::int64_t step) noexcept;
-// Those files, the manifest last, even if there are other entries; empty if the folder is not Millrace's. Never throws.
+// The files that is_our_snapshot() expects, the manifest last, even if the folder has other entries; empty if the folder is not
+// Millrace's. Never throws.
 [[nodiscard]] std::vector<std::string> files_of_snapshot(Fs& fs, const std::filesystem::path& folder, std::int64_t step) noexcept;
 // Whether an interrupted save can have left this folder: it holds only files with names that snapshots use. Never throws.
 [[nodiscard]] bool is_our_leftover(Fs& fs, const std::filesystem::path& folder) noexcept;

@@ -1,4 +1,4 @@
-// Between LibTorch's tensors and bytes on disk.
+// Converts between LibTorch's tensors and bytes on disk.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,7 +8,7 @@
 
 namespace millrace::snapshot::detail {
 
-// The tensor itself if it is dense, contiguous and on the CPU, else a copy that is. Without gradient.
+// The tensor itself if it is dense, contiguous and on the CPU, else a copy with these properties. Without gradient.
 [[nodiscard]] at::Tensor on_host(const at::Tensor& tensor);
 // Memory of a tensor that on_host() returned.
 [[nodiscard]] std::span<std::byte> bytes_of(const at::Tensor& host);

@@ -15,7 +15,7 @@ void expect_equal(const Content& a, const Content& b);
 // A model, an optimiser and a loader of a few hundred bytes, different for each step and value.
 [[nodiscard]] Content small(std::int64_t step, double value = 0);
 
-// These tests sync thousands of files: on a file system in memory, if there is one, that costs nothing.
+// A folder for tests, in a file system in memory if there is one: syncing thousands of files costs nothing there.
 [[nodiscard]] std::filesystem::path scratch();
 
 }  // namespace millrace::snapshot::detail

@@ -65,7 +65,7 @@ const Json* Assembly::kept(const std::string& option) const {
   return it != kept_.end() && it->is_string() ? &*it : nullptr;
 }
 
-// The format as far as it is known before a trial. A resumed run keeps its snapshot's, since another format would change its
+// The number format, if it is known without a trial. A resumed run keeps its snapshot's format, since another would change its
 // bits.
 std::optional<at::ScalarType> Assembly::known_format() const {
   if (!setup_.switches().on("autocast") || kept("precision.fallback") != nullptr) return std::nullopt;
@@ -102,7 +102,7 @@ void Assembly::make_stepper() {
     setup_.plan().set({"precision.fallback", fallback->get<std::string>(), "snapshot", "as the run went on", /*by_trial=*/true});
 }
 
-// Asks the objectives themselves: a recipe may give one of them a separate rate.
+// Reads the rates from the objectives, not from the config: a recipe may give an objective its own rate.
 void Assembly::plan_rates() {
   const optim::OptimConfig& given = setup_.config().optim;
   const bool alone = stepper_->objectives().size() == 1;
@@ -168,7 +168,7 @@ std::optional<std::string> Assembly::try_on_batch(const std::function<void(const
   }
 }
 
-// True for a requested format, and for one that a trial may still choose.
+// True if the run computes in `half`, or if a trial may still choose it.
 bool Assembly::may_compute_in(at::ScalarType half) const {
   if (stepper_->autocast()) return *stepper_->autocast() == half;
   if (!setup_.config().precision.dtype.is_auto() || !setup_.switches().on("autocast") || !kept_.empty()) return false;
@@ -189,7 +189,7 @@ void Assembly::decide() {
   decide_layout();
 }
 
-// Unlike precision it changes no bits, so a resumed run may choose anew, and each rank on its own.
+// Recompute changes no bits, unlike the number format. So a resumed run may choose anew, and each rank for itself.
 void Assembly::decide_memory() {
   if (!setup_.switches().on("recompute")) {
     memory_ = {.recompute = memory::Recompute(), .value = "none", .reason = "--off=recompute"};

@@ -1,5 +1,5 @@
-// All that a step needs: recipe, loaders, stepper, and the choices left to trials. A training session is an assembly with a run
-// folder and a loop around it; a measurement is an assembly alone.
+// Everything that a step needs: recipe, loaders, stepper, and the choices left to trials. A training run is an assembly with a
+// run folder and a loop around it; a measurement is an assembly alone.
 #pragma once
 
 #include <functional>
@@ -27,7 +27,7 @@ class Assembly {
   // `kept`: choices of trials in a snapshot, {option: value}. They are not tried again, since another choice would change bits.
   // ConfigError if the ranks can't step as the config says.
   Assembly(RunSetup& setup, std::unique_ptr<Recipe> recipe, Loaders loaders, Json kept = Json::object());
-  Assembly(RunSetup& setup, const RecipeFolders& places);  // with a new recipe and its loaders
+  Assembly(RunSetup& setup, const RecipeFolders& places);  // makes a new recipe and its loaders
   ~Assembly();
   Assembly(const Assembly&) = delete;
   Assembly& operator=(const Assembly&) = delete;
@@ -41,8 +41,8 @@ class Assembly {
 
   void decide();  // chooses kernels, number format and layout, by trials if the config leaves them open; the same on all ranks
   void decide_memory();   // chooses what the backward pass recomputes
-  void note_undecided();  // instead of both: notes in the plan what trials would decide
-  // A part of decide(): before the first bf16 step on a CPU, tests the step's convolutions in a separate process and works around
+  void note_undecided();  // called instead of the two above: writes into the plan what trials would decide
+  // Called by decide() before the first bf16 step on a CPU: tests the step's convolutions in a separate process and works around
   // the faults found (device/convolution_guard.h).
   void try_convolutions();
   // True if a bf16 trial is safe during a run in another format: an earlier run tested the step's convolutions, and their faults
@@ -52,8 +52,8 @@ class Assembly {
   // Empty before try_convolutions().
   [[nodiscard]] const ConvolutionChoice& convolutions() const noexcept { return convolutions_; }
 
-  // What each part of memory takes now; activations are what a step needs in addition. `step_peak`: the most tensor bytes held in
-  // a step.
+  // The bytes that each use of memory takes now; activations are what a step needs in addition. `step_peak`: the most tensor
+  // bytes held in a step.
   [[nodiscard]] MemoryAccount memory_account(std::uint64_t step_peak, bool copies_snapshots) const;
   [[nodiscard]] BatchContext batch_context() const;
   // A prepared micro-batch like the first step's, or like a validation's first; leaves no trace. nullopt if there is no batch.
@@ -64,9 +64,9 @@ class Assembly {
   void plan_rates();
   [[nodiscard]] KeptTrials& kept_trials();
   [[nodiscard]] bool may_compute_in(at::ScalarType half) const;
-  [[nodiscard]] std::string trial_of(std::string_view what, const Batch& batch) const;  // its name in the kept trials
+  [[nodiscard]] std::string trial_of(std::string_view what, const Batch& batch) const;  // the trial's name in KeptTrials
   void try_kernels();                                                                   // kernel_trial.cpp
-  void plan_kernels();                                                                  // for the number format that was chosen
+  void plan_kernels();                                                                  // into the plan, for the chosen format
   void decide_precision();                                                              // precision_choice.cpp
   [[nodiscard]] precision::Decision try_precisions();
   void decide_tf32();
@@ -74,8 +74,8 @@ class Assembly {
   void decide_layout();  // layout_trial.cpp
   [[nodiscard]] Choice try_layouts();
   [[nodiscard]] const Json* kept(const std::string& option) const;
-  // Calls `trial` with the trial batch, or with the half, the quarter … that fits into memory. Returns what to append to the
-  // reason of a choice that rests on it: "" for the whole batch; nullopt if there is no batch.
+  // Calls `trial` with the trial batch, or with the largest half, quarter, … of it that fits into memory. Returns a note for the
+  // reason of the choice that the trial decides: "" for the whole batch; nullopt if there is no batch.
   std::optional<std::string> try_on_batch(const std::function<void(const Batch&)>& trial);
 
   RunSetup& setup_;
@@ -86,10 +86,10 @@ class Assembly {
   MemoryChoice memory_;
   ConvolutionChoice convolutions_;
   std::optional<KeptTrials> kept_trials_;
-  std::map<std::string, std::vector<KernelChoice>> kernel_choices_;  // by the number format in which they were tried
+  std::map<std::string, std::vector<KernelChoice>> kernel_choices_;  // kernels by the number format in which they were tried
 };
 
-// Folders for commands that only look: nothing is written there. `plan_only`: only the plan is needed.
+// Folders for commands that write nothing. `plan_only`: the command needs only the plan.
 [[nodiscard]] RecipeFolders folders_to_look_in(bool plan_only = false);
 
 }  // namespace millrace

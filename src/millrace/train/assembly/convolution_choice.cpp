@@ -40,7 +40,7 @@ std::string reason_of(const device::ConvolutionTrial& trial, std::size_t shapes)
   return reason;
 }
 
-// A resumed run keeps in fp32 the convolutions that were so when it began.
+// A resumed run keeps in fp32 the convolutions that it computed in fp32 when it began.
 void add_those_before(std::vector<device::FoundFault>& faults, const std::vector<device::ConvolutionShape>& shapes,
                       const std::string& before) {
   for (const device::ConvolutionShape& shape : shapes) {
@@ -61,7 +61,8 @@ std::vector<device::ConvolutionShape> asked_in_bf16(const std::function<void()>&
   });
 }
 
-// Until destruction all operations use LibTorch's implementation, so that a census sees all convolutions it may be asked for.
+// Until destruction all operations use LibTorch's implementation, so that a census sees every convolution that the library may
+// have to compute.
 class LibraryOnly {
  public:
   LibraryOnly() {
@@ -133,7 +134,8 @@ ConvolutionChoice choose_convolutions(const std::function<void()>& step, KeptTri
   return choice;
 }
 
-// Before the first step in bf16, however the format was chosen. Rank 0 tries for all: the ranks' machines are the same or alike.
+// Runs before the first step in bf16, however the format was chosen. Rank 0 tests for all ranks: their machines are the same or
+// alike.
 void Assembly::try_convolutions() {
   if (!setup_.context().device.is_cpu() || !may_compute_in(at::kBFloat16) || !setup_.switches().on("tried_convolutions")) return;
   const Json* before = kept(kOption);
@@ -154,7 +156,7 @@ void Assembly::try_convolutions() {
   convolutions_ = std::move(choice);
 }
 
-// Not tried here: the separate process would take longer than the caller's trial.
+// Tests no convolution: the separate process would take longer than the caller's trial.
 bool Assembly::may_try_bf16(const Batch& batch) {
   if (!setup_.context().device.is_cpu()) return true;
   const std::string trial = trial_of(kConvolutionTrial, batch);

@@ -15,10 +15,10 @@ namespace millrace {
 struct ConvolutionChoice {
   std::vector<device::FoundFault> faults;
   std::int64_t shapes = 0;  // shapes in the step; 0 = it has no convolutions
-  std::string reason;       // with the trial's outcome, for plans
+  std::string reason;       // includes the trial's outcome; for plans
   bool operator==(const ConvolutionChoice&) const = default;
   [[nodiscard]] Json to_json() const;
-  // The text for plans and snapshots: "bf16", or which pass of which shape is computed in fp32.
+  // The value in plans and snapshots: "bf16", or which pass of which shape is computed in fp32.
   [[nodiscard]] std::string value() const;
 };
 // The key of to_json() in a snapshot's report, if there are faults.

@@ -48,7 +48,7 @@ class ConvolutionChoiceTest : public ::testing::Test {
   int steps_ = 0;
 };
 
-// A step in bf16 computes the gradient of a large volume's weights plane by plane of the kernel.
+// In bf16 the weight gradient over a large volume is computed one plane of the kernel at a time.
 TEST_F(ConvolutionChoiceTest, ACensusInFp32SeesWhatAStepInBf16AsksFor) {
   const auto step_in = [](at::ScalarType format) {
     return [format] {

@@ -19,10 +19,10 @@ namespace millrace {
 namespace {
 
 constexpr std::uint64_t kLargestFile = 4 << 20;
-// Raise it if a kernel's speed, or what a trial measures, has changed much.
+// Raise this number when a kernel's speed, or what a trial measures, changes much.
 constexpr int kRevision = 6;
 
-// Instructions that the user forbids the libraries: they make it another CPU. How threads wait is a part of a step's time.
+// Environment variables that change a step's time: instructions that the libraries may not use, and how threads wait.
 std::string limits() {
   std::string text;
   for (const char* name :

@@ -22,8 +22,8 @@ namespace millrace {
 // trial is made instead. Runs that end at the same time may lose each other's entries.
 class KeptTrials {
  public:
-  // Reads `folder`/trials.json; an empty path keeps nothing. `writes`: false for runs that only look. `device`: the device that
-  // trials were computed on.
+  // Reads `folder`/trials.json; an empty path keeps nothing. `writes`: false for commands that write nothing. `device`: the
+  // device that trials compute on.
   KeptTrials(Fs& fs, const std::filesystem::path& folder, bool writes, at::Device device = at::kCPU);
   [[nodiscard]] std::optional<Json> find(const std::string& trial) const;
   [[nodiscard]] const Json& all() const noexcept { return mine_; }  // {trial: result}
@@ -45,13 +45,13 @@ class KeptTrials {
 // ", on NVIDIA H100 80GB HBM3, compute capability 9.0, driver 580.65.06".
 [[nodiscard]] std::string this_gpu(const std::string& name, std::pair<int, int> capability, const std::string& driver);
 
-// Whether it is a verdict of a trial of a whole step: {value, reason}.
+// True if `result` is the verdict of a trial of a whole step: {value, reason}.
 [[nodiscard]] bool is_verdict(const std::optional<Json>& result);
 inline constexpr const char* kOfAnEarlierRun = "; measured by an earlier run of this shape here";
 
-// The name of a trial of a whole step: the thing tried, its number format if that matters, and a hash of everything such a step
-// depends on: the recipe, its config without the number format and the sections that no step reads, the model's parameters and
-// the batch, each by shape. Results for convolutions hold for runs in every format.
+// Names a trial of a whole step by the thing tried, its number format if that matters, and a hash of everything that such a step
+// depends on: the recipe, its config without the number format and without sections that no step reads, and the shapes of the
+// model's parameters and of the batch. Results for convolutions hold in every number format.
 [[nodiscard]] std::string step_trial(std::string_view what, std::string_view recipe, const Json& config,
                                      const torch::nn::Module& model, const Batch& batch);
 

@@ -76,7 +76,7 @@ TEST_F(KeptTrialsTest, WhatWasFoundUnderALimitOfInstructionsOrAnotherWaitIsNotTa
   }
 }
 
-// Zen 4 and Zen 5 are both "AMD EPYC" to some virtual machines.
+// Some virtual machines call both Zen 4 and Zen 5 "AMD EPYC".
 TEST_F(KeptTrialsTest, AMachineIsMoreThanTheNameOfItsCpu) {
   KeptTrials kept = open();
   kept.keep("a", 1);
@@ -122,7 +122,7 @@ TEST(StepTrial, IsNamedByWhatAStepDependsOn) {
   EXPECT_NE(with("/train/deterministic", true), named(config));
 }
 
-// bf16 may be right for one data set, or before training, and not for another.
+// bf16 may be accurate for one data set, or for untrained weights, and not for others.
 TEST_F(KeptTrialsTest, ThatAFormatIsRightHoldsForTheSameDataAndWeightsAlone) {
   const Json values = {{"data", "1000 samples"}, {"weights", nullptr}}, others = {{"data", "1000 others"}, {"weights", nullptr}};
   const auto word = [](const std::optional<Json>& verdict) { return verdict ? verdict->at("value").get<std::string>() : "none"; };

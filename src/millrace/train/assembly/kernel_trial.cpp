@@ -14,9 +14,10 @@
 namespace millrace {
 namespace {
 
-// Multiplications of an operation in a step; fewer take a millisecond or two, and a choice then gains less than its trial costs.
+// The fewest multiplications of an operation in a step for which a trial is worthwhile: fewer take a millisecond or two, and the
+// choice would gain less than its trial costs.
 constexpr double kWorthATrial = 1e9;
-constexpr double kNoise = 0.97;  // an implementation that is not the untried default must be this much faster
+constexpr double kNoise = 0.97;  // the default implementation is kept unless the other one's time is below this share of its time
 
 bool is_worth_a_trial(const std::vector<kernels::OperationTimes>& all) {
   return std::ranges::any_of(all, [](const kernels::OperationTimes& times) { return times.work >= kWorthATrial; });
@@ -134,7 +135,7 @@ KeptTrials& Assembly::kept_trials() {
   return *kept_trials_;
 }
 
-// All formats that the run may compute in are tried, since the trial of the number format compares the best of each.
+// Tries all formats that the run may compute in: the trial of the number format compares each with its best kernels.
 void Assembly::try_kernels() {
   kernels::forget_implementations();
   kernel_choices_.clear();

@@ -16,22 +16,22 @@ struct KernelChoice {
   kernels::Operation operation;
   c10::ScalarType type;
   kernels::Implementation implementation;
-  std::string reason;                        // with the times
+  std::string reason;                        // includes the measured times
   [[nodiscard]] std::string option() const;  // "kernels.weight_gradient.bf16", its name in plans and snapshots
 };
 
 [[nodiscard]] std::string_view name_of(kernels::Implementation implementation) noexcept;  // "ours", "library"
 
-// `step` makes one training step that leaves no trace; it is called twice if a trial is worthwhile. Operations that do too little
-// in a step to matter get no choice and keep their untried implementation. Takes known times from `kept`, and adds those measured
-// while no other program used the cores.
+// `step` makes one training step that leaves no trace; it is called twice if a trial is worthwhile. Operations with too little
+// work in a step get no choice and keep the default implementation. Takes known times from `kept`, and adds those measured while
+// no other program used the cores.
 [[nodiscard]] std::vector<KernelChoice> try_kernels(const std::function<void()>& step, KeptTrials& kept);
 
 // The kernels among a snapshot's choices, {option: value}.
 struct KeptKernels {
   std::vector<KernelChoice> choices;
   std::string tried_on;  // the instruction set; "" = not recorded
-  // On another set the other implementation may be faster, and the bits differ with either.
+  // False on another instruction set: both implementations have other speeds and other bits there.
   [[nodiscard]] bool hold_on(std::string_view set) const { return tried_on.empty() || tried_on == set; }
 };
 [[nodiscard]] KeptKernels kept_kernels(const Json& choices);

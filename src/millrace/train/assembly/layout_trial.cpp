@@ -26,7 +26,7 @@ double median_loss(const LayoutRounds& rounds) {
   return median(std::move(losses));
 }
 
-// The worst of all objectives' gradients, in all rounds.
+// The trial with the worst gradient, over all rounds and objectives.
 precision::Trial worst_of(const LayoutRounds& rounds) {
   std::vector<precision::Trial> all;
   for (const precision::Trial& trial : rounds) {

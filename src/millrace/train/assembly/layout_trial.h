@@ -1,4 +1,4 @@
-// Decides between both memory layouts by a trial.
+// Decides by a trial between the two memory layouts, contiguous and channels-last.
 #pragma once
 
 #include <array>
@@ -19,17 +19,19 @@ struct LayoutVerdict {
   bool disturbed = false;  // other programs used the cores
 };
 
-// Compares the same step in both layouts, channels-last gradients with the contiguous ones before them. A layout with a value
-// that is not finite loses; values that differ rule a layout out, as in precision::confirm(); else the time decides.
+// Compares the same step in both layouts; the gradients of channels_last[i] are compared with the contiguous ones before them. A
+// layout with a value that is not finite loses; values that differ rule out channels-last, as in precision::confirm(); else the
+// time decides.
 [[nodiscard]] LayoutVerdict judge_layouts(const LayoutRounds& contiguous, const LayoutRounds& channels_last);
-// The same for trial steps of this batch, which leave no trace except the recipe's layout: the caller sets it to the chosen one.
+// Makes the trial steps with this batch and judges them. They leave no trace except the recipe's layout: the caller sets the
+// chosen one.
 [[nodiscard]] LayoutVerdict try_layouts(Recipe& recipe, Stepper& stepper, const Batch& batch);
 
-// The trial, among those of the same step in both layouts, that represents a number format: the faster one; if both are not
-// finite, one of them.
+// Of two trials of the same step, one in each layout, the one that represents its number format: the faster one of those with
+// finite values; `contiguous` if neither is finite.
 [[nodiscard]] const precision::Trial& better_of(const precision::Trial& contiguous, const precision::Trial& channels_last);
-// A trial step in `format`; in both layouts if `tries_layouts`, so that a format is judged in the layout that a run would use
-// with it. The recipe is contiguous afterwards; without `tries_layouts` it keeps its layout.
+// A trial step in `format`; with `tries_layouts` in both layouts, so that a format is judged in the layout that a run would use
+// with it. Afterwards the recipe is contiguous with `tries_layouts`, else in its former layout.
 [[nodiscard]] precision::Trial try_format(Recipe& recipe, StepTrials& trials, const Batch& batch,
                                           std::optional<at::ScalarType> format, bool tries_layouts);
 

@@ -26,13 +26,13 @@ class Loaders {
   [[nodiscard]] data::Loader& training() const noexcept { return *training_; }
   [[nodiscard]] data::Loader* validation() const noexcept { return validation_.get(); }  // null = no validation
   [[nodiscard]] data::Cache* cache() const noexcept;                                     // null = off
-  [[nodiscard]] std::uint64_t bytes_in_memory() const noexcept;  // held by a cache in memory; 0 for one on disk
+  [[nodiscard]] std::uint64_t bytes_in_memory() const noexcept;  // of a cache in memory; 0 for a cache on disk
 
   [[nodiscard]] std::int64_t steps_per_epoch() const;
   [[nodiscard]] std::int64_t total_steps() const;                                             // 0 = open end
   [[nodiscard]] std::int64_t total_steps(std::int64_t epochs, std::int64_t max_steps) const;  // for a run of another length
   [[nodiscard]] std::int64_t global_batch() const;   // rows of a full step, over all data sets, ranks and accumulated batches
-  [[nodiscard]] std::uint64_t buffer_bytes() const;  // of both loaders: batches being made and used
+  [[nodiscard]] std::uint64_t buffer_bytes() const;  // memory of both loaders: batches being made and used
 
  private:
   void choose_cache(data::Pipeline& training, data::Pipeline& held_out);
@@ -40,8 +40,8 @@ class Loaders {
   void plan_slots(const SlotMemory& memory);
 
   RunSetup& setup_;
-  std::optional<data::Pipeline> pipeline_, held_out_;  // without a cache
-  std::shared_ptr<data::SampleCache> cache_;           // at most one of cache_ and the member below is set
+  std::optional<data::Pipeline> pipeline_, held_out_;  // pipelines without a cache
+  std::shared_ptr<data::SampleCache> cache_;           // cache_ and disk_cache_ are never both set
   std::shared_ptr<data::DiskCache> disk_cache_;
   std::unique_ptr<data::Loader> training_, validation_;
 };

@@ -7,7 +7,7 @@
 namespace millrace {
 namespace {
 
-constexpr double kSmallestShare = 0.01;  // share of the peak
+constexpr double kSmallestShare = 0.01;  // share of the peak from which a part is listed
 
 constexpr std::ptrdiff_t kOfTensors = 5;  // the first five of parts()
 

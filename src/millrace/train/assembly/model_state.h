@@ -33,9 +33,9 @@ namespace millrace {
 void load_model_tensors(torch::nn::Module& model, const std::map<std::string, Tensors>& models, const Json& frozen = {},
                         const Json& known = {});
 
-// The same for weights of any origin, whose tensors are used up. Returns a note about the wrappers' prefixes that were removed
-// from a file's names, "" if there were none; see pass_over_wrappers(). If a file does not fit, the error's remedy names what
-// would help.
+// The same for weights of any origin; uses up the tensors of `weights`. Returns a note about the wrappers' prefixes that were
+// removed from a file's names, "" if no prefix was; see pass_over_wrappers(). If a file does not fit, the error's remedy names
+// what would help.
 std::string load_model_weights(torch::nn::Module& model, Weights& weights);
 
 }  // namespace millrace

@@ -12,7 +12,8 @@ std::string absolute_text(const std::string& path) {
   return path.empty() ? path : std::filesystem::absolute(path).lexically_normal().string();
 }
 
-// The origin of a first step's values, as far as it is known without reading files: kept verdicts depend on it.
+// Where the values of a first step come from: the data and the first weights, as far as they are known without reading files.
+// Kept verdicts hold for these values only.
 Json origin_of_values(const data::Loader& loader, const RunConfig& config, const Plan& plan) {
   const Choice* const weights = plan.find("train.weights");
   return {{"data", loader.state().value("fingerprint", Json())},

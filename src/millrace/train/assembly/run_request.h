@@ -1,4 +1,4 @@
-// What a run is made from: the request of `millrace train`, and of everything that starts as a run does (measurements, looks).
+// A request for a run: by `millrace train`, and by everything that starts as a run does (measurements, dry runs).
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace millrace {
 
-// What a command that only looks does: all values except `no` write nothing.
+// What to do instead of training; all values except `no` write nothing.
 enum class DryRun : std::uint8_t {
   no,        // a normal training
   plan,      // prints the plan
@@ -28,7 +28,7 @@ struct RunRequest {
   std::string preset;                     // "" = no preset
   std::vector<std::string> command_line;  // kept in the log; empty for a program that calls the library
   bool fresh = false;                     // start over in a folder that holds a run; see RunFolder
-  Agreement* agreement = nullptr;         // of the run's processes; null = one process
+  Agreement* agreement = nullptr;         // connects the run's processes; null = one process
   std::function<void(const std::filesystem::path&)> folder_begun = nullptr;  // called when the run is about to write there
   DryRun dry_run = DryRun::no;                                               // what to do instead of training
   telemetry::Console* console = nullptr;                                     // required

@@ -97,7 +97,7 @@ void RunSetup::choose_device() {
   context_.device = choice.device;
   choose("device.name", choice.device.str(), choice.reason);
   if (!choice.warning.empty()) console().warning(choice.warning);
-  // Calls that name no GPU use this rank's, too.
+  // Makes this rank's GPU the default for calls that name no GPU.
   if (!choice.device.is_cpu()) c10::impl::VirtualGuardImpl(choice.device.type()).setDevice(choice.device);
   choose_gpu_settings();
   // Trials of number formats compare with true fp32.

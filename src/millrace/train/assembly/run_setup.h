@@ -25,7 +25,7 @@ namespace millrace {
 
 // Bytes of the process before a recipe is made.
 struct BareMemory {
-  std::uint64_t resident = 0;  // its own memory
+  std::uint64_t resident = 0;  // memory of the process itself
   std::uint64_t heap = 0;
 };
 
@@ -50,14 +50,14 @@ class RunSetup {
   [[nodiscard]] telemetry::Timeline& timeline() noexcept { return timeline_; }
   [[nodiscard]] const BareMemory& bare_memory() const noexcept { return bare_; }
 
-  // Puts a choice into the plan with its value's origin.
+  // Adds a choice to the plan, with the origin of the key's value.
   void choose(const std::string& key, std::string value, std::string reason);
-  [[nodiscard]] std::vector<std::string>& notices() noexcept { return notices_; }  // from the recipe, until the plan is shown
+  [[nodiscard]] std::vector<std::string>& notices() noexcept { return notices_; }  // until the plan is shown
   // Passes the recipe's later notices to `show`, on the loop's thread.
   void show_notices_with(std::function<void(const std::string&)> show) { show_ = std::move(show); }
 
-  // Makes the recipe on the run's device, guarded, in its first state. `places`: of its files, as in the recipe's context.
-  // `weights`: the model's first weights, with the recipe's state that belongs to them.
+  // Makes the recipe on the run's device, guarded, in its first state. `places`: the folders for its Context. `weights`: the
+  // model's first weights, with the recipe's state that belongs to them.
   [[nodiscard]] std::unique_ptr<Recipe> make_recipe(const RecipeFolders& places, std::optional<Weights> weights = std::nullopt);
   [[nodiscard]] data::LoaderOptions loader_options(const data::Pipeline& pipeline, Split split) const;
 
@@ -68,7 +68,7 @@ class RunSetup {
   void choose_guards();
   void choose_transport();
 
-  std::optional<ProcessInputs> inputs_;  // first member: what the others set is put back after they are gone
+  std::optional<ProcessInputs> inputs_;  // the first member, so that it is destroyed last and restores what the others set
   RunRequest request_;
   RunConfig config_;
   Switches switches_;
@@ -79,12 +79,12 @@ class RunSetup {
   std::optional<MemoryLimit> memory_limit_;
   std::optional<device::SharedCores> shared_cores_;
   BareMemory bare_;
-  int loader_cores_ = 0;  // of the machine, if ranks share it; 0 = all
+  int loader_cores_ = 0;  // this rank's share of the machine's cores, if ranks share it; 0 = all cores
   std::vector<std::string> notices_;
   std::function<void(const std::string&)> show_;
 };
 
-// Problems: values of the shared sections that contradict each other.
+// Conflicts between values of the shared sections.
 [[nodiscard]] std::vector<Problem> problems_of(const RunConfig& config);
 [[nodiscard]] precision::GpuSettings gpu_settings_of(const RunConfig& config, const at::Device& device);
 // Loader options of a pipeline: from the run's config, and from the pipeline itself.

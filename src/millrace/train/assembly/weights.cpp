@@ -22,7 +22,7 @@
 namespace millrace {
 namespace {
 
-// Null if it can't be read: a file that a crash cut short, or a foreign file, must not end a search.
+// Reads a JSON file; null if it can't be read, since a file that a crash cut short, or a foreign file, must not end a search.
 Json read_json(Fs& fs, const std::filesystem::path& file) {
   try {
     return Json::parse(fs.read_file(file), nullptr, /*allow_exceptions=*/false);
@@ -48,7 +48,8 @@ struct Best {
   std::string metric;      // "val_loss 0.1234"; "" = unknown
 };
 
-// The judged metric with its value under the pointer `best`; the step is the validation loss's, under the pointer `step`.
+// Takes from `metrics` the value of the metric `judge`, found at the JSON pointer `best`, and the step of the validation loss, at
+// the pointer `step`.
 Best best_of(const Json& metrics, const std::string& judge, const char* best, const char* step) {
   Best found;
   for (const auto& [name, metric] : metrics.items()) {
@@ -67,7 +68,8 @@ std::string judge_of(const Json& config) {
   return config.is_object() && config.contains(place) && config.at(place).is_string() ? config.at(place).get<std::string>() : "";
 }
 
-// The best by the newest snapshot; but a run's last validation comes after its last snapshot, and only the summary has it.
+// The best validation: by the summary if it is about this snapshot's step, since a run's last validation comes after its last
+// snapshot; else by the snapshot.
 Best best_of(Fs& fs, const std::filesystem::path& run, const snapshot::Content& newest) {
   const Json summary = read_json(fs, run / run_files::kSummary);
   const State* trainer = snapshot::part_of(newest, snapshot::kTrainer);
@@ -107,7 +109,7 @@ Weights from_snapshot(const snapshot::Content& content, const std::filesystem::p
   return weights;
 }
 
-// A folder that can't be read is not an empty one.
+// Throws if the folder can't be read, since such a folder need not be empty.
 void require_reachable(const std::filesystem::path& snapshots) {
   std::error_code code;
   (void)std::filesystem::status(snapshots, code);
@@ -120,7 +122,7 @@ void require_reachable(const std::filesystem::path& snapshots) {
                        "give the folder of a run that has saved, a snapshot, or a .safetensors or .pt file"});
 }
 
-// The best snapshot of a run if it still exists and is whole, else the newest whole one.
+// Weights of the best snapshot of a run if it still exists and is whole, else of the newest whole snapshot.
 Weights from_run(Fs& fs, const std::filesystem::path& run, telemetry::Console& console) {
   require_reachable(run / "snapshots");
   std::string first;
@@ -155,7 +157,7 @@ Json values_of(const std::filesystem::path& path) {
   if (format::looks_like_pt(path)) {
     const format::PtFile file(path);
     for (const format::PtValue& value : file.values()) values[value.name] = value.value;
-    // Written by export next to a file that has no place for metadata.
+    // export writes this file next to weights in a format without metadata.
     const Json beside = read_json(Fs::real(), std::filesystem::path(path).replace_extension(".run.json"));
     if (beside.is_object() && beside.contains("config") && !values.contains("config")) values["config"] = beside["config"].dump();
   } else {

@@ -17,12 +17,12 @@ struct Weights {
   std::map<std::string, Tensors> models;  // as in snapshot::Content; averaged if the run kept an average
   State recipe;                           // the recipe's own part; empty for a file of tensors
   Json frozen;                            // see record_of_frozen() in model_state.h; null if all weights are here
-  Json values = Json::object();           // from a file: numbers and texts next to its tensors, by name; metadata
+  Json values = Json::object();           // numbers and texts next to the tensors of a file, by name; metadata
   std::filesystem::path path;             // snapshot folder or file
   std::filesystem::path run;              // folder of the run it belongs to; "" for a file of tensors
   std::string which;                      // one line: "best snapshot, step 600 of runs/x"
-  std::int64_t step = 0;                  // of the snapshot; 0 for a file of tensors
-  std::int64_t newest_step = 0;           // of the run's newest whole snapshot; 0: not looked up
+  std::int64_t step = 0;                  // step of the snapshot; 0 for a file of tensors
+  std::int64_t newest_step = 0;           // step of the run's newest whole snapshot; 0: not looked up
   std::string best;               // the metric that made it the best: "val_loss 0.1234"; "" if it was not chosen by a metric
   Json choices = Json::object();  // what trials and fallbacks chose in the run, by config key
   // Convolutions that were wrong in bf16 on the run's machine, as ConvolutionChoice::to_json() writes them; null if the snapshot
@@ -34,8 +34,8 @@ struct Weights {
 // UsageError if it does not exist; SnapshotError if it holds no whole snapshot.
 [[nodiscard]] Weights load_weights(Fs& fs, const std::filesystem::path& from, telemetry::Console& console);
 
-// A checkpoint of another trainer holds the weights next to an optimiser and more, as "model_state_dict" or "state_dict": the
-// file's tensors are replaced with that part, if it exists. Returns the part's name, or "".
+// Checkpoints of some trainers hold the weights as a part called "model_state_dict" or "state_dict", next to an optimiser and
+// more. Replaces the file's tensors with that part, if it exists. Returns the part's name, or "".
 std::string take_state_dict(Weights& weights);
 
 // Removes what Python wrappers add to a model's own tensor names: each "module." (DistributedDataParallel), "_orig_mod."
@@ -49,7 +49,7 @@ std::string take_common_wrappers(Tensors& all);
 // The name of the part of `all`, "ema.net", that holds all of `wanted` with their shapes; else "".
 [[nodiscard]] std::string part_with(const Tensors& all, const std::map<std::string, std::vector<std::int64_t>>& wanted);
 
-// The run folder that `from` is, or to whose snapshots it belongs; "" for a file.
+// The run folder: `from` itself, or the one whose snapshot `from` is; "" for a file.
 [[nodiscard]] std::filesystem::path run_folder_of(Fs& fs, const std::filesystem::path& from);
 
 }  // namespace millrace

@@ -94,7 +94,7 @@ void Trainer::begin() {
   began_step_ = step_;
 }
 
-// Actions of all ranks together when their state is the same. The snapshot records whether the validation is done.
+// What all ranks do together while their states are equal. The snapshot records whether the validation is done.
 std::optional<Ending> Trainer::between_steps() {
   if (validation_pending_) validate();
   const bool is_told_to_stop = take_finished_save();
@@ -118,7 +118,7 @@ void Trainer::wait_for_late_save() {
 
 void Trainer::log_if_due() {
   if (step_ == 1 || step_ % parts_.config->log.every == 0) {
-    log();  // together with validation and snapshots, the only wait for the device
+    log();  // the loop waits for the device only here, in a validation and for a snapshot
     fall_back_if_due();
   }
   const std::int64_t every = parts_.config->log.gpu_every;
@@ -132,7 +132,7 @@ void Trainer::show_progress() {
 
 namespace {
 
-// A span that no profile shows: the recorder's own time, which would be recorded otherwise.
+// Keeps the recorder's own time out of the profile.
 class Unseen {
  public:
   Unseen(telemetry::Timeline& timeline, Phase phase) noexcept : timeline_(timeline), before_(timeline.enter(phase)) {}
@@ -169,10 +169,10 @@ void Trainer::end_profile() noexcept {
   profiler_.reset();
 }
 
-// False if an epoch ended in batches that were all left empty: then no step was made.
+// Makes one step. Returns false, without a step, if the batches up to the epoch's end were all left empty.
 bool Trainer::take_step() {
   parts_.timeline->begin_step();
-  if (phases_ && !profiler_) phases_->begin_step(step_ + 1);  // a profile watches the spans itself
+  if (phases_ && !profiler_) phases_->begin_step(step_ + 1);  // a profile watches the spans itself, so no step is timed meanwhile
   doing_step(step_ + 1);
   parts_.stepper->begin_step(step_);
   std::vector<StepResult> results;
@@ -204,7 +204,7 @@ bool Trainer::take_step() {
   finish_step(results, measured);
   epoch_end_.of_step = epoch_ + 1;
   results.clear();  // their outputs may keep the batch alive
-  // Not past an epoch's end, where much else comes first, and not at the end of the loop.
+  // Starts the next batch, except at an epoch's end, where much else comes first, and at the end of the loop.
   if (!epoch_end_.reached && step_ != parts_.config->train.max_steps) feed_.look_ahead();
   if (const std::int64_t every = parts_.config->memory.cleanup_every; every > 0 && step_ % every == 0)
     device::release_cached_memory(parts_.stepper->device());
@@ -213,7 +213,7 @@ bool Trainer::take_step() {
   return true;
 }
 
-// Runs up to optim.accumulate batches of one epoch; the rest of an epoch is a separate step.
+// Runs up to optim.accumulate batches of one epoch; a step never spans two epochs.
 std::int64_t Trainer::run_micro_batches(std::vector<StepResult>& results, metrics::Board& measured) {
   const std::int64_t accumulate = parts_.config->optim.accumulate;
   std::int64_t rows = 0;
@@ -246,7 +246,7 @@ std::optional<Batch> Trainer::next_batch() {
   return batch;
 }
 
-// Rows since the last sync; collective if the ranks' rows are added up only there.
+// Rows of all ranks since the last sync. Collective if ranks average, because only then are their rows added up here.
 std::int64_t Trainer::rows_of_all() {
   const std::int64_t rows = std::exchange(sync_.rows, 0);
   return parts_.stepper->averages() ? agreement().sum(rows) : rows;
@@ -262,7 +262,7 @@ void Trainer::finish_step(const std::vector<StepResult>& results, const metrics:
   loader_state_ = parts_.loader->state();
 }
 
-// The saved state is that of a run that continues: the last validation of a finished run is only for its report. After a signal
+// Saves the same state as a run that continues: the last validation of a finished run is only for its report. After a signal
 // during that validation the resumed run still has to do it.
 Ending Trainer::finish(Ending ending) {
   end_profile();
@@ -274,7 +274,7 @@ Ending Trainer::finish(Ending ending) {
     const Span span(*parts_.timeline, Phase::snapshot);
     state_sha256_ = snapshot::digest(content());
   }
-  if (agreement().any(!meter_.is_empty())) log();  // after the save: a resumed run counts these steps in its next line
+  if (agreement().any(!meter_.is_empty())) log();  // logs after the save: a resumed run counts these steps in its next line
   const bool validates = !goes_on && parts_.validation != nullptr && validated_step_ != step_;
   if (validates) validate();
   reporter_.end_progress();
@@ -339,7 +339,7 @@ void Trainer::log() {
                     .times = window_times(),
                     .host_ms = host_ms,
                     .cache = {}};
-  if (parts_.names.step_log) record.logged = logged_step(record);  // queries the allocator, which other lines need not do
+  if (parts_.names.step_log) record.logged = logged_step(record);  // filled only when needed: it queries the allocator
   const double in_a_row = parts_.stepper->skips().in_a_row().item<double>();
   if (parts_.cache != nullptr) {
     const data::CacheCounters now = parts_.cache->counters();
@@ -377,7 +377,7 @@ void Trainer::require_finite() {
                           saves_.last_good("val_" + parts_.names.loss) + remedy_of_divergence()});
 }
 
-// Called only after the loop's own log lines: the point of a fall-back must not depend on where the run was stopped and saved.
+// Called only after the loop's own log lines: the step of a fall-back must not depend on where the run was stopped and saved.
 void Trainer::fall_back_if_due() {
   std::optional<std::string> reason = parts_.stepper->skips().overflow();
   if (parts_.stepper->averages()) {  // ranks that stepped separately may decide differently

@@ -39,7 +39,7 @@ struct ConvolutionChoice;  // train/assembly/convolution_choice.h
 // What a trainer works with; all of it outlives the trainer. Required unless a comment gives null a meaning.
 struct TrainerParts {
   const RunConfig* config = nullptr;
-  Json config_values;  // as saved in snapshots
+  Json config_values;  // the config as saved in snapshots
   Recipe* recipe = nullptr;
   Stepper* stepper = nullptr;
   telemetry::Timeline* timeline = nullptr;
@@ -47,12 +47,12 @@ struct TrainerParts {
   data::Loader* validation = nullptr;               // null = no validation
   const data::Cache* cache = nullptr;               // null = off
   Plan* plan = nullptr;                             // a fallback to fp32 is recorded in it
-  const ConvolutionChoice* convolutions = nullptr;  // by the trial before the run's first step; null = no trial
+  const ConvolutionChoice* convolutions = nullptr;  // from the trial before the run's first step; null = no trial
   SaveDestination place;
   ReportSinks sinks;
   RecordNames names;
-  bool recovers = true;                // from out-of-memory; false leaves the error to the caller
-  bool may_recompute = true;           // if it recovers, also blocks that the config does not name
+  bool recovers = true;                // recovers from out-of-memory; false leaves the error to the caller
+  bool may_recompute = true;           // if it recovers, may also recompute blocks that the config does not name
   bool batch_ahead = true;             // switchboard row of that name
   std::string frozen_source;           // origin of the recipe's frozen weights; for snapshots that leave them out
   std::int64_t total_steps = 0;        // 0 = open end (then epochs is 0 and max_steps is 0: refused before)
@@ -91,7 +91,7 @@ class Trainer {
   // What is due after the last step of an epoch.
   struct EpochEnd {
     std::uint64_t of_step = 1;  // epoch of the latest step, 1-based
-    bool reached = false;       // in the step under way
+    bool reached = false;       // the step under way is the epoch's last
     bool save_due = false;
     std::optional<EpochRow> row;  // kept until its validation is known
   };
@@ -100,7 +100,7 @@ class Trainer {
   struct Sync {
     bool now = true;          // the latest step ends at such a point
     std::int64_t before = 0;  // the step of the previous point
-    std::int64_t rows = 0;    // since then: of all ranks, or of this one if they average
+    std::int64_t rows = 0;    // rows since then: of all ranks, or of this rank if they average
   };
   [[nodiscard]] std::optional<Ending> natural_end() const;
   [[nodiscard]] Agreement& agreement() const;
@@ -126,9 +126,9 @@ class Trainer {
   MemoryReading watch_memory();
   double wait_for_steps();  // returns seconds
   std::optional<double> read_phases(double waited);
-  [[nodiscard]] telemetry::Timeline::Summary window_times();       // since the last log line; resets the window
-  [[nodiscard]] telemetry::Timeline::Summary total_times() const;  // of this process
-  [[nodiscard]] Json accounts_now() const;                         // of this process
+  [[nodiscard]] telemetry::Timeline::Summary window_times();       // times since the last log line; resets the window
+  [[nodiscard]] telemetry::Timeline::Summary total_times() const;  // times of this process
+  [[nodiscard]] Json accounts_now() const;                         // accounts of this process
   [[nodiscard]] std::vector<BlockTime> blocks_of(const Json& accounts) const;
   void diagnose(const StepRecord& record, const MemoryReading& memory);
   void gather_waits();
@@ -158,21 +158,21 @@ class Trainer {
   Recovery recovery_;
   MemoryWatch memory_watch_;
   std::unique_ptr<Diagnosis> diagnosis_;    // null = log.doctor is off, or another rank diagnoses
-  double machine_told_ = 0;                 // seconds of the steady clock; 0 = never
+  double machine_told_ = 0;                 // time of the last line about the machine, in steady seconds; 0 = never
   std::unique_ptr<PhaseClock> phases_;      // null: steps are complete when the host is done
   std::unique_ptr<StepProfiler> profiler_;  // null: no steps to record, or all are recorded
   std::int64_t step_ = 0;
   std::int64_t began_step_ = 0;      // first step of this process
-  std::int64_t averaged_bytes_ = 0;  // that this rank sent for averages over the ranks
+  std::int64_t averaged_bytes_ = 0;  // sent by this rank to average over the ranks
   std::uint64_t epoch_ = 0;
   Json frozen_;        // record of the weights that snapshots leave out; null = all are saved
-  Json loader_state_;  // after the last whole step: saved in snapshots
+  Json loader_state_;  // the loader's state after the last whole step: saved in snapshots
   EpochEnd epoch_end_;
   Sync sync_;
   bool is_whole_ = true;             // the state is that of a whole step: no update is under way or was cut short
   bool validation_pending_ = false;  // due now, or cut short by the stop for which the snapshot was saved
   std::int64_t validated_step_ = -1;
-  data::CacheCounters cache_logged_;  // at the last log line
+  data::CacheCounters cache_logged_;  // counters at the last log line
   std::string state_sha256_;
 };
 

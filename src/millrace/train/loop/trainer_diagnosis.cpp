@@ -26,8 +26,8 @@ DiagnosisParts Trainer::diagnosis_parts() const {
           .trials = parts_.doctor_trials};
 }
 
-// On a GPU the launched steps may still be running, and the first reader of a value waits for them. That time belongs to the
-// steps, not to the reader. Called where a read follows at once, it makes nothing slower.
+// Waits for the launched steps, which a GPU may still run, and returns the seconds. Otherwise the first reader of a value would
+// wait, and the steps' time would count as the reader's. Called where a read follows at once, so it makes nothing slower.
 double Trainer::wait_for_steps() {
   const at::Device device = parts_.stepper->device();
   if (device.is_cpu()) return 0;
@@ -37,7 +37,8 @@ double Trainer::wait_for_steps() {
   return steady_seconds() - begin;
 }
 
-// Reads the device's marks of steps since the last log line. Returns the host's milliseconds for launching one step.
+// Reads the times that the device recorded of steps since the last log line. Returns the host's milliseconds for launching one
+// step.
 std::optional<double> Trainer::read_phases(double waited) {
   if (!phases_) return std::nullopt;
   const DeviceTimes::Sums before = phases_->times().sums();
@@ -106,7 +107,7 @@ void Trainer::diagnose(const StepRecord& record, const MemoryReading& memory) {
   }
   if (parts_.sampler == nullptr || steady_seconds() - machine_told_ < kBetweenMachineLines) return;
   if (const auto reading = parts_.sampler->take()) {
-    if (machine_told_ > 0) diagnosis_->saw_machine(*reading);  // the first reading is about the start
+    if (machine_told_ > 0) diagnosis_->saw_machine(*reading);  // the first reading also covers the start
     machine_told_ = steady_seconds();
     Json line = reading->to_json();
     line["step"] = step_;
@@ -116,7 +117,7 @@ void Trainer::diagnose(const StepRecord& record, const MemoryReading& memory) {
   }
 }
 
-// Collects on all ranks what each waited for since the last log line. Collective.
+// Gathers from all ranks what each waited for since the last log line. Collective.
 void Trainer::gather_waits() {
   if (agreement().alone() || !parts_.config->log.doctor) return;
   const telemetry::Timeline::Summary times = parts_.timeline->window();

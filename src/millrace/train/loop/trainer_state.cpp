@@ -114,7 +114,7 @@ void Trainer::save(bool last) {
     meter_.bring_to_root(agreement());
     const auto with_data = [this] {
       snapshot::Content now = content();
-      // Kept outside the state: the place of the data, or a file that the run no longer uses, must not change the digest.
+      // Kept outside the state, so that neither the place of the data nor a file that the run no longer uses changes the digest.
       now.report["data"]["train"] = parts_.loader->data_state();
       if (parts_.validation != nullptr) now.report["data"]["validation"] = parts_.validation->data_state();
       return now;
@@ -129,7 +129,7 @@ void Trainer::save(bool last) {
   meter_.leave_out(steady_nanoseconds() - begin);
 }
 
-// A setting that is already in force is not a remedy.
+// Leaves out settings that are already in force.
 std::string Trainer::remedy_of_divergence() const {
   const optim::OptimConfig& optim = parts_.config->optim;
   std::string next =

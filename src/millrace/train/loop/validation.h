@@ -16,9 +16,9 @@ namespace millrace {
 
 struct Validated {
   metrics::Means means;
-  std::vector<metrics::Confusion> tables;  // for the recipe's classifications
-  std::int64_t batches = 0;                // of this rank
-  std::int64_t rows = 0;                   // of all ranks
+  std::vector<metrics::Confusion> tables;  // tables for the recipe's classifications
+  std::int64_t batches = 0;                // batches of this rank
+  std::int64_t rows = 0;                   // rows of all ranks
 };
 // Losses ("val_<objective>") and the recipe's own metrics over one pass of `loader` in evaluation mode; the model stays in that
 // mode. `limit`: the most batches used, 0 = all. A batch that data.bad_samples=skip left empty does not count. Collective;

@@ -8,7 +8,7 @@
 
 namespace millrace {
 
-// Whether a value asks for nothing: false, 0, null, "", "no", "none".
+// True for values that ask for nothing: false, 0, null, "", "no", "none".
 [[nodiscard]] bool asks_for_nothing(const Json& value);
 // Whether a value is true, or the text "true", as flags pass it.
 [[nodiscard]] bool is_true(const Json& value);

@@ -29,10 +29,10 @@ enum class Layout : std::uint8_t;  // train/recipe/config.h
 
 // Where a recipe may read and write.
 struct RecipeFolders {
-  std::filesystem::path run_folder;    // to read from; empty: predict, a measurement, a run that starts over
+  std::filesystem::path run_folder;    // the run's files, to be read; empty: predict, a measurement, a run that starts over
   std::filesystem::path new_files;     // files that must stay in the run folder are written here before the first step; empty: no
                                        // such files may be written
-  std::filesystem::path cache_folder;  // for token files and the like; empty: no cache
+  std::filesystem::path cache_folder;  // where token files and the like are kept; empty: no cache
   bool writes = true;                  // false: looking only; nothing is written anywhere, caches may be read
   bool plan_only = false;              // no step will be made: a fit that only steps need may be left out
 };
@@ -47,26 +47,26 @@ struct Context {
   std::uint64_t seed = 0;
   std::function<void(const std::string&)> notice;  // see say()
 
-  // One line about a choice or a fact, shown at start and kept in the log.
+  // Shows a line about a choice or a fact at start, and keeps it in the log.
   void say(const std::string& text) const {
     if (notice) notice(text);
   }
   // Whether a row of the switchboard is on; without a switchboard all rows are.
   [[nodiscard]] bool on(std::string_view row) const;
-  [[nodiscard]] nn::Fused fused() const;  // for the functions of nn
+  [[nodiscard]] nn::Fused fused() const;  // switches of fused operations, for the functions of nn
 };
 
 struct StepContext {
   std::int64_t step = 0;         // 0-based
-  std::uint64_t epoch = 0;       // 0-based; the batch's
-  std::int64_t total_steps = 0;  // of the run; 0 = open end, or an evaluation without a run
+  std::uint64_t epoch = 0;       // 0-based, of the batch
+  std::int64_t total_steps = 0;  // length of the run; 0 = open end, or an evaluation without a run
   bool training = true;
   const Tensors* earlier = nullptr;  // detached outputs of the previous objectives for the same micro-batch
 };
 
-// A loss, the parameters that it updates and its optimiser settings. Most recipes have one; an adversarial pair has two, run in
-// order for each micro-batch. Meanwhile the parameters of the other objectives are frozen. A parameter that requires no gradient
-// when the run begins is frozen for good: no optimiser gets it.
+// A loss, the parameters that it updates and its optimiser settings. Most recipes have one objective; an adversarial pair has
+// two, run in order for each micro-batch. While one runs, the parameters of the others are frozen. A parameter that requires no
+// gradient when the run begins is frozen for good: no optimiser gets it.
 struct Objective {
   std::string name = "loss";
   std::vector<optim::ParameterGroup> parameters;  // empty = all parameters of model()
@@ -88,7 +88,7 @@ struct StepResult {
 
 // Measurements as text for other programs.
 struct TextTable {
-  std::string name;  // its file is NAME.csv: letters, digits, "_" and "-"
+  std::string name;  // the table is written to NAME.csv: letters, digits, "_" and "-"
   std::vector<std::string> columns;
   std::vector<std::vector<std::string>> rows;  // each as long as `columns`
 };
@@ -99,7 +99,7 @@ struct LoggedStep {
   double epoch = 0;       // passes over the training data so far, with the fraction
   std::int64_t rows = 0;  // samples since the last log line
   double seconds_per_step = 0;
-  std::uint64_t memory_bytes = 0;  // of tensors on the device now
+  std::uint64_t memory_bytes = 0;  // bytes of tensors on the device now
   // Losses, their terms and, with log.train_metrics, "train/<metric>", as in log.jsonl: means since the last log line.
   std::map<std::string, double, std::less<>> means;
   // For the first objective: the learning rate of each of its parameter groups, and the norm of the last gradient.
@@ -108,12 +108,12 @@ struct LoggedStep {
   [[nodiscard]] double mean(std::string_view name) const;  // NaN if there is no such mean
 };
 
-// The log of another program, for its users and their tools.
+// A log in the words of another program, for its users and their tools.
 struct StepLog {
-  std::string name;                  // its file in the run folder, NAME.csv, gets a row for each log line
-  std::vector<std::string> columns;  // after the first, which is "step"
+  std::string name;                  // the log is NAME.csv in the run folder, with a row for each log line
+  std::vector<std::string> columns;  // columns after the first, which is "step"
   std::function<std::vector<std::string>(const LoggedStep&)> row;  // a cell for each of these columns
-  std::function<std::string(const LoggedStep&)> line;              // on the console, with log.line=original
+  std::function<std::string(const LoggedStep&)> line;              // the line on the console, with log.line=original
 };
 
 // A setting that makes samples smaller, proposed when memory runs out.
@@ -149,7 +149,7 @@ struct Facts {
   std::string frozen_source;          // origin of weights that are not trained; kept with snapshot.frozen=leave_out
   Json lines = Json::object();        // name -> value: additional lines of the plan, e.g. {"vocabulary": 65}
   std::string read_as = "";  // one line: axes, units, orientation, clock, encoding of its data; "": the sources' own description
-  std::map<std::string, FieldWords> fields = {};  // of batches, after prepare()
+  std::map<std::string, FieldWords> fields = {};  // axes and values of the batches' fields, after prepare()
   std::optional<StepLog> step_log = std::nullopt;
   std::vector<Shrink> shrinks = {};
   std::optional<BlindAnswer> blind = std::nullopt;  // the log says so if a run stays at this loss
@@ -194,7 +194,7 @@ class Recipe {
   virtual Batch prepare(Batch batch) { return batch; }
   // The module lives as long as the recipe.
   virtual torch::nn::Module& model() = 0;
-  // From now on the model computes in this layout; results agree within rounding. False: it has only one layout.
+  // Makes the model compute in this layout from now on; results agree within rounding. False: the model has only one layout.
   virtual bool set_layout(Layout) { return false; }
   virtual std::vector<Objective> objectives() = 0;
   // Forget here what measure() kept of an earlier validation, not in draw(), which is not always called.
@@ -203,7 +203,8 @@ class Recipe {
   // losses. Clone here what draw() needs: a batch's memory goes back to the loader. Keep nothing if batch.split() is
   // Split::train.
   virtual void measure(const Batch&, const StepResult&, metrics::Board&) {}
-  // Adds metrics that need a whole pass (a rank correlation). Each rank adds that of its part; the mean over ranks is shown.
+  // Adds metrics that need a whole pass (a rank correlation). Each rank adds the metric of its part; the mean over ranks is
+  // shown.
   virtual void end_validation(metrics::Board&) {}
 
   // All below are optional.

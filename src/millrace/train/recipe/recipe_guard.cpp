@@ -92,7 +92,8 @@ std::string author_line() {
   return place.empty() ? "" : "at " + place;
 }
 
-// `otherwise`: the place if nothing else names it. The source line comes first, if it is known.
+// Completes message.where: `otherwise` if nothing else names the place, with the author's source line before it, if that is
+// known.
 void complete_where(Message& message, const std::string& otherwise) {
   if (message.where.empty()) message.where = otherwise;
   std::string line = author_line();
@@ -204,7 +205,7 @@ data::Pipeline RecipeGuard::test_data() {
 }
 
 Batch RecipeGuard::prepare(Batch batch) {
-  // The batch is gone if the recipe throws, and a copy would keep memory that prepare() may free.
+  // Described before the call: if the recipe throws, the batch is gone, and a copy would keep memory that prepare() may free.
   const std::string fields = to_text(batch);
   std::vector<Group> rows;
   for (const Group& group : batch.groups())

@@ -54,7 +54,7 @@ class RecipeGuard final : public Recipe {
   std::string name_;
   std::unique_ptr<Recipe> recipe_;
   const torch::nn::Module* model_ = nullptr;            // nullptr: not asked for yet
-  std::array<std::vector<data::Dataset>, 2> datasets_;  // by split, to name samples
+  std::array<std::vector<data::Dataset>, 2> datasets_;  // data sets by split, to name samples
 };
 
 using MakeRecipe = std::function<std::unique_ptr<Recipe>(const Json& config, const Context& context)>;

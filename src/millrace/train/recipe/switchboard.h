@@ -12,12 +12,12 @@ namespace millrace {
 
 enum class Equality : std::uint8_t { bits, tolerance, statistical };
 
-// Where a row has work. A test turns it off and on there, and `bench ablate` measures it there.
+// Where a row matters. A test turns it off and on there, and `bench ablate` measures it there.
 struct Occasion {
   struct Value {
     std::string_view key, value;  // as in --key=value
   };
-  bool named = false;                // true: only recipes whose Entry::switches names the row have work for it; false: all have
+  bool named = false;                // true: the row matters only to recipes whose Entry::switches names it; false: to all
   std::array<Value, 2> config = {};  // keys that the run's config must set; unused entries are empty
 };
 

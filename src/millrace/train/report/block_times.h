@@ -9,7 +9,7 @@
 
 namespace millrace {
 
-// Seconds.
+// Seconds that the forward and the backward passes spend in one block.
 struct BlockTime {
   std::string name;  // "(outside)": time in no block
   double forward = 0, backward = 0;
@@ -23,7 +23,7 @@ struct BlockTime {
 [[nodiscard]] Json to_json(const std::vector<BlockTime>& blocks);         // [{"block", "forward", "backward"}]
 [[nodiscard]] std::vector<BlockTime> block_times_of(const Json& blocks);  // takes any JSON; malformed entries are skipped
 [[nodiscard]] std::vector<BlockTime> longest_first(std::vector<BlockTime> blocks);
-// The longest: "conv.3 41 % (backward 27 %), conv.2 20 % (backward 14 %)"; names are unchanged.
+// The longest blocks: "conv.3 41 % (backward 27 %), conv.2 20 % (backward 14 %)"; their names are unchanged.
 [[nodiscard]] std::string to_text(const std::vector<BlockTime>& blocks);
 
 }  // namespace millrace

@@ -75,7 +75,7 @@ TEST_F(MeterTest, AWindowIsTheMeanOfAllItsStepsAndBeginsAnew) {
   EXPECT_EQ(meter_.samples(), 5);
 }
 
-// A GPU's steps are not computed by the cores: its times stay unchanged.
+// Cores don't compute a GPU's steps, so other programs on the cores don't change the steps' times.
 TEST_F(MeterTest, OtherProgramsTakeNothingFromAGpusSteps) {
   Meter meter("loss", /*computes_here=*/false);
   EXPECT_EQ(meter.of_process().others, std::nullopt);

@@ -8,7 +8,7 @@ namespace millrace {
 namespace {
 
 constexpr std::int64_t kOneOf = 8, kNth = 4;
-constexpr std::size_t kMostMarks = 2048;  // between two log lines
+constexpr std::size_t kMostMarks = 2048;  // most marks between two log lines
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-// Marks on the device where the phases of some steps begin and end. The times are read at the next log line, which waits for the
+// Records on the device when the phases of some steps begin and end. The times are read at the next log line, which waits for the
 // device anyway: no step waits.
 #pragma once
 
@@ -23,7 +23,7 @@ class PhaseClock final : telemetry::SpanWatch {
 
   void begin_step(std::int64_t step);  // one in eight steps is marked: a mark costs the host a launch
   void end_step();
-  void read(double waited_seconds);  // at a log line, after the host waited for the device this long
+  void read(double waited_seconds);  // called at a log line, after the host waited for the device this long
   [[nodiscard]] DeviceTimes& times() noexcept { return times_; }
   [[nodiscard]] const DeviceTimes& times() const noexcept { return times_; }
 

@@ -12,7 +12,7 @@
 namespace millrace {
 namespace {
 
-// In a run with one objective its values have the plain names.
+// The key of a value of objective i; in a run with one objective the key has no prefix.
 std::string key_of(const StepRecord& record, std::size_t i, const std::string& what) {
   return record.objectives.size() == 1 ? what : record.objectives[i].name + "." + what;
 }
@@ -22,7 +22,7 @@ std::string tag_of(const StepRecord& record, std::size_t i, const std::string& w
 
 std::string rate_text(double rate) { return std::string("lr ") + significant(rate, 3); }
 
-// The values of one of several objectives in addition to its loss.
+// What a line shows of an objective, in a run with several, besides its loss.
 std::string objective_text(const ObjectiveReport& objective) {
   if (!objective.present) return "  " + objective.name + " off";
   std::string text = "  " + objective.name + " " + rate_text(objective.learning_rate);
@@ -31,13 +31,14 @@ std::string objective_text(const ObjectiveReport& objective) {
   return text;
 }
 
-// With several objectives a line for people has the terms of the first and the totals of the others; the logs have all.
+// True for the terms of later objectives: with several objectives a line for people has the terms of the first and the totals of
+// the others; the logs have all.
 bool is_term_of_later(const std::vector<ObjectiveReport>& objectives, std::string_view metric) {
   return objectives.size() > 1 && std::any_of(objectives.begin() + 1, objectives.end(),
                                               [&](const ObjectiveReport& later) { return metric.starts_with(later.name + "/"); });
 }
 
-// Four decimals, but for a value above 100 only the significant ones.
+// Four decimals; fewer for values from 100 on.
 int decimals_of(double value) {
   const double size = std::abs(value);
   return size >= 10'000 ? 0 : size >= 100 ? 1 : 4;

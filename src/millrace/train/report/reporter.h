@@ -26,7 +26,7 @@
 
 namespace millrace {
 
-// The allocator's counters on a GPU; on a CPU the process's memory, now and at most.
+// The memory in a line for people: on a GPU by the allocator's counters, on a CPU the process's memory, now and at most.
 struct MemoryShown {
   bool on_gpu = false;
   device::MemoryCounters counters;
@@ -39,15 +39,15 @@ struct StepRecord {
   std::int64_t total_steps = 0;  // 0 = open end
   std::uint64_t epoch = 1;       // 1-based
   Window window;
-  std::vector<ObjectiveReport> objectives;       // in order
+  std::vector<ObjectiveReport> objectives;       // reports of the objectives, in their order
   double skipped = 0;                            // steps skipped as not finite, so far
   std::int64_t samples = 0;                      // so far
-  telemetry::Timeline::Summary times;            // of the window
+  telemetry::Timeline::Summary times;            // times of the window
   std::optional<double> host_ms = std::nullopt;  // the host's part of a step on a GPU: launching the GPU's work
-  std::optional<data::CacheCounters> cache;      // since the last record; bytes: held now
+  std::optional<data::CacheCounters> cache;      // counts since the last record; bytes: held now
   std::optional<MemoryShown> memory = std::nullopt;
-  std::optional<doctor::GpuReading> gpu = std::nullopt;  // as reported by its driver
-  LoggedStep logged = {};                                // for the recipe's own log; the reporter adds the means
+  std::optional<doctor::GpuReading> gpu = std::nullopt;  // the GPU's state as its driver reports it
+  LoggedStep logged = {};                                // values for the recipe's own log; the reporter adds the means
 };
 
 struct ValidationRecord {
@@ -55,14 +55,14 @@ struct ValidationRecord {
   metrics::Means means;
   std::string judged;  // the metric that selects the best snapshot
   bool gained = false;
-  Metric best;  // of the judged metric
+  Metric best;  // results of the judged metric
   double seconds = 0;
   std::int64_t batches = 0;
 };
 
 // Names and units of records, from a recipe's facts and its first objective.
 struct RecordNames {
-  std::string loss = "loss";  // of the first objective
+  std::string loss = "loss";  // name of the first objective's loss
   std::string rate_unit = "samples";
   double units_per_sample = 1.0;
   std::string metric_tags;           // prefix of validation metrics' names in event files, e.g. "val/"
@@ -78,7 +78,7 @@ struct ReportSinks {
   // Path of history.csv; "" = off. It is opened at its first row: rows of epochs after `epochs_kept` are then removed.
   std::filesystem::path history;
   std::int64_t epochs_kept = 0;
-  PathOfTable step_log = nullptr;  // of the recipe's own log; null = off. Requires fs
+  PathOfTable step_log = nullptr;  // path of the recipe's own log; null = off. Requires fs
   std::int64_t steps_kept = 0;     // rows of the step log after this step are removed
   LogLine line = LogLine::millrace;
   Fs* fs = nullptr;  // required if there is a history
@@ -93,7 +93,7 @@ class Reporter {
   void progress(std::int64_t step, std::int64_t total_steps, std::uint64_t epoch, std::optional<double> loss,
                 double seconds_per_step);
   void validation(const ValidationRecord& record);
-  // `says`: also on the console.
+  // `says`: shows the line on the console too.
   void epoch(const EpochRow& row, std::int64_t step, const metrics::Means& means, bool says = false);
   // `told` goes to the screen and the event files; `all` goes to log.jsonl if `changed`.
   void findings(std::int64_t step, const std::vector<doctor::Finding>& told, const std::vector<doctor::Finding>& all,
@@ -118,16 +118,16 @@ class Reporter {
   RecordNames names_;
   std::unique_ptr<format::CsvWriter> history_;
   std::optional<StepLogWriter> step_log_;
-  double rate_ = 0;  // from the last step record
+  double rate_ = 0;  // rate in the last step record
   double wait_share_ = 0;
 };
 
-// Whether the part of the time in which other programs used the cores is large enough to report.
+// True if other programs used the cores for a part of the time that is large enough to report.
 [[nodiscard]] bool worth_a_word(std::optional<double> others) noexcept;
 [[nodiscard]] Json shares_of(const telemetry::Timeline::Summary& times);  // {phase: share of the loop's time}
 // {account: seconds}, which add up to the wall time. `others`: the part of the time in which other programs used the cores; it is
 // subtracted from the accounts of work and becomes a separate account.
 [[nodiscard]] Json accounts_of(const telemetry::Timeline::Summary& times, std::optional<double> others);
-[[nodiscard]] std::string largest_account(const telemetry::Timeline::Summary& times);  // of the loop
+[[nodiscard]] std::string largest_account(const telemetry::Timeline::Summary& times);  // largest account of the loop
 
 }  // namespace millrace

@@ -155,7 +155,7 @@ TEST_F(ReporterTest, ATableThatIsSomebodyElsesIsAWarning) {
 
 TEST_F(ReporterTest, AnEpochIsARowOfHistory) {
   (void)said([](Reporter& reporter) {
-    // An earlier process did most of the first epoch: it is in no rate of this process.
+    // An earlier process did most of the first epoch; its samples count in no rate of this process.
     reporter.epoch({.epoch = 1, .train_loss = 2.5, .seconds = 4, .samples = 90, .samples_here = 10}, 5,
                    {{"val_generator", 1.25}, {"corr", 0.5}});
     reporter.epoch({.epoch = 2, .train_loss = 2.0, .seconds = 4, .samples = 10, .samples_here = 10}, 10, {});

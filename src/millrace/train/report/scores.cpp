@@ -52,7 +52,7 @@ bool Scores::rank(std::int64_t step, double value) {
   return true;
 }
 
-// A run resumed from before its metric was corrected has a best value that the new metric may never reach.
+// Forgets best values of an older definition of a metric: the corrected metric may never reach them.
 void Scores::forget_other_version(const metrics::MetricVersion& now) {
   forgot_.clear();
   const auto known = metrics_.find(judged_);
@@ -176,7 +176,7 @@ void Scores::load_state(const SavedJson& trainer, const SavedJson& report) {
     for (const auto& [name, version] : versions->members())
       if (metrics_.find(name) != metrics_.end()) metrics_[name].version = static_cast<int>(version.integer(1, 1000));
   }
-  std::vector<std::string> order = {judged_};  // for an older snapshot, which did not keep the order
+  std::vector<std::string> order = {judged_};  // the order for an older snapshot, which did not keep it
   if (const auto saved = report.find("metrics_order")) {
     order.clear();
     for (const SavedJson& name : saved->list()) order.push_back(name.text());

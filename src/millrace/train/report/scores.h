@@ -24,14 +24,14 @@ struct Metric {
   int version = 1;     // see metrics::MetricVersion
 };
 
-// Reads what write_state() writes: [last, best, best_step], and true if it is quiet. SnapshotError for anything else, or if the
-// best step is after `step`.
+// Reads what write_state() writes: [last, best, best_step], and a fourth value true for a quiet metric. SnapshotError for
+// anything else, or if the best step is after `step`.
 [[nodiscard]] Metric metric_from(const SavedJson& saved, std::int64_t step);
 
 // The names below "metrics" of a summary, in the recipe's order, as far as the summary (any JSON) has them.
 [[nodiscard]] std::vector<std::string> metrics_in_order(const Json& summary);
 
-// Results of each metric, in the order of the last validation, which is the recipe's. A few hundred names at most.
+// Results of each metric, in the recipe's order, as the last validation had it. A few hundred names at most.
 class Metrics {
  public:
   using value_type = std::pair<std::string, Metric>;
@@ -69,7 +69,7 @@ class Scores {
   [[nodiscard]] const Metrics& metrics() const noexcept { return metrics_; }
 
   [[nodiscard]] Json results() const;  // {name: {last, best, best_step}}, with quiet and version unless they are false and 1
-  [[nodiscard]] std::vector<std::string> names() const;  // of the metrics, in their order, which a JSON object does not keep
+  [[nodiscard]] std::vector<std::string> names() const;  // names of the metrics in their order, which a JSON object does not keep
   void write_state(Json& trainer, Json& report) const;   // the trainer's part of a snapshot, and the part used only in reports
   void load_state(const SavedJson& trainer, const SavedJson& report);
 
@@ -82,7 +82,7 @@ class Scores {
   void forget_other_version(const metrics::MetricVersion& now);
 
   std::string judged_;
-  bool named_ = false;  // by snapshot.best_metric
+  bool named_ = false;  // snapshot.best_metric names the judged metric
   bool highest_ = false;
   std::size_t keeps_ = 0;
   std::int64_t patience_ = 0;
@@ -92,7 +92,7 @@ class Scores {
   bool wants_save_ = false;
   std::string forgot_;
   std::int64_t without_gain_ = 0;                                      // validations
-  double early_stop_best_ = std::numeric_limits<double>::quiet_NaN();  // of the last gain that counted for patience
+  double early_stop_best_ = std::numeric_limits<double>::quiet_NaN();  // value of the last gain that counted for patience
 };
 
 }  // namespace millrace

@@ -10,12 +10,12 @@
 
 namespace millrace {
 
-// Results of a stretch of the loop; nullopt = no result.
+// What a part of a run achieved; nullopt = no result.
 struct Reached {
   std::optional<double> train_it_per_s, validation_it_per_s, samples_per_s, data_wait, gpu_busy;
 };
 
-// The targets that the config sets and for which the stretch has a result.
+// The targets that the config sets and for which `reached` has a result.
 [[nodiscard]] std::vector<doctor::Evidence::Target> targets_of(const TargetsConfig& config, const Reached& reached);
 [[nodiscard]] Json to_json(const std::vector<doctor::Evidence::Target>& targets);  // [{key, asked, measured, met}]
 

@@ -98,8 +98,8 @@ RunNames run_names(const config::Layers& layers) {
   return {.dir = text("run.dir"), .parent = text("run.parent"), .name = text("run.name")};
 }
 
-// The saved values without those about the run's folder, its start and the steps to record, and without those equal to the
-// recipe's.
+// The saved values that a resumed run keeps: not those about the run's folder, its start and the steps to record, and not those
+// equal to the recipe's defaults.
 Json values_that_go_on(const Entry& entry, const config::Schema& schema, const Json& saved) {
   Json values = known_values(schema, saved);
   const config::Schema defaults = schema_with_defaults(entry);

@@ -1,4 +1,4 @@
-// From the words of a command to a resolved config: presets, files, environment and flags in their order.
+// Resolves the words of a command to a config: from presets, files, environment and flags, in this order.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -40,7 +40,7 @@ struct CommandConfig {
 // For predict and eval: only the values on the command line, as {"dotted.key": value}; other keys keep the run's values.
 [[nodiscard]] Json config_overrides(const Entry& entry, config::Arguments& arguments);
 
-// The folder of the run with these names; without names, that of a run which starts now.
+// The folder of the run with these names; without names, the folder of a run that starts now.
 [[nodiscard]] std::filesystem::path folder_of_run(const Entry& entry, const RunNames& names);
 // For commands that compute without a run: the device that a run with this config uses, with its number of threads set.
 [[nodiscard]] c10::Device ready_device(const DeviceConfig& config);
@@ -48,7 +48,8 @@ struct CommandConfig {
 // Takes the words of --off=a,b in all its forms.
 [[nodiscard]] std::vector<std::string> take_off(config::Arguments& arguments);
 
-// The command line calls it because switchboard row keep_memory must act before the first large allocation.
+// Keeps freed memory unless `off` names the switchboard's row keep_memory. The command line calls it, since the row must act
+// before the first large allocation.
 void keep_memory_unless_off(const std::vector<std::string>& off);
 void keep_memory_unless_off(const config::Resolved& resolved);
 

@@ -33,7 +33,7 @@ void override_values(config::Resolved& config, const Json& overrides) {
   }
 }
 
-// Checked first, since another recipe's run has a config that this recipe's schema would misread.
+// Called first, since the config of another recipe's run would be misread by this recipe's schema.
 void require_recipe(Fs& fs, const Entry& entry, const std::filesystem::path& run) {
   const std::string recipe = recipe_of_run(fs, run);
   if (recipe.empty() || recipe == entry.name) return;
@@ -42,7 +42,7 @@ void require_recipe(Fs& fs, const Entry& entry, const std::filesystem::path& run
                         run.string() + ", or millrace predict " + recipe + " ..."});
 }
 
-// Checked by the recipe's schema: a new key gets its default.
+// The run's config, read through the recipe's schema: a key that is new since the run gets its default.
 config::Resolved config_of_run(Fs& fs, const Entry& entry, const std::filesystem::path& run) {
   config::Resolved saved = read_config(fs, run);
   const auto refuse = [&](const std::string& what, const std::string& where) {
@@ -79,7 +79,7 @@ const Json* chosen(const Weights& weights, const char* option) {
   return choice != weights.choices.end() && choice->is_string() ? &*choice : nullptr;
 }
 
-// The format on the command line, else the one in which the run computed at that snapshot.
+// The format on the command line, else the format in which the run computed at that snapshot.
 std::optional<at::ScalarType> format_of_run(const RunConfig& config, const Switches& switches, const Weights& weights,
                                             const Json& overrides) {
   if (!switches.on("autocast")) return std::nullopt;
@@ -130,7 +130,7 @@ Loaded load_for_inference(const Entry& entry, const std::filesystem::path& from,
   context.switches = loaded.switches.get();
   context.places.cache_folder = cache_folder();
   context.seed = static_cast<std::uint64_t>(shared.train.seed);
-  // Notices get no console: the recipe may outlive the caller's, and training showed them already.
+  // The recipe gets no console for notices: it may outlive the caller's console, and training showed them already.
   loaded.recipe = make_guarded(entry.name, entry.make, loaded.config.values, context);
   loaded.recipe->load_state(weights.recipe);
   if (const std::string told = load_model_weights(loaded.recipe->model(), weights); !told.empty()) console.notice(told);

@@ -27,7 +27,7 @@ struct Loaded {
   std::unique_ptr<Recipe> recipe;          // weights loaded, eval mode, in the run's layout
   at::Device device = at::kCPU;            // the model's
   std::optional<at::ScalarType> autocast;  // the run's number format; nullopt = fp32
-  std::filesystem::path snapshot;          // or the file of weights
+  std::filesystem::path snapshot;          // the snapshot, or the file of weights
   std::string which;                       // one line: "best snapshot of RUN, step 600 (val_loss 1.71)"
 };
 

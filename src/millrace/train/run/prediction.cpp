@@ -76,7 +76,7 @@ std::size_t find(const Entry& entry, const PredictionInput& input, const Predict
   return static_cast<std::size_t>(found - input.tensors.begin());
 }
 
-// The tensors' rows; -1 if they form one batch.
+// The number of rows of the input's tensors; -1 if the tensors form one batch.
 std::int64_t rows_of(const Entry& entry, const PredictionInput& input, const std::vector<std::size_t>& used) {
   if (used.empty()) refuse(entry, input, "the input holds no tensor");
   std::int64_t rows = -1;
@@ -129,7 +129,7 @@ void check_names(const Entry& entry, const Tensors& outputs) {
   }
 }
 
-// Integers do not count as real numbers here: readers of the file rely on the entry.
+// Checks the outputs' types. Integers don't count as real numbers here: readers of the file rely on the entry.
 void check_kinds(const Entry& entry, const Tensors& outputs) {
   for (const PredictField& field : entry.predicts.outputs) {
     const at::Tensor& output = outputs.at(field.name);

@@ -14,8 +14,8 @@
 namespace millrace {
 
 struct PredictionInput {
-  std::string origin;          // its name in messages: the file's path
-  std::vector<Field> tensors;  // with their whole shapes
+  std::string origin;          // the input's name in messages: the file's path
+  std::vector<Field> tensors;  // the input's tensors with their whole shapes
   // Rows [first, first + count) of tensors[index] in CPU memory; count -1 = the whole tensor, which may be a scalar.
   std::function<at::Tensor(std::size_t index, std::int64_t first, std::int64_t count)> read;
 };
@@ -38,9 +38,9 @@ PredictionReport predict_rows(const Entry& entry, Loaded& loaded, const Predicti
                               const std::function<void(const Tensors& outputs)>& write,
                               const std::function<void(std::int64_t done, std::int64_t rows)>& progress = {});
 
-// One batch: the recipe's inputs by name, on its device. Returns the outputs of predict() in CPU memory, half precision as fp32.
-// `rows`: of the inputs, -1 = unknown. RecipeError for outputs that the entry does not name, or whose rows are not those of the
-// batch.
+// Predicts one batch: the recipe's inputs by name, on its device. Returns the outputs of predict() in CPU memory, half precision
+// as fp32. `rows`: the inputs' rows, -1 = unknown. RecipeError for outputs that the entry does not name, or whose number of rows
+// differs.
 [[nodiscard]] Tensors predict_batch(const Entry& entry, Recipe& recipe, const Tensors& inputs, std::int64_t rows,
                                     std::optional<at::ScalarType> autocast);
 // Whether a tensor of this type and shape is valid as this input of predict().

@@ -13,13 +13,13 @@
 
 namespace millrace {
 
-// A recipe's facts; if it does not describe its files, the descriptions of its data sets' sources take that place, each text
-// once.
+// A recipe's facts. If the recipe does not describe its files, `read_as` gets the descriptions by the data sets' sources, each
+// text once.
 [[nodiscard]] Facts facts_of(const Recipe& recipe, std::span<const data::Dataset> datasets);
 
 struct Preview {
   Split split = Split::train;
-  std::int64_t batches = 1;  // at most; fewer if the epoch ends earlier
+  std::int64_t batches = 1;  // most batches; fewer if the epoch ends earlier
   // A run or a snapshot of it: supplies the recipe's state and the position in the data. "" = a new run.
   std::filesystem::path from;
 };
@@ -28,7 +28,7 @@ struct Preview {
 // from datasets[g]. `facts`: as facts_of() returns them.
 using BatchVisitor = std::function<void(const Batch& batch, std::span<const data::Dataset> datasets, const Facts& facts)>;
 
-// Passes on the batches with which a run of `request` would begin, or continue: the same samples, augmented with the same
+// Passes to `sees` the batches with which a run of `request` would begin, or continue: the same samples, augmented with the same
 // numbers. Nothing is trained and nothing is written; one batch is in memory at a time. ConfigError if the split has no data.
 void preview_batches(RunRequest request, const Preview& preview, const BatchVisitor& sees);
 

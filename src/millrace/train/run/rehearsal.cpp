@@ -43,7 +43,7 @@ std::string nearest_of(const metrics::Means& means, const std::string& wrong) {
   return nearest(wrong, names.data(), names.data() + names.size());
 }
 
-// A batch in which a loss counts nothing gives NaN as its only gradient.
+// RecipeError for a negative count, and for a loss that counts nothing: its only gradient would be NaN.
 void check_counts(const Stepper& stepper, const StepResult& result) {
   for (std::size_t i = 0; i < result.losses.size(); ++i) {
     for (const LossTerm& term : result.losses[i].terms) {
@@ -203,7 +203,7 @@ std::string values_of(const metrics::Means& means) {
   return text;
 }
 
-// Without a validation no setting may depend on one.
+// ConfigError for settings that need a validation if the run has none.
 void require_no_judge(const RunConfig& config) {
   const auto refuse = [](const char* where, const char* next) {
     throw ConfigError({"there is no validation to judge by: the recipe has no validation data", where, next});

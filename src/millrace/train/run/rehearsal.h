@@ -13,8 +13,8 @@ namespace millrace {
 
 struct Rehearsal {
   std::int64_t training_rows = 0, validation_rows = 0;  // 0 = there was no batch
-  metrics::Means losses;                                // of the training batch: each objective's, and each term's
-  metrics::Means metrics;                               // of the validation batch
+  metrics::Means losses;                                // each objective's and each term's mean on the training batch
+  metrics::Means metrics;                               // metrics on the validation batch
   std::vector<std::string> pictures;                    // "name 640x480"
   std::string prediction;                               // inputs and outputs of predict(), or why it was left out
   std::vector<std::string> warnings;                    // a line each; they do not stop the run

@@ -21,11 +21,12 @@
 
 namespace millrace {
 
-// Problems of a config in which every single value is legal: values that contradict each other, including the recipe's own.
+// Problems of a config whose values are all valid one by one, but contradict each other; includes the recipe's own checks.
 [[nodiscard]] std::vector<Problem> run_problems(const Entry& entry, const config::Resolved& config);
 
 // The input of a run whose config names no input: a preset makes its own in runs/data, once. With `keeps` false, for commands
-// that only look: existing sample data is used; otherwise it is made in a temporary folder and removed with this object.
+// that write nothing, existing sample data is used; without it, sample data is made in a temporary folder that this object
+// removes.
 class SampleInput {
  public:
   // Writes data.dir into the request's config, if the entry needs it. ConfigError if there is neither input nor a preset to make

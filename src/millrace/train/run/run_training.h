@@ -12,7 +12,7 @@ namespace millrace {
 
 // The whole schema of a recipe's run: shared sections and its own.
 [[nodiscard]] config::Schema schema_of(const Entry& entry);
-// The words that all recipes share, except those that the recipe defines itself; then its own.
+// Other names of a recipe's keys: those that all recipes share, unless the recipe defines them itself, then the recipe's own.
 [[nodiscard]] std::vector<config::Alias> aliases_of(const Entry& entry);
 
 struct RunOutcome {
@@ -21,7 +21,7 @@ struct RunOutcome {
   int exit_code = 0;  // 0, or 128 + n after signal n
 };
 
-// Trains until done, stopped or failed. Throws Error; after the first step an error first saves a snapshot if the state is good.
+// Trains until done, stopped or failed. Throws Error; after the first step it first saves a snapshot, if the state is good.
 RunOutcome run_training(RunRequest request);
 
 }  // namespace millrace

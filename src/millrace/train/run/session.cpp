@@ -44,7 +44,7 @@ void Session::tell_crashes() {
 }
 
 RunOutcome Session::run() {
-  // A program that calls train() may have been running for long.
+  // Counts from the start of the process, but not in a program that calls train(), which may have been running for long.
   if (!request_.command_line.empty()) {
     telemetry::Timeline& timeline = setup_.timeline();
     timeline.began_earlier(static_cast<std::int64_t>((seconds_since_process_start() - timeline.total().wall) * 1e9));
@@ -124,7 +124,7 @@ std::optional<Weights> Session::first_weights() const {
   return load_weights(*request_.fs, from, console());
 }
 
-// Looking never writes: no run folder, no cache, no new sample data.
+// Writes nothing: no run folder, no cache, no new sample data.
 RunOutcome Session::plan_only() {
   assembly_ = std::make_unique<Assembly>(setup_, folders_to_look_in(/*plan_only=*/true));
   assembly_->note_undecided();

@@ -1,4 +1,4 @@
-// One training session: a run folder and a loop around an assembly. Both run_training() and train() use it.
+// The training of one run in this process: a run folder and a loop around an assembly. Both run_training() and train() use it.
 #pragma once
 
 #include <filesystem>
@@ -18,7 +18,7 @@ namespace millrace {
 // Sets up in order: folder and lock, snapshot to resume from, device and threads, recipe, loaders, precision; then the loop.
 class Session {
  public:
-  explicit Session(RunRequest request);               // in the folder that the config names
+  explicit Session(RunRequest request);               // uses the folder that the config names
   Session(RunRequest request, RunDestination place);  // place.folder empty: nothing is written
   ~Session();
   RunOutcome run();
@@ -53,18 +53,18 @@ class Session {
   void show_samples(const std::string& title, const std::vector<std::string>& texts);
   RunOutcome plan_only();
   RunOutcome rehearse_only();
-  [[nodiscard]] RunOutcome nothing_left() const;  // for a run that was complete before
+  [[nodiscard]] RunOutcome nothing_left() const;  // returned by a run that was complete before
   RunOutcome finish(Ending ending);
-  // After an error, which is on its way to the caller: a failure here does not replace it.
+  // fail() is called after an error that is on its way to the caller; a failure in fail() does not replace that error.
   enum class Device : std::uint8_t { answers, is_lost };
   void fail(const char* error, Device device) noexcept;
   [[noreturn]] void lose_device(const std::exception& error);
   void keep_failure(const std::string& error);
   void keep_summary(const Json& summary);
   void tell_end(const std::string& reason, const std::string& error);
-  [[nodiscard]] Json facts_of_end(const std::string& reason, const std::string& error);  // without asking the device
+  [[nodiscard]] Json facts_of_end(const std::string& reason, const std::string& error);  // facts that need no call to the device
   [[nodiscard]] Json summary_of(const std::string& reason, const std::string& error);
-  // How each rank spent its time, by rank. Collective: for the normal exit only. Null if there is one rank, or one is gone.
+  // How each rank spent its time, by rank. Collective: for the normal exit only. Null if the run has one rank, or has lost one.
   [[nodiscard]] Json times_of_ranks();
   [[nodiscard]] std::string closing_text(Ending ending, const Json& summary) const;
   [[nodiscard]] telemetry::Console& console() const { return setup_.console(); }

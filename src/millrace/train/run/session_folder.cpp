@@ -25,7 +25,7 @@ std::string resume_of(const Json& config) {
   return config.is_object() && config.contains(place) && config[place].is_string() ? config[place].get<std::string>() : "";
 }
 
-// The last start's choice in this folder; "" = unknown.
+// The value that the last start in this folder chose for `option`; "" = unknown.
 std::string planned(Fs& fs, const std::filesystem::path& run_folder, const std::string& option) {
   const std::filesystem::path file = run_folder / run_files::kPlan;
   const Json plan = fs.exists(file) ? Json::parse(fs.read_file(file), nullptr, /*allow_exceptions=*/false) : Json();
@@ -36,7 +36,7 @@ std::string planned(Fs& fs, const std::filesystem::path& run_folder, const std::
   return "";
 }
 
-// The number of ranks may change on resume: the global batch must stay, not one rank's part of it.
+// The saved config with this number of ranks: on resume the global batch must stay, not the batch of one rank.
 Json with_batch_of_these_ranks(const snapshot::Content& content, const RunConfig& now, const Ranks& ranks) {
   Json config = content.config;
   const auto place = Json::json_pointer("/data/batch_size");
@@ -77,7 +77,7 @@ void Session::check_changes() {
                              ": sums are taken in another order, and the last bits of the run's numbers may be others");
 }
 
-// A schedule over the run's whole length changes with that length: its rate then jumps from one step to the next.
+// Warns if a schedule covers the run's whole length and that length changed: its rate then jumps from one step to the next.
 void Session::tell_new_length() {
   constexpr double kSmallestChange = 1e-3;  // relative
   const Json::json_pointer epochs("/train/epochs"), max_steps("/train/max_steps");
@@ -175,7 +175,8 @@ bool Session::already_complete(std::int64_t total_steps) const {
   return setup_.agreement().from_root(root_is_complete(total_steps)).get<bool>();
 }
 
-// Known from a snapshot alone if max_steps ends the run, else once the length of an epoch is known.
+// True if the run has done all its steps; known from a snapshot alone if max_steps ends the run, else once the length of an epoch
+// is known.
 bool Session::root_is_complete(std::int64_t total_steps) const {
   if (!resumed_ || folder_ == nullptr) return false;
   const TrainConfig& train = setup_.config().train;

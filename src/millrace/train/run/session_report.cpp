@@ -51,7 +51,7 @@ std::string share_text(const Json& shares) {
   return text;
 }
 
-// Adds nothing if no step was made.
+// Adds the loss; adds nothing if no step was made.
 void add_loss(std::vector<std::string>& parts, const Json& loss) {
   if (!loss["last"].is_null()) parts.push_back("loss " + fact_text(loss["first"]) + " -> " + fact_text(loss["last"]));
 }
@@ -67,7 +67,7 @@ void add_metrics(std::vector<std::string>& parts, const Json& summary) {
   }
 }
 
-// The snapshot for later use, if it is not the last one. `judged`: the metric that decides.
+// Names the best snapshot, which later commands use, unless it is the last one. `judged`: the metric that decides.
 std::string best_text(const Json& summary, const std::string& judged) {
   const auto metric = summary["metrics"].find(judged);
   if (metric == summary["metrics"].end() || !(*metric)["best_step"].is_number() || (*metric)["best_step"] == summary["steps"])
@@ -76,7 +76,7 @@ std::string best_text(const Json& summary, const std::string& judged) {
          ", the last " + fact_text((*metric)["last"]) + ": predict, eval and export use the best";
 }
 
-// The cost of waiting for saves, if it is large enough to report, and what would hide it.
+// The text about time spent on waiting for saves, if it is large enough to report, and what would hide the wait.
 std::string lag_advice(const Json& summary, std::int64_t max_lag) {
   constexpr double kSmallestShare = 0.02;
   const Json& saves = summary["snapshots"];
@@ -288,7 +288,7 @@ RunOutcome Session::nothing_left() const {
   return outcome;
 }
 
-// The run is done and saved: a rank lost this late costs only its times in the report.
+// Called when the run is done and saved: a rank lost this late costs only its times in the report.
 Json Session::times_of_ranks() {
   Agreement& agreement = setup_.agreement();
   if (agreement.alone()) return {};
@@ -330,7 +330,7 @@ void Session::fail(const char* error, Device device) noexcept {
     }
   };
   attempt([&] { setup_.agreement().leave(); });
-  // Precedes all calls to the device: one that has failed no longer answers, or never returns.
+  // Done before all calls to the device: a device that has failed no longer answers, or a call never returns.
   if (folder_ != nullptr) attempt([&] { tell_end("error", error); });
   if (device == Device::is_lost) {
     if (folder_ != nullptr) attempt([&] { keep_summary(facts_of_end("error", error)); });

@@ -151,7 +151,7 @@ class RunFolder::Lock {
     }
     return found;
   }
-  // A full disk costs only a leftover that is never cleared.
+  // Ignores errors: a full disk costs only a leftover that is never removed.
   void set_processes(const std::set<long>& processes) const {
     std::string text;
     for (const long process : processes) text += std::to_string(process) + "\n";
@@ -177,7 +177,7 @@ RunFolder::RunFolder(Fs& fs, const RunDestination& place, std::string recipe, bo
   try {
     while (lock_ == nullptr) {
       claim(place);
-      if (!made_) refuse_what_is_not_ours();  // before anything is written here
+      if (!made_) refuse_what_is_not_ours();  // refuses before anything is written here
       lock_ = Lock::take(path_);
     }
     refuse_what_is_not_ours();
@@ -197,11 +197,11 @@ RunFolder::RunFolder(Fs& fs, const RunDestination& place, std::string recipe, bo
 }
 
 RunFolder::~RunFolder() {
-  if (lock_ == nullptr || !lock_->is_in(path_)) return;  // it was moved: another folder may be in its place
+  if (lock_ == nullptr || !lock_->is_in(path_)) return;  // the folder was moved: another folder may be in its place
   try {
     if (!staging_.empty()) fs_.remove_all(staging_);
     if (!has_begun_ && lock_->made()) stdfs::remove(path_ / run_files::kLock);
-    if (!has_begun_ && made_) stdfs::remove(path_);  // only an empty folder
+    if (!has_begun_ && made_) stdfs::remove(path_);  // removes only an empty folder
     if (has_begun_ && !has_saved_) {
       settle_replacement();
       if (!branch_.empty()) restore_branch(fs_, path_, record_, branch_);
@@ -218,7 +218,7 @@ void RunFolder::claim(const RunDestination& place) {
     throw UsageError({"can't make the run folder " + path_.string(), error.what(), "choose another folder with --run"});
   }
   for (int i = 2; true; ++i) {
-    made_ = ::mkdir(path_.c_str(), 0777) == 0;  // of several processes one succeeds
+    made_ = ::mkdir(path_.c_str(), 0777) == 0;  // if several processes try, one succeeds
     if (made_) return;
     const int error = errno;
     if (error == EEXIST && !place.takes_next_name && stdfs::is_directory(path_)) return;
@@ -366,7 +366,7 @@ void RunFolder::remove(const std::string& name) {
 
 void RunFolder::look_after() {
   if (!has_begun_ || (lock_ != nullptr && lock_->is_in(path_))) return;
-  // A folder without these two was recreated by the save under way.
+  // A folder without lock and run.json was recreated by the save under way.
   if (is_there(path_ / run_files::kLock) || is_there(path_ / run_files::kRun)) {
     throw UsageError({"the run folder " + path_.string() + " was replaced by another one during the run",
                       "nothing more is written there",

@@ -35,7 +35,7 @@ class RunFolder {
   // can't be created or locked, another process trains in it, it is a run of another recipe, or it holds files that are not a
   // run's.
   RunFolder(Fs& fs, const RunDestination& place, std::string recipe, bool fresh);
-  // Without begin(): the folder is as before. Without saved(): what begin() set aside is put back.
+  // If begin() was not called, the folder stays as it was; if saved() was not called, what begin() set aside is put back.
   ~RunFolder();
   RunFolder(const RunFolder&) = delete;
   RunFolder& operator=(const RunFolder&) = delete;
@@ -74,10 +74,10 @@ class RunFolder {
   const std::string recipe_;
   const bool fresh_;
   std::filesystem::path path_;
-  bool made_ = false;  // by this process
+  bool made_ = false;  // this process made the folder
   std::unique_ptr<Lock> lock_;
   std::set<long> processes_;  // earlier processes here that may have left files behind
-  bool is_run_ = false;       // before this process
+  bool is_run_ = false;       // the folder held a run before this process
   RunRecord record_;
   std::filesystem::path staging_;
   std::filesystem::path branch_;
@@ -94,16 +94,17 @@ class RunFolder {
 
 // The values of a config that the schema knows: {"dotted.key": value}.
 [[nodiscard]] Json known_values(const config::Schema& schema, const Json& values);
-// Where to look for a relative path of a run's config.json, in order: the current folder, then that of the run's last start.
+// The folders in which a relative path of a run's config.json is looked up, in order: the current folder, then the current folder
+// of the run's last start.
 [[nodiscard]] std::vector<std::filesystem::path> folders_of_run(Fs& fs, const std::filesystem::path& run_folder);
 
-// The folder whose snapshots count: while a --fresh start has not saved yet, that of the replaced run, else `run_folder`.
+// The folder whose snapshots count: the replaced run's while a --fresh start has not saved yet, else `run_folder`.
 [[nodiscard]] std::filesystem::path run_with_snapshots(Fs& fs, const std::filesystem::path& run_folder);
 // UsageError if `record`, found in `run_folder`, belongs to another recipe's run.
 void refuse_another_recipe(const RunRecord& record, const std::filesystem::path& run_folder, const std::string& recipe);
 
-// The state of the run in a folder, by its summary (null = missing) and its newest snapshot (0 = none yet). Finished: the steps
-// and the last validation are done. A run that failed or was stopped can resume there.
+// The state of the run in a folder, by its summary (null = missing) and its newest snapshot (0 = no snapshot yet). A run is
+// finished when its steps and the last validation are done. A run that failed or was stopped can resume there.
 enum class RunState : std::uint8_t { unsaved, stopped, failed, finished };
 [[nodiscard]] RunState state_of_run(const Json& summary, std::int64_t newest_step);
 

@@ -22,7 +22,7 @@ Json read_json(Fs& fs, const std::filesystem::path& file) {
   return Json::parse(fs.read_file(file), nullptr, /*allow_exceptions=*/false);
 }
 
-// A path that stays below the run folder.
+// True if the path `name` stays below the run folder.
 bool is_below(const std::string& name) {
   const std::filesystem::path path = name;
   if (name.empty() || path.is_absolute()) return false;
@@ -33,7 +33,7 @@ bool is_old_run(const std::string& name) {
   return name.empty() || (name.starts_with(run_files::kOldRun) && name.find('/') == std::string::npos);
 }
 
-// Recognised by its config.json, the first file that such a run wrote.
+// A record for a run that wrote none, recognised by its config.json, the first file that such a run wrote.
 std::optional<RunRecord> read_unrecorded(Fs& fs, const std::filesystem::path& run_folder) {
   const Json config = read_json(fs, run_folder / run_files::kConfig);
   const bool is_ours = config.is_object() && config.size() == 2 && config.value("values", Json()).is_object() &&

@@ -19,7 +19,7 @@ struct RunRecord {
   std::string recipe;
   std::set<std::string> files;  // paths below the run folder that Millrace made or is about to make; it changes no others
   Replacement replacement = Replacement::none;
-  std::string old_run;     // the folder, below this one, of the run that is being replaced; "" = no replacement
+  std::string old_run;     // folder of the run that is being replaced, below this run folder; "" = no replacement
   std::string started_in;  // the current folder of the last start, where relative paths in config.json start; "" = unknown
 
   [[nodiscard]] bool owns(const std::string& name) const { return files.contains(name); }
@@ -31,11 +31,11 @@ struct FirstStart {
   std::string preset;
   std::vector<std::string> command;
 };
-// Without values if the log is missing or does not say.
+// Members are empty if the log is missing or lacks them.
 [[nodiscard]] FirstStart read_first_start(const std::filesystem::path& run_folder);
 
-// The record of a run folder. For a run of an early Millrace, which wrote no record: the files with its names. nullopt if there
-// is no run, or if run.json is not Millrace's.
+// The record of a run folder. For a run of an early Millrace, which wrote no record, it lists the files with a run's names.
+// nullopt if there is no run, or if run.json is not Millrace's.
 [[nodiscard]] std::optional<RunRecord> read_record(Fs& fs, const std::filesystem::path& run_folder);
 void write_record(Fs& fs, const std::filesystem::path& run_folder, const RunRecord& record);  // FsError
 

@@ -55,7 +55,7 @@ class Turn {
   throw DataError({part.string() + " is in the way of the sample data", why, "rename or remove it"});
 }
 
-// Without links and a trailing slash, so that the part folder is on the same file system.
+// `target` without links and a trailing slash, so that the part folder is on the same file system.
 std::filesystem::path plain_path(const std::filesystem::path& target) {
   const std::filesystem::path path = std::filesystem::weakly_canonical(std::filesystem::absolute(target));
   return path.has_filename() ? path : path.parent_path();
@@ -82,7 +82,7 @@ void make_part_folder(Fs& fs, const std::filesystem::path& part) {
   try {
     fs.create_directories(part);
   } catch (const FsError& error) {
-    // The process whose turn it was may remove the folder at this moment: the caller tries again.
+    // The process that has the turn may remove the folder at this moment: the caller tries again.
     const bool gone = error.error_number() == ENOENT || error.error_number() == EEXIST || error.error_number() == ENOTDIR;
     if (!gone || !std::filesystem::is_directory(part.parent_path(), code)) throw;
   }
@@ -93,13 +93,13 @@ bool is_ours(Fs& fs, const std::filesystem::path& part) {
   return names.empty() || std::find(names.begin(), names.end(), kPartMarker) != names.end();
 }
 
-// Removes what a process left that was killed between the rename and the end.
+// Removes the leftover of a process that was killed between the rename and the end.
 void remove_leftover(Fs& fs, const std::filesystem::path& part) {
   const Turn turn(part);
   if (turn.is_open() && turn.lock(LOCK_NB) == 0 && turn.holds(part) && is_ours(fs, part)) fs.remove_all(part);
 }
 
-// nullopt if the target exists.
+// Waits for the turn to make `target`; nullopt if `target` exists by then.
 std::optional<Turn> take_turn(Fs& fs, const std::filesystem::path& target, const std::filesystem::path& part,
                               const std::function<void()>& tell) {
   for (bool told = false;;) {
@@ -123,7 +123,7 @@ std::optional<Turn> take_turn(Fs& fs, const std::filesystem::path& target, const
   }
 }
 
-// The marker is removed last.
+// Empties the part folder; the marker is removed last.
 void clear_part(Fs& fs, const std::filesystem::path& part) {
   if (!is_ours(fs, part)) in_the_way(part, "it is not empty, and no millrace made it");
   for (const std::string& name : fs.list(part)) {
@@ -160,7 +160,7 @@ void sync_tree(Fs& fs, const std::filesystem::path& folder) {
   fs.sync_directory(folder);
 }
 
-// False if another folder came there first.
+// Renames `folder` to `target`. False if another folder came there first.
 bool publish(Fs& fs, const std::filesystem::path& folder, const std::filesystem::path& target) {
   sync_tree(fs, folder);
   try {
@@ -192,7 +192,7 @@ bool make_sample_data(Fs& fs, const std::filesystem::path& target, const SampleD
   bool made = false;
   try {
     mark_part(fs, part);
-    // A new name: a killed process's helper may live a moment longer, and write into the old one.
+    // Takes a new name: a helper of a killed process may live a moment longer, and write into the old folder.
     const std::filesystem::path folder = part / std::to_string(::getpid());
     fs.create_directories(folder);
     maker.make(folder);

@@ -1,4 +1,4 @@
-// Sample data of a preset: a folder that appears whole, by one rename, even if several processes want it or one is killed.
+// Sample data of a preset: a folder that appears whole, by one rename, even if several processes want it or a process is killed.
 #pragma once
 
 #include <filesystem>
@@ -14,7 +14,7 @@ namespace millrace {
 
 struct SampleDataMaker {
   std::function<void(const std::filesystem::path& folder)> make;  // fills an existing empty folder
-  std::function<void()> begin;                                    // before make(); may be null
+  std::function<void()> begin;                                    // called before make(); may be null
   std::function<void(const std::string&)> tell;                   // called if another process is waited for; may be null
 };
 

@@ -53,7 +53,7 @@ void BufferGuard::put_back() {
   }
 }
 
-// A handful of operations for each dtype, for any number of buffers.
+// Launches a few operations for each dtype, however many buffers there are.
 void BufferGuard::settle(const at::Tensor& skip) {
   const at::NoGradGuard no_grad;
   const at::Tensor back = skip.to(at::kBool);

@@ -17,9 +17,9 @@ class BufferGuard {
 
   explicit BufferGuard(std::vector<at::Tensor> buffers);  // keeps references
 
-  void begin();                         // before a step: takes over values that were loaded or restored since the last one
+  void begin();                         // called before a step: takes over values that were loaded or restored since the last one
   void put_back();                      // restores the values at begin(), in a step that is undone
-  void settle(const at::Tensor& skip);  // after the step: scalar f32 on the device, 1 = restore. Reads nothing back.
+  void settle(const at::Tensor& skip);  // ends a step; `skip`: f32 scalar on the device, 1 = restore. Reads nothing back
 
   [[nodiscard]] std::vector<at::Tensor> moving() const;  // the guarded buffers
 

@@ -18,7 +18,7 @@ constexpr std::array kOfSteps = {Phase::data_wait, Phase::copy,      Phase::prep
 
 std::size_t index_of(Phase phase) { return static_cast<std::size_t>(phase); }
 
-// Nearest rank, as Timeline's.
+// The quantile by nearest rank, as in Timeline.
 double quantile(std::vector<float> values, double part) {
   const auto rank = static_cast<std::size_t>(std::ceil(part * static_cast<double>(values.size())));
   const auto nth = values.begin() + static_cast<std::ptrdiff_t>(std::max<std::size_t>(rank, 1) - 1);

@@ -22,17 +22,17 @@ class DeviceTimes {
  public:
   // Adds this number of steps: their marks, and the device's milliseconds from each mark to the next.
   void add(std::span<const PhaseMark> marks, std::span<const double> between_ms);
-  void waited(double seconds) noexcept;  // at a log line, until the device had finished all launched work
+  void waited(double seconds) noexcept;  // adds the host's wait at a log line for all launched work
 
-  // Divides the steps' time among the phases as on the device since the last call, and records the difference. The steps' total
-  // stays the same. Observed steps stand for all steps of the stretch; if no step was observed, nothing changes.
+  // Divides the steps' time since the last call among the phases as on the device, and records the difference. The steps' total
+  // stays the same. Observed steps represent all steps of `stretch`; if no step was observed, nothing changes.
   void book(telemetry::Timeline::Summary& stretch);
-  void correct(telemetry::Timeline::Summary& total) const;  // by all differences so far
+  void correct(telemetry::Timeline::Summary& total) const;  // adds all differences so far
 
   struct Sums {
     std::int64_t steps = 0, waits = 0;  // observed steps and waits
-    double host_seconds = 0;            // in these steps, without waiting for data: time for launches
-    double device_seconds = 0;          // from the begin of a step to its end
+    double host_seconds = 0;            // the host's time in observed steps, without waiting for data: it launches
+    double device_seconds = 0;          // the device's time from the beginning of a step to its end
     double waited_seconds = 0;
   };
   [[nodiscard]] const Sums& sums() const noexcept { return sums_; }
@@ -40,10 +40,10 @@ class DeviceTimes {
  private:
   using Seconds = std::array<double, telemetry::kPhases>;
   Sums sums_;
-  Seconds fresh_{};              // on the device, since the last book()
-  Seconds moved_{};              // from the host's phases to the device's; they sum to 0
-  std::vector<float> fresh_ms_;  // of steps, since the last book()
-  std::vector<float> step_ms_;   // of the latest steps
+  Seconds fresh_{};              // times on the device since the last book()
+  Seconds moved_{};              // differences between the host's phases and the device's; they sum to 0
+  std::vector<float> fresh_ms_;  // times of steps since the last book()
+  std::vector<float> step_ms_;   // times of the latest steps
 };
 
 }  // namespace millrace

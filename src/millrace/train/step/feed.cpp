@@ -11,7 +11,7 @@ namespace {
 
 using telemetry::Phase;
 
-// Time in an account of the timeline, if there is one.
+// Counts time in an account of the timeline; does nothing without a timeline.
 class Account {
  public:
   Account(telemetry::Timeline* timeline, Phase phase) {
@@ -42,8 +42,8 @@ Feed::Feed(data::Loader& loader, Split split, std::unique_ptr<device::Copies> co
     : loader_(loader), split_(split), slots_(std::make_unique<DeviceSlots>(std::move(copies))) {}
 
 std::optional<data::HostBatch> Feed::ask() {
-  // The loader counts on a consumer that holds one batch while it asks for the next. More than one copy under way means that the
-  // device is two steps behind: the wait here is for steps.
+  // The loader expects a consumer that holds one batch while it asks for the next. If more than one copy is under way, the device
+  // is two steps behind, and this wait is a wait for steps.
   while (slots_ != nullptr && slots_->under_way() > 1) {
     const Account waiting(timeline_, Phase::backward);
     slots_->wait();

@@ -24,8 +24,8 @@ class Feed {
 
   // As Loader::next(). Release the previous batch first, unless it is held on purpose: see DeviceSlots.
   [[nodiscard]] std::optional<Batch> next();
-  // Called when all work on the latest batch is launched: starts the copy of the next one, if batches are copied. Does not throw:
-  // next() meets the same error again. From then on the loader's state is that after the next batch.
+  // Called when all work on the latest batch is launched: starts the copy of the next batch, if batches are copied. From then on
+  // the loader's state is the state after that batch. Does not throw: next() meets the same error again.
   void look_ahead() noexcept;
   void drop();  // discards what look_ahead() started; call before the loader moves elsewhere
 
@@ -41,7 +41,7 @@ class Feed {
   bool ended_ = false;                    // the loader has reported the end of its epoch, next() has not
 };
 
-// Converts a single batch. On the CPU tensors are views of the slot, which returns when the last of them dies; elsewhere they are
+// Converts a single batch. On the CPU tensors are views of the slot, which returns when the last view dies; elsewhere they are
 // views of one copy, which is complete when this returns.
 [[nodiscard]] Batch to_batch(data::HostBatch host, Split split, at::Device device);
 

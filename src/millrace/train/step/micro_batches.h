@@ -12,8 +12,8 @@
 
 namespace millrace {
 
-// The number of micro-batches for this batch if `wish` are asked for: each has a row of its largest group; a smaller group may
-// lack rows in some of them. At least 1.
+// The number of micro-batches into which this batch is cut if `wish` are asked for; at least 1. Each gets a row of the largest
+// group; a smaller group may lack rows in some of them.
 [[nodiscard]] std::int64_t micro_batches_of(const Batch& batch, std::int64_t wish);
 
 // Rows [r i / count, r (i + 1) / count) of each group of r rows: views, in the batch's order.
@@ -27,10 +27,10 @@ struct BatchContext {
   std::int64_t micro_batches = 1;  // parts that a batch is cut into
   Split split = Split::train;      // the split that host batches come from
   bool ahead = true;               // switchboard row "batch_ahead"
-  std::uint64_t seed = 0;          // of the run: for random numbers that the recipe draws in prepare()
+  std::uint64_t seed = 0;          // the run's seed: for random numbers that the recipe draws in prepare()
 };
 
-// A prepared micro-batch of at least one row.
+// Gets each prepared micro-batch, which has at least one row.
 using MicroBatchVisitor = std::function<void(Batch batch, MicroPosition in_batch)>;
 
 // Brings the batch to the device, cuts it, prepares each micro-batch and passes it on, in order. A group without rows, in a batch

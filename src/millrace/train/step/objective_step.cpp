@@ -14,7 +14,7 @@
 namespace millrace {
 namespace {
 
-// Passes on only parameters that require a gradient: LibTorch would ignore a gradient of others, and it would be lost.
+// Keeps only parameters that require a gradient: LibTorch would ignore any gradient given to the others.
 std::vector<optim::ParameterGroup> groups_of(const Objective& objective, const torch::nn::Module& model) {
   std::vector<optim::ParameterGroup> groups = objective.parameters;
   if (groups.empty()) {
@@ -184,7 +184,7 @@ Loss ObjectiveStep::add(Loss loss, MicroPosition in_step) {
   return loss;
 }
 
-// From here on each pass has its own gradients, and the parameters have none.
+// Gives each pass its own gradients from here on; the parameters then hold no gradients.
 void ObjectiveStep::separate(const std::string& key) {
   sums_->passes.push_back({.key = key, .gradients = {}});
   for (at::Tensor& parameter : parameters_) {

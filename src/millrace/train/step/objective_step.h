@@ -40,8 +40,8 @@ struct ObjectiveReadings {
   at::Tensor misfit;      // f32: > 0 if a term wrongly claims per_row
   at::Tensor loss_scale;  // f32; undefined except in fp16
   double learning_rate = 0;
-  bool took_part = true;    // in the last finished step
-  GradientTraffic traffic;  // with the other ranks, so far
+  bool took_part = true;    // took part in the last finished step
+  GradientTraffic traffic;  // bytes exchanged with the other ranks, so far
 };
 
 // The loss as logs show it: the sum of weight * mean over the terms that counted anything; an fp64 scalar on the loss's device,
@@ -71,8 +71,8 @@ class ObjectiveStep {
   // Gives up the step under way: its micro-batches and gradients are dropped. `ranks`: gradients being sent to the other ranks
   // are cancelled first, collective; null = nothing is being sent.
   void drop_step(Agreement* ranks = nullptr);
-  // The backward pass of one micro-batch; returns the loss detached. `in_step`: whether this micro-batch is the only one of the
-  // step over all ranks, and whether it is the last one of this rank.
+  // Runs the backward pass of one micro-batch; returns the loss detached. `in_step`: whether this micro-batch is the step's only
+  // one over all ranks, and whether it is this rank's last one.
   Loss add(Loss loss, MicroPosition in_step);
   void sum_over(Agreement& agreement);            // gradients and counts over all ranks; collective
   void follow_root(Agreement& agreement);         // takes rank 0's count of steps without a loss; collective
@@ -81,12 +81,13 @@ class ObjectiveStep {
   void judge(std::optional<bool> bad_says_host);  // decides whether the step counts; nullopt: on the device alone
   // Scalar f32, 1 = a spike, for a step that is finite by `bad`; nullopt without optim.spike_zscore.
   [[nodiscard]] std::optional<at::Tensor> spike(const at::Tensor& bad);
-  // Updates, unless skip is 1 or `applies` is false, and calls the objective's after_update; drops the gradients.
+  // Updates the parameters, unless skip is 1 or `applies` is false, and calls the objective's after_update; drops the gradients.
   void finish(const at::Tensor& skip, bool applies, const StepContext& context);
   [[nodiscard]] ObjectiveReadings readings() const;
 
-  void observe_validation(double loss);  // for plateau schedules
-  // The rate of step `step` (0-based) in a run of `total_steps`, whatever this run's length; without a plateau's factor.
+  void observe_validation(double loss);  // for plateau schedules: the loss of a validation
+  // The learning rate of step `step` (0-based) in a run of `total_steps`, whatever the length of this run; without a plateau's
+  // factor.
   [[nodiscard]] double learning_rate_at(std::int64_t step, std::int64_t total_steps) const;
   void use_scale(bool fp16);  // from here on; fp16 starts with a new loss scale
   [[nodiscard]] optim::Average* average() const noexcept { return average_.get(); }  // null if optim.ema_decay is 0
@@ -122,8 +123,8 @@ class ObjectiveStep {
   std::unique_ptr<precision::LossScale> scale_;  // fp16 only
   std::unique_ptr<optim::Average> average_;      // with optim.ema_decay
   std::optional<optim::SpikeRule> spike_rule_;
-  std::unique_ptr<Sums> sums_;                   // of the step under way
-  std::unique_ptr<GradientSums> gradient_sums_;  // from the first step whose gradients can be sent while others are computed
+  std::unique_ptr<Sums> sums_;                   // sums of the step under way
+  std::unique_ptr<GradientSums> gradient_sums_;  // set from the first step whose gradients can be sent early
   GradientTraffic traffic_;
   bool keeps_home_ = false;  // gradients cannot be sent early: they are added up after the backward pass
   std::int64_t absent_steps_ = 0;

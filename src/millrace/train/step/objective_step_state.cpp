@@ -203,7 +203,7 @@ void ObjectiveStep::load_state(const State& state, const SavedJson& json, const 
   if (plateau_ && plateau) plateau_->load_state(*plateau);
   const auto absent = json.find("absent_steps");
   absent_steps_ = absent ? absent->integer(0) : 0;
-  // Another run's snapshot may lack scales, averages or spikes: they start afresh then.
+  // A snapshot of another run may lack scales, averages or spikes, which then start afresh.
   if (scale_ && own.tensors.contains("loss_scale")) scale_->load_state(own);
   if (spike_rule_ && own.tensors.contains("spike_window")) spike_rule_->load_state(own);
   if (const auto it = own.tensors.find("spikes"); it != own.tensors.end()) {

@@ -1,4 +1,4 @@
-// Loader slots in page-locked memory, which a device copies while it works and several times as fast.
+// Loader slots in page-locked memory, from which a device copies several times as fast, and while it computes.
 #pragma once
 
 #include <c10/core/Device.h>

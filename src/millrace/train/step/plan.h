@@ -23,8 +23,8 @@ class Plan {
   void set(Choice choice);  // replaces a choice of the same option
   [[nodiscard]] const Choice* find(const std::string& option) const;
   [[nodiscard]] const std::vector<Choice>& choices() const noexcept { return choices_; }
-  // Values that trials chose, as {option: value}: part of the snapshot. They are not tried again, since another choice would
-  // change bits.
+  // The values that trials chose, as {option: value}: part of the snapshot. A resumed run does not try them again, since another
+  // choice would change bits.
   [[nodiscard]] Json trial_choices() const;
   [[nodiscard]] Json to_json() const;
   [[nodiscard]] std::string to_text() const { return millrace::to_text(choices_); }

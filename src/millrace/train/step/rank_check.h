@@ -27,10 +27,10 @@ void check_same_data(Agreement& agreement, const Json& data);
 void check_same_weights(Agreement& agreement, const torch::nn::Module& model, std::int64_t step);
 
 struct CoreShare {
-  int cores = 1;    // for this rank
+  int cores = 1;    // cores for this rank
   int sharers = 1;  // ranks that may run on the same cores, including this one
 };
-// Ranks bound to separate cores share with no other rank. `cores`: those that this process may use.
+// The share of this rank. Ranks bound to separate cores share with no other rank. `cores`: the cores that this process may use.
 [[nodiscard]] CoreShare core_share(Agreement& agreement, int cores);
 
 // Replaces the content on all ranks with rank 0's.

@@ -1,5 +1,5 @@
-// Predicts the memory of smaller steps from that of the present one: the state of the model and its optimiser stays, the memory
-// for samples shrinks with their number or size.
+// Predicts the memory of smaller steps from the memory of the present step: the model's and optimiser's state stays, and the
+// memory for samples shrinks with their number or size.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +12,11 @@ namespace millrace {
 
 struct SmallerStep {
   std::string setting;      // "data.batch_size=2"
-  std::uint64_t bytes = 0;  // of tensors, at most
+  std::uint64_t bytes = 0;  // most bytes of tensors
 };
 
-// For a step of `rows` samples at a time that holds at most `peak` bytes, of which `fixed` do not depend on samples: half the
-// samples, if there are two, and each Shrink of the recipe.
+// Predictions for a step of `rows` samples at a time that holds at most `peak` bytes, of which `fixed` do not depend on samples:
+// with half the samples, if there are at least two, and with each Shrink of the recipe.
 [[nodiscard]] std::vector<SmallerStep> smaller_steps(std::uint64_t fixed, std::uint64_t peak, std::int64_t rows,
                                                      const std::vector<Shrink>& ways);
 

@@ -24,7 +24,7 @@ precision::Trial StepTrials::try_precision(const Batch& batch, std::optional<at:
   const Doing task(Doing::Level::task, what.c_str());
   if (autocast != at::kHalf) return try_scaled(batch, autocast, 1.0, role);
   precision::Trial trial;
-  for (const double scale : {65536.0, 4096.0, 256.0}) {  // at which a run's own scale would soon arrive
+  for (const double scale : {65536.0, 4096.0, 256.0}) {  // scales that a run would soon arrive at
     trial = try_scaled(batch, autocast, scale, role);
     if (std::isfinite(trial.gradient_norm)) break;
   }
@@ -102,7 +102,7 @@ precision::Trial StepTrials::try_objective(std::size_t i, const Loss& loss, doub
   return trial;
 }
 
-// A step in training mode that is undone whatever `run` does.
+// Makes a step in training mode, and undoes it whatever `run` does.
 template <class Run>
 auto StepTrials::without_trace(const Run& run) {
   const bool training = stepper_.model().is_training();
@@ -122,7 +122,7 @@ RehearsedStep StepTrials::rehearse(const Batch& batch) {
     rehearsed.result = stepper_.accumulate(batch, {.only = true});
     stepper_.blocks_.check(stepper_.blocks_.recompute());
     for (const ObjectiveStep& objective : stepper_.objectives_) {
-      if (!objective.takes_part() || stepper_.sums_gradients()) continue;  // with several ranks gradients are kept elsewhere
+      if (!objective.takes_part() || stepper_.sums_gradients()) continue;  // with several ranks the gradients are kept elsewhere
       for (const auto& group : objective.optimizer().groups()) {
         for (const auto& parameter : group.parameters) {
           if (!parameter.value.grad().defined()) rehearsed.without_gradient.push_back(parameter.name);

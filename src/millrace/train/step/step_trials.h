@@ -28,14 +28,14 @@ class StepTrials {
  public:
   explicit StepTrials(Stepper& stepper) : stepper_(stepper) {}
 
-  // Forward and backward at the current weights in a format. Gradients are compared, parameter by parameter, with those of this
-  // object's last reference: a trial in fp32, unless `role` says otherwise.
+  // Makes a forward and a backward pass at the current weights in a format. Compares the gradients, parameter by parameter, with
+  // those of this object's last reference, which is a trial in fp32 unless `role` says otherwise.
   precision::Trial try_precision(const Batch& batch, std::optional<at::ScalarType> autocast);
   precision::Trial try_precision(const Batch& batch, std::optional<at::ScalarType> autocast, TrialRole role);
-  // One Stepper::accumulate() with every block watched. `with_gradients`: as in a step's second micro-step, when gradients exist
-  // already.
+  // Makes one Stepper::accumulate() in which every block is watched. `with_gradients`: as in a step's second micro-step, when
+  // gradients exist already.
   memory::StepProfile profile_memory(const Batch& batch, const memory::Recompute& recompute, bool with_gradients);
-  // One Stepper::accumulate(). ConfigError for a name in memory.recompute that is not a block of the model.
+  // Makes one Stepper::accumulate(). ConfigError for a name in memory.recompute that is not a block of the model.
   RehearsedStep rehearse(const Batch& batch);
 
  private:

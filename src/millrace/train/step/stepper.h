@@ -31,7 +31,7 @@ struct StepperOptions {
   std::uint64_t offload_bytes = 0;         // activations of at least this size go to host memory; 0 = no offloading
   std::int64_t global_batch = 0;           // for optim.lr_scaling; 0 = not known
   bool trains = true;                      // false: only evaluate() is called, and no state for steps is kept
-  Agreement* agreement = nullptr;          // of the run's ranks; null = one process
+  Agreement* agreement = nullptr;          // connects the run's ranks; null = one process
   // > 1: each rank steps by its own gradients, and average_over_ranks() is called once in this many steps.
   std::int64_t average_every = 1;
   bool shards_optimizer = false;  // each rank keeps a part of the optimisers' state: state() is collective
@@ -51,8 +51,8 @@ class Stepper {
   ~Stepper();
 
   void begin_step(std::int64_t step);  // 0-based; sets the learning rates
-  // Runs all objectives forward and backward on a prepared micro-batch; `in_step`: its position among this rank's. The gradients
-  // are sent to the other ranks with the micro-batch that is marked as the last.
+  // Runs all objectives forward and backward on a prepared micro-batch; `in_step`: its position among this rank's micro-batches
+  // of the step. The gradients are sent to the other ranks with the micro-batch that is marked as the last.
   StepResult accumulate(const Batch& batch, MicroPosition in_step = {});
   // Runs all objectives' optimisers, then drops the gradients. Collective, except for ranks that average().
   void update();
@@ -61,11 +61,11 @@ class Stepper {
   // Losses of a prepared batch without gradients, in evaluation mode.
   StepResult evaluate(const Batch& batch);
 
-  // Whether each rank steps on its own: gradients are not exchanged, batch norms see the rows of one rank.
+  // True if each rank steps separately: gradients are not exchanged, and batch norms see the rows of one rank.
   [[nodiscard]] bool averages() const;
-  // Weights, averaged weights, running statistics and optimisers' moments become their means over the ranks (McMahan et al. 2017;
-  // the moments too, so that all ranks have the same state again), counts and scales become rank 0's. Collective; does nothing if
-  // the ranks do not average. Returns the bytes that this rank sent.
+  // Replaces weights, averaged weights, running statistics and optimisers' moments with their means over the ranks (McMahan et
+  // al. 2017; the moments too, so that all ranks have the same state again), and counts and scales with rank 0's. Collective;
+  // does nothing if the ranks do not average. Returns the bytes that this rank sent.
   std::int64_t average_over_ranks();
 
   void set_autocast(std::optional<at::ScalarType> autocast);  // from here on; fp16 starts with a new loss scale
@@ -101,7 +101,7 @@ class Stepper {
   StepperOptions options_;
   std::vector<ObjectiveStep> objectives_;
   std::int64_t step_ = 0;
-  std::uint64_t epoch_ = 0;  // of the step's last micro-batch
+  std::uint64_t epoch_ = 0;  // epoch of the step's last micro-batch
   SkipCount skips_;
   ModelBlocks blocks_;
   BufferGuard buffers_;

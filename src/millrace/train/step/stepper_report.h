@@ -11,19 +11,19 @@
 
 namespace millrace {
 
-// One objective after the last update.
+// Values of one objective after the last update.
 struct ObjectiveReport {
   std::string name;
   double learning_rate = 0;
   double gradient_norm = 0;
   double spikes = 0;                 // steps skipped because this objective's loss or gradient jumped, so far
-  std::optional<double> loss_scale;  // in fp16
-  bool present = true;               // it had a loss in that step
+  std::optional<double> loss_scale;  // nullopt except in fp16
+  bool present = true;               // the objective had a loss in that step
 };
 
 // Waits for the device. RecipeError if a term's counts contradict its claim (LossTerm::per_row).
 [[nodiscard]] std::vector<ObjectiveReport> reports_of(const Stepper& stepper);
-[[nodiscard]] GradientTraffic traffic_of(const Stepper& stepper);  // of all objectives, with the other ranks, so far
+[[nodiscard]] GradientTraffic traffic_of(const Stepper& stepper);  // exchanged by all objectives with the other ranks, so far
 // Bytes of the parts of the state: "parameters", "buffers", "gradients" (existing ones), "optimizer".
 [[nodiscard]] std::map<std::string, std::uint64_t> state_bytes_of(const Stepper& stepper);
 

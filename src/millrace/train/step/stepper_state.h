@@ -14,8 +14,8 @@ namespace millrace {
 // does not fit.
 void load_state(Stepper& stepper, const State& state, const Tensors& average = {});
 
-// The averaged weights by name, empty if optim.ema_decay is 0; the other function puts them into the model until its result is
-// destroyed.
+// averaged_weights(): the averaged weights by name, empty if optim.ema_decay is 0. use_average() puts them into the model until
+// its result is destroyed.
 [[nodiscard]] Tensors averaged_weights(const Stepper& stepper);
 [[nodiscard]] std::vector<optim::AverageInUse> use_average(const Stepper& stepper);
 

@@ -1,4 +1,4 @@
-// An Agreement that records the wait for the other ranks.
+// An Agreement that records the time spent waiting for the other ranks.
 #pragma once
 
 #include <memory>
@@ -10,9 +10,8 @@
 
 namespace millrace {
 
-// Forwards each call to the other agreement. Meanwhile the loop's thread is in the account `reduction`, everywhere in the run
-// except in start-up, trials and validations, which have one account each. Made in the loop's thread. Both arguments outlive
-// this.
+// Forwards each call to another agreement. During a call the loop's thread is in the account `reduction`, except in start-up,
+// trials and validations, which have one account each. Made in the loop's thread. Both arguments outlive this object.
 class TimedAgreement final : public Agreement {
  public:
   TimedAgreement(Agreement& inner, telemetry::Timeline& timeline) : inner_(inner), timeline_(timeline) {}

@@ -14,9 +14,9 @@ namespace millrace {
 namespace {
 
 constexpr double kSecondsBetweenLooks = 1;
-constexpr std::size_t kMarks = 12;       // a look covers the time since this many looks before
+constexpr std::size_t kMarks = 12;       // a look covers the time since the look this many before it
 constexpr std::size_t kLines = 24;       // losses that rules may look at
-constexpr std::size_t kStepTimes = 300;  // beyond it every second one is dropped
+constexpr std::size_t kStepTimes = 300;  // beyond this number every second step's time is dropped
 
 const telemetry::Counter& recompute_time() {
   static const telemetry::Counter counter("recompute_ns");
@@ -88,7 +88,7 @@ Diagnosis::Mark Diagnosis::mark() const {
   return mark;
 }
 
-// Drops the norm of an objective without a loss since the last line: it is that of a step long ago.
+// Drops the norm of an objective without a loss since the last line: that norm belongs to a step long ago.
 void Diagnosis::note_losses(const StepRecord& record) {
   for (std::size_t i = 0; i < std::min(record.objectives.size(), numbers_.objectives.size()); ++i) {
     const auto loss = record.window.means.find(record.objectives[i].name);
@@ -140,7 +140,7 @@ void Diagnosis::saw_validation(double loss, double seconds, const doctor::Eviden
   if (std::isfinite(loss)) numbers_.validation.push_back(loss);
 }
 
-// Taken once: the fields of a run are the same in each batch.
+// Looks at one batch only: the fields of a run are the same in each batch.
 void Diagnosis::saw_copied(const Batch& batch) {
   if (copied_floats_) return;
   double all = 0, floats = 0;
@@ -171,7 +171,7 @@ void Diagnosis::saw_machine(const doctor::MachineReading& reading) {
   clock_.add(reading);
 }
 
-// Estimated from the run's passes and batches so far.
+// An estimate from the run's passes and batches so far.
 double Diagnosis::seconds_of_next_trial(const telemetry::Timeline::Summary& so_far) const {
   using telemetry::Phase;
   const RunConfig& config = *parts_.config;

@@ -38,9 +38,9 @@ struct DiagnosisParts {
   bool cached = false;                // there is a cache
   std::uint64_t cacheable_bytes = 0;  // size of a cache of all samples
   double epochs = 0;                  // length of the run; 0 = without end
-  std::optional<BlindAnswer> blind;   // of the first objective
+  std::optional<BlindAnswer> blind;   // the blind answer for the first objective
   doctor::Evidence::Earlier earlier;
-  std::string run;                                        // its folder; "" = no folder
+  std::string run;                                        // the run's folder; "" = no folder
   std::function<std::unique_ptr<RemedyTrials>()> trials;  // called once, when the first trial may be due; null = no trials
 };
 
@@ -63,26 +63,26 @@ class Diagnosis {
   void saw_validation(double loss, double seconds, const doctor::Evidence::Judged& judged);
   void saw_copied(const Batch& batch);                                    // a batch after its copy to the device
   void saw_batch(const Batch& batch);                                     // a prepared micro-batch
-  void saw_peak(std::uint64_t bytes) noexcept;                            // of tensors on a GPU
-  void saw_ranks(const std::vector<doctor::Evidence::RankTimes>& times);  // since the last call
-  void saw_machine(const doctor::MachineReading& reading);                // since the first log line, or the last call
+  void saw_peak(std::uint64_t bytes) noexcept;                            // most bytes of tensors on a GPU
+  void saw_ranks(const std::vector<doctor::Evidence::RankTimes>& times);  // times since the last call
+  void saw_machine(const doctor::MachineReading& reading);                // the machine since the first log line, or the last call
   void saw_snapshot() noexcept { ++saves_; }
-  // Makes the doctor's trials that are due: each once a run, as soon as all trials so far and this one take no more than
-  // log.doctor_trials of the time so far. True if a trial was made.
+  // Makes the doctor's trials that are due, each once a run. A trial is due as soon as the time of all trials so far and of this
+  // trial is at most log.doctor_trials of the run's time so far. True if a trial was made.
   bool try_when_due();
   [[nodiscard]] double seconds() const noexcept { return seconds_; }  // time spent on looking
   [[nodiscard]] const DoctorTrials& trials() const noexcept { return trials_; }
   [[nodiscard]] std::vector<doctor::Finding> holding() const { return watch_.holding(); }
-  [[nodiscard]] doctor::Evidence of_the_run() const;  // of the whole run, from the first log line on; empty before that
+  [[nodiscard]] doctor::Evidence of_the_run() const;  // evidence of the whole run, from the first log line on; empty before that
 
  private:
-  // Sums that only grow, at one moment.
+  // The growing sums at one moment.
   struct Mark {
     double at = 0;
     telemetry::Timeline::Summary times;
     std::int64_t lines = 0, saves = 0, validations = 0, recompute_ns = 0, step = 0, samples = 0, validation_batches = 0;
     double validation_seconds = 0;
-    double skipped = 0, spikes = 0, others = 0, others_of = 0;  // seconds that other programs used, of seconds that were observed
+    double skipped = 0, spikes = 0, others = 0, others_of = 0;  // others: seconds that others used, of others_of observed
     data::LoaderCounters read;
     std::map<std::string, double> slow;
     std::vector<nn::ClampCount> clamps;
@@ -101,7 +101,7 @@ class Diagnosis {
 
   DiagnosisParts parts_;
   doctor::Watch watch_;
-  std::deque<Mark> marks_;  // at the latest looks
+  std::deque<Mark> marks_;  // sums at the latest looks
   std::optional<Mark> first_;
   std::int64_t step_ = 0, samples_ = 0, lines_ = 0, saves_ = 0, validations_ = 0, validation_batches_ = 0;
   double validation_seconds_ = 0;
@@ -117,7 +117,7 @@ class Diagnosis {
   doctor::ClockUse clock_;
   std::optional<double> copied_floats_;
   std::unique_ptr<RemedyTrials> remedies_;  // null: no trial was due so far
-  double asked_for_trials_ = 0;             // at the look of this time
+  double asked_for_trials_ = 0;             // the time of the look that asked last
   double trial_seconds_ = 0;
   DoctorTrials trials_;
 };

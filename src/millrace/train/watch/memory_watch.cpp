@@ -8,7 +8,7 @@
 namespace millrace {
 namespace {
 
-constexpr double kMostOfIt = 0.5;  // of a rise, caused by one owner
+constexpr double kMostOfIt = 0.5;  // share of a rise that one owner must cause to be named
 
 std::string bytes(std::uint64_t count) { return human_bytes(static_cast<double>(count)); }
 
@@ -25,7 +25,7 @@ std::string rise_text(int rises, const MemoryReading& begin, const MemoryReading
          " after step " + with_commas(begin.step) + ", " + bytes(now.tensors) + " after step " + with_commas(now.step);
 }
 
-// Whose tensors grew; "" if it is unknown.
+// Names the owner of the tensors that grew; "" if it is unknown.
 std::string owner_text(const OwnedMemory& before, const OwnedMemory& now, std::uint64_t risen) {
   if (now.empty()) return "";
   for (const auto& [owner, held] : now) {

@@ -12,8 +12,8 @@ namespace millrace {
 // Taken at a log line, between two steps, when a step's own tensors are gone.
 struct MemoryReading {
   std::int64_t step = 0;
-  // For this process's first pass over the data, in which caches of data and features fill: steps made, and steps until the pass,
-  // or the run, is over. `left` 0 = it is over.
+  // Steps made in this process's first pass over the data, in which caches of data and features fill, and steps left until the
+  // pass, or the run, is over. `left` 0 = it is over.
   std::int64_t passed = 0, left = 0;
   std::uint64_t used = 0;     // part of `room`
   std::uint64_t room = 0;     // all that the process, or the GPU's allocator, may have; 0 = not known
@@ -28,9 +28,9 @@ using OwnedMemory = std::map<std::string, std::uint64_t>;
 class MemoryWatch {
  public:
   static constexpr double kShare = 0.9;
-  static constexpr int kRises = 8;                         // in a row; a reading that does not rise resets the count
-  static constexpr double kRiseShare = 0.05;               // relative to the bytes before the rises, in all
-  static constexpr std::uint64_t kRiseBytes = 16'000'000;  // and at least this many
+  static constexpr int kRises = 8;                         // rises in a row; a reading that does not rise resets the count
+  static constexpr double kRiseShare = 0.05;               // least rise in all, relative to the bytes before the rises
+  static constexpr std::uint64_t kRiseBytes = 16'000'000;  // least rise in bytes
   // The first pass is judged from this fraction on, or from a number of steps. Caches fill in it, so a rise is reported only if
   // at its pace the free memory is used up before the pass is over.
   static constexpr double kPassPart = 0.1;
@@ -38,7 +38,8 @@ class MemoryWatch {
 
   // Warnings, usually empty. `owned` is called when a rise begins and when it is reported; null = owners are not known.
   [[nodiscard]] std::vector<std::string> look(const MemoryReading& now, const std::function<OwnedMemory()>& owned = nullptr);
-  // The rise under way; "" if there is none. It is over when half of it is gone, or when kRises readings have not risen.
+  // A text about the rise under way; "" without a rise. A rise is over when half of it is gone, or when kRises readings have not
+  // risen.
   [[nodiscard]] const std::string& rising() const noexcept { return rising_; }
 
  private:
@@ -48,10 +49,10 @@ class MemoryWatch {
 
   bool told_share_ = false, told_rise_ = false;
   std::string rising_;
-  int rises_ = 0, still_ = 0;   // readings in a row that rose; that did not rise, during a reported rise
+  int rises_ = 0, still_ = 0;   // readings in a row that rose; readings that did not rise during a reported rise
   std::uint64_t most_ = 0;      // most bytes of tensors since begin_
   MemoryReading begin_, last_;  // first and last of the rises under way
-  OwnedMemory owned_;           // at begin_
+  OwnedMemory owned_;           // bytes by owner at begin_
   bool has_last_ = false;
 };
 

@@ -95,7 +95,7 @@ void StepProfiler::end() noexcept {
   }
 }
 
-// Launched work is still running on a GPU: Kineto knows a kernel only when it has ended.
+// Waits for launched work on a GPU: Kineto knows a kernel only when it has ended.
 void StepProfiler::wait_for_device() const {
   if (!device_.is_cpu()) device::backend_of(device_).synchronize(device_.has_index() ? device_.index() : 0);
 }
@@ -169,7 +169,7 @@ void StepProfiler::close(std::size_t depth) {
 
 void StepProfiler::begins(telemetry::Phase phase) noexcept {
   open(std::string(telemetry::name_of(phase)));
-  // A validation's operations may be a thousand times those of the steps.
+  // Leaves out a validation's operations, which may be a thousand times those of the steps.
   if (phase == telemetry::Phase::validate) open_.back().silence = std::make_unique<at::DisableRecordFunctionGuard>();
 }
 

@@ -35,7 +35,7 @@ class StepProfiler final : telemetry::SpanWatch {
   // Called when the step's log line is done. `counts`: the step was not undone. After the last step the table and trace are
   // written and reported.
   void end_step(bool counts);
-  // The run ends here: writes the steps recorded so far, and says that they are fewer than requested.
+  // Called when the run ends: writes the steps recorded so far, and says that they are fewer than requested.
   void end() noexcept;
   [[nodiscard]] bool is_done() const noexcept { return state_ == State::done; }
 

@@ -27,9 +27,9 @@ struct WatchdogOptions {
 };
 
 // Reads base/doing.h. A phase that takes longer than the limit, and than 50 times what such phases took so far, is reported once,
-// with the current task and advice, and again when it ends. Meanwhile the first signal ends the process, which otherwise the loop
-// would do after its step; but not while a state is being saved, which is the purpose of the signal: there only a second signal
-// does, as everywhere (system/signals.h).
+// with the current task and advice, and again when it ends. While a reported phase lasts, the first signal ends the process;
+// otherwise the loop obeys it after its step. While a state is being saved, which is what the signal asks for, only a second
+// signal ends the process, as everywhere (system/signals.h).
 class Watchdog {
  public:
   explicit Watchdog(WatchdogOptions options);

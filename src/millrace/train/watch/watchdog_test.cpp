@@ -80,7 +80,8 @@ TEST(Watchdog, ASignalIsObeyedAfterTheLimit) {
   EXPECT_THAT(run.told.back(), HasSubstr("is lost; nothing was saved yet"));
 }
 
-// Gigabytes on a slow disk take longer than the limit, and the state that the signal asks to save would be lost.
+// A save of gigabytes to a slow disk takes longer than the limit; cut short, it would lose the state that the signal asks to
+// save.
 TEST(Watchdog, TheSaveThatASignalAsksForIsNotCutShort) {
   const std::string save = kSaveTask + std::to_string(12);
   struct Case {

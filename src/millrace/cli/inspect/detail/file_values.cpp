@@ -35,7 +35,7 @@ void take_bytes(const InputFile& file, std::uint64_t offset, std::uint64_t bytes
   }
 }
 
-// Visits an array in blocks of a few megabytes: each of as many whole chunks along the last axes as fit, so that no chunk is
+// Visits an array in blocks of a few megabytes. A block has as many whole chunks along the last axes as fit, so that no chunk is
 // decoded twice.
 template <class Visit>
 void for_each_block(const Shape& shape, const Shape& chunk, std::size_t width, const Visit& visit) {

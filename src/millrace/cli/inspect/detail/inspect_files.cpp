@@ -86,7 +86,7 @@ void add_size(Report& report, const fs::path& path) {
   report.facts.emplace_back("size", human_bytes(static_cast<double>(fs::file_size(path))));
 }
 
-// Adds bytes that readers skip, like other programs.
+// Reports bytes that readers skip, as other programs do.
 void add_passed_over(Report& report, const format::PassedOver& bytes, const std::string& what) {
   std::vector<std::string> parts;
   const auto add = [&parts](std::uint64_t count, const std::string& place) {
@@ -340,7 +340,7 @@ bool holds_text(const fs::path& path) {
   return !bad || (start[*bad] != '\0' && *bad + 4 > start.size() && start.size() < file.size());  // cut inside a character
 }
 
-// The content may be of any kind; the archive around it has checksums.
+// Checks the checksums of an archive, whatever its content is.
 void check_archive(const fs::path& path, Report& report) {
   if (!begins_with(path, "PK\3\4")) return;
   try {

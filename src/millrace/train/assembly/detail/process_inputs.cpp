@@ -24,7 +24,7 @@ at::Tensor generator_state() {
   return generator.get_state();
 }
 
-// The state of the process before its first run under way.
+// The state of the process from before any run was under way.
 class Saved {
  public:
   Saved() {

@@ -30,9 +30,10 @@
 
 namespace millrace {
 
-// While it lives, the process may be set up for a run; afterwards all states are as before. Runs one after the other in a program
-// don't see each other's states. Runs at the same time share them: the first object saves, the last one restores. The constructor
-// resets the choices of kernels to those of a new process. Not while a step is under way; any thread.
+// While an object lives, the process may be set up for a run; its destructor restores all states. Consecutive runs in a program
+// don't see each other's states. Simultaneous runs share them: the first object saves, the last one restores. The constructor
+// resets the choices of kernels to those of a new process. Thread-safe, but must not be made or destroyed while a step is under
+// way.
 class ProcessInputs {
  public:
   ProcessInputs();

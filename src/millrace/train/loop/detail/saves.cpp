@@ -9,7 +9,8 @@
 namespace millrace {
 namespace {
 
-// Whether the last validation before it gave the loss as a number; true also without a validation, or if it is unknown.
+// True if the last validation before the snapshot gave the metric `loss` as a number; true also without a validation, or if it is
+// unknown.
 bool is_good(Fs& fs, const std::filesystem::path& snapshot, const std::string& loss) {
   try {
     const Json state = Json::parse(fs.read_file(snapshot / "state.json"), nullptr, /*allow_exceptions=*/false);
@@ -80,7 +81,7 @@ std::int64_t Saves::bound_lag(std::int64_t step) {
   return spent;
 }
 
-// If the folder can't be recreated, the save fails there and reports it.
+// Recreates the folder if it is missing. An error here is ignored: the save then fails too, and reports it.
 void Saves::hold_folder() {
   try {
     if (const std::string moved = place_.folder->hold(); !moved.empty()) reporter_.warning(moved);
@@ -99,7 +100,7 @@ bool Saves::save(std::int64_t step, const std::function<snapshot::Content()>& co
   if (!place_.saves) return false;
   if (writer_ != nullptr) writer_->wait();
   take_finished(step,
-                last ? Failure::warn : Failure::as_configured);  // finishes an earlier step's save, or a first try of this one
+                last ? Failure::warn : Failure::as_configured);  // ends an earlier step's save, or a first try of this one
   if (saved_step_ == step) return false;
   saved_step_ = step;
   const snapshot::Content now = content();

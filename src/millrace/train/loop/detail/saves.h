@@ -20,13 +20,13 @@ class Saves {
  public:
   Saves(const SnapshotConfig& config, const SaveDestination& place, Reporter& reporter, Agreement& agreement);
 
-  // True if the config asks for a save, or if it is `wanted`: at the end of an epoch, for a new best.
+  // True if the config asks for a save, or if `wanted`: the caller needs one, at the end of an epoch or for a new best.
   [[nodiscard]] bool is_due(std::int64_t step, std::int64_t asked_at, bool wanted) const;
-  [[nodiscard]] bool holds(std::int64_t step) const noexcept { return saved_step_ == step; }  // saved, or in the course of it
-  void forget() noexcept { saved_step_ = -1; }  // for a saved step that is out of date
+  [[nodiscard]] bool holds(std::int64_t step) const noexcept { return saved_step_ == step; }  // saved, or being saved
+  void forget() noexcept { saved_step_ = -1; }  // called when the saved step is out of date
   void restored(std::int64_t step) noexcept { saved_step_ = step; }
 
-  // Called before the first step of a run whose state is on a device, so that a save will find room. Collective, as save() is.
+  // Called before the first step of a run whose state is on a device: reserves the memory of a save. Collective, as save() is.
   void make_room(const std::function<snapshot::Content()>& content);
 
   enum class Failure : std::uint8_t { warn, as_configured, end };

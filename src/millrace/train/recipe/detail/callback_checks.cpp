@@ -150,7 +150,7 @@ void check_loss(const Loss& loss, bool training) {
 
 namespace {
 
-// Whether it is a valid NAME of NAME.csv in a run folder.
+// True if `name` is valid as NAME of NAME.csv in a run folder.
 bool is_table_name(const std::string& name) {
   const auto fits = [](unsigned char c) { return std::isalnum(c) != 0 || c == '_' || c == '-'; };
   return !name.empty() && name != "history" && std::ranges::all_of(name, fits);

@@ -23,7 +23,7 @@ class StepLogWriter {
   // are removed: the run is resumed from there.
   StepLogWriter(StepLog log, Fs* fs, PathOfTable file, std::int64_t keep_through, format::Warn warn);
   void row(const LoggedStep& step);
-  // nullopt if the recipe has no such line.
+  // The line for the console; nullopt if the recipe has no such line.
   [[nodiscard]] std::optional<std::string> line(const LoggedStep& step) const;
 
  private:

@@ -5,7 +5,7 @@
 
 namespace millrace {
 
-// SnapshotError if the trainer's part, which the session also reads, is missing or holds something that no trainer writes.
+// SnapshotError if the trainer's part is missing or holds something that no trainer writes. The session reads that part too.
 void check_trainer_part(const snapshot::Content& content);
 
 }  // namespace millrace

@@ -32,8 +32,8 @@ void move_file(Fs& fs, const stdfs::path& from, const stdfs::path& to) {
   fs.rename(from, free_name(to));
 }
 
-// Millrace's snapshots of steps after `after`, including those into which the user put files. A damaged one may be foreign: it
-// stays.
+// Millrace's snapshots of steps after `after`, including those into which the user put files. A damaged snapshot stays: it may be
+// another program's.
 std::vector<snapshot::Found> snapshots_after(Fs& fs, const stdfs::path& run, std::int64_t after) {
   std::vector<snapshot::Found> found = snapshot::list(fs, run);
   std::erase_if(found, [&](const snapshot::Found& each) { return each.step <= after || snapshot::files_of(fs, each).empty(); });
@@ -58,8 +58,8 @@ void move_snapshots(Fs& fs, const stdfs::path& from, const stdfs::path& to, std:
   fs.sync_directory(from / run_files::kSnapshots);
 }
 
-// The files in a run's record that are moved with it: not the lock and the record, which stay with the folder, and not whole
-// folders.
+// Names of the files in a run's record that are moved with the run. The lock and the record stay with the folder; names of whole
+// folders are left out.
 std::vector<std::string> movable(const RunRecord& record) {
   std::vector<std::string> names;
   for (const std::string& name : record.files) {

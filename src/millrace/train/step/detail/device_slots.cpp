@@ -85,7 +85,7 @@ void DeviceSlots::send(const data::HostBatch& host) {
   if (!slot.memory.defined() || slot.memory.numel() < block.bytes || is_held(slot)) {
     slot = {};  // freed first: old and new memory together may be too much
     slot.memory = copies_->memory(std::max<std::int64_t>(block.bytes, 1));
-    slot.free = copies_->mark_work();  // after the work that used this memory before
+    slot.free = copies_->mark_work();  // reached when the work that used this memory before is done
   }
   copies_->hold_copies(*slot.free);
   if (block.bytes > 0)
@@ -106,7 +106,7 @@ void DeviceSlots::launched() {
   Slot* const slot = std::exchange(taken_, nullptr);
   if (slot == nullptr) return;
   if (is_held(*slot)) {
-    *slot = {};  // its holder may still launch work on it
+    *slot = {};  // whoever holds the batch may still launch work on it
   } else {
     slot->free = copies_->mark_work();
   }

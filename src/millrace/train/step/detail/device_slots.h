@@ -31,9 +31,9 @@ using FieldTensor = std::function<at::Tensor(std::byte* data, const std::vector<
 // The batch with its fields as views of `memory`, which holds a copy of its block.
 [[nodiscard]] Batch batch_in(const at::Tensor& memory, data::HostBatch host, Split split);
 
-// Two slots in turn: while the work reads one, the next batch is copied into the other, in one copy. The device waits if it must;
-// the host waits only in wait(). If tensors of a slot are still held when its turn comes, they keep their memory and the slot
-// takes other memory. Belongs to one thread.
+// Two slots take turns: while the launched work reads one, the next batch is copied into the other, in one copy. The device waits
+// if it must; the host waits only in wait(). If tensors of a slot are still held when its turn comes, they keep their memory and
+// the slot takes other memory. Belongs to one thread.
 class DeviceSlots {
  public:
   explicit DeviceSlots(std::unique_ptr<device::Copies> copies) : copies_(std::move(copies)) {}
@@ -50,12 +50,12 @@ class DeviceSlots {
   void drop();  // the batch that was sent will not be taken
   // The number of the loader's batches in copies that are not done.
   [[nodiscard]] std::size_t under_way();
-  void wait();  // on the host, for the oldest copy
+  void wait();  // the host waits for the oldest copy
 
  private:
   struct Slot {
     at::Tensor memory;             // undefined until it is needed
-    device::Copies::MarkPtr free;  // after the work that used it last
+    device::Copies::MarkPtr free;  // reached when the last work that used it is done
   };
   struct UnderWay {
     device::Copies::MarkPtr copied;
@@ -66,7 +66,7 @@ class DeviceSlots {
   std::unique_ptr<device::Copies> copies_;
   std::array<Slot, 2> slots_;
   std::size_t turn_ = 0;
-  Slot* taken_ = nullptr;  // its batch may have work that is not launched yet
+  Slot* taken_ = nullptr;  // the slot of the batch taken last, which may have work that is not launched yet
   struct {
     Slot* slot = nullptr;
     device::Copies::MarkPtr copied;

@@ -39,7 +39,7 @@ class LateDevice final : public device::Copies {
 
   [[nodiscard]] at::Tensor memory(std::int64_t bytes) override {
     ++memories;
-    // Never freed, like a device's memory, so that late actions touch no other memory.
+    // This memory is never freed, like a device's memory, so that late actions touch no other memory.
     kept_.push_back(std::make_unique<std::vector<std::byte>>(static_cast<std::size_t>(bytes) + 64));
     auto first = reinterpret_cast<std::uintptr_t>(kept_.back()->data());
     first += (64 - first % 64) % 64;
@@ -168,7 +168,7 @@ TEST(DeviceSlots, WhatSomebodyHoldsStaysWhatItIs) {
       feed.look_ahead();
       device.do_some();
       if (held.empty() || device.dice() % 2 == 0) continue;
-      launch_reading(device, held.front(), seen);  // after the next batch was sent
+      launch_reading(device, held.front(), seen);  // launched after the next batch was sent
       held.erase(held.begin());
     }
     device.finish();

@@ -8,7 +8,7 @@
 namespace millrace {
 namespace {
 
-constexpr std::int64_t kTimedEvery = 8, kTimedFrom = 4;  // steps whose blocks are timed; the first are a warm-up
+constexpr std::int64_t kTimedEvery = 8, kTimedFrom = 4;  // times every eighth step from the fifth on, after a warm-up
 
 }  // namespace
 
@@ -18,7 +18,7 @@ bool ModelBlocks::recompute_all() {
   return true;
 }
 
-// A name that matches no block is a typing error; found before the first update.
+// ConfigError for a name that matches no block, so that a typing error is found before the first update.
 void ModelBlocks::check(const memory::Recompute& recompute) const {
   const std::vector<std::string> lost = recompute.unmatched(names_);
   if (lost.empty()) return;

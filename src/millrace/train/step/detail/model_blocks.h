@@ -17,11 +17,11 @@ class ModelBlocks {
  public:
   ModelBlocks(at::Device device, memory::Recompute recompute) : device_(device), recompute_(std::move(recompute)) {}
 
-  // In order, after the first forward pass.
+  // In the model's order; known after the first forward pass.
   [[nodiscard]] const std::vector<std::string>& names() const noexcept { return names_; }
   [[nodiscard]] const memory::Recompute& recompute() const noexcept { return recompute_; }
   void set_recompute(memory::Recompute recompute) { recompute_ = std::move(recompute); }
-  bool recompute_all();  // false if no more can be recomputed: it all is already, or the model has no blocks
+  bool recompute_all();  // false if nothing more can be recomputed: all blocks are recomputed already, or the model has no blocks
   void check(const memory::Recompute& recompute) const;  // ConfigError for a name that is not a block
 
   // From here on one step in eight measures the time in each block, on a CPU only, and never in a trial.
@@ -29,7 +29,7 @@ class ModelBlocks {
   [[nodiscard]] const std::vector<memory::BlockClock::Part>& times() const noexcept { return clock_.parts(); }
   [[nodiscard]] memory::BlockClock* clock_of(std::int64_t step);  // null: this step is not timed
 
-  // A forward pass that trains, while `scope` lives.
+  // Begins a forward pass that trains; it lasts while `scope` lives.
   void enter(std::optional<memory::BlockScope>& scope);
   void end_pass();  // after the first pass of a step: ConfigError for a name in recompute() that is not a block
 

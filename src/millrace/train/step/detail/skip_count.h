@@ -16,13 +16,14 @@ class SkipCount {
  public:
   explicit SkipCount(at::Device device);
 
-  void use_rule_of(std::optional<at::ScalarType> format);  // from here on, as if nothing had overflowed; nullopt: no rule applies
-  // Called after a step. `bad`: scalar f32, 1 = it was not finite; `smallest_scale`: of the losses, undefined without scales.
+  void use_rule_of(std::optional<at::ScalarType> format);  // starts this format's rule afresh; nullopt: no rule applies
+  // Called after a step. `bad`: scalar f32, 1 = it was not finite; `smallest_scale`: the losses' smallest, undefined without
+  // scales.
   void add(const at::Tensor& bad, const at::Tensor& smallest_scale);
   [[nodiscard]] const at::Tensor& in_all() const noexcept { return in_all_; }      // f64 scalar
   [[nodiscard]] const at::Tensor& in_a_row() const noexcept { return in_a_row_; }  // f64 scalar
   void forgive() { in_a_row_.zero_(); }  // earlier skips in a row do not predict later ones
-  // Why half precision should be given up now, one line; nullopt if it should be kept, or in fp32. Waits for the device.
+  // A line that says why half precision should be given up now; nullopt if it should be kept, or in fp32. Waits for the device.
   [[nodiscard]] std::optional<std::string> overflow() const;
 
   [[nodiscard]] State state() const;    // the live tensors

@@ -13,8 +13,8 @@ namespace millrace {
 struct ObjectiveStep::Term {
   std::string name;
   std::string pass;
-  double nominal_number = 0;  // of a loss with one term
-  at::Tensor nominal;         // else: the count in the first micro-batch
+  double nominal_number = 0;  // nominal count if the loss has one term
+  at::Tensor nominal;         // otherwise the count in the first micro-batch
   at::Tensor count;           // f32; NaN once a sum is not finite
   LossTerm seen;              // sums of the shown values, for the spike rule
   [[nodiscard]] at::Tensor divided(const at::Tensor& sum) const;
@@ -30,7 +30,7 @@ struct ObjectiveStep::Pass {
 struct ObjectiveStep::Sums {
   std::vector<Term> terms;
   std::vector<Pass> passes;  // empty: the gradients are the parameters' own
-  std::string key;           // of the parameters' own gradients
+  std::string key;           // pass of the parameters' own gradients
   bool divided = false;      // each sum was divided by its own count
   [[nodiscard]] const Term& first_of(const std::string& pass) const { return *std::ranges::find(terms, pass, &Term::pass); }
 };

@@ -23,10 +23,10 @@ using Way = std::function<precision::Trial()>;
 
 enum class Time : std::uint8_t {
   fair,  // without the time that other programs took
-  wall   // threads that wait for each other look like other programs
+  wall   // all time: threads that wait for each other would look like other programs
 };
 
-// Ratio of the first way's time to the second's, measured in turns.
+// Ratio of the time of `first` to that of `second`, measured in turns.
 double ratio_of(const Way& first, const Way& second, Time time = Time::fair) {
   std::vector<WorkTime> times[2];
   const Way* ways[2] = {&first, &second};
@@ -163,7 +163,7 @@ bool may_recompute(const Assembly& assembly) {
 
 bool adds_gradients(const RunConfig& config) { return config.optim.accumulate > 1 || config.memory.micro_batches > 1; }
 
-// One step that recomputes every block, which holds less than one of the run's; the recomputed bytes are the saving.
+// Makes one step that recomputes every block and so holds less than a step of the run; the recomputed bytes are the saving.
 void try_recompute(Assembly& assembly, DoctorTrials& to) {
   const std::optional<Batch> batch = assembly.trial_batch();
   if (!batch) return;
@@ -198,14 +198,14 @@ Json DoctorTrials::to_json() const {
 
 RemedyTrials::RemedyTrials(Assembly& assembly) : assembly_(assembly) {
   if (!assembly.setup().agreement().alone()) return;  // with several ranks all would have to agree on each trial
-  constexpr double kInTurns = 2.0 * kRounds;          // two ways, in turns
+  constexpr double kInTurns = 2.0 * kRounds;          // two settings, in turns
   const bool threads = has_more_threads_than_cores(assembly);
   all_.push_back({.passes = 1, .make = &count_operations});
   if (may_recompute(assembly)) all_.push_back({.passes = adds_gradients(assembly.config()) ? 3.0 : 2.0, .make = &try_recompute});
   constexpr double kLooksForConvolutions = 1;
   if (may_gain_by_format(assembly)) all_.push_back({.passes = kInTurns + kLooksForConvolutions, .make = &try_format});
   if (threads) all_.push_back({.passes = kInTurns, .make = &try_threads});
-  // Threads that wait for each other cost as much for half the rows.
+  // Skipped with more threads than cores: threads that wait for each other cost as much for half the rows.
   if (!threads) all_.push_back({.passes = kInTurns, .make = &try_half});
   if (has_another_layout(assembly)) all_.push_back({.passes = kInTurns + 1, .make = &try_layout});
 }

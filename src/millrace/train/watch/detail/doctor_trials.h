@@ -16,14 +16,14 @@ struct DoctorTrials {
   [[nodiscard]] Json to_json() const;              // the trials made, for summary.json
 };
 
-// Makes the trials that can tell something about a run with this config, one after the other, the cheapest first. Belongs to the
+// Makes those trials that can find something in a run with this config, one after the other, the cheapest first. Belongs to the
 // loop's thread.
 class RemedyTrials {
  public:
   explicit RemedyTrials(Assembly& assembly);  // `assembly` outlives it
   [[nodiscard]] bool has_next() const noexcept { return next_ < all_.size(); }
-  // An upper bound of the next trial's cost: this many forward and backward passes of one of the run's micro-batches. The batch
-  // that a trial reads comes on top.
+  // An upper bound of the next trial's cost: this many forward and backward passes of one of the run's micro-batches, in addition
+  // to the reading of a batch.
   [[nodiscard]] double next_passes() const { return all_[next_].passes; }
   void make_next();  // between two steps; changes no bit of the run. A trial that fails is left out
   [[nodiscard]] const DoctorTrials& made() const noexcept { return made_; }

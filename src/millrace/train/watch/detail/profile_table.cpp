@@ -74,7 +74,7 @@ ProfileRow& row_of(Rows& rows, const Event& event) {
 
 constexpr std::size_t kNone = static_cast<std::size_t>(-1);
 
-// For each event the one directly around it; sorts the events so that this one comes first.
+// For each event the index of the event directly around it; sorts the events so that outer ones come first.
 std::vector<std::size_t> parents_of(std::vector<Event>& events) {
   std::ranges::stable_sort(events, [](const Event& a, const Event& b) {
     return std::tuple(a.thread, a.begin_us, -a.took_us) < std::tuple(b.thread, b.begin_us, -b.took_us);
@@ -92,8 +92,8 @@ std::vector<std::size_t> parents_of(std::vector<Event>& events) {
   return parents;
 }
 
-// An operation's self time excludes the operations directly within it. One that is alone within another of the same name, as
-// after autocast, is counted as that one.
+// An operation's self time excludes the operations directly within it. An operation that is alone within another of the same
+// name, as after autocast, counts as one with it.
 Rows host_rows(std::vector<Event>& events) {
   const std::vector<std::size_t> parents = parents_of(events);
   std::vector<int> children(events.size(), 0);
