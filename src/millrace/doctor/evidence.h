@@ -193,6 +193,7 @@ struct Earlier {
 struct Evidence {
   std::int64_t step = 0;               // the current step
   telemetry::Timeline::Summary times;  // of the stretch
+  double run_seconds = 0;              // of the loop, from the beginning of the process to the end of the stretch
   std::optional<double> others;        // share of it in which other programs used the cores
   int cores = 1;
   bool on_gpu = false;

@@ -262,6 +262,7 @@ doctor::Evidence Diagnosis::evidence(const Mark& from, const Mark& to) const {
   doctor::Evidence e;
   e.step = step_;
   e.times = difference(to.times, from.times);
+  e.run_seconds = to.times.loop();
   if (const double of = to.others_of - from.others_of; of > 0) e.others = (to.others - from.others) / of;
   e.cores = device::cpu_info().physical_cores;
   e.on_gpu = !parts_.stepper->device().is_cpu();
