@@ -141,9 +141,17 @@ struct ObjectiveLines {
   bool clips = false;           // optim.clip_norm or optim.clip_value is set for it
 };
 
+// What the input of skipped steps holds, read again; over the process so far.
+struct SkippedInput {
+  bool all = false;          // all batches that skipped steps may have had were read again
+  std::int64_t samples = 0;  // with values that are not finite
+  std::string first;         // the first of them: sample, field, how many, where; "" = what was read is finite
+};
+
 struct Numbers {
   std::vector<ObjectiveLines> objectives;  // in the recipe's order
   std::int64_t skipped = 0;                // steps over the stretch whose gradients were not finite
+  SkippedInput input;                      // of these
   std::int64_t spikes = 0;                 // steps over the stretch that were left out because the loss or the gradient jumped
   bool scaled = false;                     // half precision with a loss scale, which skips steps while it adapts
   bool has_bf16 = false;                   // the device computes in bf16 at full speed

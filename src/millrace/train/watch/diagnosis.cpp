@@ -124,7 +124,10 @@ std::optional<doctor::Watch::Change> Diagnosis::look(const StepRecord& record, M
   if (first_ && now - looked_ < kSecondsBetweenLooks) return std::nullopt;
   looked_ = now;
   marks_.push_back(mark());
-  if (!first_) first_ = marks_.back();
+  if (!first_) {
+    marks_.back().skipped = skipped_before_;  // a skipped step counts, also before the first line
+    first_ = marks_.back();
+  }
   if (marks_.size() > kMarks) marks_.pop_front();
   if (marks_.size() < 2) return std::nullopt;
   doctor::Watch::Change change = watch_.look(doctor::findings_of(evidence(marks_.front(), marks_.back())));
