@@ -48,7 +48,7 @@ Autoencoder3d::Autoencoder3d(const Sections& sections, const Context& context) :
 // ---- 2 data
 
 void Autoencoder3d::before_training() {
-  files_ = open_volumes(recipe_, context_.config->data.dir, context_.seed);
+  files_ = open_volumes(recipe_, context_.config->data.dir, context_.seed, context_.config->data);
   for (const std::string& text : files_->told) context_.say(text);
   for (const std::string& text : look_at_headers(*files_, recipe_)) context_.say(text);
   if (!context_.places.plan_only) {

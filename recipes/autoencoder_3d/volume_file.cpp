@@ -235,6 +235,7 @@ DType kept_dtype(const VolumeFile& file) { return is_kept_as_stored(file.dtype) 
 std::size_t kept_bytes(const VolumeFile& file) { return voxels_of(file) * size_of(kept_dtype(file)); }
 
 void read_volumes(const VolumeFile& file, std::int64_t count, std::span<std::byte> out) {
+  if (file.unusable) throw DataError(*file.unusable);
   const std::size_t voxels = voxels_of(file) * static_cast<std::size_t>(count);
   MR_CHECK(count <= file.volumes && out.size() == voxels * size_of(kept_dtype(file)), "as many volumes as there is room for");
   const std::span<float> floats(reinterpret_cast<float*>(out.data()), out.size() / sizeof(float));

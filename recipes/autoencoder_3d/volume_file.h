@@ -5,9 +5,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 
+#include "millrace/base/error.h"
 #include "millrace/base/field.h"
 
 namespace millrace::recipes::autoencoder_3d {
@@ -28,6 +30,7 @@ struct VolumeFile {
   std::array<double, 3> spacing{};  // voxel size along depth, height and width in mm; 0 = not in the file
   std::string orientation;          // "RAS", for the axes x, y and z; "" for an NPZ file
   std::string read_as;              // the file's description of itself, in words
+  std::optional<Message> unusable;  // why it can't be used: read_volumes() throws it; all but `path` is then another file's
 };
 
 // DataError: the file can't be read; an NPZ file has no (2,D,H,W) array; a NIfTI file holds neither a volume of three axes nor a
@@ -39,7 +42,7 @@ struct VolumeFile {
 [[nodiscard]] std::size_t kept_bytes(const VolumeFile& file);  // of one volume
 
 // The first `count` volumes, kept_bytes() each. DataError: errors of the format and of NiftiFile, a value that is NaN or
-// infinite, a file that has changed since open_volume_file().
+// infinite, a file that has changed since open_volume_file() or can't be used.
 void read_volumes(const VolumeFile& file, std::int64_t count, std::span<std::byte> out);
 
 // The block of `size` from `offset` of a kept volume, scaled; zeros beyond the volume's edge.

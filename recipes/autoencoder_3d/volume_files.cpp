@@ -14,6 +14,7 @@
 #include "millrace/base/json.h"
 #include "millrace/base/philox.h"
 #include "millrace/data/files/folder.h"
+#include "recipes/common/bad_files.h"
 
 namespace millrace::recipes::autoencoder_3d {
 namespace {
@@ -27,18 +28,47 @@ std::int64_t halvings(const RecipeConfig& recipe) {
   return std::int64_t{1} << (std::max<std::size_t>(recipe.channels.size(), 1) - 1);
 }
 
-std::vector<VolumeFile> judged(const stdfs::path& folder, std::vector<std::string>& told) {
-  const std::vector<std::string> endings(kVolumeEndings.begin(), kVolumeEndings.end());
+// Files that can't be opened stay in their places, for the loader's policy, and are told.
+std::vector<VolumeFile> opened(const std::vector<stdfs::path>& paths, const DataConfig& input, std::vector<std::string>& told) {
   std::vector<VolumeFile> files;
+  std::vector<Problem> problems;
+  for (const stdfs::path& path : paths) {
+    try {
+      files.push_back(open_volume_file(path));
+    } catch (const DataError& error) {
+      if (!passes_bad(input)) throw;
+      problems.push_back(error.message());
+      files.push_back({.path = path, .unusable = error.message()});
+    }
+  }
+  if (problems.empty()) return files;
+  const auto all = std::ssize(files);
+  const auto usable = std::ranges::find_if(files, [](const VolumeFile& file) { return !file.unusable; });
+  if (usable == files.end()) throw DataError(problems.front());
+  refuse_too_many(std::ssize(problems), all, "volumes", problems.back(), input);
+  told.push_back(told_of_bad(problems, all, "volumes", input));
+  const VolumeFile like = *usable;
+  for (VolumeFile& file : files) {
+    if (!file.unusable) continue;
+    const VolumeFile bad = std::exchange(file, like);
+    file.path = bad.path;
+    file.unusable = bad.unusable;
+  }
+  return files;
+}
+
+std::vector<VolumeFile> judged(const stdfs::path& folder, const DataConfig& input, std::vector<std::string>& told) {
+  const std::vector<std::string> endings(kVolumeEndings.begin(), kVolumeEndings.end());
+  std::vector<stdfs::path> files;
   try {
-    for (const stdfs::path& path : data::files_in(folder, endings, &told)) files.push_back(open_volume_file(path));
+    files = data::files_in(folder, endings, &told);
   } catch (const DataError& error) {
-    if (!files.empty() || error.message().where != folder.string()) throw;
+    if (error.message().where != folder.string()) throw;
     throw DataError({.what = error.message().what,
                      .where = error.message().where,
                      .next = "name a folder of volumes with --data, or make sample data: millrace make-data autoencoder_3d"});
   }
-  return files;
+  return opened(files, input, told);
 }
 
 // Moves the last round(fraction * n) files, in an order drawn from the seed, to the validation.
@@ -196,7 +226,7 @@ Shape validation_size(const std::vector<VolumeFile>& validation, const RecipeCon
   return size;
 }
 
-VolumeFiles open_volumes(const RecipeConfig& recipe, const stdfs::path& folder, std::uint64_t seed) {
+VolumeFiles open_volumes(const RecipeConfig& recipe, const stdfs::path& folder, std::uint64_t seed, const DataConfig& input) {
   MR_CHECK(recipe.patch_size.size() == 3, "a crop has three axes");
   const auto within = [&](const char* name) {
     std::error_code ignored;
@@ -204,12 +234,15 @@ VolumeFiles open_volumes(const RecipeConfig& recipe, const stdfs::path& folder, 
   };
   VolumeFiles files;
   const stdfs::path beside = within("train");
-  files.train = judged(!recipe.train_dir.empty() ? stdfs::path(recipe.train_dir) : !beside.empty() ? beside : folder, files.told);
+  files.train = judged(!recipe.train_dir.empty() ? stdfs::path(recipe.train_dir)
+                       : !beside.empty()         ? beside
+                                                 : folder,
+                       input, files.told);
   const stdfs::path held_out = !recipe.val_dir.empty() ? stdfs::path(recipe.val_dir) : within("val");
   if (held_out.empty()) {
     split_off(files.train, files.validation, recipe.val_fraction, seed);
   } else {
-    files.validation = judged(held_out, files.told);
+    files.validation = judged(held_out, input, files.told);
   }
   check_crops(files, recipe);
   tell(files, recipe);

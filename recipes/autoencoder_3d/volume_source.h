@@ -9,6 +9,7 @@
 
 #include "millrace/core/batch.h"
 #include "millrace/data/loader/source.h"
+#include "millrace/train/recipe/config.h"
 #include "recipes/autoencoder_3d/config.h"
 #include "recipes/autoencoder_3d/volume_file.h"
 
@@ -23,7 +24,10 @@ struct VolumeFiles {
 // Opens the files that a config names (recipe.train_dir and val_dir, else `folder`/train and `folder`/val, else `folder` split by
 // val_fraction in an order drawn from `seed`) and reads all headers. DataError for a folder without files and for a file too
 // small for a crop; see the recipe's page, "Bad input".
-[[nodiscard]] VolumeFiles open_volumes(const RecipeConfig& recipe, const std::filesystem::path& folder, std::uint64_t seed);
+// Unless input.bad_samples is fail, a file that can't be opened stays in its place, unusable and told; DataError if they are more
+// than input.max_bad_fraction allows, or all.
+[[nodiscard]] VolumeFiles open_volumes(const RecipeConfig& recipe, const std::filesystem::path& folder, std::uint64_t seed,
+                                       const DataConfig& input = {});
 
 // Depth, height and width of the validation crops: 4*ceil(1.5 p/4) for a patch of p, at most the smallest file's size, rounded
 // down to a multiple of the network's size divisor. Empty if there is no validation.

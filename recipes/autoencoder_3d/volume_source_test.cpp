@@ -86,6 +86,33 @@ TEST_F(VolumeSourceTest, ValidationIsTheMiddleAtOneSize) {
   EXPECT_EQ(read(*source, {0, 1}), read(*source, {0, 1}, 0, 9)) << "nothing is drawn";
 }
 
+TEST_F(VolumeSourceTest, AVolumeThatCantBeOpenedGoesByThePolicyForBadSamples) {
+  pair("a.npz", {8, 8, 8});
+  write("b.npz", "no archive at all");
+  pair("c.npz", {8, 8, 8});
+  EXPECT_THROW((void)open(), DataError);
+  DataConfig input;
+  input.bad_samples = data::BadSamples::skip;
+  input.max_bad_fraction = 0;
+  try {
+    (void)open_volumes(recipe_, folder_, 1, input);
+    FAIL() << "a limit of 0 allows not one";
+  } catch (const DataError& error) {
+    EXPECT_THAT(error.message().what,
+                testing::StartsWith("1 of 3 volumes can't be used, more than the fraction 0 that is allowed"));
+    EXPECT_THAT(error.message().next, testing::HasSubstr("set data.max_bad_fraction to 0.3334 or"));
+  }
+  input.max_bad_fraction = 0.001;  // one bad sample is always allowed
+  const VolumeFiles files = open_volumes(recipe_, folder_, 1, input);
+  ASSERT_EQ(files.train.size(), 3U);
+  EXPECT_THAT(files.told, testing::Contains(testing::AllOf(testing::StartsWith("1 of 3 volumes can't be used, the first: "),
+                                                           testing::EndsWith("their samples go by data.bad_samples=skip"))));
+  const auto source = volume_source(files.train, Split::train, recipe_);
+  EXPECT_THROW((void)read(*source, {1}), DataError);
+  EXPECT_EQ(read(*source, {0}).size(), 64U);
+  EXPECT_EQ(read(*source, {2}).size(), 64U);
+}
+
 TEST_F(VolumeSourceTest, ASplitIsDrawnFromTheSeed) {
   for (int i = 0; i < 10; ++i) pair("v" + std::to_string(i) + ".npz", {4, 4, 4});
   const auto names = [](const std::vector<VolumeFile>& files) {

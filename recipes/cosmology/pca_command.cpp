@@ -72,7 +72,7 @@ Task task_of(const Request& request) {
   task.shared = config::read<RunConfig>(config.values);
   task.seed = static_cast<std::uint64_t>(task.shared.train.seed);
   const SkyFolders folders = sky_folders(task.recipe, task.shared.data);
-  task.sky = open_sky(task.recipe, folders.signal, folders.foreground, task.seed, open_hdf5());
+  task.sky = open_sky(task.recipe, folders.signal, folders.foreground, task.seed, open_hdf5(), task.shared.data);
   for (const std::string& text : task.sky.told) std::cout << text << "\n";
   return task;
 }
@@ -99,8 +99,7 @@ int fit(const Request& request) {
     console.line("fit  " + with_commas(done) + "/" + with_commas(all) + " samples  " + human_duration(told - begin));
   };
   const Tell left_out = [&](const std::string& why) { console.warning("left out: " + why); };
-  const bool fails = task.shared.data.bad_samples == data::BadSamples::fail;
-  const nn::ForegroundPca pca = fit_pca(task.recipe, task.sky, task.seed, request.samples, progress, fails ? Tell() : left_out);
+  const nn::ForegroundPca pca = fit_pca(task.recipe, task.sky, task.seed, request.samples, task.shared.data, progress, left_out);
   pca.save(Fs::real(), output);
   std::cout << "N_FG                 " << pca.n_fg() << "\n"
             << "N_freq               " << pca.frequencies() << "\n"

@@ -44,7 +44,7 @@ void Cosmology::before_training() {
   const SkyFolders folders = sky_folders(recipe_, input);
   if (!input.dir.empty() && !recipe_.signal_dir.empty() && !recipe_.foreground_dir.empty())
     context_.say("data.dir " + input.dir + " is not looked at: recipe.signal_dir and recipe.foreground_dir name both folders");
-  sky_ = open_sky(recipe_, folders.signal, folders.foreground, context_.seed, open_);
+  sky_ = open_sky(recipe_, folders.signal, folders.foreground, context_.seed, open_, input);
   for (const std::string& text : sky_->told) context_.say(text);
   for (const std::string& text : check_validation_sky(*sky_)) context_.say(text);
   const bool stored = recipe_.pca.value_or(PcaMode::stored) == PcaMode::stored;
@@ -65,7 +65,9 @@ data::Pipeline Cosmology::data(Split split) {
 
 data::Pipeline Cosmology::test_data() {
   if (recipe_.test_dir.empty()) return {};
-  judged_ = open_test_sky(recipe_, *sky_, open_);
+  std::vector<std::string> told;
+  judged_ = open_test_sky(recipe_, *sky_, open_, context_.config->data, told);
+  for (const std::string& text : told) context_.say(text);
   const SkyOptions options{.dataset = recipe_.vis_dataset, .ra_keep = recipe_.ra_keep, .rolls = false};
   return data::single(std::make_shared<SkySource>(judged_, sky_->shape, options));
 }

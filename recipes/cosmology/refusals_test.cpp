@@ -98,10 +98,56 @@ TEST_F(CosmologyTest, AFitGoesByThePolicyForBadSamples) {
   EXPECT_THAT(refusal([&] { recipe().before_training(); }),
               ::testing::MatchesRegex("DataError  s[012].h5 /vis.0,0,0. is nan\n(.|\n)*"));
   notices_.clear();
-  Cosmology skips = recipe({{"data.bad_samples", "skip"}});
+  EXPECT_THAT(
+      refusal([&] {
+        recipe({{"data.bad_samples", "skip"}}).before_training();
+      }),
+      ::testing::ContainsRegex("2 of [56] samples of PCA's fit can't be used, more than the fraction 0.001 that is allowed; "
+                               "the last: s[012].h5 /vis.0,0,0. is nan"));
+  notices_.clear();
+  Cosmology skips = recipe({{"data.bad_samples", "skip"}, {"data.max_bad_fraction", 0.6}});
   skips.before_training();
   EXPECT_TRUE(skips.state().tensors.contains("pca.vectors"));
   EXPECT_THAT(notices_, ::testing::Contains(::testing::ContainsRegex("s[012].h5 /vis.0,0,0. is nan")));
+}
+
+// One file can't be opened, one has no cube, one another shape.
+TEST_F(CosmologyTest, OpeningGoesByThePolicyForBadSamples) {
+  alter("s1.h5", [](const stdfs::path& path) -> SkyFile {
+    throw DataError({"s1.h5 is truncated", path.string(), "make it anew"});
+  });
+  alter("s2.h5", [](const stdfs::path& path) {
+    return std::make_shared<MemorySky>(path, "/map", DType::c64, kTiny.shape(), bytes_of(sky_signal(kTiny, 5, 2)));
+  });
+  alter("f3.h5", [](const stdfs::path& path) {
+    constexpr SkySize kOther{4, 12, 16, 2, 6};
+    return std::make_shared<MemorySky>(path, "/vis", DType::c64, kOther.shape(), bytes_of(sky_foreground(kOther, 5, 3)));
+  });
+  EXPECT_THAT(refusal([&] { recipe().before_training(); }), HasSubstr("3 problems of the data"));
+  EXPECT_THAT(
+      refusal([&] {
+        recipe({{"data.bad_samples", "skip"}}).before_training();
+      }),
+      ::testing::AllOf(HasSubstr("2 of 5 signal files of the training can't be used, more than the fraction 0.001 that is "
+                                 "allowed; the last: s2.h5: dataset /vis is missing"),
+                       HasSubstr("set data.max_bad_fraction to 0.4 or")));
+  notices_.clear();
+  Cosmology skips = recipe({{"data.bad_samples", "skip"}, {"data.max_bad_fraction", 0.8}});
+  skips.before_training();
+  EXPECT_THAT(notices_,
+              ::testing::Contains("2 of 5 signal files of the training can't be used, the first: s1.h5 is truncated; their "
+                                  "samples go by data.bad_samples=skip"));
+  EXPECT_THAT(notices_, ::testing::Contains(HasSubstr("foreground files of the training can't be used, the first: f3.h5 /vis is "
+                                                      "[4,12,16], s0.h5 has [4,8,16]")));
+  EXPECT_TRUE(skips.state().tensors.contains("pca.vectors"));
+
+  data::LoaderOptions options{.readers = 0, .bad_samples = data::BadSamples::skip, .max_bad_fraction = 0.8};
+  data::Loader loader(skips.data(Split::train), options);
+  std::size_t rows = 0;
+  while (const auto batch = loader.next()) rows += batch->groups[0].positions.size();
+  const std::uint64_t bad = loader.counters().bad_samples;
+  EXPECT_EQ(rows + bad, 5U) << "an unusable file is a bad sample, and counted as one";
+  EXPECT_GE(bad, 2U);
 }
 
 TEST_F(CosmologyTest, AFolderThatIsNotLookedAtIsNamed) {

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <iterator>
 #include <limits>
+#include <optional>
 
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
@@ -11,8 +12,10 @@
 #include "millrace/base/philox.h"
 #include "millrace/data/files/folder.h"
 #include "millrace/hdf5/remedy.h"
+#include "recipes/common/bad_files.h"
 #include "recipes/cosmology/sky_axes.h"
 #include "recipes/cosmology/sky_problems.h"
+#include "recipes/cosmology/unusable_sky.h"
 
 namespace millrace::recipes::cosmology {
 namespace {
@@ -125,14 +128,76 @@ std::vector<double> centres_of(const RecipeConfig& recipe, std::int64_t count) {
 }
 
 OpenSky open_hdf5(hdf5::OpenOptions options) {
-  return [options = std::move(options)](std::span<const std::filesystem::path> paths) {
-    std::vector<Problem> problems;
-    const auto failed = [&](std::size_t, const DataError& error) { problems.push_back(error.message()); };
-    std::vector<SkyFile> files = hdf5::File::open_all(paths, {}, failed, options);
-    refuse_all(problems);
-    return files;
+  return [options = std::move(options)](std::span<const std::filesystem::path> paths, const hdf5::File::OnFailure& failed) {
+    return hdf5::File::open_all(paths, {}, failed, options);
   };
 }
+
+namespace {
+
+struct OpenedSky {
+  std::vector<std::pair<SkyFile, Shape>> usable;
+  std::vector<Problem> unusable;
+};
+
+// Opens the files into `files`, unusable ones in their places.
+OpenedSky open_files(const std::vector<std::filesystem::path>& paths, const RecipeConfig& recipe, const OpenSky& open,
+                     std::vector<SkyFile>& files) {
+  OpenedSky opened;
+  std::vector<std::optional<Problem>> problems(paths.size());
+  files = open(paths, [&](std::size_t i, const DataError& error) { problems[i] = error.message(); });
+  for (std::size_t i = 0; i < paths.size(); ++i) {
+    try {
+      if (!problems[i]) opened.usable.emplace_back(files[i], cube_of(*files[i], recipe).shape);
+    } catch (const DataError& error) {
+      problems[i] = error.message();
+    }
+    if (!problems[i]) continue;
+    files[i] = unusable_sky(paths[i], *problems[i]);
+    opened.unusable.push_back(*std::move(problems[i]));
+  }
+  return opened;
+}
+
+// The files of one kind on one side of the split.
+struct Side {
+  std::string name;
+  const std::vector<std::filesystem::path>& paths;
+  std::vector<SkyFile>& files;
+  bool are_samples = true;  // each file is a sample, as the signal's are; else many samples draw it
+  std::vector<Problem> problems = {};
+};
+
+// Under the policy that fails, all problems end the run; under others they are told, and too many bad samples end it.
+void settle(std::vector<Side>& sides, const DataConfig& input, std::vector<Problem>& problems, std::vector<std::string>& told) {
+  for (Side& side : sides) {
+    if (!passes_bad(input)) {
+      std::ranges::move(side.problems, std::back_inserter(problems));
+      continue;
+    }
+    if (side.problems.empty()) continue;
+    const auto bad = std::ssize(side.problems), all = std::ssize(side.files);
+    // How many samples draw the others shows in the epoch.
+    if (side.are_samples || bad == all) refuse_too_many(bad, all, side.name, side.problems.back(), input);
+    told.push_back(told_of_bad(side.problems, all, side.name, input));
+  }
+}
+
+// Puts unusable files in the place of those of another shape.
+void drop_other_shapes(std::vector<SkyFile>& files, const Shape& shape, const std::string& usual, const std::string& next,
+                       const RecipeConfig& recipe, std::vector<Problem>& problems) {
+  for (SkyFile& file : files) {
+    if (!is_usable(file)) continue;
+    const Shape& own = cube_of(*file, recipe).shape;
+    if (own == shape) continue;
+    problems.push_back(
+        {file_name_of(*file) + " " + recipe.vis_dataset + " is " + to_text(own) + ", " + usual + " " + to_text(shape),
+         file->path().string(), next});
+    file = unusable_sky(file->path(), problems.back());
+  }
+}
+
+}  // namespace
 
 std::vector<std::filesystem::path> sky_paths(const std::filesystem::path& folder, const std::string& key,
                                              std::vector<std::string>* told) {
@@ -185,7 +250,7 @@ std::vector<Problem> problems_of(const RecipeConfig& recipe) {
 }
 
 Sky open_sky(const RecipeConfig& recipe, const std::filesystem::path& signal_dir, const std::filesystem::path& foreground_dir,
-             std::uint64_t seed, const OpenSky& open) {
+             std::uint64_t seed, const OpenSky& open, const DataConfig& input) {
   std::vector<Problem> problems;
   Sky sky;
   std::vector<std::filesystem::path> signal;
@@ -196,30 +261,30 @@ Sky open_sky(const RecipeConfig& recipe, const std::filesystem::path& signal_dir
   SplitOfSky split = split_sky(signal, foreground, seed, recipe.num_train);
   std::ranges::move(split.told, std::back_inserter(sky.told));
   std::vector<std::pair<SkyFile, Shape>> all;
+  std::vector<Side> sides = {
+      {"signal files of the training", split.signal.train, sky.train.signal},
+      {"foreground files of the training", split.foreground.train, sky.train.foreground, false},
+      {"signal files of the validation", split.signal.validation, sky.validation.signal},
+      {"foreground files of the validation", split.foreground.validation, sky.validation.foreground, false}};
   Sha256 digest;
-  const auto take = [&](const std::vector<std::filesystem::path>& paths, std::vector<SkyFile>& files) {
-    collect(problems, [&] { files = open(paths); });
-    for (const SkyFile& file : files) {
-      collect(problems, [&] {
-        all.emplace_back(file, cube_of(*file, recipe).shape);
-        digest.update(file_name_of(*file) + to_text(all.back().second) + std::to_string(file->size()) + "\n");
-      });
-    }
+  for (Side& side : sides) {
+    OpenedSky opened = open_files(side.paths, recipe, open, side.files);
+    for (const auto& [file, shape] : opened.usable)
+      digest.update(file_name_of(*file) + to_text(shape) + std::to_string(file->size()) + "\n");
     digest.update("|");
-  };
-  take(split.signal.train, sky.train.signal);
-  take(split.foreground.train, sky.train.foreground);
-  take(split.signal.validation, sky.validation.signal);
-  take(split.foreground.validation, sky.validation.foreground);
-  if (all.empty()) refuse_all(problems);
-  sky.shape = usual_shape(all);
-  const SkyFile& first = std::find_if(all.begin(), all.end(), [&](const auto& file) { return file.second == sky.shape; })->first;
-  for (const auto& [file, shape] : all) {
-    if (shape != sky.shape)
-      problems.push_back({file_name_of(*file) + " " + recipe.vis_dataset + " is " + to_text(shape) + ", " + file_name_of(*first) +
-                              " has " + to_text(sky.shape),
-                          file->path().string(), "remove or regrid the file"});
+    std::ranges::move(opened.usable, std::back_inserter(all));
+    side.problems = std::move(opened.unusable);
   }
+  if (all.empty()) {
+    for (Side& side : sides) std::ranges::move(side.problems, std::back_inserter(problems));
+    refuse_all(problems);
+  }
+  sky.shape = usual_shape(all);
+  const SkyFile first = std::ranges::find(all, sky.shape, &std::pair<SkyFile, Shape>::second)->first;
+  for (Side& side : sides)
+    drop_other_shapes(side.files, sky.shape, file_name_of(*first) + " has", "remove or regrid the file", recipe, side.problems);
+  if (passes_bad(input)) std::erase_if(all, [&](const auto& file) { return file.second != sky.shape; });
+  settle(sides, input, problems, sky.told);
   check_sizes(*first, sky.shape, recipe, problems);
   std::vector<NamedSky> named = {{first.get(), sky.shape}};  // the usual file first: others are compared with it
   for (const auto& [file, shape] : all) {
@@ -237,22 +302,30 @@ Sky open_sky(const RecipeConfig& recipe, const std::filesystem::path& signal_dir
   return sky;
 }
 
-SkyFiles open_test_sky(const RecipeConfig& recipe, const Sky& sky, const OpenSky& open) {
-  std::vector<NamedSky> named = {{sky.train.signal.front().get(), sky.shape}};
+SkyFiles open_test_sky(const RecipeConfig& recipe, const Sky& sky, const OpenSky& open, const DataConfig& input,
+                       std::vector<std::string>& told) {
+  const SkyFile& own = *std::ranges::find_if(sky.train.signal, is_usable);
+  std::vector<NamedSky> named = {{own.get(), sky.shape}};
+  std::vector<Problem> problems;
   const auto take = [&](const char* name) {
-    std::vector<SkyFile> files = open(sky_paths(std::filesystem::path(recipe.test_dir) / name, "test_dir"));
+    const std::vector<std::filesystem::path> paths = sky_paths(std::filesystem::path(recipe.test_dir) / name, "test_dir");
+    std::vector<SkyFile> files;
+    Side side{.name = std::string(name) + " files of the test",
+              .paths = paths,
+              .files = files,
+              .are_samples = name == std::string_view("signal")};
+    side.problems = open_files(paths, recipe, open, files).unusable;
+    drop_other_shapes(files, sky.shape, "the files that the model was trained on have",
+                      "remove or regrid the file, or give another recipe.test_dir", recipe, side.problems);
+    std::vector<Side> sides = {std::move(side)};
+    settle(sides, input, problems, told);
     for (const SkyFile& file : files) {
-      const hdf5::Dataset& cube = cube_of(*file, recipe);
-      if (cube.shape != sky.shape)
-        throw DataError({file_name_of(*file) + " " + recipe.vis_dataset + " is " + to_text(cube.shape) +
-                             ", the files that the model was trained on have " + to_text(sky.shape),
-                         file->path().string(), "remove or regrid the file, or give another recipe.test_dir"});
-      named.push_back({file.get(), cube.shape});
+      if (is_usable(file)) named.push_back({file.get(), sky.shape});
     }
     return files;
   };
   SkyFiles files{.signal = take("signal"), .foreground = take("foreground")};
-  std::vector<Problem> problems;
+  refuse_all(problems);
   static_cast<void>(compared_axes(named, recipe.vis_dataset, band_text(recipe), problems));
   refuse_all(problems);
   return files;

@@ -11,13 +11,15 @@
 
 #include "millrace/base/error.h"
 #include "millrace/hdf5/file.h"
+#include "millrace/train/recipe/config.h"
 #include "recipes/cosmology/config.h"
 
 namespace millrace::recipes::cosmology {
 
 using SkyFile = std::shared_ptr<const hdf5::File>;
-// Opens files, in order: open_hdf5(), or a test's own function.
-using OpenSky = std::function<std::vector<SkyFile>(std::span<const std::filesystem::path> paths)>;
+// Opens files, in order: open_hdf5(), or a test's own function. A file that can't be opened goes to `failed` and is null.
+using OpenSky =
+    std::function<std::vector<SkyFile>(std::span<const std::filesystem::path> paths, const hdf5::File::OnFailure& failed)>;
 [[nodiscard]] OpenSky open_hdf5(hdf5::OpenOptions options = {});
 
 // One side of the split.
@@ -60,13 +62,17 @@ struct SplitOfSky {
 // Centres of `count` channels over recipe.band_mhz, for files without frequencies.
 [[nodiscard]] std::vector<double> centres_of(const RecipeConfig& recipe, std::int64_t count);
 
-// Opens all files, headers only, and compares them with the commonest shape: one DataError with all misfits.
+// Opens all files, headers only, and compares them with the commonest shape: one DataError with all misfits. Unless
+// input.bad_samples is fail, a file that can't be opened, has no cube or has another shape stays in its place as unusable_sky(),
+// is told, and only more of them than input.max_bad_fraction allows are a DataError; contradictions between axes always are.
 [[nodiscard]] Sky open_sky(const RecipeConfig& recipe, const std::filesystem::path& signal_dir,
-                           const std::filesystem::path& foreground_dir, std::uint64_t seed, const OpenSky& open);
+                           const std::filesystem::path& foreground_dir, std::uint64_t seed, const OpenSky& open,
+                           const DataConfig& input = {});
 
 // Every file below recipe.test_dir. DataError names the first whose shape differs from that of the run's own files, `sky`, and
-// any contradiction with their axes and units.
-[[nodiscard]] SkyFiles open_test_sky(const RecipeConfig& recipe, const Sky& sky, const OpenSky& open);
+// any contradiction with their axes and units. Files that can't be used are as in open_sky().
+[[nodiscard]] SkyFiles open_test_sky(const RecipeConfig& recipe, const Sky& sky, const OpenSky& open, const DataConfig& input,
+                                     std::vector<std::string>& told);
 
 // Description of one file as a run with the recipe's defaults reads it; "" if it has no cube. DataError if it contradicts itself.
 [[nodiscard]] std::string sky_read_as(const hdf5::File& file);

@@ -12,6 +12,7 @@
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
 #include "millrace/train/recipe/config.h"
+#include "recipes/common/bad_files.h"
 
 namespace millrace::recipes::cosmology {
 namespace {
@@ -50,7 +51,8 @@ at::Tensor training_input(const SkySource& source, std::int64_t index, std::uint
 }
 
 nn::ForegroundPca fit_pca(const RecipeConfig& recipe, const Sky& sky, std::uint64_t seed, std::int64_t num_samples,
-                          const std::function<void(std::int64_t, std::int64_t)>& progress, const Tell& left_out) {
+                          const DataConfig& input, const std::function<void(std::int64_t, std::int64_t)>& progress,
+                          const Tell& left_out) {
   const SkySource source = training_source(recipe, sky);
   const std::int64_t count = std::min(num_samples, source.size());
   nn::PcaFit fit;
@@ -60,8 +62,9 @@ nn::ForegroundPca fit_pca(const RecipeConfig& recipe, const Sky& sky, std::uint6
       fit.add(nn::as_pixels(training_input(source, i, seed)));
       ++fitted;
     } catch (const DataError& error) {
-      if (!left_out || (i + 1 == count && fitted == 0)) throw;
-      left_out(error.message().what);
+      if (!passes_bad(input) || (i + 1 == count && fitted == 0)) throw;
+      refuse_too_many(i + 1 - fitted, count, "samples of PCA's fit", error.message(), input);
+      if (left_out) left_out(error.message().what);
     }
     if (progress) progress(i + 1, count);
   }
@@ -132,8 +135,7 @@ nn::ForegroundPca fitted_pca(const RecipeConfig& recipe, const Sky& sky, const C
   const Tell left_out = [&](const std::string& why) {
     if (bad++ == 0) first = why;
   };
-  const bool fails = run.config->data.bad_samples == data::BadSamples::fail;
-  nn::ForegroundPca pca = fit_pca(recipe, sky, run.seed, recipe.pca_num_samples, {}, fails ? Tell() : left_out);
+  nn::ForegroundPca pca = fit_pca(recipe, sky, run.seed, recipe.pca_num_samples, run.config->data, {}, left_out);
   if (bad > 0 && tell)
     tell("pca fitted without " + std::to_string(bad) + (bad == 1 ? " sample" : " samples") +
          " that can't be read, the first: " + first);

@@ -25,9 +25,10 @@ struct TrainingPair {
 [[nodiscard]] SkySource training_source(const RecipeConfig& recipe, const Sky& sky);  // without augmentation
 
 // Fits the first min(num_samples, all) training samples: contaminated x after the cut, before noise; one sample in memory at a
-// time. `progress` gets (done, all) after each. `left_out` is called with the reason for each unreadable sample, which the fit
-// skips. DataError for such a sample if `left_out` is null, and always if no sample can be read.
+// time. `progress` gets (done, all) after each. DataError for an unreadable sample if input.bad_samples is fail; else the fit
+// goes without it and calls `left_out` with the reason. DataError if these are more than input.max_bad_fraction allows, or all.
 [[nodiscard]] nn::ForegroundPca fit_pca(const RecipeConfig& recipe, const Sky& sky, std::uint64_t seed, std::int64_t num_samples,
+                                        const DataConfig& input = {},
                                         const std::function<void(std::int64_t, std::int64_t)>& progress = {},
                                         const Tell& left_out = {});
 

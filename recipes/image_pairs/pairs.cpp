@@ -14,6 +14,7 @@
 #include "millrace/base/philox.h"
 #include "millrace/base/text_encoding.h"
 #include "millrace/format/csv.h"
+#include "recipes/common/bad_files.h"
 
 namespace millrace::recipes::image_pairs {
 namespace {
@@ -300,7 +301,35 @@ std::vector<Pair> read_pairs(const stdfs::path& file, double theta, std::vector<
   return PairReader(file, theta, images).read();
 }
 
-PairFiles open_pairs(const RecipeConfig& recipe, const std::string& data_dir, std::uint64_t seed) {
+namespace {
+
+void find_images(PairFiles& files, const Places& places, const DataConfig& input) {
+  std::vector<Problem> problems;
+  std::unordered_set<std::int64_t> lost;
+  for (std::size_t i = 0; i < files.images.size(); ++i) {
+    ImageFile& image = files.images[i];
+    try {
+      image.path = places.find(image.name);
+    } catch (const DataError& error) {
+      if (!passes_bad(input)) throw;
+      image.path = image.name;  // which can't be read
+      problems.push_back(error.message());
+      lost.insert(static_cast<std::int64_t>(i));
+    }
+  }
+  if (problems.empty()) return;
+  for (const auto& [pairs, what] :
+       {std::pair{&files.train, "pairs to train on"}, std::pair{&files.validation, "pairs to validate with"}}) {
+    const auto bad =
+        std::ranges::count_if(*pairs, [&](const Pair& pair) { return lost.contains(pair.first) || lost.contains(pair.second); });
+    if (bad > 0) refuse_too_many(bad, std::ssize(*pairs), what, problems.back(), input);
+  }
+  files.told.push_back(told_of_bad(problems, std::ssize(files.images), "images", input));
+}
+
+}  // namespace
+
+PairFiles open_pairs(const RecipeConfig& recipe, const std::string& data_dir, std::uint64_t seed, const DataConfig& input) {
   PairFiles files;
   if (recipe.train_pairs.empty()) {
     draw_from_labels(files, recipe, recipe.labels.empty() ? stdfs::path(data_dir) / "labels.txt" : stdfs::path(recipe.labels),
@@ -315,8 +344,7 @@ PairFiles open_pairs(const RecipeConfig& recipe, const std::string& data_dir, st
     files.told.push_back(with_commas(std::ssize(files.validation)) + " pairs to validate with from " + recipe.val_pairs);
   }
   refuse_leak(files);
-  const Places places(recipe, data_dir);
-  for (ImageFile& image : files.images) image.path = places.find(image.name);
+  find_images(files, Places(recipe, data_dir), input);
   return files;
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "millrace/base/fs.h"
+#include "millrace/train/recipe/config.h"
 #include "recipes/image_pairs/config.h"
 #include "recipes/image_pairs/labels.h"
 
@@ -59,7 +60,10 @@ struct PairFiles {
 };
 // Opens the files named by the keys of section recipe. DataError: a missing image (with the places tried), an image on both
 // sides.
-[[nodiscard]] PairFiles open_pairs(const RecipeConfig& recipe, const std::string& data_dir, std::uint64_t seed);
+// Unless input.bad_samples is fail, an image that is not there is told, and its pairs are left to the loader; DataError if more
+// pairs of a side have such an image than input.max_bad_fraction allows.
+[[nodiscard]] PairFiles open_pairs(const RecipeConfig& recipe, const std::string& data_dir, std::uint64_t seed,
+                                   const DataConfig& input = {});
 
 // Writes the tables of all folds, train_fold<k>_<rows>.csv and eval_fold<k>_<rows>.csv, into `out`. Returns one line per file.
 std::vector<std::string> write_pair_files(Fs& fs, std::span<const Labelled> labels, const RecipeConfig& recipe,

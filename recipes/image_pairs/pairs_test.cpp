@@ -202,6 +202,25 @@ TEST_F(PairsTest, ImagesAreFoundUnderRootsWithoutPrefixes) {
               AllOf(HasSubstr("image \"/old/home/x/a.png\" is not there"), HasSubstr("nowhere"), HasSubstr("pictures")));
 }
 
+TEST_F(PairsTest, AnImageThatIsNotThereGoesByThePolicyForBadSamples) {
+  write("b.png", "");
+  RecipeConfig recipe;
+  recipe.train_pairs = write("t.csv", kHead + "gone.png,b.png,1,2,Second\nb.png,lost.png,2,3,Second\n").string();
+  recipe.data_roots = {folder_.path().string()};
+  DataConfig input;
+  EXPECT_THAT(refusal([&] { (void)open_pairs(recipe, "", 1, input); }), HasSubstr("image \"gone.png\" is not there"));
+  input.bad_samples = data::BadSamples::skip;
+  EXPECT_THAT(
+      refusal([&] { (void)open_pairs(recipe, "", 1, input); }),
+      AllOf(HasSubstr("2 of 2 pairs to train on can't be used, more than the fraction 0.001 that is allowed; the last: image "
+                      "\"lost.png\" is not there"),
+            HasSubstr("set data.max_bad_fraction to 1 or")));
+  input.max_bad_fraction = 1;
+  EXPECT_THAT(open_pairs(recipe, "", 1, input).told,
+              ::testing::Contains("2 of 3 images can't be used, the first: image \"gone.png\" is not there; their samples go by "
+                                  "data.bad_samples=skip"));
+}
+
 TEST_F(PairsTest, AnImageOnBothSidesIsALeak) {
   RecipeConfig recipe;
   recipe.train_pairs = write("t.csv", kHead + "a.png,b.png,1,2,Second\n").string();

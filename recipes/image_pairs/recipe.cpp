@@ -126,7 +126,7 @@ bool ImagePairs::is_frozen() const { return recipe_.freeze_base.value_or(!recipe
 // ---- 2 data
 
 void ImagePairs::before_training() {
-  files_ = open_pairs(recipe_, context_.config->data.dir, context_.seed);
+  files_ = open_pairs(recipe_, context_.config->data.dir, context_.seed, context_.config->data);
   for (const std::string& text : files_->told) context_.say(text);
   seen_ = look_at_heads(files_->images);
   for (const std::string& text : signs_told(seen_)) context_.say(text);

@@ -93,9 +93,15 @@ class CosmologyTest : public ::testing::Test {
     return std::make_shared<MemorySky>(path, "/vis", DType::c64, kTiny.shape(), bytes_of(cube));
   }
   OpenSky opener() {
-    return [this](std::span<const std::filesystem::path> paths) {
-      std::vector<SkyFile> files;
-      for (const std::filesystem::path& path : paths) files.push_back(open(path));
+    return [this](std::span<const std::filesystem::path> paths, const hdf5::File::OnFailure& failed) {
+      std::vector<SkyFile> files(paths.size());
+      for (std::size_t i = 0; i < paths.size(); ++i) {
+        try {
+          files[i] = open(paths[i]);
+        } catch (const DataError& error) {
+          failed(i, error);
+        }
+      }
       return files;
     };
   }
@@ -130,7 +136,7 @@ class CosmologyTest : public ::testing::Test {
     const Json config = tiny(more);
     const auto recipe = config::read<Sections>(config).recipe;
     const SkyFolders folders = sky_folders(recipe, config::read<RunConfig>(config).data);
-    return open_sky(recipe, folders.signal, folders.foreground, 1, opener());
+    return open_sky(recipe, folders.signal, folders.foreground, 1, opener(), config::read<RunConfig>(config).data);
   }
   void alter(const std::string& name, std::function<SkyFile(const std::filesystem::path&)> make) {
     altered_[name] = std::move(make);

@@ -132,8 +132,10 @@ std::string significant(double value, int digits) {
 }
 
 std::string figure(double value) {
-  constexpr double kLeast = 1e-3, kMost = 100;  // the range that four decimals show well
+  constexpr double kLeast = 1e-3, kMost = 100;  // the range that decimals show well
   const double size = std::abs(value);
+  if (size >= kLeast && size < 0.1)
+    return fixed(value, size < 0.01 ? 6 : 5);  // four significant digits, as four decimals have above
   return size == 0 || (size >= kLeast && size < kMost) || !std::isfinite(value) ? fixed(value, 4)
                                                                                 : significant(value, size < kLeast ? 4 : 6);
 }

@@ -16,7 +16,7 @@ namespace millrace {
 [[nodiscard]] std::string fixed(double value, int digits);  // 2.3170; "nan", "inf", "-inf" spelled so
 [[nodiscard]] std::string significant(double value,
                                       int digits);  // shortest with `digits` significant digits: 1e-03, 0.0523, 12.4
-// A measured number for people, at most six digits: 0.0523, 2.3170, 1234.57, 1.23e-04.
+// A measured number for people, four to six significant digits: 0.05230, 2.3170, 1234.57, 1.235e-04.
 [[nodiscard]] std::string figure(double value);
 [[nodiscard]] std::string percent(double fraction, int digits = 0);  // "12 %"
 [[nodiscard]] std::string quoted(std::string_view text);             // "…" with control bytes and invalid UTF-8 escaped

@@ -163,6 +163,8 @@ TEST(Figure, HasSixDigitsAtMost) {
   EXPECT_EQ(figure(2.317), "2.3170");
   EXPECT_EQ(figure(0.99456554), "0.9946");
   EXPECT_EQ(figure(-12.5), "-12.5000");
+  EXPECT_EQ(figure(0.0523), "0.05230");
+  EXPECT_EQ(figure(-0.0041234), "-0.004123");
   EXPECT_EQ(figure(0), "0.0000");
   EXPECT_EQ(figure(1234.5678), "1234.57");
   EXPECT_EQ(figure(3200000.4), "3.2e+06");

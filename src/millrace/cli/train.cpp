@@ -34,6 +34,7 @@ runs/<recipe>/<date-time>. SIGINT, SIGTERM, SIGHUP and SIGUSR1 finish the step, 
   --dry-run             print the resolved config and the plan, and stop
   --rehearse            take one batch of each split through the recipe, print what came out, and stop; every new run does so
                         before its first step
+  --verbose             name what the plan only counts, such as the known faults that are worked around
   --strict              exit code 4 when the run ends and misses one of its targets.*
   --json                print summary.json on stdout when done; everything else goes to stderr
 
@@ -79,6 +80,7 @@ int run_train(const Invocation& call) {
   RunRequest request;
   request.entry = &entry;
   request.fresh = arguments.flag("fresh");
+  request.verbose = arguments.flag("verbose");
   const bool rehearses = arguments.flag("rehearse");
   if (arguments.flag("dry-run")) request.dry_run = DryRun::plan;
   if (rehearses) request.dry_run = DryRun::rehearsal;

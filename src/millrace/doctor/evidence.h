@@ -119,6 +119,13 @@ struct Evidence {
     std::int64_t most_batches = 0;  // train.validate_batches; 0 = all
   };
 
+  // The input of skipped steps, read again; over the process so far.
+  struct SkippedInput {
+    bool all = false;          // all batches that skipped steps may have had were read again
+    std::int64_t samples = 0;  // samples with values that are not finite
+    std::string first;         // the first of them: sample, field, how many values, where; "" = all that was read is finite
+  };
+
   // The loss of a constant answer that ignores the input.
   struct Blind {
     double loss = 0;
@@ -146,6 +153,7 @@ struct Evidence {
   struct Numbers {
     std::vector<ObjectiveLines> objectives;  // in the recipe's order
     std::int64_t skipped = 0;                // steps over the stretch whose gradients were not finite
+    SkippedInput input;                      // input of the skipped steps
     std::int64_t spikes = 0;                 // steps over the stretch that were left out because the loss or the gradient jumped
     bool scaled = false;                     // half precision with a loss scale, which skips steps while it adapts
     bool has_bf16 = false;                   // the device computes in bf16 at full speed
@@ -194,6 +202,7 @@ struct Evidence {
 
   std::int64_t step = 0;               // the current step
   telemetry::Timeline::Summary times;  // of the stretch
+  double run_seconds = 0;              // of the loop, from the beginning of the process to the end of the stretch
   std::optional<double> others;        // share of it in which other programs used the cores
   int cores = 1;
   bool on_gpu = false;

@@ -11,7 +11,7 @@ constexpr double kLeastSeconds = 1;  // least time of the loop
 constexpr std::int64_t kLeastSteps = 10;
 
 constexpr std::array kRules = {
-    Rule{"not_finite", "steps are skipped, their gradients are not finite", detail::not_finite, Stake::run},
+    Rule{"not_finite", "steps are skipped, their gradients are not finite", detail::not_finite, Stake::run, {}, false, true},
     Rule{"spikes", "steps are skipped: their loss or gradient jumped", detail::spikes, Stake::run},
     Rule{"saturated_clamp", "most values are at the border of a clamp, where no gradient goes through", detail::saturated_clamp,
          Stake::run},
@@ -116,8 +116,9 @@ bool can_judge(const Evidence& evidence) noexcept {
 
 std::vector<Finding> findings_of(const Evidence& evidence) {
   std::vector<Finding> findings;
-  if (!can_judge(evidence)) return findings;
+  const bool judges = can_judge(evidence);
   for (const Rule& rule : kRules) {
+    if (!judges && !rule.at_once) continue;
     if (auto finding = rule.look(evidence)) {
       finding->id = rule.id;
       finding->stake = rule.stake;

@@ -20,13 +20,14 @@ struct Rule {
   // The accounts of the loop's time that the rule's fault lengthens. Unused entries are empty, as are all entries of rules that
   // are not about time.
   std::array<std::string_view, 4> accounts = {};
-  bool warned = false;  // the run also prints a warning when it happens
+  bool warned = false;   // the run also prints a warning when it happens
+  bool at_once = false;  // judges a stretch however short: it counts what happened
 };
 
 [[nodiscard]] std::span<const Rule> rules() noexcept;
 
 [[nodiscard]] bool can_judge(const Evidence& evidence) noexcept;  // true if there are enough steps and time to judge
-// The findings of all rules, sorted by sort_findings(). Empty if nothing can be judged.
+// The findings of all rules, sorted by sort_findings(); if the evidence is too little to judge, of rules that judge at once.
 [[nodiscard]] std::vector<Finding> findings_of(const Evidence& evidence);
 
 }  // namespace millrace::doctor

@@ -13,8 +13,7 @@ namespace {
 using LossLine = Evidence::LossLine;
 using ObjectiveLines = Evidence::ObjectiveLines;
 
-constexpr double kSkips = 0.01;           // share of steps
-constexpr double kSkipsWithScale = 0.10;  // a loss scale skips some steps while it adapts
+constexpr double kSkipsWithScale = 0.10;  // share of steps: a loss scale skips some while it adapts
 constexpr double kSpikes = 0.05;          // share of steps
 constexpr std::size_t kSame = 6;          // consecutive log lines
 constexpr std::int64_t kPinnedSteps = 200;
@@ -91,20 +90,34 @@ int jumps_of(const ObjectiveLines& objective) {
 
 }  // namespace
 
+// Input that is not finite is the cause, whatever else would help.
 Found not_finite(const Evidence& e) {
-  const double share = static_cast<double>(e.numbers.skipped) / static_cast<double>(std::max<std::int64_t>(e.times.steps, 1));
-  if (share < (e.numbers.scaled ? kSkipsWithScale : kSkips)) return std::nullopt;
-  const std::string what = with_commas(e.numbers.skipped) + " of " + with_commas(e.times.steps) +
-                           " steps were skipped: their loss or gradients were not finite";
+  const Evidence::SkippedInput& input = e.numbers.input;
+  const std::int64_t steps = std::max(e.times.steps, e.numbers.skipped);
+  const double share = static_cast<double>(e.numbers.skipped) / static_cast<double>(std::max<std::int64_t>(steps, 1));
+  if (e.numbers.skipped <= 0 || (e.numbers.scaled && input.first.empty() && share < kSkipsWithScale)) return std::nullopt;
+  const bool is_one = e.numbers.skipped == 1;
+  std::string what = with_commas(e.numbers.skipped) + " of " + with_commas(steps) + (is_one ? " steps was" : " steps were") +
+                     " skipped: " + (is_one ? "its" : "their") + " loss or gradients were not finite";
+  const auto told = [&](std::string remedy) {
+    return Finding{.id = {}, .what = what, .remedy = std::move(remedy), .key = {}, .value = {}, .gain = gain_of(share)};
+  };
+  if (!input.first.empty()) {
+    what += ", nor is the input: " + input.first;
+    if (input.samples > 1)
+      what += ", and " + with_commas(input.samples - 1) + (input.samples == 2 ? " more sample" : " more samples");
+    return told("repair or remove " + std::string(input.samples > 1 ? "these samples" : "the sample") +
+                "; where such values mark what is missing, leave them out of the loss");
+  }
+  if (input.all) what += std::string("; ") + (is_one ? "its" : "their") + " input is finite";
   const std::string look = "look for zeros under a root or a logarithm, or divisions by them";
   if (e.numbers.scaled && e.numbers.has_bf16) return set(what, "precision.dtype", "bf16", gain_of(share));
-  if (objective_with(e, [](const ObjectiveLines& objective) { return objective.clips; }) == nullptr) {
+  const bool clips = objective_with(e, [](const Evidence::ObjectiveLines& objective) { return objective.clips; }) != nullptr;
+  if (!input.all) return told("look at the input of these steps, lower optim.learning_rate, or " + look);
+  if (clips) return told("lower optim.learning_rate, or " + look);
     Finding finding = set(what, "optim.clip_norm", "1", gain_of(share));
     finding.remedy += "; else lower optim.learning_rate, or " + look;
     return finding;
-  }
-  return Finding{
-      .id = {}, .what = what, .remedy = "lower optim.learning_rate, or " + look, .key = {}, .value = {}, .gain = gain_of(share)};
 }
 
 // Applies only with optim.spike_zscore, without which no step is left out.

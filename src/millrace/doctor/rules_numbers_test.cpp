@@ -40,9 +40,45 @@ TEST(Rules, NumbersThatMeanTrouble) {
   EXPECT_THAT(findings_of(e), IsEmpty());
 }
 
+TEST(Rules, AnySkippedStepIsAFindingAndNamesTheSampleThatIsNotFinite) {
+  Evidence e = sound();
+  e.numbers.skipped = 1;
+  e.numbers.input = {.all = true,
+                     .samples = 1,
+                     .first = "sample 373 (c.npy), field wave: 3,200 of 3,200 values are not finite, the first, nan, at [0]"};
+  Finding finding = first(e, "not_finite");
+  EXPECT_EQ(
+      finding.what,
+      "1 of 100 steps was skipped: its loss or gradients were not finite, nor is the input: sample 373 (c.npy), field wave: "
+      "3,200 of 3,200 values are not finite, the first, nan, at [0]");
+  EXPECT_EQ(finding.key, "") << "no clipping mends what is no number";
+  EXPECT_THAT(finding.remedy, testing::StartsWith("repair or remove the sample; "));
+  e.numbers.skipped = 30;
+  e.numbers.input.samples = 12;
+  finding = first(e, "not_finite");
+  EXPECT_THAT(finding.what,
+              testing::AllOf(testing::StartsWith("30 of 100 steps were skipped"), HasSubstr("and 11 more samples")));
+  EXPECT_THAT(finding.remedy, testing::StartsWith("repair or remove these samples; "));
+  e.numbers.scaled = true;
+  e.numbers.skipped = 1;
+  EXPECT_EQ(first(e, "not_finite").id, "not_finite") << "a loss scale does not mend it either";
+  e = sound();
+  e.numbers.skipped = 1;
+  EXPECT_EQ(first(e, "not_finite").key, "") << "clip_norm is advised where the input is known to be finite";
+  EXPECT_THAT(first(e, "not_finite").remedy, testing::StartsWith("look at the input of these steps"));
+  e.numbers.input.all = true;
+  EXPECT_EQ(first(e, "not_finite").key, "optim.clip_norm");
+  EXPECT_THAT(first(e, "not_finite").what, testing::EndsWith("its loss or gradients were not finite; its input is finite"));
+  e.times.steps = 3;  // too few for any other rule
+  EXPECT_THAT(findings_of(e), testing::SizeIs(1));
+  e.numbers.skipped = 0;
+  EXPECT_THAT(findings_of(e), IsEmpty());
+}
+
 TEST(Rules, WhatIsSaidOfStepsThatAreNotFiniteIsOneRemedy) {
   Evidence e = sound();
   e.numbers.skipped = 20;
+  e.numbers.input.all = true;
   e.numbers.has_bf16 = true;
   Finding finding = first(e, "not_finite");
   EXPECT_EQ(finding.key, "optim.clip_norm");

@@ -349,13 +349,23 @@ TEST(Rules, AGpuThatWaitsForLaunches) {
 }
 
 TEST(Rules, TimeWithoutAnAccount) {
-  Evidence e = sound_with(Phase::rest, 1);
-  EXPECT_THAT(first(e, "unaccounted").what, HasSubstr("10 %"));
+  Evidence e = sound_with(Phase::rest, 1.2);
+  EXPECT_THAT(first(e, "unaccounted").what, HasSubstr("11 % of the time is in no account"));
   e.others = 0.04;
-  EXPECT_THAT(first(e, "unaccounted").what, HasSubstr("10 %")) << "others had less than that";
+  EXPECT_THAT(first(e, "unaccounted").what, HasSubstr("11 %")) << "others had less than that";
   e.others = 0.5;
   EXPECT_EQ(findings_of(e).front().id, "neighbours");
   EXPECT_EQ(findings_of(e).size(), 1U);
+}
+
+TEST(Rules, TimeWithoutAnAccountIsNoFindingBelowAMinuteOrTenPercent) {
+  Evidence e = sound_with(Phase::rest, 1.2);
+  e.run_seconds = 59;
+  EXPECT_THAT(findings_of(e), testing::IsEmpty());
+  e.run_seconds = 61;
+  EXPECT_EQ(first(e, "unaccounted").id, "unaccounted");
+  e = sound_with(Phase::rest, 0.9);  // 9 % of the time
+  EXPECT_THAT(findings_of(e), testing::IsEmpty());
 }
 
 TEST(Rules, Memory) {

@@ -34,8 +34,8 @@ constexpr double kEnoughData = 0.1;               // share of waiting for data: 
 constexpr double kLowClock = 0.9;                 // relative to its maximum
 constexpr double kFallenClock = 0.8;              // relative to its earlier clock
 constexpr std::size_t kLines = 9;                 // lines needed to tell a trend from noise
-constexpr double kUnaccounted = 0.03;
-constexpr std::int64_t kOften = 3;  // least number of times to call something too frequent
+constexpr double kUnaccounted = 0.10, kUnaccountedAfter = 60;  // share of the stretch, seconds of the run
+constexpr std::int64_t kOften = 3;                             // least number of times to call something too frequent
 
 // Rounds up to the next of 1, 2, 5, 10, 20, 50 ...
 std::int64_t round_up(double value) {
@@ -329,7 +329,7 @@ Found clock_throttled(const Evidence& e) {
 // Time in no account. The loop may also lose its core between two accounts, which `neighbours` reports.
 Found unaccounted(const Evidence& e) {
   const double share = e.share(Phase::rest);
-  if (share < kUnaccounted) return std::nullopt;
+  if (share < kUnaccounted || e.run_seconds < kUnaccountedAfter) return std::nullopt;
   if (e.others && *e.others >= std::max(kNeighbours, share)) return std::nullopt;
   return Finding{.id = {},
                  .what = percent(share) + " of the time is in no account: neither in data, nor in the step, nor in logging",

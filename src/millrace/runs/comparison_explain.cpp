@@ -3,13 +3,17 @@
 
 #include "millrace/base/foreign_json.h"
 #include "millrace/base/format.h"
+#include "millrace/base/median.h"
 #include "millrace/doctor/rules.h"
 #include "millrace/runs/comparison.h"
 
 namespace millrace::runs {
 namespace {
 
-constexpr double kSame = 0.03;        // share of time by which two runs of one config may differ
+constexpr double kSame = 0.03;  // share of time by which two runs of one config may differ
+constexpr double kSameWhenShort = 0.10;
+constexpr double kShort = 60;         // seconds of the loop
+constexpr std::size_t kLines = 4;     // log lines whose spread tells of noise
 constexpr double kPart = 0.15;        // share of the difference that a finding must be about to explain it
 constexpr std::size_t kMostKeys = 5;  // keys that are named
 
@@ -18,6 +22,26 @@ struct Side {
   std::string name, id;  // "A", "a"
   double loop;           // loop time in the comparison's unit
 };
+
+// The half of a run's log lines in the middle lies within this share of the median of all; 0: too few lines.
+double spread_of(const RunFacts& run) {
+  if (run.line_ms.size() < kLines) return 0;
+  std::vector<double> sorted = run.line_ms;
+  std::ranges::sort(sorted);
+  const std::size_t quarter = sorted.size() / 4;
+  const double middle = median(sorted);
+  return middle > 0 ? (sorted[sorted.size() - 1 - quarter] - sorted[quarter]) / middle : 0;
+}
+
+double seconds_of(const Side& side, Unit unit) {
+  return side.loop * side.run->steps * (unit == Unit::seconds_a_sample ? side.run->samples_per_step : 1);
+}
+
+// The share of the time by which the two may differ by chance.
+double noise_of(const Side& a, const Side& b, Unit unit) {
+  const bool is_short = std::min(seconds_of(a, unit), seconds_of(b, unit)) < kShort;
+  return std::max({is_short ? kSameWhenShort : kSame, spread_of(*a.run), spread_of(*b.run)});
+}
 
 std::string time_text(double value, Unit unit) {
   return significant(value * 1e3, 3) + (unit == Unit::seconds_a_sample ? " ms a sample" : " ms a step");
@@ -102,9 +126,9 @@ Explanation explain(const RunFacts& a, const RunFacts& b, const Comparison& figu
   const Side of_b{&b, "B", "b", *figures.loop.b};
   const Side& slow = of_a.loop > of_b.loop ? of_a : of_b;
   const Side& fast = of_a.loop > of_b.loop ? of_b : of_a;
-  if (slow.loop - fast.loop <= kSame * slow.loop)
-    return {.text = "both take the same time within " + percent(kSame) + ": " + time_text(of_a.loop, figures.unit) + " in A, " +
-                    time_text(of_b.loop, figures.unit) + " in B"};
+  if (const double noise = noise_of(of_a, of_b, figures.unit); slow.loop - fast.loop <= noise * slow.loop)
+    return {.text = "both take the same time within " + std::string(noise > kSame ? "the noise, " : "") + percent(noise) + ": " +
+                    time_text(of_a.loop, figures.unit) + " in A, " + time_text(of_b.loop, figures.unit) + " in B"};
   const auto excess = [&](const Pair& pair) { return (pair.b.value_or(0) - pair.a.value_or(0)) * (slow.id == "b" ? 1 : -1); };
   std::vector<Pair> accounts = figures.accounts;
   std::ranges::stable_sort(accounts, std::ranges::greater(), excess);

@@ -140,8 +140,38 @@ TEST(Comparison, OfARunWithItself) {
   EXPECT_THAT(same.machine, IsEmpty());
   EXPECT_THAT(same.notes, IsEmpty());
   EXPECT_FALSE(same.data);
-  EXPECT_THAT(same.explanation.text, HasSubstr("the same time within 3 %: 10 ms a step in A"));
+  EXPECT_THAT(same.explanation.text, HasSubstr("the same time within the noise, 10 %: 10 ms a step in A"));
   EXPECT_EQ(same.explanation.slower, "");
+}
+
+// A run of `steps` steps that take `ms` each, whose log lines lie `spread` apart around them.
+RunFacts steady_run(double steps, double ms, double spread) {
+  RunFacts run;
+  run.recipe = "toy";
+  run.steps = steps;
+  run.samples_per_step = 8;
+  run.accounts = {{"backward", steps * ms * 1e-3}, {"startup", 3}};
+  for (int line = 0; line < 20; ++line) run.line_ms.push_back(ms * (1 + spread * (line % 5 - 2)));
+  run.findings = Json::array();
+  return run;
+}
+
+TEST(Comparison, NoRunIsCalledSlowerWithinTheNoise) {
+  const auto told = [](const RunFacts& a, const RunFacts& b) { return compare(a, b).explanation; };
+  // A minute of quiet steps: 3 % is the limit.
+  EXPECT_EQ(told(steady_run(10'000, 17.1, 0), steady_run(10'000, 17.8, 0)).slower, "b");
+  EXPECT_THAT(told(steady_run(10'000, 17.1, 0), steady_run(10'000, 17.5, 0)).text,
+              HasSubstr("the same time within 3 %: 17.1 ms"));
+  // Seventeen seconds: 10 %.
+  const Explanation brief = told(steady_run(1'000, 17.1, 0), steady_run(1'000, 17.8, 0));
+  EXPECT_EQ(brief.slower, "");
+  EXPECT_THAT(brief.text, HasSubstr("both take the same time within the noise, 10 %: 17.1 ms a step in A, 17.8 ms a step in B"));
+  EXPECT_EQ(told(steady_run(1'000, 17.1, 0), steady_run(1'000, 21, 0)).slower, "b");
+  // A long run whose steps vary: as much as they do.
+  const Explanation noisy = told(steady_run(10'000, 17.1, 0.1), steady_run(10'000, 19, 0));
+  EXPECT_EQ(noisy.slower, "");
+  EXPECT_THAT(noisy.text, HasSubstr("within the noise, 20 %"));
+  EXPECT_EQ(told(steady_run(10'000, 17.1, 0.1), steady_run(10'000, 25, 0)).slower, "b");
 }
 
 TEST(Comparison, TheFindingThatExplainsTheDifference) {

@@ -96,6 +96,8 @@ class Story {
 
  private:
   void add(const std::vector<Json>& lines) {
+    to_.line_ms.clear();  // of the last process, like its accounts
+    warm_ = false;
     double latest = 0;
     double first_step = 0;
     double last_step = 0;
@@ -124,7 +126,11 @@ class Story {
     for (const std::string& name : losses_) put(name, line, at);
     if (const auto samples = number_of(json_at(line, {"samples"})); samples && at.step > 0)
       to_.samples_per_step = *samples / at.step;
-    if (const auto ms = number_of(json_at(line, {"step_ms_p50"}))) to_.step_ms = ms;
+    if (const auto ms = number_of(json_at(line, {"step_ms_p50"}))) {
+      to_.step_ms = ms;
+      if (warm_) to_.line_ms.push_back(*ms);
+      warm_ = true;
+    }
     if (const auto others = number_of(json_at(line, {"others"}))) to_.others = others;
   }
 
@@ -147,6 +153,7 @@ class Story {
   RunFacts& to_;
   std::set<std::string> losses_;
   double before_ = 0;  // seconds of earlier processes
+  bool warm_ = false;  // a step line of this process has been
 };
 
 }  // namespace

@@ -36,6 +36,7 @@ struct RunFacts {
   double steps = 0;
   double samples_per_step = 0;  // over the whole run; 0 = unknown
   std::optional<double> step_ms;
+  std::vector<double> line_ms;                         // the median step of each log line after the first, which warms up
   std::optional<double> others;                        // share of the time in which other programs used the cores
   std::map<std::string, double> memory;                // bytes of each account of the peak
   std::map<std::string, std::vector<Moment>> quality;  // losses and metrics, rising in step

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cmath>
 #include <cstdlib>
 #include <mutex>
 #include <vector>
@@ -17,6 +18,7 @@ namespace {
 
 constexpr double kRedrawSeconds = 0.1;
 constexpr int kUsualWidth = 80;
+constexpr double kSmall = 0.1;           // four decimals of a smaller loss are fewer than four significant digits
 constexpr std::string_view kGap = "  ";  // between the parts of a progress line
 constexpr std::string_view kEraseLine = "\r\x1b[2K";
 constexpr std::string_view kBold = "\x1b[1m";
@@ -67,8 +69,9 @@ std::string step_part(const Progress& progress) {
 
 // Most important first: a narrow terminal omits the last ones.
 std::vector<std::string> parts_of(const Progress& progress) {
-  std::vector<std::string> parts = {step_part(progress), "epoch " + std::to_string(progress.epoch),
-                                    "loss " + fixed(progress.loss, 4)};
+  std::vector<std::string> parts = {
+      step_part(progress), "epoch " + std::to_string(progress.epoch),
+      "loss " + (std::abs(progress.loss) < kSmall ? figure(progress.loss) : fixed(progress.loss, 4))};
   if (progress.learning_rate) parts.push_back("lr " + significant(*progress.learning_rate, 3));
   if (!progress.rate_unit.empty()) parts.push_back(human_rate(progress.rate) + " " + progress.rate_unit);
   parts.push_back("wait " + percent(progress.data_wait_share));

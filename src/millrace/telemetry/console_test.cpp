@@ -112,6 +112,16 @@ TEST(ProgressText, IsTheLogLine) {
   EXPECT_EQ(to_text(bare), "step 12  epoch 0  loss 0.0000  wait 0 %  3.1 GB");
 }
 
+TEST(Console, ASmallLossHasFourSignificantDigits) {
+  Progress line;
+  for (const auto& [loss, shown] : {std::pair{0.00412345, "loss 0.004123 "}, std::pair{-0.0512345, "loss -0.05123 "},
+                                    std::pair{0.000667512, "loss 6.675e-04 "}, std::pair{0.123456, "loss 0.1235 "},
+                                    std::pair{1234.56789, "loss 1234.5679 "}}) {
+    line.loss = loss;
+    EXPECT_THAT(to_text(line), testing::HasSubstr(shown));
+  }
+}
+
 TEST_F(ConsoleTest, APipeGetsPlainLinesOnly) {
   Pipe pipe;
   {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "millrace/base/clock.h"
 #include "millrace/base/error.h"
@@ -92,25 +91,6 @@ std::size_t slot_count(const BatchWork& work, const LoaderOptions& options) {
            "data.batch_size", "lower data.batch_size, or raise data.max_buffer_bytes");
   }
   return std::min(wanted, affordable);
-}
-
-// Removes the bad rows of a group; later rows move up.
-void drop_rows(GroupSlot& group, std::span<const Field> fields, const std::vector<std::int64_t>& rows) {
-  std::int64_t kept = rows.front();
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    const std::int64_t from = rows[i] + 1;
-    const std::int64_t end = i + 1 < rows.size() ? rows[i + 1] : group.rows;
-    const auto count = static_cast<std::size_t>(end - from);
-    for (std::size_t f = 0; f < fields.size(); ++f) {
-      const std::size_t bytes = fields[f].bytes();
-      std::memmove(group.data[f] + static_cast<std::size_t>(kept) * bytes, group.data[f] + static_cast<std::size_t>(from) * bytes,
-                   count * bytes);
-    }
-    std::copy(group.indices.begin() + from, group.indices.begin() + end, group.indices.begin() + kept);
-    std::copy(group.positions.begin() + from, group.positions.begin() + end, group.positions.begin() + kept);
-    kept += end - from;
-  }
-  group.rows = kept;
 }
 
 }  // namespace
@@ -275,21 +255,14 @@ struct Loader::Impl {
     }
     if (grew) work->set_quarantine(quarantine);
     if (!skips) return;
-    for (std::size_t group = 0; group < slot.groups.size(); ++group) {
-      std::vector<std::int64_t> rows;
-      for (const BadRow& bad : slot.bad) {
-        if (bad.group == group) rows.push_back(bad.row);
-      }
-      if (!rows.empty()) drop_rows(slot.groups[group], work->datasets()[group].source->fields(), rows);
-    }
+    work->drop_bad(slot);
   }
 
   void check_ceiling(const BatchSlot& slot) const {
     const auto rows = work->order().rows_before(static_cast<std::int64_t>(work->batches_per_epoch()));
     const std::uint64_t bad = bad_in_epoch + slot.bad.size();
-    const double allowed = options.max_bad_fraction * static_cast<double>(rows);
-    if (static_cast<double>(bad) <= (allowed > 0 ? std::max(allowed, 1.0) : 0.0)) return;  // one bad sample is always allowed
-    const double enough = std::min(1.0, std::ceil(1e4 * static_cast<double>(bad) / static_cast<double>(rows)) / 1e4);
+    if (static_cast<double>(bad) <= most_bad(options.max_bad_fraction, rows)) return;
+    const double enough = fraction_for(static_cast<std::int64_t>(bad), rows);
     const DataError last = error_of(slot.bad.back());
     throw DataError({.what = with_commas(static_cast<std::int64_t>(bad)) + " of " + with_commas(rows) + " samples of epoch " +
                              std::to_string(epoch) + " could not be read, more than the fraction " +
@@ -336,17 +309,28 @@ struct Loader::Impl {
         throw;
       }
     }
-    HostBatch result = hand_over(std::move(slot));
+    HostBatch result = hand_over(std::move(slot), epoch, batch);
     ++batch;
     ++counters.batches;
+    for (const HostGroup& group : result.groups) counters.samples += group.positions.size();
     if (options.adapts && now >= next_look) look();
     return result;
   }
 
-  HostBatch hand_over(std::shared_ptr<BatchSlot> slot) {
+  [[nodiscard]] HostBatch read_again(std::uint64_t of_epoch, std::uint64_t index) const {
+    std::shared_ptr<BatchSlot> slot = work->make_slot();
+    const std::uint64_t number = of_epoch * work->batches_per_epoch() + index;
+    work->begin(*slot, number);
+    for (std::uint64_t ticket = 0; ticket < work->tickets(); ++ticket) work->run(*slot, number, ticket, -1);
+    std::ranges::sort(slot->bad, {}, [](const BadRow& bad) { return std::pair(bad.group, bad.row); });
+    work->drop_bad(*slot);
+    return hand_over(std::move(slot), of_epoch, index);
+  }
+
+  [[nodiscard]] HostBatch hand_over(std::shared_ptr<BatchSlot> slot, std::uint64_t of_epoch, std::uint64_t index) const {
     HostBatch result;
-    result.epoch = epoch;
-    result.index = batch;
+    result.epoch = of_epoch;
+    result.index = index;
     result.groups.reserve(slot->groups.size());
     for (std::size_t group = 0; group < slot->groups.size(); ++group) {
       const GroupSlot& here = slot->groups[group];
@@ -355,7 +339,6 @@ struct Loader::Impl {
                                .data = here.data,
                                .positions = {here.positions.begin(), here.positions.begin() + here.rows},
                                .indices = {here.indices.data(), static_cast<std::size_t>(here.rows)}});
-      counters.samples += static_cast<std::uint64_t>(here.rows);
     }
     result.slot = std::move(slot);
     return result;
@@ -441,6 +424,15 @@ struct Loader::Impl {
   detail::DataCheck data_check = detail::DataCheck::same;  // for the next load_state()
 };
 
+double most_bad(double fraction, std::int64_t all) noexcept {
+  const double allowed = fraction * static_cast<double>(all);
+  return allowed > 0 ? std::max(allowed, 1.0) : 0.0;
+}
+
+double fraction_for(std::int64_t bad, std::int64_t all) noexcept {
+  return std::min(1.0, std::ceil(1e4 * static_cast<double>(bad) / static_cast<double>(all)) / 1e4);
+}
+
 Loader::Loader(Pipeline pipeline, LoaderOptions options) {
   check(pipeline, options);
   impl_ = std::make_unique<Impl>(std::move(pipeline), std::move(options));
@@ -449,6 +441,10 @@ Loader::Loader(Pipeline pipeline, LoaderOptions options) {
 Loader::~Loader() = default;
 
 std::optional<HostBatch> Loader::next() { return impl_->next(); }
+
+HostBatch Loader::read_again(std::uint64_t epoch, std::uint64_t index) const { return impl_->read_again(epoch, index); }
+
+std::string Loader::sample_label(std::size_t group, std::int64_t index) const { return impl_->work->sample_label(group, index); }
 
 std::uint64_t Loader::epoch() const noexcept { return impl_->epoch; }
 

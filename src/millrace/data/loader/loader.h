@@ -135,6 +135,11 @@ class Loader {
   void check_data(const Json& saved, const std::string& called = "the data");
   // Drops prepared batches and begins that epoch: after an early stop of a validation pass, and in tests.
   void restart(std::uint64_t epoch = 0);
+  // Reads a batch of this rank once more, in the calling thread, beside the batches under way, which it leaves alone. It has what
+  // next() returned for it, but rows that can't be read are left out. For looks at a step that went wrong.
+  [[nodiscard]] HostBatch read_again(std::uint64_t epoch, std::uint64_t index) const;
+  // "sample 17 of data set "x" (a.h5)": a row of a batch, by its group and index, for messages.
+  [[nodiscard]] std::string sample_label(std::size_t group, std::int64_t index) const;
   [[nodiscard]] std::int64_t rows_per_batch() const noexcept;  // of this rank, in a full batch over all data sets
   [[nodiscard]] std::vector<DatasetPlan> dataset_plans() const;
   [[nodiscard]] LoaderCounters counters() const;

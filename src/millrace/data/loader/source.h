@@ -20,6 +20,11 @@ namespace millrace::data {
 // The policy for a sample that can't be read: the run fails, the sample is left out, another sample replaces it, or it is
 // replaced and also listed in a file.
 enum class BadSamples : std::uint8_t { fail, skip, substitute, quarantine };
+// The most samples of `all` that may be bad where the fraction of them is limited (data.max_bad_fraction): one is always allowed
+// unless the fraction is 0.
+[[nodiscard]] double most_bad(double fraction, std::int64_t all) noexcept;
+// The least fraction, of four decimals, that allows `bad` of `all`.
+[[nodiscard]] double fraction_for(std::int64_t bad, std::int64_t all) noexcept;
 
 // Where read() writes its samples: for each field, the first byte of its first row. Row r of field f starts at field_data[f] + r
 // * fields()[f].bytes(). Rows of a field are contiguous, so a source may write them all with one copy.

@@ -26,6 +26,7 @@ inline Evidence sound() {
   e.times.seconds[static_cast<std::size_t>(Phase::backward)] = 5;
   e.times.seconds[static_cast<std::size_t>(Phase::optimizer)] = 0.5;
   e.times.wall = 14.5;
+  e.run_seconds = 600;
   e.log = {.count = 2, .every_steps = 50};
   e.snapshot = {.count = 1, .every_steps = 100};
   e.validation = {.count = 1, .every_steps = 100};

@@ -30,6 +30,7 @@ struct RunRequest {
   bool fresh = false;                     // start over in a folder that holds a run; see RunFolder
   Agreement* agreement = nullptr;         // connects the run's processes; null = one process
   std::function<void(const std::filesystem::path&)> folder_begun = nullptr;  // called when the run is about to write there
+  bool verbose = false;                                                      // the plan has lists in full instead of their sizes
   DryRun dry_run = DryRun::no;                                               // what to do instead of training
   telemetry::Console* console = nullptr;                                     // required
   Fs* fs = nullptr;                                                          // null = Fs::real()

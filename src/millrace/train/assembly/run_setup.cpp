@@ -157,8 +157,14 @@ void RunSetup::choose_guards() {
   if (const device::Fault* fault = device::guard_attention()) faults.push_back(fault);
   std::string names;
   for (const device::Fault* fault : faults) names += (names.empty() ? "" : ", ") + std::string(fault->name);
-  if (!names.empty() && context_.device.is_cpu())
-    plan_.set({"device.guards", names, "auto", "known faults of the libraries below, which are worked around"});
+  if (names.empty() || !context_.device.is_cpu()) return;
+  plan_.set({.option = "device.guards",
+             .value = names,
+             .origin = "auto",
+             .reason = std::string("known ") + (faults.size() == 1 ? "fault" : "faults") + " of the libraries below, which " +
+                       (faults.size() == 1 ? "is" : "are") + " worked around" +
+                       (request_.verbose ? "" : " (--verbose names them)"),
+             .brief = std::to_string(faults.size())});
 }
 
 std::unique_ptr<Recipe> RunSetup::make_recipe(const RecipeFolders& places, std::optional<Weights> weights) {

@@ -47,6 +47,7 @@ Trainer::Trainer(TrainerParts parts)
       saves_(parts_.config->snapshot, parts_.place, reporter_, agreement()),
       recovery_(parts_.recovers, parts_.may_recompute, parts_.config->memory.micro_batches, *parts_.recipe, *parts_.stepper,
                 reporter_, agreement()),
+      skipped_inputs_(*parts_.loader, parts_.config->optim.accumulate),
       loader_state_(parts_.loader->state()),
       validation_pending_(parts_.config->train.validate_at_start && parts_.validation != nullptr) {
   if (parts_.config->snapshot.frozen == FrozenWeights::leave_out)
@@ -90,6 +91,9 @@ void Trainer::begin() {
   parts_.recipe->model().train();
   if (!parts_.stepper->device().is_cpu()) saves_.make_room([this] { return content(); });
   meter_.start();
+  const double skipped = parts_.stepper->skips().in_all().item<double>();
+  skipped_inputs_.begin(skipped, loader_state_);
+  if (diagnosis_) diagnosis_->began(skipped);
   recovery_.forget_peak();
   began_step_ = step_;
 }
@@ -352,6 +356,7 @@ void Trainer::log() {
   if (parts_.sampler != nullptr) record.gpu = parts_.sampler->gpu();
   reporter_.step(record);
   recovery_.record_peak();
+  look_at_skipped(record.skipped);
   diagnose(record, watch_memory());
   parts_.timeline->reset_window();
   // Half precision has a separate rule: while a loss scale adapts, many steps in a row may overflow.
@@ -361,9 +366,12 @@ void Trainer::log() {
 void Trainer::check_divergence(double skipped_in_a_row) {
   constexpr double limit = 10;
   if (skipped_in_a_row < limit) return;
-  throw TrainingDiverged({"the loss or its gradients were not finite in " + fixed(skipped_in_a_row, 0) + " steps in a row",
-                          "step " + std::to_string(step_) + "; none of these steps changed the weights",
-                          saves_.last_good("val_" + parts_.names.loss) + remedy_of_divergence()});
+  const std::string& input = skipped_input_.first;
+  throw TrainingDiverged(
+      {"the loss or its gradients were not finite in " + fixed(skipped_in_a_row, 0) + " steps in a row" +
+           (input.empty() ? "" : ", nor was the input: " + input),
+       "step " + std::to_string(step_) + "; none of these steps changed the weights",
+       saves_.last_good("val_" + parts_.names.loss) + (input.empty() ? "" : "repair the data, then ") + remedy_of_divergence()});
 }
 
 void Trainer::check_weights() {

@@ -31,6 +31,7 @@
 #include "millrace/train/watch/diagnosis.h"
 #include "millrace/train/watch/memory_watch.h"
 #include "millrace/train/watch/profiler.h"
+#include "millrace/train/watch/skipped_inputs.h"
 
 namespace millrace {
 
@@ -132,6 +133,7 @@ class Trainer {
   [[nodiscard]] std::vector<BlockTime> blocks_of(const Json& accounts) const;
   void diagnose(const StepRecord& record, const MemoryReading& memory);
   void gather_waits();
+  void look_at_skipped(double skipped);
   void log();
   [[nodiscard]] double epochs_in_all() const;  // length of the run; 0 = without end
   void end_epoch();
@@ -157,7 +159,9 @@ class Trainer {
   Saves saves_;
   Recovery recovery_;
   MemoryWatch memory_watch_;
-  std::unique_ptr<Diagnosis> diagnosis_;    // null = log.doctor is off, or another rank diagnoses
+  std::unique_ptr<Diagnosis> diagnosis_;  // null = log.doctor is off, or another rank diagnoses
+  SkippedInputs skipped_inputs_;
+  doctor::Evidence::SkippedInput skipped_input_;      // of all ranks
   double machine_told_ = 0;                 // time of the last line about the machine, in steady seconds; 0 = never
   std::unique_ptr<PhaseClock> phases_;      // null: steps are complete when the host is done
   std::unique_ptr<StepProfiler> profiler_;  // null: no steps to record, or all are recorded

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "millrace/base/clock.h"
+#include "millrace/base/format.h"
 #include "millrace/device/device.h"
 #include "millrace/device/tensor_memory.h"
 #include "millrace/train/loop/trainer.h"
@@ -115,6 +116,34 @@ void Trainer::diagnose(const StepRecord& record, const MemoryReading& memory) {
     if (const auto blocks = blocks_of(accounts_now()); !blocks.empty())
       reporter_.record("blocks", {{"step", step_}, {"blocks", to_json(blocks)}});
   }
+}
+
+// Looks again at the input of the steps that were skipped since the last log line, on each rank at its own. Collective.
+void Trainer::look_at_skipped(double skipped) {
+  constexpr std::size_t kNamed = 3;
+  const bool rose = skipped_inputs_.rose(skipped);
+  const std::int64_t begin = steady_nanoseconds();
+  const Json lines = skipped_inputs_.look(skipped, loader_state_);
+  if (!(parts_.stepper->averages() ? agreement().any(rose) : rose)) return;  // ranks that step separately skip separately
+  const doctor::Evidence::SkippedInput& own = skipped_inputs_.seen();
+  std::vector<std::string> told;
+  skipped_input_ = {.all = true, .samples = 0, .first = skipped_input_.first};
+  for (const Json& rank : agreement().gather({{"lines", lines}, {"all", own.all}, {"samples", own.samples}})) {
+    skipped_input_.all = skipped_input_.all && rank.at("all").get<bool>();
+    skipped_input_.samples += rank.at("samples").get<std::int64_t>();
+    for (const Json& line : rank.at("lines")) told.push_back(line.get<std::string>());
+  }
+  if (skipped_input_.first.empty() && !told.empty()) skipped_input_.first = told.front();
+  meter_.leave_out(steady_nanoseconds() - begin);
+  if (diagnosis_) diagnosis_->saw_skipped_input(skipped_input_);
+  if (told.empty() || agreement().ranks().rank != 0) return;
+  const std::size_t more = told.size() > kNamed ? told.size() - kNamed : 0;
+  told.resize(told.size() - more);
+  const std::string text = "steps up to " + with_commas(step_) +
+                           " were skipped since their input is not finite: " + joined(told, "; ") +
+                           (more > 0 ? "; and " + std::to_string(more) + " more" : "");
+  reporter_.warning(text);
+  reporter_.record("warning", {{"step", step_}, {"text", text}});
 }
 
 // Gathers from all ranks what each waited for since the last log line. Collective.

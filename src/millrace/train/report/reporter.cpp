@@ -38,10 +38,11 @@ bool is_term_of_later(const std::vector<ObjectiveReport>& objectives, std::strin
                                               [&](const ObjectiveReport& later) { return metric.starts_with(later.name + "/"); });
 }
 
-// Four decimals; fewer for values from 100 on.
-int decimals_of(double value) {
+// A value of a step line: four significant digits below 0.1, four decimals from there on, and fewer from 100 on.
+std::string part_of_line(double value) {
   const double size = std::abs(value);
-  return size >= 10'000 ? 0 : size >= 100 ? 1 : 4;
+  if (size < 0.1) return figure(value);
+  return fixed(value, size >= 10'000 ? 0 : size >= 100 ? 1 : 4);
 }
 
 double per_second(std::int64_t count, double seconds) { return static_cast<double>(count) / std::max(seconds, 1e-9); }
@@ -158,7 +159,7 @@ void Reporter::step_line(const StepRecord& record) const {
     line.eta_seconds = per_step * static_cast<double>(record.total_steps - record.step);
   for (const auto& [name, value] : record.window.means) {
     if (name == names_.loss || !record.window.means.shown_on_console(name) || is_term_of_later(record.objectives, name)) continue;
-    line.extra += (line.extra.empty() ? "" : "  ") + name + " " + fixed(value, decimals_of(value));
+    line.extra += (line.extra.empty() ? "" : "  ") + name + " " + part_of_line(value);
   }
   if (worth_a_word(record.window.others)) line.extra += "  others " + percent(*record.window.others) + " of the cores";
   if (record.skipped > 0) line.extra += "  skipped " + fixed(record.skipped, 0);

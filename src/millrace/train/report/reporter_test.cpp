@@ -76,7 +76,7 @@ TEST_F(ReporterTest, ALineHasTheTermsOfTheFirstObjectiveAndNoMoreDecimalsThanItN
                            {"discriminator", 0.25}, {"discriminator/fake", 0.2505}, {"train/psnr", 126.0585}};
     reporter.step(record);
   });
-  EXPECT_THAT(text, HasSubstr("generator/kl 13571  generator/fit 0.0265  discriminator 0.2500  train/psnr 126.1  generator lr"));
+  EXPECT_THAT(text, HasSubstr("generator/kl 13571  generator/fit 0.02654  discriminator 0.2500  train/psnr 126.1  generator lr"));
   EXPECT_EQ(records().at(0).at("discriminator/fake"), 0.2505) << "the log has all";
 }
 

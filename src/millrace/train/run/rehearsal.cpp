@@ -11,6 +11,7 @@
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
 #include "millrace/core/scalar_type.h"
+#include "millrace/data/loader/odd_values.h"
 #include "millrace/device/errors.h"
 #include "millrace/metrics/board.h"
 #include "millrace/train/run/prediction.h"
@@ -119,9 +120,37 @@ std::string not_finite_in(const Batch& batch) {
   return "";
 }
 
+// Warns of the first field with an infinite value, or one far beyond all others: a unit, or a mark of what is missing.
+void look_at_values(const Batch& batch, Rehearsal& rehearsal) {
+  for (const Group& group : batch.groups()) {
+    for (const auto& [name, tensor] : group.fields) {
+      const auto dtype = dtype_of(tensor.scalar_type());
+      if (!dtype || tensor.dim() == 0) continue;
+      const at::Tensor host = tensor.detach().to(at::kCPU).contiguous();
+      const auto odd = data::absurd_in({.dtype = *dtype,
+                                        .shape = host.sizes().slice(1).vec(),
+                                        .rows = host.size(0),
+                                        .data = static_cast<const std::byte*>(host.const_data_ptr())});
+      if (!odd) continue;
+      const bool known = group.rows() == host.size(0) && odd->row < std::ssize(group.indices);
+      rehearsal.warnings.push_back(
+          "field " + quoted(name) + " of " +
+          (known ? "sample " + std::to_string(group.indices[static_cast<std::size_t>(odd->row)])
+                 : "row " + std::to_string(odd->row)) +
+          (group.name.empty() ? "" : " of data set " + quoted(group.name)) + " holds " +
+          (odd->usual == 0
+               ? "an infinite value"
+               : "a value of size " + significant(odd->value, 3) + ", where the median is " + significant(odd->usual, 3)) +
+          ", at " + to_text(odd->at) + " (" + to_text(batch.origin()) + "): another unit, or a mark of what is missing?");
+      return;
+    }
+  }
+}
+
 void rehearse_training(Assembly& assembly, Rehearsal& rehearsal) {
   const std::optional<Batch> batch = assembly.trial_batch(Split::train);
   if (!batch) return;
+  look_at_values(*batch, rehearsal);
   Stepper& stepper = assembly.stepper();
   const RehearsedStep rehearsed = StepTrials(stepper).rehearse(*batch);
   rehearsal.training_rows = batch->rows();
@@ -157,6 +186,7 @@ void rehearse_training(Assembly& assembly, Rehearsal& rehearsal) {
 void rehearse_validation(Assembly& assembly, Rehearsal& rehearsal) {
   const std::optional<Batch> batch = assembly.trial_batch(Split::validation);
   if (!batch) return;
+  look_at_values(*batch, rehearsal);
   Recipe& recipe = assembly.recipe();
   const bool training = recipe.model().is_training();
   const at::NoGradGuard no_grad;

@@ -127,7 +127,7 @@ std::string Session::plan_text() {
     }
   }
   const data::Loader& loader = assembly_->loaders().training();
-  std::string text = "plan\n" + plan.to_text();
+  std::string text = "plan\n" + plan.to_text(request_.verbose);
   const auto line = [&text](const std::string& name, const std::string& value) {
     text += "  " + name + std::string(name.size() < 21 ? 21 - name.size() : 1, ' ') + value + "\n";
   };
@@ -170,7 +170,7 @@ void Session::tell_choices() {
     const auto is_told = [&](const Choice& told) { return told.option == choice.option && told.value == choice.value; };
     if (std::ranges::none_of(told_, is_told)) news.push_back(choice);
   }
-  std::string text = to_text(news);
+  std::string text = to_text(news, request_.verbose);
   if (!text.empty()) text.pop_back();
   if (!text.empty()) console().line(text);
   tell_notices();

@@ -35,17 +35,19 @@ Json Plan::to_json() const {
   return all;
 }
 
-std::string to_text(const std::vector<Choice>& choices) {
+std::string to_text(const std::vector<Choice>& choices, bool verbose) {
+  const auto shown = [verbose](const Choice& c) -> const std::string& { return verbose || c.brief.empty() ? c.value : c.brief; };
   std::size_t option_width = 0;
   std::size_t value_width = 0;
   for (const Choice& c : choices) {
     option_width = std::max(option_width, c.option.size());
-    value_width = std::max(value_width, std::min<std::size_t>(c.value.size(), 24));
+    value_width = std::max(value_width, std::min<std::size_t>(shown(c).size(), 24));
   }
   std::string text;
   for (const Choice& c : choices) {
-    std::string line = "  " + c.option + std::string(option_width - c.option.size() + 2, ' ') + c.value;
-    if (c.value.size() < value_width) line += std::string(value_width - c.value.size(), ' ');
+    const std::string& value = shown(c);
+    std::string line = "  " + c.option + std::string(option_width - c.option.size() + 2, ' ') + value;
+    if (value.size() < value_width) line += std::string(value_width - value.size(), ' ');
     if (!c.reason.empty()) line += "  " + c.reason;
     text += line + "\n";
   }

@@ -14,9 +14,11 @@ struct Choice {
   std::string origin;  // "auto", "flag", "file …", "preset …", "default", "snapshot"
   std::string reason;
   bool by_trial = false;
+  std::string brief = "";  // what people see instead of a value that is a list, unless they ask for all of it; "" = the value
 };
 
-[[nodiscard]] std::string to_text(const std::vector<Choice>& choices);  // aligned lines for people
+// Aligned lines for people. `verbose`: values instead of their brief forms.
+[[nodiscard]] std::string to_text(const std::vector<Choice>& choices, bool verbose = false);
 
 class Plan {
  public:
@@ -27,7 +29,7 @@ class Plan {
   // choice would change bits.
   [[nodiscard]] Json trial_choices() const;
   [[nodiscard]] Json to_json() const;
-  [[nodiscard]] std::string to_text() const { return millrace::to_text(choices_); }
+  [[nodiscard]] std::string to_text(bool verbose = false) const { return millrace::to_text(choices_, verbose); }
 
  private:
   std::vector<Choice> choices_;

@@ -124,7 +124,10 @@ std::optional<doctor::Watch::Change> Diagnosis::look(const StepRecord& record, M
   if (first_ && now - looked_ < kSecondsBetweenLooks) return std::nullopt;
   looked_ = now;
   marks_.push_back(mark());
-  if (!first_) first_ = marks_.back();
+  if (!first_) {
+    marks_.back().skipped = skipped_before_;  // a skipped step counts, also before the first line
+    first_ = marks_.back();
+  }
   if (marks_.size() > kMarks) marks_.pop_front();
   if (marks_.size() < 2) return std::nullopt;
   doctor::Watch::Change change = watch_.look(doctor::findings_of(evidence(marks_.front(), marks_.back())));
@@ -262,6 +265,7 @@ doctor::Evidence Diagnosis::evidence(const Mark& from, const Mark& to) const {
   doctor::Evidence e;
   e.step = step_;
   e.times = difference(to.times, from.times);
+  e.run_seconds = to.times.loop();
   if (const double of = to.others_of - from.others_of; of > 0) e.others = (to.others - from.others) / of;
   e.cores = device::cpu_info().physical_cores;
   e.on_gpu = !parts_.stepper->device().is_cpu();

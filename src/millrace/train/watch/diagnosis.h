@@ -63,6 +63,8 @@ class Diagnosis {
   void saw_validation(double loss, double seconds, const doctor::Evidence::Judged& judged);
   void saw_copied(const Batch& batch);                                    // a batch after its copy to the device
   void saw_batch(const Batch& batch);                                     // a prepared micro-batch
+  void began(double skipped) noexcept { skipped_before_ = skipped; }      // steps that earlier processes of the run skipped
+  void saw_skipped_input(doctor::Evidence::SkippedInput seen) { numbers_.input = std::move(seen); }
   void saw_peak(std::uint64_t bytes) noexcept;                            // most bytes of tensors on a GPU
   void saw_ranks(const std::vector<doctor::Evidence::RankTimes>& times);  // times since the last call
   void saw_machine(const doctor::MachineReading& reading);                // the machine since the first log line, or the last call
@@ -105,6 +107,7 @@ class Diagnosis {
   std::optional<Mark> first_;
   std::int64_t step_ = 0, samples_ = 0, lines_ = 0, saves_ = 0, validations_ = 0, validation_batches_ = 0;
   double validation_seconds_ = 0;
+  double skipped_before_ = 0;
   double skipped_ = 0, spikes_ = 0, others_ = 0, others_of_ = 0;
   double looked_ = 0, seconds_ = 0;
   MemorySeen memory_;

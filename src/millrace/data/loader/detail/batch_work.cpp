@@ -413,6 +413,39 @@ std::string BatchWork::sample_label(std::size_t group, std::int64_t index) const
   return sample_name(group, index) + (more.empty() ? "" : " (" + more + ")");
 }
 
+namespace {
+
+// Removes the bad rows of a group; later rows move up.
+void drop_rows(GroupSlot& group, std::span<const Field> fields, const std::vector<std::int64_t>& rows) {
+  std::int64_t kept = rows.front();
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const std::int64_t from = rows[i] + 1;
+    const std::int64_t end = i + 1 < rows.size() ? rows[i + 1] : group.rows;
+    const auto count = static_cast<std::size_t>(end - from);
+    for (std::size_t f = 0; f < fields.size(); ++f) {
+      const std::size_t bytes = fields[f].bytes();
+      std::memmove(group.data[f] + static_cast<std::size_t>(kept) * bytes, group.data[f] + static_cast<std::size_t>(from) * bytes,
+                   count * bytes);
+    }
+    std::copy(group.indices.begin() + from, group.indices.begin() + end, group.indices.begin() + kept);
+    std::copy(group.positions.begin() + from, group.positions.begin() + end, group.positions.begin() + kept);
+    kept += end - from;
+  }
+  group.rows = kept;
+}
+
+}  // namespace
+
+void BatchWork::drop_bad(BatchSlot& slot) const {
+  for (std::size_t group = 0; group < slot.groups.size(); ++group) {
+    std::vector<std::int64_t> rows;
+    for (const BadRow& bad : slot.bad) {
+      if (bad.group == group && !bad.replaced && bad.row < slot.groups[group].rows) rows.push_back(bad.row);
+    }
+    if (!rows.empty()) drop_rows(slot.groups[group], datasets_[group].source->fields(), rows);
+  }
+}
+
 Message reason_of(const BadRow& bad, const std::string& sample) {
   if (!bad.error) return {.what = sample + " is in quarantine and no replacement could be read", .where = "", .next = ""};
   try {

@@ -86,6 +86,9 @@ class BatchWork {
   void starved(std::size_t lent) { on_starved(lent); }
   void stalled(std::uint64_t batch, double seconds) { on_stalled(batch, seconds); }
 
+  // Removes the rows whose samples could not be read and were not replaced; slot.bad is sorted by group and row.
+  void drop_bad(BatchSlot& slot) const;
+
   // Set by the loader before the engine starts; called in the consumer's thread.
   std::function<void(std::size_t lent)> on_starved = [](std::size_t) {};
   std::function<void(std::uint64_t batch, double seconds)> on_stalled = [](std::uint64_t, double) {};
