@@ -129,17 +129,22 @@ TEST(Examples, DenoiserHasAFrozenPartThatIsItsFiles) {
   }
   put_features(scratch.path() / "vgg.safetensors", 1);
   EXPECT_EQ(to_step(94, "l", "--snapshot.frozen=leave_out").exit_code, 0);
-  std::filesystem::remove(scratch.path() / "vgg.safetensors");
-  const Result kept = to_step(94, "r");
-  EXPECT_EQ(kept.exit_code, 0) << "its snapshot has the weights\n" << kept.err;
 
   const std::vector<float> noisy(2 * 16 * 16, 0.5F);
   const auto input = Fs::real().create(scratch.path() / "in.npz");
   format::write_npz(*input,
                     std::vector<format::NpzArray>{{{"noisy", DType::f32, {2, 1, 16, 16}}, std::as_bytes(std::span(noisy))}});
   input->close();
-  const Result predicted =
-      run({DENOISER_PROGRAM, "predict", "--from=r", "--input=in.npz", "--output=out.npy"}, {.folder = scratch.path()});
+  const auto predict = [&](const std::string& from) {
+    return run({DENOISER_PROGRAM, "predict", "--from=" + from, "--input=in.npz", "--output=out.npy"}, {.folder = scratch.path()});
+  };
+  const Result with_file = predict("l");
+  EXPECT_EQ(with_file.exit_code, 0) << "the file has what the snapshot left out\n" << with_file.err;
+  std::filesystem::remove(scratch.path() / "vgg.safetensors");
+  EXPECT_THAT(predict("l").err, HasSubstr("vgg.safetensors"));
+  const Result kept = to_step(94, "r");
+  EXPECT_EQ(kept.exit_code, 0) << "its snapshot has the weights\n" << kept.err;
+  const Result predicted = predict("r");
   ASSERT_EQ(predicted.exit_code, 0) << predicted.err;
   EXPECT_EQ(format::NpyFile(scratch.path() / "out.npy").layout().shape, (Shape{2, 1, 16, 16}));
 }
