@@ -14,7 +14,7 @@
 namespace millrace::format {
 namespace {
 
-constexpr std::uint16_t kPcm = 1, kFloat = 3, kExtensible = 0xfffe;
+constexpr std::uint16_t kWavePcm = 1, kWaveFloat = 3, kWaveExtensible = 0xfffe;
 constexpr std::uint64_t kRiffBytes = 12, kChunkBytes = 8, kFormatBytes = 16, kExtensibleBytes = 26;
 
 template <class T>
@@ -39,10 +39,10 @@ WavLayout layout_from(const InputFile& file, std::span<const std::byte> chunk) {
                    .rate = number_at<std::uint32_t>(chunk, 4),
                    .bits = number_at<std::uint16_t>(chunk, 14)};
   std::uint16_t code = number_at<std::uint16_t>(chunk, 0);
-  if (code == kExtensible && chunk.size() >= kExtensibleBytes) code = number_at<std::uint16_t>(chunk, 24);
-  layout.is_float = code == kFloat;
-  const bool is_known = code == kFloat ? layout.bits == 32 || layout.bits == 64
-                                       : code == kPcm && layout.bits % 8 == 0 && layout.bits >= 8 && layout.bits <= 32;
+  if (code == kWaveExtensible && chunk.size() >= kExtensibleBytes) code = number_at<std::uint16_t>(chunk, 24);
+  layout.is_float = code == kWaveFloat;
+  const bool is_known = code == kWaveFloat ? layout.bits == 32 || layout.bits == 64
+                                           : code == kWavePcm && layout.bits % 8 == 0 && layout.bits >= 8 && layout.bits <= 32;
   if (!is_known) {
     throw UnreadKind({"the sound has format code " + std::to_string(code) + " with " + std::to_string(layout.bits) +
                           " bits, which is not read: PCM of 8 to 32 bits and floats are",

@@ -25,9 +25,9 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-using Tensors = std::map<std::string, at::Tensor>;
+using NamedTensors = std::map<std::string, at::Tensor>;
 
-void write(const std::string& file, const Tensors& tensors) {
+void write(const std::string& file, const NamedTensors& tensors) {
   std::vector<Field> fields;
   std::vector<at::Tensor> values;
   for (const auto& [name, value] : tensors) {
@@ -55,7 +55,7 @@ struct NetImpl : torch::nn::Module {
 };
 TORCH_MODULE(Net);
 
-Tensors sound(const std::string& before = "") {
+NamedTensors sound(const std::string& before = "") {
   return {{before + "first.weight", at::arange(6).to(at::kFloat).reshape({2, 3})},
           {before + "first.bias", at::full({2}, 7.0)},
           {before + "norm.weight", at::full({2}, 2.0)},
@@ -71,7 +71,7 @@ std::string parts_of(const Call& call) {
   return message.what + "\n  where    " + message.where + "\n  next     " + message.next;
 }
 
-std::string refused(const Tensors& tensors, const LoadOptions& options = {}) {
+std::string refused(const NamedTensors& tensors, const LoadOptions& options = {}) {
   write("w.pt", tensors);
   Net net;
   return parts_of([&] { (void)load_weights(*net, "w.pt", options); });
@@ -93,7 +93,7 @@ TEST(LoadWeights, ParametersAndBuffersComeFromBothKindsOfFile) {
 
 TEST(LoadWeights, NamesOfLightningDdpAndCompileArePassedOver) {
   for (const char* before : {"module.", "_orig_mod.", "model.", "state_dict.model.", "model_state_dict.module._orig_mod."}) {
-    Tensors tensors = sound(before);
+    NamedTensors tensors = sound(before);
     if (std::string(before).find("state_dict") != std::string::npos) tensors["optimizer_states.0.exp_avg"] = at::zeros({2});
     write("w.pt", tensors);
     Net net;
@@ -108,7 +108,7 @@ TEST(LoadWeights, NamesOfLightningDdpAndCompileArePassedOver) {
 
 TEST(LoadWeights, APartIsChosenByItsPrefixAlsoBehindAWrapper) {
   for (const char* wrapper : {"", "state_dict.model."}) {
-    Tensors tensors = sound(std::string(wrapper) + "encoder.");
+    NamedTensors tensors = sound(std::string(wrapper) + "encoder.");
     tensors[std::string(wrapper) + "head.weight"] = at::zeros({9, 9});
     write("w.safetensors", tensors);
     Net net;
@@ -121,7 +121,7 @@ TEST(LoadWeights, APartIsChosenByItsPrefixAlsoBehindAWrapper) {
 }
 
 TEST(LoadWeights, BeginningsOfNamesAreReplacedTheLongestFirst) {
-  Tensors tensors;
+  NamedTensors tensors;
   for (const auto& [name, value] : sound()) tensors["net." + name] = value;
   tensors["net.bn.weight"] = at::full({2}, 9.0);
   tensors.erase("net.norm.weight");
@@ -133,7 +133,7 @@ TEST(LoadWeights, BeginningsOfNamesAreReplacedTheLongestFirst) {
 }
 
 TEST(LoadWeights, OtherNumberFormatsBecomeTheModulesAndAreTold) {
-  Tensors tensors = sound();
+  NamedTensors tensors = sound();
   tensors["first.weight"] = tensors["first.weight"].to(at::kHalf);
   tensors["first.bias"] = tensors["first.bias"].to(at::kDouble);
   write("w.pt", tensors);
@@ -144,7 +144,7 @@ TEST(LoadWeights, OtherNumberFormatsBecomeTheModulesAndAreTold) {
 }
 
 TEST(LoadWeights, WhatIsMissingUnexpectedOrOfAnotherShapeIsNamedWithTheNearestName) {
-  Tensors other_name = sound();
+  NamedTensors other_name = sound();
   other_name["frist.bias"] = other_name["first.bias"];
   other_name.erase("first.bias");
   EXPECT_EQ(refused(other_name),
@@ -156,24 +156,24 @@ TEST(LoadWeights, WhatIsMissingUnexpectedOrOfAnotherShapeIsNamedWithTheNearestNa
   Net mended;  // the remedy works
   EXPECT_EQ(load_weights(*mended, "w.pt", {.rename = {{"frist.", "first."}}}).taken, 7U);
 
-  Tensors other_shape = sound();
+  NamedTensors other_shape = sound();
   other_shape["first.weight"] = at::zeros({2, 4});
   EXPECT_EQ(refused(other_shape, {.strict = false}),
             "the weights of the file do not fit the module: 1 of another shape or type\n"
             "\"first.weight\" is [2,4] in the file, [2,3] in the module\n"
             "  where    w.pt\n  next     make the module with the file's sizes and types: millrace inspect w.pt lists them");
-  Tensors integers = sound();
+  NamedTensors integers = sound();
   integers["first.bias"] = at::ones({2}, at::kLong);
   EXPECT_THAT(refused(integers), HasSubstr("\"first.bias\" is i64 in the file, f32 in the module"));
 
-  Tensors more = sound();
+  NamedTensors more = sound();
   more["head.weight"] = at::zeros({5});
   EXPECT_THAT(refused(more), HasSubstr("1 unexpected\n\"head.weight\" [5] is not part of the module"));
   EXPECT_THAT(refused(more), HasSubstr("next     leave what is unexpected aside with .strict = false"));
 }
 
 TEST(LoadWeights, NothingIsChangedWhereAFileDoesNotFit) {
-  Tensors less = sound();
+  NamedTensors less = sound();
   less.erase("norm.running_var");
   write("w.pt", less);
   Net net;
@@ -191,7 +191,7 @@ TEST(LoadWeights, AFileOfNothingThatFitsIsRefusedEvenIfGapsAreAllowed) {
 }
 
 TEST(LoadWeights, TwoTensorsThatMayBeMeantAreNotGuessedAt) {
-  Tensors twice = sound("module.");
+  NamedTensors twice = sound("module.");
   twice.merge(sound("model."));
   EXPECT_THAT(refused(twice), HasSubstr("7 missing, 14 unexpected"));
 }
@@ -233,7 +233,7 @@ TEST(Frozen, APartIsNeitherTrainedNorInTrainModeAndPassesGradientsOn) {
 }
 
 TEST(Frozen, ItsIdentityIsOfItsWeightsWhereverTheyLie) {
-  const auto identity = [](const std::string& file, const Tensors& tensors) {
+  const auto identity = [](const std::string& file, const NamedTensors& tensors) {
     write(file, tensors);
     Frozen<NetImpl> part{std::filesystem::path(file), LoadOptions{}};
     (void)part->load_file(*part);
@@ -242,7 +242,7 @@ TEST(Frozen, ItsIdentityIsOfItsWeightsWhereverTheyLie) {
   const std::string first = identity("w.pt", sound());
   EXPECT_EQ(first.size(), 64U);
   EXPECT_EQ(identity("w.safetensors", sound("model.")), first);
-  Tensors other = sound();
+  NamedTensors other = sound();
   other["norm.running_mean"][1] = 4.5;
   EXPECT_NE(identity("w.pt", other), first);
 }

@@ -19,7 +19,7 @@ namespace {
 
 namespace stdfs = std::filesystem;
 
-std::string shown(const Field& field) {
+std::string field_text(const Field& field) {
   return field.name + ' ' + std::string(name_of(field.dtype)) + ' ' + to_text(field.shape);
 }
 
@@ -91,7 +91,7 @@ FileSource::FileSource(std::vector<stdfs::path> files, FileSamples samples)
   const OpenSample first(files_.front(), samples_);
   fields_ = first.fields();
   rate_ = first.rate();
-  for (const Field& field : fields_) fingerprint_ += ' ' + shown(field);
+  for (const Field& field : fields_) fingerprint_ += ' ' + field_text(field);
 }
 
 FileSource::FileSource(LabelledFiles files, FileSamples samples) : FileSource(std::move(files.files), std::move(samples)) {
@@ -112,7 +112,7 @@ void FileSource::read(std::span<const std::int64_t> indices, Rows rows, const Re
                        "make all files alike, or leave this one out; the first is " + files_.front().string()});
     };
     if (!std::equal(expected.begin(), expected.end(), sample.fields().begin(), sample.fields().end()))
-      refuse(joined(sample.fields(), ", ", shown), joined(expected, ", ", shown));
+      refuse(joined(sample.fields(), ", ", field_text), joined(expected, ", ", field_text));
     if (sample.rate() != rate_) refuse(with_commas(sample.rate()) + " Hz", with_commas(rate_) + " Hz");
     for (std::size_t f = 0; f < arrays; ++f) sample.read(f, {rows.row(f, i, fields_[f].bytes()), fields_[f].bytes()});
     if (!labels_.empty()) std::memcpy(rows.row(arrays, i, sizeof(std::int64_t)), &labels_[index], sizeof(std::int64_t));
@@ -121,7 +121,7 @@ void FileSource::read(std::span<const std::int64_t> indices, Rows rows, const Re
 
 std::string FileSource::read_as() const {
   return with_commas(size()) + (size() == 1 ? " file: " : " files as the first: ") +
-         joined(std::span(fields_).first(fields_.size() - (labels_.empty() ? 0 : 1)), ", ", shown) +
+         joined(std::span(fields_).first(fields_.size() - (labels_.empty() ? 0 : 1)), ", ", field_text) +
          (rate_ > 0 ? ", " + with_commas(rate_) + " Hz" : "");
 }
 
