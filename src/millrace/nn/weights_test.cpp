@@ -43,7 +43,7 @@ void write(const std::string& file, const NamedTensors& tensors) {
   out->close();
 }
 
-// 3 -> 2 with a norm, under the names that a Sequential gives: 0.weight, 0.bias, 1.weight, …
+// 3 -> 2 with a norm.
 struct NetImpl : torch::nn::Module {
   NetImpl() {
     register_module("first", first);
