@@ -165,7 +165,7 @@ TEST(Examples, AFrozenPartWithoutItsFileIsNamedBeforeTheFirstStep) {
               HasSubstr("no tensor of the file has a name that begins with \"features.\""));
 }
 
-// What README and docs/measurements.md say of their length: lines with code.
+// A recipe of a common kind stays short: lines with code are counted.
 TEST(Examples, ThoseThatReadFilesAreShort) {
   for (const char* name : {"chirps", "denoiser"}) {
     std::istringstream text(read_text(std::string(MILLRACE_SOURCE_DIR) + "/examples/" + name + "/recipe.cpp"));
