@@ -287,6 +287,7 @@ void ImagePairs::measure(const Batch& batch, const StepResult& result, metrics::
   board.add_mean("consistency_weight", result.outputs().at("consistency_weight"));
   board.quiet("consistency_weight");
   board.quiet("balanced_accuracy");
+  board.quiet("macro_f1");
   if (batch.split() == Split::train) return add_losses_of_orders(logits, result.outputs().at("labels"), batch.rows(), board);
   if (!files_) return;
   judged_.logits.push_back(logits.clone());

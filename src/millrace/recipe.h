@@ -10,7 +10,7 @@
 //   samples from arrays in memory                   data/sources/memory_source.h memory_array MemorySource
 //   samples from tables, arrays, pictures, volumes, data/sources/csv_source.h npy_source.h hdf5_source.h image_source.h
 //     texts, series                                   nifti_source.h token_source.h window_source.h
-//   folders of files                                data/files/folder.h
+//   folders of files, one a sample                  data/files/folder.h data/sources/file_source.h   FileSource
 //   augmentation by the reader threads              data/transforms/augment.h    augment random_crop random_flip noise normalise
 //   random numbers of a sample, of a batch's rows   base/philox.h nn/noise.h     Philox make_key normal_rows
 //   random numbers of a layer of your own           core/random.h                RandomScope RowScope
@@ -26,7 +26,8 @@
 //   a tensor's values as plain numbers              core/host_values.h           host_values
 //   errors in three parts: what, where, what next   base/error.h                 DataError RowError
 //   a recipe's registration for the command line    train/recipe/entry.h         Entry entry_of
-//   weights of other programs                       train/assembly/weights.h     Weights load_weights
+//   weights of a file into a module, frozen parts   nn/weights.h                 nn::load_weights nn::Frozen
+//   weights of a run, as tensors                    train/assembly/weights.h     Weights load_weights
 //   a command of your own, with a trained model     config/arguments.h train/run/loaded.h Arguments load_for_inference
 //   the program: one line                           cli/main.h                   cli_main
 //
@@ -52,6 +53,7 @@
 #include "millrace/data/files/folder.h"
 #include "millrace/data/loader/source.h"
 #include "millrace/data/sources/csv_source.h"
+#include "millrace/data/sources/file_source.h"
 #include "millrace/data/sources/hdf5_source.h"
 #include "millrace/data/sources/image_source.h"
 #include "millrace/data/sources/memory_source.h"
@@ -74,6 +76,7 @@
 #include "millrace/nn/residual.h"
 #include "millrace/nn/stencil.h"
 #include "millrace/nn/volume.h"
+#include "millrace/nn/weights.h"
 #include "millrace/picture/draw.h"
 #include "millrace/train/assembly/weights.h"
 #include "millrace/train/recipe/config.h"

@@ -270,6 +270,7 @@ void Board::put(Means& means, const Entry& entry, const double* value) {
   const auto sound = [has_nan](double share) { return has_nan ? kNone : share; };
   set(prefix + "accuracy", sound(table.accuracy()));
   set(prefix + "balanced_accuracy", sound(table.balanced_accuracy()));
+  set(prefix + "macro_f1", sound(table.macro_f1()));
   if (entry.how.top_k > 0) {
     const auto total = static_cast<double>(table.total());
     const double hits = value[entry.parts[0].numel()];
@@ -278,6 +279,7 @@ void Board::put(Means& means, const Entry& entry, const double* value) {
   if (!entry.how.per_class) return;
   for (std::size_t i = 0; i < table.classes.size(); ++i) set(prefix + "recall/" + table.classes[i], sound(table.recall(i)));
   for (std::size_t i = 0; i < table.classes.size(); ++i) set(prefix + "precision/" + table.classes[i], sound(table.precision(i)));
+  for (std::size_t i = 0; i < table.classes.size(); ++i) set(prefix + "f1/" + table.classes[i], sound(table.f1(i)));
 }
 
 Means Board::means() const {

@@ -6,7 +6,7 @@
 //     board.add_classification(result.outputs().at("logits"), batch["label"], {.classes = {"cat", "dog", "owl"}});
 //   }
 //
-// gives accuracy, balanced_accuracy and, in the logs but not in the console's line, recall/cat … precision/owl; and
+// gives accuracy, balanced_accuracy, macro_f1 and, in the logs but not in the console's line, recall/cat … f1/owl; and
 //
 //   board.add_regression(result.outputs().at("predicted"), batch["y"]);  // mae, rmse, r2, pearson
 //   board.add_mean("width", boxes.select(1, 2));                         // of all values
@@ -38,7 +38,7 @@ struct Classification {
   std::vector<std::string> classes = {};
   std::int64_t top_k = 0;            // if at least 2, also top<k>_accuracy, which needs logits
   std::int64_t ignore_index = -100;  // labels of this value are not counted
-  bool per_class = true;             // recall/<class> and precision/<class>, quiet
+  bool per_class = true;             // recall/<class>, precision/<class> and f1/<class>, quiet
   std::string name = "";             // "left": all names begin with "left/"
   [[nodiscard]] std::string prefix() const { return name.empty() ? "" : name + "/"; }
 };
@@ -71,7 +71,8 @@ class Board {
   // are equal) and Pearson's r "pearson". With `name`, their names begin with "<name>/".
   void add_regression(const at::Tensor& predicted, const at::Tensor& target, std::string_view name = "");
   // Counts predicted against true classes: "accuracy", "balanced_accuracy" (the mean recall of the classes that have labels),
-  // with top_k "top<k>_accuracy", recall and precision of each class, and a table of the counts, see tables().
+  // "macro_f1" (the mean f1 of the classes that have labels or predictions), with top_k "top<k>_accuracy", recall, precision and
+  // f1 of each class, and a table of the counts, see tables().
   //   predicted  logits [..., K] of any float type, of which the largest counts (the first of equal ones), or class ids [...] as
   //              integers or booleans
   //   labels     class ids [...], integers or booleans

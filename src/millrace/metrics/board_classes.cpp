@@ -103,7 +103,7 @@ Board::Entry& Board::classification_of(const Classification& how) {
     entry.parts = {detail::integers_on(at::kCPU, {classes * classes + detail::kAside}), detail::integers_on(at::kCPU, {}),
                    detail::integers_on(at::kCPU, {detail::kExtremes})};
     if (how.per_class) {
-      for (const char* each : {"recall/*", "precision/*"}) quiet(how.prefix() + each);
+      for (const char* each : {"recall/*", "precision/*", "f1/*"}) quiet(how.prefix() + each);
     }
   } else if (entry.how.classes != how.classes || entry.how.top_k != how.top_k) {
     detail::refuse(entry.name, "other classes, or another top_k, than in an earlier batch",

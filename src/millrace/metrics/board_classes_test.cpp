@@ -38,8 +38,10 @@ TEST(BoardClasses, ATableIsTrueClassesByPredictedOnes) {
   EXPECT_THAT(table.counts, ElementsAre(2, 1, 0, 1, 2, 0, 0, 0, 0));
   EXPECT_EQ(table.count(0, 1), 1);
   const Means means = board.means();
-  EXPECT_EQ(joined(means, " ", &Means::value_type::first),
-            "accuracy balanced_accuracy recall/cat recall/dog recall/owl precision/cat precision/dog precision/owl");
+  EXPECT_EQ(
+      joined(means, " ", &Means::value_type::first),
+      "accuracy balanced_accuracy macro_f1 recall/cat recall/dog recall/owl precision/cat precision/dog precision/owl f1/cat "
+      "f1/dog f1/owl");
   EXPECT_DOUBLE_EQ(means.at("accuracy"), 4.0 / 6.0);
   EXPECT_DOUBLE_EQ(means.at("balanced_accuracy"), 2.0 / 3.0) << "no owl was there";
   EXPECT_DOUBLE_EQ(means.at("recall/cat"), 2.0 / 3.0);
@@ -47,6 +49,20 @@ TEST(BoardClasses, ATableIsTrueClassesByPredictedOnes) {
   EXPECT_TRUE(std::isnan(means.at("recall/owl")));
   EXPECT_TRUE(means.shown_on_console("accuracy"));
   EXPECT_FALSE(means.shown_on_console("precision/dog"));
+}
+
+// By hand; scikit-learn's f1_score says the same.
+TEST(BoardClasses, F1WeighsRecallAndPrecisionAndItsMeanIsOfTheClassesThatAreThere) {
+  Board board;
+  board.add_classification(ids({0, 0, 1, 1, 1, 1}), ids({0, 0, 0, 0, 1, 2}), {.classes = {"a", "b", "c", "nowhere"}});
+  const Means means = board.means();
+  EXPECT_DOUBLE_EQ(means.at("f1/a"), 4.0 / 6.0);
+  EXPECT_DOUBLE_EQ(means.at("f1/b"), 2.0 / 5.0);
+  EXPECT_DOUBLE_EQ(means.at("f1/c"), 0.0) << "it has a label, and was never predicted";
+  EXPECT_TRUE(std::isnan(means.at("f1/nowhere")));
+  EXPECT_DOUBLE_EQ(means.at("macro_f1"), (4.0 / 6.0 + 2.0 / 5.0) / 3);
+  EXPECT_FALSE(means.shown_on_console("f1/a"));
+  EXPECT_TRUE(means.shown_on_console("macro_f1"));
 }
 
 // Compared with each sample checked separately, and with LibTorch's topk.
@@ -64,7 +80,7 @@ TEST(BoardClasses, LogitsAreCountedByTheirLargest) {
   const double hits = logits.argmax(-1).eq(labels).sum().item<double>();
   const double near = std::get<1>(at::topk(logits, 3)).eq(labels.unsqueeze(-1)).any(-1).sum().item<double>();
   const Means means = board.means();
-  EXPECT_EQ(means.size(), 3U);
+  EXPECT_EQ(means.size(), 4U);
   EXPECT_DOUBLE_EQ(means.at("accuracy"), hits / all);
   EXPECT_DOUBLE_EQ(means.at("top3_accuracy"), near / all);
   EXPECT_THAT(board.tables().at(0).classes, ElementsAre("0", "1", "2", "3", "4"));

@@ -11,6 +11,20 @@ double share(std::int64_t part, std::int64_t whole) {
   return whole == 0 ? std::numeric_limits<double>::quiet_NaN() : static_cast<double>(part) / static_cast<double>(whole);
 }
 
+// The mean of of(0), of(1), …, without those that are NaN.
+template <class Of>
+double mean_of_numbers(std::size_t size, const Of& of) {
+  double sum = 0;
+  double present = 0;
+  for (std::size_t i = 0; i < size; ++i) {
+    const double own = of(i);
+    if (std::isnan(own)) continue;
+    sum += own;
+    present += 1;
+  }
+  return present > 0 ? sum / present : std::numeric_limits<double>::quiet_NaN();
+}
+
 }  // namespace
 
 std::int64_t Confusion::total() const { return std::accumulate(counts.begin(), counts.end(), std::int64_t{0}); }
@@ -33,16 +47,18 @@ double Confusion::precision(std::size_t predicted) const {
   return share(count(predicted, predicted), all);
 }
 
+double Confusion::f1(std::size_t of_class) const {
+  std::int64_t all = 0;
+  for (std::size_t i = 0; i < classes.size(); ++i) all += count(of_class, i) + count(i, of_class);
+  return share(2 * count(of_class, of_class), all);
+}
+
 double Confusion::balanced_accuracy() const {
-  double sum = 0;
-  double present = 0;
-  for (std::size_t i = 0; i < classes.size(); ++i) {
-    const double own = recall(i);
-    if (std::isnan(own)) continue;
-    sum += own;
-    present += 1;
-  }
-  return present > 0 ? sum / present : std::numeric_limits<double>::quiet_NaN();
+  return mean_of_numbers(classes.size(), [this](std::size_t i) { return recall(i); });
+}
+
+double Confusion::macro_f1() const {
+  return mean_of_numbers(classes.size(), [this](std::size_t i) { return f1(i); });
 }
 
 }  // namespace millrace::metrics

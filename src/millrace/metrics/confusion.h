@@ -21,6 +21,9 @@ struct Confusion {
   [[nodiscard]] double balanced_accuracy() const;        // the mean recall of the classes that have labels
   [[nodiscard]] double recall(std::size_t truth) const;  // the share of this class's samples that were predicted as this class
   [[nodiscard]] double precision(std::size_t predicted) const;  // the share of the predictions of this class that are right
+  // The harmonic mean of recall and precision, 2 hits / (labels + predictions) of the class; NaN without labels and predictions.
+  [[nodiscard]] double f1(std::size_t of_class) const;
+  [[nodiscard]] double macro_f1() const;  // the mean f1 of the classes that have labels or predictions, as scikit-learn's
 };
 
 }  // namespace millrace::metrics

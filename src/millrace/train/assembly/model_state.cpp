@@ -10,6 +10,7 @@
 #include "millrace/base/field.h"
 #include "millrace/base/format.h"
 #include "millrace/base/hash.h"
+#include "millrace/nn/weights.h"
 
 namespace millrace {
 namespace {
@@ -82,6 +83,51 @@ std::map<std::string, Tensors> model_tensors(const torch::nn::Module& model, con
   }
   for (const auto& item : model.named_buffers()) put(item.key(), item.value());
   return models;
+}
+
+void load_frozen_parts(torch::nn::Module& model, const std::function<void(const std::string&)>& told) {
+  for (const nn::NamedPart& found : nn::frozen_parts(model)) {
+    for (auto& parameter : found.module->parameters()) parameter.requires_grad_(false);  // layers that were added later, too
+    std::error_code missing;
+    if (!std::filesystem::exists(found.part->file(), missing)) continue;
+    for (const std::string& line : found.part->load_file(*found.module))
+      told("frozen part " + quoted(found.name) + " of " + found.part->file().string() + ": " + line);
+  }
+}
+
+Json identities_of_frozen_parts(torch::nn::Module& model) {
+  Json identities = Json::object();
+  for (const nn::NamedPart& found : nn::frozen_parts(model)) {
+    if (!found.part->identity().empty()) identities[found.name] = found.part->identity();
+  }
+  return identities;
+}
+
+void check_frozen_parts(torch::nn::Module& model, const Json& saved, bool left_out) {
+  for (const nn::NamedPart& found : nn::frozen_parts(model)) {
+    const auto before = saved.is_object() ? saved.find(found.name) : saved.end();
+    if (!saved.is_object() || before == saved.end() || !before->is_string()) continue;
+    const std::string identity = before->get<std::string>();
+    if (found.part->identity().empty() && !left_out) {
+      found.part->set_identity(identity);
+    } else if (!found.part->identity().empty() && found.part->identity() != identity) {
+      throw SnapshotError({"the frozen part " + quoted(found.name) + " is not the one this run was trained with",
+                           found.part->file().string() + " holds other weights now",
+                           "give the run the file of then, or start over with --fresh"});
+    }
+  }
+}
+
+void require_frozen_parts(torch::nn::Module& model) {
+  for (const nn::NamedPart& found : nn::frozen_parts(model)) {
+    if (!found.part->identity().empty()) continue;
+    const std::string file = found.part->file().string();
+    if (file.empty())
+      throw DataError({"the frozen part " + quoted(found.name) + " of the model has no file to take its weights from",
+                       "the recipe's model", "set the key that names its file, a .safetensors or .pt file"});
+    throw DataError({"the file of the frozen part " + quoted(found.name) + " does not exist", file,
+                     "give the path of a .safetensors or .pt file with its weights"});
+  }
 }
 
 void load_model_tensors(torch::nn::Module& model, const std::map<std::string, Tensors>& models, const Json& frozen,

@@ -177,8 +177,10 @@ std::unique_ptr<Recipe> RunSetup::make_recipe(const RecipeFolders& places, std::
     if (weights) recipe->load_state(weights->recipe);
     recipe->before_training();
   });
+  load_frozen_parts(recipe->model(), context_.notice);
   if (weights) {
     if (const std::string told = load_model_weights(recipe->model(), *weights); !told.empty()) context_.notice(told);
+    load_frozen_parts(recipe->model(), [](const std::string&) {});  // a frozen part is its file's also in a model from elsewhere
   }
   recipe->model().to(context_.device);
   return recipe;

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "millrace/base/format.h"
+#include "millrace/nn/weights.h"
 #include "millrace/train/assembly/weights.h"
 
 namespace millrace {
@@ -11,31 +12,7 @@ namespace {
 
 using Wanted = std::map<std::string, std::vector<std::int64_t>>;
 
-constexpr std::array<std::string_view, 2> kAnywhere = {"_orig_mod.", "module."};
-constexpr std::array<std::string_view, 3> kInFront = {"state_dict.", "model_state_dict.", "model."};
-
-// The name without the parts that wrappers add.
-std::string plain(std::string_view name) {
-  for (bool again = true; again;) {
-    again = false;
-    for (const std::string_view word : kInFront) {
-      if (!name.starts_with(word)) continue;
-      name.remove_prefix(word.size());
-      again = true;
-    }
-    for (const std::string_view word : kAnywhere) {
-      if (!name.starts_with(word)) continue;
-      name.remove_prefix(word.size());
-      again = true;
-    }
-  }
-  std::string rest(name);
-  for (const std::string_view word : kAnywhere) {
-    const std::string inside = "." + std::string(word);
-    for (std::size_t at = rest.find(inside); at != std::string::npos; at = rest.find(inside)) rest.erase(at + 1, word.size());
-  }
-  return rest;
-}
+constexpr std::array<std::string_view, 5> kInFront = {"_orig_mod.", "module.", "state_dict.", "model_state_dict.", "model."};
 
 bool has_shape(const at::Tensor& tensor, const std::vector<std::int64_t>& shape) {
   return std::ranges::equal(tensor.sizes(), shape);
@@ -47,12 +24,12 @@ std::string pass_over_wrappers(Tensors& all, const Wanted& wanted) {
   const auto is_there = [&all](const auto& item) { return all.contains(item.first); };
   if (wanted.empty() || std::ranges::all_of(wanted, is_there)) return "";
   std::multimap<std::string, std::string> by_plain;
-  for (const auto& [name, tensor] : all) by_plain.emplace(plain(name), name);
+  for (const auto& [name, tensor] : all) by_plain.emplace(nn::plain_name(name), name);
   Tensors taken;
   std::set<std::string> used, prefixes;
   for (const auto& [name, shape] : wanted) {
     std::vector<std::string> found;
-    const auto [first, last] = by_plain.equal_range(plain(name));
+    const auto [first, last] = by_plain.equal_range(nn::plain_name(name));
     for (auto it = first; it != last; ++it)
       if (has_shape(all.at(it->second), shape)) found.push_back(it->second);
     if (found.size() != 1 || !used.insert(found[0]).second) return "";
@@ -81,7 +58,7 @@ std::string take_common_wrappers(Tensors& all) {
   };
   for (bool again = true; again;) {
     again = false;
-    for (const std::string_view word : {kAnywhere[0], kAnywhere[1], kInFront[0], kInFront[1], kInFront[2]}) {
+    for (const std::string_view word : kInFront) {
       if (!begins_all(word)) continue;
       Tensors rest;
       for (const auto& [name, tensor] : all) rest.emplace(name.substr(word.size()), tensor);

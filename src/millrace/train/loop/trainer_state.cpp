@@ -51,6 +51,7 @@ snapshot::Content Trainer::content() const {
   scores_.write_state(json, content.report);
   if (epoch_end_.row) json["epoch_row"] = {epoch_end_.row->epoch, number_or_null(epoch_end_.row->train_loss)};
   if (const auto names = frozen_names(parts_.recipe->model(), *parts_.stepper); !names.empty()) json["frozen"] = names;
+  if (Json parts = identities_of_frozen_parts(parts_.recipe->model()); !parts.empty()) json["frozen_parts"] = std::move(parts);
   if (parts_.plan != nullptr) json["choices"] = parts_.plan->trial_choices();
   // Read when the weights are used later (eval, predict). A resumed run reads `choices`; the wording of a fault is not part of
   // the state.
@@ -70,6 +71,9 @@ std::string Trainer::state_sha256() const {
 
 void Trainer::restore(const snapshot::Content& content) {
   const State* frozen = snapshot::part_of(content, snapshot::kFrozen);
+  const State* saved = snapshot::part_of(content, snapshot::kTrainer);
+  check_frozen_parts(parts_.recipe->model(), saved == nullptr ? Json() : saved->json.value("frozen_parts", Json()),
+                     frozen != nullptr);
   load_model_tensors(parts_.recipe->model(), content.models, frozen == nullptr ? Json() : frozen->json, frozen_);
   const auto part = [&](const char* name) -> const State& {
     const State* found = snapshot::part_of(content, name);

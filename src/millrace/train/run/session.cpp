@@ -11,11 +11,13 @@
 #include "millrace/device/device.h"
 #include "millrace/device/errors.h"
 #include "millrace/device/operation_marks.h"
+#include "millrace/nn/weights.h"
 #include "millrace/runs/earlier_runs.h"
 #include "millrace/snapshot/layout.h"
 #include "millrace/system/crash.h"
 #include "millrace/system/process.h"
 #include "millrace/train/assembly/kept_trials.h"
+#include "millrace/train/assembly/model_state.h"
 #include "millrace/train/run/detail/snapshot_check.h"
 #include "millrace/train/run/rehearsal.h"
 #include "millrace/train/run_folder/run_files.h"
@@ -68,6 +70,7 @@ RunOutcome Session::run() {
   assembly_ = std::make_unique<Assembly>(setup_, std::move(recipe), std::move(loaders), kept_choices());
   make_trainer();
   if (resumed_) trainer_->restore(resumed_->content);
+  require_frozen_parts(assembly_->recipe().model());
   if (already_complete(total_steps)) return nothing_left();
   if (resumed_) tell_new_length();
   const std::unique_ptr<Watchdog> watchdog = watch();
@@ -134,6 +137,7 @@ RunOutcome Session::plan_only() {
 
 RunOutcome Session::rehearse_only() {
   assembly_ = std::make_unique<Assembly>(setup_, folders_to_look_in());
+  require_frozen_parts(assembly_->recipe().model());
   const std::unique_ptr<Watchdog> watchdog = watch();
   assembly_->note_undecided();
   introduce();
@@ -207,6 +211,10 @@ void Session::make_trainer() {
   parts.may_recompute = setup_.switches().on("recompute") && std::ranges::find(wish, "auto") != wish.end();
   parts.batch_ahead = setup_.switches().on("batch_ahead");
   parts.frozen_source = facts.frozen_source;
+  if (parts.frozen_source.empty()) {
+    parts.frozen_source = joined(nn::frozen_parts(assembly_->recipe().model()), ", ",
+                                 [](const nn::NamedPart& found) { return found.part->file().string(); });
+  }
   parts.total_steps = assembly_->loaders().total_steps();
   parts.agreement = request_.agreement;
   if (setup_.config().log.doctor && setup_.agreement().ranks().rank == 0) {
