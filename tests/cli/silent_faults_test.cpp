@@ -21,7 +21,8 @@ struct Told {
 
 Told train(const std::string& mistake, std::vector<std::string> more = {}, const std::string& recipe = "mistakes") {
   const Scratch scratch;
-  std::vector<std::string> words = {MISTAKES_PROGRAM, "train", recipe, "--run", "r", "--plant.mistake=" + mistake};
+  std::vector<std::string> words = {MISTAKES_PROGRAM,        "train", recipe, "--run", "r", "--plant.mistake=" + mistake,
+                                    "--precision.dtype=fp32"};
   words.insert(words.end(), more.begin(), more.end());
   const Result result = run(words, {.folder = scratch.path()});
   return {result.exit_code, result.out + result.err, fs::exists(scratch.path() / "r")};

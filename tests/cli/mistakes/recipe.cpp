@@ -312,7 +312,7 @@ class Mistakes final : public Recipe {
     const at::Tensor square = (score - goal.squeeze(1)).square();
     if (plants("mean_with_count_one")) set(square.mean(), 1);
     if (plants("mean_with_the_count_of_a_sum")) set(square.mean(), square.numel());
-    if (plants("batch_axis_averaged")) set((score.mean(0) - goal.squeeze(1)).square().sum(), square.numel());
+    if (plants("batch_axis_averaged")) set(((score + x.select(1, 1)).mean(0) - goal.squeeze(1)).square().sum(), square.numel());
     const bool mended = plants("batch_axis_averaged_mended") || plants("every_other_row_mended") ||
                         plants("mean_with_count_one_mended") || plants("mean_with_the_count_of_a_sum_mended");
     if (mended) set(square.sum(), square.numel());
