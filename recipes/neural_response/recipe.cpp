@@ -333,6 +333,8 @@ optim::OptimConfig NeuralResponse::optimizer() const {
 std::vector<Objective> NeuralResponse::objectives() {
   Objective objective{.parameters = groups(), .optim = optimizer()};
   objective.loss = [this](const Batch& batch, const StepContext& context) { return loss(batch, context); };
+  if (recipe_.bucket_mean == BucketMean::unweighted)
+    objective.whole_batch = "recipe.bucket_mean=unweighted gives the mean of each session in a batch the same weight";
   if (penalties_->any_proximal())
     objective.after_update = [this](const StepContext& context) { penalties_->apply(context.epoch); };
   return {std::move(objective)};

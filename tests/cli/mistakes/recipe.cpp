@@ -131,6 +131,12 @@ class Mistakes final : public Recipe {
     if (plants("constructor_throws")) throw std::out_of_range("stoi");
     if (plants("constructor_throws_a_text")) throw "no such option";  // NOLINT(hicpp-exception-baseclass)
     if (plants("unused_layer")) net_->register_module("spare", torch::nn::Linear(2, 2));
+    if (mistake_.starts_with("layer_outside_the_model")) head_ = torch::nn::Linear(kClasses, kClasses);
+    if (plants("layer_outside_the_model_mended")) net_->register_module("head", head_);
+    if (mistake_.starts_with("convolution_outside_the_model")) filter_ = torch::nn::Conv1d(1, 1, 3);
+    if (plants("convolution_outside_the_model_mended")) net_->register_module("filter", filter_);
+    if (mistake_.starts_with("noise_outside_the_model")) stray_ = at::randn({kClasses});
+    if (plants("noise_outside_the_model_mended")) stray_ = net_->register_buffer("noise", stray_);
     if (plants("all_frozen"))
       for (at::Tensor& parameter : net_->parameters()) parameter.set_requires_grad(false);
   }
@@ -176,6 +182,7 @@ class Mistakes final : public Recipe {
 
   std::vector<Objective> objectives() override {
     Objective main{.name = "main", .optim = context_.config->optim, .loss = {}};
+    if (plants("rows_against_rows_mended")) main.whole_batch = "each row is compared with all others";
     main.loss = [this](const Batch& batch, const StepContext& context) { return loss(batch, context); };
     if (plants("no_objective")) return {};
     if (plants("null_loss")) main.loss = nullptr;
@@ -286,6 +293,33 @@ class Mistakes final : public Recipe {
     return data::generate("numbers", kTrain, {{"x", DType::f32, {kWidth}}, {"label", DType::i64, {}}}, make);
   }
 
+  [[nodiscard]] at::Tensor smoothed(const at::Tensor& x) {
+    return x + at::constant_pad_nd(filter_(x.unsqueeze(1)), {1, 1}).squeeze(1);
+  }
+
+  // Sums and counts that do not add up when a batch is cut, and what their messages advise instead.
+  void plant_in_sums(LossTerm& term, const at::Tensor& logits, const at::Tensor& x) {
+    const at::Tensor score = logits.select(1, 0), goal = x.narrow(1, 0, 1);
+    const auto set = [&](const at::Tensor& sum, std::int64_t count) {
+      term.sum = sum;
+      term.count = at::full({}, static_cast<double>(count));
+    };
+    if (mistake_.starts_with("shapes_that_broadcast")) {
+      const bool mended = mistake_.ends_with("_mended");
+      const at::Tensor error = (score - (mended ? goal.squeeze(1) : goal)).square();
+      set(error.sum(), mistake_.starts_with("shapes_that_broadcast_counted") ? error.numel() : score.size(0));
+    }
+    const at::Tensor square = (score - goal.squeeze(1)).square();
+    if (plants("mean_with_count_one")) set(square.mean(), 1);
+    if (plants("mean_with_the_count_of_a_sum")) set(square.mean(), square.numel());
+    if (plants("batch_axis_averaged")) set(((score + x.select(1, 1)).mean(0) - goal.squeeze(1)).square().sum(), square.numel());
+    const bool mended = plants("batch_axis_averaged_mended") || plants("every_other_row_mended") ||
+                        plants("mean_with_count_one_mended") || plants("mean_with_the_count_of_a_sum_mended");
+    if (mended) set(square.sum(), square.numel());
+    if (plants("every_other_row")) set(square.slice(0, 0, square.size(0), 2).sum(), (square.size(0) + 1) / 2);
+    if (mistake_.starts_with("rows_against_rows")) set((logits.matmul(logits.t()) - 1).square().mean(1).sum(), square.numel());
+  }
+
   std::optional<Loss> loss(const Batch& batch, const StepContext& context) {
     if (plants("always_absent")) return std::nullopt;
     if (plants("own_exception")) throw std::runtime_error("radius is negative");
@@ -295,7 +329,9 @@ class Mistakes final : public Recipe {
     std::optional<at::NoGradGuard> no_grad;
     if (plants("no_gradient_guard")) no_grad.emplace();
     const at::Tensor& x = batch[plants("field_typo") ? "X" : "x"];
-    at::Tensor logits = net_->forward(x);
+    at::Tensor logits = net_->forward(mistake_.starts_with("convolution_outside") ? smoothed(x) : x);
+    if (!head_.is_empty()) logits = head_(logits);
+    if (mistake_.starts_with("noise_outside_the_model")) logits = logits + stray_;
     if (plants("in_place_on_a_saved_tensor")) {
       const at::Tensor hidden = logits.exp();
       logits = hidden * hidden;
@@ -304,6 +340,7 @@ class Mistakes final : public Recipe {
     at::Tensor label = batch["label"];
     if (plants("column_of_labels_flattened_in_the_loss")) label = label.flatten();
     LossTerm term = nn::CrossEntropy()(logits, label);
+    plant_in_sums(term, logits, x);
     if (plants("no_gradient_detach")) term.sum = term.sum.detach();
     if (plants("no_gradient_item")) term.sum = at::full({}, term.sum.item<double>());
     if (plants("sum_is_no_scalar")) term.sum = logits;
@@ -324,6 +361,8 @@ class Mistakes final : public Recipe {
   Context context_;
   Net net_;
   std::vector<Net> anew_;
+  torch::nn::Linear head_{nullptr};
+  torch::nn::Conv1d filter_{nullptr};
   at::Tensor stray_;
 };
 
@@ -351,25 +390,29 @@ class Grouped final : public Recipe {
   torch::nn::Module& model() override { return *net_; }
 
   std::vector<Objective> objectives() override {
-    return {{.optim = context_.config->optim, .loss = [this](const Batch& batch, const StepContext&) {
-               Loss loss;
-               if (mistake_ == "field_of_a_grouped_batch") return Loss{.outputs = {{"x", batch["x"]}}};
-               for (const Group& group : batch.groups()) {
-                 torch::nn::Linear& layer = group.name == "left" || mistake_ == "layer_of_another_group" ? left_ : right_;
-                 const at::Tensor predicted = layer(group.fields.at("x"));
-                 const at::Tensor target = group.fields.at(mistake_ == "group_field_typo" ? "z" : "y");
-                 for (std::int64_t row = 0; row < group.rows(); ++row) {
-                   if (target[row].item<float>() < 0)
-                     throw RowError({"the target is negative", "", "leave it out"}, row, group.name);
-                 }
-                 LossTerm term =
-                     nn::mean_squared_error(predicted, mistake_ == "target_of_another_shape" ? target.flatten() : target);
-                 if (mistake_ == "mean_of_an_empty_group") term.sum = (predicted - target).square().mean();
-                 term.name = group.name;
-                 loss.terms.push_back(term);
-               }
-               return loss;
-             }}};
+    const bool says_so = mistake_ == "mean_of_an_empty_group";
+    return {{.optim = context_.config->optim,
+             .loss =
+                 [this](const Batch& batch, const StepContext&) {
+                   Loss loss;
+                   if (mistake_ == "field_of_a_grouped_batch") return Loss{.outputs = {{"x", batch["x"]}}};
+                   for (const Group& group : batch.groups()) {
+                     torch::nn::Linear& layer = group.name == "left" || mistake_ == "layer_of_another_group" ? left_ : right_;
+                     const at::Tensor predicted = layer(group.fields.at("x"));
+                     const at::Tensor target = group.fields.at(mistake_ == "group_field_typo" ? "z" : "y");
+                     for (std::int64_t row = 0; row < group.rows(); ++row) {
+                       if (target[row].item<float>() < 0)
+                         throw RowError({"the target is negative", "", "leave it out"}, row, group.name);
+                     }
+                     LossTerm term =
+                         nn::mean_squared_error(predicted, mistake_ == "target_of_another_shape" ? target.flatten() : target);
+                     if (mistake_.starts_with("mean_of_a")) term.sum = (predicted - target).square().mean();
+                     term.name = group.name;
+                     loss.terms.push_back(term);
+                   }
+                   return loss;
+                 },
+             .whole_batch = says_so ? "a mean is a mean" : ""}};
   }
 
  private:

@@ -130,15 +130,21 @@ void Assembly::plan_rates() {
     setup_.choose(key, significant(given.warmup_frac, 3), "without effect: the schedule has no end; see optim.warmup_steps");
 }
 
-std::optional<Batch> Assembly::trial_batch(Split split) const {
+std::optional<Batch> Assembly::trial_batch(Split split, Recipe* prepares) const {
   const data::Pipeline* const pipeline = loaders_.pipeline(split);
   if (pipeline == nullptr) return std::nullopt;
   auto options = setup_.loader_options(*pipeline, split);
   options.readers = 0;
   options.warn = nullptr;  // the run's own loader reports the same samples
   data::Loader trial_loader(*pipeline, options);
-  BatchContext context = batch_context();
-  context.split = split;
+  const BatchContext own = batch_context();
+  const BatchContext context{.recipe = prepares == nullptr ? own.recipe : *prepares,
+                             .timeline = own.timeline,
+                             .device = own.device,
+                             .micro_batches = own.micro_batches,
+                             .split = split,
+                             .ahead = own.ahead,
+                             .seed = own.seed};
   std::optional<Batch> first;
   while (auto host = trial_loader.next()) {
     Batch here;

@@ -57,7 +57,8 @@ class Assembly {
   [[nodiscard]] MemoryAccount memory_account(std::uint64_t step_peak, bool copies_snapshots) const;
   [[nodiscard]] BatchContext batch_context() const;
   // A prepared micro-batch like the first step's, or like a validation's first; leaves no trace. nullopt if there is no batch.
-  [[nodiscard]] std::optional<Batch> trial_batch(Split split = Split::train) const;
+  // `prepares`: the recipe whose prepare() is called; null = the run's.
+  [[nodiscard]] std::optional<Batch> trial_batch(Split split = Split::train, Recipe* prepares = nullptr) const;
 
  private:
   void make_stepper();

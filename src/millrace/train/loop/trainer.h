@@ -62,6 +62,8 @@ struct TrainerParts {
   std::uint64_t cacheable_bytes = 0;   // see DiagnosisParts
   std::function<std::unique_ptr<RemedyTrials>()> doctor_trials;  // null = none
   doctor::Evidence::Earlier earlier;                             // earlier runs, for the doctor
+  // Called once, with the state of the first snapshot. Returns a warning, "" = the snapshot is sound. Null = no check.
+  std::function<std::string(const snapshot::Content&)> check_snapshot;
 };
 
 enum class Ending : std::uint8_t { max_steps, epochs_done, early_stop, signal };
@@ -139,6 +141,7 @@ class Trainer {
   void end_epoch();
   void write_history(const metrics::Means& means);
   void draw(const std::vector<metrics::Confusion>& tables);
+  void check_first_snapshot();
   void keep_tables();
   void validate();
   void record_validation(const metrics::Means& means, double seconds, std::int64_t batches);

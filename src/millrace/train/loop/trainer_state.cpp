@@ -1,6 +1,8 @@
 // The saved state of a run, how it is restored, and the run's results.
 #include <torch/nn/module.h>
 
+#include <utility>
+
 #include "millrace/base/clock.h"
 #include "millrace/base/doing.h"
 #include "millrace/base/error.h"
@@ -129,8 +131,19 @@ void Trainer::save(bool last) {
       if (diagnosis_) diagnosis_->saw_snapshot();
     }
   }
+  check_first_snapshot();
   recovery_.forget_peak();
   meter_.leave_out(steady_nanoseconds() - begin);
+}
+
+void Trainer::check_first_snapshot() {
+  const auto check = std::exchange(parts_.check_snapshot, nullptr);
+  if (!check) return;
+  const telemetry::Span span(*parts_.timeline, telemetry::Phase::trials);
+  const std::string told = check(content());
+  if (told.empty()) return;
+  reporter_.warning(told);
+  reporter_.record("warning", {{"step", step_}, {"text", told}});
 }
 
 // Leaves out settings that are already in force.
@@ -157,6 +170,7 @@ void Trainer::save_after_error() noexcept {
                         "the same command resumes from the last snapshot");
       return;
     }
+    parts_.check_snapshot = nullptr;
     if (step_ > 0) save(true);
   } catch (const std::exception& error) {
     reporter_.warning(std::string("the state at the last whole step could not be saved: ") + error.what());

@@ -78,6 +78,10 @@ struct Objective {
   // in their range (clamps, shrinks, normalises them in place) without a read-back. Also called after a step that is skipped on
   // the device.
   std::function<void(const StepContext& context)> after_update = nullptr;
+  // Empty: the sums and counts of this loss add up when a batch is cut, which the rehearsal checks (train/run/loss_check.h). Else
+  // why they can't, shown before the first step: "each row is compared with all others". Cutting a batch, also by several ranks
+  // or for want of memory, then changes the result.
+  std::string whole_batch = "";
 };
 
 // Results of a micro-batch by objective: for Recipe::measure.
@@ -157,10 +161,11 @@ struct Facts {
 
 // All calls come from one thread, the loop's. An exception from a callback is reported with the recipe's name, the callback, the
 // batch and its fields (see RecipeGuard); a RowError also with the sample. Before the first step of a run, one batch of each
-// split goes through prepare, loss, measure, draw and predict as a rehearsal, which is then undone: see rehearsal.h.
+// split goes through prepare, loss, measure, draw and predict as a rehearsal, which is then undone: see rehearsal.h. With the
+// first snapshot a second recipe is made from it, as in eval, and gives the loss of one batch: see rebuilt_check.h.
 //
 //   callback          called                                             gradients   number format   on which weights
-//   constructor       once in a process; opens no files
+//   constructor       once, and for that second recipe; opens no files
 //   before_training   once, before data(); in a resumed run after load_state()
 //   data              once for each split; for validation alone in eval, not in predict
 //   test_data         only by `millrace eval --split=test`

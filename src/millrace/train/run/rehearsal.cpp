@@ -14,6 +14,7 @@
 #include "millrace/data/loader/odd_values.h"
 #include "millrace/device/errors.h"
 #include "millrace/metrics/board.h"
+#include "millrace/train/run/loss_check.h"
 #include "millrace/train/run/prediction.h"
 #include "millrace/train/step/step_trials.h"
 
@@ -161,6 +162,10 @@ void rehearse_training(Assembly& assembly, Rehearsal& rehearsal) {
   const bool training = recipe.model().is_training();
   recipe.model().eval();
   rehearse_prediction(assembly, *batch, rehearsal);
+  if (assembly.loaders().validation() == nullptr) {
+    const at::NoGradGuard no_grad;
+    rehearsal.unchecked = check_adds_up(stepper, *batch, stepper.evaluate(*batch));
+  }
   recipe.model().train(training);
   metrics::Board board;
   for (std::size_t i = 0; i < rehearsed.result.losses.size(); ++i)
@@ -204,6 +209,7 @@ void rehearse_validation(Assembly& assembly, Rehearsal& rehearsal) {
     for (const Picture& picture : recipe.draw())
       rehearsal.pictures.push_back(picture.name + " " + std::to_string(picture.width) + "x" + std::to_string(picture.height));
   }
+  rehearsal.unchecked = check_adds_up(assembly.stepper(), *batch, result);
   recipe.begin_validation();
   recipe.model().train(training);
 }
@@ -277,6 +283,10 @@ std::string to_text(const Rehearsal& rehearsal) {
                                  : std::to_string(rehearsal.validation_rows) + " rows  " + values_of(rehearsal.metrics));
   if (!rehearsal.pictures.empty()) text += line("pictures", joined(rehearsal.pictures, ", "));
   if (!rehearsal.prediction.empty()) text += line("predict", rehearsal.prediction);
+  if (rehearsal.training_rows + rehearsal.validation_rows > 0) {
+    text += line("adds up", rehearsal.unchecked.empty() ? "the loss of two half batches, and of the rows reversed"
+                                                        : "not checked: " + joined(rehearsal.unchecked, "; "));
+  }
   for (const std::string& warning : rehearsal.warnings) text += line("warning", warning);
   text.pop_back();
   return text;

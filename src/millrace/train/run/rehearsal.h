@@ -17,14 +17,18 @@ struct Rehearsal {
   metrics::Means metrics;                               // metrics on the validation batch
   std::vector<std::string> pictures;                    // "name 640x480"
   std::string prediction;                               // inputs and outputs of predict(), or why it was left out
+  std::vector<std::string> unchecked;                   // losses of which is not known whether they add up, and why
   std::vector<std::string> warnings;                    // a line each; they do not stop the run
   double seconds = 0;
 };
 
-// Runs data, prepare, losses, gradients, measure, draw and predict once each, after `assembly` has made its choices. Changes no
-// random number, statistic, gradient or state; a recipe's own validation state is reset. Out-of-memory ends the rehearsal of a
+// Runs data, prepare, losses, gradients, measure, draw and predict once each, after `assembly` has made its choices, and the
+// losses of the validation batch (without a validation: of the training batch, in evaluation mode) for two more batches. Changes
+// no random number, statistic, gradient or state; a recipe's own validation state is reset. Out-of-memory ends the rehearsal of a
 // split early, since a run recovers from it.
-//   RecipeError   what leaves a callback (see RecipeGuard); a loss that counts nothing; a history column without a metric
+//   RecipeError   what leaves a callback (see RecipeGuard); a loss that counts nothing, that does not add up (loss_check.h) or
+//   that
+//                 depends on layers which the model does not hold (stray_leaves.h); a history column without a metric
 //   ConfigError   snapshot.best_metric names no metric of the validation, or there is no validation to judge by
 // predict() gets two rows of the batch, if the batch has fields of the names, types and shapes in the recipe's entry.
 [[nodiscard]] Rehearsal rehearse(Assembly& assembly);

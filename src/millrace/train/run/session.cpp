@@ -17,6 +17,7 @@
 #include "millrace/system/crash.h"
 #include "millrace/system/process.h"
 #include "millrace/train/assembly/kept_trials.h"
+#include "millrace/train/run/rebuilt_check.h"
 #include "millrace/train/assembly/model_state.h"
 #include "millrace/train/run/detail/snapshot_check.h"
 #include "millrace/train/run/rehearsal.h"
@@ -58,12 +59,14 @@ RunOutcome Session::run() {
   share_snapshot();
   if (resumed_) check_trainer_part(resumed_->content);
   if (resumed_ && already_complete(0)) return nothing_left();
+  const double opening = steady_seconds();
   std::unique_ptr<Recipe> recipe = setup_.make_recipe(places(), first_weights());
   Loaders loaders(setup_, *recipe, [this](const std::string& text) {
     if (folder_ != nullptr && !folder_->has_begun()) return setup_.notices().push_back(text);  // shown with the plan
     console().notice(text);
     if (folder_ != nullptr) log_->write("loader", {{"choice", text}});
   });
+  opening_seconds_ = steady_seconds() - opening;
   check_same_data(setup_.agreement(), loaders.training().data_state());
   const std::int64_t total_steps = loaders.total_steps();
   if (already_complete(total_steps)) return nothing_left();
@@ -85,7 +88,9 @@ RunOutcome Session::run() {
     const telemetry::Span span(setup_.timeline(), telemetry::Phase::trials);
     const Doing task(Doing::Level::task, "the rehearsal");
     const device::OperationMarks marks;
-    for (const std::string& warning : rehearse(*assembly_).warnings) console().warning(warning);
+    const Rehearsal rehearsal = rehearse(*assembly_);
+    for (const std::string& text : rehearsal.unchecked) console().notice("not checked whether it adds up: " + text);
+    for (const std::string& warning : rehearsal.warnings) console().warning(warning);
   }
   const std::vector<std::string> untrained = resumed_ ? std::vector<std::string>() : samples();
   begin_folder();
@@ -230,6 +235,8 @@ void Session::make_trainer() {
     likeness_ = likeness();
     if (folder_ != nullptr) parts.earlier = runs::earlier_runs(folder_->path(), likeness_);
   }
+  if (!resumed_ && folder_ != nullptr && setup_.agreement().alone() && setup_.switches().on("rehearsal"))
+    parts.check_snapshot = [this](const snapshot::Content& content) { return check_rebuilt(*assembly_, content, opening_seconds_); };
   trainer_ = std::make_unique<Trainer>(std::move(parts));
 }
 

@@ -81,7 +81,8 @@ class Session {
   std::unique_ptr<doctor::Sampler> sampler_;    // null = off
   std::string likeness_;                        // see earlier_runs.h
   std::unique_ptr<Trainer> trainer_;
-  std::vector<Choice> told_;  // choices of the plan logged so far
+  double opening_seconds_ = 0;  // of the recipe and its data
+  std::vector<Choice> told_;    // choices of the plan logged so far
   std::size_t notices_told_ = 0;
   int crash_log_ = -1;  // descriptor of log.jsonl; -1 = not open
 };

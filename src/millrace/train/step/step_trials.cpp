@@ -11,6 +11,7 @@
 #include "millrace/core/random.h"
 #include "millrace/device/operation_census.h"
 #include "millrace/train/recipe/recipe_guard.h"
+#include "millrace/train/recipe/stray_leaves.h"
 #include "millrace/train/step/detail/trial_gradients.h"
 
 namespace millrace {
@@ -119,7 +120,10 @@ auto StepTrials::without_trace(const Run& run) {
 RehearsedStep StepTrials::rehearse(const Batch& batch) {
   return without_trace([&] {
     RehearsedStep rehearsed;
-    rehearsed.result = stepper_.accumulate(batch, {.only = true});
+    StrayLeaves strays(stepper_.model());
+    rehearsed.result = stepper_.accumulate(batch, {.only = true},
+                                           [&](const std::string& objective, const Loss& loss) { strays.look(objective, loss); });
+    strays.refuse(batch);
     stepper_.blocks_.check(stepper_.blocks_.recompute());
     for (const ObjectiveStep& objective : stepper_.objectives_) {
       if (!objective.takes_part() || stepper_.sums_gradients()) continue;  // with several ranks the gradients are kept elsewhere

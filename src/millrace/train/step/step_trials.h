@@ -35,7 +35,8 @@ class StepTrials {
   // Makes one Stepper::accumulate() in which every block is watched. `with_gradients`: as in a step's second micro-step, when
   // gradients exist already.
   memory::StepProfile profile_memory(const Batch& batch, const memory::Recompute& recompute, bool with_gradients);
-  // Makes one Stepper::accumulate(). ConfigError for a name in memory.recompute that is not a block of the model.
+  // Makes one Stepper::accumulate(). ConfigError for a name in memory.recompute that is not a block of the model;
+  // RecipeError for a loss that learns through tensors which the model does not hold, see stray_leaves.h.
   RehearsedStep rehearse(const Batch& batch);
 
  private:

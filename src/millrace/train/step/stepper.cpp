@@ -86,7 +86,7 @@ std::optional<Loss> Stepper::forward(ObjectiveStep& objective, const Batch& batc
   return objective.spec().loss(batch, context);
 }
 
-StepResult Stepper::accumulate(const Batch& batch, MicroPosition in_step) {
+StepResult Stepper::accumulate(const Batch& batch, MicroPosition in_step, const LossVisitor& visit) {
   const RandomScope random(options_.seed, batch);
   epoch_ = batch.epoch();
   StepResult result;
@@ -100,6 +100,7 @@ StepResult Stepper::accumulate(const Batch& batch, MicroPosition in_step) {
       const memory::ForwardWatch watch(blocks_.clock_of(step_));
       loss = forward(objective, batch, earlier, true, options_.autocast);
     }
+    if (loss && visit) visit(objective.spec().name, *loss);
     if (loss) {
       const Span span(timeline_, Phase::backward);
       const memory::BackwardWatch watch(blocks_.clock_of(step_), roots_of(*loss));

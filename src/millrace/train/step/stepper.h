@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -41,6 +42,9 @@ struct StepperOptions {
 // RecipeError: the first step of a run must have a loss.
 [[noreturn]] void refuse_absence(const Batch& batch);
 
+// Called with the loss of each objective that is present, between its forward and its backward pass.
+using LossVisitor = std::function<void(const std::string& objective, const Loss& loss)>;
+
 // Used by the loop's thread only. A step reads no device value on the host, except with device_skip off.
 //
 // A step whose loss or gradients are not finite, or that is a spike (optim.spike_zscore), is skipped: parameters, optimiser,
@@ -53,7 +57,7 @@ class Stepper {
   void begin_step(std::int64_t step);  // 0-based; sets the learning rates
   // Runs all objectives forward and backward on a prepared micro-batch; `in_step`: its position among this rank's micro-batches
   // of the step. The gradients are sent to the other ranks with the micro-batch that is marked as the last.
-  StepResult accumulate(const Batch& batch, MicroPosition in_step = {});
+  StepResult accumulate(const Batch& batch, MicroPosition in_step = {}, const LossVisitor& visit = nullptr);
   // Runs all objectives' optimisers, then drops the gradients. Collective, except for ranks that average().
   void update();
   // Called before update(), also after a failed accumulate(): returns the step to its state at begin_step(). Collective.

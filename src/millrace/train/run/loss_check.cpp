@@ -1,0 +1,162 @@
+#include "millrace/train/run/loss_check.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <vector>
+
+#include "millrace/base/error.h"
+#include "millrace/base/format.h"
+#include "millrace/train/step/micro_batches.h"
+
+namespace millrace {
+namespace {
+
+// The numbers of a term that add up over batches.
+struct TermNumbers {
+  double sum = 0, count = 0;
+  bool counts_itself = false;  // log(S/N): its count is its sum
+  double shown_sum = 0, shown_count = 0;
+
+  void add(const TermNumbers& other) {
+    sum += other.sum;
+    count += other.count;
+    counts_itself = counts_itself || other.counts_itself;
+    shown_sum += other.shown_sum;
+    shown_count += other.shown_count;
+  }
+};
+using Numbers = std::map<std::string, TermNumbers>;  // by the term's name
+
+Numbers numbers_of(const Loss& loss) {
+  Numbers numbers;
+  for (const LossTerm& term : loss.terms) {
+    TermNumbers& of = numbers[term.name];
+    of = {.sum = term.sum.item<double>(), .count = term.count.item<double>()};
+    if (!term.report) continue;
+    of.counts_itself = true;
+    of.shown_sum = term.report->sum.item<double>();
+    of.shown_count = term.report->count.item<double>();
+  }
+  return numbers;
+}
+
+std::vector<Numbers> numbers_of(const StepResult& result) {
+  std::vector<Numbers> all;
+  for (const Loss& loss : result.losses) all.push_back(numbers_of(loss));
+  return all;
+}
+
+Batch reversed(const Batch& batch) {
+  std::vector<Group> groups;
+  for (const Group& from : batch.groups()) {
+    Group group{.name = from.name, .fields = {}, .positions = from.positions, .indices = from.indices};
+    for (const auto& [name, tensor] : from.fields) group.fields.emplace(name, tensor.flip(0));
+    std::ranges::reverse(group.positions);
+    std::ranges::reverse(group.indices);
+    groups.push_back(std::move(group));
+  }
+  return Batch(std::move(groups), batch.origin());
+}
+
+struct Tolerance {
+  double sum, each;  // relative to the sum; for sums of terms of both signs, of each thing counted
+};
+constexpr Tolerance kWide{.sum = 2e-3, .each = 1e-5}, kShort{.sum = 3e-2, .each = 1e-3};  // fp32 and tf32; bf16 and fp16
+constexpr double kOfCounts = 1e-4;
+
+bool same_sum(double a, double b, double count, const Tolerance& tolerance) {
+  if (!std::isfinite(a)) return true;  // the rehearsal says so
+  return std::abs(a - b) <= tolerance.sum * std::max(std::abs(a), std::abs(b)) + tolerance.each * std::abs(count);
+}
+
+bool same_count(double a, double b) {
+  return !std::isfinite(a) || std::abs(a - b) <= kOfCounts * std::max(std::abs(a), std::abs(b));
+}
+
+bool agree(const TermNumbers& a, const TermNumbers& b, const Tolerance& tolerance) {
+  const double things = a.counts_itself ? a.shown_count : a.count;
+  return same_sum(a.sum, b.sum, things, tolerance) && (a.counts_itself || same_count(a.count, b.count)) &&
+         same_sum(a.shown_sum, b.shown_sum, things, tolerance) && same_count(a.shown_count, b.shown_count);
+}
+
+constexpr const char* kWayOut = "; a loss that compares rows with each other says so in Objective::whole_batch";
+
+// What mends a loss whose halves give the numbers `first` and `second`.
+std::string remedy(const TermNumbers& whole, const TermNumbers& first, const TermNumbers& second) {
+  const TermNumbers& part = second;
+  const double together = first.count + second.count;
+  if (whole.count != 0 && whole.count == part.count)
+    return "count the values that the sum adds up: values.sum() and values.numel(), not values.mean() and 1";
+  const char* broadcast = "[rows,1] against [rows] gives [rows,rows]: unsqueeze(1) or squeeze(1) one of them";
+  if (!same_count(whole.count, together) && whole.count > 1.5 * together)
+    return std::string("look for shapes that broadcast, ") + broadcast;
+  if (!same_count(whole.count, together)) return "count the values that the sum adds up, for any number of rows";
+  return std::string("give values.sum() over all rows; look for shapes that broadcast (") + broadcast +
+         "), a mean over dimension 0, statistics of the batch";
+}
+
+struct Place {
+  const Stepper& stepper;
+  const Batch& batch;
+  std::size_t objective;
+
+  [[noreturn]] void refuse(const std::string& term, const std::string& what, const std::string& next) const {
+    throw RecipeError({"the loss of objective " + quoted(stepper.objective_name(objective)) + " " + what,
+                       (term.empty() ? "" : "term " + quoted(term) + ", ") + to_text(batch.origin()) +
+                           ", in evaluation mode\nfields: " + to_text(batch),
+                       next + kWayOut});
+  }
+};
+
+std::string told(const TermNumbers& numbers) {
+  return "sum " + significant(numbers.sum, 6) + ", count " + significant(numbers.count, 9);
+}
+
+void compare(const Place& place, const Numbers& whole, std::vector<Numbers> halves, const Numbers& turned,
+             const Tolerance& tolerance) {
+  for (const auto& [name, numbers] : whole) {
+    TermNumbers both = halves[0][name];
+    both.add(halves[1][name]);
+    if (!agree(numbers, both, tolerance)) {
+      place.refuse(name,
+                   "does not add up: a batch of " + std::to_string(place.batch.rows()) + " rows gives " + told(numbers) +
+                       ", its two halves together " + told(both),
+                   remedy(numbers, halves[0][name], halves[1][name]));
+    }
+    const auto other = turned.find(name);
+    if (other != turned.end() && agree(numbers, other->second, tolerance)) continue;
+    place.refuse(name,
+                 "depends on the order of the rows: a batch of " + std::to_string(place.batch.rows()) + " rows gives " +
+                     told(numbers) + ", the same rows reversed " + (other == turned.end() ? "no such term" : told(other->second)),
+                 "look for a row that is combined with its neighbour, a weight by place, a state kept between calls");
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> check_adds_up(Stepper& stepper, const Batch& batch, const StepResult& whole) {
+  std::vector<std::string> left_out;
+  std::vector<std::size_t> checked;
+  for (std::size_t i = 0; i < whole.losses.size(); ++i) {
+    const std::string& reason = stepper.objectives()[i].spec().whole_batch;
+    if (!reason.empty()) {
+      left_out.push_back("the loss of objective " + quoted(stepper.objective_name(i)) + ": " + reason);
+    } else if (!whole.losses[i].terms.empty()) {
+      checked.push_back(i);
+    }
+  }
+  if (checked.empty()) return left_out;
+  if (micro_batches_of(batch, 2) < 2) {
+    left_out.push_back("the loss of a batch of one row");
+    return left_out;
+  }
+  const std::vector<Numbers> all = numbers_of(whole), first = numbers_of(stepper.evaluate(micro_batch(batch, 0, 2))),
+                             second = numbers_of(stepper.evaluate(micro_batch(batch, 1, 2))),
+                             turned = numbers_of(stepper.evaluate(reversed(batch)));
+  for (const std::size_t i : checked)
+    compare({stepper, batch, i}, all[i], {first[i], second[i]}, turned[i], stepper.autocast() ? kShort : kWide);
+  return left_out;
+}
+
+}  // namespace millrace
