@@ -36,33 +36,6 @@ namespace millrace {
 
 struct ConvolutionChoice;  // train/assembly/convolution_choice.h
 
-// What a trainer works with; all of it outlives the trainer. Required unless a comment gives null a meaning.
-struct TrainerParts {
-  const RunConfig* config = nullptr;
-  Json config_values;  // as saved in snapshots
-  Recipe* recipe = nullptr;
-  Stepper* stepper = nullptr;
-  telemetry::Timeline* timeline = nullptr;
-  data::Loader* loader = nullptr;
-  data::Loader* validation = nullptr;               // null = no validation
-  const data::Cache* cache = nullptr;               // null = off
-  Plan* plan = nullptr;                             // a fallback to fp32 is recorded in it
-  const ConvolutionChoice* convolutions = nullptr;  // by the trial before the run's first step; null = no trial
-  SaveDestination place;
-  ReportSinks sinks;
-  RecordNames names;
-  bool recovers = true;                // from out-of-memory; false leaves the error to the caller
-  bool may_recompute = true;           // if it recovers, also blocks that the config does not name
-  bool batch_ahead = true;             // switchboard row of that name
-  std::string frozen_source;           // origin of the recipe's frozen weights; for snapshots that leave them out
-  std::int64_t total_steps = 0;        // 0 = open end (then epochs is 0 and max_steps is 0: refused before)
-  Agreement* agreement = nullptr;      // null = one process
-  doctor::Sampler* sampler = nullptr;  // null = off
-  std::uint64_t cacheable_bytes = 0;   // see DiagnosisParts
-  std::function<std::unique_ptr<RemedyTrials>()> doctor_trials;  // null = none
-  doctor::Evidence::Earlier earlier;                             // earlier runs, for the doctor
-};
-
 enum class Ending : std::uint8_t { max_steps, epochs_done, early_stop, signal };
 [[nodiscard]] std::string_view name_of(Ending ending) noexcept;  // "max_steps", "epochs", "early_stop", "signal"
 
@@ -70,7 +43,34 @@ enum class Ending : std::uint8_t { max_steps, epochs_done, early_stop, signal };
 // a run make the same calls.
 class Trainer {
  public:
-  explicit Trainer(TrainerParts parts);
+  // What a trainer works with; all of it outlives the trainer. Required unless a comment gives null a meaning.
+  struct Parts {
+    const RunConfig* config = nullptr;
+    Json config_values;  // as saved in snapshots
+    Recipe* recipe = nullptr;
+    Stepper* stepper = nullptr;
+    telemetry::Timeline* timeline = nullptr;
+    data::Loader* loader = nullptr;
+    data::Loader* validation = nullptr;               // null = no validation
+    const data::Cache* cache = nullptr;               // null = off
+    Plan* plan = nullptr;                             // a fallback to fp32 is recorded in it
+    const ConvolutionChoice* convolutions = nullptr;  // by the trial before the run's first step; null = no trial
+    SaveDestination place;
+    Reporter::Sinks sinks;
+    Reporter::RecordNames names;
+    bool recovers = true;                // from out-of-memory; false leaves the error to the caller
+    bool may_recompute = true;           // if it recovers, also blocks that the config does not name
+    bool batch_ahead = true;             // switchboard row of that name
+    std::string frozen_source;           // origin of the recipe's frozen weights; for snapshots that leave them out
+    std::int64_t total_steps = 0;        // 0 = open end (then epochs is 0 and max_steps is 0: refused before)
+    Agreement* agreement = nullptr;      // null = one process
+    doctor::Sampler* sampler = nullptr;  // null = off
+    std::uint64_t cacheable_bytes = 0;   // see Diagnosis::Parts
+    std::function<std::unique_ptr<RemedyTrials>()> doctor_trials;  // null = none
+    doctor::Evidence::Earlier earlier;                             // earlier runs, for the doctor
+  };
+
+  explicit Trainer(Parts parts);
 
   void restore(const snapshot::Content& content);  // SnapshotError if it does not fit the recipe
   // Trains until something ends it, and saves a snapshot of the final state before it returns. Throws TrainingDiverged,
@@ -93,7 +93,7 @@ class Trainer {
     std::uint64_t of_step = 1;  // epoch of the latest step, 1-based
     bool reached = false;       // in the step under way
     bool save_due = false;
-    std::optional<EpochRow> row;  // kept until its validation is known
+    std::optional<Meter::EpochRow> row;  // kept until its validation is known
   };
   // A point at which all ranks have the same state and can act together: after each step, unless they average
   // (distributed.average_every).
@@ -104,7 +104,7 @@ class Trainer {
   };
   [[nodiscard]] std::optional<Ending> natural_end() const;
   [[nodiscard]] Agreement& agreement() const;
-  [[nodiscard]] DiagnosisParts diagnosis_parts() const;
+  [[nodiscard]] Diagnosis::Parts diagnosis_parts() const;
   [[nodiscard]] BatchWay way() const;
   void begin();
   std::optional<Ending> between_steps();
@@ -122,15 +122,15 @@ class Trainer {
   std::int64_t rows_of_all();
   Ending finish(Ending ending);
   [[nodiscard]] LoggedStep logged_step(const StepRecord& record) const;
-  [[nodiscard]] MemoryShown memory_now() const;
-  MemoryReading watch_memory();
+  [[nodiscard]] StepRecord::Memory memory_now() const;
+  MemoryWatch::Reading watch_memory();
   double wait_for_steps();  // returns seconds
   std::optional<double> read_phases(double waited);
   [[nodiscard]] telemetry::Timeline::Summary window_times();       // since the last log line; resets the window
   [[nodiscard]] telemetry::Timeline::Summary total_times() const;  // of this process
   [[nodiscard]] Json accounts_now() const;                         // of this process
   [[nodiscard]] std::vector<BlockTime> blocks_of(const Json& accounts) const;
-  void diagnose(const StepRecord& record, const MemoryReading& memory);
+  void diagnose(const StepRecord& record, const MemoryWatch::Reading& memory);
   void gather_waits();
   void log();
   [[nodiscard]] double epochs_in_all() const;  // length of the run; 0 = without end
@@ -149,7 +149,7 @@ class Trainer {
   void check_weights();
   void fall_back_if_due();
 
-  TrainerParts parts_;
+  Parts parts_;
   Feed feed_;
   Reporter reporter_;
   Meter meter_;
@@ -172,7 +172,7 @@ class Trainer {
   bool is_whole_ = true;             // the state is that of a whole step: no update is under way or was cut short
   bool validation_pending_ = false;  // due now, or cut short by the stop for which the snapshot was saved
   std::int64_t validated_step_ = -1;
-  data::CacheCounters cache_logged_;  // at the last log line
+  data::Cache::Counters cache_logged_;  // at the last log line
   std::string state_sha256_;
 };
 

@@ -48,25 +48,6 @@ struct PredictField {
   std::string help;          // unit and meaning
 };
 
-// The inputs and outputs of Recipe::predict(). It gets any number of rows of every input, on the run's device, without gradients
-// and under the run's autocast; every output has as many rows, and each row's result is independent of the other rows.
-struct Predicts {
-  std::vector<PredictField> inputs, outputs;
-};
-
-// A key whose value names a config file in the words of another program. The file's values rank above the preset and below the
-// config files that the command names. It is read if the key is given anew; a resumed run has the values.
-struct NamedConfig {
-  std::string key;                  // "recipe.model_config"
-  config::Layers::Convert convert;  // from the file's tree to keys of this recipe
-};
-
-// An option of `millrace make-data` for one recipe.
-struct DataOption {
-  std::string name;   // "clean"
-  std::string value;  // "FOLDER"; empty: --name takes no value, and "true" is passed
-  std::string help;
-};
 using DataOptions = std::map<std::string, std::string>;  // name -> value, for the given options
 
 // The advice of the guide to a recipe's kind of training, for `millrace bench RECIPE`: the switchboard's rows that follow an
@@ -82,6 +63,27 @@ struct Guide {
 };
 
 struct Entry {
+  // The inputs and outputs of Recipe::predict(). It gets any number of rows of every input, on the run's device, without
+  // gradients and under the run's autocast; every output has as many rows, and each row's result is independent of the other
+  // rows.
+  struct Predicts {
+    std::vector<PredictField> inputs, outputs;
+  };
+
+  // A key whose value names a config file in the words of another program. The file's values rank above the preset and below the
+  // config files that the command names. It is read if the key is given anew; a resumed run has the values.
+  struct NamedConfig {
+    std::string key;                  // "recipe.model_config"
+    config::Layers::Convert convert;  // from the file's tree to keys of this recipe
+  };
+
+  // An option of `millrace make-data` for one recipe.
+  struct DataOption {
+    std::string name;   // "clean"
+    std::string value;  // "FOLDER"; empty: --name takes no value, and "true" is passed
+    std::string help;
+  };
+
   std::string name;
   std::string summary;                                // one line for `millrace list`
   config::Schema sections;                            // the recipe's own sections, from a struct whose members are sections
@@ -120,8 +122,8 @@ struct Entry {
   Predicts predicts;  // empty: the recipe gets the contents of the input file unchecked
   std::vector<RecipeCommand> commands;
   std::vector<BenchShape> bench_shapes;
-  // The rows that this recipe reaches, among those that have work in some recipes only (Occasion::named); empty = it may reach
-  // all.
+  // The rows that this recipe reaches, among those that have work in some recipes only (SwitchRow::Occasion::named); empty = it
+  // may reach all.
   std::vector<std::string> switches;
   Guide guide;
 };

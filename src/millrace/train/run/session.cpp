@@ -102,7 +102,7 @@ RunOutcome Session::run() {
 // Watches from the first trial to the end of the run.
 std::unique_ptr<Watchdog> Session::watch() {
   device::mark_convolutions();
-  WatchdogOptions options;
+  Watchdog::Options options;
   options.limit_s = static_cast<double>(setup_.config().train.hang_limit);
   options.say = [this](const std::string& text) {
     console().warning(text);
@@ -163,8 +163,8 @@ Json Session::kept_choices() const {
   return has_choices ? trainer->json["choices"] : Json::object();
 }
 
-ReportSinks Session::sinks() const {
-  ReportSinks sinks{.console = &console(), .log = log_.get(), .events = events_.get(), .history = {}};
+Reporter::Sinks Session::sinks() const {
+  Reporter::Sinks sinks{.console = &console(), .log = log_.get(), .events = events_.get(), .history = {}};
   if (folder_ == nullptr) return sinks;
   sinks.history = folder_->path() / run_files::kHistory;
   if (resumed_) sinks.epochs_kept = resumed_->content.parts.at(snapshot::kTrainer).json.value("epoch", std::int64_t{0});
@@ -175,7 +175,7 @@ ReportSinks Session::sinks() const {
 void Session::make_trainer() {
   const Facts facts = assembly_->recipe().facts();
   const auto& wish = setup_.config().memory.recompute;
-  TrainerParts parts;
+  Trainer::Parts parts;
   parts.config = &setup_.config();
   parts.config_values = request_.config.values;
   parts.recipe = &assembly_->recipe();
