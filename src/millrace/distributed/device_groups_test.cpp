@@ -168,8 +168,8 @@ TEST_P(DeviceGroupsOf, GradientsHaveTheBitsOfGloosInCallsOfOneOrder) {
 }
 
 TEST(DeviceGroups, HalfPrecisionIsAddedUpInFp32AndRoundedOnce) {
-  constexpr int kWorld = 3;
-  EXPECT_EQ(on_ranks(kWorld, free_port(),
+  constexpr int kRanks = 3;
+  EXPECT_EQ(on_ranks(kRanks, free_port(),
                      [&](Processes& processes) {
                        NotedGroups groups(card_of(processes));
                        (void)use(processes, groups);
@@ -180,7 +180,7 @@ TEST(DeviceGroups, HalfPrecisionIsAddedUpInFp32AndRoundedOnce) {
                        sums->send();
                        EXPECT_TRUE(sums->receive()[0].eq(9).all().item<bool>());
                      }),
-            none(kWorld));
+            none(kRanks));
 }
 
 TEST(DeviceGroups, EndWithTheRunTogether) {
