@@ -203,7 +203,7 @@ Json stream_of(const data::OpenWorkload& open) {
     Sha256 hash;
     for (int epoch = 0; epoch < 2; ++epoch) {
       while (const auto batch = loader.next()) {
-        for (const data::HostGroup& group : batch->groups) {
+        for (const data::HostBatch::Group& group : batch->groups) {
           for (std::size_t f = 0; f < group.fields.size(); ++f) {
             hash.update({reinterpret_cast<const char*>(group.data[f]), group.fields[f].bytes() * group.positions.size()});
           }

@@ -283,7 +283,7 @@ std::string VolumeCodec::decode(Fs& fs, const std::filesystem::path& in, const s
   at::Tensor latent = at::empty({1, shape[0], shape[1], shape[2], shape[3]}, at::kFloat);
   file.read_scaled({latent.mutable_data_ptr<float>(), static_cast<std::size_t>(latent.numel())});
   std::optional<LatentRecord> record;
-  for (const data::NiftiExtension& extension : header.extensions) {
+  for (const data::NiftiHeader::Extension& extension : header.extensions) {
     if (record || extension.code != data::kNiftiComment) continue;
     const std::vector<std::byte> text = file.extension(extension);
     record = record_of({reinterpret_cast<const char*>(text.data()), text.size()}, recipe_.image_channels);

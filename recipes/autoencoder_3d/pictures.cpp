@@ -21,7 +21,7 @@ at::Tensor middle(const at::Tensor& volume, std::int64_t axis) { return volume.s
 // Rows and columns of the slice across `axis`.
 std::array<std::size_t, 2> sides(std::size_t axis) { return {axis == 0 ? 1U : 0U, axis == 2 ? 1U : 2U}; }
 
-picture::PixelSize pixel_size(const Shown& shown, std::size_t axis, double factor = 1) {
+picture::Image::PixelSize pixel_size(const Shown& shown, std::size_t axis, double factor = 1) {
   const auto [row, column] = sides(axis);
   const bool known = shown.spacing[row] > 0 && shown.spacing[column] > 0;
   if (!known) return {factor, factor, "voxels"};
@@ -35,7 +35,7 @@ double largest(const at::Tensor& values) {
 
 // The slice as an image whose rows' axis points upwards, as the text under the picture says.
 picture::Image image_of(const at::Tensor& slice, std::string caption, const picture::Range& range,
-                        const picture::PixelSize& size) {
+                        const picture::Image::PixelSize& size) {
   return {.caption = std::move(caption),
           .height = slice.size(0),
           .width = slice.size(1),
@@ -64,7 +64,7 @@ Picture draw_planes(const Shown& shown) {
       .images = {}};
   for (std::size_t axis = 0; axis < kAxes.size(); ++axis) {
     const auto at_axis = static_cast<std::int64_t>(axis);
-    const picture::PixelSize size = pixel_size(shown, axis);
+    const picture::Image::PixelSize size = pixel_size(shown, axis);
     const at::Tensor wrong = middle(difference, at_axis);
     const double most = largest(wrong);
     const double mean = wrong.abs().mean().item<double>();

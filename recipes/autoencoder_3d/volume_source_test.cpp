@@ -191,7 +191,7 @@ std::vector<std::string> stream_of(const std::shared_ptr<const data::Source>& so
   for (int epoch = 0; epoch < epochs; ++epoch) {
     while (auto batch = loader.next()) {
       std::string& bytes = stream.emplace_back();
-      const data::HostGroup& group = batch->groups[0];
+      const data::HostBatch::Group& group = batch->groups[0];
       for (std::size_t f = 0; f < group.fields.size(); ++f)
         bytes.append(reinterpret_cast<const char*>(group.data[f]), group.fields[f].bytes() * group.positions.size());
     }
@@ -221,7 +221,7 @@ TEST_F(VolumeSourceTest, CachesInMemoryAndOnDiskChangeNothing) {
           EXPECT_EQ(stream_of(ram, readers, 3), expected) << readers << " readers";
         }
         for (int run = 0; run < 2; ++run) {
-          const auto cache = std::make_shared<data::DiskCache>(data::DiskCacheOptions{.folder = folder_ / "parts"});
+          const auto cache = std::make_shared<data::DiskCache>(data::DiskCache::Options{.folder = folder_ / "parts"});
           EXPECT_EQ(stream_of(std::make_shared<data::DiskCachedSource>(source(), cache), readers, 3), expected)
               << readers << " readers, run " << run;
         }

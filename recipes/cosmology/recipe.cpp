@@ -115,7 +115,7 @@ Loss loss_of(const at::Tensor& predicted, const at::Tensor& target, LossKind kin
   const at::Tensor sum = error.square().sum();
   if (kind == LossKind::mse) return {.terms = {{.sum = sum, .count = count, .nominal_count = elements}}};
   const at::Tensor self = sum.detach().clamp_min(1e-12 * elements);  // the gradient of log S is that of S, divided by S
-  return {.terms = {{.sum = sum, .count = self, .nominal_count = elements, .report = LossReport{self, count, true}}}};
+  return {.terms = {{.sum = sum, .count = self, .nominal_count = elements, .report = LossTerm::Report{self, count, true}}}};
 }
 
 std::vector<Objective> Cosmology::objectives() {

@@ -58,7 +58,7 @@ class SmallShape : public testing::TestWithParam<std::size_t> {
   // Three steps; the last loss comes from gradients and running statistics of the ones before.
   Json steps(const Json& more) {
     const Small shape = small_shapes()[GetParam()];
-    StepBenchOptions options{.precision = shape.precision, .threads = 1, .overrides = shape.config};
+    StepBench::Options options{.precision = shape.precision, .threads = 1, .overrides = shape.config};
     options.overrides.update(more);
     StepBench bench(recipe(shape.recipe), options);
     std::vector<double> ms;

@@ -18,10 +18,10 @@ class StandinBackend final : public device::Backend {
   [[nodiscard]] std::string device_name(int index) const override { return "stand-in GPU " + std::to_string(index); }
   [[nodiscard]] std::pair<int, int> compute_capability(int /*index*/) const override { return {9, 0}; }
   [[nodiscard]] bool has_fast_bf16(int /*index*/) const override { return true; }
-  [[nodiscard]] device::Nature nature(int /*index*/) const override {
+  [[nodiscard]] device::Backend::Nature nature(int /*index*/) const override {
     return {.has_double_sums = true, .has_fused_optimizers = true, .has_float_rate = true, .has_tf32 = true};
   }
-  [[nodiscard]] device::DriverMemory driver_memory(int index) const override {
+  [[nodiscard]] device::Backend::DriverMemory driver_memory(int index) const override {
     const Usage now = usage(index);
     return {.free_bytes = now.total - now.allocated, .total_bytes = now.total};
   }
@@ -40,7 +40,7 @@ class StandinBackend final : public device::Backend {
   void reset_peak(int index) override { standin::reset_peak(index); }
 
  private:
-  [[nodiscard]] device::MemoryCounters read_memory(int index) const override {
+  [[nodiscard]] device::Backend::MemoryCounters read_memory(int index) const override {
     const Usage now = usage(index);
     return {.allocated_bytes = now.allocated, .reserved_bytes = now.allocated, .peak_bytes = now.peak, .total_bytes = now.total};
   }

@@ -32,7 +32,7 @@ class GroupWork final : public c10d::Work {
 
 class Group final : public c10d::Backend {
  public:
-  explicit Group(const device::RankSeat& seat) : c10d::Backend(seat.rank, seat.world_size) {
+  explicit Group(const device::RankGroups::Seat& seat) : c10d::Backend(seat.rank, seat.world_size) {
     auto options = c10d::ProcessGroupGloo::Options::create(seat.timeout);
     options->devices.push_back(c10d::ProcessGroupGloo::createDefaultDevice());
     gloo_ = c10::make_intrusive<c10d::ProcessGroupGloo>(seat.store, seat.rank, seat.world_size, std::move(options));
@@ -85,7 +85,7 @@ class Groups final : public device::RankGroups {
   [[nodiscard]] std::string name() const override { return "standin"; }
   [[nodiscard]] std::string library() const override { return "the stand-in's Gloo"; }
   [[nodiscard]] std::string identity(int gpu) const override { return "standin:" + std::to_string(gpu); }
-  [[nodiscard]] c10::intrusive_ptr<c10d::Backend> connect(const device::RankSeat& seat) override {
+  [[nodiscard]] c10::intrusive_ptr<c10d::Backend> connect(const device::RankGroups::Seat& seat) override {
     return c10::make_intrusive<Group>(seat);
   }
 };

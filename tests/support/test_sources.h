@@ -91,7 +91,7 @@ struct Delivered {
 
 inline Delivered copy_of(const HostBatch& batch) {
   Delivered out{.epoch = batch.epoch, .index = batch.index, .ids = {}, .positions = {}, .bytes = {}};
-  for (const HostGroup& group : batch.groups) {
+  for (const HostBatch::Group& group : batch.groups) {
     out.ids.emplace_back(group.indices.begin(), group.indices.end());
     out.positions.push_back(group.positions);
     for (std::size_t f = 0; f < group.fields.size(); ++f) {

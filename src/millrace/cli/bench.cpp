@@ -93,8 +93,8 @@ void print_description(const Entry& entry, const Json& what) {
                {"  device", what["device"].get<std::string>() + ", " + what["device_name"].get<std::string>()}}));
 }
 
-StepBenchOptions take_options(const Entry& entry, Arguments& arguments) {
-  StepBenchOptions options;
+StepBench::Options take_options(const Entry& entry, Arguments& arguments) {
+  StepBench::Options options;
   options.shape = arguments.value("shape").value_or(options.shape);
   options.precision = arguments.value("precision").value_or(options.precision);
   options.threads = arguments.integer("threads", options.threads, 1);
@@ -116,7 +116,7 @@ StepBenchOptions take_options(const Entry& entry, Arguments& arguments) {
 }
 
 // Uses one model for all rounds: only the first round has the warm-up steps.
-void run_rounds(const Entry& entry, const StepBenchOptions& options) {
+void run_rounds(const Entry& entry, const StepBench::Options& options) {
   StepBench bench(entry, options);
   std::int64_t warmup = options.warmup;
   for (std::string line; std::getline(std::cin, line) && line != "quit"; warmup = 0) {
@@ -156,7 +156,7 @@ int run_bench(const Invocation& call) {
     arguments.problems().push_back(
         {"rounds come from stdin, not from " + millrace::quoted(*rounds), "flag --rounds=" + *rounds, "write --rounds=stdin"});
   }
-  StepBenchOptions options = take_options(entry, arguments);
+  StepBench::Options options = take_options(entry, arguments);
   options.overrides = config_overrides(entry, arguments);
   const Joined ranks = join_ranks({});
   options.agreement = ranks.processes.get();

@@ -34,23 +34,23 @@ std::string cut(const std::string& text) {
 
 void print_part(const std::string& title, const Table& rows) { print("\n" + title + "\n" + table(rows)); }
 
-std::string value_of(const std::optional<runs::Setting>& setting) { return setting ? cut(setting->value) : "-"; }
-std::string origin_of(const std::optional<runs::Setting>& setting) {
+std::string value_of(const std::optional<runs::RunFacts::Setting>& setting) { return setting ? cut(setting->value) : "-"; }
+std::string origin_of(const std::optional<runs::RunFacts::Setting>& setting) {
   return setting && !setting->origin.empty() ? cut(setting->origin) : "";
 }
 
-void print_settings(const std::string& what, const std::vector<runs::Difference>& all) {
+void print_settings(const std::string& what, const std::vector<runs::Comparison::Difference>& all) {
   if (all.empty()) return print("\n" + what + ": the same\n");
   Table rows = {{"", "A", "", "B", ""}};
-  for (const runs::Difference& each : all)
+  for (const runs::Comparison::Difference& each : all)
     rows.push_back({printable(each.key), value_of(each.a), origin_of(each.a), value_of(each.b), origin_of(each.b)});
   print_part(what + " that differ", rows);
 }
 
-void print_chosen(const std::string& what, const std::vector<runs::Difference>& all) {
+void print_chosen(const std::string& what, const std::vector<runs::Comparison::Difference>& all) {
   if (all.empty()) return print("\n" + what + ": the same\n");
   std::string text = "\n" + what + "\n";
-  for (const runs::Difference& each : all) {
+  for (const runs::Comparison::Difference& each : all) {
     text += printable(each.key) + "\n";
     for (const auto& [name, setting] : {std::pair{"A", &each.a}, std::pair{"B", &each.b}}) {
       text += std::string("  ") + name + "  " + (*setting ? printable((*setting)->value) : std::string("-"));
@@ -100,10 +100,10 @@ void print_memory(const runs::Comparison& comparison) {
   if (rows.size() > 1) print_part("memory", rows);
 }
 
-void print_quality(const std::string& title, const std::vector<runs::QualityPair>& all) {
+void print_quality(const std::string& title, const std::vector<runs::Comparison::QualityPair>& all) {
   if (all.empty()) return;
   Table rows = {{"", "A", "at step", "after", "B", "at step", "after"}};
-  for (const runs::QualityPair& each : all) {
+  for (const runs::Comparison::QualityPair& each : all) {
     std::vector<std::string> row = {printable(each.name)};
     for (const auto& at : {each.a, each.b}) {
       row.push_back(at ? metrics::figure_of(each.name, at->value) : "-");
@@ -135,7 +135,7 @@ void print_text(const runs::Comparison& comparison, const runs::RunFacts& a, con
 
 // True if the builds differ: the version alone does not show changes compiled since.
 bool is_another_build(const runs::Comparison& comparison) {
-  const auto build = std::ranges::find(comparison.machine, "version of build", &runs::Difference::key);
+  const auto build = std::ranges::find(comparison.machine, "version of build", &runs::Comparison::Difference::key);
   return build != comparison.machine.end() && build->a && build->b;
 }
 

@@ -82,7 +82,7 @@ std::string libraries_text() {
          library_text("OpenMP", at::get_openmp_version());
 }
 
-std::string gpu_text(const doctor::GpuReading& gpu) {
+std::string gpu_text(const doctor::Nvml::Reading& gpu) {
   std::string text = gpu.name;
   if (gpu.capability)
     text += ", capability " + std::to_string(gpu.capability->first) + "." + std::to_string(gpu.capability->second);
@@ -97,7 +97,7 @@ std::string gpu_text(const doctor::GpuReading& gpu) {
   return text;
 }
 
-void add_gpus(const GpuView& view, Rows& rows) {
+void add_gpus(const MachineView::GpuView& view, Rows& rows) {
   std::string driver = view.driver.empty() ? view.silence : view.driver;
   if (!view.visible.empty()) driver += "; CUDA_VISIBLE_DEVICES=" + printable(view.visible);
   rows.push_back({"GPU driver", driver});
@@ -106,7 +106,7 @@ void add_gpus(const GpuView& view, Rows& rows) {
 
 std::string rate_text(double bytes) { return human_bytes(bytes) + "/s"; }
 
-std::string folder_text(const FolderRoom& folder) {
+std::string folder_text(const MachineView::FolderRoom& folder) {
   std::string text = human_bytes(static_cast<double>(folder.free_bytes)) + " free in " + folder.path.string();
   if (folder.write_rate) text += "; writes " + rate_text(*folder.write_rate);
   if (folder.read_rate) text += ", reads " + rate_text(*folder.read_rate);
@@ -141,7 +141,7 @@ Rows rows_of(const MachineView& machine, const std::optional<RankRates>& ranks) 
       {"libraries", libraries_text()},
       {"GPU", gpus_text(machine)}};
   add_gpus(machine.gpu, rows);
-  for (const FolderRoom& folder : machine.folders) rows.push_back({folder.what, folder_text(folder)});
+  for (const MachineView::FolderRoom& folder : machine.folders) rows.push_back({folder.what, folder_text(folder)});
   for (const FormatRate& rate : measure_formats()) rows.push_back({rate.work, format_text(rate)});
   rows.push_back({"clock", clock_text(machine)});
   rows.push_back({"others", "use " + significant(machine.busy_cores, 2) + " cores" +

@@ -31,7 +31,7 @@ Check environment_of(const MachineView& machine, const std::vector<Finding>& fin
   Check check{.name = "environment",
               .found = "Millrace " + version_number() + ", LibTorch " + versions().value("libtorch", "") + "; " +
                        human_bytes(static_cast<double>(machine.resources.available_memory)) + " of memory free"};
-  for (const FolderRoom& folder : machine.folders)
+  for (const MachineView::FolderRoom& folder : machine.folders)
     check.found += ", " + human_bytes(static_cast<double>(folder.free_bytes)) + " in the " + folder.what;
   take_findings(findings, /*of_hardware=*/false, check);
   return check;

@@ -34,7 +34,7 @@ constexpr const char* kTables = "pairs-from";
 
 DataOptions take_options(Arguments& arguments, const Entry& entry) {
   DataOptions options;
-  for (const DataOption& option : entry.data_options) {
+  for (const Entry::DataOption& option : entry.data_options) {
     if (option.value.empty()) {
       if (arguments.flag(option.name)) options[option.name] = "true";
     } else if (auto value = arguments.value(option.name)) {
@@ -49,7 +49,7 @@ std::string help_of_options(const Invocation& call) {
   std::string text;
   for (const Entry& entry : call.recipes) {
     if (!entry.data_options.empty()) text += "\nOf " + entry.name + ":\n";
-    for (const DataOption& option : entry.data_options) {
+    for (const Entry::DataOption& option : entry.data_options) {
       std::string words = "  --" + option.name + (option.value.empty() ? "" : " " + option.value);
       words.resize(std::max<std::size_t>(words.size() + 1, 24), ' ');
       text += words + option.help + "\n";

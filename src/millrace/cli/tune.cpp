@@ -168,9 +168,9 @@ struct Search {
 };
 
 doctor::Tuner begin(Search& search, const Json& earlier) {
-  const doctor::TunerOptions options{.allowed = search.options.allowed, .has_time = [&search] {
-                                       return search.seconds() + 2 * search.longest_run <= 60 * search.options.minutes;
-                                     }};
+  const doctor::Tuner::Options options{.allowed = search.options.allowed, .has_time = [&search] {
+                                         return search.seconds() + 2 * search.longest_run <= 60 * search.options.minutes;
+                                       }};
   const doctor::Runner runner = [&search](const doctor::Settings& changed) {
     const double began = steady_seconds();
     doctor::ShortRun run = make_run(search.runs, changed);

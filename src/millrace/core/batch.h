@@ -65,15 +65,15 @@ class Batch {
   BatchOrigin origin_;
 };
 
-// The values that logs and metrics show for a term whose count means nothing to people.
-struct LossReport {
-  at::Tensor sum, count;   // scalars; added up over batches and ranks, then divided
-  bool logarithm = false;  // show the natural logarithm of the quotient
-};
-
 // One mean of a loss. The trainer divides the sum of all its sums by the sum of all its counts over the global batch of a step,
 // so that ragged batches, micro-batches and ranks cannot change the result.
 struct LossTerm {
+  // The values that logs and metrics show for a term whose count means nothing to people.
+  struct Report {
+    at::Tensor sum, count;   // scalars; added up over batches and ranks, then divided
+    bool logarithm = false;  // show the natural logarithm of the quotient
+  };
+
   at::Tensor sum;    // scalar with gradient
   at::Tensor count;  // scalar without gradient, on the sum's device: number of things in `sum`; 0 = the term has no part here
   // Nominal count of a full micro-batch, known before the step without a read-back: backward runs on sum / nominal, so that
@@ -81,7 +81,7 @@ struct LossTerm {
   double nominal_count = 1.0;
   // Shown instead of sum / count. A log(S/N) loss has sum = S and count = S, detached: its gradient is exact over micro-batches
   // and ranks, but its quotient is always 1; it reports S, N and the logarithm.
-  std::optional<LossReport> report = std::nullopt;
+  std::optional<Report> report = std::nullopt;
   std::string name = "";  // unique within its loss; shown by logs if there are several terms
   double weight = 1.0;    // factor of this mean in the loss
   // The count is the same for each row of a batch (its voxels, its tokens). All such terms of a loss share one backward pass. A

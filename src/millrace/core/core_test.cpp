@@ -99,8 +99,8 @@ TEST(RandomScope, ASiteRunsOverTheRowsOfTheEpoch) {
     const RandomScope scope(5, batch_of(std::move(groups), 3));
     return RandomScope::next_site(elements);
   };
-  const RandomSite whole = site_of(40, 8, 8 * 6);
-  const RandomSite second_half = site_of(44, 4, 4 * 6);
+  const RandomScope::Site whole = site_of(40, 8, 8 * 6);
+  const RandomScope::Site second_half = site_of(44, 4, 4 * 6);
   EXPECT_EQ(whole.key, second_half.key);
   EXPECT_EQ(whole.first, 40 * 6);
   EXPECT_EQ(second_half.first, 44 * 6);

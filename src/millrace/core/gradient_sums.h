@@ -13,12 +13,6 @@ struct GradientSumsOptions {
   bool compress = false;                 // fp32 travels and is added up as bf16
 };
 
-struct GradientTraffic {
-  std::int64_t buckets = 0;
-  std::int64_t early_buckets = 0;  // sent before the backward pass had ended
-  std::int64_t bytes = 0;          // sent by this rank
-};
-
 // Sums for one set of parameters, which all ranks have in the same order. Watches them from its construction to its destruction;
 // the parameters' own gradients are not touched. Used by the loop's thread; gradients may arrive in autograd's threads.
 //
@@ -26,6 +20,12 @@ struct GradientTraffic {
 // same steps; a rank without gradients begins and sends as well. A gradient that a rank lacks counts as zero.
 class GradientSums {
  public:
+  struct Traffic {
+    std::int64_t buckets = 0;
+    std::int64_t early_buckets = 0;  // sent before the backward pass had ended
+    std::int64_t bytes = 0;          // sent by this rank
+  };
+
   virtual ~GradientSums() = default;
   // From here on each gradient travels once autograd has added to it, multiplied by `factor`, a scalar of this rank.
   virtual void begin(const at::Tensor& factor) = 0;
@@ -37,7 +37,7 @@ class GradientSums {
   // The sums over all ranks, in the order, type and memory layout of the parameters, the same bits on all ranks; valid until the
   // next begin(). Waits for all ranks.
   [[nodiscard]] virtual std::vector<at::Tensor> receive() = 0;
-  [[nodiscard]] virtual GradientTraffic take_traffic() noexcept = 0;  // since the last call
+  [[nodiscard]] virtual Traffic take_traffic() noexcept = 0;  // since the last call
 };
 
 }  // namespace millrace

@@ -41,10 +41,10 @@ RandomScope::RandomScope(Position position) noexcept : position_(std::move(posit
 
 RandomScope::~RandomScope() { innermost = outer_; }
 
-RandomSite RandomScope::next_site(std::int64_t elements) {
+RandomScope::Site RandomScope::next_site(std::int64_t elements) {
   if (RandomScope* scope = innermost) {
     Position& here = scope->position_;
-    RandomSite site{.key = make_key(here.seed, kForward, here.epoch, here.site++), .first = 0, .runs = {}};
+    RandomScope::Site site{.key = make_key(here.seed, kForward, here.epoch, here.site++), .first = 0, .runs = {}};
     std::int64_t rows = 0;
     for (const IndexRun& run : here.rows) rows += run.count;
     if (rows == 0 || elements % rows != 0) return site;

@@ -12,13 +12,6 @@
 
 namespace millrace {
 
-// One call of a layer that draws random numbers: its key, and the elements of the site's stream that the tensor uses.
-struct RandomSite {
-  std::uint64_t key = 0;
-  std::int64_t first = 0;           // index of the tensor's first element in the stream; the others follow it if `runs` is empty
-  std::vector<IndexRun> runs = {};  // otherwise all elements, run by run
-};
-
 // Set by the trainer before each forward pass, read by layers that draw random numbers (dropout). Thread-local: the loop's
 // thread owns LibTorch. Each next_site() call within a forward pass is one site; the order of calls is the model's order.
 //
@@ -29,6 +22,13 @@ struct RandomSite {
 // groups the rows of all groups are counted together, and RowScope says which rows are which.
 class RandomScope {
  public:
+  // One call of a layer that draws random numbers: its key, and the elements of the site's stream that the tensor uses.
+  struct Site {
+    std::uint64_t key = 0;
+    std::int64_t first = 0;  // index of the tensor's first element in the stream; the others follow it if `runs` is empty
+    std::vector<IndexRun> runs = {};  // otherwise all elements, run by run
+  };
+
   // The position of a scope: if a part of the forward pass is computed again, it resumes from the same site.
   struct Position {
     std::uint64_t seed = 0, epoch = 0, site = 0;
@@ -44,7 +44,7 @@ class RandomScope {
 
   // The next site of the innermost scope, for a tensor of `elements` elements. Outside any scope the key is drawn from ATen's
   // default CPU generator, so that a layer used alone behaves as torch users expect (torch.manual_seed repeats it).
-  [[nodiscard]] static RandomSite next_site(std::int64_t elements);
+  [[nodiscard]] static Site next_site(std::int64_t elements);
   [[nodiscard]] static std::optional<Position> position();  // position of the innermost scope; nullopt outside any
 
  private:

@@ -13,31 +13,31 @@ namespace millrace::device {
 
 class RankGroups;  // device/rank_groups.h
 
-struct MemoryCounters {
-  std::uint64_t allocated_bytes = 0;
-  std::uint64_t reserved_bytes = 0;
-  std::uint64_t peak_bytes = 0;
-  std::uint64_t total_bytes = 0;
-};
-
-// Memory as the driver counts it: for all programs on the device, including LibTorch's cached memory and the context itself.
-struct DriverMemory {
-  std::uint64_t free_bytes = 0;
-  std::uint64_t total_bytes = 0;
-};
-
-// Properties of a device on which other folders base their choices; constant for the life of the backend.
-struct Nature {
-  bool in_host_memory = false;        // its tensors are in host memory: a batch is a view of its slot, and nothing is copied
-  bool has_double_sums = false;       // adds in fp64
-  bool has_fused_optimizers = false;  // LibTorch's _fused_adamw_ and _fused_sgd_
-  bool has_float_rate = false;        // the fused optimisers take their learning rate as fp32, otherwise as fp64
-  bool has_tf32 = false;              // fp32 products can be computed in TF32
-};
-
 // Implemented by the CUDA plugin (libmillrace_cuda.so); the CPU backend is built in. Thread-safe unless a call says otherwise.
 class Backend {
  public:
+  struct MemoryCounters {
+    std::uint64_t allocated_bytes = 0;
+    std::uint64_t reserved_bytes = 0;
+    std::uint64_t peak_bytes = 0;
+    std::uint64_t total_bytes = 0;
+  };
+
+  // Memory as the driver counts it: for all programs on the device, including LibTorch's cached memory and the context itself.
+  struct DriverMemory {
+    std::uint64_t free_bytes = 0;
+    std::uint64_t total_bytes = 0;
+  };
+
+  // Properties of a device on which other folders base their choices; constant for the life of the backend.
+  struct Nature {
+    bool in_host_memory = false;        // its tensors are in host memory: a batch is a view of its slot, and nothing is copied
+    bool has_double_sums = false;       // adds in fp64
+    bool has_fused_optimizers = false;  // LibTorch's _fused_adamw_ and _fused_sgd_
+    bool has_float_rate = false;        // the fused optimisers take their learning rate as fp32, otherwise as fp64
+    bool has_tf32 = false;              // fp32 products can be computed in TF32
+  };
+
   virtual ~Backend() = default;
   [[nodiscard]] virtual int device_count() const = 0;
   [[nodiscard]] virtual std::string device_name(int index) const = 0;

@@ -19,10 +19,10 @@ class CpuBackend final : public Backend {
   [[nodiscard]] std::string device_name(int) const override { return cpu_info().name; }
   [[nodiscard]] std::pair<int, int> compute_capability(int) const override { return {0, 0}; }
   [[nodiscard]] bool has_fast_bf16(int) const override { return cpu_info().avx512_bf16 || cpu_info().amx_bf16; }
-  [[nodiscard]] Nature nature(int) const override {
+  [[nodiscard]] Backend::Nature nature(int) const override {
     return {.in_host_memory = true, .has_double_sums = true, .has_fused_optimizers = true};
   }
-  [[nodiscard]] DriverMemory driver_memory(int) const override {
+  [[nodiscard]] Backend::DriverMemory driver_memory(int) const override {
     const std::uint64_t available = available_memory_bytes();
     return {.free_bytes = available, .total_bytes = resident_bytes() + available};
   }
@@ -32,7 +32,7 @@ class CpuBackend final : public Backend {
   void unpin(std::byte*) noexcept override {}
 
  private:
-  [[nodiscard]] MemoryCounters read_memory(int) const override {
+  [[nodiscard]] Backend::MemoryCounters read_memory(int) const override {
     const std::uint64_t resident = resident_bytes();
     return {.allocated_bytes = resident,
             .reserved_bytes = resident,
@@ -67,7 +67,7 @@ Choice choose_gpu(int index, const Backend& cuda) {
 
 }  // namespace
 
-MemoryCounters Backend::memory(int index) const {
+Backend::MemoryCounters Backend::memory(int index) const {
   queries.fetch_add(1, std::memory_order_relaxed);
   return read_memory(index);
 }
@@ -90,7 +90,7 @@ Backend& backend_of(c10::Device device) {
                      .next = "set device.name to one of them, or to auto"});
 }
 
-Nature nature_of(c10::Device device) {
+Backend::Nature nature_of(c10::Device device) {
   if (device.is_cpu()) return cpu().nature(0);
   if (!device.is_cuda()) return {};
   return backend_of(device).nature(device.has_index() ? device.index() : 0);

@@ -18,7 +18,7 @@ Backend& cpu();
 Backend* cuda(std::string* reason = nullptr);
 Backend& backend_of(c10::Device device);  // DeviceError if it is missing
 // Guaranteed properties: the minimum for a kind of device without a backend (meta). DeviceError if its backend is missing.
-[[nodiscard]] Nature nature_of(c10::Device device);
+[[nodiscard]] Backend::Nature nature_of(c10::Device device);
 
 struct Choice {
   c10::Device device = c10::Device(c10::kCPU);

@@ -41,8 +41,8 @@ class FakeGpus final : public Backend {
   }
   [[nodiscard]] std::pair<int, int> compute_capability(int) const override { return {9, 0}; }
   [[nodiscard]] bool has_fast_bf16(int) const override { return true; }
-  [[nodiscard]] Nature nature(int) const override { return {}; }
-  [[nodiscard]] DriverMemory driver_memory(int) const override { return {}; }
+  [[nodiscard]] Backend::Nature nature(int) const override { return {}; }
+  [[nodiscard]] Backend::DriverMemory driver_memory(int) const override { return {}; }
   void synchronize(int) override {}
   [[nodiscard]] c10::Stream copy_stream(int index) override {
     return c10::Stream(c10::Stream::DEFAULT, c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(index)));
@@ -51,7 +51,7 @@ class FakeGpus final : public Backend {
   void unpin(std::byte*) noexcept override {}
 
  private:
-  [[nodiscard]] MemoryCounters read_memory(int) const override { return {}; }
+  [[nodiscard]] Backend::MemoryCounters read_memory(int) const override { return {}; }
   int count_;
 };
 
@@ -143,7 +143,7 @@ TEST(Backends, PluginThatDoesNotLoadSaysWhy) {
 
 TEST(Memory, QueriesAreCounted) {
   const std::uint64_t before = memory_queries();
-  const MemoryCounters counters = cpu().memory(0);
+  const Backend::MemoryCounters counters = cpu().memory(0);
   EXPECT_EQ(memory_queries(), before + 1);
   EXPECT_GT(counters.allocated_bytes, 1U << 20U);
   EXPECT_GE(counters.peak_bytes + (1U << 20U), counters.allocated_bytes);

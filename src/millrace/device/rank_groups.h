@@ -13,18 +13,18 @@ class Store;
 
 namespace millrace::device {
 
-// A rank's place in a group.
-struct RankSeat {
-  c10::intrusive_ptr<c10d::Store> store;  // where the members of this group find each other
-  int rank = 0;
-  int world_size = 1;
-  int gpu = 0;                          // this rank's
-  std::chrono::milliseconds timeout{};  // of each exchange
-};
-
 // Provided by the CUDA plugin if it was built with NCCL. Thread-safe.
 class RankGroups {
  public:
+  // A rank's place in a group.
+  struct Seat {
+    c10::intrusive_ptr<c10d::Store> store;  // where the members of this group find each other
+    int rank = 0;
+    int world_size = 1;
+    int gpu = 0;                          // this rank's
+    std::chrono::milliseconds timeout{};  // of each exchange
+  };
+
   virtual ~RankGroups() = default;
   [[nodiscard]] virtual std::string name() const = 0;             // "nccl"
   [[nodiscard]] virtual std::string library() const = 0;          // "NCCL 2.28.9": ranks with different versions can't connect
@@ -32,7 +32,7 @@ class RankGroups {
   // Connects the GPUs of all ranks. Collective. Work::wait() of the result holds up the current stream, not the thread. If a rank
   // is lost, that stream may wait until the group's abort(), and later results are no sums. Throws the errors of its libraries if
   // a rank does not arrive.
-  [[nodiscard]] virtual c10::intrusive_ptr<c10d::Backend> connect(const RankSeat& seat) = 0;
+  [[nodiscard]] virtual c10::intrusive_ptr<c10d::Backend> connect(const Seat& seat) = 0;
 };
 
 }  // namespace millrace::device

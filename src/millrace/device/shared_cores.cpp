@@ -36,7 +36,7 @@ double thread_cpu_seconds() {
 
 }  // namespace
 
-ShortWaits::ShortWaits() {
+SharedCores::ShortWaits::ShortWaits() {
   const int idle = idle_threads();
   if (idle == 0) return;
   try {
@@ -54,7 +54,7 @@ ShortWaits::ShortWaits() {
   }
 }
 
-ShortWaits::~ShortWaits() {
+SharedCores::ShortWaits::~ShortWaits() {
   {
     const std::lock_guard lock(mutex_);
     ends_ = true;
@@ -63,7 +63,7 @@ ShortWaits::~ShortWaits() {
   if (thread_.joinable()) thread_.join();  // its OpenMP threads end with it
 }
 
-bool WaitRule::after(std::optional<double> cores) {
+bool SharedCores::WaitRule::after(std::optional<double> cores) {
   if (!cores) return is_short_;
   busy_ = *cores >= kWanted ? busy_ + 1 : 0;
   quiet_ = *cores < kAlone ? quiet_ + 1 : 0;

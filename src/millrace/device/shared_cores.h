@@ -16,35 +16,6 @@
 
 namespace millrace::device {
 
-// Idle OpenMP threads: while such an object exists, all of the process's threads spin briefly. If the system refuses threads, it
-// has no effect.
-class ShortWaits {
- public:
-  ShortWaits();
-  ~ShortWaits();
-  ShortWaits(const ShortWaits&) = delete;
-  ShortWaits& operator=(const ShortWaits&) = delete;
-
- private:
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  bool ends_ = false;
-  std::thread thread_;
-};
-
-// Decides when waits should be short, by the cores that other programs used while this process's threads waited (Neighbours):
-// after several measurements in a row, since a moment is not worth a switch. The number of cores does not matter: each parallel
-// loop waits for the one thread whose core another program uses.
-class WaitRule {
- public:
-  // Call it after a measurement; nullopt: too little work was done to decide, and nothing changes.
-  [[nodiscard]] bool after(std::optional<double> cores);
-
- private:
-  bool is_short_ = false;
-  int busy_ = 0, quiet_ = 0;  // measurements in a row that found other programs, or found none
-};
-
 // The time between measurements that suffices to see fractions of a core.
 [[nodiscard]] double seconds_between_looks(int cpus) noexcept;
 
@@ -52,6 +23,35 @@ class WaitRule {
 // process. Does nothing if the environment sets how OpenMP waits, or if the kernel does not report other programs.
 class SharedCores {
  public:
+  // Idle OpenMP threads: while such an object exists, all of the process's threads spin briefly. If the system refuses threads,
+  // it has no effect.
+  class ShortWaits {
+   public:
+    ShortWaits();
+    ~ShortWaits();
+    ShortWaits(const ShortWaits&) = delete;
+    ShortWaits& operator=(const ShortWaits&) = delete;
+
+   private:
+    std::mutex mutex_;
+    std::condition_variable wake_;
+    bool ends_ = false;
+    std::thread thread_;
+  };
+
+  // Decides when waits should be short, by the cores that other programs used while this process's threads waited (Neighbours):
+  // after several measurements in a row, since a moment is not worth a switch. The number of cores does not matter: each parallel
+  // loop waits for the one thread whose core another program uses.
+  class WaitRule {
+   public:
+    // Call it after a measurement; nullopt: too little work was done to decide, and nothing changes.
+    [[nodiscard]] bool after(std::optional<double> cores);
+
+   private:
+    bool is_short_ = false;
+    int busy_ = 0, quiet_ = 0;  // measurements in a row that found other programs, or found none
+  };
+
   SharedCores();
   ~SharedCores();
   SharedCores(const SharedCores&) = delete;

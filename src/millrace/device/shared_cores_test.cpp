@@ -16,7 +16,7 @@ namespace millrace::device {
 namespace {
 
 TEST(SharedCores, WaitsAreShortWhileOthersWantTheCoresAndAWhileAfter) {
-  WaitRule rule;
+  SharedCores::WaitRule rule;
   EXPECT_FALSE(rule.after(0.0));
   EXPECT_FALSE(rule.after(0.6));
   EXPECT_FALSE(rule.after(0.18)) << "a little, or a moment, is no reason";
@@ -56,7 +56,7 @@ int sleeping_with_idle_threads() {
   const double spinning = seconds_of_waiting();
   double sleeping = 0;
   {
-    const ShortWaits waits;
+    const SharedCores::ShortWaits waits;
     sleeping = seconds_of_waiting();
   }
   const double again = seconds_of_waiting();

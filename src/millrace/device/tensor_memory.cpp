@@ -112,7 +112,7 @@ void count_tensor_memory() {
 
 TensorMemory tensor_memory(c10::Device device) {
   if (device.is_cpu()) return {live.load(std::memory_order_relaxed), peak.load(std::memory_order_relaxed)};
-  const MemoryCounters counters = backend_of(device).memory(device.has_index() ? device.index() : 0);
+  const Backend::MemoryCounters counters = backend_of(device).memory(device.has_index() ? device.index() : 0);
   return {counters.allocated_bytes, counters.peak_bytes};
 }
 
@@ -129,7 +129,7 @@ std::uint64_t free_tensor_memory(c10::Device device) {
   const int index = device.has_index() ? device.index() : 0;
   const std::uint64_t free = backend.driver_memory(index).free_bytes;
   if (device.is_cpu()) return free;
-  const MemoryCounters ours = backend.memory(index);
+  const Backend::MemoryCounters ours = backend.memory(index);
   return free + ours.reserved_bytes - std::min(ours.reserved_bytes, ours.allocated_bytes);
 }
 

@@ -72,7 +72,7 @@ class NotedGroups final : public device::RankGroups {
   [[nodiscard]] std::string name() const override { return "noted"; }
   [[nodiscard]] std::string library() const override { return "NCCL of a test"; }
   [[nodiscard]] std::string identity(int /*gpu*/) const override { return identity_; }
-  [[nodiscard]] c10::intrusive_ptr<c10d::Backend> connect(const device::RankSeat& seat) override {
+  [[nodiscard]] c10::intrusive_ptr<c10d::Backend> connect(const device::RankGroups::Seat& seat) override {
     auto options = c10d::ProcessGroupGloo::Options::create(seat.timeout);
     options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1"));
     return c10::make_intrusive<NotedGroup>(
@@ -168,8 +168,8 @@ TEST_P(DeviceGroupsOf, GradientsHaveTheBitsOfGloosInCallsOfOneOrder) {
 }
 
 TEST(DeviceGroups, HalfPrecisionIsAddedUpInFp32AndRoundedOnce) {
-  constexpr int kWorld = 3;
-  EXPECT_EQ(on_ranks(kWorld, free_port(),
+  constexpr int kRanks = 3;
+  EXPECT_EQ(on_ranks(kRanks, free_port(),
                      [&](Processes& processes) {
                        NotedGroups groups(card_of(processes));
                        (void)use(processes, groups);
@@ -180,7 +180,7 @@ TEST(DeviceGroups, HalfPrecisionIsAddedUpInFp32AndRoundedOnce) {
                        sums->send();
                        EXPECT_TRUE(sums->receive()[0].eq(9).all().item<bool>());
                      }),
-            none(kWorld));
+            none(kRanks));
 }
 
 TEST(DeviceGroups, EndWithTheRunTogether) {

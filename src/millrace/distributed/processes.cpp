@@ -146,11 +146,11 @@ Chosen<std::string> Processes::use_groups(at::Device device, device::RankGroups*
   const Ranks& ranks = rendezvous_.ranks;
   try {
     parts_->groups = std::make_unique<DeviceGroups>(*groups, device,
-                                                    device::RankSeat{.store = parts_->store,
-                                                                     .rank = ranks.rank,
-                                                                     .world_size = ranks.world_size,
-                                                                     .gpu = gpu,
-                                                                     .timeout = milliseconds(options_.timeout_s)});
+                                                    device::RankGroups::Seat{.store = parts_->store,
+                                                                             .rank = ranks.rank,
+                                                                             .world_size = ranks.world_size,
+                                                                             .gpu = gpu,
+                                                                             .timeout = milliseconds(options_.timeout_s)});
   } catch (const std::exception& error) {
     const std::string reason = error.what();
     throw DistributedError({"the GPUs of the ranks do not come together: " + reason.substr(0, reason.find('\n')),

@@ -88,7 +88,7 @@ StatusPages::~StatusPages() {
   ::close(descriptor_);
 }
 
-Status StatusPages::read(int local_rank) const {
+StatusPages::Status StatusPages::read(int local_rank) const {
   const Page& page = page_at(memory_, local_rank);
   return {
       .doing = page.doing.read(), .beat = page.beat.load(), .is_done = page.is_done.load(), .run_folder = page.run_folder.read()};

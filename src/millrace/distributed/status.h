@@ -15,16 +15,16 @@ namespace millrace::distributed {
 // Name of the variable with the descriptor that ranks inherit.
 inline constexpr const char* kStatusVariable = "MILLRACE_STATUS_FD";
 
-struct Status {
-  std::string doing;       // "step 12, backward of generator"; see base/doing.h
-  std::uint64_t beat = 0;  // changes while the rank makes progress
-  bool is_done = false;    // it has finished its work: it may leave now
-  std::string run_folder;  // set by rank 0
-};
-
 // The launcher's side: a page for each rank of its machine. DistributedError if the system grants no memory.
 class StatusPages {
  public:
+  struct Status {
+    std::string doing;       // "step 12, backward of generator"; see base/doing.h
+    std::uint64_t beat = 0;  // changes while the rank makes progress
+    bool is_done = false;    // it has finished its work: it may leave now
+    std::string run_folder;  // set by rank 0
+  };
+
   explicit StatusPages(int ranks);
   ~StatusPages();
   StatusPages(const StatusPages&) = delete;

@@ -41,7 +41,7 @@ void ClockUse::begin(const Reading& reading) {
   first_.clear();
 }
 
-void ClockUse::add(const MachineReading& reading) {
+void ClockUse::add(const Sampler::MachineReading& reading) {
   if (!reading.mhz || *reading.mhz <= 0 || reading.seconds <= 0) return;
   const Reading now{.seconds = reading.seconds, .mhz = *reading.mhz, .cores = reading.cpu_own};
   if (!before_) return begin(now);

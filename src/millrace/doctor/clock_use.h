@@ -13,10 +13,11 @@ namespace millrace::doctor {
 // count.
 class ClockUse {
  public:
-  void add(const MachineReading& reading);  // ignores a reading without a clock
+  void add(const Sampler::MachineReading& reading);  // ignores a reading without a clock
   // The clock of the latest minute at the same load. nullopt: no such minute so far, or the latest readings have another load.
   [[nodiscard]] std::optional<Evidence::CpuClock> latest() const;
-  [[nodiscard]] std::optional<Evidence::CpuClock> of_the_run() const;  // over the whole run, with the loss since the first reading
+  [[nodiscard]] std::optional<Evidence::CpuClock> of_the_run()
+      const;  // over the whole run, with the loss since the first reading
 
  private:
   struct Reading {

@@ -10,7 +10,7 @@ using testing::IsEmpty;
 
 // Adds readings of ten seconds each.
 void see(ClockUse& use, int readings, double mhz, double cores) {
-  MachineReading reading;
+  Sampler::MachineReading reading;
   reading.seconds = 10;
   reading.cpu_own = cores;
   reading.mhz = mhz;
@@ -55,7 +55,7 @@ TEST(ClockUse, ALoadThatIsAnotherOneIsNotCompared) {
 
 TEST(ClockUse, OfASystemThatTellsNoneNothingIsKnown) {
   ClockUse use;
-  for (int i = 0; i < 20; ++i) use.add(MachineReading{.seconds = 10, .cpu_own = 2});
+  for (int i = 0; i < 20; ++i) use.add(Sampler::MachineReading{.seconds = 10, .cpu_own = 2});
   EXPECT_FALSE(use.latest());
   EXPECT_FALSE(use.of_the_run());
 }

@@ -7,7 +7,7 @@
 
 namespace millrace::doctor {
 
-Gain gain_of(double likely, double spread) {
+Finding::Gain gain_of(double likely, double spread) {
   const auto inside = [](double value) { return std::clamp(value, 0.0, 1.0); };
   return {inside(likely), inside(likely * (1 - spread)), inside(likely * (1 + spread))};
 }

@@ -10,16 +10,16 @@
 
 namespace millrace::doctor {
 
-// The share of the loop's time that would be saved: 0.32 = the same steps in 0.68 of the time. Computed from the run's own
-// accounts.
-struct Gain {
-  double likely = 0, low = 0, high = 0;
-};
-
 // What a finding puts at stake. `time`: the run is only slower than necessary. `run`: it ends early or learns nothing useful.
 enum class Stake : std::uint8_t { time, run };
 
 struct Finding {
+  // The share of the loop's time that would be saved: 0.32 = the same steps in 0.68 of the time. Computed from the run's own
+  // accounts.
+  struct Gain {
+    double likely = 0, low = 0, high = 0;
+  };
+
   std::string id;          // the rule's
   std::string what;        // the evidence, with its figures
   std::string remedy;      // the command or action
@@ -29,7 +29,8 @@ struct Finding {
   bool warned = false;        // the rule's
 };
 
-[[nodiscard]] Gain gain_of(double likely, double spread = 0.2);  // interval: `spread` of it to each side, clipped to [0, 1]
+// The interval is `spread` of `likely` to each side, clipped to [0, 1].
+[[nodiscard]] Finding::Gain gain_of(double likely, double spread = 0.2);
 
 // Sorts findings that threaten the run first, then by gain, greatest first, then those without a gain in time. Stable: ties keep
 // their order.

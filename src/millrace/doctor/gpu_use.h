@@ -18,7 +18,7 @@ struct GpuUse {
   std::map<std::string, double> held_back;
 
   // Ignores a reading without the GPU's utilisation.
-  void add(const MachineReading& reading) {
+  void add(const Sampler::MachineReading& reading) {
     if (!reading.gpu || !reading.gpu->utilisation || reading.seconds <= 0) return;
     seconds += reading.seconds;
     busy += *reading.gpu->utilisation * reading.seconds;

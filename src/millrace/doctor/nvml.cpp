@@ -108,7 +108,7 @@ Nvml::Nvml(std::unique_ptr<Calls> calls) : calls_(std::move(calls)) {
 
 Nvml::~Nvml() = default;
 
-std::optional<GpuReading> Nvml::read(int index, const char* visible) const {
+std::optional<Nvml::Reading> Nvml::read(int index, const char* visible) const {
   const Calls& c = *calls_;
   Device device = nullptr;
   int physical = index;
@@ -132,7 +132,7 @@ std::optional<GpuReading> Nvml::read(int index, const char* visible) const {
   if (id.empty() && (physical < 0 || c.by_index(static_cast<unsigned>(physical), &device) != kSuccess)) return std::nullopt;
   if (!id.empty() && c.by_id(id.c_str(), &device) != kSuccess) return std::nullopt;
 
-  GpuReading reading;
+  Nvml::Reading reading;
   std::array<char, 96> name{};
   if (c.name(device, name.data(), name.size()) == kSuccess) reading.name = printable(name.data());
   if (int major = 0, minor = 0; c.capability(device, &major, &minor) == kSuccess) reading.capability = {major, minor};
@@ -154,7 +154,7 @@ std::optional<GpuReading> Nvml::read(int index, const char* visible) const {
   return reading;
 }
 
-Json GpuReading::to_json() const {
+Json Nvml::Reading::to_json() const {
   Json json = Json::object();
   const auto add = [&json](const char* key, const auto& value) {
     if (value) json[key] = *value;

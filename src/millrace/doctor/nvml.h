@@ -13,21 +13,21 @@
 
 namespace millrace::doctor {
 
-// One reading. Values that the driver does not report are left out.
-struct GpuReading {
-  std::string name;
-  std::optional<std::pair<int, int>> capability;
-  std::optional<double> utilisation;  // share of the driver's last sampling period in which a kernel ran
-  std::optional<std::uint64_t> memory_used, memory_total;
-  std::optional<double> mhz, most_mhz;  // clock of the multiprocessors
-  std::optional<double> celsius, watts;
-  std::vector<std::string> held_back;  // why the clock is below its maximum; idleness and limits set by the user are not listed
-  [[nodiscard]] Json to_json() const;
-};
-
 // An object must be used by one thread at a time, which may be any thread.
 class Nvml {
  public:
+  // One reading. Values that the driver does not report are left out.
+  struct Reading {
+    std::string name;
+    std::optional<std::pair<int, int>> capability;
+    std::optional<double> utilisation;  // share of the driver's last sampling period in which a kernel ran
+    std::optional<std::uint64_t> memory_used, memory_total;
+    std::optional<double> mhz, most_mhz;  // clock of the multiprocessors
+    std::optional<double> celsius, watts;
+    std::vector<std::string> held_back;  // why the clock is below its maximum; idleness and limits set by the user are not listed
+    [[nodiscard]] Json to_json() const;
+  };
+
   // Opens the library; `library` is a name for dlopen. Returns null if it is missing or does not work; `why` then says so in one
   // sentence.
   [[nodiscard]] static std::unique_ptr<Nvml> open(std::string& why, const char* library = "libnvidia-ml.so.1");
@@ -39,7 +39,7 @@ class Nvml {
   [[nodiscard]] int count() const noexcept { return count_; }
   // Reads the GPU that CUDA calls `index`. `visible` is the value of CUDA_VISIBLE_DEVICES (null = not set): numbers or the
   // driver's ids ("GPU-..."), up to the first entry that is neither. nullopt if there is no such GPU.
-  [[nodiscard]] std::optional<GpuReading> read(int index, const char* visible = nullptr) const;
+  [[nodiscard]] std::optional<Reading> read(int index, const char* visible = nullptr) const;
 
  private:
   struct Calls;

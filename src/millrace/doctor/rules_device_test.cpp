@@ -44,10 +44,10 @@ TEST(Rules, BatchesOfEverNewShapes) {
   EXPECT_THAT(findings_of(e), IsEmpty()) << "hardly any is new";
 }
 
-MachineReading reading_of(double seconds, double utilisation, std::vector<std::string> held_back = {}) {
-  MachineReading reading;
+Sampler::MachineReading reading_of(double seconds, double utilisation, std::vector<std::string> held_back = {}) {
+  Sampler::MachineReading reading;
   reading.seconds = seconds;
-  reading.gpu = GpuReading{};
+  reading.gpu = Nvml::Reading{};
   reading.gpu->utilisation = utilisation;
   reading.gpu->mhz = 1000 * utilisation;
   reading.gpu->most_mhz = 2000;
@@ -60,7 +60,7 @@ TEST(GpuUse, IsAMeanByTimeAndOfTheStretchAlone) {
   EXPECT_FALSE(gpu_between(use, use)) << "nobody looked";
   use.add(reading_of(30, 0.1));
   const GpuUse start = use;
-  use.add(MachineReading{.seconds = 100});
+  use.add(Sampler::MachineReading{.seconds = 100});
   EXPECT_FALSE(gpu_between(start, use)) << "a driver that tells nothing";
   use.add(reading_of(10, 0.9, {"heat"}));
   use.add(reading_of(20, 0.6, {"power"}));

@@ -30,7 +30,7 @@ bool waits(const Evidence& e) { return e.share(Phase::data_wait) >= kWaits; }
 bool by_slow_files(const Evidence& e) { return excess(e.input) > kExplains * e.input.read_seconds; }
 bool by_single_samples(const Evidence& e) { return e.input.slow.front().quick >= kMostlyQuick; }
 
-Gain gain_without_slow(const Evidence& e) {
+Finding::Gain gain_without_slow(const Evidence& e) {
   const double held_up = std::min(e.times.of(Phase::data_wait), excess(e.input) / std::max(e.input.readers, 1));
   return gain_of(held_up / e.times.loop());
 }
@@ -64,7 +64,7 @@ double gain_of_cache(const Evidence& e) {
 
 }  // namespace
 
-Finding set(std::string what, std::string key, std::string value, std::optional<Gain> gain) {
+Finding set(std::string what, std::string key, std::string value, std::optional<Finding::Gain> gain) {
   std::string remedy = "try --" + key + "=" + value;
   return {.id = {},
           .what = std::move(what),

@@ -115,9 +115,9 @@ Found not_finite(const Evidence& e) {
   const bool clips = objective_with(e, [](const Evidence::ObjectiveLines& objective) { return objective.clips; }) != nullptr;
   if (!input.all) return told("look at the input of these steps, lower optim.learning_rate, or " + look);
   if (clips) return told("lower optim.learning_rate, or " + look);
-    Finding finding = set(what, "optim.clip_norm", "1", gain_of(share));
-    finding.remedy += "; else lower optim.learning_rate, or " + look;
-    return finding;
+  Finding finding = set(what, "optim.clip_norm", "1", gain_of(share));
+  finding.remedy += "; else lower optim.learning_rate, or " + look;
+  return finding;
 }
 
 // Applies only with optim.spike_zscore, without which no step is left out.

@@ -222,7 +222,7 @@ Found neighbours(const Evidence& e) {
                  .remedy = "end them, or give the run its own cores (taskset, the batch system)",
                  .key = {},
                  .value = {},
-                 .gain = Gain{.likely = (one + either) / 2, .low = 0.75 * one, .high = either}};
+                 .gain = Finding::Gain{.likely = (one + either) / 2, .low = 0.75 * one, .high = either}};
 }
 
 // The middle of three parts must lie between the others: then the times show a trend and not a bad minute.
@@ -323,7 +323,7 @@ Found clock_throttled(const Evidence& e) {
                      "other jobs in the same socket",
                  .key = {},
                  .value = {},
-                 .gain = Gain{.likely = likely, .low = likely / 2, .high = std::max(likely, e.clock->lost)}};
+                 .gain = Finding::Gain{.likely = likely, .low = likely / 2, .high = std::max(likely, e.clock->lost)}};
 }
 
 // Time in no account. The loop may also lose its core between two accounts, which `neighbours` reports.
@@ -336,7 +336,7 @@ Found unaccounted(const Evidence& e) {
                  .remedy = "--profile shows what runs there; please report it",
                  .key = {},
                  .value = {},
-                 .gain = Gain{share / 2, 0, share}};
+                 .gain = Finding::Gain{share / 2, 0, share}};
 }
 
 }  // namespace millrace::doctor::detail

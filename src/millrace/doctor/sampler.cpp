@@ -92,7 +92,7 @@ std::optional<double> clock_mhz(const std::filesystem::path& root, int core) {
 }
 
 // The core of this process's thread that used most CPU time since `before`; the first core if no thread did.
-int core_of_busiest(const std::map<int, ThreadCounts>& before, const std::map<int, ThreadCounts>& now) {
+int core_of_busiest(const std::map<int, Sampler::ThreadCounts>& before, const std::map<int, Sampler::ThreadCounts>& now) {
   double most = 0;
   int core = 0;
   for (const auto& [id, thread] : now) {
@@ -105,8 +105,8 @@ int core_of_busiest(const std::map<int, ThreadCounts>& before, const std::map<in
   return core;
 }
 
-std::map<int, ThreadCounts> threads_in(const std::filesystem::path& tasks) {
-  std::map<int, ThreadCounts> all;
+std::map<int, Sampler::ThreadCounts> threads_in(const std::filesystem::path& tasks) {
+  std::map<int, Sampler::ThreadCounts> all;
   const double tick = 1.0 / static_cast<double>(::sysconf(_SC_CLK_TCK));
   std::error_code error;
   for (std::filesystem::directory_iterator entry(tasks, error), end; !error && entry != end; entry.increment(error)) {
@@ -122,7 +122,7 @@ std::map<int, ThreadCounts> threads_in(const std::filesystem::path& tasks) {
     const std::string id = entry->path().filename();
     if (id.find_first_not_of("0123456789") != std::string::npos || id.size() >= 10 || !(fields >> user >> system)) continue;
     for (int i = 0; i < 23; ++i) fields >> skipped;  // cutime to exit_signal
-    ThreadCounts& thread = all[std::stoi(id)];
+    Sampler::ThreadCounts& thread = all[std::stoi(id)];
     thread = {.name = printable(text.substr(open + 1, close - open - 1)), .seconds = (user + system) * tick};
     fields >> thread.core;
   }
@@ -152,7 +152,7 @@ std::optional<T> difference(const std::optional<T>& now, const std::optional<T>&
 
 }  // namespace
 
-Json MachineReading::to_json() const {
+Json Sampler::MachineReading::to_json() const {
   Json json = {{"seconds", seconds},       {"cpu_own", cpu_own},     {"cpu_others", cpu_others},
                {"cpu_stolen", cpu_stolen}, {"rss_bytes", rss_bytes}, {"major_faults", major_faults}};
   const auto add = [&json](const char* name, const auto& value) {
@@ -226,7 +226,7 @@ Sampler::Counts Sampler::now() const {
 void Sampler::look() {
   const double cpu_began = thread_cpu_seconds();
   const Counts counts = now();
-  const std::map<int, ThreadCounts> before = [this] {
+  const std::map<int, Sampler::ThreadCounts> before = [this] {
     const std::lock_guard lock(mutex_);
     return newest_.threads;
   }();
@@ -255,8 +255,8 @@ void Sampler::look() {
   if (spent_ > kMostCost * passed) interval_ = std::min(2 * interval_, kSlowest);
 }
 
-void Sampler::add(const GpuReading& reading) {
-  GpuReading& all = gpu_looks_.extremes;
+void Sampler::add(const Nvml::Reading& reading) {
+  Nvml::Reading& all = gpu_looks_.extremes;
   if (gpu_looks_.count++ == 0) all = reading;
   gpu_looks_.used += reading.utilisation.value_or(0);
   for (const std::string& reason : reading.held_back) ++gpu_looks_.held_back[reason];
@@ -266,10 +266,10 @@ void Sampler::add(const GpuReading& reading) {
   if (reading.watts) all.watts = std::max(all.watts.value_or(0), *reading.watts);
 }
 
-std::optional<GpuReading> Sampler::take_gpu() {
+std::optional<Nvml::Reading> Sampler::take_gpu() {
   GpuLooks looks = std::exchange(gpu_looks_, {});
   if (looks.count == 0) return std::nullopt;
-  GpuReading reading = std::move(looks.extremes);
+  Nvml::Reading reading = std::move(looks.extremes);
   if (reading.utilisation) reading.utilisation = looks.used / looks.count;
   reading.held_back.clear();
   for (const auto& [reason, count] : looks.held_back) {
@@ -278,10 +278,10 @@ std::optional<GpuReading> Sampler::take_gpu() {
   return reading;
 }
 
-std::optional<MachineReading> Sampler::take() {
+std::optional<Sampler::MachineReading> Sampler::take() {
   const std::lock_guard lock(mutex_);
   if (!std::exchange(looked_, false)) return std::nullopt;
-  MachineReading reading = std::exchange(levels_, {});
+  Sampler::MachineReading reading = std::exchange(levels_, {});
   reading.gpu = take_gpu();
   if (clock_looks_ > 0) reading.mhz = clocks_ / static_cast<double>(clock_looks_);
   clocks_ = 0;
@@ -307,7 +307,7 @@ std::optional<MachineReading> Sampler::take() {
   return reading;
 }
 
-std::optional<GpuReading> Sampler::gpu() const {
+std::optional<Nvml::Reading> Sampler::gpu() const {
   const std::lock_guard lock(mutex_);
   return gpu_now_;
 }

@@ -17,35 +17,35 @@
 
 namespace millrace::doctor {
 
-// A reading over a stretch of time. Values that the system does not report are left out.
-struct MachineReading {
-  double seconds = 0;
-  double cpu_own = 0, cpu_others = 0, cpu_stolen = 0;      // cores used by this process, by other programs, by other machines
-  std::uint64_t rss_bytes = 0;                             // the most memory that this process held
-  std::optional<std::uint64_t> available_bytes;            // the least free memory of the machine
-  std::uint64_t major_faults = 0;                          // pages read from a disk
-  std::optional<std::uint64_t> read_bytes, written_bytes;  // disk traffic of this process
-  std::optional<double> pressure_cpu, pressure_io, pressure_memory;  // share of the time in which some program waited
-  std::optional<double> mhz;                                         // mean clock of the core of the process's busiest thread
-  std::map<std::string, double> threads;          // cores used by this process's threads, by name, if 0.01 or more
-  std::optional<std::uint64_t> page_cache_bytes;  // files cached in the machine's memory
-  std::optional<std::uint64_t> group_bytes;       // memory of the process's control group, including its files
-  // The run's GPU: mean use, lowest clock, highest memory use and temperature; reasons that held its clock back in at least half
-  // of the samples.
-  std::optional<GpuReading> gpu;
-  [[nodiscard]] Json to_json() const;
-};
-
-// A thread of this process, as the system reports it at one moment.
-struct ThreadCounts {
-  std::string name;
-  double seconds = 0;  // seconds on a core so far
-  int core = 0;        // core that it last ran on
-};
-
 // A separate thread that reads /proc. Its own cost is measured: above the share kMostCost it samples less often.
 class Sampler {
  public:
+  // A reading over a stretch of time. Values that the system does not report are left out.
+  struct MachineReading {
+    double seconds = 0;
+    double cpu_own = 0, cpu_others = 0, cpu_stolen = 0;      // cores used by this process, by other programs, by other machines
+    std::uint64_t rss_bytes = 0;                             // the most memory that this process held
+    std::optional<std::uint64_t> available_bytes;            // the least free memory of the machine
+    std::uint64_t major_faults = 0;                          // pages read from a disk
+    std::optional<std::uint64_t> read_bytes, written_bytes;  // disk traffic of this process
+    std::optional<double> pressure_cpu, pressure_io, pressure_memory;  // share of the time in which some program waited
+    std::optional<double> mhz;                                         // mean clock of the core of the process's busiest thread
+    std::map<std::string, double> threads;          // cores used by this process's threads, by name, if 0.01 or more
+    std::optional<std::uint64_t> page_cache_bytes;  // files cached in the machine's memory
+    std::optional<std::uint64_t> group_bytes;       // memory of the process's control group, including its files
+    // The run's GPU: mean use, lowest clock, highest memory use and temperature; reasons that held its clock back in at least
+    // half of the samples.
+    std::optional<Nvml::Reading> gpu;
+    [[nodiscard]] Json to_json() const;
+  };
+
+  // A thread of this process, as the system reports it at one moment.
+  struct ThreadCounts {
+    std::string name;
+    double seconds = 0;  // seconds on a core so far
+    int core = 0;        // core that it last ran on
+  };
+
   static constexpr double kMostCost = 0.005;
 
   // `gpu`: the NVML handle of the run's GPU, which CUDA calls `gpu_index`; null for a run without a GPU. `root`: a folder that
@@ -57,9 +57,9 @@ class Sampler {
 
   void start();  // samples every second until destruction; does nothing if no thread can be made
   void look();   // samples once
-  [[nodiscard]] std::optional<MachineReading> take();   // since the last call; nullopt if nothing was sampled. Any thread
-  [[nodiscard]] std::optional<GpuReading> gpu() const;  // at the last sample; nullopt if not available. Any thread
-  [[nodiscard]] double cost() const;                    // share of the time spent sampling
+  [[nodiscard]] std::optional<MachineReading> take();      // since the last call; nullopt if nothing was sampled. Any thread
+  [[nodiscard]] std::optional<Nvml::Reading> gpu() const;  // at the last sample; nullopt if not available. Any thread
+  [[nodiscard]] double cost() const;                       // share of the time spent sampling
 
  private:
   struct Counts {
@@ -75,17 +75,17 @@ class Sampler {
     int count = 0;
     double used = 0;
     std::map<std::string, int> held_back;
-    GpuReading extremes;
+    Nvml::Reading extremes;
   };
   [[nodiscard]] Counts now() const;
-  void add(const GpuReading& reading);
-  [[nodiscard]] std::optional<GpuReading> take_gpu();
+  void add(const Nvml::Reading& reading);
+  [[nodiscard]] std::optional<Nvml::Reading> take_gpu();
 
   std::filesystem::path root_;
   std::unique_ptr<Nvml> gpu_;
   int gpu_index_ = 0;
   GpuLooks gpu_looks_;
-  std::optional<GpuReading> gpu_now_;  // the GPU's state at the last sample
+  std::optional<Nvml::Reading> gpu_now_;  // the GPU's state at the last sample
   mutable std::mutex mutex_;
   std::condition_variable wake_;
   bool ends_ = false;

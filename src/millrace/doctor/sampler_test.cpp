@@ -77,7 +77,7 @@ TEST_F(SamplerTest, TheClockIsThatOfTheCoreWithTheBusiestThread) {
   thread("7", 5000, 3);
   thread("8", 100, 5);
   Sampler sampler(root_);
-  const auto mhz = [&] { return sampler.take().value_or(MachineReading{}).mhz.value_or(0); };
+  const auto mhz = [&] { return sampler.take().value_or(Sampler::MachineReading{}).mhz.value_or(0); };
   thread("7", 5010, 3);
   thread("8", 400, 5);
   sampler.look();

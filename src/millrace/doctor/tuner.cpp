@@ -147,7 +147,7 @@ Finding finding_of(const Json& json) {
   finding.key = json.value("key", "");
   finding.value = json.value("value", "");
   if (json.contains("gain"))
-    finding.gain = Gain{json.value("gain", 0.0), json.value("gain_low", 0.0), json.value("gain_high", 0.0)};
+    finding.gain = Finding::Gain{json.value("gain", 0.0), json.value("gain_low", 0.0), json.value("gain_high", 0.0)};
   return finding;
 }
 
@@ -183,12 +183,12 @@ Trial trial_of(const Json& json) {
 
 }  // namespace
 
-Tuner::Tuner(Settings config, TunerOptions options, Runner run)
+Tuner::Tuner(Settings config, Tuner::Options options, Runner run)
     : config_(std::move(config)), options_(std::move(options)), run_(std::move(run)), first_(run_({})), now_(first_) {
   if (first_.failure.empty() && first_.others <= kBusy) add_base(first_.seconds);
 }
 
-Tuner::Tuner(Settings config, TunerOptions options, Runner run, const Json& state)
+Tuner::Tuner(Settings config, Tuner::Options options, Runner run, const Json& state)
     : config_(std::move(config)),
       kept_(state.at("kept").get<Settings>()),
       options_(std::move(options)),

@@ -48,19 +48,19 @@ struct Trial {
   [[nodiscard]] double gain() const { return ratio > 0 ? 1 - 1 / ratio : 0; }  // share of time that was saved
 };
 
-struct TunerOptions {
-  std::set<std::string> allowed;                         // allowed words of Candidate::needs
-  double worth = 0.03;                                   // least gain in speed for keeping a candidate, or for trying it
-  std::function<bool()> has_time = [] { return true; };  // true if there is time for another trial
-};
-
 // Used by one thread.
 class Tuner {
  public:
+  struct Options {
+    std::set<std::string> allowed;                         // allowed words of Candidate::needs
+    double worth = 0.03;                                   // least gain in speed for keeping a candidate, or for trying it
+    std::function<bool()> has_time = [] { return true; };  // true if there is time for another trial
+  };
+
   // `config`: the run's current value of each key in keys(). Does a first run at once; the caller checks its ShortRun::failure
   // before next().
-  Tuner(Settings config, TunerOptions options, Runner run);
-  Tuner(Settings config, TunerOptions options, Runner run, const Json& state);  // resumes from state()
+  Tuner(Settings config, Options options, Runner run);
+  Tuner(Settings config, Options options, Runner run, const Json& state);  // resumes from state()
 
   [[nodiscard]] static std::vector<std::string> keys();  // keys that it may set
   std::optional<Trial> next();                           // nullopt if nothing is left to try, or no time
@@ -96,7 +96,7 @@ class Tuner {
   [[nodiscard]] double deviation() const;  // standard deviation of the logarithm of a run's time, over all runs so far
 
   Settings config_, kept_;
-  TunerOptions options_;
+  Options options_;
   Runner run_;
   ShortRun first_, now_;
   std::vector<Trial> trials_;

@@ -62,7 +62,7 @@ Runner runner_of(const Model& model, const Settings& config) {
   return [&model, config](const Settings& changed) { return model.run(with(config, changed)); };
 }
 
-const TunerOptions kAll{.allowed = {"precision", "batch_size"}};
+const Tuner::Options kAll{.allowed = {"precision", "batch_size"}};
 
 // The least time over all combinations of the values that a person would try, and the number of combinations.
 std::pair<double, int> best_of_grid(const Model& model) {
@@ -280,7 +280,7 @@ TEST(Tuner, ItStopsWhenTheTimeIsOverAndGoesOnFromItsState) {
   int left = 0;
   for (int process = 0; process < 100; ++process) {  // each makes two trials and is killed
     left = 2;
-    TunerOptions options = kAll;
+    Tuner::Options options = kAll;
     options.has_time = [&] { return left-- > 0; };
     const Runner run = runner_of(model, kBad);
     Tuner tuner = state.is_null() ? Tuner(kBad, options, run) : Tuner(kBad, options, run, state);

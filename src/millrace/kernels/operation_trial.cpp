@@ -60,9 +60,9 @@ CallTime timed(const std::function<void()>& ours, const std::function<void()>& l
   ours();
   library();
   WorkClock clock;  // made now, when the threads that it covers exist
-  std::vector<WorkTime> of_ours, of_library;
+  std::vector<WorkClock::Time> of_ours, of_library;
   double spent = 0;
-  const auto run = [&](const std::function<void()>& implementation, std::vector<WorkTime>& times) {
+  const auto run = [&](const std::function<void()>& implementation, std::vector<WorkClock::Time>& times) {
     clock.start();
     implementation();
     times.push_back(clock.stop());
@@ -117,14 +117,15 @@ OperationTrial::~OperationTrial() { trial_of_thread.reset(); }
 
 bool operation_trial_runs() noexcept { return trial_of_thread != nullptr && !is_timing; }
 
-std::vector<OperationTimes> OperationTrial::times() const {
-  std::map<std::pair<Operation, c10::ScalarType>, OperationTimes> sums;
+std::vector<OperationTrial::Times> OperationTrial::times() const {
+  std::map<std::pair<Operation, c10::ScalarType>, OperationTrial::Times> sums;
   for (const auto& [key, call] : trial_of_thread->calls) {
     CallTime time;
     for (const KnownTimes* from : {&trial_of_thread->known, &trial_of_thread->measured}) {
       if (const auto found = from->find(key); found != from->end()) time = found->second;
     }
-    OperationTimes& sum = sums.try_emplace({call.operation, call.type}, OperationTimes{call.operation, call.type}).first->second;
+    OperationTrial::Times& sum =
+        sums.try_emplace({call.operation, call.type}, OperationTrial::Times{call.operation, call.type}).first->second;
     const auto calls = static_cast<double>(call.calls);
     sum.ours_ms += calls * time.ours_ms;
     sum.library_ms += calls * time.library_ms;
@@ -132,7 +133,7 @@ std::vector<OperationTimes> OperationTrial::times() const {
     sum.work += calls * call.work;
     sum.disturbed = sum.disturbed || time.disturbed;
   }
-  std::vector<OperationTimes> times;
+  std::vector<OperationTrial::Times> times;
   for (const auto& [operation, sum] : sums) times.push_back(sum);
   return times;
 }

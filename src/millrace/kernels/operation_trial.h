@@ -43,16 +43,6 @@ void forget_implementations() noexcept;
 // Changes whenever a choice changes: caches of an operation's results compare it.
 [[nodiscard]] std::uint64_t implementation_changes() noexcept;
 
-// Results of a trial for one operation: milliseconds of all its calls in a step, with either implementation.
-struct OperationTimes {
-  Operation operation;
-  c10::ScalarType type;
-  double ours_ms = 0, library_ms = 0;
-  std::int64_t calls = 0;
-  double work = 0;         // multiplications of all calls
-  bool disturbed = false;  // other programs used the cores: the times are those of the busiest thread
-};
-
 // One measurement of a trial, by its call: "weight_gradient bf16 2048x384x1536".
 struct CallTime {
   double ours_ms = 0, library_ms = 0;
@@ -65,14 +55,24 @@ using KnownTimes = std::map<std::string, CallTime>;
 // One at a time.
 class OperationTrial {
  public:
+  // Results of a trial for one operation: milliseconds of all its calls in a step, with either implementation.
+  struct Times {
+    Operation operation;
+    c10::ScalarType type;
+    double ours_ms = 0, library_ms = 0;
+    std::int64_t calls = 0;
+    double work = 0;         // multiplications of all calls
+    bool disturbed = false;  // other programs used the cores: the times are those of the busiest thread
+  };
+
   enum class Counts : std::uint8_t { only };
   explicit OperationTrial(KnownTimes known = {});
   explicit OperationTrial(Counts);  // times nothing: times() returns the amount of work
   ~OperationTrial();
   OperationTrial(const OperationTrial&) = delete;
   OperationTrial& operator=(const OperationTrial&) = delete;
-  [[nodiscard]] std::vector<OperationTimes> times() const;  // in the order of Operation
-  [[nodiscard]] KnownTimes measured() const;                // the times that were not known before
+  [[nodiscard]] std::vector<Times> times() const;  // in the order of Operation
+  [[nodiscard]] KnownTimes measured() const;       // the times that were not known before
 };
 [[nodiscard]] bool operation_trial_runs() noexcept;
 

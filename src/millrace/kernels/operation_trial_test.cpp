@@ -66,7 +66,7 @@ TEST_F(WaysTest, ATrialTimesEachShapeOnceAndCountsItsCalls) {
   layer(at::kFloat);
   layer(at::kFloat);
   layer(at::kBFloat16);
-  const std::vector<OperationTimes> times = trial.times();
+  const std::vector<OperationTrial::Times> times = trial.times();
   ASSERT_EQ(times.size(), 4U);
   for (std::size_t i = 0; i < times.size(); ++i) {
     const bool bf16 = times[i].type == at::kBFloat16;

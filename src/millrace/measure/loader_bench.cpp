@@ -42,7 +42,7 @@ class Replay {
     double now = began;
     while (now - began < seconds || next == 0) {
       const data::HostBatch& batch = batches_[next++ % batches_.size()];
-      for (const data::HostGroup& group : batch.groups) samples += static_cast<std::int64_t>(group.positions.size());
+      for (const data::HostBatch::Group& group : batch.groups) samples += static_cast<std::int64_t>(group.positions.size());
       consume(batch);
       now = steady_seconds();
     }
@@ -56,7 +56,7 @@ class Replay {
 
 Json cache_json(const data::Cache* cache, const std::string& reason) {
   if (cache == nullptr) return {{"mode", "off"}, {"reason", reason}};
-  const data::CacheCounters counters = cache->counters();
+  const data::Cache::Counters counters = cache->counters();
   return {{"mode", reason.substr(0, reason.find_first_of(":,"))},
           {"reason", reason},
           {"hit_rate", counters.hit_rate()},

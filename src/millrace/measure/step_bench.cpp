@@ -71,11 +71,11 @@ struct Made {
   std::unique_ptr<Recipe> recipe;
   Batch batch;
 
-  void make(const Entry& entry, const StepBenchOptions& options);
+  void make(const Entry& entry, const StepBench::Options& options);
   [[nodiscard]] Json description() const;
 };
 
-void Made::make(const Entry& entry, const StepBenchOptions& options) {
+void Made::make(const Entry& entry, const StepBench::Options& options) {
   const BenchShape& shape = find_shape(entry, options.shape);
   const config::Schema schema = schema_of(entry);
   const auto aliases = aliases_of(entry);
@@ -184,12 +184,12 @@ struct StepBench::Impl : Made {
   }
 };
 
-StepBench::StepBench(const Entry& entry, const StepBenchOptions& options) : impl_(std::make_unique<Impl>()), options_(options) {
+StepBench::StepBench(const Entry& entry, const StepBench::Options& options) : impl_(std::make_unique<Impl>()), options_(options) {
   Impl& impl = *impl_;
   impl.make(entry, options);
   impl.recipe_name = entry.name;
   const at::Device device = impl.context.device;
-  StepperOptions stepper{
+  Stepper::Options stepper{
       .device = device, .seed = impl.context.seed, .autocast = autocast_of(options.precision, device), .total_steps = 1'000'000};
   stepper.agreement = options.agreement;
   stepper.gradients = {.bucket_bytes = impl.shared.distributed.bucket_bytes, .compress = impl.shared.distributed.compress};
@@ -292,7 +292,7 @@ Json StepBench::report(const std::vector<double>& ms) const {
   return all;
 }
 
-Json describe_step(const Entry& entry, const StepBenchOptions& options) {
+Json describe_step(const Entry& entry, const StepBench::Options& options) {
   Made made;
   made.make(entry, options);
   Json description = made.description();
@@ -300,7 +300,7 @@ Json describe_step(const Entry& entry, const StepBenchOptions& options) {
   return description;
 }
 
-Json bench_step(const Entry& entry, const StepBenchOptions& options) {
+Json bench_step(const Entry& entry, const StepBench::Options& options) {
   StepBench bench(entry, options);
   for (std::int64_t i = 0; i < std::max<std::int64_t>(options.warmup, 1); ++i) bench.step();
   Json report = bench.report(bench.steps(options.steps));

@@ -10,20 +10,21 @@
 
 namespace millrace {
 
-struct StepBenchOptions {
-  std::string shape = "cpu-small";
-  std::string precision = "auto";  // fp32 | bf16 | fp16
-  std::int64_t threads = 2;
-  std::int64_t steps = 9;
-  std::int64_t warmup = 3;
-  std::vector<std::string> off;
-  Agreement* agreement = nullptr;   // of ranks that step together; null = one process
-  Json overrides = Json::object();  // dotted keys over the shape's config, e.g. {"recipe.model_dropout": 0}
-};
 // Runs step by step, for benches that alternate it with a peer.
 class StepBench {
  public:
-  StepBench(const Entry& entry, const StepBenchOptions& options);  // makes the batch on the device; does no step yet
+  struct Options {
+    std::string shape = "cpu-small";
+    std::string precision = "auto";  // fp32 | bf16 | fp16
+    std::int64_t threads = 2;
+    std::int64_t steps = 9;
+    std::int64_t warmup = 3;
+    std::vector<std::string> off;
+    Agreement* agreement = nullptr;   // of ranks that step together; null = one process
+    Json overrides = Json::object();  // dotted keys over the shape's config, e.g. {"recipe.model_dropout": 0}
+  };
+
+  StepBench(const Entry& entry, const Options& options);  // makes the batch on the device; does no step yet
   ~StepBench();
   double step();  // one step, including reading its loss; milliseconds
   // Runs `count` steps and returns the milliseconds of each. On a device steps follow each other without a wait, as in a run:
@@ -36,17 +37,17 @@ class StepBench {
   struct Impl;
   void begin_step();
   std::unique_ptr<Impl> impl_;
-  StepBenchOptions options_;
+  Options options_;
 };
 
 // The input of a step of the shape: {recipe, shape, parameters, trained_parameters, batch: [{field: sizes} of each group],
 // device, device_name}. Does no step.
-[[nodiscard]] Json describe_step(const Entry& entry, const StepBenchOptions& options);
+[[nodiscard]] Json describe_step(const Entry& entry, const StepBench::Options& options);
 
 // The result of describe_step, and {precision, steps, ms: [...], ms_p50, ms_min, first_step_s_since_process_start,
 // peak_memory_bytes, loss_first, loss_last, memory: {step_peak_bytes (of tensors), resident_before_bytes, recompute, and with a
 // budget the result of try_memory}, kernels: {option: {way, reason}} of those that a trial chose, layout ("" = not tried),
 // format, tf32: {on, reason}, switches, ...}
-[[nodiscard]] Json bench_step(const Entry& entry, const StepBenchOptions& options);
+[[nodiscard]] Json bench_step(const Entry& entry, const StepBench::Options& options);
 
 }  // namespace millrace

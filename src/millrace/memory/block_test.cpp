@@ -298,20 +298,20 @@ TEST_F(Block, ThePlannersPredictionsComeTrue) {
     EXPECT_NEAR(static_cast<double>(planner.predict(names)) / real, 1.0, 0.02) << "choice " << choice;
     EXPECT_NEAR(static_cast<double>(blind.predict(names)) / real, 1.0, 0.15) << "choice " << choice;
   }
-  const RecomputePlan most = planner.choose(planner.plain_bytes());
+  const Planner::RecomputePlan most = planner.choose(planner.plain_bytes());
   EXPECT_THAT(most.blocks, ElementsAre());
-  const RecomputePlan little = planner.choose(planner.plain_bytes() * 8 / 10);
+  const Planner::RecomputePlan little = planner.choose(planner.plain_bytes() * 8 / 10);
   EXPECT_TRUE(little.fits);
   EXPECT_LE(little.predicted_bytes, planner.plain_bytes() * 8 / 10);
   EXPECT_LT(little.blocks.size(), 4U);
   EXPECT_GT(little.extra_ms, 0.0);
   EXPECT_FALSE(planner.choose(1).fits);
-  const Peak plain_peak = planner.peak({});
+  const Planner::Peak plain_peak = planner.peak({});
   EXPECT_EQ(plain_peak.bytes, plain.peak_bytes());
-  const Segment& highest = *std::ranges::max_element(plain.segments, {}, &Segment::peak_bytes);
+  const StepProfile::Segment& highest = *std::ranges::max_element(plain.segments, {}, &StepProfile::Segment::peak_bytes);
   EXPECT_EQ(plain_peak.where, plain.where(highest));
-  EXPECT_EQ(plain.where({.kind = Segment::Kind::backward, .block = 3}), "in the backward pass of part3");
-  EXPECT_EQ(plain.where({.kind = Segment::Kind::gap, .block = -1}), "before the first block");
+  EXPECT_EQ(plain.where({.kind = StepProfile::Segment::Kind::backward, .block = 3}), "in the backward pass of part3");
+  EXPECT_EQ(plain.where({.kind = StepProfile::Segment::Kind::gap, .block = -1}), "before the first block");
 }
 
 // On a GPU an operation that failed fails again, and so does restoring a block's buffers.

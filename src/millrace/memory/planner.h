@@ -12,33 +12,33 @@
 
 namespace millrace::memory {
 
-// Costs per block name, summed over its runs in a step.
-struct BlockCost {
-  std::string name;
-  std::uint64_t saved_bytes = 0;  // freed between the passes if the block is recomputed
-  double ms = 0;                  // time that recomputing costs
-};
-
-// The point at which a step uses most memory.
-struct Peak {
-  std::uint64_t bytes = 0;
-  std::string
-      where;  // "in the backward pass of layer1", "after the forward pass of layer7", "before the first block"; "" without blocks
-};
-
-struct RecomputePlan {
-  std::vector<std::string> blocks;  // to recompute
-  std::string peak_in;              // as Peak::where
-  std::uint64_t predicted_bytes = 0;
-  double extra_ms = 0;
-  bool fits = true;  // false: recomputing all blocks is not enough
-};
-
 // Planned from a step that kept everything and a step that recomputed every block. Any choice between them can be predicted: a
 // block's saved bytes are alive from the end of its forward pass to the start of its backward pass, and each segment of the step
 // has its own peak.
 class Planner {
  public:
+  // Costs per block name, summed over its runs in a step.
+  struct BlockCost {
+    std::string name;
+    std::uint64_t saved_bytes = 0;  // freed between the passes if the block is recomputed
+    double ms = 0;                  // time that recomputing costs
+  };
+
+  // The point at which a step uses most memory.
+  struct Peak {
+    std::uint64_t bytes = 0;
+    std::string where;  // "in the backward pass of layer1", "after the forward pass of layer7", "before the first block"; ""
+                        // without blocks
+  };
+
+  struct RecomputePlan {
+    std::vector<std::string> blocks;  // to recompute
+    std::string peak_in;              // as Peak::where
+    std::uint64_t predicted_bytes = 0;
+    double extra_ms = 0;
+    bool fits = true;  // false: recomputing all blocks is not enough
+  };
+
   // If `plain` is missing because that step did not fit, it is derived from `recomputed` and the bytes that its second passes
   // brought back.
   Planner(StepProfile recomputed, std::optional<StepProfile> plain);

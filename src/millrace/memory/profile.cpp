@@ -18,7 +18,7 @@ double now_ms(c10::Device device) {
 
 std::uint64_t StepProfile::peak_bytes() const noexcept {
   std::uint64_t peak = 0;
-  for (const Segment& segment : segments) peak = std::max(peak, segment.peak_bytes);
+  for (const StepProfile::Segment& segment : segments) peak = std::max(peak, segment.peak_bytes);
   return peak;
 }
 
@@ -26,11 +26,11 @@ std::string StepProfile::where(const Segment& segment) const {
   if (segment.block < 0) return "before the first block";
   const std::string& name = blocks[static_cast<std::size_t>(segment.block)];
   switch (segment.kind) {
-    case Segment::Kind::gap:
+    case StepProfile::Segment::Kind::gap:
       return "after the forward pass of " + name;
-    case Segment::Kind::forward:
+    case StepProfile::Segment::Kind::forward:
       return "in the forward pass of " + name;
-    case Segment::Kind::backward:
+    case StepProfile::Segment::Kind::backward:
       return "in the backward pass of " + name;
   }
   return name;
@@ -51,7 +51,7 @@ void Profiler::close() {
   profile_.segments.push_back(open_);
 }
 
-void Profiler::next(Segment::Kind kind, std::int64_t block) {
+void Profiler::next(StepProfile::Segment::Kind kind, std::int64_t block) {
   close();
   open_ = {.kind = kind, .block = block, .begin_bytes = profile_.segments.back().end_bytes};
   device::reset_peak_tensor_memory(device_);
@@ -63,13 +63,15 @@ std::size_t Profiler::forward_begins(std::string_view block) {
   profile_.blocks.emplace_back(block);
   profile_.second_pass_bytes.push_back(0);
   profile_.second_pass_ms.push_back(0);
-  next(Segment::Kind::forward, static_cast<std::int64_t>(index));
+  next(StepProfile::Segment::Kind::forward, static_cast<std::int64_t>(index));
   return index;
 }
 
-void Profiler::forward_ends() { next(Segment::Kind::gap, static_cast<std::int64_t>(profile_.blocks.size()) - 1); }
+void Profiler::forward_ends() { next(StepProfile::Segment::Kind::gap, static_cast<std::int64_t>(profile_.blocks.size()) - 1); }
 
-void Profiler::backward_begins(std::size_t index) { next(Segment::Kind::backward, static_cast<std::int64_t>(index)); }
+void Profiler::backward_begins(std::size_t index) {
+  next(StepProfile::Segment::Kind::backward, static_cast<std::int64_t>(index));
+}
 
 void Profiler::second_pass_begins(std::size_t) {
   second_pass_live_ = device::tensor_memory(device_).live_bytes;

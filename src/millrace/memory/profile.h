@@ -9,18 +9,18 @@
 
 namespace millrace::memory {
 
-// A section of a step: before, in or after a block's forward pass, or from where the backward pass enters a block to where it
-// enters the next one.
-struct Segment {
-  enum class Kind : std::uint8_t { gap, forward, backward };
-  Kind kind = Kind::gap;
-  std::int64_t block = -1;  // index into StepProfile::blocks; for a gap the block before it, -1 = none yet
-  std::uint64_t peak_bytes = 0;
-  std::uint64_t begin_bytes = 0, end_bytes = 0;  // alive
-  double ms = 0;
-};
-
 struct StepProfile {
+  // A section of a step: before, in or after a block's forward pass, or from where the backward pass enters a block to where it
+  // enters the next one.
+  struct Segment {
+    enum class Kind : std::uint8_t { gap, forward, backward };
+    Kind kind = Kind::gap;
+    std::int64_t block = -1;  // index into StepProfile::blocks; for a gap the block before it, -1 = none yet
+    std::uint64_t peak_bytes = 0;
+    std::uint64_t begin_bytes = 0, end_bytes = 0;  // alive
+    double ms = 0;
+  };
+
   std::vector<std::string> blocks;               // a name for each run of a block, in order
   std::vector<Segment> segments;                 // in order
   std::vector<std::uint64_t> second_pass_bytes;  // by block: bytes that a second pass brought back; 0 = there was none
@@ -41,12 +41,12 @@ class Profiler final : public Watcher {
   [[nodiscard]] StepProfile finish();  // call it at the end of the backward pass
 
  private:
-  void next(Segment::Kind kind, std::int64_t block);
+  void next(StepProfile::Segment::Kind kind, std::int64_t block);
   void close();
 
   c10::Device device_;
   StepProfile profile_;
-  Segment open_;
+  StepProfile::Segment open_;
   double begin_ms_ = 0;
   std::uint64_t second_pass_live_ = 0;
   double second_pass_begin_ms_ = 0;

@@ -144,7 +144,7 @@ class Board {
     double mean = std::numeric_limits<double>::quiet_NaN();  // over the units that count
     // Numbers of units: those that count; those without an event or without a bin; those below 0, which count as 0.
     std::int64_t units = 0, left_out = 0, below_0 = 0;
-    bool moved = false;  // the metric's previous version (MetricVersion) gives another number
+    bool moved = false;  // the metric's previous version (Means::MetricVersion) gives another number
   };
   static UnitCounts information_of(const Entry& entry, const double* sums);
 

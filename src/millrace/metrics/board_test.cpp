@@ -149,7 +149,7 @@ TEST(Board, WhatHasNoNumberIsLeftOutAndCounted) {
   EXPECT_DOUBLE_EQ(board.means().at("psnr"), 4.0);
   EXPECT_DOUBLE_EQ(board.means().at("psnr/left_out"), 1.0);
   EXPECT_TRUE(board.means().shown_on_console("psnr/left_out"));
-  EXPECT_EQ(board.means().version_of("psnr"), (MetricVersion{.number = 2, .moved = true}));
+  EXPECT_EQ(board.means().version_of("psnr"), (Means::MetricVersion{.number = 2, .moved = true}));
   const Json state = board.state();
   Board again;
   again.load_state(SavedJson(state, "trainer"));
@@ -158,7 +158,7 @@ TEST(Board, WhatHasNoNumberIsLeftOutAndCounted) {
   Board all, none;
   all.add_mean("psnr", at::ones({2}), at::ones({2}, at::kBool));
   EXPECT_FALSE(all.means().shown_on_console("psnr/left_out"));
-  EXPECT_EQ(all.means().version_of("psnr"), (MetricVersion{.number = 2, .moved = false}));
+  EXPECT_EQ(all.means().version_of("psnr"), (Means::MetricVersion{.number = 2, .moved = false}));
   none.add_mean("psnr", at::ones({2}), at::zeros({2}, at::kBool));
   EXPECT_TRUE(std::isnan(none.means().at("psnr")));
   none.reset();
@@ -249,12 +249,12 @@ TEST(Board, AUnitWithoutAnEventOrABinHasNoBitsAndCountsNowhere) {
   EXPECT_EQ(means.at("bps/units_below_0"), 1);
   EXPECT_TRUE(means.shown_on_console("bps/units_left_out"));
   EXPECT_FALSE(means.shown_on_console("bps/units_below_0"));
-  EXPECT_EQ(means.version_of("bps"), (MetricVersion{.number = 2, .moved = true}));
-  EXPECT_EQ(means.version_of("bps/units"), MetricVersion{});
+  EXPECT_EQ(means.version_of("bps"), (Means::MetricVersion{.number = 2, .moved = true}));
+  EXPECT_EQ(means.version_of("bps/units"), Means::MetricVersion{});
   const Means sound = alone.means();
   EXPECT_GT(sound.at("bps"), 0);
   EXPECT_FALSE(sound.shown_on_console("bps/units"));
-  EXPECT_EQ(sound.version_of("bps"), (MetricVersion{.number = 2, .moved = false}));
+  EXPECT_EQ(sound.version_of("bps"), (Means::MetricVersion{.number = 2, .moved = false}));
   Board only_silent;
   only_silent.add_bits_per_event("bps/s", silent, silent, at::ones({3, 2}, at::kDouble), "bps");
   EXPECT_TRUE(std::isnan(only_silent.means().at("bps")));
@@ -342,7 +342,7 @@ TEST(Board, LogarithmsAndCorrelationsAreReadFromTheirSums) {
   board.add_correlation("r", x.narrow(0, 0, 5), y.narrow(0, 0, 5));
   board.add_correlation("r", x.narrow(0, 5, 7), y.narrow(0, 5, 7));
   board.add_correlation("flat", x, at::zeros_like(x));
-  const Loss loss{.terms = {{.sum = scalar(3), .count = scalar(3), .report = LossReport{scalar(6), scalar(2), true}}}};
+  const Loss loss{.terms = {{.sum = scalar(3), .count = scalar(3), .report = LossTerm::Report{scalar(6), scalar(2), true}}}};
   board.add("loss", loss);
   const at::Tensor a = x - x.mean();
   const at::Tensor b = y - y.mean();

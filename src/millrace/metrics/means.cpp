@@ -31,9 +31,9 @@ Means::Patterns Means::quiet_with(std::string_view prefix) const {
   return patterns;
 }
 
-MetricVersion Means::version_of(std::string_view name) const {
+Means::MetricVersion Means::version_of(std::string_view name) const {
   const auto found = versions_.find(name);
-  return found == versions_.end() ? MetricVersion{} : found->second;
+  return found == versions_.end() ? Means::MetricVersion{} : found->second;
 }
 
 bool Means::shown_on_console(std::string_view name) const noexcept {

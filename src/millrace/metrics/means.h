@@ -12,17 +12,17 @@
 
 namespace millrace::metrics {
 
-// The version of a metric's definition, which changes when the definition is corrected: values of two versions are not compared
-// without a note.
-struct MetricVersion {
-  int number = 1;
-  bool moved = false;  // the previous version gives another value for the same data
-  friend bool operator==(const MetricVersion&, const MetricVersion&) = default;
-};
-
 // Holds a few hundred names at most: lookup is linear. Iterates over pairs of name and value in the order of addition.
 class Means {
  public:
+  // The version of a metric's definition, which changes when the definition is corrected: values of two versions are not compared
+  // without a note.
+  struct MetricVersion {
+    int number = 1;
+    bool moved = false;  // the previous version gives another value for the same data
+    friend bool operator==(const MetricVersion&, const MetricVersion&) = default;
+  };
+
   using value_type = std::pair<std::string, double>;
   using const_iterator = std::vector<value_type>::const_iterator;
   using Patterns = std::set<std::string, std::less<>>;

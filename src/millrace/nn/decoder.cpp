@@ -60,7 +60,7 @@ at::Tensor merged(const at::Tensor& x, const std::vector<LoraProjection>& projec
   for (const LoraProjection& one : projections) all.push_back({one.weight, one.bias, one.lora_a, one.lora_b});
   kernels::Dropout site;
   if (p > 0.0) {
-    RandomSite drawn = RandomScope::next_site(x.numel());
+    RandomScope::Site drawn = RandomScope::next_site(x.numel());
     site = {p, drawn.key, drawn.first, std::move(drawn.runs)};
     count_taken<kFusedDropout>();
   }

@@ -31,7 +31,7 @@ namespace {
 // One key per site, on every path, so that turning a path off does not change the other sites' bits.
 kernels::Dropout next_site(double p, std::int64_t elements) {
   if (p <= 0.0) return {};
-  RandomSite site = RandomScope::next_site(elements);
+  RandomScope::Site site = RandomScope::next_site(elements);
   return {p, site.key, site.first, std::move(site.runs)};
 }
 

@@ -63,16 +63,16 @@ struct Extent {
   double first = 0, last = 0;
 };
 
-struct MapAxes {
-  Axis x = {}, y = {};                                                     // never logarithmic; `limits` are ignored
-  std::optional<Extent> x_extent = std::nullopt, y_extent = std::nullopt;  // nullopt: column and row indices
-};
-
 struct Map {
+  struct Axes {
+    Axis x = {}, y = {};                                                     // never logarithmic; `limits` are ignored
+    std::optional<Extent> x_extent = std::nullopt, y_extent = std::nullopt;  // nullopt: column and row indices
+  };
+
   std::string title = "";
   std::int64_t height = 0, width = 0;
-  std::vector<float> values = {};              // height * width, rows from the top
-  std::optional<MapAxes> axes = std::nullopt;  // nullopt: as Maps; in a picture either all maps have axes or no map has
+  std::vector<float> values = {};           // height * width, rows from the top
+  std::optional<Axes> axes = std::nullopt;  // nullopt: as Maps; in a picture either all maps have axes or no map has
 };
 
 // Arrays side by side, at most three in a row of the picture. Small arrays are enlarged by whole factors, so that a cell is a
@@ -81,7 +81,7 @@ struct Maps {
   std::string name;  // of the file
   std::string title = "";
   std::string caption = "";
-  Axis x = {}, y = {};  // for every map, as in MapAxes
+  Axis x = {}, y = {};  // for every map, as in Map::Axes
   std::optional<Extent> x_extent = std::nullopt, y_extent = std::nullopt;
   Axis value = {};                            // the quantity shown by the colours; `limits` bound the scale; never logarithmic
   ColourMap colours = ColourMap::sequential;  // diverging: without limits the scale is symmetric about zero
@@ -102,13 +102,13 @@ struct Matrix {
 };
 [[nodiscard]] Picture matrix(const Matrix& what);
 
-struct Sampled {
-  std::string name;  // in the legend
-  std::vector<float> values = {};
-};
-
 // Counts of the values in bins of equal width, which all series share.
 struct Histograms {
+  struct Sampled {
+    std::string name;  // in the legend
+    std::vector<float> values = {};
+  };
+
   std::string name;  // of the file
   std::string title = "";
   std::string caption = "";
@@ -119,13 +119,13 @@ struct Histograms {
 };
 [[nodiscard]] Picture histograms(const Histograms& what);
 
-// Size of a pixel of the array; the image is drawn in these proportions, as far as whole factors allow.
-struct PixelSize {
-  double height = 1, width = 1;  // finite, above 0
-  std::string unit = "";         // "mm"; empty for a number without a unit
-};
-
 struct Image {
+  // Size of a pixel of the array; the image is drawn in these proportions, as far as whole factors allow.
+  struct PixelSize {
+    double height = 1, width = 1;  // finite, above 0
+    std::string unit = "";         // "mm"; empty for a number without a unit
+  };
+
   std::string caption = "";
   std::int64_t height = 0, width = 0;
   std::int64_t channels = 3;  // 1 grey, 3 RGB; last dimension in memory: height * width * channels values

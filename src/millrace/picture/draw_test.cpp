@@ -160,7 +160,8 @@ TEST(MapsPicture, AMapMayHaveAxesOfItsOwn) {
   Maps what = one_map(2, 3, {1, 2, 3, 4, 5, 6});
   what.maps.push_back(what.maps[0]);
   const std::vector<std::uint8_t> shared = maps(what).rgb;
-  for (Map& map : what.maps) map.axes = MapAxes{.x = {.label = "z", .unit = "mm"}, .y = {.label = "y"}, .x_extent = Extent{9, 5}};
+  for (Map& map : what.maps)
+    map.axes = Map::Axes{.x = {.label = "z", .unit = "mm"}, .y = {.label = "y"}, .x_extent = Extent{9, 5}};
   expect_sound(maps(what), "m");
   EXPECT_NE(maps(what).rgb, shared);
   what.maps[1].axes->x_extent = Extent{0, kInfinity};
@@ -311,8 +312,8 @@ TEST(ImagesPicture, ASizeGivesProportionsAndAScaleBar) {
   const std::vector<float> values(40 * 64, 0.25F);
   Images what{.name = "i", .columns = 3};
   for (int i = 0; i < 4; ++i) what.images.push_back({.height = 40, .width = 64, .channels = 1, .pixels = values});
-  what.images[1].size = PixelSize{.height = 5, .width = 2.5, .unit = "mm"};
-  what.images[2].size = PixelSize{.height = 1, .width = 4};
+  what.images[1].size = Image::PixelSize{.height = 5, .width = 2.5, .unit = "mm"};
+  what.images[2].size = Image::PixelSize{.height = 1, .width = 4};
   const detail::ImagesLayout layout = detail::layout_of(what);
   EXPECT_GT(layout.cells[3].top, layout.cells[2].bottom());
   EXPECT_EQ(layout.cells[0].top, layout.cells[2].top);
@@ -331,7 +332,7 @@ TEST(ImagesPicture, ASizeGivesProportionsAndAScaleBar) {
   EXPECT_EQ(at(images(what), layout.cells[0].left + 5, layout.cells[0].top + 5), colour_of(ColourMap::diverging, 0.25));
   // A long image stays bounded, a huge one is shrunk in both directions.
   what.images[0] = {.height = 4000, .width = 4000, .channels = 1, .pixels = std::vector<float>(16000000)};
-  what.images[0].size = PixelSize{.height = 100, .width = 1e-3, .unit = "mm"};
+  what.images[0].size = Image::PixelSize{.height = 100, .width = 1e-3, .unit = "mm"};
   expect_sound(images(what), "i");
 }
 
@@ -343,7 +344,7 @@ TEST(ImagesPicture, RefusesWhatItCannotDraw) {
   odd.images[0].colours = ColourMap::diverging;
   EXPECT_THAT(refusal_to_draw([&] { (void)images(odd); }), HasSubstr("not one channel of floats"));
   odd.images[0].colours.reset();
-  odd.images[0].size = PixelSize{.height = 0};
+  odd.images[0].size = Image::PixelSize{.height = 0};
   EXPECT_THAT(refusal_to_draw([&] { (void)images(odd); }), HasSubstr("has no size of a pixel"));
   odd.images[0].size.reset();
   odd.columns = 9;

@@ -14,7 +14,7 @@ constexpr std::int64_t kMostBins = 400;
 
 void check(const Histograms& what) {
   if (what.series.empty()) refuse(what.name, "has no values", "give it one series or more, or do not draw it");
-  for (const Sampled& sampled : what.series) {
+  for (const Histograms::Sampled& sampled : what.series) {
     if (sampled.values.empty()) refuse(what.name, "has no values in series " + quoted(sampled.name), "leave the series out");
   }
   if (what.bins < 0 || what.bins > kMostBins) {
@@ -34,7 +34,7 @@ Binned binned(const Histograms& what) {
   Binned result;
   Span span;
   std::size_t largest = 0;
-  for (const Sampled& sampled : what.series) {
+  for (const Histograms::Sampled& sampled : what.series) {
     for (const float value : sampled.values) span.add(value);
     largest = std::max(largest, sampled.values.size());
   }
@@ -48,7 +48,7 @@ Binned binned(const Histograms& what) {
                  : constant    ? Range{span.low - around, span.high + around}
                                : Range{span.low, span.high};
   const double width = result.range.high - result.range.low;
-  for (const Sampled& sampled : what.series) {
+  for (const Histograms::Sampled& sampled : what.series) {
     auto& counts = result.counts.emplace_back(bins, 0);
     for (const double value : sampled.values) {
       if (!std::isfinite(value)) continue;
@@ -89,7 +89,7 @@ Picture histograms(const Histograms& what) {
   check(what);
   const Binned bins = binned(what);
   std::vector<std::string> names;
-  for (const Sampled& sampled : what.series) names.push_back(sampled.name);
+  for (const Histograms::Sampled& sampled : what.series) names.push_back(sampled.name);
   const Legend legend = legend_of(names.size() == 1 && names[0].empty() ? std::vector<std::string>{} : names);
   const Axis counts{.label = "values in a bin", .logarithmic = what.log_counts};
   const auto greatest = static_cast<double>(std::max<std::int64_t>(bins.greatest, 1));

@@ -15,7 +15,7 @@ constexpr double kGap = 14;
 
 std::size_t columns_of(std::size_t maps) { return maps == 4 ? 2 : std::min<std::size_t>(maps, 3); }
 
-void check_axes(const std::string& name, const MapAxes& axes) {
+void check_axes(const std::string& name, const Map::Axes& axes) {
   check_axis(name, "x axis", axes.x, false);
   check_axis(name, "y axis", axes.y, false);
   for (const auto& [which, extent] : {std::pair("x", axes.x_extent), std::pair("y", axes.y_extent)}) {
@@ -155,7 +155,7 @@ void draw_panel(Canvas& canvas, const Maps& what, const Map& map, const Panel& p
     return colours[static_cast<std::size_t>(row / panel.fits.rows.zoom) * columns +
                    static_cast<std::size_t>(column / panel.fits.columns.zoom)];
   });
-  const MapAxes axes = map.axes.value_or(MapAxes{what.x, what.y, what.x_extent, what.y_extent});
+  const Map::Axes axes = map.axes.value_or(Map::Axes{what.x, what.y, what.x_extent, what.y_extent});
   const Ticks x = ticks_for(axes.x, axes.x_extent, panel.fits.columns, cells.width, false);
   const Ticks y = ticks_for(axes.y, axes.y_extent, panel.fits.rows, cells.height, true);
   draw_sides(canvas, cells,

@@ -155,7 +155,7 @@ bool is_finite(const Trial& trial) {
 
 Comparison compare_times(std::span<const Trial> first, std::span<const Trial> second) {
   const auto times = [](std::span<const Trial> trials) {
-    std::vector<WorkTime> all;
+    std::vector<WorkClock::Time> all;
     for (const Trial& trial : trials) all.push_back({trial.step_ms, trial.busy_ms.value_or(trial.step_ms)});
     return all;
   };

@@ -10,6 +10,8 @@
 namespace millrace::runs {
 namespace {
 
+using Moment = RunFacts::Moment;
+
 constexpr std::array<std::string_view, 2> kOnce = {"startup", "trials"};
 constexpr double kSameBatch = 0.05;  // the last batch of an epoch may be smaller
 
@@ -32,9 +34,9 @@ std::set<std::string> names_in(const std::map<std::string, Value>& a, const std:
 
 enum class Origins { ignored, compared };
 
-std::vector<Difference> differences(const std::map<std::string, Setting>& a, const std::map<std::string, Setting>& b,
-                                    Origins origins) {
-  std::vector<Difference> all;
+std::vector<Comparison::Difference> differences(const std::map<std::string, RunFacts::Setting>& a,
+                                                const std::map<std::string, RunFacts::Setting>& b, Origins origins) {
+  std::vector<Comparison::Difference> all;
   for (const std::string& key : names_in(a, b)) {
     const auto of_a = at(a, key);
     const auto of_b = at(b, key);
@@ -143,7 +145,7 @@ void add_quality(const RunFacts& a, const RunFacts& b, Comparison& to) {
 void add_versions(Comparison& to) {
   constexpr std::size_t kMost = 3;
   std::vector<std::string> names;
-  for (const QualityPair& each : to.at_step) {
+  for (const Comparison::QualityPair& each : to.at_step) {
     if (each.a && each.b && each.a->version != each.b->version)
       names.push_back(printable(each.name) + " (A: version " + std::to_string(each.a->version) + ", B: version " +
                       std::to_string(each.b->version) + ")");
@@ -184,13 +186,14 @@ void add_notes(const RunFacts& a, const RunFacts& b, Comparison& to) {
 
 Json to_json(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
 
-Json to_json(const std::optional<Setting>& setting) {
+Json to_json(const std::optional<RunFacts::Setting>& setting) {
   return setting ? Json{{"value", setting->value}, {"origin", setting->origin}} : Json();
 }
 
-Json to_json(const std::vector<Difference>& all) {
+Json to_json(const std::vector<Comparison::Difference>& all) {
   Json json = Json::array();
-  for (const Difference& each : all) json.push_back({{"key", each.key}, {"a", to_json(each.a)}, {"b", to_json(each.b)}});
+  for (const Comparison::Difference& each : all)
+    json.push_back({{"key", each.key}, {"a", to_json(each.a)}, {"b", to_json(each.b)}});
   return json;
 }
 
@@ -208,12 +211,12 @@ Json to_json(const std::vector<Pair>& all) {
   return json;
 }
 
-Json to_json(const std::vector<QualityPair>& all) {
+Json to_json(const std::vector<Comparison::QualityPair>& all) {
   const auto of = [](const std::optional<Moment>& at) {
     return at ? Json{{"step", at->step}, {"seconds", at->seconds}, {"value", at->value}} : Json();
   };
   Json json = Json::array();
-  for (const QualityPair& each : all) json.push_back({{"name", each.name}, {"a", of(each.a)}, {"b", of(each.b)}});
+  for (const Comparison::QualityPair& each : all) json.push_back({{"name", each.name}, {"a", of(each.a)}, {"b", of(each.b)}});
   return json;
 }
 
@@ -230,8 +233,10 @@ Comparison compare(const RunFacts& a, const RunFacts& b) {
   result.machine = differences(a.machine, b.machine, Origins::compared);
   result.knows_data = !a.data.empty() && !b.data.empty();
   if (a.data != b.data) {
-    const auto known = [](const std::string& text) { return text.empty() ? std::nullopt : std::optional(Setting{text, ""}); };
-    result.data = Difference{"data", known(a.data), known(b.data)};
+    const auto known = [](const std::string& text) {
+      return text.empty() ? std::nullopt : std::optional(RunFacts::Setting{text, ""});
+    };
+    result.data = Comparison::Difference{"data", known(a.data), known(b.data)};
   }
   add_times(a, b, result);
   result.memory = pairs(a.memory, b.memory);
@@ -246,7 +251,7 @@ Json to_json(const Comparison& comparison, const RunFacts& a, const RunFacts& b)
     return Json{{"run", run.folder},  {"recipe", run.recipe}, {"preset", run.preset},
                 {"state", run.state}, {"steps", run.steps},   {"findings", run.findings}};
   };
-  const Explanation& why = comparison.explanation;
+  const Comparison::Explanation& why = comparison.explanation;
   return {{"a", head(a)},
           {"b", head(b)},
           {"notes", comparison.notes},

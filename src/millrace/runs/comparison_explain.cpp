@@ -85,9 +85,11 @@ std::string finding_text(const Json& finding, const std::string& account, const 
   std::string text = "finding " + printable(rule) + " of " + slow.name + " explains " + printable(account) + ": " +
                      printable(text_at(finding, {"what"}));
   const std::string key = text_at(finding, {"key"});
-  const auto difference = std::ranges::find(figures.config, key, &Difference::key);
+  const auto difference = std::ranges::find(figures.config, key, &Comparison::Difference::key);
   if (!key.empty() && difference != figures.config.end()) {
-    const auto value = [](const std::optional<Setting>& setting) { return setting ? printable(setting->value) : "not there"; };
+    const auto value = [](const std::optional<RunFacts::Setting>& setting) {
+      return setting ? printable(setting->value) : "not there";
+    };
     text += "; " + printable(key) + " is " + value(difference->a) + " in A and " + value(difference->b) + " in B";
   } else if (!text_at(finding, {"remedy"}).empty()) {
     text += "; " + printable(text_at(finding, {"remedy"}));
@@ -105,7 +107,7 @@ std::string without_finding(const Side& slow, const Comparison& figures) {
       slow.run->findings.is_null() ? "no findings were recorded in " + slow.name : "no finding of " + slow.name + " explains it";
   std::vector<std::string> keys;
   for (const auto* all : {&figures.config, &figures.plan, &figures.machine}) {
-    for (const Difference& each : *all) {
+    for (const Comparison::Difference& each : *all) {
       const std::string key = printable(each.key);
       if (std::ranges::find(keys, key) == keys.end()) keys.push_back(key);
     }
@@ -118,7 +120,7 @@ std::string without_finding(const Side& slow, const Comparison& figures) {
 
 }  // namespace
 
-Explanation explain(const RunFacts& a, const RunFacts& b, const Comparison& figures) {
+Comparison::Explanation explain(const RunFacts& a, const RunFacts& b, const Comparison& figures) {
   if (figures.unit == Unit::share) return {.text = "work of different recipes is not slower or faster"};
   if (!figures.loop.a || !figures.loop.b)
     return {.text = "the reason for the slower run is unknown: not both have accounts of their time"};
@@ -132,11 +134,12 @@ Explanation explain(const RunFacts& a, const RunFacts& b, const Comparison& figu
   const auto excess = [&](const Pair& pair) { return (pair.b.value_or(0) - pair.a.value_or(0)) * (slow.id == "b" ? 1 : -1); };
   std::vector<Pair> accounts = figures.accounts;
   std::ranges::stable_sort(accounts, std::ranges::greater(), excess);
-  Explanation why{.text = slow.name + " is slower: " + time_text(slow.loop, figures.unit) + ", " + fast.name + " " +
-                          time_text(fast.loop, figures.unit) + ". The largest difference is in " +
-                          printable(accounts.front().name) + ": " + time_text(excess(accounts.front()), figures.unit) + ". ",
-                  .slower = slow.id,
-                  .account = accounts.front().name};
+  Comparison::Explanation why{.text = slow.name + " is slower: " + time_text(slow.loop, figures.unit) + ", " + fast.name + " " +
+                                      time_text(fast.loop, figures.unit) + ". The largest difference is in " +
+                                      printable(accounts.front().name) + ": " +
+                                      time_text(excess(accounts.front()), figures.unit) + ". ",
+                              .slower = slow.id,
+                              .account = accounts.front().name};
   std::string reason = without_finding(slow, figures);
   for (const Pair& account : accounts) {
     if (excess(account) < kPart * (slow.loop - fast.loop)) break;

@@ -67,7 +67,7 @@ TEST(RunFacts, OfALog) {
   EXPECT_EQ(facts.steps, 100);
   EXPECT_EQ(facts.samples_per_step, 8);
   EXPECT_EQ(facts.step_ms, 9.5);
-  EXPECT_EQ(facts.config.at("data.workers"), (Setting{"1", "flag --data.workers"}));
+  EXPECT_EQ(facts.config.at("data.workers"), (RunFacts::Setting{"1", "flag --data.workers"}));
   EXPECT_EQ(facts.plan.at("precision.dtype").value, "bf16");
   EXPECT_EQ(facts.machine.at("device.threads").origin, "the physical cores");
   EXPECT_EQ(facts.machine.at("version of libtorch").value, "2.11.0");

@@ -60,8 +60,8 @@ bool means_nothing(const std::string& key) {
 std::optional<LedgerLine> remedy_between(const RunFacts& before, const RunFacts& after) {
   if (before.recipe != after.recipe || !before.findings.is_array()) return std::nullopt;
   const Comparison comparison = compare(before, after);
-  const Difference* changed = nullptr;
-  for (const Difference& each : comparison.config) {
+  const Comparison::Difference* changed = nullptr;
+  for (const Comparison::Difference& each : comparison.config) {
     if (means_nothing(each.key)) continue;
     if (changed != nullptr) return std::nullopt;
     changed = &each;

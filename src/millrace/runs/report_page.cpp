@@ -54,7 +54,7 @@ std::vector<std::pair<std::string, std::string>> figures_of(const RunStory& run)
   add("step, median", number_at(summary, {"step_ms", "p50"}), [](double v) { return significant(v, 3) + " ms"; });
   add("samples a second", number_at(summary, {"samples_per_s"}), [](double v) { return human_rate(v); });
   add("loss, last", number_at(summary, {"loss", "last"}), [](double v) { return figure(v); });
-  for (const RunMetric& metric : row_of(Run(run.folder)).metrics) {
+  for (const RunRow::Metric& metric : row_of(Run(run.folder)).metrics) {
     if (figures.size() < 7 && metric.best)
       figures.emplace_back(metric.name + ", best", metrics::figure_of(metric.name, *metric.best));
   }

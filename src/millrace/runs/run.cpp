@@ -51,7 +51,7 @@ const Json& Run::read(std::optional<Json>& kept, const char* name) const {
   return *kept;
 }
 
-const LastLines& Run::last_lines() const {
+const Run::LastLines& Run::last_lines() const {
   if (last_lines_) return *last_lines_;
   const std::string text = end_of(folder_ / run_files::kLog, kEndOfLog);
   last_lines_.emplace();

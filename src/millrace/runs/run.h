@@ -15,15 +15,15 @@ namespace millrace::runs {
 // If other programs had a run's cores for this share of its time, its figures are unreliable.
 inline constexpr double kBusy = 0.1;
 
-// The last lines of these kinds in a log; null if the log's end has no line of that kind.
-struct LastLines {
-  Json step, findings;
-};
-
 // Reads a file when it is first requested, and once. A file that is missing, damaged or not Millrace's reads as null or empty, so
 // that it does not hide other runs. Used by one thread.
 class Run {
  public:
+  // The last lines of these kinds in a log; null if the log's end has no line of that kind.
+  struct LastLines {
+    Json step, findings;
+  };
+
   explicit Run(std::filesystem::path folder) : folder_(std::move(folder)) {}
 
   [[nodiscard]] const std::filesystem::path& folder() const noexcept { return folder_; }

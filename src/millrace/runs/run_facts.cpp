@@ -35,7 +35,8 @@ std::optional<double> logged(const Json& json) {
   return std::nullopt;
 }
 
-void add_config(const Json& values, const Json& origins, const std::string& before, std::map<std::string, Setting>& config) {
+void add_config(const Json& values, const Json& origins, const std::string& before,
+                std::map<std::string, RunFacts::Setting>& config) {
   if (!values.is_object()) return;
   for (const auto& [name, value] : values.items()) {
     std::string key = before;
@@ -55,7 +56,7 @@ void add_plan(const RunStory& story, RunFacts& facts) {
     for (const Json& row : plan) {
       const std::string option = text_at(row, {"option"});
       if (option.empty()) continue;
-      const Setting setting{value_text(json_at(row, {"value"})), text_at(row, {"reason"})};
+      const RunFacts::Setting setting{value_text(json_at(row, {"value"})), text_at(row, {"reason"})};
       (option.starts_with("device.") ? facts.machine : facts.plan)[option] = setting;
     }
   };
@@ -119,10 +120,11 @@ class Story {
 
   // A process that resumes from a snapshot repeats the steps after it.
   void forget_after(double step) {
-    for (auto& [name, moments] : to_.quality) std::erase_if(moments, [&](const Moment& moment) { return moment.step > step; });
+    for (auto& [name, moments] : to_.quality)
+      std::erase_if(moments, [&](const RunFacts::Moment& moment) { return moment.step > step; });
   }
 
-  void add_step(const Json& line, const Moment& at) {
+  void add_step(const Json& line, const RunFacts::Moment& at) {
     for (const std::string& name : losses_) put(name, line, at);
     if (const auto samples = number_of(json_at(line, {"samples"})); samples && at.step > 0)
       to_.samples_per_step = *samples / at.step;
@@ -134,13 +136,13 @@ class Story {
     if (const auto others = number_of(json_at(line, {"others"}))) to_.others = others;
   }
 
-  void add_validation(const Json& line, const Moment& at) {
+  void add_validation(const Json& line, const RunFacts::Moment& at) {
     for (const auto& [name, value] : line.items()) {
       if (std::ranges::find(kNoMetric, name) == kNoMetric.end()) put(name, line, at);
     }
   }
 
-  void put(const std::string& name, const Json& line, Moment at) {
+  void put(const std::string& name, const Json& line, RunFacts::Moment at) {
     const auto value = logged(json_at(line, {name}));
     if (!value) return;
     at.value = *value;

@@ -12,20 +12,20 @@
 
 namespace millrace::runs {
 
-struct Setting {
-  std::string value, origin;  // origin of a config key, or reason of a choice
-  bool operator==(const Setting&) const = default;
-};
-
-// A logged value. NaN if it was not finite.
-struct Moment {
-  double step = 0;
-  double seconds = 0;  // run time of the run's processes until then, in total
-  double value = 0;
-  std::int64_t version = 1;  // see metrics::MetricVersion
-};
-
 struct RunFacts {
+  struct Setting {
+    std::string value, origin;  // origin of a config key, or reason of a choice
+    bool operator==(const Setting&) const = default;
+  };
+
+  // A logged value. NaN if it was not finite.
+  struct Moment {
+    double step = 0;
+    double seconds = 0;  // run time of the run's processes until then, in total
+    double value = 0;
+    std::int64_t version = 1;  // see metrics::Means::MetricVersion
+  };
+
   std::string folder, recipe, preset, state;
   std::map<std::string, Setting> config;   // by dotted key
   std::map<std::string, Setting> plan;     // choices, without facts about the machine

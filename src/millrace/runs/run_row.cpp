@@ -71,8 +71,8 @@ Json RunRow::to_json() const {
 
 namespace {
 
-std::vector<RunMetric> metrics_of(const Json& summary) {
-  std::vector<RunMetric> metrics;
+std::vector<RunRow::Metric> metrics_of(const Json& summary) {
+  std::vector<RunRow::Metric> metrics;
   for (const std::string& name : metrics_in_order(summary)) {
     const Json& metric = summary["metrics"][name];
     if (!metric.is_object() || metric.contains("quiet")) continue;
@@ -95,7 +95,7 @@ void add_rate(const Json& json, RunRow& row) {
 }
 
 // Adds speed and findings: from the summary, or from the log if the run was resumed after the summary.
-void add_doctor(const Json& summary, const LastLines& last, RunRow& row) {
+void add_doctor(const Json& summary, const Run::LastLines& last, RunRow& row) {
   const bool is_over = summary.is_object() && count_at(summary, {"steps"}) >= count_at(last.step, {"step"});
   row.step_ms = is_over ? number_at(summary, {"step_ms", "p50"}) : number_at(last.step, {"step_ms_p50"});
   add_rate(is_over ? summary : last.step, row);
@@ -107,7 +107,7 @@ void add_doctor(const Json& summary, const LastLines& last, RunRow& row) {
 
 void add_best(const Run& run, RunRow& row) {
   const std::string named = text_at(run.config(), {"values", "snapshot", "best_metric"});
-  for (const RunMetric& metric : row.metrics) {
+  for (const RunRow::Metric& metric : row.metrics) {
     if (!row.best_metric.empty() && named != metric.name) continue;
     row.best_metric = metric.name;
     row.best = metric.best;
@@ -119,7 +119,7 @@ void add_best(const Run& run, RunRow& row) {
 
 RunRow row_of(const Run& run) {
   const Json& summary = run.summary();
-  const LastLines& last = run.last_lines();
+  const Run::LastLines& last = run.last_lines();
   RunRow row;
   row.folder = run.folder();
   row.recipe = run.recipe();

@@ -12,14 +12,14 @@
 
 namespace millrace::runs {
 
-struct RunMetric {
-  std::string name;
-  std::optional<double> last, best;  // value at the last and at the best validation; nullopt: not a number
-  std::int64_t best_step = 0;
-  std::int64_t version = 1;  // see metrics::MetricVersion
-};
-
 struct RunRow {
+  struct Metric {
+    std::string name;
+    std::optional<double> last, best;  // value at the last and at the best validation; nullopt: not a number
+    std::int64_t best_step = 0;
+    std::int64_t version = 1;  // see metrics::Means::MetricVersion
+  };
+
   std::filesystem::path folder;
   std::string recipe;  // "" if no file names it
   std::int64_t step = 0;
@@ -27,12 +27,12 @@ struct RunRow {
   // "running", "done: <why>", "failed", "stopped" (can be resumed), "new" (no snapshot yet), "unreadable: <why>".
   std::string state;
   std::string when;                      // time of the last written line, local time
-  std::vector<RunMetric> metrics;        // in the recipe's order, without quiet metrics
+  std::vector<Metric> metrics;           // in the recipe's order, without quiet metrics
   std::optional<double> step_ms;         // median
   std::optional<double> rate;            // `rate_unit` per second: the recipe's unit, else samples
   std::string rate_unit;                 // "tokens"
   std::string best_metric;               // the metric that judges, else the recipe's first
-  std::int64_t best_version = 1;         // version of best_metric, see metrics::MetricVersion
+  std::int64_t best_version = 1;         // version of best_metric, see metrics::Means::MetricVersion
   std::optional<double> best;            // best value of best_metric
   std::optional<std::int64_t> findings;  // findings of the doctor; nullopt: not checked, or not near the end of the log
   std::string bound_by;                  // the largest account; "" = unknown

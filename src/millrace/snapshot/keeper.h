@@ -12,18 +12,18 @@
 
 namespace millrace::snapshot {
 
-// Which snapshots are worth keeping.
-struct Retention {
-  std::int64_t keep_last = 1;            // number of newest snapshots to keep; at least 1
-  std::int64_t keep_every = 0;           // also keep each whose step is a multiple of this; 0 = none of these
-  std::vector<std::int64_t> keep_steps;  // also keep these: the best
-};
-
 // Removes only whole snapshots that Millrace made. A snapshot that does not load does not count, stays where it is and is
 // reported once; the same holds for a folder that is foreign or was changed by others. Snapshots that this process has neither
 // read nor written are read once before they are counted or removed. One thread at a time.
 class Keeper {
  public:
+  // Which snapshots are worth keeping.
+  struct Retention {
+    std::int64_t keep_last = 1;            // number of newest snapshots to keep; at least 1
+    std::int64_t keep_every = 0;           // also keep each whose step is a multiple of this; 0 = none of these
+    std::vector<std::int64_t> keep_steps;  // also keep these: the best
+  };
+
   using Tell = std::function<void(const std::string&)>;
   // `began_from`: the snapshot from which the process resumed ("" = none); it is whole and always stays. Later snapshots are not
   // reported again: the search for `began_from` has reported those that do not load.

@@ -17,7 +17,7 @@ namespace {
 double milliseconds_since(std::int64_t begin_ns) { return static_cast<double>(steady_nanoseconds() - begin_ns) * 1e-6; }
 
 // An exception of `stage` goes into the result.
-void attempt(Saved& saved, const std::filesystem::path& run, const std::function<void()>& stage) {
+void attempt(Writer::Saved& saved, const std::filesystem::path& run, const std::function<void()>& stage) {
   try {
     detail::saving(run, saved.step, stage);
   } catch (const SnapshotError& error) {
@@ -33,8 +33,8 @@ void attempt(Saved& saved, const std::filesystem::path& run, const std::function
 struct Writer::Impl {
   struct Job {
     detail::Image image;
-    Retention retention;
-    Saved saved;
+    Keeper::Retention retention;
+    Writer::Saved saved;
     std::optional<detail::Room> room;  // if set, only this room is made
   };
 
@@ -85,7 +85,7 @@ struct Writer::Impl {
   std::mutex mutex;  // guards the members below
   std::condition_variable changed;
   std::optional<Job> job;
-  std::optional<Saved> result;
+  std::optional<Writer::Saved> result;
   bool is_ending = false;
 };
 
@@ -113,7 +113,7 @@ void Writer::make_room(const Content& content) {
   impl_->changed.notify_all();
 }
 
-void Writer::begin(const Content& content, Retention retention) {
+void Writer::begin(const Content& content, Keeper::Retention retention) {
   const std::int64_t begin_ns = steady_nanoseconds();
   wait();
   Impl::Job job{.image = {}, .retention = std::move(retention), .saved = {}, .room = {}};
@@ -146,7 +146,7 @@ bool Writer::busy() {
   return impl_->job.has_value() && !impl_->job->room;
 }
 
-std::optional<Saved> Writer::take() {
+std::optional<Writer::Saved> Writer::take() {
   const std::lock_guard lock(impl_->mutex);
   return std::exchange(impl_->result, std::nullopt);
 }

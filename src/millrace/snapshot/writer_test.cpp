@@ -139,7 +139,7 @@ TEST_F(WriterTest, AFailedSaveIsToldAndTheNextOneWorks) {
     Writer writer(fs, root_ / "a", in_background);
     writer.begin(training.content(), {});
     writer.wait();
-    std::optional<Saved> saved = writer.take();
+    std::optional<Writer::Saved> saved = writer.take();
     ASSERT_TRUE(saved.has_value());
     ASSERT_TRUE(saved->error.has_value());
     EXPECT_THAT(saved->error->message().what, HasSubstr("can't save the snapshot of step 1: can't write "));

@@ -38,7 +38,7 @@ std::vector<int> threads_of_this_process() {
   return ids;
 }
 
-double least(const std::vector<WorkTime>& times, double WorkTime::*member) {
+double least(const std::vector<WorkClock::Time>& times, double WorkClock::Time::*member) {
   return (*std::ranges::min_element(times, {}, member)).*member;
 }
 
@@ -53,7 +53,7 @@ void WorkClock::start() {
   began_ns_ = steady_nanoseconds();
 }
 
-WorkTime WorkClock::stop() {
+WorkClock::Time WorkClock::stop() {
   const std::int64_t wall = steady_nanoseconds() - began_ns_;
   std::int64_t busiest = 0;
   for (const Thread& thread : threads_) {
@@ -63,11 +63,11 @@ WorkTime WorkClock::stop() {
   return {static_cast<double>(wall) * kMs, static_cast<double>(busiest) * kMs};
 }
 
-bool had_the_cores(const WorkTime& time) noexcept { return time.wall <= kLongerBy * time.busy + kLongerByMs; }
+bool had_the_cores(const WorkClock::Time& time) noexcept { return time.wall <= kLongerBy * time.busy + kLongerByMs; }
 
-Comparison compare(const std::vector<WorkTime>& first, const std::vector<WorkTime>& second) {
+Comparison compare(const std::vector<WorkClock::Time>& first, const std::vector<WorkClock::Time>& second) {
   const bool disturbed = std::ranges::none_of(first, had_the_cores) || std::ranges::none_of(second, had_the_cores);
-  const auto member = disturbed ? &WorkTime::busy : &WorkTime::wall;
+  const auto member = disturbed ? &WorkClock::Time::busy : &WorkClock::Time::wall;
   return {least(first, member), least(second, member), disturbed};
 }
 

@@ -6,21 +6,21 @@
 
 namespace millrace {
 
-// Milliseconds.
-struct WorkTime {
-  double wall = 0;
-  // The longest time that any thread of this process was on a core. Alone on the machine, and for work that does not sleep, it
-  // equals the wall time; next to other programs it is what the wall time would be without them.
-  double busy = 0;
-};
-
 // Times pieces of work, each from start() to stop(). Covers the threads that exist at construction: warm up first. For one
 // thread.
 class WorkClock {
  public:
+  // Milliseconds.
+  struct Time {
+    double wall = 0;
+    // The longest time that any thread of this process was on a core. Alone on the machine, and for work that does not sleep, it
+    // equals the wall time; next to other programs it is what the wall time would be without them.
+    double busy = 0;
+  };
+
   WorkClock();
   void start();
-  [[nodiscard]] WorkTime stop();
+  [[nodiscard]] Time stop();
 
  private:
   struct Thread {
@@ -32,14 +32,15 @@ class WorkClock {
 };
 
 // Whether the work had the cores to itself: it took hardly longer than its busiest thread was on a core.
-[[nodiscard]] bool had_the_cores(const WorkTime& time) noexcept;
+[[nodiscard]] bool had_the_cores(const WorkClock::Time& time) noexcept;
 
 // Two implementations of the same work, timed in turns: the least time of each, which other programs disturbed least.
 struct Comparison {
   double first_ms = 0, second_ms = 0;
   bool disturbed = false;  // one of the two never had the cores to itself: these are busy times instead of wall times
 };
-[[nodiscard]] Comparison compare(const std::vector<WorkTime>& first, const std::vector<WorkTime>& second);  // neither is empty
+[[nodiscard]] Comparison compare(const std::vector<WorkClock::Time>& first,
+                                 const std::vector<WorkClock::Time>& second);  // neither is empty
 // The end of a reason that gives the times of a disturbed comparison.
 inline constexpr const char* kDisturbed = "; other programs had the cores, so the times are those of our busiest thread";
 

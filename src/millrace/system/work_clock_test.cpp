@@ -24,7 +24,7 @@ TEST(WorkClock, WorkKeepsItsThreadOnACore) {
   WorkClock clock;
   clock.start();
   work();
-  const WorkTime time = clock.stop();
+  const WorkClock::Time time = clock.stop();
   EXPECT_GT(time.busy, 0);
   EXPECT_LE(time.busy, time.wall + 0.1);  // the two clocks are read one after the other
 }
@@ -34,7 +34,7 @@ TEST(WorkClock, WaitingIsNotWork) {
   clock.start();
   timespec pause{.tv_sec = 0, .tv_nsec = 50'000'000};
   ::nanosleep(&pause, nullptr);
-  const WorkTime time = clock.stop();
+  const WorkClock::Time time = clock.stop();
   EXPECT_GE(time.wall, 50);
   EXPECT_LT(time.busy, 25);
 }
@@ -64,8 +64,8 @@ TEST(WorkClock, TheBusiestThreadCounts) {
 }
 
 TEST(Compare, TheLeastTimesOfRoundsThatHadTheCores) {
-  const std::vector<WorkTime> first{{12, 12}, {10, 10}, {30, 11}};
-  const std::vector<WorkTime> second{{9, 9}, {40, 8}};
+  const std::vector<WorkClock::Time> first{{12, 12}, {10, 10}, {30, 11}};
+  const std::vector<WorkClock::Time> second{{9, 9}, {40, 8}};
   const Comparison found = compare(first, second);
   EXPECT_EQ(found.first_ms, 10);
   EXPECT_EQ(found.second_ms, 9);
@@ -73,8 +73,8 @@ TEST(Compare, TheLeastTimesOfRoundsThatHadTheCores) {
 }
 
 TEST(Compare, WhereOthersHadTheCoresTheWorkOfTheBusiestThreadDecides) {
-  const std::vector<WorkTime> first{{25, 10}, {19, 11}};
-  const std::vector<WorkTime> second{{14, 12}, {12.5, 12.4}};
+  const std::vector<WorkClock::Time> first{{25, 10}, {19, 11}};
+  const std::vector<WorkClock::Time> second{{14, 12}, {12.5, 12.4}};
   const Comparison found = compare(first, second);
   EXPECT_EQ(found.first_ms, 10);
   EXPECT_EQ(found.second_ms, 12);

@@ -59,7 +59,7 @@ std::string first_columns(std::string_view text, std::size_t most) {
   return std::string(text.substr(0, at));
 }
 
-std::string step_part(const Progress& progress) {
+std::string step_part(const Console::Progress& progress) {
   std::string step = std::to_string(progress.step);
   if (progress.total_steps <= 0) return "step " + step;
   const std::string total = std::to_string(progress.total_steps);
@@ -68,7 +68,7 @@ std::string step_part(const Progress& progress) {
 }
 
 // Most important first: a narrow terminal omits the last ones.
-std::vector<std::string> parts_of(const Progress& progress) {
+std::vector<std::string> parts_of(const Console::Progress& progress) {
   std::vector<std::string> parts = {
       step_part(progress), "epoch " + std::to_string(progress.epoch),
       "loss " + (std::abs(progress.loss) < kSmall ? figure(progress.loss) : fixed(progress.loss, 4))};
@@ -80,7 +80,7 @@ std::vector<std::string> parts_of(const Progress& progress) {
   return parts;
 }
 
-std::string fitted(const Progress& progress, int width) {
+std::string fitted(const Console::Progress& progress, int width) {
   const auto most = static_cast<std::size_t>(width > 1 ? width - 1 : 1);  // the last column would wrap on some terminals
   std::vector<std::string> parts = parts_of(progress);
   while (parts.size() > 1 && columns_of(joined(parts, kGap)) > most) parts.pop_back();
@@ -95,7 +95,7 @@ std::string in_lines(const Console& console, const std::vector<std::string>& par
   return wrapped(parts, kGap, static_cast<std::size_t>(width), "    ");
 }
 
-std::string to_text(const Progress& progress) { return joined(parts_of(progress), kGap); }
+std::string to_text(const Console::Progress& progress) { return joined(parts_of(progress), kGap); }
 
 struct Console::Impl {
   Impl(Mode mode, int file_descriptor)

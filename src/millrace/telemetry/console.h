@@ -10,26 +10,26 @@
 
 namespace millrace::telemetry {
 
-// What the progress line shows.
-struct Progress {
-  std::int64_t step = 0;
-  std::int64_t total_steps = 0;
-  std::uint64_t epoch = 0;
-  double loss = 0;
-  double rate = 0;        // units per second
-  std::string rate_unit;  // "tokens/s", "samples/s"
-  double data_wait_share = 0;
-  std::optional<double> eta_seconds;
-  std::string extra;  // e.g. memory
-  std::optional<double> learning_rate;
-};
-
 // Lines on a terminal are redrawn in place between log lines; elsewhere only plain lines are written. NO_COLOR is respected. All
 // output of a run goes through one Console, so that lines and the progress line do not mix. Thread-safe. Output that fails (a
 // closed pipe, a full disk) is dropped and sets has_failed(). automatic: progress, colours and redrawing on a terminal; plain:
 // never; quiet: warnings only.
 class Console {
  public:
+  // What the progress line shows.
+  struct Progress {
+    std::int64_t step = 0;
+    std::int64_t total_steps = 0;
+    std::uint64_t epoch = 0;
+    double loss = 0;
+    double rate = 0;        // units per second
+    std::string rate_unit;  // "tokens/s", "samples/s"
+    double data_wait_share = 0;
+    std::optional<double> eta_seconds;
+    std::string extra;  // e.g. memory
+    std::optional<double> learning_rate;
+  };
+
   enum class Mode : std::uint8_t { automatic, plain, quiet };
   explicit Console(Mode mode = Mode::automatic, int file_descriptor = 1);
   ~Console();
@@ -52,6 +52,6 @@ class Console {
 [[nodiscard]] std::string in_lines(const Console& console, const std::vector<std::string>& parts);
 
 // The log line: "step  300/800  epoch 2  loss 2.3170  lr 1e-03  18.4k tokens/s  wait 1 %  ETA 42 s".
-[[nodiscard]] std::string to_text(const Progress& progress);
+[[nodiscard]] std::string to_text(const Console::Progress& progress);
 
 }  // namespace millrace::telemetry

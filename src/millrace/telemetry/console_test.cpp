@@ -18,8 +18,8 @@ using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
 
-Progress progress_at(std::int64_t step) {
-  Progress progress;
+Console::Progress progress_at(std::int64_t step) {
+  Console::Progress progress;
   progress.step = step;
   progress.total_steps = 800;
   progress.epoch = 2;
@@ -106,7 +106,7 @@ TEST(Console, KnowsThatLinesWereLost) {
 TEST(ProgressText, IsTheLogLine) {
   EXPECT_EQ(to_text(progress_at(300)), "step 300/800  epoch 2  loss 2.3170  lr 1e-03  18.4k tok/s  wait 1 %  ETA 42 s");
   EXPECT_THAT(to_text(progress_at(9)), StartsWith("step   9/800  epoch 2"));
-  Progress bare;
+  Console::Progress bare;
   bare.step = 12;
   bare.extra = "3.1 GB";
   EXPECT_EQ(to_text(bare), "step 12  epoch 0  loss 0.0000  wait 0 %  3.1 GB");

@@ -67,7 +67,7 @@ doctor::ShortRun make_run(const ShortRuns& runs, const doctor::Settings& changed
                               .key = each.value("key", ""),
                               .value = each.value("value", ""),
                               .gain = std::nullopt};
-      if (each.contains("gain")) finding.gain = doctor::Gain{each.at("gain"), each.at("gain_low"), each.at("gain_high")};
+      if (each.contains("gain")) finding.gain = doctor::Finding::Gain{each.at("gain"), each.at("gain_low"), each.at("gain_high")};
       run.findings.push_back(std::move(finding));
     }
   } catch (const UsageError& error) {

@@ -116,7 +116,7 @@ Report inspect_run(const fs::path& path) {
   report.facts = {{"recipe", row.recipe},          {"state", row.state},
                   {"step", with_commas(row.step)}, {"loss", row.loss ? fixed(*row.loss, 4) : "-"},
                   {"last written", row.when},      {"size", human_bytes(static_cast<double>(bytes_below(path)))}};
-  for (const runs::RunMetric& metric : row.metrics) {
+  for (const runs::RunRow::Metric& metric : row.metrics) {
     std::string text = metric.last ? metrics::figure_of(metric.name, *metric.last) : "is not a number";
     if (metric.best)
       text += "  (" + metrics::figure_of(metric.name, *metric.best) + " at the best step " + with_commas(metric.best_step) + ")";

@@ -111,9 +111,11 @@ void start_child(Child& child, const RankStart& start, int status_descriptor) {
 
 std::string named(const Child& child) { return "rank " + std::to_string(child.ranks.rank); }
 
-std::string place_of(const distributed::Status& status) { return status.doing.empty() ? "" : ", " + status.doing; }
+std::string place_of(const distributed::StatusPages::Status& status) { return status.doing.empty() ? "" : ", " + status.doing; }
 
-bool waits_for_others(const distributed::Status& status) { return status.doing.find("the other ranks") != std::string::npos; }
+bool waits_for_others(const distributed::StatusPages::Status& status) {
+  return status.doing.find("the other ranks") != std::string::npos;
+}
 
 std::filesystem::path log_of(const std::string& run_folder) { return std::filesystem::path(run_folder) / run_files::kLog; }
 
@@ -231,7 +233,7 @@ class Watch {
     const double now = steady_seconds();
     for (Child& child : children_) {
       if (child.status) continue;
-      const distributed::Status status = pages_.read(child.ranks.local_rank);
+      const distributed::StatusPages::Status status = pages_.read(child.ranks.local_rank);
       if (status.beat != child.beat && !child.is_stopped) child.moved = now;
       child.beat = status.beat;
       if (failed_at_ || start_.hang_limit_s <= 0 || now - child.moved < start_.hang_limit_s) continue;
@@ -302,7 +304,7 @@ class Watch {
   [[nodiscard]] RanksEnd end() const {
     RanksEnd end{.failure = failure_, .cause = cause_, .log = {}};
     for (const Child& child : children_) {
-      if (const distributed::Status status = pages_.read(child.ranks.local_rank); !status.run_folder.empty())
+      if (const distributed::StatusPages::Status status = pages_.read(child.ranks.local_rank); !status.run_folder.empty())
         end.run_folder = status.run_folder;
     }
     const auto code_of = [](int status) { return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status); };

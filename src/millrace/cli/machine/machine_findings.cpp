@@ -21,7 +21,7 @@ constexpr double kGpuThrottled = 0.9;                               // share of 
 std::string cpus(int count) { return std::to_string(count) + (count == 1 ? " CPU" : " CPUs"); }
 
 void about_folders(const MachineView& machine, std::vector<Finding>& found) {
-  for (const FolderRoom& folder : machine.folders) {
+  for (const MachineView::FolderRoom& folder : machine.folders) {
     if (!folder.is_writable) {
       found.push_back({true, folder.what, "folder_read_only",
                        "the " + folder.what + " can't be written to: " + folder.path.string(),
@@ -104,7 +104,7 @@ void about_gpus(const MachineView& machine, std::vector<Finding>& found) {
                      "runs use the CPU; a driver and the plugin libmillrace_cuda.so beside the program are what a GPU needs"});
   }
   for (std::size_t i = 0; i < machine.gpu.gpus.size(); ++i) {
-    const doctor::GpuReading& gpu = machine.gpu.gpus[i];
+    const doctor::Nvml::Reading& gpu = machine.gpu.gpus[i];
     const std::string row = "GPU " + std::to_string(i);
     const double memory = gpu.memory_used && gpu.memory_total.value_or(0) > 0
                               ? static_cast<double>(*gpu.memory_used) / static_cast<double>(*gpu.memory_total)

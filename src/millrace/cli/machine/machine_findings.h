@@ -12,24 +12,24 @@
 
 namespace millrace::cli {
 
-struct FolderRoom {
-  std::string what;  // "cache folder"
-  std::filesystem::path path;
-  std::uint64_t free_bytes = 0;
-  bool is_writable = true;
-  std::optional<double> write_rate = {}, read_rate = {};  // bytes per second to and from the disk; not measured for all folders
-};
-
-// State of the GPUs, from their driver.
-struct GpuView {
-  std::string driver;                    // the driver's version; "" = no driver answers
-  std::string silence;                   // why the driver does not answer, in one sentence
-  std::string visible;                   // CUDA_VISIBLE_DEVICES; "" = not set
-  std::vector<doctor::GpuReading> gpus;  // GPUs that a run may see
-};
-
 // The input of all findings.
 struct MachineView {
+  struct FolderRoom {
+    std::string what;  // "cache folder"
+    std::filesystem::path path;
+    std::uint64_t free_bytes = 0;
+    bool is_writable = true;
+    std::optional<double> write_rate = {}, read_rate = {};  // bytes per second to and from the disk; not measured for all folders
+  };
+
+  // State of the GPUs, from their driver.
+  struct GpuView {
+    std::string driver;                       // the driver's version; "" = no driver answers
+    std::string silence;                      // why the driver does not answer, in one sentence
+    std::string visible;                      // CUDA_VISIBLE_DEVICES; "" = not set
+    std::vector<doctor::Nvml::Reading> gpus;  // GPUs that a run may see
+  };
+
   device::Cpu cpu;
   device::ProcessResources resources;
   std::string cuda;  // why no GPU is used; "" = a GPU is used

@@ -14,7 +14,7 @@
 namespace millrace::cli {
 namespace {
 
-FolderRoom room_of(const std::string& what, std::filesystem::path path) {
+MachineView::FolderRoom room_of(const std::string& what, std::filesystem::path path) {
   std::error_code error;
   // Looks at the nearest existing parent, in which a missing folder would be created.
   std::filesystem::path there = std::filesystem::absolute(path, error);
@@ -32,8 +32,8 @@ std::optional<std::uint64_t> open_files_limit() {
   return limit.rlim_cur;
 }
 
-GpuView gpus() {
-  GpuView view;
+MachineView::GpuView gpus() {
+  MachineView::GpuView view;
   const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
   if (visible != nullptr) view.visible = visible;
   const auto nvml = doctor::Nvml::open(view.silence);
@@ -61,7 +61,7 @@ MachineView look_at_machine(bool disks) {
                       .folders = {}};
   if (device::cuda(&machine.cuda) != nullptr) machine.cuda.clear();
   machine.folders = {room_of("current folder", "."), room_of("cache folder", cache_folder())};
-  for (FolderRoom& folder : machine.folders) {
+  for (MachineView::FolderRoom& folder : machine.folders) {
     if (!disks) break;
     const auto rates = measure_disk(folder.path);
     if (!rates) continue;

@@ -27,7 +27,7 @@ std::size_t row_bytes_of(const Source& source) {
 
 }  // namespace
 
-CacheCounters SampleCache::counters() const noexcept {
+Cache::Counters SampleCache::counters() const noexcept {
   return {.hits = hits_.load(std::memory_order_relaxed),
           .misses = misses_.load(std::memory_order_relaxed),
           .bytes = bytes_.load(std::memory_order_relaxed),

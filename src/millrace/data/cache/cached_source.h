@@ -17,31 +17,31 @@
 
 namespace millrace::data {
 
-struct CacheCounters {
-  std::uint64_t hits = 0;  // samples
-  std::uint64_t misses = 0;
-  std::uint64_t bytes = 0;  // used of the budget
-  std::uint64_t budget_bytes = 0;
-  [[nodiscard]] double hit_rate() const noexcept {
-    return hits + misses == 0 ? 0.0 : static_cast<double>(hits) / static_cast<double>(hits + misses);
-  }
-};
-
 // A run's view of its cache, in memory or on disk. Thread-safe.
 class Cache {
  public:
+  struct Counters {
+    std::uint64_t hits = 0;  // samples
+    std::uint64_t misses = 0;
+    std::uint64_t bytes = 0;  // used of the budget
+    std::uint64_t budget_bytes = 0;
+    [[nodiscard]] double hit_rate() const noexcept {
+      return hits + misses == 0 ? 0.0 : static_cast<double>(hits) / static_cast<double>(hits + misses);
+    }
+  };
+
   Cache() = default;
   virtual ~Cache() = default;
   Cache(const Cache&) = delete;
   Cache& operator=(const Cache&) = delete;
-  [[nodiscard]] virtual CacheCounters counters() const noexcept = 0;
+  [[nodiscard]] virtual Counters counters() const noexcept = 0;
 };
 
 // A memory budget that several sources share. Thread-safe.
 class SampleCache final : public Cache {
  public:
   explicit SampleCache(std::uint64_t budget_bytes) noexcept : budget_(budget_bytes) {}
-  [[nodiscard]] CacheCounters counters() const noexcept override;
+  [[nodiscard]] Cache::Counters counters() const noexcept override;
 
  private:
   friend class CachedSource;

@@ -75,7 +75,7 @@ TEST(CachedSource, hits_all_from_the_second_epoch_on_and_gives_its_bytes_back) {
       for (int epoch = 0; epoch < 4; ++epoch) (void)epoch_of(loader);
     }
     EXPECT_EQ(source->reads, 103 + (keeps == Keeps::rows ? 1 : 0)) << "a sample of rows is read to see that nothing is drawn";
-    const CacheCounters counters = cache->counters();
+    const Cache::Counters counters = cache->counters();
     EXPECT_EQ(counters.misses, 103U);
     EXPECT_EQ(counters.hits, 3 * 103U);
     EXPECT_DOUBLE_EQ(counters.hit_rate(), 0.75);

@@ -67,7 +67,7 @@ std::vector<std::string> texts_of(const Source& source, std::size_t parts) {
 
 }  // namespace
 
-DiskCache::DiskCache(DiskCacheOptions options)
+DiskCache::DiskCache(DiskCache::Options options)
     : folder_(std::move(options.folder)),
       fs_(options.fs != nullptr ? *options.fs : Fs::real()),
       note_(std::move(options.note)),
@@ -94,7 +94,7 @@ DiskCache::DiskCache(DiskCacheOptions options)
   bytes_ = bytes;
 }
 
-CacheCounters DiskCache::counters() const noexcept {
+Cache::Counters DiskCache::counters() const noexcept {
   return {.hits = hits_.load(std::memory_order_relaxed),
           .misses = misses_.load(std::memory_order_relaxed),
           .bytes = bytes_.load(std::memory_order_relaxed),
@@ -270,7 +270,7 @@ void DiskCachedSource::will_need(std::span<const std::int64_t> indices, const Re
   }
 }
 
-Chosen<std::shared_ptr<DiskCache>> choose_disk_cache(std::span<const Dataset> datasets, DiskCacheOptions options) {
+Chosen<std::shared_ptr<DiskCache>> choose_disk_cache(std::span<const Dataset> datasets, DiskCache::Options options) {
   if (options.folder.empty()) return {nullptr, "off: there is no folder for it"};
   const std::uint64_t asked = options.budget_bytes;
   const auto cache = std::make_shared<DiskCache>(std::move(options));

@@ -29,27 +29,27 @@ namespace detail {
 class PartsView;
 }
 
-struct DiskCacheOptions {
-  std::filesystem::path folder;  // for this cache alone; created at the first write
-  // For all files in the folder, also those of other data; 0 = half of the disk space available to them.
-  std::uint64_t budget_bytes = 0;
-  bool writes = true;  // false: existing files are read, none is written
-  // Called once for the first damaged part and once when writing fails, from any reader thread. May be null.
-  std::function<void(const std::string&)> note = {};
-  Fs* fs = nullptr;  // null = the process's own
-};
-
 // The cache on disk that the sources of a run share. Thread-safe. If the disk is full or refuses writes, the run continues
 // without the cache.
 class DiskCache final : public Cache {
  public:
-  explicit DiskCache(DiskCacheOptions options);
-  [[nodiscard]] CacheCounters counters() const noexcept override;  // bytes: of all files in the folder
+  struct Options {
+    std::filesystem::path folder;  // for this cache alone; created at the first write
+    // For all files in the folder, also those of other data; 0 = half of the disk space available to them.
+    std::uint64_t budget_bytes = 0;
+    bool writes = true;  // false: existing files are read, none is written
+    // Called once for the first damaged part and once when writing fails, from any reader thread. May be null.
+    std::function<void(const std::string&)> note = {};
+    Fs* fs = nullptr;  // null = the process's own
+  };
+
+  explicit DiskCache(Options options);
+  [[nodiscard]] Cache::Counters counters() const noexcept override;  // bytes: of all files in the folder
   [[nodiscard]] std::uint64_t budget_bytes() const noexcept { return budget_; }
 
  private:
   friend class DiskCachedSource;
-  friend Chosen<std::shared_ptr<DiskCache>> choose_disk_cache(std::span<const Dataset> datasets, DiskCacheOptions options);
+  friend Chosen<std::shared_ptr<DiskCache>> choose_disk_cache(std::span<const Dataset> datasets, Options options);
   struct Part {
     std::array<std::uint8_t, 32> key{};
     bool is_kept = false;               // false: its key would also fit the same part of changed data
@@ -118,7 +118,7 @@ class DiskCachedSource final : public Source {
 
 // A cache for these data sets; null if it is off. If their parts would not fit into the budget next to files of other data, those
 // files are removed, oldest first.
-[[nodiscard]] Chosen<std::shared_ptr<DiskCache>> choose_disk_cache(std::span<const Dataset> datasets, DiskCacheOptions options);
+[[nodiscard]] Chosen<std::shared_ptr<DiskCache>> choose_disk_cache(std::span<const Dataset> datasets, DiskCache::Options options);
 
 // Puts the cache in front of every data set of the pipeline that keeps something. A null cache changes nothing.
 void use_cache(Pipeline& pipeline, const std::shared_ptr<DiskCache>& cache);

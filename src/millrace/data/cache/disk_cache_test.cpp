@@ -109,10 +109,10 @@ class DiskCacheTest : public testing::Test {
   }
 
   std::shared_ptr<DiskCache> cache(std::uint64_t budget = 0, Fs* fs = nullptr) {
-    return std::make_shared<DiskCache>(DiskCacheOptions{.folder = folder_ / "parts",
-                                                        .budget_bytes = budget,
-                                                        .note = [this](const std::string& text) { told_.push_back(text); },
-                                                        .fs = fs != nullptr ? fs : &disk_});
+    return std::make_shared<DiskCache>(DiskCache::Options{.folder = folder_ / "parts",
+                                                          .budget_bytes = budget,
+                                                          .note = [this](const std::string& text) { told_.push_back(text); },
+                                                          .fs = fs != nullptr ? fs : &disk_});
   }
   [[nodiscard]] std::vector<stdfs::path> files() const {
     std::vector<stdfs::path> files;
@@ -379,7 +379,7 @@ TEST_F(DiskCacheTest, TheLastGigabyteOfADiskIsLeftAlone) {
 TEST_F(DiskCacheTest, WhoOnlyLooksWritesNothing) {
   const auto source = std::make_shared<WideSource>();
   const auto look = [&] {
-    return std::make_shared<DiskCache>(DiskCacheOptions{.folder = folder_ / "parts", .writes = false, .fs = &disk_});
+    return std::make_shared<DiskCache>(DiskCache::Options{.folder = folder_ / "parts", .writes = false, .fs = &disk_});
   };
   (void)rows_of<std::int64_t>(DiskCachedSource(source, look()), {0, 1});
   EXPECT_THAT(files(), IsEmpty());

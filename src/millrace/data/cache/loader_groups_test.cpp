@@ -182,7 +182,7 @@ TEST(Groups, an_empty_group_has_its_name_its_fields_and_memory) {
   Loader loader(two(Grouping::each), options_of(4));
   std::optional<HostBatch> last;
   while (auto batch = loader.next()) last = std::move(batch);
-  const HostGroup& empty = last->groups.at(0);
+  const HostBatch::Group& empty = last->groups.at(0);
   EXPECT_EQ(empty.name, "short");
   EXPECT_THAT(empty.positions, IsEmpty());
   EXPECT_THAT(empty.indices, IsEmpty());
@@ -219,7 +219,7 @@ TEST(Grouped, two_ranks_have_disjoint_parts_of_the_same_global_batches) {
   using Row = std::tuple<std::size_t, std::int64_t, std::int64_t>;  // group, position, sample
   const auto rows = [](const HostBatch& batch, std::set<Row>& all) {
     for (std::size_t group = 0; group < batch.groups.size(); ++group) {
-      const HostGroup& here = batch.groups[group];
+      const HostBatch::Group& here = batch.groups[group];
       for (std::size_t i = 0; i < here.positions.size(); ++i) {
         EXPECT_TRUE(all.insert({group, here.positions[i], here.indices[i]}).second);
       }
@@ -401,7 +401,7 @@ TEST(Grouped, the_plan_has_a_line_for_each_data_set) {
     LoaderOptions options = options_of(4);
     options.drop_last = drops;
     std::vector<std::string> lines;
-    for (const DatasetPlan& plan : Loader(pipeline, options).dataset_plans()) {
+    for (const Loader::DatasetPlan& plan : Loader(pipeline, options).dataset_plans()) {
       lines.push_back(plan.name + " " + std::to_string(plan.samples) + " by " + std::to_string(plan.batch_size) + ": " +
                       plan.rule);
     }

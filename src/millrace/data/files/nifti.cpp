@@ -203,7 +203,7 @@ NiftiFile::NiftiFile(const std::filesystem::path& path) : path_(path) {
 NiftiFile::~NiftiFile() = default;
 NiftiFile::NiftiFile(NiftiFile&& other) noexcept = default;
 
-std::vector<std::byte> NiftiFile::extension(const NiftiExtension& extension) const {
+std::vector<std::byte> NiftiFile::extension(const NiftiHeader::Extension& extension) const {
   std::vector<std::byte> head = head_of(*head_, extension.offset + extension.bytes);
   if (head.size() != extension.offset + extension.bytes) refuse(*head_, "the extension is cut off");
   return {head.end() - static_cast<std::ptrdiff_t>(extension.bytes), head.end()};

@@ -22,13 +22,13 @@ struct PassedOver;  // format/deflate.h
 
 namespace millrace::data {
 
-struct NiftiExtension {
-  std::int32_t code = 0;     // 4: AFNI, 6: a comment, ...
-  std::uint64_t offset = 0;  // of its content in the header file, decompressed
-  std::uint64_t bytes = 0;
-};
-
 struct NiftiHeader {
+  struct Extension {
+    std::int32_t code = 0;     // 4: AFNI, 6: a comment, ...
+    std::uint64_t offset = 0;  // of its content in the header file, decompressed
+    std::uint64_t bytes = 0;
+  };
+
   int version = 1;       // 1 or 2
   bool pair = false;     // voxels in a separate file (.img)
   bool swapped = false;  // not in this machine's byte order
@@ -49,7 +49,7 @@ struct NiftiHeader {
   std::array<std::array<double, 4>, 4> affine{};
   std::uint8_t units = 0;  // xyzt_units as stored: 2 = mm, 8 = s, ...
   std::string description;
-  std::vector<NiftiExtension> extensions;
+  std::vector<Extension> extensions;
 };
 
 // True if a file begins as a NIfTI header does, after gunzipping: decided by content, whatever its name. For a pair, pass the
@@ -71,7 +71,7 @@ class NiftiFile {
 
   [[nodiscard]] const NiftiHeader& header() const noexcept { return header_; }
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
-  [[nodiscard]] std::vector<std::byte> extension(const NiftiExtension& extension) const;
+  [[nodiscard]] std::vector<std::byte> extension(const NiftiHeader::Extension& extension) const;
 
   // Reads the block of `size` voxels per axis from `offset` (slowest axis first, inside the volume), in C order: the stored
   // numbers in this machine's byte order. Copies only the block; of an uncompressed file it reads little more.

@@ -418,7 +418,7 @@ struct Loader::Impl {
   detail::Measured mark;  // counters when the interval began
   std::int64_t interval = 0;
   std::int64_t next_look = 0;
-  LoaderCounters counters;
+  Loader::Counters counters;
   std::vector<detail::DatasetIdentity> known;  // identities of the data sets, once computed
   Json known_as_json;
   detail::DataCheck data_check = detail::DataCheck::same;  // for the next load_state()
@@ -454,7 +454,7 @@ std::int64_t Loader::samples_per_epoch() const noexcept { return impl_->work->or
 
 std::int64_t Loader::rows_per_batch() const noexcept { return impl_->work->order().rows_per_batch(); }
 
-std::vector<DatasetPlan> Loader::dataset_plans() const { return impl_->work->order().dataset_plans(); }
+std::vector<Loader::DatasetPlan> Loader::dataset_plans() const { return impl_->work->order().dataset_plans(); }
 
 Json Loader::state() const { return detail::to_json(impl_->state()); }
 
@@ -476,14 +476,14 @@ void Loader::check_data(const Json& saved, const std::string& called) { impl_->c
 
 void Loader::restart(std::uint64_t epoch) { impl_->go_to(epoch, 0); }
 
-LoaderCounters Loader::counters() const {
-  LoaderCounters counters = impl_->counters;
+Loader::Counters Loader::counters() const {
+  Loader::Counters counters = impl_->counters;
   counters.read_seconds = impl_->work->read_seconds() - impl_->probe_seconds;
   counters.read_cpu_seconds = impl_->work->read_cpu_seconds();
   return counters;
 }
 
-std::vector<SlowFile> Loader::slow_files() const { return impl_->work->slow_files(); }
+std::vector<Loader::SlowFile> Loader::slow_files() const { return impl_->work->slow_files(); }
 
 int Loader::readers() const noexcept { return impl_->engine->readers(); }
 

@@ -49,49 +49,21 @@ struct LoaderOptions {
   std::function<void(const std::string&)> note;  // one line per changed choice
 };
 
-// Groups are in the order of the pipeline's data sets; a group without rows (see Pipeline) still has its fields.
-struct HostGroup {
-  std::string_view name;                  // of the data set; valid while the loader lives
-  std::span<const Field> fields;          // of the data set; valid while the loader lives
-  std::vector<std::byte*> data;           // first byte of each field, 64-byte aligned, rows contiguous
-  std::vector<std::int64_t> positions;    // position in the epoch of each row; size() = number of rows
-  std::span<const std::int64_t> indices;  // sample index of each row; valid while the batch lives
-};
-
 // A batch in host memory. Owns its slot: destroying the batch (on any thread) returns the slot.
 struct HostBatch {
-  std::vector<HostGroup> groups;
+  // Groups are in the order of the pipeline's data sets; a group without rows (see Pipeline) still has its fields.
+  struct Group {
+    std::string_view name;                  // of the data set; valid while the loader lives
+    std::span<const Field> fields;          // of the data set; valid while the loader lives
+    std::vector<std::byte*> data;           // first byte of each field, 64-byte aligned, rows contiguous
+    std::vector<std::int64_t> positions;    // position in the epoch of each row; size() = number of rows
+    std::span<const std::int64_t> indices;  // sample index of each row; valid while the batch lives
+  };
+
+  std::vector<Group> groups;
   std::uint64_t epoch = 0;
   std::uint64_t index = 0;     // batch number within the epoch
   std::shared_ptr<void> slot;  // owns the memory; copy it to keep the memory alive
-};
-
-// One line of the plan.
-struct DatasetPlan {
-  std::string name;
-  std::int64_t samples = 0;
-  std::int64_t batch_size = 0;  // most rows in a batch of this rank
-  std::string rule;  // "repeats 3.2 times an epoch", "cut to 1,200 of 4,000 samples an epoch", "mixed: 23.4 % of the rows, ..."
-};
-
-struct LoaderCounters {
-  std::uint64_t batches = 0;
-  std::uint64_t samples = 0;
-  std::uint64_t bad_samples = 0;
-  double wait_seconds = 0;      // time next() spent waiting
-  double read_seconds = 0;      // sum over readers of time in Source::read
-  double read_cpu_seconds = 0;  // CPU time of it: the rest waited for a disk, a network or a core
-};
-
-// A file whose reads took many times longer than usual.
-struct SlowFile {
-  std::string name;  // from Source::describe(), without the place in the file
-  std::uint64_t reads = 0;
-  double excess_seconds = 0;  // total time beyond the usual
-  double usual_seconds = 0;   // per sample
-  std::uint64_t quick = 0;    // approximate number of its reads that were as quick as usual since the first slow one
-  std::string worst;          // the place of the slowest read, from Source::describe()
-  double worst_seconds = 0;   // per sample at that place
 };
 
 // Order: a keyed bijection of [0, size) per (seed, epoch), and per round if a data set repeats: O(1) memory, any position
@@ -106,6 +78,34 @@ struct SlowFile {
 // next() and the other calls belong to one thread; batches may be destroyed on any thread.
 class Loader {
  public:
+  // One line of the plan.
+  struct DatasetPlan {
+    std::string name;
+    std::int64_t samples = 0;
+    std::int64_t batch_size = 0;  // most rows in a batch of this rank
+    std::string rule;  // "repeats 3.2 times an epoch", "cut to 1,200 of 4,000 samples an epoch", "mixed: 23.4 % of the rows, ..."
+  };
+
+  struct Counters {
+    std::uint64_t batches = 0;
+    std::uint64_t samples = 0;
+    std::uint64_t bad_samples = 0;
+    double wait_seconds = 0;      // time next() spent waiting
+    double read_seconds = 0;      // sum over readers of time in Source::read
+    double read_cpu_seconds = 0;  // CPU time of it: the rest waited for a disk, a network or a core
+  };
+
+  // A file whose reads took many times longer than usual.
+  struct SlowFile {
+    std::string name;  // from Source::describe(), without the place in the file
+    std::uint64_t reads = 0;
+    double excess_seconds = 0;  // total time beyond the usual
+    double usual_seconds = 0;   // per sample
+    std::uint64_t quick = 0;    // approximate number of its reads that were as quick as usual since the first slow one
+    std::string worst;          // the place of the slowest read, from Source::describe()
+    double worst_seconds = 0;   // per sample at that place
+  };
+
   // ConfigError if no batch would ever be delivered, or a data set breaks its promise to a cache (see Keeps).
   Loader(Pipeline pipeline, LoaderOptions options);
   ~Loader();  // stops the readers; outstanding batches stay valid
@@ -142,7 +142,7 @@ class Loader {
   [[nodiscard]] std::string sample_label(std::size_t group, std::int64_t index) const;
   [[nodiscard]] std::int64_t rows_per_batch() const noexcept;  // of this rank, in a full batch over all data sets
   [[nodiscard]] std::vector<DatasetPlan> dataset_plans() const;
-  [[nodiscard]] LoaderCounters counters() const;
+  [[nodiscard]] Counters counters() const;
   [[nodiscard]] std::vector<SlowFile> slow_files() const;     // the slowest first
   [[nodiscard]] int readers() const noexcept;                 // currently in use
   [[nodiscard]] std::string readers_reason() const;           // one line for the plan, about the latest choice

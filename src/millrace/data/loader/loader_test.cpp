@@ -91,7 +91,7 @@ TEST(Loader, an_epoch_holds_every_sample_once_and_says_where) {
   std::sort(ids.begin(), ids.end());
   for (std::int64_t i = 0; i < 20; ++i) EXPECT_EQ(ids[static_cast<std::size_t>(i)], i);
   EXPECT_EQ(loader.epoch(), 1U);
-  const LoaderCounters counters = loader.counters();
+  const Loader::Counters counters = loader.counters();
   EXPECT_EQ(counters.batches, 4U);
   EXPECT_EQ(counters.samples, 20U);
 }

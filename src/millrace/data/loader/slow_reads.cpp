@@ -35,7 +35,7 @@ void SlowReads::note(std::int64_t nanoseconds, std::int64_t rows, const std::fun
     const std::string name = file_of(place);
     const std::lock_guard lock(mutex_);
     if (files_.size() >= kMost && !files_.contains(name)) return;
-    SlowFile& file = files_[name];
+    Loader::SlowFile& file = files_[name];
     file.name = name;
     ++file.reads;
     file.excess_seconds += excess * 1e-9;
@@ -59,13 +59,13 @@ void SlowReads::note_quick(const std::function<std::string()>& where) noexcept {
   }
 }
 
-std::vector<SlowFile> SlowReads::files() const {
-  std::vector<SlowFile> files;
+std::vector<Loader::SlowFile> SlowReads::files() const {
+  std::vector<Loader::SlowFile> files;
   {
     const std::lock_guard lock(mutex_);
     for (const auto& [name, file] : files_) files.push_back(file);
   }
-  std::ranges::sort(files, std::ranges::greater(), &SlowFile::excess_seconds);
+  std::ranges::sort(files, std::ranges::greater(), &Loader::SlowFile::excess_seconds);
   return files;
 }
 

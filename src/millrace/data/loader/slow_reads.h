@@ -30,7 +30,7 @@ class SlowReads {
 
   // Records a read of `rows` rows, none from a cache; `where` returns the place of a slow read, as Source::describe() gives it.
   void note(std::int64_t nanoseconds, std::int64_t rows, const std::function<std::string()>& where) noexcept;
-  [[nodiscard]] std::vector<SlowFile> files() const;  // the slowest first
+  [[nodiscard]] std::vector<Loader::SlowFile> files() const;  // the slowest first
 
  private:
   void note_quick(const std::function<std::string()>& where) noexcept;
@@ -39,7 +39,7 @@ class SlowReads {
   std::atomic<std::uint64_t> quick_{0};  // reads since the first slow one
   std::atomic<bool> any_{false};         // true if there was a slow read
   mutable std::mutex mutex_;
-  std::map<std::string, SlowFile> files_;
+  std::map<std::string, Loader::SlowFile> files_;
 };
 
 }  // namespace millrace::data::detail

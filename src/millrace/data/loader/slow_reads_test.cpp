@@ -13,7 +13,7 @@ TEST(SlowReads, AFileIsNamedByWhatItTakesBeyondTheUsual) {
   reads.note(42 * kMs, 1, [] { return "b.h5 row 7"; });
   reads.note(22 * kMs, 1, [] { return "c.csv line 3"; });
   reads.note(42 * kMs, 1, [] { return "b.h5 row 9"; });
-  const std::vector<SlowFile> files = reads.files();
+  const std::vector<Loader::SlowFile> files = reads.files();
   ASSERT_EQ(files.size(), 2U);
   EXPECT_EQ(files[0].name, "b.h5");
   EXPECT_EQ(files[0].reads, 2U);
@@ -30,7 +30,7 @@ TEST(SlowReads, SingleSlowSamplesOfAFileAreToldFromASlowFile) {
   for (int i = 0; i < 80; ++i) reads.note(2 * kMs, 1, [] { return "a.h5 row 2"; });
   reads.note(90 * kMs, 2, [] { return "a.h5 row 8"; });
   reads.note(30 * kMs, 1, [] { return "a.h5 row 9"; });
-  const std::vector<SlowFile> files = reads.files();
+  const std::vector<Loader::SlowFile> files = reads.files();
   ASSERT_EQ(files.size(), 2U);
   EXPECT_EQ(files[0].name, "a.h5");
   EXPECT_EQ(files[0].quick, 80U);

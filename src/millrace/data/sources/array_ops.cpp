@@ -31,7 +31,7 @@ void with_unit(std::size_t unit, Work work) {
 }
 
 // The array's index that index `at` of the window shows; -1 if it is outside.
-std::int64_t place_in(const WindowAxis& axis, bool reflects, std::int64_t at) noexcept {
+std::int64_t place_in(const Window::Axis& axis, bool reflects, std::int64_t at) noexcept {
   std::int64_t place = axis.begin + at;
   if (place >= 0 && place < axis.whole) return place;
   if (!reflects) return -1;
@@ -46,7 +46,7 @@ void fill_with(std::span<const std::byte> fill, std::int64_t count, std::byte* t
 
 // Writes one row along the last axis. The part inside the array is one copy.
 void copy_row(const Window& window, const std::byte* from, std::byte* to) {
-  const WindowAxis& axis = window.axes.back();
+  const Window::Axis& axis = window.axes.back();
   const std::size_t bytes = window.fill.size();
   const std::int64_t left = std::clamp<std::int64_t>(-axis.begin, 0, axis.size);
   const std::int64_t right = std::clamp<std::int64_t>(axis.whole - axis.begin, left, axis.size);
@@ -97,12 +97,12 @@ void roll_axis(const AxisView& view, std::size_t places, const std::byte* from, 
 }
 
 void copy_window(const Window& window, const std::byte* from, std::byte* to) {
-  const std::span<const WindowAxis> upper = window.axes.first(window.axes.size() - 1);
-  const WindowAxis& last = window.axes.back();
+  const std::span<const Window::Axis> upper = window.axes.first(window.axes.size() - 1);
+  const Window::Axis& last = window.axes.back();
   const std::size_t row_from = static_cast<std::size_t>(last.whole) * window.fill.size();
   const std::size_t row_to = static_cast<std::size_t>(last.size) * window.fill.size();
   std::int64_t rows = window.outer;
-  for (const WindowAxis& axis : upper) rows *= axis.size;
+  for (const Window::Axis& axis : upper) rows *= axis.size;
   for (std::int64_t row = 0; row < rows; ++row, to += row_to) {
     std::int64_t rest = row;
     std::int64_t stride = 1;

@@ -28,16 +28,16 @@ void reverse_axis(const AxisView& view, const std::byte* from, std::byte* to);
 // Moves the units of each block right by `places` (less than length); those at the end wrap around to the front. No overlap.
 void roll_axis(const AxisView& view, std::size_t places, const std::byte* from, std::byte* to);
 
-// One axis of a window: `size` elements from `begin` on, along an axis of `whole` elements; `begin` may be negative.
-struct WindowAxis {
-  std::int64_t whole = 0;
-  std::int64_t begin = 0;
-  std::int64_t size = 0;
-};
-
 struct Window {
+  // One axis of a window: `size` elements from `begin` on, along an axis of `whole` elements; `begin` may be negative.
+  struct Axis {
+    std::int64_t whole = 0;
+    std::int64_t begin = 0;
+    std::int64_t size = 0;
+  };
+
   std::int64_t outer = 1;                // number of consecutive arrays, each cut alike
-  std::span<const WindowAxis> axes;      // at least one
+  std::span<const Axis> axes;            // at least one
   bool reflects = false;                 // false: elements outside the array are `fill`
   std::span<const std::byte> fill = {};  // one element, of the array's element size
 };

@@ -89,7 +89,7 @@ void Hdf5Source::add_field(std::size_t field) {
   if (spec.keep.size() > shape.size()) refuse(", the part to keep has " + std::to_string(spec.keep.size()) + " axes");
   for (std::size_t k = 0; k < spec.keep.size(); ++k) {
     const std::size_t d = shape.size() - spec.keep.size() + k;
-    const Hdf5Range& range = spec.keep[k];
+    const Hdf5Field::Range& range = spec.keep[k];
     const std::int64_t end = range.end < 0 ? shape[d] : range.end;
     if (range.begin < 0 || range.begin > end || end > shape[d]) {
       refuse(", the part to keep is " + std::to_string(range.begin) + " to " + std::to_string(end) + " of " +

@@ -12,17 +12,17 @@
 
 namespace millrace::data {
 
-// The part [begin, end) of an axis; end -1: to the end.
-struct Hdf5Range {
-  std::int64_t begin = 0;
-  std::int64_t end = -1;
-};
-
 struct Hdf5Field {
+  // The part [begin, end) of an axis; end -1: to the end.
+  struct Range {
+    std::int64_t begin = 0;
+    std::int64_t end = -1;
+  };
+
   std::string name;     // of the field
   std::string dataset;  // "/vis"
   // Parts of the last axes of a sample, as in [..., a:b]; empty: all of it. Only these parts are read from the file.
-  std::vector<Hdf5Range> keep = {};
+  std::vector<Range> keep = {};
 };
 
 enum class Hdf5Samples : std::uint8_t { file, row };

@@ -123,9 +123,9 @@ class Windowing final : public Augmentation {
   }
   void apply(const Field& field, const std::byte* from, std::byte* to, Philox random) const override {
     constexpr std::size_t kFewAxes = 8;
-    std::array<detail::WindowAxis, kFewAxes> few;
-    std::vector<detail::WindowAxis> many(size_.size() > kFewAxes ? size_.size() : 0);
-    const std::span<detail::WindowAxis> axes = many.empty() ? std::span(few).first(size_.size()) : std::span(many);
+    std::array<detail::Window::Axis, kFewAxes> few;
+    std::vector<detail::Window::Axis> many(size_.size() > kFewAxes ? size_.size() : 0);
+    const std::span<detail::Window::Axis> axes = many.empty() ? std::span(few).first(size_.size()) : std::span(many);
     const std::size_t first = field.shape.size() - size_.size();
     detail::Window window{.axes = axes, .reflects = padding_.border == Border::reflect};
     for (std::size_t i = 0; i < first; ++i) window.outer *= field.shape[i];

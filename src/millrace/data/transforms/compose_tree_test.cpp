@@ -174,7 +174,7 @@ void expect_samples(const Tree& tree, std::uint64_t budget, int readers) {
   for (std::uint64_t epoch = 0; epoch < 2; ++epoch) {
     std::int64_t samples = 0;
     while (const auto batch = loader.next()) {
-      const HostGroup& group = batch->groups[0];
+      const HostBatch::Group& group = batch->groups[0];
       for (std::size_t row = 0; row < group.positions.size(); ++row, ++samples) {
         const Values expected = tree.sample(group.indices[row], {epoch, group.positions[row], 0});
         Values is{};

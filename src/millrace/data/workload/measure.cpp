@@ -67,7 +67,7 @@ LoaderRates measure_loader(Loader& loader, double seconds, const std::function<v
     epoch_ended = -1;
     waits.push_back(now - asked);
     ++rates.batches;
-    for (const HostGroup& group : batch->groups) rates.samples += static_cast<std::int64_t>(group.positions.size());
+    for (const HostBatch::Group& group : batch->groups) rates.samples += static_cast<std::int64_t>(group.positions.size());
     consume(std::move(*batch));
     now = steady_seconds();
   }
@@ -82,7 +82,7 @@ StreamDigest digest_epoch(Loader& loader) {
   std::uint64_t sum = 0;
   StreamDigest result;
   while (const std::optional<HostBatch> batch = loader.next()) {
-    for (const HostGroup& group : batch->groups) {
+    for (const HostBatch::Group& group : batch->groups) {
       for (std::size_t row = 0; row < group.positions.size(); ++row, ++result.samples) {
         Sha256 hash;
         for (std::size_t f = 0; f < group.fields.size(); ++f) {

@@ -47,14 +47,14 @@ class CudaBackend final : public Backend {
   [[nodiscard]] std::pair<int, int> compute_capability(int index) const override { return at(index).capability; }
   [[nodiscard]] bool has_fast_bf16(int index) const override { return at(index).capability.first >= 8; }
 
-  [[nodiscard]] Nature nature(int index) const override {
+  [[nodiscard]] Backend::Nature nature(int index) const override {
     return {.has_double_sums = true,
             .has_fused_optimizers = true,
             .has_float_rate = true,
             .has_tf32 = at(index).capability.first >= 8};
   }
 
-  [[nodiscard]] DriverMemory driver_memory(int index) const override {
+  [[nodiscard]] Backend::DriverMemory driver_memory(int index) const override {
     const c10::cuda::CUDAGuard guard(as_index(index));
     std::size_t free = 0;
     std::size_t total = 0;
@@ -106,9 +106,9 @@ class CudaBackend final : public Backend {
   }
 
   // Reads the allocator's own counters, not the driver's: nothing waits for the GPU.
-  [[nodiscard]] MemoryCounters read_memory(int index) const override {
+  [[nodiscard]] Backend::MemoryCounters read_memory(int index) const override {
     using c10::CachingAllocator::StatType;
-    MemoryCounters counters{.total_bytes = at(index).total_bytes};
+    Backend::MemoryCounters counters{.total_bytes = at(index).total_bytes};
     if (!c10::cuda::CUDACachingAllocator::get()->initialized()) return counters;
     const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(as_index(index));
     constexpr auto kAll = static_cast<std::size_t>(StatType::AGGREGATE);

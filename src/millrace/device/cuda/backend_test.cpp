@@ -59,7 +59,7 @@ TEST_F(CudaBackendTest, CountsWhatTensorsTake) {
   const std::uint64_t before = backend_->memory(0).allocated_bytes;
   const at::Tensor block = at::ones({1 << 20}, at::TensorOptions().device(at::kCUDA));
   backend_->synchronize(0);
-  const MemoryCounters after = backend_->memory(0);
+  const Backend::MemoryCounters after = backend_->memory(0);
   EXPECT_EQ(after.allocated_bytes - before, 4U << 20U);
   EXPECT_GE(after.reserved_bytes, after.allocated_bytes);
   EXPECT_GE(after.peak_bytes, after.allocated_bytes);

@@ -28,7 +28,7 @@ class NcclGroups final : public RankGroups {
                        .next = "see whether nvidia-smi lists it"});
   }
 
-  [[nodiscard]] c10::intrusive_ptr<c10d::Backend> connect(const RankSeat& seat) override {
+  [[nodiscard]] c10::intrusive_ptr<c10d::Backend> connect(const RankGroups::Seat& seat) override {
     // Without this setting c10d's watchdog ends the process of a rank that only lost another rank, as if it had failed itself;
     // the ranks notice the loss by their messages over Gloo. A time-out still ends waits on the GPU.
     ::setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "2", /*overwrite=*/0);

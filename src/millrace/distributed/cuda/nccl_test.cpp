@@ -144,7 +144,7 @@ TEST_F(Nccl, GradientsAreThoseOfGlooAndLeaveEarly) {
                          for (std::size_t i = 0; i < sums[0].size(); ++i)
                            EXPECT_TRUE(sums[1][i].allclose(sums[0][i], 1e-6, 1e-6)) << step << " " << i;
                        }
-                       const GradientTraffic traffic = over_nccl->take_traffic();
+                       const GradientSums::Traffic traffic = over_nccl->take_traffic();
                        EXPECT_EQ(traffic.early_buckets, traffic.buckets);
                      }),
             none(world()));

@@ -46,7 +46,7 @@ bool stream_ends_within(at::Device device, double seconds) {
   }
 }
 
-DeviceGroups::DeviceGroups(device::RankGroups& maker, at::Device device, device::RankSeat seat)
+DeviceGroups::DeviceGroups(device::RankGroups& maker, at::Device device, device::RankGroups::Seat seat)
     : maker_(maker), device_(device), seat_(std::move(seat)), second_stream_(make_second_stream(device)) {
   (void)connect("sums");
 }
@@ -62,7 +62,7 @@ DeviceGroups::~DeviceGroups() {
 }
 
 c10::intrusive_ptr<c10d::Backend> DeviceGroups::connect(const std::string& name) {
-  device::RankSeat seat = seat_;
+  device::RankGroups::Seat seat = seat_;
   seat.store = c10::make_intrusive<c10d::PrefixStore>(maker_.name() + "/" + name, seat_.store);
   all_.push_back(maker_.connect(seat));
   return all_.back();

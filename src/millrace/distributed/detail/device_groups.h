@@ -18,7 +18,7 @@ namespace millrace::distributed {
 class DeviceGroups {
  public:
   // Collective. `seat`: the run's; each group gets a separate part of its store. `maker` must outlive this.
-  DeviceGroups(device::RankGroups& maker, at::Device device, device::RankSeat seat);
+  DeviceGroups(device::RankGroups& maker, at::Device device, device::RankGroups::Seat seat);
   ~DeviceGroups();  // collective if the run ended normally, unless cut() was called
   DeviceGroups(const DeviceGroups&) = delete;
   DeviceGroups& operator=(const DeviceGroups&) = delete;
@@ -35,7 +35,7 @@ class DeviceGroups {
  private:
   device::RankGroups& maker_;
   at::Device device_;
-  device::RankSeat seat_;
+  device::RankGroups::Seat seat_;
   c10::Stream second_stream_;
   std::vector<c10::intrusive_ptr<c10d::Backend>> all_;
   bool ended_ = false;

@@ -44,7 +44,7 @@ class GradientBuckets final : public GradientSums {
   void send() override;
   [[nodiscard]] bool is_spoiled() const noexcept override { return spoiled_; }
   [[nodiscard]] std::vector<at::Tensor> receive() override;
-  [[nodiscard]] GradientTraffic take_traffic() noexcept override { return std::exchange(traffic_, {}); }
+  [[nodiscard]] GradientSums::Traffic take_traffic() noexcept override { return std::exchange(traffic_, {}); }
 
  private:
   struct Hook;
@@ -72,7 +72,7 @@ class GradientBuckets final : public GradientSums {
   at::Tensor factor_;
   std::size_t next_ = 0, next_back_ = 0;  // the bucket to send next, and the bucket whose sum is sent back next
   bool begun_ = false, sent_ = false, spoiled_ = false;
-  GradientTraffic traffic_;
+  GradientSums::Traffic traffic_;
 };
 
 }  // namespace millrace::distributed

@@ -58,7 +58,7 @@ TEST(GradientBuckets, SumsAreThoseOfSeparateGradientsTimesTheirFactors) {
                            }
                            EXPECT_FALSE(sums->is_spoiled());
                          }
-                         const GradientTraffic traffic = sums->take_traffic();
+                         const GradientSums::Traffic traffic = sums->take_traffic();
                          EXPECT_EQ(traffic.bytes, 3 * 4 * (12 + 15 + 7));
                          // All buckets had been sent before the backward pass ended.
                          EXPECT_EQ(traffic.early_buckets, traffic.buckets);

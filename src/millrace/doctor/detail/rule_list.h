@@ -65,6 +65,6 @@ Found few_judges(const Evidence& evidence);
 Found target_missed(const Evidence& evidence);
 
 // A finding whose remedy is a config value.
-[[nodiscard]] Finding set(std::string what, std::string key, std::string value, std::optional<Gain> gain);
+[[nodiscard]] Finding set(std::string what, std::string key, std::string value, std::optional<Finding::Gain> gain);
 
 }  // namespace millrace::doctor::detail

@@ -40,7 +40,7 @@ class RunTest : public testing::Test {
     retain_in(Fs::real(), {keep_last, 0, keep_steps});
   }
   // Acts as a process that starts in the run and saves nothing.
-  void retain_in(Fs& fs, const Retention& retention) {
+  void retain_in(Fs& fs, const Keeper::Retention& retention) {
     const auto tell = [this](const std::string& line) { warnings_.push_back(line); };
     Keeper keeper(fs, run_);
     keeper.clear_leftovers({1}, tell);

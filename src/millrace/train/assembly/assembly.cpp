@@ -79,7 +79,7 @@ std::optional<at::ScalarType> Assembly::known_format() const {
 
 void Assembly::make_stepper() {
   check_averaging(setup_.config().distributed);
-  StepperOptions options{
+  Stepper::Options options{
       .device = setup_.context().device,
       .seed = setup_.context().seed,
       .autocast = known_format(),

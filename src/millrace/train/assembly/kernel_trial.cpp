@@ -19,8 +19,8 @@ namespace {
 constexpr double kWorthATrial = 1e9;
 constexpr double kNoise = 0.97;  // the default implementation is kept unless the other one's time is below this share of its time
 
-bool is_worth_a_trial(const std::vector<kernels::OperationTimes>& all) {
-  return std::ranges::any_of(all, [](const kernels::OperationTimes& times) { return times.work >= kWorthATrial; });
+bool is_worth_a_trial(const std::vector<kernels::OperationTrial::Times>& all) {
+  return std::ranges::any_of(all, [](const kernels::OperationTrial::Times& times) { return times.work >= kWorthATrial; });
 }
 
 kernels::KnownTimes times_in(const KeptTrials& kept) {
@@ -32,7 +32,7 @@ kernels::KnownTimes times_in(const KeptTrials& kept) {
   return known;
 }
 
-KernelChoice choice_of(const kernels::OperationTimes& times) {
+KernelChoice choice_of(const kernels::OperationTrial::Times& times) {
   using kernels::Implementation;
   const bool ours_untried = kernels::implementation_of(times.operation, times.type) == Implementation::ours;
   const bool ours = ours_untried ? kNoise * times.ours_ms <= times.library_ms : times.ours_ms < kNoise * times.library_ms;
@@ -99,7 +99,7 @@ std::vector<KernelChoice> try_kernels(const std::function<void()>& step, KeptTri
   }
   kept.save();
   std::vector<KernelChoice> choices;
-  for (const kernels::OperationTimes& times : trial.times()) {
+  for (const kernels::OperationTrial::Times& times : trial.times()) {
     if (times.work >= kWorthATrial) choices.push_back(choice_of(times));
   }
   return choices;

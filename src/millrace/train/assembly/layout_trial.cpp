@@ -64,9 +64,9 @@ LayoutVerdict try_layouts(Recipe& recipe, Stepper& stepper, const Batch& batch) 
   StepTrials trials(stepper);
   for (std::size_t round = 0; round < kRounds; ++round) {
     recipe.set_layout(Layout::contiguous);
-    plain[round] = trials.try_precision(batch, stepper.autocast(), TrialRole::reference);
+    plain[round] = trials.try_precision(batch, stepper.autocast(), StepTrials::Role::reference);
     recipe.set_layout(Layout::channels_last);
-    last[round] = trials.try_precision(batch, stepper.autocast(), TrialRole::compared);
+    last[round] = trials.try_precision(batch, stepper.autocast(), StepTrials::Role::compared);
   }
   return judge_layouts(plain, last);
 }

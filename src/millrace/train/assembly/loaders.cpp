@@ -68,11 +68,11 @@ void Loaders::choose_disk_cache(data::Pipeline& training, data::Pipeline& held_o
 }
 
 void Loaders::choose_cache(data::Pipeline& training, data::Pipeline& held_out) {
-  const config::Auto<CacheMode>& mode = setup_.config().data.cache;
-  if (!mode.is_auto() && mode.value() == CacheMode::disk && setup_.switches().on("sample_cache"))
+  const config::Auto<DataConfig::CacheMode>& mode = setup_.config().data.cache;
+  if (!mode.is_auto() && mode.value() == DataConfig::CacheMode::disk && setup_.switches().on("sample_cache"))
     return choose_disk_cache(training, held_out);
   std::optional<data::CacheWish> wish;
-  if (!mode.is_auto()) wish = mode.value() == CacheMode::off ? data::CacheWish::off : data::CacheWish::ram;
+  if (!mode.is_auto()) wish = mode.value() == DataConfig::CacheMode::off ? data::CacheWish::off : data::CacheWish::ram;
   std::vector<data::Dataset> datasets = training.datasets;
   datasets.insert(datasets.end(), held_out.datasets.begin(), held_out.datasets.end());
   Chosen<std::shared_ptr<data::SampleCache>> choice{nullptr, "off: --off=sample_cache"};
@@ -82,7 +82,7 @@ void Loaders::choose_cache(data::Pipeline& training, data::Pipeline& held_out) {
         datasets, wish,
         device::available_memory_bytes() / static_cast<std::uint64_t>(setup_.agreement().ranks().local_world_size), budget);
   }
-  if (choice.value && !mode.is_auto() && mode.value() == CacheMode::device)
+  if (choice.value && !mode.is_auto() && mode.value() == DataConfig::CacheMode::device)
     choice.reason += "; host memory also serves \"device\"";
   cache_ = choice.value;
   data::use_cache(training, cache_);

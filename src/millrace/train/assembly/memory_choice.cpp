@@ -36,11 +36,11 @@ std::optional<StepProfile> profile(Stepper& stepper, const Batch& batch, const R
 
 // Plans which blocks to recompute, and checks the prediction by trials: a sum over blocks can't know what neighbouring blocks
 // save twice or not at all.
-memory::RecomputePlan confirmed(Stepper& stepper, const Batch& batch, const Planner& planner, std::uint64_t budget,
-                                bool with_gradients) {
+memory::Planner::RecomputePlan confirmed(Stepper& stepper, const Batch& batch, const Planner& planner, std::uint64_t budget,
+                                         bool with_gradients) {
   constexpr int kMostTrials = 4;
   std::uint64_t aim = budget;
-  memory::RecomputePlan plan = planner.choose(aim);
+  memory::Planner::RecomputePlan plan = planner.choose(aim);
   for (int trial = 0; trial < kMostTrials && !plan.blocks.empty(); ++trial) {
     const auto measured = profile(stepper, batch, Recompute(plan.blocks), with_gradients, stepper.device());
     if (!measured) break;
@@ -50,7 +50,7 @@ memory::RecomputePlan confirmed(Stepper& stepper, const Batch& batch, const Plan
     plan.fits = plan.predicted_bytes <= budget;
     if (plan.fits || !could_save_more || error >= aim) break;
     aim -= error;
-    memory::RecomputePlan next = planner.choose(aim);
+    memory::Planner::RecomputePlan next = planner.choose(aim);
     if (next.blocks == plan.blocks) break;
     plan = std::move(next);
   }
@@ -122,7 +122,7 @@ MemoryChoice try_memory(Stepper& stepper, const Batch& batch, const MemoryConfig
   const Planner planner(std::move(*recomputed), profile(stepper, batch, Recompute(), with_gradients, device));
   std::vector<std::string> every;
   Json blocks = Json::array();
-  for (const memory::BlockCost& cost : planner.costs()) {
+  for (const memory::Planner::BlockCost& cost : planner.costs()) {
     every.push_back(cost.name);
     blocks.push_back({{"name", cost.name}, {"saved_bytes", cost.saved_bytes}, {"ms", cost.ms}});
   }
@@ -135,13 +135,13 @@ MemoryChoice try_memory(Stepper& stepper, const Batch& batch, const MemoryConfig
   if (config.budget.empty()) {
     std::erase_if(every, [&](const std::string& name) { return !choice.recompute.takes(name); });
     choice.trial["recompute"] = every;
-    memory::Peak peak = planner.peak(every);
+    memory::Planner::Peak peak = planner.peak(every);
     choice.trial["predicted_bytes"] = peak.bytes;
     choice.trial["peak_in"] = std::move(peak.where);
     return choice;
   }
   const std::uint64_t budget = memory::parse_budget(config.budget)->bytes(planner.plain_bytes());
-  const memory::RecomputePlan plan = confirmed(stepper, batch, planner, budget, with_gradients);
+  const memory::Planner::RecomputePlan plan = confirmed(stepper, batch, planner, budget, with_gradients);
   choice.recompute = Recompute(plan.blocks);
   choice.value = joined(plan.blocks);
   choice.reason = "a step takes " + bytes_text(plan.predicted_bytes) + " of the budget's " + bytes_text(budget) + ", " +

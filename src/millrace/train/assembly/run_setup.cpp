@@ -146,8 +146,8 @@ void RunSetup::choose_gpu_settings() {
 
 void RunSetup::choose_transport() {
   if (agreement().alone()) return;
-  const config::Auto<Carrier>& wish = config_.distributed.transport;
-  const std::string word = wish.is_auto() ? "auto" : wish.value() == Carrier::nccl ? "nccl" : "gloo";
+  const config::Auto<DistributedConfig::Carrier>& wish = config_.distributed.transport;
+  const std::string word = wish.is_auto() ? "auto" : wish.value() == DistributedConfig::Carrier::nccl ? "nccl" : "gloo";
   Chosen<std::string> transport = agreement().use_device(context_.device, word);
   if (!transport.value.empty()) choose("distributed.transport", std::move(transport.value), std::move(transport.reason));
 }

@@ -23,15 +23,15 @@
 
 namespace millrace {
 
-// Bytes of the process before a recipe is made.
-struct BareMemory {
-  std::uint64_t resident = 0;  // memory of the process itself
-  std::uint64_t heap = 0;
-};
-
 // Belongs to one thread. Objects made with it refer to it. While it lives, the process is set up for its run: process_inputs.h.
 class RunSetup {
  public:
+  // Bytes of the process before a recipe is made.
+  struct BareMemory {
+    std::uint64_t resident = 0;  // memory of the process itself
+    std::uint64_t heap = 0;
+  };
+
   // Chooses the device and its threads, and installs the guards. ConfigError for values that contradict each other.
   explicit RunSetup(RunRequest request);
   ~RunSetup();

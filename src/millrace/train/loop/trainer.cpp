@@ -38,7 +38,7 @@ std::string_view name_of(Ending ending) noexcept {
   return "";
 }
 
-Trainer::Trainer(TrainerParts parts)
+Trainer::Trainer(Trainer::Parts parts)
     : parts_(std::move(parts)),
       feed_(*parts_.loader, Split::train, parts_.stepper->device(), parts_.batch_ahead, parts_.timeline),
       reporter_(parts_.sinks, parts_.names),
@@ -346,7 +346,7 @@ void Trainer::log() {
   if (parts_.names.step_log) record.logged = logged_step(record);  // filled only when needed: it queries the allocator
   const double in_a_row = parts_.stepper->skips().in_a_row().item<double>();
   if (parts_.cache != nullptr) {
-    const data::CacheCounters now = parts_.cache->counters();
+    const data::Cache::Counters now = parts_.cache->counters();
     record.cache = now;
     record.cache->hits -= cache_logged_.hits;
     record.cache->misses -= cache_logged_.misses;

@@ -37,35 +37,6 @@ namespace millrace {
 
 struct ConvolutionChoice;  // train/assembly/convolution_choice.h
 
-// What a trainer works with; all of it outlives the trainer. Required unless a comment gives null a meaning.
-struct TrainerParts {
-  const RunConfig* config = nullptr;
-  Json config_values;  // the config as saved in snapshots
-  Recipe* recipe = nullptr;
-  Stepper* stepper = nullptr;
-  telemetry::Timeline* timeline = nullptr;
-  data::Loader* loader = nullptr;
-  data::Loader* validation = nullptr;               // null = no validation
-  const data::Cache* cache = nullptr;               // null = off
-  Plan* plan = nullptr;                             // a fallback to fp32 is recorded in it
-  const ConvolutionChoice* convolutions = nullptr;  // from the trial before the run's first step; null = no trial
-  SaveDestination place;
-  ReportSinks sinks;
-  RecordNames names;
-  bool recovers = true;                // recovers from out-of-memory; false leaves the error to the caller
-  bool may_recompute = true;           // if it recovers, may also recompute blocks that the config does not name
-  bool batch_ahead = true;             // switchboard row of that name
-  std::string frozen_source;           // origin of the recipe's frozen weights; for snapshots that leave them out
-  std::int64_t total_steps = 0;        // 0 = open end (then epochs is 0 and max_steps is 0: refused before)
-  Agreement* agreement = nullptr;      // null = one process
-  doctor::Sampler* sampler = nullptr;  // null = off
-  std::uint64_t cacheable_bytes = 0;   // see DiagnosisParts
-  std::function<std::unique_ptr<RemedyTrials>()> doctor_trials;  // null = none
-  doctor::Evidence::Earlier earlier;                             // earlier runs, for the doctor
-  // Called once, with the state of the first snapshot. Returns a warning, "" = the snapshot is sound. Null = no check.
-  std::function<std::string(const snapshot::Content&)> check_snapshot;
-};
-
 enum class Ending : std::uint8_t { max_steps, epochs_done, early_stop, signal };
 [[nodiscard]] std::string_view name_of(Ending ending) noexcept;  // "max_steps", "epochs", "early_stop", "signal"
 
@@ -73,7 +44,36 @@ enum class Ending : std::uint8_t { max_steps, epochs_done, early_stop, signal };
 // a run make the same calls.
 class Trainer {
  public:
-  explicit Trainer(TrainerParts parts);
+  // What a trainer works with; all of it outlives the trainer. Required unless a comment gives null a meaning.
+  struct Parts {
+    const RunConfig* config = nullptr;
+    Json config_values;  // the config as saved in snapshots
+    Recipe* recipe = nullptr;
+    Stepper* stepper = nullptr;
+    telemetry::Timeline* timeline = nullptr;
+    data::Loader* loader = nullptr;
+    data::Loader* validation = nullptr;               // null = no validation
+    const data::Cache* cache = nullptr;               // null = off
+    Plan* plan = nullptr;                             // a fallback to fp32 is recorded in it
+    const ConvolutionChoice* convolutions = nullptr;  // from the trial before the run's first step; null = no trial
+    SaveDestination place;
+    Reporter::Sinks sinks;
+    Reporter::RecordNames names;
+    bool recovers = true;                // recovers from out-of-memory; false leaves the error to the caller
+    bool may_recompute = true;           // if it recovers, may also recompute blocks that the config does not name
+    bool batch_ahead = true;             // switchboard row of that name
+    std::string frozen_source;           // origin of the recipe's frozen weights; for snapshots that leave them out
+    std::int64_t total_steps = 0;        // 0 = open end (then epochs is 0 and max_steps is 0: refused before)
+    Agreement* agreement = nullptr;      // null = one process
+    doctor::Sampler* sampler = nullptr;  // null = off
+    std::uint64_t cacheable_bytes = 0;   // see Diagnosis::Parts
+    std::function<std::unique_ptr<RemedyTrials>()> doctor_trials;  // null = none
+    doctor::Evidence::Earlier earlier;                             // earlier runs, for the doctor
+    // Called once, with the state of the first snapshot. Returns a warning, "" = the snapshot is sound. Null = no check.
+    std::function<std::string(const snapshot::Content&)> check_snapshot;
+  };
+
+  explicit Trainer(Parts parts);
 
   void restore(const snapshot::Content& content);  // SnapshotError if it does not fit the recipe
   // Trains until something ends it, and saves a snapshot of the final state before it returns. Throws TrainingDiverged,
@@ -96,7 +96,7 @@ class Trainer {
     std::uint64_t of_step = 1;  // epoch of the latest step, 1-based
     bool reached = false;       // the step under way is the epoch's last
     bool save_due = false;
-    std::optional<EpochRow> row;  // kept until its validation is known
+    std::optional<Meter::EpochRow> row;  // kept until its validation is known
   };
   // A point at which all ranks have the same state and can act together: after each step, unless they average
   // (distributed.average_every).
@@ -107,7 +107,7 @@ class Trainer {
   };
   [[nodiscard]] std::optional<Ending> natural_end() const;
   [[nodiscard]] Agreement& agreement() const;
-  [[nodiscard]] DiagnosisParts diagnosis_parts() const;
+  [[nodiscard]] Diagnosis::Parts diagnosis_parts() const;
   [[nodiscard]] BatchContext batch_context() const;
   void begin();
   std::optional<Ending> between_steps();
@@ -125,15 +125,15 @@ class Trainer {
   std::int64_t rows_of_all();
   Ending finish(Ending ending);
   [[nodiscard]] LoggedStep logged_step(const StepRecord& record) const;
-  [[nodiscard]] MemoryShown memory_now() const;
-  MemoryReading watch_memory();
+  [[nodiscard]] StepRecord::Memory memory_now() const;
+  MemoryWatch::Reading watch_memory();
   double wait_for_steps();  // returns seconds
   std::optional<double> read_phases(double waited);
   [[nodiscard]] telemetry::Timeline::Summary window_times();       // times since the last log line; resets the window
   [[nodiscard]] telemetry::Timeline::Summary total_times() const;  // times of this process
   [[nodiscard]] Json accounts_now() const;                         // accounts of this process
   [[nodiscard]] std::vector<BlockTime> blocks_of(const Json& accounts) const;
-  void diagnose(const StepRecord& record, const MemoryReading& memory);
+  void diagnose(const StepRecord& record, const MemoryWatch::Reading& memory);
   void gather_waits();
   void look_at_skipped(double skipped);
   void log();
@@ -154,7 +154,7 @@ class Trainer {
   void check_weights();
   void fall_back_if_due();
 
-  TrainerParts parts_;
+  Parts parts_;
   Feed feed_;
   Reporter reporter_;
   Meter meter_;
@@ -164,10 +164,10 @@ class Trainer {
   MemoryWatch memory_watch_;
   std::unique_ptr<Diagnosis> diagnosis_;  // null = log.doctor is off, or another rank diagnoses
   SkippedInputs skipped_inputs_;
-  doctor::Evidence::SkippedInput skipped_input_;      // of all ranks
-  double machine_told_ = 0;                 // time of the last line about the machine, in steady seconds; 0 = never
-  std::unique_ptr<PhaseClock> phases_;      // null: steps are complete when the host is done
-  std::unique_ptr<StepProfiler> profiler_;  // null: no steps to record, or all are recorded
+  doctor::Evidence::SkippedInput skipped_input_;  // of all ranks
+  double machine_told_ = 0;                       // time of the last line about the machine, in steady seconds; 0 = never
+  std::unique_ptr<PhaseClock> phases_;            // null: steps are complete when the host is done
+  std::unique_ptr<StepProfiler> profiler_;        // null: no steps to record, or all are recorded
   std::int64_t step_ = 0;
   std::int64_t began_step_ = 0;      // first step of this process
   std::int64_t averaged_bytes_ = 0;  // sent by this rank to average over the ranks
@@ -179,7 +179,7 @@ class Trainer {
   bool is_whole_ = true;             // the state is that of a whole step: no update is under way or was cut short
   bool validation_pending_ = false;  // due now, or cut short by the stop for which the snapshot was saved
   std::int64_t validated_step_ = -1;
-  data::CacheCounters cache_logged_;  // counters at the last log line
+  data::Cache::Counters cache_logged_;  // counters at the last log line
   std::string state_sha256_;
 };
 

@@ -12,7 +12,7 @@ namespace millrace {
 
 using telemetry::Phase;
 
-DiagnosisParts Trainer::diagnosis_parts() const {
+Diagnosis::Parts Trainer::diagnosis_parts() const {
   return {.config = parts_.config,
           .stepper = parts_.stepper,
           .timeline = parts_.timeline,
@@ -61,7 +61,7 @@ telemetry::Timeline::Summary Trainer::total_times() const {
   return times;
 }
 
-MemoryShown Trainer::memory_now() const {
+StepRecord::Memory Trainer::memory_now() const {
   const at::Device device = parts_.stepper->device();
   const auto gpu = parts_.sampler == nullptr ? std::nullopt : parts_.sampler->gpu();
   return {.on_gpu = !device.is_cpu(),
@@ -69,9 +69,9 @@ MemoryShown Trainer::memory_now() const {
           .gpu_use = gpu ? gpu->utilisation : std::nullopt};
 }
 
-MemoryReading Trainer::watch_memory() {
+MemoryWatch::Reading Trainer::watch_memory() {
   const at::Device device = parts_.stepper->device();
-  MemoryReading now{.step = step_, .tensors = device::tensor_memory(device).live_bytes};
+  MemoryWatch::Reading now{.step = step_, .tensors = device::tensor_memory(device).live_bytes};
   const std::int64_t accumulate = parts_.config->optim.accumulate;
   const std::int64_t of_an_epoch = (parts_.loader->batches_per_epoch() + accumulate - 1) / accumulate;
   now.passed = step_ - began_step_;
@@ -82,7 +82,7 @@ MemoryReading Trainer::watch_memory() {
     now.used = device::private_resident_bytes();
     now.room = now.used + device::available_memory_bytes();
   } else {
-    const device::MemoryCounters counters = memory_now().counters;
+    const device::Backend::MemoryCounters counters = memory_now().counters;
     now.used = counters.reserved_bytes;
     now.room = counters.allocated_bytes + device::free_tensor_memory(device);
     now.on_gpu = true;
@@ -94,7 +94,7 @@ MemoryReading Trainer::watch_memory() {
   return now;
 }
 
-void Trainer::diagnose(const StepRecord& record, const MemoryReading& memory) {
+void Trainer::diagnose(const StepRecord& record, const MemoryWatch::Reading& memory) {
   constexpr double kBetweenMachineLines = 10;  // seconds
   if (!diagnosis_) return;
   const auto change = diagnosis_->look(

@@ -102,7 +102,8 @@ void Trainer::restore(const snapshot::Content& content) {
   if (agreement().ranks().rank != 0) meter_.forget_sums();
   if (const auto row = trainer.find("epoch_row")) {
     const auto cells = row->list(2);
-    epoch_end_.row = EpochRow{.epoch = static_cast<std::uint64_t>(cells[0].integer(0)), .train_loss = cells[1].number_or_nan()};
+    epoch_end_.row =
+        Meter::EpochRow{.epoch = static_cast<std::uint64_t>(cells[0].integer(0)), .train_loss = cells[1].number_or_nan()};
   }
   saves_.restored(step_);
   sync_ = {.now = true, .before = step_ - 1};
@@ -219,7 +220,7 @@ Json Trainer::results() const {
   all["samples_per_s"] = times.step_seconds > 0 ? static_cast<double>(here.samples) / times.step_seconds : 0.0;
   if (parts_.names.rate_unit != "samples")
     all[parts_.names.rate_unit + "_per_s"] = all["samples_per_s"].get<double>() * parts_.names.units_per_sample;
-  const data::LoaderCounters read = parts_.loader->counters();
+  const data::Loader::Counters read = parts_.loader->counters();
   all["loader"] = {{"readers", parts_.loader->readers()},
                    {"reason", parts_.loader->readers_reason()},
                    {"buffer_bytes", parts_.loader->buffer_bytes()},
@@ -227,7 +228,7 @@ Json Trainer::results() const {
                    {"wait_s", read.wait_seconds},
                    {"read_s", read.read_seconds}};
   if (parts_.cache != nullptr) {
-    const data::CacheCounters cache = parts_.cache->counters();
+    const data::Cache::Counters cache = parts_.cache->counters();
     all["cache"] = {{"hit_rate", cache.hit_rate()},
                     {"hits", cache.hits},
                     {"misses", cache.misses},
@@ -243,7 +244,7 @@ Json Trainer::results() const {
                      {"trials", diagnosis_->trials().to_json()}};
   }
   if (!agreement().alone()) {
-    const GradientTraffic sent = traffic_of(*parts_.stepper);
+    const GradientSums::Traffic sent = traffic_of(*parts_.stepper);
     all["gradients_sent"] = {{"bytes", sent.bytes},
                              {"buckets", sent.buckets},
                              {"early_buckets", sent.early_buckets},

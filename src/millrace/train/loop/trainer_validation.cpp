@@ -119,7 +119,7 @@ void Trainer::keep_tables() {
 void Trainer::write_history(const metrics::Means& means) {
   if (!epoch_end_.row) return;
   constexpr double kWorthALine = 10;  // seconds
-  const EpochRow& row = *epoch_end_.row;
+  const Meter::EpochRow& row = *epoch_end_.row;
   reporter_.epoch(row, step_, means, row.steps_here >= parts_.config->log.every || row.seconds >= kWorthALine);
   epoch_end_.row.reset();
 }

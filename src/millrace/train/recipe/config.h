@@ -14,17 +14,12 @@
 
 namespace millrace {
 
-enum class CacheMode : std::uint8_t { off, ram, device, disk };
 enum class Precision : std::uint8_t { fp32, bf16, fp16 };
 enum class Layout : std::uint8_t { contiguous, channels_last };
-enum class CudnnAlgorithms : std::uint8_t { timed, rules };
-enum class BestIs : std::uint8_t { lowest, highest };
 enum class FrozenWeights : std::uint8_t { keep, leave_out };
-enum class LogLine : std::uint8_t { millrace, original };
-enum class OnSaveError : std::uint8_t { continue_, stop };
-enum class Carrier : std::uint8_t { gloo, nccl };
-
 struct DataConfig {
+  enum class CacheMode : std::uint8_t { off, ram, device, disk };
+
   static constexpr std::int64_t kBatchSize = 4;
 
   std::string dir;
@@ -173,6 +168,10 @@ struct TrainConfig {
 };
 
 struct SnapshotConfig {
+  enum class OnSaveError : std::uint8_t { continue_, stop };
+
+  enum class BestIs : std::uint8_t { lowest, highest };
+
   std::int64_t every_steps = 0;
   std::int64_t every_epochs = 1;
   std::int64_t keep_last = 3;
@@ -208,8 +207,10 @@ struct SnapshotConfig {
 };
 
 struct LogConfig {
+  enum class Line : std::uint8_t { millrace, original };
+
   std::int64_t every = 50;
-  LogLine line = LogLine::millrace;
+  Line line = Line::millrace;
   bool tensorboard = true;
   bool images = true;
   std::int64_t pictures_kept = 8;
@@ -259,6 +260,8 @@ struct ProfileConfig {
 };
 
 struct DeviceConfig {
+  enum class CudnnAlgorithms : std::uint8_t { timed, rules };
+
   std::string name = "auto";
   config::Auto<std::int64_t> threads;
   config::Auto<Layout> layout;
@@ -292,6 +295,8 @@ struct DeviceConfig {
 };
 
 struct DistributedConfig {
+  enum class Carrier : std::uint8_t { gloo, nccl };
+
   double join_timeout = 300;
   double timeout = 1800;
   std::int64_t check_every = 100;

@@ -47,25 +47,6 @@ struct PredictField {
   std::string help;          // unit and meaning
 };
 
-// The inputs and outputs of Recipe::predict(). A call gets some rows of every input, on the run's device, without gradients and
-// under the run's autocast. Every output has as many rows as the inputs, and each row's result is independent of the other rows.
-struct Predicts {
-  std::vector<PredictField> inputs, outputs;
-};
-
-// A key whose value names a config file in the words of another program. The file's values rank above the preset and below the
-// config files that the command names. It is read if the key is given anew; a resumed run has the values.
-struct NamedConfig {
-  std::string key;                  // "recipe.model_config"
-  config::Layers::Convert convert;  // turns the file's tree into keys of this recipe
-};
-
-// An option of `millrace make-data` for one recipe.
-struct DataOption {
-  std::string name;   // "clean"
-  std::string value;  // "FOLDER"; empty: --name takes no value, and "true" is passed
-  std::string help;
-};
 using DataOptions = std::map<std::string, std::string>;  // name -> value, for the given options
 
 // A piece of the guide's advice, with the switchboard's rows that follow it and the gain that the guide promises: for `millrace
@@ -81,6 +62,27 @@ struct Guide {
 };
 
 struct Entry {
+  // The inputs and outputs of Recipe::predict(). It gets any number of rows of every input, on the run's device, without
+  // gradients and under the run's autocast; every output has as many rows, and each row's result is independent of the other
+  // rows.
+  struct Predicts {
+    std::vector<PredictField> inputs, outputs;
+  };
+
+  // A key whose value names a config file in the words of another program. The file's values rank above the preset and below the
+  // config files that the command names. It is read if the key is given anew; a resumed run has the values.
+  struct NamedConfig {
+    std::string key;                  // "recipe.model_config"
+    config::Layers::Convert convert;  // turns the file's tree into keys of this recipe
+  };
+
+  // An option of `millrace make-data` for one recipe.
+  struct DataOption {
+    std::string name;   // "clean"
+    std::string value;  // "FOLDER"; empty: --name takes no value, and "true" is passed
+    std::string help;
+  };
+
   std::string name;
   std::string summary;                                // one line for `millrace list`
   config::Schema sections;                            // the recipe's own sections, from a struct whose members are sections
@@ -121,8 +123,8 @@ struct Entry {
   Predicts predicts;  // empty: the recipe gets the contents of the input file unchecked
   std::vector<RecipeCommand> commands;
   std::vector<BenchShape> bench_shapes;
-  // Names of the switchboard's rows that this recipe reaches, among the rows that matter to some recipes only (Occasion::named);
-  // empty = it may reach all.
+  // Names of the switchboard's rows that this recipe reaches, among the rows that matter to some recipes only
+  // (SwitchRow::Occasion::named); empty = it may reach all.
   std::vector<std::string> switches;
   Guide guide;
 };

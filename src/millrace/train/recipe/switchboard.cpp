@@ -11,8 +11,8 @@ namespace {
 
 constexpr std::string_view kAll = "all";  // every row
 
-constexpr Occasion with(std::string_view key, std::string_view value) { return {.config = {{{key, value}}}}; }
-constexpr Occasion named(std::string_view key = {}, std::string_view value = {}) {
+constexpr SwitchRow::Occasion with(std::string_view key, std::string_view value) { return {.config = {{{key, value}}}}; }
+constexpr SwitchRow::Occasion named(std::string_view key = {}, std::string_view value = {}) {
   return {.named = true, .config = {{{key, value}}}};
 }
 

@@ -12,17 +12,17 @@ namespace millrace {
 
 enum class Equality : std::uint8_t { bits, tolerance, statistical };
 
-// Where a row matters. A test turns it off and on there, and `bench ablate` measures it there.
-struct Occasion {
-  struct Value {
-    std::string_view key, value;  // as in --key=value
-  };
-  bool named = false;                // true: the row matters only to recipes whose Entry::switches names it; false: to all
-  std::array<Value, 2> config = {};  // keys that the run's config must set; unused entries are empty
-};
-
 // A row says what the optimisation replaces and in which sense results with it equal those without.
 struct SwitchRow {
+  // Where a row matters. A test turns it off and on there, and `bench ablate` measures it there.
+  struct Occasion {
+    struct Value {
+      std::string_view key, value;  // as in --key=value
+    };
+    bool named = false;                // true: the row matters only to recipes whose Entry::switches names it; false: to all
+    std::array<Value, 2> config = {};  // keys that the run's config must set; unused entries are empty
+  };
+
   std::string_view name;        // as in --off=name
   std::string_view help;        // what it does, one line
   std::string_view plain_path;  // what runs if it is off

@@ -65,12 +65,12 @@ Window Meter::take_window() {
   return window;
 }
 
-EpochRow Meter::take_epoch(std::uint64_t epoch) {
-  EpochRow row{.epoch = epoch,
-               .seconds = static_cast<double>(steady_nanoseconds() - epoch_begin_ns_) * 1e-9,
-               .samples = std::exchange(epoch_samples_, 0),
-               .samples_here = std::exchange(epoch_samples_here_, 0),
-               .steps_here = std::exchange(epoch_steps_here_, 0)};
+Meter::EpochRow Meter::take_epoch(std::uint64_t epoch) {
+  Meter::EpochRow row{.epoch = epoch,
+                      .seconds = static_cast<double>(steady_nanoseconds() - epoch_begin_ns_) * 1e-9,
+                      .samples = std::exchange(epoch_samples_, 0),
+                      .samples_here = std::exchange(epoch_samples_here_, 0),
+                      .steps_here = std::exchange(epoch_steps_here_, 0)};
   const auto means = epoch_.means();
   row.train_loss = means.contains(first_loss_) ? means.at(first_loss_) : std::nan("");
   epoch_.reset();

@@ -21,20 +21,20 @@ struct Window {
   std::optional<double> others;  // the part of the time in which other programs used cores that this one wanted
 };
 
-struct EpochRow {
-  std::uint64_t epoch = 0;  // 1-based
-  double train_loss = 0;    // mean of the first objective; NaN if no step of the epoch counted
-  double seconds = 0;       // time in this process, without validations
-  std::int64_t samples = 0;
-  std::int64_t samples_here = 0, steps_here = 0;  // made in these seconds; excludes those of an earlier process
-  double validation_seconds = 0;
-  std::int64_t validation_batches = 0;  // 0 = the epoch had no validation at its end
-  std::uint64_t peak_bytes = 0;         // most bytes of tensors, in steps and at their edges; 0 = not known
-};
-
 // Sums of losses stay on the device until a log line or the end of an epoch needs them.
 class Meter {
  public:
+  struct EpochRow {
+    std::uint64_t epoch = 0;  // 1-based
+    double train_loss = 0;    // mean of the first objective; NaN if no step of the epoch counted
+    double seconds = 0;       // time in this process, without validations
+    std::int64_t samples = 0;
+    std::int64_t samples_here = 0, steps_here = 0;  // made in these seconds; excludes those of an earlier process
+    double validation_seconds = 0;
+    std::int64_t validation_batches = 0;  // 0 = the epoch had no validation at its end
+    std::uint64_t peak_bytes = 0;         // most bytes of tensors, in steps and at their edges; 0 = not known
+  };
+
   // `computes_here`: true if this process's cores compute the steps; else other programs on the cores don't slow them.
   explicit Meter(std::string first_loss, bool computes_here = true);
 

@@ -94,7 +94,7 @@ TEST_F(MeterTest, AnEpochGoesOverWindowsAndSnapshots) {
   Meter again("loss");
   again.load_state(SavedJson(trainer, "trainer"), SavedJson(report, "report"));
   for (Meter* meter : {&meter_, &again}) {
-    const EpochRow row = meter->take_epoch(1);
+    const Meter::EpochRow row = meter->take_epoch(1);
     EXPECT_DOUBLE_EQ(row.train_loss, 7.0 / 3.0);
     EXPECT_EQ(row.samples, 3);
     EXPECT_EQ(row.samples_here, meter == &again ? 0 : 3);

@@ -36,7 +36,7 @@ class PhaseClock final : telemetry::SpanWatch {
   device::DeviceClock clock_;
   std::int64_t every_;
   DeviceTimes times_;
-  std::vector<PhaseMark> marks_;
+  std::vector<DeviceTimes::Mark> marks_;
   std::vector<telemetry::Phase> open_;  // phases that are open at the step's present point
   bool watches_ = false;
   bool has_failed_ = false;  // a mark failed: the device reports its error at the next operation

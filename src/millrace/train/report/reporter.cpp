@@ -47,8 +47,8 @@ std::string part_of_line(double value) {
 
 double per_second(std::int64_t count, double seconds) { return static_cast<double>(count) / std::max(seconds, 1e-9); }
 
-std::vector<std::pair<const char*, std::uint64_t>> counters_of(const MemoryShown& memory) {
-  const device::MemoryCounters& counters = memory.counters;
+std::vector<std::pair<const char*, std::uint64_t>> counters_of(const StepRecord::Memory& memory) {
+  const device::Backend::MemoryCounters& counters = memory.counters;
   if (!memory.on_gpu) return {{"rss", counters.allocated_bytes}, {"peak", counters.peak_bytes}};
   return {{"allocated", counters.allocated_bytes},
           {"reserved", counters.reserved_bytes},
@@ -56,9 +56,9 @@ std::vector<std::pair<const char*, std::uint64_t>> counters_of(const MemoryShown
           {"rss", device::resident_bytes()}};
 }
 
-std::string memory_text(const MemoryShown& memory) {
+std::string memory_text(const StepRecord::Memory& memory) {
   const auto text = [](std::uint64_t bytes) { return human_bytes(static_cast<double>(bytes)); };
-  const device::MemoryCounters& counters = memory.counters;
+  const device::Backend::MemoryCounters& counters = memory.counters;
   if (!memory.on_gpu) return "memory " + text(counters.allocated_bytes) + ", at most " + text(counters.peak_bytes);
   return "GPU " + text(counters.allocated_bytes) + " allocated, " + text(counters.reserved_bytes) + " reserved, peak " +
          text(counters.peak_bytes);
@@ -112,7 +112,7 @@ std::string largest_account(const telemetry::Timeline::Summary& times) {
   return std::string(telemetry::name_of(largest));
 }
 
-Reporter::Reporter(ReportSinks sinks, RecordNames names) : sinks_(std::move(sinks)), names_(std::move(names)) {
+Reporter::Reporter(Reporter::Sinks sinks, Reporter::RecordNames names) : sinks_(std::move(sinks)), names_(std::move(names)) {
   if (names_.step_log)
     step_log_.emplace(*names_.step_log, sinks_.fs, sinks_.step_log, sinks_.steps_kept,
                       [this](const std::string& text) { warning(text); });
@@ -140,20 +140,20 @@ void Reporter::own_log(const StepRecord& record) {
   LoggedStep logged = record.logged;
   for (const auto& [name, value] : record.window.means) logged.means[name] = value;
   step_log_->row(logged);
-  const auto line = sinks_.line == LogLine::original ? step_log_->line(logged) : std::nullopt;
+  const auto line = sinks_.line == LogConfig::Line::original ? step_log_->line(logged) : std::nullopt;
   if (!line) return step_line(record);
   sinks_.console->line(*line);
 }
 
 void Reporter::step_line(const StepRecord& record) const {
   const auto loss = record.window.means.find(names_.loss);
-  telemetry::Progress line{.step = record.step,
-                           .total_steps = record.total_steps,
-                           .epoch = record.epoch,
-                           .loss = loss == record.window.means.end() ? std::nan("") : loss->second,
-                           .rate = rate_,
-                           .rate_unit = names_.rate_unit + "/s",
-                           .data_wait_share = wait_share_};
+  telemetry::Console::Progress line{.step = record.step,
+                                    .total_steps = record.total_steps,
+                                    .epoch = record.epoch,
+                                    .loss = loss == record.window.means.end() ? std::nan("") : loss->second,
+                                    .rate = rate_,
+                                    .rate_unit = names_.rate_unit + "/s",
+                                    .data_wait_share = wait_share_};
   const double per_step = record.window.seconds / static_cast<double>(std::max<std::int64_t>(record.window.steps, 1));
   if (record.total_steps > 0 && record.window.steps > 0)
     line.eta_seconds = per_step * static_cast<double>(record.total_steps - record.step);
@@ -239,7 +239,7 @@ void Reporter::step_events(const StepRecord& record) const {
   events.flush();
 }
 
-void Reporter::memory(const MemoryShown& memory, std::int64_t step) const {
+void Reporter::memory(const StepRecord::Memory& memory, std::int64_t step) const {
   Json values = {{"step", step}};
   for (const auto& [name, bytes] : counters_of(memory)) values[name] = bytes;
   if (memory.gpu_use) values["utilisation"] = *memory.gpu_use;
@@ -259,13 +259,13 @@ void Reporter::text(const std::string& lines) const {
 
 void Reporter::progress(std::int64_t step, std::int64_t total_steps, std::uint64_t epoch, std::optional<double> loss,
                         double seconds_per_step) {
-  telemetry::Progress line{.step = step,
-                           .total_steps = total_steps,
-                           .epoch = epoch,
-                           .loss = loss.value_or(std::nan("")),
-                           .rate = rate_,
-                           .rate_unit = names_.rate_unit + "/s",
-                           .data_wait_share = wait_share_};
+  telemetry::Console::Progress line{.step = step,
+                                    .total_steps = total_steps,
+                                    .epoch = epoch,
+                                    .loss = loss.value_or(std::nan("")),
+                                    .rate = rate_,
+                                    .rate_unit = names_.rate_unit + "/s",
+                                    .data_wait_share = wait_share_};
   if (total_steps > 0 && seconds_per_step > 0) line.eta_seconds = seconds_per_step * static_cast<double>(total_steps - step);
   sinks_.console->progress(line);
 }
@@ -294,7 +294,7 @@ void Reporter::validation(const ValidationRecord& record) {
   this->record("validation", std::move(values));
 }
 
-void Reporter::epoch(const EpochRow& row, std::int64_t step, const metrics::Means& means, bool says) {
+void Reporter::epoch(const Meter::EpochRow& row, std::int64_t step, const metrics::Means& means, bool says) {
   const double rate = rate_of(row.samples_here, row.seconds);
   const double steps_per_second = per_second(row.steps_here, row.seconds);
   if (says) {

@@ -26,15 +26,15 @@
 
 namespace millrace {
 
-// The memory in a line for people: on a GPU by the allocator's counters, on a CPU the process's memory, now and at most.
-struct MemoryShown {
-  bool on_gpu = false;
-  device::MemoryCounters counters;
-  std::optional<double> gpu_use = std::nullopt;  // part of the recent time in which the GPU computed; nullopt: not known
-};
-
 // A log line.
 struct StepRecord {
+  // The memory in a line for people: on a GPU by the allocator's counters, on a CPU the process's memory, now and at most.
+  struct Memory {
+    bool on_gpu = false;
+    device::Backend::MemoryCounters counters;
+    std::optional<double> gpu_use = std::nullopt;  // part of the recent time in which the GPU computed; nullopt: not known
+  };
+
   std::int64_t step = 0;
   std::int64_t total_steps = 0;  // 0 = open end
   std::uint64_t epoch = 1;       // 1-based
@@ -44,63 +44,63 @@ struct StepRecord {
   std::int64_t samples = 0;                      // so far
   telemetry::Timeline::Summary times;            // times of the window
   std::optional<double> host_ms = std::nullopt;  // the host's part of a step on a GPU: launching the GPU's work
-  std::optional<data::CacheCounters> cache;      // counts since the last record; bytes: held now
-  std::optional<MemoryShown> memory = std::nullopt;
-  std::optional<doctor::GpuReading> gpu = std::nullopt;  // the GPU's state as its driver reports it
-  LoggedStep logged = {};                                // values for the recipe's own log; the reporter adds the means
-};
-
-struct ValidationRecord {
-  std::int64_t step = 0;
-  metrics::Means means;
-  std::string judged;  // the metric that selects the best snapshot
-  bool gained = false;
-  Metric best;  // results of the judged metric
-  double seconds = 0;
-  std::int64_t batches = 0;
-};
-
-// Names and units of records, from a recipe's facts and its first objective.
-struct RecordNames {
-  std::string loss = "loss";  // name of the first objective's loss
-  std::string rate_unit = "samples";
-  double units_per_sample = 1.0;
-  std::string metric_tags;           // prefix of validation metrics' names in event files, e.g. "val/"
-  std::vector<std::string> history;  // metrics that get a column of history.csv
-  std::optional<StepLog> step_log = std::nullopt;
-  std::optional<BlindAnswer> blind = std::nullopt;
-};
-
-struct ReportSinks {
-  telemetry::Console* console = nullptr;     // required
-  telemetry::RunLog* log = nullptr;          // null = off
-  telemetry::EventWriter* events = nullptr;  // null = off
-  // Path of history.csv; "" = off. It is opened at its first row: rows of epochs after `epochs_kept` are then removed.
-  std::filesystem::path history;
-  std::int64_t epochs_kept = 0;
-  PathOfTable step_log = nullptr;  // path of the recipe's own log; null = off. Requires fs
-  std::int64_t steps_kept = 0;     // rows of the step log after this step are removed
-  LogLine line = LogLine::millrace;
-  Fs* fs = nullptr;  // required if there is a history
+  std::optional<data::Cache::Counters> cache;    // counts since the last record; bytes: held now
+  std::optional<Memory> memory = std::nullopt;
+  std::optional<doctor::Nvml::Reading> gpu = std::nullopt;  // the GPU's state as its driver reports it
+  LoggedStep logged = {};                                   // values for the recipe's own log; the reporter adds the means
 };
 
 // Belongs to the loop's thread. A failed write never stops a run: see telemetry/run_log.h and format/csv.h.
 class Reporter {
  public:
-  Reporter(ReportSinks sinks, RecordNames names);
+  struct ValidationRecord {
+    std::int64_t step = 0;
+    metrics::Means means;
+    std::string judged;  // the metric that selects the best snapshot
+    bool gained = false;
+    Metric best;  // results of the judged metric
+    double seconds = 0;
+    std::int64_t batches = 0;
+  };
+
+  // Names and units of records, from a recipe's facts and its first objective.
+  struct RecordNames {
+    std::string loss = "loss";  // name of the first objective's loss
+    std::string rate_unit = "samples";
+    double units_per_sample = 1.0;
+    std::string metric_tags;           // prefix of validation metrics' names in event files, e.g. "val/"
+    std::vector<std::string> history;  // metrics that get a column of history.csv
+    std::optional<StepLog> step_log = std::nullopt;
+    std::optional<BlindAnswer> blind = std::nullopt;
+  };
+
+  struct Sinks {
+    telemetry::Console* console = nullptr;     // required
+    telemetry::RunLog* log = nullptr;          // null = off
+    telemetry::EventWriter* events = nullptr;  // null = off
+    // Path of history.csv; "" = off. It is opened at its first row: rows of epochs after `epochs_kept` are then removed.
+    std::filesystem::path history;
+    std::int64_t epochs_kept = 0;
+    PathOfTable step_log = nullptr;  // path of the recipe's own log; null = off. Requires fs
+    std::int64_t steps_kept = 0;     // rows of the step log after this step are removed
+    LogConfig::Line line = LogConfig::Line::millrace;
+    Fs* fs = nullptr;  // required if there is a history
+  };
+
+  Reporter(Sinks sinks, RecordNames names);
 
   void step(const StepRecord& record);
   void progress(std::int64_t step, std::int64_t total_steps, std::uint64_t epoch, std::optional<double> loss,
                 double seconds_per_step);
   void validation(const ValidationRecord& record);
   // `says`: shows the line on the console too.
-  void epoch(const EpochRow& row, std::int64_t step, const metrics::Means& means, bool says = false);
+  void epoch(const Meter::EpochRow& row, std::int64_t step, const metrics::Means& means, bool says = false);
   // `told` goes to the screen and the event files; `all` goes to log.jsonl if `changed`.
   void findings(std::int64_t step, const std::vector<doctor::Finding>& told, const std::vector<doctor::Finding>& all,
                 bool changed) const;
   void picture(const Picture& picture, std::int64_t step, std::string_view png);
-  void memory(const MemoryShown& memory, std::int64_t step) const;  // a separate line
-  void text(const std::string& lines) const;                        // on the screen only
+  void memory(const StepRecord::Memory& memory, std::int64_t step) const;  // a separate line
+  void text(const std::string& lines) const;                               // on the screen only
   void warning(const std::string& text) const { sinks_.console->warning(text); }
   void record(std::string_view kind, Json values) const;  // a line of log.jsonl
   void end_progress() const { sinks_.console->end_progress(); }
@@ -114,7 +114,7 @@ class Reporter {
   void step_json(const StepRecord& record) const;
   void step_events(const StepRecord& record) const;
 
-  ReportSinks sinks_;
+  Sinks sinks_;
   RecordNames names_;
   std::unique_ptr<format::CsvWriter> history_;
   std::optional<StepLogWriter> step_log_;

@@ -122,7 +122,7 @@ TEST_F(ReporterTest, ARecipesOwnLogHasALineAndATableThatAResumeGoesOnWith) {
       Reporter reporter({.console = &console,
                          .step_log = [this] { return folder_ / "letters.csv"; },
                          .steps_kept = kept,
-                         .line = LogLine::original,
+                         .line = LogConfig::Line::original,
                          .fs = &Fs::real()},
                         {.loss = "generator", .step_log = letters()});
       for (const std::int64_t step : steps) {
@@ -166,7 +166,7 @@ TEST_F(ReporterTest, AnEpochIsARowOfHistory) {
 }
 
 TEST_F(ReporterTest, AnEpochsLineHasTheSpeedOfTrainingAndOfValidation) {
-  EpochRow row{.epoch = 3, .train_loss = 2.5, .seconds = 40, .samples = 800, .samples_here = 800, .steps_here = 100};
+  Meter::EpochRow row{.epoch = 3, .train_loss = 2.5, .seconds = 40, .samples = 800, .samples_here = 800, .steps_here = 100};
   EXPECT_THAT(said([&](Reporter& reporter) { reporter.epoch(row, 300, {}, true); }),
               HasSubstr("epoch 3  40 s  training 2.50 it/s\n"));
   row.validation_seconds = 5;
@@ -195,7 +195,7 @@ TEST_F(ReporterTest, MemoryIsNamedByWhoseItIs) {
 }
 
 TEST_F(ReporterTest, ALineOfMemorySaysHowBusyTheGpuIsWhereTheDriverTells) {
-  MemoryShown memory{
+  StepRecord::Memory memory{
       .on_gpu = true,
       .counters = {.allocated_bytes = 2'000'000'000, .reserved_bytes = 4'000'000'000, .peak_bytes = 3'000'000'000}};
   EXPECT_THAT(said([&](Reporter& reporter) { reporter.memory(memory, 1200); }), HasSubstr("reserved, peak 3.0 GB\n"));
@@ -210,8 +210,8 @@ TEST_F(ReporterTest, ALogLineHasWhatTheDriverSaysOfTheGpu) {
   StepRecord record = two_objectives();
   (void)said([&](Reporter& reporter) { reporter.step(record); });
   EXPECT_FALSE(records().back().contains("gpu"));
-  record.gpu =
-      doctor::GpuReading{.name = "NVIDIA H100", .utilisation = 0.92, .memory_used = 5'000'000'000, .celsius = 61, .watts = 412.5};
+  record.gpu = doctor::Nvml::Reading{
+      .name = "NVIDIA H100", .utilisation = 0.92, .memory_used = 5'000'000'000, .celsius = 61, .watts = 412.5};
   (void)said([&](Reporter& reporter) { reporter.step(record); });
   const Json gpu = records().back().at("gpu");
   EXPECT_EQ(gpu.at("utilisation"), 0.92);

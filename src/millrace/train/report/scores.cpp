@@ -10,22 +10,22 @@
 
 namespace millrace {
 
-Metric& Metrics::operator[](std::string_view name) {
+Metric& Scores::Metrics::operator[](std::string_view name) {
   const auto found = std::ranges::find(values_, name, &value_type::first);
   return found != values_.end() ? found->second : values_.emplace_back(std::string(name), Metric{}).second;
 }
 
-Metrics::const_iterator Metrics::find(std::string_view name) const noexcept {
+Scores::Metrics::const_iterator Scores::Metrics::find(std::string_view name) const noexcept {
   return std::ranges::find(values_, name, &value_type::first);
 }
 
-const Metric& Metrics::at(std::string_view name) const {
+const Metric& Scores::Metrics::at(std::string_view name) const {
   const auto found = find(name);
   if (found == values_.end()) throw std::out_of_range("no metric " + std::string(name));
   return found->second;
 }
 
-void Metrics::put_in_order(const std::vector<std::string>& names) {
+void Scores::Metrics::put_in_order(const std::vector<std::string>& names) {
   auto next = values_.begin();
   for (const std::string& name : names) {
     const auto found = std::find_if(next, values_.end(), [&](const value_type& value) { return value.first == name; });
@@ -36,7 +36,7 @@ void Metrics::put_in_order(const std::vector<std::string>& names) {
 Scores::Scores(const SnapshotConfig& snapshot, const TrainConfig& train, const std::string& loss)
     : judged_(snapshot.best_metric.empty() ? loss : snapshot.best_metric),
       named_(!snapshot.best_metric.empty()),
-      highest_(snapshot.best_is == BestIs::highest),
+      highest_(snapshot.best_is == SnapshotConfig::BestIs::highest),
       keeps_(snapshot.keep_best ? static_cast<std::size_t>(snapshot.best_count) : 0),
       patience_(train.early_stop_patience),
       least_gain_(train.early_stop_delta) {}
@@ -53,14 +53,14 @@ bool Scores::rank(std::int64_t step, double value) {
 }
 
 // Forgets best values of an older definition of a metric: the corrected metric may never reach them.
-void Scores::forget_other_version(const metrics::MetricVersion& now) {
+void Scores::forget_other_version(const metrics::Means::MetricVersion& now) {
   forgot_.clear();
   const auto known = metrics_.find(judged_);
   if (known == metrics_.end() || known->second.version == now.number || !now.moved || known->second.best_step < 0) return;
   forgot_ = judged_ + " is measured by version " + std::to_string(now.number) + " now: its best of before, " +
             significant(known->second.best, 4) + " at step " + std::to_string(known->second.best_step) + " by version " +
             std::to_string(known->second.version) + ", does not count any more";
-  for (const auto& [name, metric] : Metrics(metrics_)) {
+  for (const auto& [name, metric] : Scores::Metrics(metrics_)) {
     metrics_[name].best = std::nan("");
     metrics_[name].best_step = -1;
   }

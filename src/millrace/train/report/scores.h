@@ -31,26 +31,26 @@ struct Metric {
 // The names below "metrics" of a summary, in the recipe's order, as far as the summary (any JSON) has them.
 [[nodiscard]] std::vector<std::string> metrics_in_order(const Json& summary);
 
-// Results of each metric, in the recipe's order, as the last validation had it. A few hundred names at most.
-class Metrics {
- public:
-  using value_type = std::pair<std::string, Metric>;
-  using const_iterator = std::vector<value_type>::const_iterator;
-
-  Metric& operator[](std::string_view name);  // appends the metric if it is missing
-  [[nodiscard]] const_iterator find(std::string_view name) const noexcept;
-  [[nodiscard]] const Metric& at(std::string_view name) const;  // std::out_of_range
-  [[nodiscard]] const_iterator begin() const noexcept { return values_.begin(); }
-  [[nodiscard]] const_iterator end() const noexcept { return values_.end(); }
-  // Puts these names first, in their order; the others follow in their previous order. Unknown names are ignored.
-  void put_in_order(const std::vector<std::string>& names);
-
- private:
-  std::vector<value_type> values_;
-};
-
 class Scores {
  public:
+  // Results of each metric, in the recipe's order, as the last validation had it. A few hundred names at most.
+  class Metrics {
+   public:
+    using value_type = std::pair<std::string, Metric>;
+    using const_iterator = std::vector<value_type>::const_iterator;
+
+    Metric& operator[](std::string_view name);  // appends the metric if it is missing
+    [[nodiscard]] const_iterator find(std::string_view name) const noexcept;
+    [[nodiscard]] const Metric& at(std::string_view name) const;  // std::out_of_range
+    [[nodiscard]] const_iterator begin() const noexcept { return values_.begin(); }
+    [[nodiscard]] const_iterator end() const noexcept { return values_.end(); }
+    // Puts these names first, in their order; the others follow in their previous order. Unknown names are ignored.
+    void put_in_order(const std::vector<std::string>& names);
+
+   private:
+    std::vector<value_type> values_;
+  };
+
   // `loss`: the metric that judges if snapshot.best_metric is empty.
   Scores(const SnapshotConfig& snapshot, const TrainConfig& train, const std::string& loss);
 
@@ -79,7 +79,7 @@ class Scores {
     std::int64_t step = 0;
   };
   bool rank(std::int64_t step, double value);
-  void forget_other_version(const metrics::MetricVersion& now);
+  void forget_other_version(const metrics::Means::MetricVersion& now);
 
   std::string judged_;
   bool named_ = false;  // snapshot.best_metric names the judged metric

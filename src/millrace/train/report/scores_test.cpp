@@ -76,7 +76,7 @@ TEST(Scores, KeepsTheBestSeveralAndASaveIsWantedForEach) {
   SnapshotConfig config;
   config.best_count = 2;
   config.best_metric = "accuracy";
-  config.best_is = BestIs::highest;
+  config.best_is = SnapshotConfig::BestIs::highest;
   Scores scores = scores_of(config);
   const auto note = [&](std::int64_t step, double value) {
     scores.record(step, {{"accuracy", value}});
@@ -120,7 +120,7 @@ TEST(Scores, PatienceCountsGainsOfTheLeastSize) {
 TEST(Scores, ABestOfAnotherVersionCountsNoMoreWhereTheValueMoved) {
   SnapshotConfig config;
   config.best_metric = "bits";
-  config.best_is = BestIs::highest;
+  config.best_is = SnapshotConfig::BestIs::highest;
   Scores before = scores_of(config);
   before.record(1, {{"bits", 0.33}, {"val_loss", 1.0}});
   Json saved = Json::object(), report = Json::object();

@@ -68,13 +68,13 @@ void add_unexpected_words(config::Layers& layers, const std::vector<std::string>
 
 // A config file that a recipe's key names, if the command sets that key.
 struct NamedFile {
-  const NamedConfig* config;
+  const Entry::NamedConfig* config;
   std::filesystem::path path;
 };
 
 std::vector<NamedFile> named_files(const Entry& entry, const config::Layers& naming) {
   std::vector<NamedFile> files;
-  for (const NamedConfig& each : entry.named_configs) {
+  for (const Entry::NamedConfig& each : entry.named_configs) {
     const auto path = naming.last_path(each.key);
     if (path && !path->empty()) files.push_back({&each, *path});
   }

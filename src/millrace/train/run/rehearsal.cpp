@@ -69,7 +69,7 @@ void check_counts(const Stepper& stepper, const StepResult& result) {
 }
 
 // Two rows of the fields that predict() takes; if the batch lacks an input, its name instead.
-std::pair<Tensors, std::string> inputs_in(const Batch& batch, const Predicts& predicts) {
+std::pair<Tensors, std::string> inputs_in(const Batch& batch, const Entry::Predicts& predicts) {
   constexpr std::int64_t kRows = 2;
   Tensors inputs;
   for (const PredictField& field : predicts.inputs) {
@@ -153,7 +153,7 @@ void rehearse_training(Assembly& assembly, Rehearsal& rehearsal) {
   if (!batch) return;
   look_at_values(*batch, rehearsal);
   Stepper& stepper = assembly.stepper();
-  const RehearsedStep rehearsed = StepTrials(stepper).rehearse(*batch);
+  const StepTrials::RehearsedStep rehearsed = StepTrials(stepper).rehearse(*batch);
   rehearsal.training_rows = batch->rows();
   const auto is_absent = [](const Loss& loss) { return loss.terms.empty(); };
   if (std::ranges::all_of(rehearsed.result.losses, is_absent)) refuse_absence(*batch);

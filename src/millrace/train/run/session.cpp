@@ -17,9 +17,9 @@
 #include "millrace/system/crash.h"
 #include "millrace/system/process.h"
 #include "millrace/train/assembly/kept_trials.h"
-#include "millrace/train/run/rebuilt_check.h"
 #include "millrace/train/assembly/model_state.h"
 #include "millrace/train/run/detail/snapshot_check.h"
+#include "millrace/train/run/rebuilt_check.h"
 #include "millrace/train/run/rehearsal.h"
 #include "millrace/train/run_folder/run_files.h"
 #include "millrace/train/step/rank_check.h"
@@ -110,7 +110,7 @@ RunOutcome Session::run() {
 // Watches from the first trial to the end of the run.
 std::unique_ptr<Watchdog> Session::watch() {
   device::mark_convolutions();
-  WatchdogOptions options;
+  Watchdog::Options options;
   options.limit_s = static_cast<double>(setup_.config().train.hang_limit);
   options.say = [this](const std::string& text) {
     console().warning(text);
@@ -172,8 +172,8 @@ Json Session::kept_choices() const {
   return has_choices ? trainer->json["choices"] : Json::object();
 }
 
-ReportSinks Session::sinks() const {
-  ReportSinks sinks{.console = &console(), .log = log_.get(), .events = events_.get(), .history = {}};
+Reporter::Sinks Session::sinks() const {
+  Reporter::Sinks sinks{.console = &console(), .log = log_.get(), .events = events_.get(), .history = {}};
   if (folder_ == nullptr) return sinks;
   sinks.history = folder_->path() / run_files::kHistory;
   if (resumed_) sinks.epochs_kept = resumed_->content.parts.at(snapshot::kTrainer).json.value("epoch", std::int64_t{0});
@@ -184,7 +184,7 @@ ReportSinks Session::sinks() const {
 void Session::make_trainer() {
   const Facts facts = assembly_->recipe().facts();
   const auto& wish = setup_.config().memory.recompute;
-  TrainerParts parts;
+  Trainer::Parts parts;
   parts.config = &setup_.config();
   parts.config_values = request_.config.values;
   parts.recipe = &assembly_->recipe();
@@ -236,7 +236,9 @@ void Session::make_trainer() {
     if (folder_ != nullptr) parts.earlier = runs::earlier_runs(folder_->path(), likeness_);
   }
   if (!resumed_ && folder_ != nullptr && setup_.agreement().alone() && setup_.switches().on("rehearsal"))
-    parts.check_snapshot = [this](const snapshot::Content& content) { return check_rebuilt(*assembly_, content, opening_seconds_); };
+    parts.check_snapshot = [this](const snapshot::Content& content) {
+      return check_rebuilt(*assembly_, content, opening_seconds_);
+    };
   trainer_ = std::make_unique<Trainer>(std::move(parts));
 }
 

@@ -43,7 +43,7 @@ class Session {
   [[nodiscard]] Json kept_choices() const;
   void make_trainer();
   [[nodiscard]] std::string likeness() const;
-  [[nodiscard]] ReportSinks sinks() const;
+  [[nodiscard]] Reporter::Sinks sinks() const;
   [[nodiscard]] std::unique_ptr<Watchdog> watch();
   void introduce();  // session_report.cpp; before any trial
   void tell_notices();

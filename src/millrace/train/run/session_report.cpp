@@ -135,7 +135,7 @@ std::string Session::plan_text() {
   line("data", with_commas(loader.samples_per_epoch()) + " samples an epoch, " + with_commas(loader.batches_per_epoch()) +
                    " batches; global batch " + with_commas(assembly_->loaders().global_batch()));
   const auto datasets = loader.dataset_plans();
-  for (const data::DatasetPlan& dataset : datasets) {
+  for (const data::Loader::DatasetPlan& dataset : datasets) {
     if (datasets.size() == 1) break;  // the line above covers a single data set
     line("data " + dataset.name, with_commas(dataset.samples) + " samples, " + with_commas(dataset.batch_size) + " in a batch" +
                                      (dataset.rule.empty() ? "" : "; " + dataset.rule));

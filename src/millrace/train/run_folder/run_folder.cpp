@@ -257,8 +257,8 @@ bool RunFolder::has_snapshot() const {
 }
 
 void RunFolder::settle_replacement() {
-  if (record_.replacement == Replacement::none) return;
-  if (record_.replacement == Replacement::complete && has_snapshot()) {
+  if (record_.replacement == RunRecord::Replacement::none) return;
+  if (record_.replacement == RunRecord::Replacement::complete && has_snapshot()) {
     drop_old_run(fs_, path_, record_);
   } else {
     restore_old_run(fs_, path_, record_);
@@ -391,7 +391,7 @@ std::string RunFolder::hold() {
 void RunFolder::saved() {
   has_saved_ = true;
   branch_.clear();
-  if (record_.replacement == Replacement::none || lock_ == nullptr || !lock_->is_in(path_)) return;
+  if (record_.replacement == RunRecord::Replacement::none || lock_ == nullptr || !lock_->is_in(path_)) return;
   try {
     drop_old_run(fs_, path_, record_);
   } catch (const FsError&) {  // the next process does it

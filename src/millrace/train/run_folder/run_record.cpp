@@ -91,7 +91,7 @@ std::optional<RunRecord> read_record(Fs& fs, const std::filesystem::path& run_fo
                          (word == kReplacements[0]) == record.old_run.empty();
     if (!is_ours) return std::nullopt;
     for (std::size_t i = 0; i < kReplacements.size(); ++i) {
-      if (word == kReplacements[i]) record.replacement = static_cast<Replacement>(i);
+      if (word == kReplacements[i]) record.replacement = static_cast<RunRecord::Replacement>(i);
     }
     return record;
   } catch (const Json::exception&) {

@@ -12,10 +12,10 @@
 
 namespace millrace {
 
-// Progress of a --fresh start; see RunFolder.
-enum class Replacement : std::uint8_t { none, under_way, complete };
-
 struct RunRecord {
+  // Progress of a --fresh start; see RunFolder.
+  enum class Replacement : std::uint8_t { none, under_way, complete };
+
   std::string recipe;
   std::set<std::string> files;  // paths below the run folder that Millrace made or is about to make; it changes no others
   Replacement replacement = Replacement::none;

@@ -10,18 +10,18 @@
 
 namespace millrace {
 
-// A point in a step, in the order of launches: work after it belongs to `phase`.
-struct PhaseMark {
-  telemetry::Phase phase = telemetry::Phase::rest;
-  bool ends_step = false;    // work after it belongs to no observed step
-  std::int64_t host_ns = 0;  // time at which the host was there
-};
-
 // Sums; they only grow. Plain numbers, so that tests need no device.
 class DeviceTimes {
  public:
+  // A point in a step, in the order of launches: work after it belongs to `phase`.
+  struct Mark {
+    telemetry::Phase phase = telemetry::Phase::rest;
+    bool ends_step = false;    // work after it belongs to no observed step
+    std::int64_t host_ns = 0;  // time at which the host was there
+  };
+
   // Adds this number of steps: their marks, and the device's milliseconds from each mark to the next.
-  void add(std::span<const PhaseMark> marks, std::span<const double> between_ms);
+  void add(std::span<const Mark> marks, std::span<const double> between_ms);
   void waited(double seconds) noexcept;  // adds the host's wait at a log line for all launched work
 
   // Divides the steps' time since the last call among the phases as on the device, and records the difference. The steps' total

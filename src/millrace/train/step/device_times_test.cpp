@@ -24,7 +24,7 @@ telemetry::Timeline::Summary host(double copy, double forward, double backward, 
 
 // A step of copy, forward, backward and optimiser, in milliseconds; the host takes 1 ms for each.
 struct Step {
-  std::vector<PhaseMark> marks;
+  std::vector<DeviceTimes::Mark> marks;
   std::vector<double> ms;
   void add(std::initializer_list<std::pair<Phase, double>> parts) {
     std::int64_t at = marks.empty() ? 0 : marks.back().host_ns;

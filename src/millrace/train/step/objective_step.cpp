@@ -53,7 +53,7 @@ std::int64_t in_units(const optim::OptimConfig& config, std::int64_t steps, std:
   return steps / std::max<std::int64_t>(steps_per_epoch, 1);
 }
 
-std::int64_t length_of(const optim::OptimConfig& config, const ObjectiveStepOptions& options) {
+std::int64_t length_of(const optim::OptimConfig& config, const ObjectiveStep::Options& options) {
   if (config.schedule_by == optim::ScheduleUnit::step || options.steps_per_epoch <= 0) return options.total_steps;
   return (options.total_steps + options.steps_per_epoch - 1) / options.steps_per_epoch;
 }
@@ -87,7 +87,7 @@ at::Tensor ObjectiveStep::Term::nominal_like(const at::Tensor& scalar) const {
   return nominal.defined() ? nominal.to(scalar.options()) : at::full({}, nominal_number, scalar.options());
 }
 
-ObjectiveStep::ObjectiveStep(Objective objective, const torch::nn::Module& model, const ObjectiveStepOptions& options)
+ObjectiveStep::ObjectiveStep(Objective objective, const torch::nn::Module& model, const ObjectiveStep::Options& options)
     : objective_(std::move(objective)), asked_(objective_.optim), options_(options), sums_(std::make_unique<Sums>()) {
   optim::OptimConfig& config = objective_.optim;
   config = optim::settled(config, length_of(config, options), options.global_batch);
@@ -120,7 +120,7 @@ void ObjectiveStep::begin_step(std::int64_t step) {
 }
 
 double ObjectiveStep::learning_rate_at(std::int64_t step, std::int64_t total_steps) const {
-  ObjectiveStepOptions options = options_;
+  ObjectiveStep::Options options = options_;
   options.total_steps = total_steps;
   const std::int64_t length = length_of(asked_, options);
   const optim::OptimConfig config = optim::settled(asked_, length, options.global_batch);
@@ -302,7 +302,7 @@ void ObjectiveStep::use_scale(bool fp16) {
   scale_ = fp16 && options_.trains ? std::make_unique<precision::LossScale>(options_.device) : nullptr;
 }
 
-ObjectiveReadings ObjectiveStep::readings() const {
+ObjectiveStep::Readings ObjectiveStep::readings() const {
   return {.bad = bad_,
           .norm = norm_,
           .spikes = spiked_,

@@ -21,29 +21,6 @@
 
 namespace millrace {
 
-struct ObjectiveStepOptions {
-  at::Device device = at::kCPU;
-  bool fused = true;                 // one kernel updates all parameters
-  bool trains = true;                // false, for inference: no averaged weights and no loss scale
-  std::int64_t total_steps = 0;      // for schedules; 0 = open end
-  std::int64_t steps_per_epoch = 0;  // for schedules that count epochs; 0 = not known
-  std::int64_t global_batch = 0;     // for optim.lr_scaling; 0 = not known
-  GradientSumsOptions gradients;     // bucket_bytes 0: gradients are sent when all are computed
-  Agreement* shares = nullptr;       // ranks that each keep a part of the optimiser's state; null: each keeps all of it
-};
-
-// Readings of an objective after a step. Tensors are scalars on its device.
-struct ObjectiveReadings {
-  at::Tensor bad;         // f32: 1 = the last step was not finite
-  at::Tensor norm;        // f32: norm of the last gradient
-  at::Tensor spikes;      // f64: so far
-  at::Tensor misfit;      // f32: > 0 if a term wrongly claims per_row
-  at::Tensor loss_scale;  // f32; undefined except in fp16
-  double learning_rate = 0;
-  bool took_part = true;    // took part in the last finished step
-  GradientTraffic traffic;  // bytes exchanged with the other ranks, so far
-};
-
 // The loss as logs show it: the sum of weight * mean over the terms that counted anything; an fp64 scalar on the loss's device,
 // NaN if no term counted anything.
 [[nodiscard]] at::Tensor shown(const Loss& loss);
@@ -57,8 +34,31 @@ struct ObjectiveReadings {
 //   other terms               a separate pass and gradient for each
 class ObjectiveStep {
  public:
+  struct Options {
+    at::Device device = at::kCPU;
+    bool fused = true;                 // one kernel updates all parameters
+    bool trains = true;                // false, for inference: no averaged weights and no loss scale
+    std::int64_t total_steps = 0;      // for schedules; 0 = open end
+    std::int64_t steps_per_epoch = 0;  // for schedules that count epochs; 0 = not known
+    std::int64_t global_batch = 0;     // for optim.lr_scaling; 0 = not known
+    GradientSumsOptions gradients;     // bucket_bytes 0: gradients are sent when all are computed
+    Agreement* shares = nullptr;       // ranks that each keep a part of the optimiser's state; null: each keeps all of it
+  };
+
+  // Readings of an objective after a step. Tensors are scalars on its device.
+  struct Readings {
+    at::Tensor bad;         // f32: 1 = the last step was not finite
+    at::Tensor norm;        // f32: norm of the last gradient
+    at::Tensor spikes;      // f64: so far
+    at::Tensor misfit;      // f32: > 0 if a term wrongly claims per_row
+    at::Tensor loss_scale;  // f32; undefined except in fp16
+    double learning_rate = 0;
+    bool took_part = true;          // took part in the last finished step
+    GradientSums::Traffic traffic;  // bytes exchanged with the other ranks, so far
+  };
+
   // ConfigError if the objective has no parameter that requires a gradient; only such parameters reach the optimiser.
-  ObjectiveStep(Objective objective, const torch::nn::Module& model, const ObjectiveStepOptions& options);
+  ObjectiveStep(Objective objective, const torch::nn::Module& model, const Options& options);
   ~ObjectiveStep();
   ObjectiveStep(ObjectiveStep&&) noexcept;
 
@@ -83,7 +83,7 @@ class ObjectiveStep {
   [[nodiscard]] std::optional<at::Tensor> spike(const at::Tensor& bad);
   // Updates the parameters, unless skip is 1 or `applies` is false, and calls the objective's after_update; drops the gradients.
   void finish(const at::Tensor& skip, bool applies, const StepContext& context);
-  [[nodiscard]] ObjectiveReadings readings() const;
+  [[nodiscard]] Readings readings() const;
 
   void observe_validation(double loss);  // for plateau schedules: the loss of a validation
   // The learning rate of step `step` (0-based) in a run of `total_steps`, whatever the length of this run; without a plateau's
@@ -116,7 +116,7 @@ class ObjectiveStep {
 
   Objective objective_;
   optim::OptimConfig asked_;  // settings before the run's length was known
-  ObjectiveStepOptions options_;
+  Options options_;
   std::vector<at::Tensor> parameters_;
   std::unique_ptr<optim::Optimizer> optimizer_;
   std::optional<optim::Plateau> plateau_;
@@ -125,7 +125,7 @@ class ObjectiveStep {
   std::optional<optim::SpikeRule> spike_rule_;
   std::unique_ptr<Sums> sums_;                   // sums of the step under way
   std::unique_ptr<GradientSums> gradient_sums_;  // set from the first step whose gradients can be sent early
-  GradientTraffic traffic_;
+  GradientSums::Traffic traffic_;
   bool keeps_home_ = false;  // gradients cannot be sent early: they are added up after the backward pass
   std::int64_t absent_steps_ = 0;
   bool took_part_ = true;

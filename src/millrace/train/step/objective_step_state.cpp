@@ -68,7 +68,7 @@ std::vector<at::Tensor> ObjectiveStep::travelled(bool some_began) {
   }
   gradient_sums_->send();
   std::vector<at::Tensor> sums = gradient_sums_->receive();
-  const GradientTraffic sent = gradient_sums_->take_traffic();
+  const GradientSums::Traffic sent = gradient_sums_->take_traffic();
   traffic_.buckets += sent.buckets;
   traffic_.early_buckets += sent.early_buckets;
   traffic_.bytes += sent.bytes;

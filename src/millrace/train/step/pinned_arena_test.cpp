@@ -17,8 +17,8 @@ class Locking final : public device::Backend {
   [[nodiscard]] std::string device_name(int) const override { return "locking"; }
   [[nodiscard]] std::pair<int, int> compute_capability(int) const override { return {9, 0}; }
   [[nodiscard]] bool has_fast_bf16(int) const override { return true; }
-  [[nodiscard]] device::Nature nature(int) const override { return {}; }
-  [[nodiscard]] device::DriverMemory driver_memory(int) const override { return {}; }
+  [[nodiscard]] device::Backend::Nature nature(int) const override { return {}; }
+  [[nodiscard]] device::Backend::DriverMemory driver_memory(int) const override { return {}; }
   void synchronize(int) override {}
   [[nodiscard]] c10::Stream copy_stream(int) override { return device::cpu().copy_stream(0); }
   void pin(std::byte* memory, std::size_t bytes) override {
@@ -31,7 +31,7 @@ class Locking final : public device::Backend {
   std::size_t most_blocks = 100;
 
  private:
-  [[nodiscard]] device::MemoryCounters read_memory(int) const override { return {}; }
+  [[nodiscard]] device::Backend::MemoryCounters read_memory(int) const override { return {}; }
 };
 
 TEST(PinnedArena, LocksWhatFitsAndGivesItBack) {

@@ -17,10 +17,10 @@
 namespace millrace {
 
 precision::Trial StepTrials::try_precision(const Batch& batch, std::optional<at::ScalarType> autocast) {
-  return try_precision(batch, autocast, autocast ? TrialRole::compared : TrialRole::reference);
+  return try_precision(batch, autocast, autocast ? StepTrials::Role::compared : StepTrials::Role::reference);
 }
 
-precision::Trial StepTrials::try_precision(const Batch& batch, std::optional<at::ScalarType> autocast, TrialRole role) {
+precision::Trial StepTrials::try_precision(const Batch& batch, std::optional<at::ScalarType> autocast, Role role) {
   const std::string what = "a trial of " + precision::name_of(autocast);
   const Doing task(Doing::Level::task, what.c_str());
   if (autocast != at::kHalf) return try_scaled(batch, autocast, 1.0, role);
@@ -33,7 +33,7 @@ precision::Trial StepTrials::try_precision(const Batch& batch, std::optional<at:
 }
 
 precision::Trial StepTrials::try_scaled(const Batch& batch, std::optional<at::ScalarType> autocast, double scale,
-                                        TrialRole role) {
+                                        StepTrials::Role role) {
   stepper_.buffers_.begin();
   std::vector<precision::Trial> trials =
       finally([&] { return try_objectives(batch, autocast, scale, role); }, [this] { stepper_.drop_step(nullptr); });
@@ -49,7 +49,7 @@ precision::Trial StepTrials::try_scaled(const Batch& batch, std::optional<at::Sc
 }
 
 std::vector<precision::Trial> StepTrials::try_objectives(const Batch& batch, std::optional<at::ScalarType> autocast, double scale,
-                                                         TrialRole role) {
+                                                         StepTrials::Role role) {
   WorkClock clock;
   const RandomScope random(stepper_.options_.seed, batch);
   reference_.resize(stepper_.objectives_.size());
@@ -67,7 +67,7 @@ std::vector<precision::Trial> StepTrials::try_objectives(const Batch& batch, std
   return trials;
 }
 
-precision::Trial StepTrials::try_objective(std::size_t i, const Loss& loss, double scale, TrialRole role, WorkClock& clock) {
+precision::Trial StepTrials::try_objective(std::size_t i, const Loss& loss, double scale, Role role, WorkClock& clock) {
   const ObjectiveStep& objective = stepper_.objectives_[i];
   const Doing doing(Doing::Level::phase, "backward");
   at::Tensor total;
@@ -89,10 +89,10 @@ precision::Trial StepTrials::try_objective(std::size_t i, const Loss& loss, doub
     trial.loss = shown(loss).item<double>();
     trial.gradient_norm = norms.empty() ? 0.0 : at::stack(norms).norm().item<double>();
   }
-  const WorkTime time = clock.stop();  // the comparison is not part of a step
+  const WorkClock::Time time = clock.stop();  // the comparison is not part of a step
   trial.step_ms = time.wall;
   trial.busy_ms = time.busy;
-  if (role == TrialRole::reference) {
+  if (role == StepTrials::Role::reference) {
     reference_[i] = std::move(gradients);
     return trial;
   }
@@ -117,9 +117,9 @@ auto StepTrials::without_trace(const Run& run) {
   });
 }
 
-RehearsedStep StepTrials::rehearse(const Batch& batch) {
+StepTrials::RehearsedStep StepTrials::rehearse(const Batch& batch) {
   return without_trace([&] {
-    RehearsedStep rehearsed;
+    StepTrials::RehearsedStep rehearsed;
     StrayLeaves strays(stepper_.model());
     rehearsed.result = stepper_.accumulate(batch, {.only = true},
                                            [&](const std::string& objective, const Loss& loss) { strays.look(objective, loss); });

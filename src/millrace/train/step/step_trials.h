@@ -14,24 +14,24 @@
 
 namespace millrace {
 
-// The use of a trial step's gradients.
-enum class TrialRole : std::uint8_t { reference, compared };
-
-struct RehearsedStep {
-  StepResult result;
-  std::vector<std::string> without_gradient;  // names of parameters that got no gradient, of the objectives that were present
-};
-
 // Used between two steps, by the loop's thread. Batches must be prepared. After each call weights, gradients, buffers and counts
 // are as before.
 class StepTrials {
  public:
+  // The use of a trial step's gradients.
+  enum class Role : std::uint8_t { reference, compared };
+
+  struct RehearsedStep {
+    StepResult result;
+    std::vector<std::string> without_gradient;  // names of parameters that got no gradient, of the objectives that were present
+  };
+
   explicit StepTrials(Stepper& stepper) : stepper_(stepper) {}
 
   // Makes a forward and a backward pass at the current weights in a format. Compares the gradients, parameter by parameter, with
   // those of this object's last reference, which is a trial in fp32 unless `role` says otherwise.
   precision::Trial try_precision(const Batch& batch, std::optional<at::ScalarType> autocast);
-  precision::Trial try_precision(const Batch& batch, std::optional<at::ScalarType> autocast, TrialRole role);
+  precision::Trial try_precision(const Batch& batch, std::optional<at::ScalarType> autocast, Role role);
   // Makes one Stepper::accumulate() in which every block is watched. `with_gradients`: as in a step's second micro-step, when
   // gradients exist already.
   memory::StepProfile profile_memory(const Batch& batch, const memory::Recompute& recompute, bool with_gradients);
@@ -42,10 +42,10 @@ class StepTrials {
  private:
   template <class Run>
   auto without_trace(const Run& run);
-  precision::Trial try_scaled(const Batch& batch, std::optional<at::ScalarType> autocast, double scale, TrialRole role);
+  precision::Trial try_scaled(const Batch& batch, std::optional<at::ScalarType> autocast, double scale, Role role);
   std::vector<precision::Trial> try_objectives(const Batch& batch, std::optional<at::ScalarType> autocast, double scale,
-                                               TrialRole role);
-  precision::Trial try_objective(std::size_t i, const Loss& loss, double scale, TrialRole role, WorkClock& clock);
+                                               Role role);
+  precision::Trial try_objective(std::size_t i, const Loss& loss, double scale, Role role, WorkClock& clock);
 
   Stepper& stepper_;
   std::vector<std::vector<at::Tensor>> reference_;  // gradients of the last reference, by objective

@@ -36,7 +36,7 @@ void refuse_absence(const Batch& batch) {
                      "return a Loss from at least one"});
 }
 
-Stepper::Stepper(Recipe& recipe, const Switches& switches, telemetry::Timeline& timeline, const StepperOptions& options)
+Stepper::Stepper(Recipe& recipe, const Switches& switches, telemetry::Timeline& timeline, const Stepper::Options& options)
     : recipe_(recipe),
       switches_(switches),
       timeline_(timeline),
@@ -45,14 +45,14 @@ Stepper::Stepper(Recipe& recipe, const Switches& switches, telemetry::Timeline& 
       blocks_(options.device, options.recompute),
       buffers_(options.trains ? recipe.model().buffers() : std::vector<at::Tensor>()) {
   memory::take_over_backward_passes();
-  const ObjectiveStepOptions step{.device = options.device,
-                                  .fused = switches.on("fused_optimizer"),
-                                  .trains = options.trains,
-                                  .total_steps = options.total_steps,
-                                  .steps_per_epoch = options.steps_per_epoch,
-                                  .global_batch = options.global_batch,
-                                  .gradients = options.gradients,
-                                  .shares = options.shards_optimizer && options.trains ? options.agreement : nullptr};
+  const ObjectiveStep::Options step{.device = options.device,
+                                    .fused = switches.on("fused_optimizer"),
+                                    .trains = options.trains,
+                                    .total_steps = options.total_steps,
+                                    .steps_per_epoch = options.steps_per_epoch,
+                                    .global_batch = options.global_batch,
+                                    .gradients = options.gradients,
+                                    .shares = options.shards_optimizer && options.trains ? options.agreement : nullptr};
   std::vector<Objective> objectives = recipe.objectives();
   if (objectives.empty()) throw RecipeError({"the recipe has no objective", "objectives()", "return at least one"});
   for (Objective& objective : objectives) objectives_.emplace_back(std::move(objective), recipe.model(), step);

@@ -22,23 +22,6 @@
 
 namespace millrace {
 
-struct StepperOptions {
-  at::Device device = at::kCPU;
-  std::uint64_t seed = 0;
-  std::optional<at::ScalarType> autocast;  // nullopt = fp32
-  std::int64_t total_steps = 0;            // for schedules; 0 = open end
-  std::int64_t steps_per_epoch = 0;        // for schedules that count epochs; 0 = not known
-  memory::Recompute recompute;             // blocks of the model to recompute
-  std::uint64_t offload_bytes = 0;         // activations of at least this size go to host memory; 0 = no offloading
-  std::int64_t global_batch = 0;           // for optim.lr_scaling; 0 = not known
-  bool trains = true;                      // false: only evaluate() is called, and no state for steps is kept
-  Agreement* agreement = nullptr;          // connects the run's ranks; null = one process
-  // > 1: each rank steps by its own gradients, and average_over_ranks() is called once in this many steps.
-  std::int64_t average_every = 1;
-  bool shards_optimizer = false;  // each rank keeps a part of the optimisers' state: state() is collective
-  GradientSumsOptions gradients;  // how gradients are sent between ranks; bucket_bytes 0 = together, after the backward pass
-};
-
 // RecipeError: the first step of a run must have a loss.
 [[noreturn]] void refuse_absence(const Batch& batch);
 
@@ -51,7 +34,24 @@ using LossVisitor = std::function<void(const std::string& objective, const Loss&
 // averaged weights and running statistics of all objectives stay unchanged, to the bit. fp16 scales each objective's loss.
 class Stepper {
  public:
-  Stepper(Recipe& recipe, const Switches& switches, telemetry::Timeline& timeline, const StepperOptions& options);
+  struct Options {
+    at::Device device = at::kCPU;
+    std::uint64_t seed = 0;
+    std::optional<at::ScalarType> autocast;  // nullopt = fp32
+    std::int64_t total_steps = 0;            // for schedules; 0 = open end
+    std::int64_t steps_per_epoch = 0;        // for schedules that count epochs; 0 = not known
+    memory::Recompute recompute;             // blocks of the model to recompute
+    std::uint64_t offload_bytes = 0;         // activations of at least this size go to host memory; 0 = no offloading
+    std::int64_t global_batch = 0;           // for optim.lr_scaling; 0 = not known
+    bool trains = true;                      // false: only evaluate() is called, and no state for steps is kept
+    Agreement* agreement = nullptr;          // connects the run's ranks; null = one process
+    // > 1: each rank steps by its own gradients, and average_over_ranks() is called once in this many steps.
+    std::int64_t average_every = 1;
+    bool shards_optimizer = false;  // each rank keeps a part of the optimisers' state: state() is collective
+    GradientSumsOptions gradients;  // how gradients are sent between ranks; bucket_bytes 0 = together, after the backward pass
+  };
+
+  Stepper(Recipe& recipe, const Switches& switches, telemetry::Timeline& timeline, const Options& options);
   ~Stepper();
 
   void begin_step(std::int64_t step);  // 0-based; sets the learning rates
@@ -102,7 +102,7 @@ class Stepper {
   Recipe& recipe_;
   const Switches& switches_;
   telemetry::Timeline& timeline_;
-  StepperOptions options_;
+  Options options_;
   std::vector<ObjectiveStep> objectives_;
   std::int64_t step_ = 0;
   std::uint64_t epoch_ = 0;  // epoch of the step's last micro-batch

@@ -11,7 +11,7 @@ namespace millrace {
 std::vector<ObjectiveReport> reports_of(const Stepper& stepper) {
   std::vector<at::Tensor> values;
   for (const ObjectiveStep& objective : stepper.objectives()) {
-    const ObjectiveReadings now = objective.readings();
+    const ObjectiveStep::Readings now = objective.readings();
     values.push_back(now.norm.to(at::kDouble));
     values.push_back(now.spikes);
     values.push_back(now.loss_scale.defined() ? now.loss_scale.to(at::kDouble) : at::ones_like(now.spikes));
@@ -20,7 +20,7 @@ std::vector<ObjectiveReport> reports_of(const Stepper& stepper) {
   const auto* value = host.const_data_ptr<double>();
   std::vector<ObjectiveReport> reports;
   for (const ObjectiveStep& objective : stepper.objectives()) {
-    const ObjectiveReadings now = objective.readings();
+    const ObjectiveStep::Readings now = objective.readings();
     const std::string& name = objective.spec().name;
     if (now.misfit.item<float>() > 0) {
       throw RecipeError({"objective " + name + ": the count of a per_row term is not in proportion to that of the first",
@@ -37,10 +37,10 @@ std::vector<ObjectiveReport> reports_of(const Stepper& stepper) {
   return reports;
 }
 
-GradientTraffic traffic_of(const Stepper& stepper) {
-  GradientTraffic all;
+GradientSums::Traffic traffic_of(const Stepper& stepper) {
+  GradientSums::Traffic all;
   for (const ObjectiveStep& objective : stepper.objectives()) {
-    const GradientTraffic sent = objective.readings().traffic;
+    const GradientSums::Traffic sent = objective.readings().traffic;
     all.buckets += sent.buckets;
     all.early_buckets += sent.early_buckets;
     all.bytes += sent.bytes;

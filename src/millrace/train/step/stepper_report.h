@@ -23,7 +23,8 @@ struct ObjectiveReport {
 
 // Waits for the device. RecipeError if a term's counts contradict its claim (LossTerm::per_row).
 [[nodiscard]] std::vector<ObjectiveReport> reports_of(const Stepper& stepper);
-[[nodiscard]] GradientTraffic traffic_of(const Stepper& stepper);  // exchanged by all objectives with the other ranks, so far
+[[nodiscard]] GradientSums::Traffic traffic_of(
+    const Stepper& stepper);  // exchanged by all objectives with the other ranks, so far
 // Bytes of the parts of the state: "parameters", "buffers", "gradients" (existing ones), "optimizer".
 [[nodiscard]] std::map<std::string, std::uint64_t> state_bytes_of(const Stepper& stepper);
 

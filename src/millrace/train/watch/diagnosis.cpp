@@ -42,7 +42,7 @@ telemetry::Timeline::Summary difference(const telemetry::Timeline::Summary& to, 
 
 }  // namespace
 
-Diagnosis::Diagnosis(DiagnosisParts parts) : parts_(std::move(parts)) {
+Diagnosis::Diagnosis(Diagnosis::Parts parts) : parts_(std::move(parts)) {
   nn::count_clamps(true);
   if (parts_.blind) numbers_.blind = doctor::Evidence::Blind{.loss = parts_.blind->loss, .what = parts_.blind->what};
   numbers_.has_bf16 = precision::hardware_has_fast_bf16(parts_.stepper->device(), nullptr);
@@ -84,7 +84,7 @@ Diagnosis::Mark Diagnosis::mark() const {
             .ranks = ranks_,
             .gpu = gpu_,
             .device = parts_.device == nullptr ? DeviceTimes::Sums{} : parts_.device->sums()};
-  for (const data::SlowFile& file : parts_.loader->slow_files()) mark.slow[file.name] = file.excess_seconds;
+  for (const data::Loader::SlowFile& file : parts_.loader->slow_files()) mark.slow[file.name] = file.excess_seconds;
   return mark;
 }
 
@@ -169,7 +169,7 @@ void Diagnosis::saw_ranks(const std::vector<doctor::Evidence::RankTimes>& times)
   }
 }
 
-void Diagnosis::saw_machine(const doctor::MachineReading& reading) {
+void Diagnosis::saw_machine(const doctor::Sampler::MachineReading& reading) {
   gpu_.add(reading);
   clock_.add(reading);
 }
@@ -180,7 +180,7 @@ double Diagnosis::seconds_of_next_trial(const telemetry::Timeline::Summary& so_f
   const RunConfig& config = *parts_.config;
   const auto micro_batches = static_cast<double>(so_far.steps * config.optim.accumulate * config.memory.micro_batches);
   const double passes = so_far.of(Phase::prepare) + so_far.of(Phase::forward) + so_far.of(Phase::backward);
-  const data::LoaderCounters read = parts_.loader->counters();
+  const data::Loader::Counters read = parts_.loader->counters();
   const double batch = read.read_seconds / std::max(1.0, static_cast<double>(read.batches));
   return batch + remedies_->next_passes() * passes / std::max(1.0, micro_batches);
 }
@@ -243,7 +243,7 @@ doctor::Evidence::Input Diagnosis::input(const Mark& from, const Mark& to) const
                                 .slow = {}};
   const double usual =
       std::max(input.read_seconds / std::max(1.0, static_cast<double>(to.read.samples - from.read.samples)), 1e-9);
-  for (const data::SlowFile& file : parts_.loader->slow_files()) {
+  for (const data::Loader::SlowFile& file : parts_.loader->slow_files()) {
     const auto before = from.slow.find(file.name);
     const double excess = file.excess_seconds - (before == from.slow.end() ? 0 : before->second);
     if (excess <= 0) continue;

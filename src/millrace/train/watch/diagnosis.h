@@ -28,32 +28,32 @@
 
 namespace millrace {
 
-// All pointers outlive the diagnosis.
-struct DiagnosisParts {
-  const RunConfig* config = nullptr;
-  const Stepper* stepper = nullptr;
-  telemetry::Timeline* timeline = nullptr;
-  const DeviceTimes* device = nullptr;  // null: the host's times are also the device's
-  const data::Loader* loader = nullptr;
-  bool cached = false;                // there is a cache
-  std::uint64_t cacheable_bytes = 0;  // size of a cache of all samples
-  double epochs = 0;                  // length of the run; 0 = without end
-  std::optional<BlindAnswer> blind;   // the blind answer for the first objective
-  doctor::Evidence::Earlier earlier;
-  std::string run;                                        // the run's folder; "" = no folder
-  std::function<std::unique_ptr<RemedyTrials>()> trials;  // called once, when the first trial may be due; null = no trials
-};
-
-struct MemorySeen {
-  std::uint64_t used = 0, room = 0;  // bytes; 0 = not known
-  std::uint64_t step_peak = 0;
-  std::string rising;  // see MemoryWatch
-};
-
 // Belongs to the loop's thread.
 class Diagnosis {
  public:
-  explicit Diagnosis(DiagnosisParts parts);
+  // All pointers outlive the diagnosis.
+  struct Parts {
+    const RunConfig* config = nullptr;
+    const Stepper* stepper = nullptr;
+    telemetry::Timeline* timeline = nullptr;
+    const DeviceTimes* device = nullptr;  // null: the host's times are also the device's
+    const data::Loader* loader = nullptr;
+    bool cached = false;                // there is a cache
+    std::uint64_t cacheable_bytes = 0;  // size of a cache of all samples
+    double epochs = 0;                  // length of the run; 0 = without end
+    std::optional<BlindAnswer> blind;   // the blind answer for the first objective
+    doctor::Evidence::Earlier earlier;
+    std::string run;                                        // the run's folder; "" = no folder
+    std::function<std::unique_ptr<RemedyTrials>()> trials;  // called once, when the first trial may be due; null = no trials
+  };
+
+  struct MemorySeen {
+    std::uint64_t used = 0, room = 0;  // bytes; 0 = not known
+    std::uint64_t step_peak = 0;
+    std::string rising;  // see MemoryWatch
+  };
+
+  explicit Diagnosis(Parts parts);
   ~Diagnosis();
   Diagnosis(const Diagnosis&) = delete;
   Diagnosis& operator=(const Diagnosis&) = delete;
@@ -61,13 +61,13 @@ class Diagnosis {
   // Called after a log line. Looks at most once a second; nullopt if it did not look.
   [[nodiscard]] std::optional<doctor::Watch::Change> look(const StepRecord& record, MemorySeen memory);
   void saw_validation(double loss, double seconds, const doctor::Evidence::Judged& judged);
-  void saw_copied(const Batch& batch);                                    // a batch after its copy to the device
-  void saw_batch(const Batch& batch);                                     // a prepared micro-batch
-  void began(double skipped) noexcept { skipped_before_ = skipped; }      // steps that earlier processes of the run skipped
+  void saw_copied(const Batch& batch);                                // a batch after its copy to the device
+  void saw_batch(const Batch& batch);                                 // a prepared micro-batch
+  void began(double skipped) noexcept { skipped_before_ = skipped; }  // steps that earlier processes of the run skipped
   void saw_skipped_input(doctor::Evidence::SkippedInput seen) { numbers_.input = std::move(seen); }
   void saw_peak(std::uint64_t bytes) noexcept;                            // most bytes of tensors on a GPU
   void saw_ranks(const std::vector<doctor::Evidence::RankTimes>& times);  // times since the last call
-  void saw_machine(const doctor::MachineReading& reading);                // the machine since the first log line, or the last call
+  void saw_machine(const doctor::Sampler::MachineReading& reading);       // since the first log line, or the last call
   void saw_snapshot() noexcept { ++saves_; }
   // Makes the doctor's trials that are due, each once a run. A trial is due as soon as the time of all trials so far and of this
   // trial is at most log.doctor_trials of the run's time so far. True if a trial was made.
@@ -85,7 +85,7 @@ class Diagnosis {
     std::int64_t lines = 0, saves = 0, validations = 0, recompute_ns = 0, step = 0, samples = 0, validation_batches = 0;
     double validation_seconds = 0;
     double skipped = 0, spikes = 0, others = 0, others_of = 0;  // others: seconds that others used, of others_of observed
-    data::LoaderCounters read;
+    data::Loader::Counters read;
     std::map<std::string, double> slow;
     std::vector<nn::ClampCount> clamps;
     std::int64_t batches = 0, shapes = 0;
@@ -101,7 +101,7 @@ class Diagnosis {
   [[nodiscard]] doctor::Evidence::Input input(const Mark& from, const Mark& to) const;
   [[nodiscard]] Reached reached(const Mark& from, const Mark& to, const doctor::Evidence& seen) const;
 
-  DiagnosisParts parts_;
+  Parts parts_;
   doctor::Watch watch_;
   std::deque<Mark> marks_;  // sums at the latest looks
   std::optional<Mark> first_;

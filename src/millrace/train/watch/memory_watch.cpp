@@ -12,7 +12,7 @@ constexpr double kMostOfIt = 0.5;  // share of a rise that one owner must cause 
 
 std::string bytes(std::uint64_t count) { return human_bytes(static_cast<double>(count)); }
 
-std::string share_text(const MemoryReading& now) {
+std::string share_text(const MemoryWatch::Reading& now) {
   const double share = static_cast<double>(now.used) / static_cast<double>(now.room);
   return "step " + with_commas(now.step) + ": " +
          (now.on_gpu ? "tensors and the memory reserved for them take " : "the process holds ") + bytes(now.used) + ", " +
@@ -20,7 +20,7 @@ std::string share_text(const MemoryReading& now) {
          ": lower data.batch_size, or set memory.recompute=all or memory.micro_batches=2";
 }
 
-std::string rise_text(int rises, const MemoryReading& begin, const MemoryReading& now) {
+std::string rise_text(int rises, const MemoryWatch::Reading& begin, const MemoryWatch::Reading& now) {
   return "tensors hold more at each of the last " + std::to_string(rises) + " log lines: " + bytes(begin.tensors) +
          " after step " + with_commas(begin.step) + ", " + bytes(now.tensors) + " after step " + with_commas(now.step);
 }
@@ -39,14 +39,14 @@ std::string owner_text(const OwnedMemory& before, const OwnedMemory& now, std::u
   return ", and not in the run's own data (" + owners + ")";
 }
 
-double steps_until_full(const MemoryReading& begin, const MemoryReading& now) {
+double steps_until_full(const MemoryWatch::Reading& begin, const MemoryWatch::Reading& now) {
   const double free = static_cast<double>(now.room - std::min(now.room, now.used));
   const double a_step =
       static_cast<double>(now.tensors - begin.tensors) / static_cast<double>(std::max<std::int64_t>(now.step - begin.step, 1));
   return free / a_step;
 }
 
-bool is_warm(const MemoryReading& now) {
+bool is_warm(const MemoryWatch::Reading& now) {
   const double whole = static_cast<double>(now.passed + now.left);
   return static_cast<double>(now.passed) >=
          std::min(MemoryWatch::kPassPart * whole, static_cast<double>(MemoryWatch::kPassSteps));
@@ -54,25 +54,25 @@ bool is_warm(const MemoryReading& now) {
 
 }  // namespace
 
-void MemoryWatch::begin(const MemoryReading& now) {
+void MemoryWatch::begin(const Reading& now) {
   rises_ = still_ = 0;
   begin_ = now;
   most_ = now.tensors;
   rising_.clear();
 }
 
-bool MemoryWatch::has_risen(const MemoryReading& now) const {
+bool MemoryWatch::has_risen(const Reading& now) const {
   if (rises_ < kRises) return false;
   const std::uint64_t risen = now.tensors - begin_.tensors;
   if (risen < kRiseBytes || static_cast<double>(risen) < kRiseShare * static_cast<double>(begin_.tensors)) return false;
   return now.left == 0 || (now.room > 0 && steps_until_full(begin_, now) < static_cast<double>(now.left));
 }
 
-bool MemoryWatch::is_over(const MemoryReading& now) const {
+bool MemoryWatch::is_over(const Reading& now) const {
   return still_ >= kRises || now.tensors <= begin_.tensors + (most_ - begin_.tensors) / 2;
 }
 
-std::vector<std::string> MemoryWatch::look(const MemoryReading& now, const std::function<OwnedMemory()>& owned) {
+std::vector<std::string> MemoryWatch::look(const Reading& now, const std::function<OwnedMemory()>& owned) {
   std::vector<std::string> warnings;
   if (!told_share_ && now.room > 0 && static_cast<double>(now.used) > kShare * static_cast<double>(now.room)) {
     told_share_ = true;

@@ -12,12 +12,12 @@ using testing::IsEmpty;
 
 constexpr std::uint64_t kMb = 1'000'000;
 
-MemoryReading tensors(std::int64_t step, std::uint64_t megabytes) {
+MemoryWatch::Reading tensors(std::int64_t step, std::uint64_t megabytes) {
   return {.step = step, .used = 1, .room = 0, .tensors = megabytes * kMb};
 }
 
 // A reading in the first pass over the data, which has a thousand steps.
-MemoryReading first_pass(std::int64_t step, std::uint64_t megabytes, std::uint64_t free_megabytes) {
+MemoryWatch::Reading first_pass(std::int64_t step, std::uint64_t megabytes, std::uint64_t free_megabytes) {
   return {.step = step,
           .passed = step,
           .left = 1000 - step,
@@ -28,7 +28,7 @@ MemoryReading first_pass(std::int64_t step, std::uint64_t megabytes, std::uint64
 
 TEST(MemoryWatch, TellsOnceWhenLittleIsLeft) {
   MemoryWatch watch;
-  MemoryReading now{.step = 50, .used = 880 * kMb, .room = 1000 * kMb};
+  MemoryWatch::Reading now{.step = 50, .used = 880 * kMb, .room = 1000 * kMb};
   EXPECT_THAT(watch.look(now), IsEmpty());
   now.step = 1100;
   now.used = 910 * kMb;
@@ -54,7 +54,7 @@ TEST(MemoryWatch, IsSilentWhereTensorsComeAndGo) {
   for (std::int64_t i = 0; i < 100; ++i) {
     EXPECT_THAT(swinging.look(tensors(i, 100 + 20 * (i % MemoryWatch::kRises))), IsEmpty()) << "back to where it was";
     EXPECT_THAT(large.look(tensors(i, 100'000 + 5 * i)), IsEmpty()) << "less than one part in twenty";
-    MemoryReading slight = tensors(i, 1);
+    MemoryWatch::Reading slight = tensors(i, 1);
     slight.tensors += 1000 * static_cast<std::uint64_t>(i);
     EXPECT_THAT(small.look(slight), IsEmpty()) << "counters and lists";
     EXPECT_THAT(filling.look(first_pass(10 * i, 100 + 50 * i, 100'000)), IsEmpty()) << "a cache that fills";

@@ -43,7 +43,7 @@ std::string remedy() {
 
 }  // namespace
 
-Watchdog::Watchdog(WatchdogOptions options)
+Watchdog::Watchdog(Watchdog::Options options)
     : options_(std::move(options)), beat_(doing_beat()), since_(options_.clock()), looked_(since_) {
   if (!options_.leave) options_.leave = [](int exit_code) { ::_exit(exit_code); };
 }

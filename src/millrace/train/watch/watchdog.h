@@ -17,22 +17,22 @@ namespace millrace {
 // The beginning of a save's task (base/doing.h): "the save of step 12".
 inline constexpr const char* kSaveTask = "the save of step ";
 
-struct WatchdogOptions {
-  double limit_s = 60;                                     // train.hang_limit; 0 = never
-  std::function<void(const std::string&)> say;             // required; called by the watchdog's thread
-  std::function<std::string()> saved = [] { return ""; };  // "snapshot PATH": the last state on disk; "" = no snapshot
-  std::function<void(int exit_code)> leave;                // ends the process at once; null = _exit
-  std::function<double()> clock = steady_seconds;
-  std::function<int()> signal = pending_signal;
-};
-
 // Reads base/doing.h. A phase that takes longer than the limit, and than 50 times what such phases took so far, is reported once,
 // with the current task and advice, and again when it ends. While a reported phase lasts, the first signal ends the process;
 // otherwise the loop obeys it after its step. While a state is being saved, which is what the signal asks for, only a second
 // signal ends the process, as everywhere (system/signals.h).
 class Watchdog {
  public:
-  explicit Watchdog(WatchdogOptions options);
+  struct Options {
+    double limit_s = 60;                                     // train.hang_limit; 0 = never
+    std::function<void(const std::string&)> say;             // required; called by the watchdog's thread
+    std::function<std::string()> saved = [] { return ""; };  // "snapshot PATH": the last state on disk; "" = no snapshot
+    std::function<void(int exit_code)> leave;                // ends the process at once; null = _exit
+    std::function<double()> clock = steady_seconds;
+    std::function<int()> signal = pending_signal;
+  };
+
+  explicit Watchdog(Options options);
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
@@ -45,7 +45,7 @@ class Watchdog {
   void tell(double waited) const;
   void obey(int signal, double waited);
 
-  WatchdogOptions options_;
+  Options options_;
   std::uint64_t beat_;
   double since_, looked_;  // the clock at the last new beat, and at the last look
   bool told_ = false;

@@ -274,8 +274,8 @@ std::string BatchOrder::make_order_text() const {
   return text;
 }
 
-std::vector<DatasetPlan> BatchOrder::dataset_plans() const {
-  std::vector<DatasetPlan> plans;
+std::vector<Loader::DatasetPlan> BatchOrder::dataset_plans() const {
+  std::vector<Loader::DatasetPlan> plans;
   for (std::size_t group = 0; group < sets_.size(); ++group) {
     const Set& set = sets_[group];
     plans.push_back({.name = set.name, .samples = set.size, .batch_size = most_rows(group), .rule = rule_of(group)});

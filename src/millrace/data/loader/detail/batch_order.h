@@ -61,7 +61,7 @@ class BatchOrder {
   // The properties that must stay the same for a resume, in addition to seed, batch size over all ranks, shuffle and drop_last;
   // "" for one data set, and for several with Grouping::each without their own batch sizes or weights.
   [[nodiscard]] const std::string& order_text() const noexcept { return order_text_; }
-  [[nodiscard]] std::vector<DatasetPlan> dataset_plans() const;
+  [[nodiscard]] std::vector<Loader::DatasetPlan> dataset_plans() const;
 
  private:
   struct Set {

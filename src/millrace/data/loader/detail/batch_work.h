@@ -96,7 +96,7 @@ class BatchWork {
   void set_quarantine(Quarantine quarantine);
   [[nodiscard]] double read_seconds() const noexcept;
   [[nodiscard]] double read_cpu_seconds() const noexcept;
-  [[nodiscard]] std::vector<SlowFile> slow_files() const { return slow_reads_.files(); }
+  [[nodiscard]] std::vector<Loader::SlowFile> slow_files() const { return slow_reads_.files(); }
   [[nodiscard]] double take_slowest_seconds() noexcept;  // longest ticket since the last call
   // "reader 2 has been reading sample 17 of data set "x" (a.h5) for 12 s": one line per reader that is inside Source::read, for
   // one batch or for all.

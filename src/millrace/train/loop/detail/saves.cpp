@@ -37,7 +37,7 @@ bool Saves::is_due(std::int64_t step, std::int64_t asked_at, bool wanted) const 
 }
 
 bool Saves::take_finished(std::int64_t step, Failure on_failure, bool asks_to_stop) {
-  const std::optional<snapshot::Saved> saved = writer_ == nullptr ? std::nullopt : writer_->take();
+  const std::optional<snapshot::Writer::Saved> saved = writer_ == nullptr ? std::nullopt : writer_->take();
   if (saved) log(*saved);
   const bool failed = saved && saved->error;
   if (!failed && agreement_.alone()) return asks_to_stop;
@@ -48,7 +48,7 @@ bool Saves::take_finished(std::int64_t step, Failure on_failure, bool asks_to_st
   const Json& answer = all.front().at("failed");
   if (answer.is_null()) return stop;
   if (saved_step_ == answer.at("step").get<std::int64_t>()) saved_step_ = -1;
-  const bool stops = on_failure == Failure::as_configured && config_.on_error == OnSaveError::stop;
+  const bool stops = on_failure == Failure::as_configured && config_.on_error == SnapshotConfig::OnSaveError::stop;
   if (stops || on_failure == Failure::end) {
     if (failed) throw *saved->error;
     throw SnapshotError(
@@ -60,7 +60,7 @@ bool Saves::take_finished(std::int64_t step, Failure on_failure, bool asks_to_st
   return stop;
 }
 
-void Saves::log(const snapshot::Saved& saved) {
+void Saves::log(const snapshot::Writer::Saved& saved) {
   for (const std::string& text : saved.warnings) reporter_.warning(text);
   blocked_ms_ += saved.blocked_ms;
   write_ms_ += saved.write_ms;

@@ -46,7 +46,7 @@ class Saves {
   [[nodiscard]] Json results(double step_seconds) const;
 
  private:
-  void log(const snapshot::Saved& saved);
+  void log(const snapshot::Writer::Saved& saved);
   void hold_folder();
 
   const SnapshotConfig& config_;

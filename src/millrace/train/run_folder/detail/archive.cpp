@@ -113,7 +113,7 @@ void archive_old_run(Fs& fs, const stdfs::path& run, RunRecord& record) {
   const RunRecord before = record;
   const stdfs::path old = free_name(run / run_files::kOldRun);
   record.old_run = old.filename().string();
-  record.replacement = Replacement::under_way;  // from here on files of the old run are in both places
+  record.replacement = RunRecord::Replacement::under_way;  // from here on files of the old run are in both places
   write_record(fs, run, record);
   fs.create_directories(old);
   write_record(fs, old, before);
@@ -129,16 +129,16 @@ void archive_old_run(Fs& fs, const stdfs::path& run, RunRecord& record) {
   fs.sync_directory(run);
   std::erase_if(record.files,
                 [](const std::string& name) { return !name.starts_with(run_files::kBranches) && name != run_files::kLock; });
-  record.replacement = Replacement::complete;
+  record.replacement = RunRecord::Replacement::complete;
   write_record(fs, run, record);
 }
 
 void restore_old_run(Fs& fs, const stdfs::path& run, RunRecord& record) {
   const stdfs::path old = run / record.old_run;
   if (std::optional<RunRecord> before = read_record(fs, old)) {  // otherwise nothing was moved yet, or all is back
-    if (record.replacement == Replacement::complete) {
+    if (record.replacement == RunRecord::Replacement::complete) {
       for (const std::string& name : movable(record)) fs.remove_all(run / name);
-      record.replacement = Replacement::under_way;
+      record.replacement = RunRecord::Replacement::under_way;
       write_record(fs, run, record);
     }
     for (const std::string& name : movable(*before)) move_file(fs, old / name, run / name);
@@ -155,7 +155,7 @@ void restore_old_run(Fs& fs, const stdfs::path& run, RunRecord& record) {
 void drop_old_run(Fs& fs, const stdfs::path& run, RunRecord& record) {
   remove_set_aside(fs, run / record.old_run);
   record.old_run.clear();
-  record.replacement = Replacement::none;
+  record.replacement = RunRecord::Replacement::none;
   write_record(fs, run, record);
 }
 

@@ -11,7 +11,7 @@
 namespace millrace {
 namespace {
 
-std::int64_t rows_of(const data::HostGroup& group) { return static_cast<std::int64_t>(group.positions.size()); }
+std::int64_t rows_of(const data::HostBatch::Group& group) { return static_cast<std::int64_t>(group.positions.size()); }
 
 std::vector<std::int64_t> sizes_of(const Field& field, std::int64_t rows) {
   std::vector<std::int64_t> sizes{rows};
@@ -34,7 +34,7 @@ at::Tensor tensor_in(const at::Tensor& memory, std::int64_t offset, const std::v
 HostBlock block_of(const data::HostBatch& host) {
   std::byte* first = nullptr;
   std::byte* end = nullptr;
-  for (const data::HostGroup& group : host.groups) {
+  for (const data::HostBatch::Group& group : host.groups) {
     for (std::size_t f = 0; f < group.fields.size(); ++f) {
       const std::size_t bytes = group.fields[f].bytes() * group.positions.size();
       if (bytes == 0) continue;
@@ -48,7 +48,7 @@ HostBlock block_of(const data::HostBatch& host) {
 Batch batch_with(const FieldTensor& tensor, data::HostBatch host, Split split) {
   std::vector<Group> groups;
   groups.reserve(host.groups.size());
-  for (data::HostGroup& from : host.groups) {
+  for (data::HostBatch::Group& from : host.groups) {
     Group group;
     group.name = std::string(from.name);
     for (std::size_t f = 0; f < from.fields.size(); ++f) {

@@ -28,7 +28,7 @@ enum class Time : std::uint8_t {
 
 // Ratio of the time of `first` to that of `second`, measured in turns.
 double ratio_of(const Way& first, const Way& second, Time time = Time::fair) {
-  std::vector<WorkTime> times[2];
+  std::vector<WorkClock::Time> times[2];
   const Way* ways[2] = {&first, &second};
   for (int round = 0; round < kRounds; ++round) {
     for (int i = 0; i < 2; ++i) {
@@ -41,7 +41,7 @@ double ratio_of(const Way& first, const Way& second, Time time = Time::fair) {
 }
 
 Way in_format(StepTrials& trials, const Batch& batch, std::optional<at::ScalarType> format) {
-  return [&trials, &batch, format] { return trials.try_precision(batch, format, TrialRole::reference); };
+  return [&trials, &batch, format] { return trials.try_precision(batch, format, StepTrials::Role::reference); };
 }
 
 void count_operations(Assembly& assembly, DoctorTrials& to) {
@@ -49,7 +49,7 @@ void count_operations(Assembly& assembly, DoctorTrials& to) {
   bool counted = false;
   const device::OperationCensus census = device::census_of([&] {
     const std::optional<Batch> batch = assembly.trial_batch();
-    if (batch) static_cast<void>(StepTrials(stepper).try_precision(*batch, stepper.autocast(), TrialRole::reference));
+    if (batch) static_cast<void>(StepTrials(stepper).try_precision(*batch, stepper.autocast(), StepTrials::Role::reference));
     counted = batch.has_value();
   });
   if (!counted) return;
@@ -172,7 +172,7 @@ void try_recompute(Assembly& assembly, DoctorTrials& to) {
                                 std::nullopt);
   std::vector<std::string> all;
   double ms = 0;
-  for (const memory::BlockCost& cost : planner.costs()) {
+  for (const memory::Planner::BlockCost& cost : planner.costs()) {
     all.push_back(cost.name);
     ms += cost.ms;
   }
