@@ -289,10 +289,10 @@ std::string VolumeCodec::decode(Fs& fs, const std::filesystem::path& in, const s
     record = record_of({reinterpret_cast<const char*>(text.data()), text.size()}, recipe_.image_channels);
   }
   const std::int64_t factor = size_divisor(recipe_);
-  std::string told;
+  std::string notice;
   for (std::size_t axis = 0; record && axis < 3; ++axis) {
     if ((record->shape[axis] + factor - 1) / factor == shape[axis + 1]) continue;
-    told = "\n  its record is of another grid and was left aside";
+    notice = "\n  its record is of another grid and was left aside";
     record.reset();
   }
   std::string how;
@@ -306,14 +306,14 @@ std::string VolumeCodec::decode(Fs& fs, const std::filesystem::path& in, const s
       x[static_cast<std::int64_t>(channel)].mul_(high - low).add_(low);
     }
     place = record->place;
-    if (record->weights != options_.weights) told += "\n  it was encoded by " + record->weights;
+    if (record->weights != options_.weights) notice += "\n  it was encoded by " + record->weights;
   } else {
-    told += "\n  it has no record of the volume it was made of: values go from 0 to 1";
+    notice += "\n  it has no record of the volume it was made of: values go from 0 to 1";
   }
   x = (x.size(0) == 1 ? x[0] : x).contiguous();
   data::write_nifti(fs, out, header_of(place, x.sizes(), "decoded from a latent volume"), bytes_of(x));
   return in.string() + ": " + shape_text(latent.sizes().slice(1)) + " -> " + shape_text(x.sizes()) + ", " + out.string() + ", " +
-         human_duration(steady_seconds() - begin) + told + (how.empty() ? "" : "\n  " + how);
+         human_duration(steady_seconds() - begin) + notice + (how.empty() ? "" : "\n  " + how);
 }
 
 }  // namespace millrace::recipes::autoencoder_3d

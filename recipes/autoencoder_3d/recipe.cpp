@@ -49,14 +49,14 @@ Autoencoder3d::Autoencoder3d(const Sections& sections, const Context& context) :
 
 void Autoencoder3d::before_training() {
   files_ = open_volumes(recipe_, context_.config->data.dir, context_.seed, context_.config->data);
-  for (const std::string& text : files_->told) context_.say(text);
-  for (const std::string& text : look_at_headers(*files_, recipe_)) context_.say(text);
+  for (const std::string& text : files_->notices) context_.note(text);
+  for (const std::string& text : look_at_headers(*files_, recipe_)) context_.note(text);
   if (!context_.places.plan_only) {
     const bool passes = context_.config->data.bad_samples != data::BadSamples::fail;
-    for (const std::string& text : look_at_values(*files_, passes)) context_.say(text);
+    for (const std::string& text : look_at_values(*files_, passes)) context_.note(text);
   }
   if (recipe_.perceptual_weight > 0 && recipe_.perceptual_weights.empty())
-    context_.say("perceptual loss off: no weights given (recipe.perceptual_weights)");
+    context_.note("perceptual loss off: no weights given (recipe.perceptual_weights)");
   if (recipe_.perceptual_weight > 0 && !recipe_.perceptual_weights.empty()) {
     perceptual_ = std::make_shared<Perceptual>(recipe_.perceptual_weights, recipe_.perceptual_map);
     perceptual_->to(context_.device);
@@ -107,7 +107,7 @@ VolumeGan& Autoencoder3d::model() {
     const double parameters = autoencoder_parameters(recipe_) + (recipe_.adv_weight > 0 ? discriminator_parameters(recipe_) : 0);
     check_model_size(parameters, sizeof(float) * parameters, "recipe.channels, recipe.latent_channels, recipe.disc_channels");
     model_ = std::make_shared<VolumeGan>(recipe_, context_.seed, context_.fused());
-    if (!recipe_.pretrained.empty()) context_.say(take_pretrained(*model_, recipe_.pretrained));
+    if (!recipe_.pretrained.empty()) context_.note(take_pretrained(*model_, recipe_.pretrained));
   }
   return *model_;
 }

@@ -29,7 +29,8 @@ std::int64_t halvings(const RecipeConfig& recipe) {
 }
 
 // Files that can't be opened stay in their places, for the loader's policy, and are told.
-std::vector<VolumeFile> opened(const std::vector<stdfs::path>& paths, const DataConfig& input, std::vector<std::string>& told) {
+std::vector<VolumeFile> opened(const std::vector<stdfs::path>& paths, const DataConfig& input,
+                               std::vector<std::string>& notices) {
   std::vector<VolumeFile> files;
   std::vector<Problem> problems;
   for (const stdfs::path& path : paths) {
@@ -46,7 +47,7 @@ std::vector<VolumeFile> opened(const std::vector<stdfs::path>& paths, const Data
   const auto usable = std::ranges::find_if(files, [](const VolumeFile& file) { return !file.unusable; });
   if (usable == files.end()) throw DataError(problems.front());
   refuse_too_many(std::ssize(problems), all, "volumes", problems.back(), input);
-  told.push_back(told_of_bad(problems, all, "volumes", input));
+  notices.push_back(told_of_bad(problems, all, "volumes", input));
   const VolumeFile like = *usable;
   for (VolumeFile& file : files) {
     if (!file.unusable) continue;
@@ -57,18 +58,18 @@ std::vector<VolumeFile> opened(const std::vector<stdfs::path>& paths, const Data
   return files;
 }
 
-std::vector<VolumeFile> judged(const stdfs::path& folder, const DataConfig& input, std::vector<std::string>& told) {
+std::vector<VolumeFile> judged(const stdfs::path& folder, const DataConfig& input, std::vector<std::string>& notices) {
   const std::vector<std::string> endings(kVolumeEndings.begin(), kVolumeEndings.end());
   std::vector<stdfs::path> files;
   try {
-    files = data::files_in(folder, endings, &told);
+    files = data::files_in(folder, endings, &notices);
   } catch (const DataError& error) {
     if (error.message().where != folder.string()) throw;
     throw DataError({.what = error.message().what,
                      .where = error.message().where,
                      .next = "name a folder of volumes with --data, or make sample data: millrace make-data autoencoder_3d"});
   }
-  return opened(files, input, told);
+  return opened(files, input, notices);
 }
 
 // Moves the last round(fraction * n) files, in an order drawn from the seed, to the validation.
@@ -111,10 +112,10 @@ class Tally {
   void add(const VolumeFile& file) {
     if (count_++ == 0) first_ = file.path.filename().string();
   }
-  void tell(std::vector<std::string>& told, const std::string& what) const {
+  void add_notices(std::vector<std::string>& notices, const std::string& what) const {
     if (count_ == 0) return;
-    told.push_back(std::to_string(count_) + (count_ == 1 ? " file " : " files ") + what + (count_ == 1 ? ": " : ", the first: ") +
-                   quoted(first_));
+    notices.push_back(std::to_string(count_) + (count_ == 1 ? " file " : " files ") + what +
+                      (count_ == 1 ? ": " : ", the first: ") + quoted(first_));
   }
 
  private:
@@ -128,7 +129,7 @@ std::string spacing_text(const std::array<double, 3>& spacing) {
   return sizes.dump();
 }
 
-void tell_spacing(const std::vector<const VolumeFile*>& files, const RecipeConfig& recipe, std::vector<std::string>& told) {
+void note_spacing(const std::vector<const VolumeFile*>& files, const RecipeConfig& recipe, std::vector<std::string>& notices) {
   if (recipe.spacing.size() != 3) return;
   Tally tally;
   std::array<double, 3> first{};
@@ -141,7 +142,8 @@ void tell_spacing(const std::vector<const VolumeFile*>& files, const RecipeConfi
     if (first[0] == 0) first = file->spacing;
     tally.add(*file);
   }
-  tally.tell(told, "with voxels of another size than recipe.spacing (" + spacing_text(first) + " mm; nothing is resampled)");
+  tally.add_notices(notices,
+                    "with voxels of another size than recipe.spacing (" + spacing_text(first) + " mm; nothing is resampled)");
 }
 
 // The files' descriptions, the commonest first; if they differ, each with its number of files.
@@ -171,7 +173,7 @@ std::string read_as_of(const std::vector<const VolumeFile*>& files) {
 }
 
 // Warns about files of different orientation: what is left in one file is right in another.
-void tell_orientation(const std::vector<const VolumeFile*>& files, std::vector<std::string>& told) {
+void note_orientation(const std::vector<const VolumeFile*>& files, std::vector<std::string>& notices) {
   std::vector<const VolumeFile*> oriented;
   std::ranges::copy_if(files, std::back_inserter(oriented), [](const VolumeFile* file) { return !file->orientation.empty(); });
   const auto counts = counted(oriented, &VolumeFile::orientation);
@@ -180,36 +182,37 @@ void tell_orientation(const std::vector<const VolumeFile*>& files, std::vector<s
   for (const VolumeFile* file : oriented) {
     if (file->orientation != counts[0].first) other.add(*file);
   }
-  other.tell(told,
-             "with axes in another orientation (" + counts[1].first + ") than most (" + counts[0].first + "; nothing is turned)");
+  other.add_notices(notices, "with axes in another orientation (" + counts[1].first + ") than most (" + counts[0].first +
+                                 "; nothing is turned)");
 }
 
-void tell(VolumeFiles& files, const RecipeConfig& recipe) {
+void add_notices(VolumeFiles& files, const RecipeConfig& recipe) {
   std::vector<const VolumeFile*> all;
   for (const auto* list : {&files.train, &files.validation}) {
     for (const VolumeFile& file : *list) all.push_back(&file);
   }
   files.read_as = read_as_of(all);
-  tell_orientation(all, files.told);
+  note_orientation(all, files.notices);
   Tally alone;
   for (const VolumeFile* file : all) {
     if (file->volumes == 1) alone.add(*file);
   }
-  alone.tell(files.told, "with one volume, which serves as image and as label");
+  alone.add_notices(files.notices, "with one volume, which serves as image and as label");
   Tally longer;
   for (const VolumeFile* file : all) {
     if (file->series > file->volumes) longer.add(*file);
   }
-  longer.tell(files.told,
-              "with a series of more than two volumes: the first is the image, the second the label, all others are not used");
-  tell_spacing(all, recipe, files.told);
+  longer.add_notices(
+      files.notices,
+      "with a series of more than two volumes: the first is the image, the second the label, all others are not used");
+  note_spacing(all, recipe, files.notices);
   Tally small;
   for (const VolumeFile& file : files.train) {
     if (is_smaller(file.shape, recipe.patch_size)) small.add(file);
   }
-  small.tell(files.told, "smaller than the crop " + to_text(recipe.patch_size) + ", continued with zeros");
+  small.add_notices(files.notices, "smaller than the crop " + to_text(recipe.patch_size) + ", continued with zeros");
   if (files.validation.empty() && recipe.val_fraction > 0)
-    files.told.emplace_back("there is one file, so nothing validates: put another one into recipe.val_dir");
+    files.notices.emplace_back("there is one file, so nothing validates: put another one into recipe.val_dir");
 }
 
 }  // namespace
@@ -237,15 +240,15 @@ VolumeFiles open_volumes(const RecipeConfig& recipe, const stdfs::path& folder, 
   files.train = judged(!recipe.train_dir.empty() ? stdfs::path(recipe.train_dir)
                        : !beside.empty()         ? beside
                                                  : folder,
-                       input, files.told);
+                       input, files.notices);
   const stdfs::path held_out = !recipe.val_dir.empty() ? stdfs::path(recipe.val_dir) : within("val");
   if (held_out.empty()) {
     split_off(files.train, files.validation, recipe.val_fraction, seed);
   } else {
-    files.validation = judged(held_out, input, files.told);
+    files.validation = judged(held_out, input, files.notices);
   }
   check_crops(files, recipe);
-  tell(files, recipe);
+  add_notices(files, recipe);
   return files;
 }
 

@@ -28,12 +28,12 @@ std::vector<const VolumeFile*> all_of(const VolumeFiles& files) {
 }
 
 // "3 of 20 files WHAT, the first: "a.nii"".
-std::string told_of(const std::vector<const VolumeFile*>& odd, std::size_t all, const std::string& what) {
+std::string notice_of(const std::vector<const VolumeFile*>& odd, std::size_t all, const std::string& what) {
   return std::to_string(odd.size()) + " of " + std::to_string(all) + " files " + what +
          (odd.size() == 1 ? ": " : ", the first: ") + quoted(odd.front()->path.filename().string());
 }
 
-void look_at_sizes(const std::vector<const VolumeFile*>& all, const RecipeConfig& recipe, std::vector<std::string>& told) {
+void look_at_sizes(const std::vector<const VolumeFile*>& all, const RecipeConfig& recipe, std::vector<std::string>& notices) {
   if (!recipe.spacing.empty()) return;  // the due size is known, and compared
   std::array<double, 3> usual{};
   for (std::size_t axis = 0; axis < usual.size(); ++axis) {
@@ -54,8 +54,9 @@ void look_at_sizes(const std::vector<const VolumeFile*>& all, const RecipeConfig
   const auto text = [](const std::array<double, 3>& size) {
     return joined(size, " x ", [](double side) { return significant(side, 3); }) + " mm";
   };
-  told.push_back(told_of(odd, all.size(), "with voxels of " + text(odd.front()->spacing) + ", where most have " + text(usual)) +
-                 ". Nothing is resampled");
+  notices.push_back(
+      notice_of(odd, all.size(), "with voxels of " + text(odd.front()->spacing) + ", where most have " + text(usual)) +
+      ". Nothing is resampled");
 }
 
 struct Seen {
@@ -97,10 +98,10 @@ Seen look(const VolumeFile& file) {
 }  // namespace
 
 std::vector<std::string> look_at_headers(const VolumeFiles& files, const RecipeConfig& recipe) {
-  std::vector<std::string> told;
+  std::vector<std::string> notices;
   const std::vector<const VolumeFile*> all = all_of(files);
-  look_at_sizes(all, recipe, told);
-  return told;
+  look_at_sizes(all, recipe, notices);
+  return notices;
 }
 
 std::vector<std::string> look_at_values(const VolumeFiles& files, bool passes) {
@@ -135,17 +136,19 @@ std::vector<std::string> look_at_values(const VolumeFiles& files, bool passes) {
       inverted.push_back(one.file);
     }
   }
-  std::vector<std::string> told;
-  if (!flat.empty()) told.push_back(told_of(flat, seen.size(), "with one value throughout") + ". Next: repair or remove them");
+  std::vector<std::string> notices;
+  if (!flat.empty())
+    notices.push_back(notice_of(flat, seen.size(), "with one value throughout") + ". Next: repair or remove them");
   if (!labels.empty())
-    told.push_back(told_of(labels, seen.size(), "with at most 16 different values, as labels have them, where others have many"));
+    notices.push_back(
+        notice_of(labels, seen.size(), "with at most 16 different values, as labels have them, where others have many"));
   if (!inverted.empty()) {
-    told.push_back(told_of(inverted, seen.size(),
-                           "whose middle value lies at " + percent(place) + " of the range, where it is " + percent(usual_place) +
-                               " in most") +
-                   ". Are they inverted, or of another kind?");
+    notices.push_back(notice_of(inverted, seen.size(),
+                                "whose middle value lies at " + percent(place) + " of the range, where it is " +
+                                    percent(usual_place) + " in most") +
+                      ". Are they inverted, or of another kind?");
   }
-  return told;
+  return notices;
 }
 
 }  // namespace millrace::recipes::autoencoder_3d

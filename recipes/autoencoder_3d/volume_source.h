@@ -17,8 +17,8 @@ namespace millrace::recipes::autoencoder_3d {
 
 struct VolumeFiles {
   std::vector<VolumeFile> train, validation;
-  std::string read_as;            // the files' description of themselves, in one line
-  std::vector<std::string> told;  // notices: label = image, unequal voxel sizes, padding, a smaller validation crop
+  std::string read_as;               // the files' description of themselves, in one line
+  std::vector<std::string> notices;  // label = image, unequal voxel sizes, padding, a smaller validation crop
 };
 
 // Opens the files that a config names (recipe.train_dir and val_dir, else `folder`/train and `folder`/val, else `folder` split by

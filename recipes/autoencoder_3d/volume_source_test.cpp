@@ -28,7 +28,7 @@ TEST_F(VolumeSourceTest, OneVolumeIsImageAndLabel) {
   write("b.nii", Nifti{.dim = {6, 6, 6, 1}}.file(values));
   recipe_.target = Target::label;
   const VolumeFiles files = open();
-  EXPECT_THAT(files.told, ElementsAre("2 files with one volume, which serves as image and as label, the first: \"a.nii\""));
+  EXPECT_THAT(files.notices, ElementsAre("2 files with one volume, which serves as image and as label, the first: \"a.nii\""));
   const auto source = volume_source(files.train, Split::train, recipe_);
   ASSERT_EQ(source->fields().size(), 2U);
   EXPECT_EQ(source->fields()[1], (Field{"label", DType::f32, {1, 4, 4, 4}}));
@@ -59,7 +59,7 @@ TEST_F(VolumeSourceTest, ACropIsOneForBothKeysAndAnotherEachTime) {
 TEST_F(VolumeSourceTest, SmallVolumesEndInZeros) {
   pair("a.npz", {3, 8, 2}, 5);
   const VolumeFiles files = open();
-  EXPECT_THAT(files.told, ElementsAre("1 file smaller than the crop [4,4,4], continued with zeros: \"a.npz\""));
+  EXPECT_THAT(files.notices, ElementsAre("1 file smaller than the crop [4,4,4], continued with zeros: \"a.npz\""));
   const std::vector<float> crop = read(*volume_source(files.train, Split::train, recipe_), {0});
   for (std::size_t i = 0; i < 64; ++i) {
     const bool inside = i / 16 < 3 && i % 4 < 2;
@@ -105,8 +105,8 @@ TEST_F(VolumeSourceTest, AVolumeThatCantBeOpenedGoesByThePolicyForBadSamples) {
   input.max_bad_fraction = 0.001;  // one bad sample is always allowed
   const VolumeFiles files = open_volumes(recipe_, folder_, 1, input);
   ASSERT_EQ(files.train.size(), 3U);
-  EXPECT_THAT(files.told, testing::Contains(testing::AllOf(testing::StartsWith("1 of 3 volumes can't be used, the first: "),
-                                                           testing::EndsWith("their samples go by data.bad_samples=skip"))));
+  EXPECT_THAT(files.notices, testing::Contains(testing::AllOf(testing::StartsWith("1 of 3 volumes can't be used, the first: "),
+                                                              testing::EndsWith("their samples go by data.bad_samples=skip"))));
   const auto source = volume_source(files.train, Split::train, recipe_);
   EXPECT_THROW((void)read(*source, {1}), DataError);
   EXPECT_EQ(read(*source, {0}).size(), 64U);
@@ -139,7 +139,7 @@ TEST_F(VolumeSourceTest, ASplitIsDrawnFromTheSeed) {
   stdfs::create_directories(folder_ / "one");
   pair("one/a.npz", {4, 4, 4});
   recipe_.train_dir = (folder_ / "one").string();
-  EXPECT_THAT(open().told, ElementsAre("there is one file, so nothing validates: put another one into recipe.val_dir"));
+  EXPECT_THAT(open().notices, ElementsAre("there is one file, so nothing validates: put another one into recipe.val_dir"));
   recipe_.val_dir = folder_.string();
   EXPECT_EQ(open().validation.size(), 10U);
 }
@@ -148,12 +148,12 @@ TEST_F(VolumeSourceTest, AnotherVoxelSizeIsTold) {
   recipe_.spacing = {5, 3.2, 3.2};
   const auto values = counted<float>(64);
   write("a.nii", Nifti{.dim = {4, 4, 4, 1}, .voxel = {3.2F, 3.2F, 5}}.file(values));
-  EXPECT_EQ(open().told.size(), 1U) << "that it is one volume";
+  EXPECT_EQ(open().notices.size(), 1U) << "that it is one volume";
   write("b.nii", Nifti{.dim = {4, 4, 4}, .voxel = {2, 2, 5}}.file(values));
   write("c.nii", Nifti{.dim = {4, 4, 4}, .voxel = {1, 2, 5}}.file(values));
   pair("d.npz", {4, 4, 4});
   EXPECT_EQ(
-      open().told.back(),
+      open().notices.back(),
       "2 files with voxels of another size than recipe.spacing ([5.0,2.0,2.0] mm; nothing is resampled), the first: \"b.nii\"");
 }
 

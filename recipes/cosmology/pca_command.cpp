@@ -73,7 +73,7 @@ Task task_of(const Request& request) {
   task.seed = static_cast<std::uint64_t>(task.shared.train.seed);
   const SkyFolders folders = sky_folders(task.recipe, task.shared.data);
   task.sky = open_sky(task.recipe, folders.signal, folders.foreground, task.seed, open_hdf5(), task.shared.data);
-  for (const std::string& text : task.sky.told) std::cout << text << "\n";
+  for (const std::string& text : task.sky.notices) std::cout << text << "\n";
   return task;
 }
 
@@ -92,11 +92,11 @@ int fit(const Request& request) {
   const stdfs::path output = request.output ? stdfs::path(*request.output) : has_run ? folder_of_run(entry(), run) / file : file;
   telemetry::Console console(telemetry::Console::Mode::automatic, 2);
   const double begin = steady_seconds();
-  double told = begin;
+  double last = begin;
   const auto progress = [&](std::int64_t done, std::int64_t all) {
-    if (steady_seconds() - told < 1 && done != all) return;
-    told = steady_seconds();
-    console.line("fit  " + with_commas(done) + "/" + with_commas(all) + " samples  " + human_duration(told - begin));
+    if (steady_seconds() - last < 1 && done != all) return;
+    last = steady_seconds();
+    console.line("fit  " + with_commas(done) + "/" + with_commas(all) + " samples  " + human_duration(notices - begin));
   };
   const Tell left_out = [&](const std::string& why) { console.warning("left out: " + why); };
   const nn::ForegroundPca pca = fit_pca(task.recipe, task.sky, task.seed, request.samples, task.shared.data, progress, left_out);

@@ -43,17 +43,17 @@ void Cosmology::before_training() {
   const DataConfig& input = context_.config->data;
   const SkyFolders folders = sky_folders(recipe_, input);
   if (!input.dir.empty() && !recipe_.signal_dir.empty() && !recipe_.foreground_dir.empty())
-    context_.say("data.dir " + input.dir + " is not looked at: recipe.signal_dir and recipe.foreground_dir name both folders");
+    context_.note("data.dir " + input.dir + " is not looked at: recipe.signal_dir and recipe.foreground_dir name both folders");
   sky_ = open_sky(recipe_, folders.signal, folders.foreground, context_.seed, open_, input);
-  for (const std::string& text : sky_->told) context_.say(text);
-  for (const std::string& text : check_validation_sky(*sky_)) context_.say(text);
+  for (const std::string& text : sky_->notices) context_.note(text);
+  for (const std::string& text : check_validation_sky(*sky_)) context_.note(text);
   const bool stored = recipe_.pca.value_or(PcaMode::stored) == PcaMode::stored;
   if (pca_ && stored)
     return check_pca(*pca_, recipe_, *sky_, "the model's snapshot", context_.notice);  // the snapshot's components stay
   if (context_.places.plan_only) return;
   if (stored) pca_ = stored_pca(recipe_, *sky_, recipe_.pca_components_path, context_, context_.notice);
-  for (const std::string& text : look_at_files(recipe_, *sky_)) context_.say(text);
-  for (const std::string& text : check_training_sky(recipe_, *sky_, pca_ ? &*pca_ : nullptr, context_.seed)) context_.say(text);
+  for (const std::string& text : look_at_files(recipe_, *sky_)) context_.note(text);
+  for (const std::string& text : check_training_sky(recipe_, *sky_, pca_ ? &*pca_ : nullptr, context_.seed)) context_.note(text);
 }
 
 data::Pipeline Cosmology::data(Split split) {
@@ -65,9 +65,9 @@ data::Pipeline Cosmology::data(Split split) {
 
 data::Pipeline Cosmology::test_data() {
   if (recipe_.test_dir.empty()) return {};
-  std::vector<std::string> told;
-  judged_ = open_test_sky(recipe_, *sky_, open_, context_.config->data, told);
-  for (const std::string& text : told) context_.say(text);
+  std::vector<std::string> notices;
+  judged_ = open_test_sky(recipe_, *sky_, open_, context_.config->data, notices);
+  for (const std::string& text : notices) context_.note(text);
   const SkyOptions options{.dataset = recipe_.vis_dataset, .ra_keep = recipe_.ra_keep, .rolls = false};
   return data::single(std::make_shared<SkySource>(judged_, sky_->shape, options));
 }
@@ -171,7 +171,7 @@ void Cosmology::begin_validation() {
 
 void Cosmology::end_validation(metrics::Board&) {  // host: after a validation, whose values are read back anyway
   if (!left_.defined() || !pinned_.add(left_.item<double>(), power_.item<double>())) return;
-  context_.say(
+  context_.note(
       "three validations in a row end with " + percent(left_.item<double>() / power_.item<double>(), 1) +
       " of the signal's power: the network answers almost zero. Next: check the residual of PCA (pca_residual_power; "
       "raise recipe.n_fg or flag interference), make recipe.scale bring the signal to about one, or raise optim.learning_rate");

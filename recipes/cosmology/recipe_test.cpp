@@ -236,7 +236,7 @@ TEST_F(CosmologyTest, ASplitIsDrawnOncePerSeedAndNeverEmpty) {
   EXPECT_EQ(split.signal.train.size() + split.signal.validation.size(), 400U);
   EXPECT_EQ(split.foreground.train, one);
   EXPECT_EQ(split.foreground.validation, one);
-  EXPECT_THAT(split.told, ::testing::Contains(HasSubstr("a.h5")));
+  EXPECT_THAT(split.notices, ::testing::Contains(HasSubstr("a.h5")));
   EXPECT_EQ(split_sky(many, one, 3, -1).signal.train, split.signal.train);
   EXPECT_EQ(split_sky(many, one, 3, 7).signal.train.size(), 7U);
 }

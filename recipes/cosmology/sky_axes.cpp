@@ -205,14 +205,14 @@ void compare(const Said& first, const Said& other, std::vector<Problem>& problem
 }
 
 // "/index_map/freq can't be read: a compound (4 of 4 files, the first: signal/s0.h5)".
-void tell_unread(const std::vector<Said>& all, std::vector<std::string>& told) {
+void note_unread(const std::vector<Said>& all, std::vector<std::string>& notices) {
   std::map<std::string, std::pair<std::size_t, const hdf5::File*>> lines;
   for (const Said& said : all) {
     for (const std::string& line : said.words.unread) ++lines.try_emplace(line, 0, said.file).first->second.first;
   }
   for (const auto& [line, count] : lines) {
-    told.push_back(line + " (" + std::to_string(count.first) + " of " + std::to_string(all.size()) +
-                   " files, the first: " + name_of_file(*count.second) + ")");
+    notices.push_back(line + " (" + std::to_string(count.first) + " of " + std::to_string(all.size()) +
+                      " files, the first: " + name_of_file(*count.second) + ")");
   }
 }
 
@@ -262,20 +262,20 @@ SkyAxes compared_axes(const std::vector<NamedSky>& files, const std::string& cub
   }
   axes.words.unit = all.front().words.unit;
   if (ra != all.end()) axes.words.ra = ra->words.ra;
-  tell_unread(all, axes.told);
+  note_unread(all, axes.notices);
   const auto silent = std::count_if(all.begin(), all.end(), [](const Said& said) { return said.words.freq_mhz.empty(); });
   if (channels != all.end()) {
     axes.words.freq_mhz = channels->words.freq_mhz;
     axes.words.freq_from = channels->words.freq_from;
     if (channels->words.freq_from != kFrequencies || silent > 0) {
-      axes.told.push_back("frequencies are " + range_text(axes.words.freq_mhz) + ", of " + channels->words.freq_from + " in " +
-                          name_of_file(*channels->file) +
-                          (silent > 0 ? "; " + std::to_string(silent) + " of " + std::to_string(all.size()) +
-                                            " files do not state theirs and are assumed to have the same"
-                                      : ""));
+      axes.notices.push_back("frequencies are " + range_text(axes.words.freq_mhz) + ", of " + channels->words.freq_from + " in " +
+                             name_of_file(*channels->file) +
+                             (silent > 0 ? "; " + std::to_string(silent) + " of " + std::to_string(all.size()) +
+                                               " files do not state theirs and are assumed to have the same"
+                                         : ""));
     }
   } else if (std::any_of(all.begin(), all.end(), [](const Said& said) { return !said.words.unread.empty(); })) {
-    axes.told.push_back("frequencies are taken from recipe.band_mhz: " + default_band);
+    axes.notices.push_back("frequencies are taken from recipe.band_mhz: " + default_band);
   }
   return axes;
 }

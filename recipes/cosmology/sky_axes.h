@@ -31,7 +31,7 @@ struct SkyWords {
 
 struct SkyAxes {
   SkyWords words;  // each field from the first file that has it; without a unit: kelvin
-  std::vector<std::string> told;
+  std::vector<std::string> notices;
 };
 
 struct NamedSky {

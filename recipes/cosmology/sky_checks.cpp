@@ -182,8 +182,8 @@ bool PinnedLoss::add(double left, double power) {
   }
   const bool pinned = power > 0 && std::abs(left / power - 1) < kPinnedWithin;
   in_a_row_ = pinned ? in_a_row_ + 1 : 0;
-  if (told_ || in_a_row_ < kPinnedValidations) return false;
-  told_ = true;
+  if (noted_ || in_a_row_ < kPinnedValidations) return false;
+  noted_ = true;
   return true;
 }
 

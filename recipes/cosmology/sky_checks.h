@@ -33,7 +33,7 @@ class PinnedLoss {
 
  private:
   int in_a_row_ = -1;
-  bool told_ = false;
+  bool noted_ = false;
 };
 
 }  // namespace millrace::recipes::cosmology

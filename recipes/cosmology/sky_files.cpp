@@ -26,7 +26,7 @@ constexpr double kTrainingShare = 0.9;
 std::string file_name_of(const hdf5::File& file) { return file.path().filename().string(); }
 
 SplitPaths split_list(const std::vector<std::filesystem::path>& files, Philox& random, const std::string& what,
-                      std::vector<std::string>& told) {
+                      std::vector<std::string>& notices) {
   SplitPaths split;
   for (const auto& file : files) (random.uniform() < kTrainingShare ? split.train : split.validation).push_back(file);
   for (auto [empty, full, side] :
@@ -34,8 +34,8 @@ SplitPaths split_list(const std::vector<std::filesystem::path>& files, Philox& r
     if (!empty->empty() || full->empty()) continue;
     empty->push_back(full->back());
     if (full->size() > 1) full->pop_back();
-    told.push_back("the draw left no " + what + " file for " + side + ": it gets " + empty->back().filename().string() +
-                   (full->back() == empty->back() ? ", the only one there is" : ""));
+    notices.push_back("the draw left no " + what + " file for " + side + ": it gets " + empty->back().filename().string() +
+                      (full->back() == empty->back() ? ", the only one there is" : ""));
   }
   return split;
 }
@@ -169,7 +169,8 @@ struct Side {
 };
 
 // Under the policy that fails, all problems end the run; under others they are told, and too many bad samples end it.
-void settle(std::vector<Side>& sides, const DataConfig& input, std::vector<Problem>& problems, std::vector<std::string>& told) {
+void settle(std::vector<Side>& sides, const DataConfig& input, std::vector<Problem>& problems,
+            std::vector<std::string>& notices) {
   for (Side& side : sides) {
     if (!passes_bad(input)) {
       std::ranges::move(side.problems, std::back_inserter(problems));
@@ -179,7 +180,7 @@ void settle(std::vector<Side>& sides, const DataConfig& input, std::vector<Probl
     const auto bad = std::ssize(side.problems), all = std::ssize(side.files);
     // How many samples draw the others shows in the epoch.
     if (side.are_samples || bad == all) refuse_too_many(bad, all, side.name, side.problems.back(), input);
-    told.push_back(told_of_bad(side.problems, all, side.name, input));
+    notices.push_back(told_of_bad(side.problems, all, side.name, input));
   }
 }
 
@@ -200,7 +201,7 @@ void drop_other_shapes(std::vector<SkyFile>& files, const Shape& shape, const st
 }  // namespace
 
 std::vector<std::filesystem::path> sky_paths(const std::filesystem::path& folder, const std::string& key,
-                                             std::vector<std::string>* told) {
+                                             std::vector<std::string>* notices) {
   data::FilesFound found;
   std::error_code error;
   if (std::filesystem::directory_iterator(folder, error); !error) found = data::find_files(folder, {".h5", ".hdf5"});
@@ -214,7 +215,7 @@ std::vector<std::filesystem::path> sky_paths(const std::filesystem::path& folder
     const std::string why = error ? ": " + error.message() : found.left_out.empty() ? "" : " (" + found.left_out + ")";
     throw DataError({key + " holds no .h5 file", folder.string() + why, next});
   }
-  if (told != nullptr && !found.left_out.empty()) told->push_back(std::move(found.left_out));
+  if (notices != nullptr && !found.left_out.empty()) notices->push_back(std::move(found.left_out));
   return std::move(found.files);
 }
 
@@ -222,8 +223,8 @@ SplitOfSky split_sky(const std::vector<std::filesystem::path>& signal, const std
                      std::uint64_t seed, std::int64_t num_train) {
   SplitOfSky split;
   Philox random(make_key(seed, kSplitKey));
-  split.signal = split_list(signal, random, "signal", split.told);
-  split.foreground = split_list(foreground, random, "foreground", split.told);
+  split.signal = split_list(signal, random, "signal", split.notices);
+  split.foreground = split_list(foreground, random, "foreground", split.notices);
   if (num_train >= 0 && static_cast<std::size_t>(num_train) < split.signal.train.size())
     split.signal.train.resize(static_cast<std::size_t>(num_train));
   return split;
@@ -255,11 +256,11 @@ Sky open_sky(const RecipeConfig& recipe, const std::filesystem::path& signal_dir
   Sky sky;
   std::vector<std::filesystem::path> signal;
   std::vector<std::filesystem::path> foreground;
-  collect(problems, [&] { signal = sky_paths(signal_dir, "signal_dir", &sky.told); });
-  collect(problems, [&] { foreground = sky_paths(foreground_dir, "foreground_dir", &sky.told); });
+  collect(problems, [&] { signal = sky_paths(signal_dir, "signal_dir", &sky.notices); });
+  collect(problems, [&] { foreground = sky_paths(foreground_dir, "foreground_dir", &sky.notices); });
   refuse_all(problems);
   SplitOfSky split = split_sky(signal, foreground, seed, recipe.num_train);
-  std::ranges::move(split.told, std::back_inserter(sky.told));
+  std::ranges::move(split.notices, std::back_inserter(sky.notices));
   std::vector<std::pair<SkyFile, Shape>> all;
   std::vector<Side> sides = {
       {"signal files of the training", split.signal.train, sky.train.signal},
@@ -284,7 +285,7 @@ Sky open_sky(const RecipeConfig& recipe, const std::filesystem::path& signal_dir
   for (Side& side : sides)
     drop_other_shapes(side.files, sky.shape, file_name_of(*first) + " has", "remove or regrid the file", recipe, side.problems);
   if (passes_bad(input)) std::erase_if(all, [&](const auto& file) { return file.second != sky.shape; });
-  settle(sides, input, problems, sky.told);
+  settle(sides, input, problems, sky.notices);
   check_sizes(*first, sky.shape, recipe, problems);
   std::vector<NamedSky> named = {{first.get(), sky.shape}};  // the usual file first: others are compared with it
   for (const auto& [file, shape] : all) {
@@ -294,7 +295,7 @@ Sky open_sky(const RecipeConfig& recipe, const std::filesystem::path& signal_dir
   refuse_all(problems);
   digest.update(recipe.vis_dataset + " " + std::to_string(recipe.ra_keep));
   sky.fingerprint = digest.hex();
-  sky.told.insert(sky.told.end(), axes.told.begin(), axes.told.end());
+  sky.notices.insert(sky.notices.end(), axes.notices.begin(), axes.notices.end());
   sky.read_as = read_as(axes.words, "of recipe.band_mhz, " + band_text(recipe) + ": no file says its own");
   sky.unit = std::move(axes.words.unit);
   sky.ra = std::move(axes.words.ra);
@@ -303,7 +304,7 @@ Sky open_sky(const RecipeConfig& recipe, const std::filesystem::path& signal_dir
 }
 
 SkyFiles open_test_sky(const RecipeConfig& recipe, const Sky& sky, const OpenSky& open, const DataConfig& input,
-                       std::vector<std::string>& told) {
+                       std::vector<std::string>& notices) {
   const SkyFile& own = *std::ranges::find_if(sky.train.signal, is_usable);
   std::vector<NamedSky> named = {{own.get(), sky.shape}};
   std::vector<Problem> problems;
@@ -318,7 +319,7 @@ SkyFiles open_test_sky(const RecipeConfig& recipe, const Sky& sky, const OpenSky
     drop_other_shapes(files, sky.shape, "the files that the model was trained on have",
                       "remove or regrid the file, or give another recipe.test_dir", recipe, side.problems);
     std::vector<Side> sides = {std::move(side)};
-    settle(sides, input, problems, told);
+    settle(sides, input, problems, notices);
     for (const SkyFile& file : files) {
       if (is_usable(file)) named.push_back({file.get(), sky.shape});
     }

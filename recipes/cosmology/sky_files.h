@@ -29,25 +29,25 @@ struct SkyFiles {
 
 struct Sky {
   SkyFiles train, validation;
-  Shape shape;                    // (baselines, frequencies, RA) of every file
-  std::vector<double> freq_mhz;   // centres of the channels
-  std::string unit;               // of the visibilities, if the files name one; empty: kelvin
-  std::vector<double> ra;         // degrees, if the files have them
-  std::string read_as;            // the files' description of channels, RA and unit, in one line
-  std::vector<std::string> told;  // notices
-  std::string fingerprint;        // of names, sizes, shapes and the keys that select from them
+  Shape shape;                   // (baselines, frequencies, RA) of every file
+  std::vector<double> freq_mhz;  // centres of the channels
+  std::string unit;              // of the visibilities, if the files name one; empty: kelvin
+  std::vector<double> ra;        // degrees, if the files have them
+  std::string read_as;           // the files' description of channels, RA and unit, in one line
+  std::vector<std::string> notices;
+  std::string fingerprint;  // of names, sizes, shapes and the keys that select from them
 };
 
 // Every *.h5 and *.hdf5 of a folder by name; DataError if there is no such file (`key` names the folder in it).
 [[nodiscard]] std::vector<std::filesystem::path> sky_paths(const std::filesystem::path& folder, const std::string& key,
-                                                           std::vector<std::string>* told = nullptr);
+                                                           std::vector<std::string>* notices = nullptr);
 
 struct SplitPaths {
   std::vector<std::filesystem::path> train, validation;
 };
 struct SplitOfSky {
   SplitPaths signal, foreground;
-  std::vector<std::string> told;
+  std::vector<std::string> notices;
 };
 // A generator seeded with `seed` draws u in [0, 1) for each file, signal files first: files with u < 0.9 are for training. If one
 // side of the split gets no file, the last file of the other side goes there. At most `num_train` signal files are for training;
@@ -72,7 +72,7 @@ struct SplitOfSky {
 // Every file below recipe.test_dir. DataError names the first whose shape differs from that of the run's own files, `sky`, and
 // any contradiction with their axes and units. Files that can't be used are as in open_sky().
 [[nodiscard]] SkyFiles open_test_sky(const RecipeConfig& recipe, const Sky& sky, const OpenSky& open, const DataConfig& input,
-                                     std::vector<std::string>& told);
+                                     std::vector<std::string>& notices);
 
 // Description of one file as a run with the recipe's defaults reads it; "" if it has no cube. DataError if it contradicts itself.
 [[nodiscard]] std::string sky_read_as(const hdf5::File& file);

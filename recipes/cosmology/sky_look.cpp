@@ -137,7 +137,7 @@ std::vector<double> usual_spectrum(const Kind& kind) {
 
 // One line about all files for which `what` returns words; it names the first of them.
 template <class What>
-void tell(const Kind& kind, What what, std::vector<std::string>& lines) {
+void add_lines(const Kind& kind, What what, std::vector<std::string>& lines) {
   std::string line;
   std::size_t more = 0;
   for (const Seen& seen : kind.files) {
@@ -153,12 +153,12 @@ void tell(const Kind& kind, What what, std::vector<std::string>& lines) {
   if (!line.empty()) lines.push_back(line);
 }
 
-void tell_of_dead_baselines(const Kind& kind, std::vector<std::string>& lines) {
+void note_dead_baselines(const Kind& kind, std::vector<std::string>& lines) {
   std::vector<std::size_t> dead(kind.files.front().baselines.size());
   for (const Seen& seen : kind.files) {
     for (std::size_t b = 0; b < dead.size(); ++b) dead[b] += seen.baselines[b] == 0 ? 1U : 0U;
   }
-  tell(
+  add_lines(
       kind,
       [&](const Seen& seen) -> std::string {
         if (seen.power == 0) return "";
@@ -170,18 +170,18 @@ void tell_of_dead_baselines(const Kind& kind, std::vector<std::string>& lines) {
       lines);
 }
 
-void tell_of_spectra(const Kind& kind, std::vector<std::string>& lines) {
+void note_spectra(const Kind& kind, std::vector<std::string>& lines) {
   const std::vector<double> usual = usual_spectrum(kind);
   const std::vector<double> turned(usual.rbegin(), usual.rend());
   const double roughness = median_of(kind, [](const Seen& seen) { return seen.roughness; });
-  tell(
+  add_lines(
       kind,
       [&](const Seen& seen) -> std::string {
         if (correlation(seen.channels, usual) > -kOtherSpectrum || correlation(seen.channels, turned) < kOtherSpectrum) return "";
         return "has the spectrum of the other files the other way round: are its channels in the other order?";
       },
       lines);
-  tell(
+  add_lines(
       kind,
       [&](const Seen& seen) -> std::string {
         if (roughness == 0 || seen.roughness < kRough || seen.roughness < kRougher * roughness) return "";
@@ -193,18 +193,18 @@ void tell_of_spectra(const Kind& kind, std::vector<std::string>& lines) {
 
 void look_at(Kind& kind, std::vector<std::string>& lines) {
   if (kind.files.empty()) return;
-  const auto tell_if = [&](auto is_so, const char* what) {
-    tell(
+  const auto note_if = [&](auto is_so, const char* what) {
+    add_lines(
         kind, [&](const Seen& seen) -> std::string { return is_so(seen) ? what : ""; }, lines);
   };
-  tell_if([](const Seen& seen) { return seen.is_broken; }, "holds values that are no numbers: repair or remove the file");
-  tell_if([](const Seen& seen) { return seen.is_flat && seen.power == 0; }, "is zero throughout: repair or remove the file");
-  tell_if([](const Seen& seen) { return seen.is_flat && seen.power > 0; },
+  note_if([](const Seen& seen) { return seen.is_broken; }, "holds values that are no numbers: repair or remove the file");
+  note_if([](const Seen& seen) { return seen.is_flat && seen.power == 0; }, "is zero throughout: repair or remove the file");
+  note_if([](const Seen& seen) { return seen.is_flat && seen.power > 0; },
           "holds one value throughout: repair or remove the file");
   std::erase_if(kind.files, [](const Seen& seen) { return seen.is_broken; });
   if (kind.files.size() < kFewFiles) return;
   const double power = median_of(kind, [](const Seen& seen) { return seen.power; });
-  tell(
+  add_lines(
       kind,
       [&](const Seen& seen) -> std::string {
         if (seen.is_flat || power == 0 || (seen.power < power * kOtherPower && seen.power > power / kOtherPower)) return "";
@@ -213,8 +213,8 @@ void look_at(Kind& kind, std::vector<std::string>& lines) {
       },
       lines);
   if (kind.name != "foreground") return;  // a signal may be empty in places
-  tell_of_dead_baselines(kind, lines);
-  tell_of_spectra(kind, lines);
+  note_dead_baselines(kind, lines);
+  note_spectra(kind, lines);
 }
 
 }  // namespace

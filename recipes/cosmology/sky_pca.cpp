@@ -75,7 +75,7 @@ nn::ForegroundPca fit_pca(const RecipeConfig& recipe, const Sky& sky, std::uint6
 }
 
 void check_pca(const nn::ForegroundPca& pca, const RecipeConfig& recipe, const Sky& sky, const std::string& where,
-               const Tell& tell) {
+               const Tell& report) {
   const std::int64_t frequencies = sky.shape[1];
   if (pca.frequencies() != frequencies) {
     refuse("pca file has " + std::to_string(pca.frequencies()) + " frequencies, data have " + std::to_string(frequencies), where);
@@ -99,13 +99,13 @@ void check_pca(const nn::ForegroundPca& pca, const RecipeConfig& recipe, const S
              where);
     }
   }
-  if (tell && of_other_data(pca, sky)) tell("the pca components of " + where + " were " + kOtherData);
+  if (report && of_other_data(pca, sky)) report("the pca components of " + where + " were " + kOtherData);
 }
 
 namespace {
 
 std::optional<nn::ForegroundPca> found_pca(const RecipeConfig& recipe, const Sky& sky, const RecipeFolders& places,
-                                           const Tell& tell) {
+                                           const Tell& report) {
   if (places.run_folder.empty()) return std::nullopt;
   const std::string ours = pca_file_name(recipe.n_fg);
   for (const std::string& name : {ours, std::filesystem::path(ours).replace_extension(".pt").string()}) {
@@ -118,16 +118,16 @@ std::optional<nn::ForegroundPca> found_pca(const RecipeConfig& recipe, const Sky
       // Components found in the run folder belong to the run from now on.
       if (!places.new_files.empty() && (places.new_files != places.run_folder || name != ours))
         pca.save(Fs::real(), places.new_files / ours);
-      if (tell) tell("pca components of " + path.string());
+      if (report) report("pca components of " + path.string());
       return pca;
     } catch (const DataError& error) {
-      if (tell) tell("the pca components in " + path.string() + " are not used: " + error.message().what + "; fitted again");
+      if (report) report("the pca components in " + path.string() + " are not used: " + error.message().what + "; fitted again");
     }
   }
   return std::nullopt;
 }
 
-nn::ForegroundPca fitted_pca(const RecipeConfig& recipe, const Sky& sky, const Context& run, const Tell& tell) {
+nn::ForegroundPca fitted_pca(const RecipeConfig& recipe, const Sky& sky, const Context& run, const Tell& report) {
   const std::string name = pca_file_name(recipe.n_fg);
   const double begin = steady_seconds();
   std::int64_t bad = 0;
@@ -136,14 +136,14 @@ nn::ForegroundPca fitted_pca(const RecipeConfig& recipe, const Sky& sky, const C
     if (bad++ == 0) first = why;
   };
   nn::ForegroundPca pca = fit_pca(recipe, sky, run.seed, recipe.pca_num_samples, run.config->data, {}, left_out);
-  if (bad > 0 && tell)
-    tell("pca fitted without " + std::to_string(bad) + (bad == 1 ? " sample" : " samples") +
-         " that can't be read, the first: " + first);
+  if (bad > 0 && report)
+    report("pca fitted without " + std::to_string(bad) + (bad == 1 ? " sample" : " samples") +
+           " that can't be read, the first: " + first);
   if (!run.places.new_files.empty()) pca.save(Fs::real(), run.places.new_files / name);
-  if (tell) {
-    tell("pca fitted on " + pca.facts.at("num_samples") + " training samples in " + human_duration(steady_seconds() - begin) +
-         ": " + std::to_string(recipe.n_fg) + " components hold " + significant(pca.variance_explained() * 100, 12) +
-         " % of the variance" + (run.places.new_files.empty() ? "" : "; kept in the run folder as " + name));
+  if (report) {
+    report("pca fitted on " + pca.facts.at("num_samples") + " training samples in " + human_duration(steady_seconds() - begin) +
+           ": " + std::to_string(recipe.n_fg) + " components hold " + significant(pca.variance_explained() * 100, 12) +
+           " % of the variance" + (run.places.new_files.empty() ? "" : "; kept in the run folder as " + name));
   }
   return pca;
 }
@@ -151,15 +151,15 @@ nn::ForegroundPca fitted_pca(const RecipeConfig& recipe, const Sky& sky, const C
 }  // namespace
 
 nn::ForegroundPca stored_pca(const RecipeConfig& recipe, const Sky& sky, const std::filesystem::path& components,
-                             const Context& run, const Tell& tell) {
+                             const Context& run, const Tell& report) {
   if (!components.empty()) {
     nn::ForegroundPca pca = nn::ForegroundPca::load(components);
-    check_pca(pca, recipe, sky, components.string(), tell);
-    if (tell) tell("pca components of " + components.string());
+    check_pca(pca, recipe, sky, components.string(), report);
+    if (report) report("pca components of " + components.string());
     return pca;
   }
-  if (std::optional<nn::ForegroundPca> found = found_pca(recipe, sky, run.places, tell)) return *std::move(found);
-  return fitted_pca(recipe, sky, run, tell);
+  if (std::optional<nn::ForegroundPca> found = found_pca(recipe, sky, run.places, report)) return *std::move(found);
+  return fitted_pca(recipe, sky, run, report);
 }
 
 }  // namespace millrace::recipes::cosmology

@@ -34,12 +34,12 @@ struct TrainingPair {
 
 // DataError if the components do not match this data's channels or n_fg; a fingerprint of other data is only reported.
 void check_pca(const nn::ForegroundPca& pca, const RecipeConfig& recipe, const Sky& sky, const std::string& where,
-               const Tell& tell);
+               const Tell& report);
 
 // Loads recipe.pca_components_path, else a file in the run folder (ours, or hugh's .pt); else fits components and keeps them with
 // the run's new files, if there is a run. Reports which of these it did. Components found in the run folder that do not fit the
 // data are reported and fitted again; components named by the config are then a DataError.
 [[nodiscard]] nn::ForegroundPca stored_pca(const RecipeConfig& recipe, const Sky& sky, const std::filesystem::path& components,
-                                           const Context& run, const Tell& tell);
+                                           const Context& run, const Tell& report);
 
 }  // namespace millrace::recipes::cosmology

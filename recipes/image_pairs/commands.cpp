@@ -86,7 +86,7 @@ Loaded load(const std::function<Entry()>& row, const Request& request, telemetry
   return loaded;
 }
 
-std::vector<stdfs::path> images_named(const std::vector<stdfs::path>& words, std::vector<std::string>& told) {
+std::vector<stdfs::path> images_named(const std::vector<stdfs::path>& words, std::vector<std::string>& notices) {
   std::vector<stdfs::path> files;
   for (const stdfs::path& word : words) {
     std::error_code none;
@@ -94,7 +94,7 @@ std::vector<stdfs::path> images_named(const std::vector<stdfs::path>& words, std
       files.push_back(word);
       continue;
     }
-    std::ranges::move(data::files_in(word, {".png", ".jpg", ".jpeg"}, &told), std::back_inserter(files));
+    std::ranges::move(data::files_in(word, {".png", ".jpg", ".jpeg"}, &notices), std::back_inserter(files));
   }
   if (files.size() < 2)
     throw UsageError(
@@ -164,14 +164,14 @@ int run_rank(const std::function<Entry()>& row, std::span<const std::string> wor
   const at::NoGradGuard no_grad;
   const device::Autocast autocast(loaded.device.type(), loaded.autocast);
   const Judge judge = [&](const at::Tensor& first, const at::Tensor& second) {
-    const Tensors told = loaded.recipe->predict({{"first", first.to(loaded.device)}, {"second", second.to(loaded.device)}});
-    return BothOrders{told.at("answers").cpu(), told.at("mirrored").cpu()};
+    const Tensors outputs = loaded.recipe->predict({{"first", first.to(loaded.device)}, {"second", second.to(loaded.device)}});
+    return BothOrders{outputs.at("answers").cpu(), outputs.at("mirrored").cpu()};
   };
-  double told = steady_seconds();
+  double last = steady_seconds();
   const Ranking ranking = rank_images(read_images(files, recipe), judge, opponents, batch, static_cast<std::uint64_t>(seed),
                                       [&](std::int64_t done, std::int64_t all) {
-                                        if (steady_seconds() - told < 2 && done != all) return;
-                                        told = steady_seconds();
+                                        if (steady_seconds() - last < 2 && done != all) return;
+                                        last = steady_seconds();
                                         console.line(with_commas(done) + "/" + with_commas(all) + " pairs");
                                       });
   std::vector<std::size_t> order(files.size());

@@ -14,7 +14,7 @@ constexpr std::size_t kFewScores = 8;
 constexpr double kFarOutside = 10;  // times the range of the middle half
 
 // "3 of 20 images WHAT, the first: "a.png"".
-std::string told_of(const std::vector<const ImageFile*>& odd, std::size_t all, const std::string& what) {
+std::string notice_of(const std::vector<const ImageFile*>& odd, std::size_t all, const std::string& what) {
   return std::to_string(odd.size()) + " of " + with_commas(static_cast<std::int64_t>(all)) + " images " + what +
          (odd.size() == 1 ? ": " : ", the first: ") + quoted(odd.front()->name);
 }
@@ -22,7 +22,7 @@ std::string told_of(const std::vector<const ImageFile*>& odd, std::size_t all, c
 }  // namespace
 
 std::vector<std::string> look_at_scores(const PairFiles& files) {
-  std::vector<std::string> told;
+  std::vector<std::string> notices;
   std::vector<double> scores;
   for (const ImageFile& image : files.images) scores.push_back(image.score);
   std::ranges::sort(scores);
@@ -35,9 +35,9 @@ std::vector<std::string> look_at_scores(const PairFiles& files) {
         odd.push_back(&image);
     }
     if (!odd.empty())
-      told.push_back(told_of(odd, files.images.size(), "with a score far from all others") + " has " +
-                     significant(odd.front()->score, 6) + ", half of all lie from " + significant(low, 6) + " to " +
-                     significant(high, 6) + ". Is it a mark for a missing score, or another scale?");
+      notices.push_back(notice_of(odd, files.images.size(), "with a score far from all others") + " has " +
+                        significant(odd.front()->score, 6) + ", half of all lie from " + significant(low, 6) + " to " +
+                        significant(high, 6) + ". Is it a mark for a missing score, or another scale?");
   }
   std::vector<const ImageFile*> alone;
   for (const auto* pairs : {&files.train, &files.validation}) {
@@ -45,9 +45,10 @@ std::vector<std::string> look_at_scores(const PairFiles& files) {
       if (pair.first == pair.second) alone.push_back(&files.images[static_cast<std::size_t>(pair.first)]);
   }
   if (!alone.empty())
-    told.push_back(with_commas(std::ssize(alone)) + " of " + with_commas(std::ssize(files.train) + std::ssize(files.validation)) +
-                   " pairs are of an image with itself, the first: " + quoted(alone.front()->name));
-  return told;
+    notices.push_back(with_commas(std::ssize(alone)) + " of " +
+                      with_commas(std::ssize(files.train) + std::ssize(files.validation)) +
+                      " pairs are of an image with itself, the first: " + quoted(alone.front()->name));
+  return notices;
 }
 
 std::vector<std::string> look_at_images(const std::vector<ImageFile>& images, const RecipeConfig& recipe, bool passes) {
@@ -73,11 +74,11 @@ std::vector<std::string> look_at_images(const std::vector<ImageFile>& images, co
       if (!passes) throw;
     }
   }
-  std::vector<std::string> told;
-  if (!flat.empty()) told.push_back(told_of(flat, seen, "of one colour throughout") + ". Next: leave them out");
+  std::vector<std::string> notices;
+  if (!flat.empty()) notices.push_back(notice_of(flat, seen, "of one colour throughout") + ". Next: leave them out");
   if (!grey.empty() && 2 * grey.size() < seen)
-    told.push_back(told_of(grey, seen, "of grey among coloured ones, so that colour may tell the answer"));
-  return told;
+    notices.push_back(notice_of(grey, seen, "of grey among coloured ones, so that colour may tell the answer"));
+  return notices;
 }
 
 }  // namespace millrace::recipes::image_pairs

@@ -147,18 +147,18 @@ data::PicturesSeen look_at_heads(const std::vector<ImageFile>& images) {
   return data::look_at_pictures(paths, std::ssize(paths));
 }
 
-std::vector<std::string> signs_told(const data::PicturesSeen& seen) {
-  std::vector<std::string> told;
-  const auto tell = [&](const data::PicturesSeen::Some& some, const std::string& what, const std::string& then) {
+std::vector<std::string> sign_notices(const data::PicturesSeen& seen) {
+  std::vector<std::string> notices;
+  const auto add = [&](const data::PicturesSeen::Some& some, const std::string& what, const std::string& then) {
     if (some.count > 0)
-      told.push_back(what + with_commas(some.count) + " of " + with_commas(seen.all) + " images " + then +
-                     " (the first: " + quoted(some.first.filename().string()) + ")");
+      notices.push_back(what + with_commas(some.count) + " of " + with_commas(seen.all) + " images " + then +
+                        " (the first: " + quoted(some.first.filename().string()) + ")");
   };
-  tell(seen.transparent,
-       "alpha is dropped: ", "have an alpha channel or a transparent colour, their colours are taken as they stand");
-  tell(seen.deep, "16 bits become 8: ", "have 16 bits a channel, the upper 8 are taken, so that numbers below 256 are black");
-  tell(seen.turned, "turned upright: ", "are stored turned, as their orientation (EXIF, XMP) says");
-  return told;
+  add(seen.transparent,
+      "alpha is dropped: ", "have an alpha channel or a transparent colour, their colours are taken as they stand");
+  add(seen.deep, "16 bits become 8: ", "have 16 bits a channel, the upper 8 are taken, so that numbers below 256 are black");
+  add(seen.turned, "turned upright: ", "are stored turned, as their orientation (EXIF, XMP) says");
+  return notices;
 }
 
 std::shared_ptr<const data::Source> pair_source(const PairFiles& files, Split split, const RecipeConfig& recipe) {

@@ -20,7 +20,7 @@ namespace millrace::recipes::image_pairs {
 
 // Notices on differences between the files and the network's input, one line per kind with the number of images: transparency, 16
 // bits, rotated pixels.
-[[nodiscard]] std::vector<std::string> signs_told(const data::PicturesSeen& seen);
+[[nodiscard]] std::vector<std::string> sign_notices(const data::PicturesSeen& seen);
 // Reads the headers of all files.
 [[nodiscard]] data::PicturesSeen look_at_heads(const std::vector<ImageFile>& images);
 

@@ -209,7 +209,7 @@ TEST_F(PairSourceTest, AlphaIsDroppedWithANotice) {
   EXPECT_THAT(said, ::testing::Contains(::testing::StartsWith(
                         "alpha is dropped: 3 of 10 images have an alpha channel or a transparent colour, their colours are taken "
                         "as they stand (the first: \"")));
-  EXPECT_THAT(signs_told(look_at_heads({{.path = folder_ / "none.png", .name = "", .score = 0}})), ::testing::IsEmpty());
+  EXPECT_THAT(sign_notices(look_at_heads({{.path = folder_ / "none.png", .name = "", .score = 0}})), ::testing::IsEmpty());
 }
 
 TEST_F(PairSourceTest, AnImageThatIsTooSmallOrDamagedIsNamed) {

@@ -200,10 +200,10 @@ void draw_from_labels(PairFiles& files, const RecipeConfig& recipe, const stdfs:
   files.train =
       draw_pairs(scores, all_but(folds, fold), draw_of(recipe), seed + kSeedsOfAFold * static_cast<std::uint64_t>(recipe.fold));
   files.validation = all_pairs(scores, folds[fold], recipe.theta, recipe.val_samples, seed);
-  files.told.push_back("fold " + std::to_string(recipe.fold) + " of " + std::to_string(recipe.folds) +
-                       " validates: " + with_commas(std::ssize(folds[fold])) + " of " + with_commas(images) + " images, " +
-                       with_commas(std::ssize(files.validation)) + " pairs; " + with_commas(std::ssize(files.train)) +
-                       " pairs to train on");
+  files.notices.push_back("fold " + std::to_string(recipe.fold) + " of " + std::to_string(recipe.folds) +
+                          " validates: " + with_commas(std::ssize(folds[fold])) + " of " + with_commas(images) + " images, " +
+                          with_commas(std::ssize(files.validation)) + " pairs; " + with_commas(std::ssize(files.train)) +
+                          " pairs to train on");
 }
 
 }  // namespace
@@ -324,7 +324,7 @@ void find_images(PairFiles& files, const Places& places, const DataConfig& input
         std::ranges::count_if(*pairs, [&](const Pair& pair) { return lost.contains(pair.first) || lost.contains(pair.second); });
     if (bad > 0) refuse_too_many(bad, std::ssize(*pairs), what, problems.back(), input);
   }
-  files.told.push_back(told_of_bad(problems, std::ssize(files.images), "images", input));
+  files.notices.push_back(told_of_bad(problems, std::ssize(files.images), "images", input));
 }
 
 }  // namespace
@@ -336,12 +336,12 @@ PairFiles open_pairs(const RecipeConfig& recipe, const std::string& data_dir, st
                      seed);
   } else {
     files.train = read_pairs(recipe.train_pairs, recipe.theta, files.images);
-    files.told.push_back(with_commas(std::ssize(files.train)) + " pairs to train on from " + recipe.train_pairs);
-    if (recipe.val_pairs.empty()) files.told.emplace_back("no validation: recipe.val_pairs names no table");
+    files.notices.push_back(with_commas(std::ssize(files.train)) + " pairs to train on from " + recipe.train_pairs);
+    if (recipe.val_pairs.empty()) files.notices.emplace_back("no validation: recipe.val_pairs names no table");
   }
   if (!recipe.val_pairs.empty()) {
     files.validation = read_pairs(recipe.val_pairs, recipe.theta, files.images);
-    files.told.push_back(with_commas(std::ssize(files.validation)) + " pairs to validate with from " + recipe.val_pairs);
+    files.notices.push_back(with_commas(std::ssize(files.validation)) + " pairs to validate with from " + recipe.val_pairs);
   }
   refuse_leak(files);
   find_images(files, Places(recipe, data_dir), input);
@@ -354,18 +354,18 @@ std::vector<std::string> write_pair_files(Fs& fs, std::span<const Labelled> labe
   for (const Labelled& label : labels) images.push_back({.path = {}, .name = label.name, .score = label.score});
   const std::vector<double> scores = scores_of(images);
   const auto folds = deal_folds(labels, recipe.folds, seed);
-  std::vector<std::string> told;
+  std::vector<std::string> notices;
   const auto write = [&](const std::string& name, const std::vector<Pair>& pairs) {
     const stdfs::path file = out / (name + "_" + std::to_string(pairs.size()) + ".csv");
     write_pairs(fs, file, pairs, images);
-    told.push_back(file.string() + "  " + with_commas(std::ssize(pairs)) + " pairs");
+    notices.push_back(file.string() + "  " + with_commas(std::ssize(pairs)) + " pairs");
   };
   for (std::size_t k = 0; k < folds.size(); ++k) {
     write("train_fold" + std::to_string(k + 1),
           draw_pairs(scores, all_but(folds, k), draw_of(recipe), seed + kSeedsOfAFold * (k + 1)));
     write("eval_fold" + std::to_string(k + 1), all_pairs(scores, folds[k], recipe.theta, 0, seed));
   }
-  return told;
+  return notices;
 }
 
 }  // namespace millrace::recipes::image_pairs

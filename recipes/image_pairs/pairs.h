@@ -56,7 +56,7 @@ void write_pairs(Fs& fs, const std::filesystem::path& file, std::span<const Pair
 struct PairFiles {
   std::vector<ImageFile> images;
   std::vector<Pair> train, validation;
-  std::vector<std::string> told;  // notices for the run's start
+  std::vector<std::string> notices;  // for the run's start
 };
 // Opens the files named by the keys of section recipe. DataError: a missing image (with the places tried), an image on both
 // sides.

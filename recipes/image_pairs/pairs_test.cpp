@@ -216,7 +216,7 @@ TEST_F(PairsTest, AnImageThatIsNotThereGoesByThePolicyForBadSamples) {
                       "\"lost.png\" is not there"),
             HasSubstr("set data.max_bad_fraction to 1 or")));
   input.max_bad_fraction = 1;
-  EXPECT_THAT(open_pairs(recipe, "", 1, input).told,
+  EXPECT_THAT(open_pairs(recipe, "", 1, input).notices,
               ::testing::Contains("2 of 3 images can't be used, the first: image \"gone.png\" is not there; their samples go by "
                                   "data.bad_samples=skip"));
 }

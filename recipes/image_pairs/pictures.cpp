@@ -44,7 +44,7 @@ Picture draw_hard_pairs(const std::vector<HardPair>& pairs, std::int64_t size, s
                            .height = size,
                            .width = size,
                            .pixels = pair.first});
-    what.images.push_back({.caption = significant(pair.second_score, 4) + ": said " + pair.said + ", is " + pair.is,
+    what.images.push_back({.caption = significant(pair.second_score, 4) + ": said " + pair.answer + ", is " + pair.is,
                            .height = size,
                            .width = size,
                            .pixels = pair.second});

@@ -16,8 +16,8 @@ struct HardPair {
   std::vector<std::uint8_t> first, second;  // size * size RGB pixels
   std::string first_name, second_name;
   double first_score = 0, second_score = 0;
-  std::string said;  // "Second 97 %"
-  std::string is;    // "First"
+  std::string answer;  // "Second 97 %"
+  std::string is;      // "First"
 };
 // Pairs side by side, the most confident mistakes first.
 [[nodiscard]] Picture draw_hard_pairs(const std::vector<HardPair>& pairs, std::int64_t size, std::int64_t wrong,

@@ -42,7 +42,7 @@ std::vector<std::pair<std::int64_t, std::int64_t>> pairs_of(std::int64_t images,
 }  // namespace
 
 Ranking rank_images(const at::Tensor& images, const Judge& judge, std::int64_t opponents, std::int64_t batch, std::uint64_t seed,
-                    const std::function<void(std::int64_t, std::int64_t)>& tell) {
+                    const std::function<void(std::int64_t, std::int64_t)>& report) {
   const std::int64_t count = images.size(0);
   const auto pairs = pairs_of(count, opponents, seed);
   const auto all = static_cast<std::int64_t>(pairs.size());
@@ -67,7 +67,7 @@ Ranking rank_images(const at::Tensor& images, const Judge& judge, std::int64_t o
       ++ranking.answers[static_cast<std::size_t>(a)];
       ++ranking.answers[static_cast<std::size_t>(b)];
     }
-    if (tell) tell(begin + rows, all);
+    if (report) report(begin + rows, all);
   }
   ranking.strengths = bradley_terry(answers, count);
   ranking.agreement = all == 0 ? 0 : static_cast<double>(agreed) / static_cast<double>(all);

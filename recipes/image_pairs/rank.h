@@ -27,6 +27,6 @@ struct Ranking {
 // drawn with `seed`, so that all are connected; 0, or n - 1 and more, means all pairs. `batch` pairs are judged at once. `tell`
 // is called with the pairs done and their total.
 [[nodiscard]] Ranking rank_images(const at::Tensor& images, const Judge& judge, std::int64_t opponents, std::int64_t batch,
-                                  std::uint64_t seed, const std::function<void(std::int64_t, std::int64_t)>& tell = nullptr);
+                                  std::uint64_t seed, const std::function<void(std::int64_t, std::int64_t)>& report = nullptr);
 
 }  // namespace millrace::recipes::image_pairs

@@ -127,13 +127,13 @@ bool ImagePairs::is_frozen() const { return recipe_.freeze_base.value_or(!recipe
 
 void ImagePairs::before_training() {
   files_ = open_pairs(recipe_, context_.config->data.dir, context_.seed, context_.config->data);
-  for (const std::string& text : files_->told) context_.say(text);
+  for (const std::string& text : files_->notices) context_.note(text);
   seen_ = look_at_heads(files_->images);
-  for (const std::string& text : signs_told(seen_)) context_.say(text);
-  for (const std::string& text : look_at_scores(*files_)) context_.say(text);
+  for (const std::string& text : sign_notices(seen_)) context_.note(text);
+  for (const std::string& text : look_at_scores(*files_)) context_.note(text);
   if (context_.places.plan_only) return;
   const bool passes = context_.config->data.bad_samples != data::BadSamples::fail;
-  for (const std::string& text : look_at_images(files_->images, recipe_, passes)) context_.say(text);
+  for (const std::string& text : look_at_images(files_->images, recipe_, passes)) context_.note(text);
 }
 
 data::Pipeline ImagePairs::data(Split split) {
@@ -166,29 +166,29 @@ PairModel& ImagePairs::model() {
     const auto named = activation_of_base(recipe_);
     recipe_.vision_activation = named.value_or(Activation::quick_gelu);
     if (named && *named != Activation::quick_gelu)
-      context_.say("the tower's activation is " + config::detail::Codec<Activation>::write(*named).get<std::string>() +
-                   ", as config.json of recipe.base_weights names it");
+      context_.note("the tower's activation is " + config::detail::Codec<Activation>::write(*named).get<std::string>() +
+                    ", as config.json of recipe.base_weights names it");
   }
   model_ = std::make_shared<PairModel>(recipe_, context_.seed, is_frozen(), context_.fused(), at::kCPU, type);
-  if (has_base) context_.say(load_base(*model_, recipe_));
-  if (!recipe_.adapter.empty()) context_.say(read_adapter(*model_, recipe_.adapter));
+  if (has_base) context_.note(load_base(*model_, recipe_));
+  if (!recipe_.adapter.empty()) context_.note(read_adapter(*model_, recipe_.adapter));
   prompts_ = to_tensors({prompt_of(recipe_)}, context_.device);
-  say_what_is_trained();
+  note_trained_parts();
   return *model_;
 }
 
-void ImagePairs::say_what_is_trained() {
+void ImagePairs::note_trained_parts() {
   const Counts counts = parameter_counts(recipe_);
   if (!is_frozen()) {
-    context_.say("all " + with_commas(static_cast<std::int64_t>(counts.total())) + " parameters are trained: " +
-                 (recipe_.base_weights.empty() ? "without recipe.base_weights a frozen tower would know nothing"
-                                               : "recipe.freeze_base=false"));
+    context_.note("all " + with_commas(static_cast<std::int64_t>(counts.total())) + " parameters are trained: " +
+                  (recipe_.base_weights.empty() ? "without recipe.base_weights a frozen tower would know nothing"
+                                                : "recipe.freeze_base=false"));
     return;
   }
-  context_.say("tower and decoder are frozen" +
-               std::string(recipe_.freeze_base.is_auto() ? ": recipe.base_weights brings them" : "") + "; " +
-               with_commas(static_cast<std::int64_t>(counts.trained(true))) + " of " +
-               with_commas(static_cast<std::int64_t>(counts.total())) + " parameters are trained");
+  context_.note("tower and decoder are frozen" +
+                std::string(recipe_.freeze_base.is_auto() ? ": recipe.base_weights brings them" : "") + "; " +
+                with_commas(static_cast<std::int64_t>(counts.trained(true))) + " of " +
+                with_commas(static_cast<std::int64_t>(counts.total())) + " parameters are trained");
 }
 
 // ---- 4 losses
@@ -222,7 +222,7 @@ at::Tensor ImagePairs::kept_features(const Batch& batch, const at::Tensor& pixel
         static_cast<double>(images * patches_of(recipe_) * recipe_.vision_width) * static_cast<double>(c10::elementSize(type));
     const double budget = free_memory(pixels.device(), context_.ranks) / 4;
     const bool keeps = context_.on("feature_cache") && recipe_.cache_image_features.value_or(needed <= budget);
-    context_.say(
+    context_.note(
         "features of " + with_commas(images) + " images, " + human_bytes(needed) +
         (keeps ? ": kept once made" : ": made anew for each pair") +
         (recipe_.cache_image_features.is_auto() ? " (a quarter of the free memory is " + human_bytes(budget) + ")" : ""));
@@ -383,7 +383,7 @@ std::vector<Picture> ImagePairs::draw() {
                      .second_name = second.path.filename().string(),
                      .first_score = first.score,
                      .second_score = second.score,
-                     .said = answer_names().at(mistake.answer) + " " + percent(mistake.sure),
+                     .answer = answer_names().at(mistake.answer) + " " + percent(mistake.sure),
                      .is = answer_names().at(static_cast<std::size_t>(pair.label))});
   }
   if (!shown.empty())

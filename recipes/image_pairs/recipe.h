@@ -56,7 +56,7 @@ class ImagePairs final : public Recipe {
   at::Tensor kept_features(const Batch& batch, const at::Tensor& pixels);
   [[nodiscard]] bool is_frozen() const;
   [[nodiscard]] double projector_scale() const;
-  void say_what_is_trained();
+  void note_trained_parts();
   std::optional<Loss> loss(const Batch& batch, const StepContext& context);
   [[nodiscard]] double weight_of_consistency(const StepContext& context) const;
   [[nodiscard]] std::vector<double> known_scores() const;

@@ -18,7 +18,7 @@ bool is_folder(const stdfs::path& path) {
   return stdfs::is_directory(path, ignored);
 }
 
-std::vector<stdfs::path> text_files_of(const std::string& folder, const std::string& key, std::vector<std::string>& told) {
+std::vector<stdfs::path> text_files_of(const std::string& folder, const std::string& key, std::vector<std::string>& notices) {
   data::FilesFound found;
   std::string failure;
   try {
@@ -31,21 +31,21 @@ std::vector<stdfs::path> text_files_of(const std::string& folder, const std::str
                      failure.empty() ? key : key + ": " + failure,
                      "name text files with --sources a.txt,b.txt, or their folder with --data DIR"});
   }
-  if (!found.left_out.empty()) told.push_back(std::move(found.left_out));
+  if (!found.left_out.empty()) notices.push_back(std::move(found.left_out));
   return std::move(found.files);
 }
 
 }  // namespace
 
 std::vector<stdfs::path> find_sources(const RecipeConfig& recipe, const std::string& data_folder,
-                                      std::vector<std::string>& told) {
-  if (recipe.sources.empty()) return text_files_of(data_folder, "recipe.sources, data.dir", told);
+                                      std::vector<std::string>& notices) {
+  if (recipe.sources.empty()) return text_files_of(data_folder, "recipe.sources, data.dir", notices);
   std::vector<stdfs::path> files;
   for (std::size_t i = 0; i < recipe.sources.size(); ++i) {
     const stdfs::path source = recipe.sources[i];
     std::error_code ignored;
     if (is_folder(source)) {
-      std::ranges::move(text_files_of(source.string(), "recipe.sources", told), std::back_inserter(files));
+      std::ranges::move(text_files_of(source.string(), "recipe.sources", notices), std::back_inserter(files));
       continue;
     }
     files.push_back(source);
@@ -62,9 +62,9 @@ std::vector<stdfs::path> find_sources(const RecipeConfig& recipe, const std::str
 data::TextTokens read_corpus(const RecipeConfig& recipe, const std::string& data_folder,
                              std::shared_ptr<const data::Tokenizer> tokenizer, const Context& context) {
   data::TextOptions options;
-  std::vector<std::string> told;
-  options.sources = find_sources(recipe, data_folder, told);
-  for (const std::string& line : told) context.say(line);
+  std::vector<std::string> notices;
+  options.sources = find_sources(recipe, data_folder, notices);
+  for (const std::string& line : notices) context.note(line);
   options.kind = recipe.tokenizer;
   options.vocabulary_from = recipe.vocab_from;
   options.tokenizer = std::move(tokenizer);
@@ -73,7 +73,7 @@ data::TextTokens read_corpus(const RecipeConfig& recipe, const std::string& data
     options.cache_folder = context.places.cache_folder / "tokens";
   options.writes_cache = context.places.writes;
   data::TextTokens text = data::tokens_of_text(options);
-  for (const std::string& notice : text.notices) context.say(notice);
+  for (const std::string& notice : text.notices) context.note(notice);
   return text;
 }
 

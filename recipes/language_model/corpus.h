@@ -15,7 +15,7 @@ namespace millrace::recipes::language_model {
 // The files of recipe.sources, for a folder its .txt files by name; if recipe.sources is empty, those of `data_folder`. DataError
 // names a missing one. `told` gets a line for each folder some of whose files are skipped.
 [[nodiscard]] std::vector<std::filesystem::path> find_sources(const RecipeConfig& recipe, const std::string& data_folder,
-                                                              std::vector<std::string>& told);
+                                                              std::vector<std::string>& notices);
 
 // Encodes those files with `tokenizer`, or, if it is null, with a new one whose characters are taken from the text. Remarks on
 // the text go to context.notice.

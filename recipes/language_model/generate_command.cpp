@@ -117,7 +117,7 @@ Json overrides_of(const config::Resolved& config) {
   return overrides;
 }
 
-void tell_unknown(LanguageModel& model, const std::string& prompt, telemetry::Console& console) {
+void note_unknown_characters(LanguageModel& model, const std::string& prompt, telemetry::Console& console) {
   constexpr std::size_t kShown = 20;
   std::vector<std::string> unknown = model.unknown_in(prompt);
   if (unknown.empty()) return;
@@ -132,7 +132,7 @@ void interact(LanguageModel& model, bool beam, telemetry::Console& console) {
   std::string line;
   std::cerr << "type a beginning; an empty line or Ctrl-D ends\n> " << std::flush;
   while (std::getline(std::cin, line) && !line.empty()) {
-    tell_unknown(model, line, console);
+    note_unknown_characters(model, line, console);
     std::cout << line << model.write(line, model.generate_config(), beam) << "\n";
     std::cerr << "> " << std::flush;
   }
@@ -161,7 +161,7 @@ int generate_command(std::span<const std::string> words) {
     return 0;
   }
   const std::string prompt = request.prompt.value_or(model.generate_config().prompt);
-  tell_unknown(model, prompt, console);
+  note_unknown_characters(model, prompt, console);
   std::cout << prompt << model.write(prompt, model.generate_config(), request.beam) << "\n";
   return 0;
 }

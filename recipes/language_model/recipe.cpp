@@ -88,7 +88,7 @@ void LanguageModel::count_tokens(std::int64_t end) {
 }
 
 // Reports characters of the validation that the training text lacks, if there are more than a few.
-void LanguageModel::tell_of_strangers(std::int64_t begin, std::int64_t end) const {
+void LanguageModel::note_unknown_tokens(std::int64_t begin, std::int64_t end) const {
   constexpr double kFew = 0.01;
   constexpr std::size_t kNamed = 5;
   if (trained_on_.empty() || begin >= end) return;
@@ -105,10 +105,10 @@ void LanguageModel::tell_of_strangers(std::int64_t begin, std::int64_t end) cons
   if (static_cast<double>(strange) <= kFew * static_cast<double>(all)) return;
   const auto documents = tokens_->documents();
   const auto last = static_cast<std::size_t>(std::ranges::lower_bound(documents, end) - documents.begin());
-  context_.say(percent(static_cast<double>(strange) / static_cast<double>(all), 1) +
-               " of the validation's characters do not stand in the training text: " + joined(named, " ") + ", …; it ends in " +
-               quoted(last > 0 && last <= files_.size() ? files_[last - 1].name : "the last source") +
-               ". Next: mix the sources, or validate on text of the same kind");
+  context_.note(percent(static_cast<double>(strange) / static_cast<double>(all), 1) +
+                " of the validation's characters do not stand in the training text: " + joined(named, " ") + ", …; it ends in " +
+                quoted(last > 0 && last <= files_.size() ? files_[last - 1].name : "the last source") +
+                ". Next: mix the sources, or validate on text of the same kind");
 }
 
 data::Pipeline LanguageModel::data(Split split) {
@@ -120,9 +120,9 @@ data::Pipeline LanguageModel::data(Split split) {
       training ? data::TokenWindows{recipe_.seq_len, recipe_.overlap, 0, end}
                : data::TokenWindows{recipe_.seq_len, 0, end, validation_end};  // no overlap: each is judged once
   const auto source = std::make_shared<data::TokenSource>(tokens_, windows, files_);
-  if (!training) tell_of_strangers(end, validation_end);
-  context_.say(with_commas(source->size()) + (training ? " training" : " validation") + " sequences, " +
-               with_commas(source->tokens_left_out()) + " tokens left over at the end");
+  if (!training) note_unknown_tokens(end, validation_end);
+  context_.note(with_commas(source->size()) + (training ? " training" : " validation") + " sequences, " +
+                with_commas(source->tokens_left_out()) + " tokens left over at the end");
   return data::single(source);
 }
 

@@ -59,7 +59,7 @@ class LanguageModel final : public Recipe {
   Cuts cuts() const;
   std::vector<std::int64_t> counts_of(std::int64_t begin, std::int64_t end) const;
   void count_tokens(std::int64_t end);
-  void tell_of_strangers(std::int64_t begin, std::int64_t end) const;
+  void note_unknown_tokens(std::int64_t begin, std::int64_t end) const;
 
   Context context_;
   RecipeConfig recipe_;

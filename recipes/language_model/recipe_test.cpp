@@ -195,7 +195,7 @@ TEST_F(RecipeTest, ContradictionsAreRefusedAllAtOnce) {
 TEST_F(RecipeTest, MissingTextIsNamedWithThePlacesLookedAt) {
   write_file("a.txt", "abc");
   const auto find = [&](const Json& sources, const std::string& data_folder) {
-    std::vector<std::string> told;
+    std::vector<std::string> notices;
     return find_sources(config::read<RecipeConfig>(Json{{"sources", sources}}), data_folder, told);
   };
   const std::string text = (folder_ / "a.txt").string();

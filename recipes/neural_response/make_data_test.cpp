@@ -89,7 +89,7 @@ TEST(SampleSessions, AreWhatTheyClaim) {
 
 // The files describe themselves, and reading them needs nothing else.
 void expect_attributes(const Sessions& sessions, const stdfs::path& folder) {
-  for (const std::string& text : sessions.told) EXPECT_EQ(text.find(".h5"), std::string::npos) << text;
+  for (const std::string& text : sessions.notices) EXPECT_EQ(text.find(".h5"), std::string::npos) << text;
   for (const auto& session : sessions.all) {
     const hdf5::Attributes& attributes = session->parts()[0].file->attributes("/");
     const std::vector<hdf5::Attribute> expected = {

@@ -76,14 +76,14 @@ bool applies_to(const PenaltyConfig& rule, const std::string& parameter) {
   });
 }
 
-Penalties::Penalties(const std::vector<PenaltyConfig>& rules, const torch::nn::Module& model, std::vector<std::string>& told) {
+Penalties::Penalties(const std::vector<PenaltyConfig>& rules, const torch::nn::Module& model, std::vector<std::string>& notices) {
   for (const PenaltyConfig& config : rules) {
     Rule rule{config, {}};
     for (const auto& item : model.named_parameters()) {
       if (applies_to(config, item.key())) rule.parameters.push_back(item.value());
     }
     if (rule.parameters.empty())
-      told.push_back("regularization " + quoted(config.name) + " matches no parameter: " + joined(config.apply_to, ", "));
+      notices.push_back("regularization " + quoted(config.name) + " matches no parameter: " + joined(config.apply_to, ", "));
     rules_.push_back(std::move(rule));
   }
 }

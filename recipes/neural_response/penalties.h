@@ -22,7 +22,7 @@ namespace millrace::recipes::neural_response {
 class Penalties {
  public:
   // Adds a line to `told` for each rule that matches no parameter.
-  Penalties(const std::vector<PenaltyConfig>& rules, const torch::nn::Module& model, std::vector<std::string>& told);
+  Penalties(const std::vector<PenaltyConfig>& rules, const torch::nn::Module& model, std::vector<std::string>& notices);
 
   // One term per norm with lambda above 0, named after its rule: sum of |w| (l1), of w^2 (l2), of the norms of the tensors
   // (group_lasso), times lambda of the epoch.

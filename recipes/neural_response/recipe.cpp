@@ -122,9 +122,9 @@ void NeuralResponse::before_training() {
   const std::filesystem::path file =
       recipe_.dataset_config.empty() ? folder / "dataset.yaml" : std::filesystem::path(recipe_.dataset_config);
   sessions_ = open_sessions(recipe_, file, folder, open_);
-  for (const std::string& text : sessions_->told) context_.say(text);
+  for (const std::string& text : sessions_->notices) context_.note(text);
   if (!goes_on_ && !context_.places.plan_only)
-    for (const std::string& text : look_at_sessions(*sessions_)) context_.say(text);
+    for (const std::string& text : look_at_sessions(*sessions_)) context_.note(text);
   std::vector<Known> found;
   for (const auto& session : sessions_->all) {
     const auto counts = session->mean_counts();
@@ -142,8 +142,8 @@ void NeuralResponse::before_training() {
   stimulus_ = alike ? first.stimulus_kind() : StimulusKind::transformed;
   if (recipe_.enable_curriculum) median_contrast_ = median_contrast(*sessions_);
   if (known_.size() == 1) return;
-  context_.say(std::to_string(known_.size()) + " sessions: a batch has a group for each, the core sees them in " +
-               (context_.on("joined_core") ? "one forward pass" : "a forward pass for each"));
+  context_.note(std::to_string(known_.size()) + " sessions: a batch has a group for each, the core sees them in " +
+                (context_.on("joined_core") ? "one forward pass" : "a forward pass for each"));
 }
 
 data::SampleWeights NeuralResponse::curriculum(const std::shared_ptr<const Session>& session) const {
@@ -225,9 +225,9 @@ DigitalTwin& NeuralResponse::model() {
     check_model_size(parameters, sizeof(float) * parameters, "recipe.convnet.stages, recipe.modulator.hidden_dim");
     model_ = std::make_shared<DigitalTwin>(config, std::move(shapes), context_.seed, context_.fused());
     begin_with_pretrained();
-    std::vector<std::string> told;
-    penalties_.emplace(recipe_.regularization, *model_, told);
-    for (const std::string& text : told) context_.say(text);
+    std::vector<std::string> notices;
+    penalties_.emplace(recipe_.regularization, *model_, notices);
+    for (const std::string& text : notices) context_.note(text);
   }
   return *model_;
 }
@@ -240,7 +240,7 @@ void NeuralResponse::begin_with_pretrained() {
   if (!recipe_.pretrained.empty() && (!goes_on_ || left_out)) {  // a snapshot has them, unless it leaves out the frozen ones
     const millrace::Weights weights = quiet_weights(recipe_.pretrained);
     const std::int64_t taken = take_pretrained(*model_, weights.models.begin()->second, recipe_.pretrained);
-    context_.say("pretrained: " + std::to_string(taken) + " tensors of adapters, frontend and convnet from " + weights.which);
+    context_.note("pretrained: " + std::to_string(taken) + " tensors of adapters, frontend and convnet from " + weights.which);
   }
   if (!recipe_.freeze_vision) return;
   for (auto& item : model_->named_parameters()) {

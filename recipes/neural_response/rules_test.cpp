@@ -120,7 +120,7 @@ struct Heads : torch::nn::Module {
 
 TEST(NeuralPenalties, DefaultsClampDeviationsAndPullFeatures) {
   Heads heads;
-  std::vector<std::string> told;
+  std::vector<std::string> notices;
   const Penalties penalties(RecipeConfig{}.regularization, heads, told);
   ASSERT_EQ(told.size(), 1U);
   EXPECT_THAT(told[0], HasSubstr("\"exclude_means_from_wd\" matches no parameter: readouts/mean"));
@@ -141,7 +141,7 @@ TEST(NeuralPenalties, DefaultsClampDeviationsAndPullFeatures) {
 TEST(NeuralPenalties, ProximalRulesAreTheirFormulas) {
   const auto after = [](PenaltyType type) {
     Heads heads;
-    std::vector<std::string> told;
+    std::vector<std::string> notices;
     const Penalties penalties({{.name = "rule", .type = type, .lambda = 2, .apply_to = {"std"}}}, heads, told);
     const at::NoGradGuard no_grad;
     penalties.apply(0);

@@ -120,7 +120,7 @@ class SampleData : public testing::Test {
   stdfs::path target() const { return folder_.path() / "runs" / "toy"; }
   stdfs::path part() const { return folder_.path() / "runs" / ".toy.millrace-part"; }
   int make(Fs& fs, const std::function<void(const std::string&)>& tell = {}) const {
-    const SampleDataMaker maker{.make = [&fs](const stdfs::path& out) { write_toy(fs, out); }, .begin = {}, .tell = tell};
+    const SampleDataMaker maker{.make = [&fs](const stdfs::path& out) { write_toy(fs, out); }, .begin = {}, .report = tell};
     return make_sample_data(fs, target(), maker) ? 0 : kAnother;
   }
   toys::TemporaryFolder folder_;
@@ -187,7 +187,7 @@ TEST_F(SampleData, WhoWaitsForAKilledOneSaysSoAndMakesIt) {
                                    never.wait();
                                  },
                              .begin = {},
-                             .tell = {}})
+                             .report = {}})
                ? 0
                : kAnother;
   });

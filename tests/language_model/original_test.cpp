@@ -112,7 +112,7 @@ TEST_F(Original, OursLoadThereOrAreRefusedThere) {
     for (const auto& named : loaded.recipe->model().named_parameters()) weights[named.key()] = named.value().detach();
     Json config = loaded.config.values;
     config["recipe"]["embedding_scale"] = scaled;
-    const std::vector<std::string> told = complete_weights(weights, config);
+    const std::vector<std::string> notices = complete_weights(weights, config);
     EXPECT_EQ(told.size(), scaled ? 1U : 0U);
     snapshot::write_tensors(Fs::real(), folder_ / "ours.pt", weights);
     return peer("load " + (folder_ / "ours.pt").string() + " " + (folder_ / "out.safetensors").string() + " " +

@@ -129,7 +129,7 @@ TEST(Memory, OneSampleThatDoesNotFitEndsTheRunWithATable) {
 }
 
 std::vector<std::string> rises_told(const std::filesystem::path& run) {
-  std::vector<std::string> told;
+  std::vector<std::string> notices;
   for (const Json& line : toys::log_of(run, "warning")) {
     if (auto text = line["text"].get<std::string>(); text.starts_with("tensors hold more")) told.push_back(std::move(text));
   }

@@ -236,7 +236,7 @@ class Uvh5Words {
 void print_converted(const uvh5::Converted& converted, const std::filesystem::path& out) {
   constexpr std::size_t kColumn = 12;
   std::string before;
-  for (const auto& [word, line] : converted.told) {
+  for (const auto& [word, line] : converted.notices) {
     std::string head = word == before ? "" : word;
     head.resize(std::max(kColumn, head.size() + 1), ' ');
     std::cout << head << line << "\n";
@@ -264,7 +264,7 @@ int uvh5_command(std::span<const std::string> words) {
       Fs::real(), out,
       {.make = [&wish = wish, &converted](const std::filesystem::path& folder) { converted = uvh5::convert(wish, folder); },
        .begin = {},
-       .tell = [&](const std::string& text) { console.notice(text); }});
+       .report = [&](const std::string& text) { console.notice(text); }});
   if (!made)
     throw UsageError({"another process has made the folder meanwhile", "--out=" + out.string(), "choose another with --out"});
   print_converted(converted, out);

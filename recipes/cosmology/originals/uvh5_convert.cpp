@@ -58,7 +58,7 @@ class Converter {
   Converter(const Wish& wish, const std::filesystem::path& out) : wish_(wish), out_(out) {}
 
   Converted run() {
-    for (const std::string& text : wish_.left_out) tell("left out", text);
+    for (const std::string& text : wish_.left_out) add_notice("left out", text);
     open(foreground_, wish_.foreground);
     open(signal_, wish_.signal);
     compare();
@@ -73,7 +73,7 @@ class Converter {
   }
 
  private:
-  void tell(const std::string& word, const std::string& line) { converted_.told.emplace_back(word, line); }
+  void add_notice(const std::string& word, const std::string& line) { converted_.notices.emplace_back(word, line); }
 
   void open(Role& role, const std::vector<std::filesystem::path>& paths) {
     if (paths.empty()) return;
@@ -82,16 +82,16 @@ class Converter {
     auto axes = axes_of(role.files, wish_.selection, problems_);
     if (!axes) return;
     role.axes = std::move(*axes);
-    for (const Header& file : role.files) tell(role.name, printable(file.name()) + "  " + header_text(file));
-    for (const std::string& text : role.axes.told) tell("chosen", text);
-    tell("taken", std::to_string(role.axes.baselines.size()) + " baselines, " +
-                      with_commas(static_cast<std::int64_t>(role.axes.freq_hz.size())) + " channels, " +
-                      with_commas(static_cast<std::int64_t>(role.axes.times.size())) + " times, polarisations " +
-                      joined(role.axes.polarisations, " ", polarisation_name));
-    tell_gaps(role.axes);
+    for (const Header& file : role.files) add_notice(role.name, printable(file.name()) + "  " + header_text(file));
+    for (const std::string& text : role.axes.notices) add_notice("chosen", text);
+    add_notice("taken", std::to_string(role.axes.baselines.size()) + " baselines, " +
+                            with_commas(static_cast<std::int64_t>(role.axes.freq_hz.size())) + " channels, " +
+                            with_commas(static_cast<std::int64_t>(role.axes.times.size())) + " times, polarisations " +
+                            joined(role.axes.polarisations, " ", polarisation_name));
+    note_gaps(role.axes);
   }
 
-  void tell_gaps(const Axes& axes) {
+  void note_gaps(const Axes& axes) {
     if (axes.freq_hz.size() < 3) return;
     std::vector<double> steps;
     for (std::size_t i = 1; i < axes.freq_hz.size(); ++i) steps.push_back(axes.freq_hz[i] - axes.freq_hz[i - 1]);
@@ -100,8 +100,8 @@ class Converter {
     const double usual = sorted[sorted.size() / 2];
     for (std::size_t i = 0; i < steps.size(); ++i) {
       if (steps[i] > kGapInChannels * usual)
-        tell("gap", fixed(steps[i] / 1e6, 3) + " MHz between channels " + std::to_string(i) + " and " + std::to_string(i + 1) +
-                        ": the network takes them for neighbours");
+        add_notice("gap", fixed(steps[i] / 1e6, 3) + " MHz between channels " + std::to_string(i) + " and " +
+                              std::to_string(i + 1) + ": the network takes them for neighbours");
     }
   }
 
@@ -125,8 +125,9 @@ class Converter {
                  " MHz",
              "choose the same with --band or --channels");
     if (a.baselines.size() == b.baselines.size() && !turn_like(signal_.axes, a))
-      tell("pairing", "the signal's antennas are not the foreground's: baselines go together in their order, the first is " +
-                          text_of(b.baselines.front()) + " with " + text_of(a.baselines.front()));
+      add_notice("pairing",
+                 "the signal's antennas are not the foreground's: baselines go together in their order, the first is " +
+                     text_of(b.baselines.front()) + " with " + text_of(a.baselines.front()));
     if (a.unit != b.unit)
       refuse("the signal is in " + quoted(b.unit) + ", the foreground in " + quoted(a.unit), "bring both to one unit");
   }
@@ -145,8 +146,8 @@ class Converter {
             {"the " + role->name + " has " + std::to_string(has) + " times, a file shall have " + std::to_string(length_),
              "--times-per-file", "give a smaller number"});
       else if (has % length_ != 0)
-        tell("left out", "the last " + std::to_string(has % length_) + " of " + std::to_string(has) + " times of the " +
-                             role->name + ", which fill no file of " + std::to_string(length_));
+        add_notice("left out", "the last " + std::to_string(has % length_) + " of " + std::to_string(has) + " times of the " +
+                                   role->name + ", which fill no file of " + std::to_string(length_));
     }
     refuse_all(problems_);
   }
@@ -157,10 +158,11 @@ class Converter {
     const auto all = static_cast<std::int64_t>(role.axes.baselines.size());
     const std::int64_t at_once = std::min(all, baselines_at_once(role.axes, memory));
     if (at_once < all)
-      tell("memory", "the " + role.name + " is read " + std::to_string((all + at_once - 1) / at_once) +
-                         " times for each polarisation, " + with_commas(at_once) + " baselines at a time: all of it takes " +
-                         human_bytes(static_cast<double>(*element_count(role.axes.shape()) * kBytesOfAValue)) + ", " +
-                         human_bytes(static_cast<double>(memory)) + " are to be had");
+      add_notice("memory", "the " + role.name + " is read " + std::to_string((all + at_once - 1) / at_once) +
+                               " times for each polarisation, " + with_commas(at_once) +
+                               " baselines at a time: all of it takes " +
+                               human_bytes(static_cast<double>(*element_count(role.axes.shape()) * kBytesOfAValue)) + ", " +
+                               human_bytes(static_cast<double>(memory)) + " are to be had");
     return at_once;
   }
 
@@ -194,14 +196,14 @@ class Converter {
       refuse_twice(role, polarisation, twice);
       const FlagCount count = flags.finish(problems_);
       if (!problems_.empty()) continue;  // the other polarisations may have more problems
-      tell("flags", role.name + " " + name + ": " + text_of_flags(count, wish_.flags));
+      add_notice("flags", role.name + " " + name + ": " + text_of_flags(count, wish_.flags));
       role.written += parts.write();
     }
     if (!problems_.empty()) return;
     const Shape shape = role.axes.shape();
-    tell(role.name, std::to_string(role.written) + (role.written == 1 ? " file of " : " files of ") +
-                        to_text({shape[0], shape[1], length_}) + " baselines, channels, times; rms " +
-                        size_text(role.rms(), role.axes.unit));
+    add_notice(role.name, std::to_string(role.written) + (role.written == 1 ? " file of " : " files of ") +
+                              to_text({shape[0], shape[1], length_}) + " baselines, channels, times; rms " +
+                              size_text(role.rms(), role.axes.unit));
   }
 
   void make_signals() {
@@ -220,7 +222,8 @@ class Converter {
     signal_.written = wish_.made_signals;
     signal_.sum_of_squares = *wish_.made_signal_rms * *wish_.made_signal_rms;
     signal_.values = 1;
-    tell("signal", std::to_string(wish_.made_signals) + " files made up, rms " + size_text(*wish_.made_signal_rms, axes.unit));
+    add_notice("signal",
+               std::to_string(wish_.made_signals) + " files made up, rms " + size_text(*wish_.made_signal_rms, axes.unit));
   }
 
   void write_config(const Axes& axes) {
@@ -235,7 +238,7 @@ class Converter {
     }
     if (!lengths.empty()) {
       recipe["pad"] = "mirror";
-      tell("padding", joined(lengths, ", ") + ", mirrored in the run (recipe.pad); left out of loss, metrics and output");
+      add_notice("padding", joined(lengths, ", ") + ", mirrored in the run (recipe.pad); left out of loss, metrics and output");
     }
     converted_.config = {{"data", {{"dir", "."}, {"batch_size", std::min(kLargestBatch, training)}}}, {"recipe", recipe}};
     write_atomically(Fs::real(), out_ / "train.json", converted_.config.dump(2) + "\n");

@@ -27,8 +27,8 @@ struct Wish {
 
 // The outcome of a conversion.
 struct Converted {
-  std::vector<std::pair<std::string, std::string>> told;  // each a word and its line
-  Json config = Json::object();                           // for train; empty: signal or foreground is missing
+  std::vector<std::pair<std::string, std::string>> notices;  // each a word and its line
+  Json config = Json::object();                              // for train; empty: signal or foreground is missing
 };
 
 // Writes foreground/POL-tNNNN.h5 and signal/..., each with one polarisation and times_per_file successive times, and

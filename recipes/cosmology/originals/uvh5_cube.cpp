@@ -86,8 +86,8 @@ void choose_baselines(Axes& axes, const Selection& selection, std::vector<Proble
     std::erase_if(axes.baselines, [](const Baseline& each) { return each.first == each.second; });
   const std::size_t autos = chosen - axes.baselines.size();
   if (autos > 0)
-    axes.told.push_back(std::to_string(autos) + (autos == 1 ? " auto-correlation is" : " auto-correlations are") +
-                        " left out; --autos keeps them");
+    axes.notices.push_back(std::to_string(autos) + (autos == 1 ? " auto-correlation is" : " auto-correlations are") +
+                           " left out; --autos keeps them");
   if (axes.baselines.empty() && unknown.empty())
     problems.push_back({"of " + std::to_string(all) + " baselines the selection keeps none", "--baselines, --antennas, --autos",
                         autos > 0 ? "all that are chosen are autos: give --autos to keep them" : "choose others"});
@@ -111,8 +111,8 @@ void choose_polarisations(Axes& axes, std::span<const Header> files, const Selec
                                "the files have " + joined(axes.polarisations, ", ", polarisation_name)});
   const std::size_t out = axes.polarisations.size() - selection.polarisations.size();
   if (out > 0)
-    axes.told.push_back("polarisations " + joined(selection.polarisations, ", ", polarisation_name) + " of " +
-                        joined(axes.polarisations, ", ", polarisation_name));
+    axes.notices.push_back("polarisations " + joined(selection.polarisations, ", ", polarisation_name) + " of " +
+                           joined(axes.polarisations, ", ", polarisation_name));
   axes.polarisations = selection.polarisations;
 }
 

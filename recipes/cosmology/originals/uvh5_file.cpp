@@ -234,10 +234,10 @@ std::string read_as(const hdf5::File& file) {
          " nsamples";
 }
 
-std::vector<std::filesystem::path> files_of(const std::filesystem::path& word, std::vector<std::string>& told) {
+std::vector<std::filesystem::path> files_of(const std::filesystem::path& word, std::vector<std::string>& notices) {
   if (!std::filesystem::is_directory(word)) return {word};
   data::FilesFound found = data::find_files(word, {".uvh5"});
-  if (!found.left_out.empty()) told.push_back(std::move(found.left_out));
+  if (!found.left_out.empty()) notices.push_back(std::move(found.left_out));
   return std::move(found.files);
 }
 

@@ -50,6 +50,6 @@ struct Header {
 [[nodiscard]] std::string read_as(const hdf5::File& file);
 
 // The files that a word names: the file itself, or every *.uvh5 of a folder, by name. `told` receives lines about skipped files.
-[[nodiscard]] std::vector<std::filesystem::path> files_of(const std::filesystem::path& word, std::vector<std::string>& told);
+[[nodiscard]] std::vector<std::filesystem::path> files_of(const std::filesystem::path& word, std::vector<std::string>& notices);
 
 }  // namespace millrace::recipes::cosmology::uvh5

@@ -130,7 +130,7 @@ class Uvh5 : public testing::Test {
   stdfs::path converted(const Wish& wish) {
     const stdfs::path to = out();
     told_.clear();
-    for (const auto& [word, line] : convert(wish, to).told) told_ += word + ": " + line + "\n";
+    for (const auto& [word, line] : convert(wish, to).notices) told_ += word + ": " + line + "\n";
     return to;
   }
   std::string refused(const Wish& wish) {

@@ -159,7 +159,7 @@ class Loading {
     for (const auto& [where, name] : in_order) read_one(places_.at(*name), wanted_.at(*name));
   }
 
-  [[nodiscard]] std::string told() const {
+  [[nodiscard]] std::string summary() const {
     double bytes = 0;
     for (const auto& [name, place] : places_) bytes += static_cast<double>(place.tensor->bytes);
     std::string text = "base: " + std::to_string(places_.size()) + " weights, " + human_bytes(bytes) + ", from " + given();
@@ -280,7 +280,7 @@ std::string load_base(PairModel& model, const RecipeConfig& config) {
   Loading loading(model, config);
   loading.check();
   loading.read();
-  return loading.told();
+  return loading.summary();
 }
 
 }  // namespace millrace::recipes::image_pairs

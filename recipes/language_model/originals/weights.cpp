@@ -161,9 +161,9 @@ std::vector<std::string> adopt_weights(Weights& weights, config::Resolved& confi
   Decided decided(config, weights.path.string());
   take_sizes(weights, tensors, decided);
   const bool has_positions = take_positions(weights, tensors, decided);
-  std::vector<std::string> told = {take_scale(weights, has_positions, decided), take_vocabulary(weights)};
-  std::erase(told, "");
-  return told;
+  std::vector<std::string> notices = {take_scale(weights, has_positions, decided), take_vocabulary(weights)};
+  std::erase(notices, "");
+  return notices;
 }
 
 std::vector<std::string> complete_weights(Tensors& weights, const Json& config) {

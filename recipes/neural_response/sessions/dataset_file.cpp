@@ -24,8 +24,8 @@ constexpr std::array<std::string_view, 11> kNotes = {"visual",    "qcmissing", "
 constexpr std::array<std::string_view, 4> kFieldNames = {"stim", "robs", "behavior", "dfs"};
 
 // Reports a fact once, however many sessions it is true of.
-void say_once(std::vector<std::string>& told, const std::string& text) {
-  if (std::find(told.begin(), told.end(), text) == told.end()) told.push_back(text);
+void add_once(std::vector<std::string>& notices, const std::string& text) {
+  if (std::find(notices.begin(), notices.end(), text) == notices.end()) notices.push_back(text);
 }
 
 Operation basis_of_the_original() {
@@ -45,13 +45,13 @@ std::vector<Transform> default_transforms() {
 
 // Decides whether an unknown name is a typo of ours, or an input of another model.
 bool is_ours(const Node& node, const std::string& name, const std::string& what, const std::string& of,
-             std::vector<std::string>& told) {
+             std::vector<std::string>& notices) {
   if (std::find(kFieldNames.begin(), kFieldNames.end(), name) != kFieldNames.end()) return true;
   const std::string hint = suggestion_among(name, kFieldNames);
   if (hint.starts_with("did you mean")) {
     node.problem("unknown " + what + " " + quoted(name) + of, hint);
   } else {
-    say_once(told, what + " " + quoted(name) + of + " is left out: no model here reads it");
+    add_once(notices, what + " " + quoted(name) + of + " is left out: no model here reads it");
   }
   return false;
 }
@@ -91,7 +91,7 @@ void check_transform(const Node& node, const Transform& transform) {
   }
 }
 
-std::vector<Transform> transforms_of(const Node& map, const Tree& parent, std::vector<std::string>& told) {
+std::vector<Transform> transforms_of(const Node& map, const Tree& parent, std::vector<std::string>& notices) {
   if (map.is_empty()) return default_transforms();
   constexpr std::array<std::string_view, 4> kKnown = {"source", "ops", "expose_as", "concatenate"};
   map.must_be_map();
@@ -103,7 +103,7 @@ std::vector<Transform> transforms_of(const Node& map, const Tree& parent, std::v
     node.only("key", kKnown);
     Transform transform{
         name, node.at("source").text(name), {}, node.at("expose_as").text(name), node.at("concatenate").truth(false)};
-    if (!is_ours(node.at("expose_as"), transform.expose_as, "result", " of transform " + quoted(name), told)) continue;
+    if (!is_ours(node.at("expose_as"), transform.expose_as, "result", " of transform " + quoted(name), notices)) continue;
     transform.operations = operations_of(node.at("ops"));
     check_transform(node, transform);
     const auto same = std::find_if(transforms.begin(), transforms.end(),
@@ -138,11 +138,11 @@ Filters filters_of(const Node& map) {
   return filters;
 }
 
-std::int64_t lags_of(const Node& keys_lags, std::vector<std::string>& told) {
+std::int64_t lags_of(const Node& keys_lags, std::vector<std::string>& notices) {
   keys_lags.must_be_map();
   for (const std::string& key : keys_lags.keys()) {
     const Node node = keys_lags.at(key);
-    if (!is_ours(node, key, "key", " of keys_lags", told) || key == "stim") continue;
+    if (!is_ours(node, key, "key", " of keys_lags", notices) || key == "stim") continue;
     if (node.is_list() || node.whole(0) != 0)
       node.problem("keys_lags." + key + " is not 0", "only the stimulus has lags; write " + key + ": 0");
   }
@@ -158,21 +158,21 @@ std::int64_t lags_of(const Node& keys_lags, std::vector<std::string>& told) {
   return static_cast<std::int64_t>(lags.size());
 }
 
-void tell_of_transforms(const SessionFile& session, std::vector<std::string>& told) {
+void note_transforms(const SessionFile& session, std::vector<std::string>& notices) {
   for (const Transform& transform : session.transforms) {
     for (const Operation& operation : transform.operations) {
       if (std::holds_alternative<op::MaxNorm>(operation))
-        say_once(told, "maxnorm takes the largest value of a whole session, validation included, as the original does");
+        add_once(notices, "maxnorm takes the largest value of a whole session, validation included, as the original does");
       if (const auto* unsqueeze = std::get_if<op::Unsqueeze>(&operation); unsqueeze != nullptr && unsqueeze->axis == 0)
-        say_once(told, "unsqueeze: 0 makes the channel of the stimulus, as unsqueeze: 1 does");
+        add_once(notices, "unsqueeze: 0 makes the channel of the stimulus, as unsqueeze: 1 does");
       const auto* basis = std::get_if<op::TemporalBasis>(&operation);
       if (basis == nullptr || basis->bin_size_ms * session.target_rate == 1000.0) continue;
       const double real = 1000.0 / (session.target_rate * basis->bin_size_ms);
-      say_once(told, "temporal_basis: a tap is a bin of " + fixed(1000.0 / session.target_rate, 2) + " ms, which it calls " +
-                         significant(basis->bin_size_ms, 3) + " ms, as the original does: its peaks from " +
-                         significant(basis->peak_range_ms[0], 3) + " to " + significant(basis->peak_range_ms[1], 3) +
-                         " ms lie at " + significant(basis->peak_range_ms[0] * real, 3) + " to " +
-                         significant(basis->peak_range_ms[1] * real, 3) + " ms");
+      add_once(notices, "temporal_basis: a tap is a bin of " + fixed(1000.0 / session.target_rate, 2) + " ms, which it calls " +
+                            significant(basis->bin_size_ms, 3) + " ms, as the original does: its peaks from " +
+                            significant(basis->peak_range_ms[0], 3) + " to " + significant(basis->peak_range_ms[1], 3) +
+                            " ms lie at " + significant(basis->peak_range_ms[0] * real, 3) + " to " +
+                            significant(basis->peak_range_ms[1] * real, 3) + " ms");
     }
   }
 }
@@ -191,8 +191,8 @@ class Reading {
       const std::vector<Node> items = sessions.items();
       if (items.empty()) root.problem("the file names no sessions", "write sessions: [NAME, ...]");
       if (static_cast<std::int64_t>(items.size()) > max_sessions)
-        file_.told.push_back("the first " + std::to_string(max_sessions) + " of " + std::to_string(items.size()) +
-                             " sessions are taken: recipe.max_datasets");
+        file_.notices.push_back("the first " + std::to_string(max_sessions) + " of " + std::to_string(items.size()) +
+                                " sessions are taken: recipe.max_datasets");
       for (std::size_t i = 0; i < items.size() && static_cast<std::int64_t>(i) < max_sessions; ++i) add(parent, items[i]);
     }
     if (!problems_.empty()) throw ConfigError(each_once());
@@ -263,8 +263,8 @@ class Reading {
     sampling.only("key", kRates);
     session.source_rate = sampling.at("source_rate").number(session.source_rate);
     session.target_rate = sampling.at("target_rate").number(session.target_rate);
-    session.lags = lags_of(root.at("keys_lags"), file_.told);
-    session.transforms = transforms_of(root.at("transforms"), parent, file_.told);
+    session.lags = lags_of(root.at("keys_lags"), file_.notices);
+    session.transforms = transforms_of(root.at("transforms"), parent, file_.notices);
     session.filters = filters_of(root.at("datafilters"));
     session.train_share = root.at("train_val_split").number(session.train_share);
     session.seed = static_cast<std::uint64_t>(root.at("seed").whole(1002));
@@ -274,7 +274,7 @@ class Reading {
       session.options += std::string(key) + " " + (root.at(key).exists() ? root.at(key).json().dump() : "") + "\n";
     if (problems_.size() == before) check(root, session);
     set_ratio(sampling, session);
-    if (problems_.size() == before) tell_of_transforms(session, file_.told);
+    if (problems_.size() == before) note_transforms(session, file_.notices);
     file_.sessions.push_back(std::move(session));
   }
 
@@ -291,8 +291,8 @@ class Reading {
     std::vector<std::int64_t> cids = session.cids;
     std::ranges::sort(cids);
     if (const auto twin = std::ranges::adjacent_find(cids); twin != cids.end())
-      file_.told.push_back("session " + session.name + " names cid " + std::to_string(*twin) +
-                           " twice: the unit is learned twice and counts twice in every mean; name it once in its cids");
+      file_.notices.push_back("session " + session.name + " names cid " + std::to_string(*twin) +
+                              " twice: the unit is learned twice and counts twice in every mean; name it once in its cids");
     if (session.types.empty()) root.at("types").problem("types is empty", "name the HDF5 files of a session without .h5");
     if (!(session.train_share > 0 && session.train_share < 1))
       root.at("train_val_split")

@@ -39,7 +39,7 @@ struct SessionFile {
 
 struct DatasetFile {
   std::vector<SessionFile> sessions;
-  std::vector<std::string> told;  // notices
+  std::vector<std::string> notices;
 };
 
 // Reads the file and those of its first `max_sessions` sessions. ConfigError with all problems: an unreadable file, an unknown

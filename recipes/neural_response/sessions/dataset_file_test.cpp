@@ -117,9 +117,9 @@ TEST_F(DatasetFileTest, FilesOfTheOriginalAreReadAsTheyAre) {
   EXPECT_EQ(b.name, "b") << "from the file's name";
   EXPECT_EQ(b.seed, 7U) << "a session's keys stand above the parent's";
   EXPECT_EQ(b.lags, 2);
-  EXPECT_THAT(file.told, testing::SizeIs(2));
+  EXPECT_THAT(file.notices, testing::SizeIs(2));
   EXPECT_EQ(read(1).sessions.size(), 1U);
-  EXPECT_THAT(read(1).told, testing::Contains("the first 1 of 2 sessions are taken: recipe.max_datasets"));
+  EXPECT_THAT(read(1).notices, testing::Contains("the first 1 of 2 sessions are taken: recipe.max_datasets"));
 }
 
 TEST_F(DatasetFileTest, AnAxisOfZeroAndAListOfArgumentsMeanWhatTheOriginalsFilesMean) {
@@ -138,7 +138,7 @@ TEST_F(DatasetFileTest, AnAxisOfZeroAndAListOfArgumentsMeanWhatTheOriginalsFiles
     EXPECT_EQ(std::get<op::Unsqueeze>(transforms[0].operations.at(1)).axis, 0);
     EXPECT_EQ(transforms[1].expose_as, "robs");
     EXPECT_EQ(std::get<op::Smooth>(transforms[1].operations.at(0)).sigma, 1.5) << arguments;
-    EXPECT_THAT(file.told, testing::Contains("unsqueeze: 0 makes the channel of the stimulus, as unsqueeze: 1 does"));
+    EXPECT_THAT(file.notices, testing::Contains("unsqueeze: 0 makes the channel of the stimulus, as unsqueeze: 1 does"));
   }
   EXPECT_THAT(refused_file(with_smooth("[{typ: gaussian}]")), HasSubstr("unknown argument \"typ\" of operation smooth"));
   EXPECT_THAT(refused_file(with_smooth("[{type: box}]")), HasSubstr("smooth is not done with type \"box\""));
@@ -182,8 +182,9 @@ TEST_F(DatasetFileTest, WhatNobodyReadsIsLeftOutWithANotice) {
   write("dataset.yaml", text);
   const DatasetFile file = read();
   EXPECT_EQ(file.sessions[0].transforms.size(), 3U);
-  EXPECT_THAT(file.told, testing::IsSupersetOf({"result \"history\" of transform \"history\" is left out: no model here reads it",
-                                                "key \"history\" of keys_lags is left out: no model here reads it"}));
+  EXPECT_THAT(file.notices,
+              testing::IsSupersetOf({"result \"history\" of transform \"history\" is left out: no model here reads it",
+                                     "key \"history\" of keys_lags is left out: no model here reads it"}));
 }
 
 TEST_F(DatasetFileTest, FaultsHaveTheirTexts) {

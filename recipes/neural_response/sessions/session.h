@@ -108,7 +108,7 @@ class Session {
 
 struct Sessions {
   std::vector<std::shared_ptr<const Session>> all;
-  std::vector<std::string> told;  // notices
+  std::vector<std::string> notices;
 };
 
 // Opens the sessions of a dataset file (at most recipe.max_datasets). `data_dir` holds a folder per session; empty: the file's

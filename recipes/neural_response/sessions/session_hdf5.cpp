@@ -157,12 +157,12 @@ const hdf5::Dataset& covariate_of(const hdf5::File& file, const std::string& nam
   const std::string where = file.path().string();
   const std::string file_name = short_name(file);
   const auto unreadable = file.unreadable();
-  const auto told =
+  const auto bad =
       std::find_if(unreadable.begin(), unreadable.end(), [&name](const hdf5::Unreadable& set) { return set.name == name; });
-  if (told != unreadable.end()) {
-    std::string remedy = hdf5::remedy_for(told->reason, file.path());
+  if (bad != unreadable.end()) {
+    std::string remedy = hdf5::remedy_for(bad->reason, file.path());
     if (remedy.empty()) remedy = "write it anew as plain numbers";
-    throw DataError({file_name + ": " + name + " can't be read: " + told->reason, where, remedy});
+    throw DataError({file_name + ": " + name + " can't be read: " + bad->reason, where, remedy});
   }
   if (!has_covariate(file, name)) {
     const std::string has = joined(file.datasets(), ", ", &hdf5::Dataset::name);

@@ -48,7 +48,7 @@ Frames frames_of(const Session& session, const SessionPart& part, double budget)
   return frames;
 }
 
-void look_at_frames(const SessionPart& part, const Frames& frames, std::vector<std::string>& told) {
+void look_at_frames(const SessionPart& part, const Frames& frames, std::vector<std::string>& notices) {
   const auto count = static_cast<std::int64_t>(frames.bins.size());
   if (count < kFewFrames) return;
   const std::string name = short_name(*part.file) + ": /stim ";
@@ -63,19 +63,19 @@ void look_at_frames(const SessionPart& part, const Frames& frames, std::vector<s
   std::uint8_t most = 0;
   for (const auto& grey : frames.greys) most = std::max(most, *std::ranges::max_element(grey));
   if (longest == frames.greys.size()) {
-    told.push_back(name + "is one frame throughout: there is nothing to see");
+    notices.push_back(name + "is one frame throughout: there is nothing to see");
   } else if (4 * longest >= frames.greys.size()) {
-    told.push_back(name + "is one frame from about bin " + with_commas(frames.bins[begin]) + " to " +
-                   with_commas(frames.bins[begin + longest - 1]) + " of " + with_commas(part.bins) +
-                   ": if it stood still there, mark these bins with dpi_valid 0");
+    notices.push_back(name + "is one frame from about bin " + with_commas(frames.bins[begin]) + " to " +
+                      with_commas(frames.bins[begin + longest - 1]) + " of " + with_commas(part.bins) +
+                      ": if it stood still there, mark these bins with dpi_valid 0");
   }
   if (most == 1)
-    told.push_back(name +
-                   "has grey levels of at most 1, and levels from 0 to 255 are expected. Are they fractions? Then write 255 "
-                   "times their values");
+    notices.push_back(name +
+                      "has grey levels of at most 1, and levels from 0 to 255 are expected. Are they fractions? Then write 255 "
+                      "times their values");
 }
 
-void look_at_units(const Session& session, std::vector<std::string>& told) {
+void look_at_units(const Session& session, std::vector<std::string>& notices) {
   const auto units = static_cast<std::size_t>(session.units());
   std::vector<float> counts(units);
   std::vector<std::uint64_t> hash(units);
@@ -93,8 +93,8 @@ void look_at_units(const Session& session, std::vector<std::string>& told) {
     const auto [at, is_new] = first.try_emplace({hash[u], spikes[u]}, u);
     const std::int64_t cid = session.cids()[u], other = session.cids()[at->second];
     if (is_new || cid == other) continue;  // a repeated cid is reported by its file
-    told.push_back(short_name(*session.parts()[0].file) + ": /robs of cid " + std::to_string(cid) + " are those of cid " +
-                   std::to_string(other) + ": the unit is learned twice; take one of them out of cids");
+    notices.push_back(short_name(*session.parts()[0].file) + ": /robs of cid " + std::to_string(cid) + " are those of cid " +
+                      std::to_string(other) + ": the unit is learned twice; take one of them out of cids");
     return;
   }
 }
@@ -118,7 +118,7 @@ std::vector<double> spread_of(const Session& session) {
   return spread;
 }
 
-void look_at_behavior(const Sessions& sessions, std::vector<std::string>& told) {
+void look_at_behavior(const Sessions& sessions, std::vector<std::string>& notices) {
   const Session& first = *sessions.all.front();
   if (first.behavior_dim() == 0) return;
   const std::vector<double> usual = spread_of(first);
@@ -127,9 +127,9 @@ void look_at_behavior(const Sessions& sessions, std::vector<std::string>& told) 
     const std::vector<double> spread = spread_of(*session);
     for (std::size_t c = 0; c < spread.size(); ++c) {
       if (usual[c] == 0 || (spread[c] < kOtherSpread * usual[c] && spread[c] * kOtherSpread > usual[c])) continue;
-      told.push_back(short_name(*session->parts()[0].file) + ": number " + std::to_string(c) + " of behavior varies by " +
-                     significant(spread[c], 3) + ", in session " + first.name() + " by " + significant(usual[c], 3) +
-                     ". Are they in one unit?");
+      notices.push_back(short_name(*session->parts()[0].file) + ": number " + std::to_string(c) + " of behavior varies by " +
+                        significant(spread[c], 3) + ", in session " + first.name() + " by " + significant(usual[c], 3) +
+                        ". Are they in one unit?");
       break;
     }
   }
@@ -138,16 +138,17 @@ void look_at_behavior(const Sessions& sessions, std::vector<std::string>& told) 
 }  // namespace
 
 std::vector<std::string> look_at_sessions(const Sessions& sessions) {
-  std::vector<std::string> told;
-  if (sessions.all.empty()) return told;
+  std::vector<std::string> notices;
+  if (sessions.all.empty()) return notices;
   double parts = 0;
   for (const auto& session : sessions.all) parts += static_cast<double>(session->parts().size());
   for (const auto& session : sessions.all) {
-    for (const SessionPart& part : session->parts()) look_at_frames(part, frames_of(*session, part, kBytesOfAll / parts), told);
-    look_at_units(*session, told);
+    for (const SessionPart& part : session->parts())
+      look_at_frames(part, frames_of(*session, part, kBytesOfAll / parts), notices);
+    look_at_units(*session, notices);
   }
-  look_at_behavior(sessions, told);
-  return told;
+  look_at_behavior(sessions, notices);
+  return notices;
 }
 
 }  // namespace millrace::recipes::neural_response

@@ -60,8 +60,8 @@ StimulusKind kind_of(const std::vector<Operation>& operations) {
 // Makes one session from its open files.
 class SessionOpener {
  public:
-  SessionOpener(SessionFile asked, const std::vector<SessionHdf5>& files, std::vector<std::string>& told)
-      : session_(std::make_shared<Session>()), told_(told) {
+  SessionOpener(SessionFile asked, const std::vector<SessionHdf5>& files, std::vector<std::string>& notices)
+      : session_(std::make_shared<Session>()), notices_(notices) {
     Session& s = *session_;
     s.asked_ = std::move(asked);
     for (std::size_t i = 0; i < files.size(); ++i) add_part(s.asked_.types[i], files[i]);
@@ -74,7 +74,7 @@ class SessionOpener {
     keep_counts();
     split();
     add_means();
-    tell_of_silent_units();
+    note_silent_units();
     Sha256 digest;
     digest.update(s.asked_.options + std::to_string(s.height_) + "x" + std::to_string(s.width_) + " " + std::to_string(s.bins_));
     s.fingerprint_ = "session " + digest.hex();
@@ -147,15 +147,15 @@ class SessionOpener {
     Series dpi = read_valid(file);
     Gaps gaps{.dpi_valid = dpi.values, .ratio = ratio};
     Series counts = read_counts(file, "/robs", s.asked_.cids, gaps);
-    tell_of_gaps(file, "/robs", gaps, "0 stands there");
-    tell_of_rates(file, counts);
+    note_gaps(file, "/robs", gaps, "0 stands there");
+    note_rates(file, counts);
     Series behavior{part.bins, 0, {}};
     for (const Transform& transform : s.asked_.transforms) {
       if (transform.expose_as == "robs") counts = apply_operations(transform.operations, std::move(counts));
       if (transform.expose_as != "behavior") continue;
       gaps.found = 0;
       Series series = average_bins(read_series(file, "/" + transform.source, &gaps), ratio);
-      tell_of_gaps(file, "/" + transform.source, gaps, "the number before stands there");
+      note_gaps(file, "/" + transform.source, gaps, "the number before stands there");
       behavior = joined_columns(behavior, apply_operations(transform.operations, std::move(series)));
     }
     append(counts_, std::move(counts));
@@ -184,25 +184,25 @@ class SessionOpener {
   void compare_attributes(const std::string& type, const hdf5::File& file) {
     const hdf5::Attributes& attributes = file.attributes("/");
     if (!attributes.failure.empty())
-      told_.push_back(short_name(file) + ": its attributes can't be read, and are left out: " + attributes.failure);
+      notices_.push_back(short_name(file) + ": its attributes can't be read, and are left out: " + attributes.failure);
     if (const hdf5::Attribute* rate = attributes.find("source_rate")) check_source_rate(file, *rate);
     std::vector<std::string> others;
     for (const auto& [name, place] : {std::pair{"session", session_->name()}, std::pair{"type", type}}) {
-      const hdf5::Attribute* const said = attributes.find(name);
-      if (said == nullptr) continue;
-      const auto* const text = std::get_if<std::string>(&said->value);
-      if (text == nullptr || *text != place) others.push_back(std::string(name) + " " + hdf5::value_text(*said));
+      const hdf5::Attribute* const attribute = attributes.find(name);
+      if (attribute == nullptr) continue;
+      const auto* const text = std::get_if<std::string>(&attribute->value);
+      if (text == nullptr || *text != place) others.push_back(std::string(name) + " " + hdf5::value_text(*attribute));
     }
     if (!others.empty())
-      told_.push_back(short_name(file) + ": its attributes say " + joined(others, ", ") +
-                      "; it is taken for what its place says");
+      notices_.push_back(short_name(file) + ": its attributes say " + joined(others, ", ") +
+                         "; it is taken for what its place says");
   }
 
-  void check_source_rate(const hdf5::File& file, const hdf5::Attribute& said) const {
+  void check_source_rate(const hdf5::File& file, const hdf5::Attribute& attribute) const {
     const std::string correct = "correct the file's attribute source_rate: bins per second";
-    const std::optional<double> rate = hdf5::number_of(said);
+    const std::optional<double> rate = hdf5::number_of(attribute);
     if (!rate) {
-      throw DataError({short_name(file) + ": its attribute source_rate is " + hdf5::value_text(said) + ", expected a number",
+      throw DataError({short_name(file) + ": its attribute source_rate is " + hdf5::value_text(attribute) + ", expected a number",
                        file.path().string(), correct});
     }
     const double asked = session_->asked_.source_rate;
@@ -222,14 +222,14 @@ class SessionOpener {
                      file.path().string(), "write one number a bin"});
   }
 
-  void tell_of_gaps(const hdf5::File& file, const std::string& name, const Gaps& gaps, const std::string& instead) {
+  void note_gaps(const hdf5::File& file, const std::string& name, const Gaps& gaps, const std::string& instead) {
     if (gaps.found == 0) return;
-    told_.push_back(short_name(file) + ": " + name + " holds no number in " + with_commas(gaps.found) +
-                    " bins that /dpi_valid marks with 0: they are no samples, and " + instead);
+    notices_.push_back(short_name(file) + ": " + name + " holds no number in " + with_commas(gaps.found) +
+                       " bins that /dpi_valid marks with 0: they are no samples, and " + instead);
   }
 
   // Warns about counts that no neuron reaches: usually they are rates.
-  void tell_of_rates(const hdf5::File& file, const Series& counts) {
+  void note_rates(const hdf5::File& file, const Series& counts) {
     constexpr double kMostSpikes = 500;  // per second, on average
     double most = 0;
     std::int64_t unit = 0;
@@ -244,9 +244,9 @@ class SessionOpener {
     const double source_rate = session_->asked_.source_rate;
     const double spikes = most / static_cast<double>(counts.rows * session_->asked_.ratio) * source_rate;
     if (spikes <= kMostSpikes) return;
-    told_.push_back(short_name(file) + ": /robs of cid " + std::to_string(unit) + " come to " + significant(spikes, 4) +
-                    " spikes/s in the mean: counts of spikes a bin are expected. Are they rates in Hz? Then divide them by " +
-                    significant(source_rate, 4) + ", the bins of a second");
+    notices_.push_back(short_name(file) + ": /robs of cid " + std::to_string(unit) + " come to " + significant(spikes, 4) +
+                       " spikes/s in the mean: counts of spikes a bin are expected. Are they rates in Hz? Then divide them by " +
+                       significant(source_rate, 4) + ", the bins of a second");
   }
 
   // Reads the file's own clock; a contradiction to the source rate is reported.
@@ -260,12 +260,12 @@ class SessionOpener {
            file.path().string(), "write all datasets of the session in the order of time, or remove /t_bins"});
     }
     if (seen.step_seconds > 0 && std::abs(seen.step_seconds * rate - 1) >= 0.01 + seen.doubt)
-      told_.push_back(short_name(file) + ": /t_bins are " + significant(1000 * seen.step_seconds, 3) + " ms apart, which is " +
-                      significant(1 / seen.step_seconds, 4) + " Hz, and sampling.source_rate is " + significant(rate, 4));
+      notices_.push_back(short_name(file) + ": /t_bins are " + significant(1000 * seen.step_seconds, 3) + " ms apart, which is " +
+                         significant(1 / seen.step_seconds, 4) + " Hz, and sampling.source_rate is " + significant(rate, 4));
     if (!seen.seams.empty()) {
       const auto more = static_cast<std::int64_t>(seen.seams.size()) - 1;
-      told_.push_back(short_name(file) + ": /t_bins " + seen.worst + (more > 0 ? "; such places: " + with_commas(more + 1) : "") +
-                      ". No window reaches over such a place");
+      notices_.push_back(short_name(file) + ": /t_bins " + seen.worst +
+                         (more > 0 ? "; such places: " + with_commas(more + 1) : "") + ". No window reaches over such a place");
     }
     return seen;
   }
@@ -298,21 +298,21 @@ class SessionOpener {
     }
     if (s.unit_counts_.empty()) s.unit_counts_.assign(static_cast<std::size_t>(part.first_bin * s.units()), 1);
     const Series missing = read_percent(*part.file, "/missing_pct", s.asked_.cids, s.asked_.ratio);
-    tell_of_fractions(*part.file, missing);
+    note_fractions(*part.file, missing);
     for (const float percent : missing.values)
       s.unit_counts_.push_back(static_cast<double>(percent) < s.asked_.filters.missing_threshold ? 1 : 0);
   }
 
-  void tell_of_fractions(const hdf5::File& file, const Series& missing) {
+  void note_fractions(const hdf5::File& file, const Series& missing) {
     const double threshold = session_->asked_.filters.missing_threshold;
     double most = 0;
     for (const float percent : missing.values) most = std::max(most, static_cast<double>(percent));
     if (!(most > 0 && most <= 1 && threshold > 1)) return;
-    told_.push_back(short_name(file) + ": /missing_pct is at most " + significant(most, 3) + ", and only bins from " +
-                    significant(threshold, 3) +
-                    " percent on are left out: no bin is. Are they fractions? Then write 100 times "
-                    "their values, or set the filter's threshold to " +
-                    significant(threshold / 100, 3));
+    notices_.push_back(short_name(file) + ": /missing_pct is at most " + significant(most, 3) + ", and only bins from " +
+                       significant(threshold, 3) +
+                       " percent on are left out: no bin is. Are they fractions? Then write 100 times "
+                       "their values, or set the filter's threshold to " +
+                       significant(threshold / 100, 3));
   }
 
   // Keeps spike counts in one byte each if they are small whole numbers, as they usually are.
@@ -404,7 +404,7 @@ class SessionOpener {
   }
 
   // Reports units without spikes: they have no bits per spike.
-  void tell_of_silent_units() {
+  void note_silent_units() {
     constexpr std::size_t kNamed = 8;
     const Session& s = *session_;
     const auto units = static_cast<std::size_t>(s.units());
@@ -421,13 +421,13 @@ class SessionOpener {
     if (silent.empty()) return;
     const std::size_t count = silent.size();
     silent.resize(std::min(count, kNamed));
-    told_.push_back("session " + s.name() + ": " + std::to_string(count) + " of " + std::to_string(units) +
-                    " units have no spike in the validation (cid " + joined(silent, ", ") + (count > kNamed ? ", ..." : "") +
-                    "): they have no bits per spike, and val_bps_overall leaves them out");
+    notices_.push_back("session " + s.name() + ": " + std::to_string(count) + " of " + std::to_string(units) +
+                       " units have no spike in the validation (cid " + joined(silent, ", ") + (count > kNamed ? ", ..." : "") +
+                       "): they have no bits per spike, and val_bps_overall leaves them out");
   }
 
   std::shared_ptr<Session> session_;
-  std::vector<std::string>& told_;
+  std::vector<std::string>& notices_;
   Series counts_;
   std::vector<Trial> trial_names_;  // for each bin
 };
@@ -472,7 +472,7 @@ Sessions open_sessions(const RecipeConfig& recipe, const stdfs::path& dataset_fi
                        const OpenOptions& options) {
   DatasetFile asked = read_dataset_file(dataset_file, recipe.max_datasets);
   Sessions sessions;
-  sessions.told = std::move(asked.told);
+  sessions.notices = std::move(asked.notices);
   std::vector<stdfs::path> paths;
   for (const SessionFile& session : asked.sessions) {
     for (stdfs::path& path : paths_of(session, data_dir)) paths.push_back(std::move(path));
@@ -481,7 +481,7 @@ Sessions open_sessions(const RecipeConfig& recipe, const stdfs::path& dataset_fi
   auto next = files.begin();
   for (SessionFile& session : asked.sessions) {
     const auto count = static_cast<std::ptrdiff_t>(session.types.size());
-    sessions.all.push_back(SessionOpener(std::move(session), {next, next + count}, sessions.told).take());
+    sessions.all.push_back(SessionOpener(std::move(session), {next, next + count}, sessions.notices).take());
     check_behavior(*sessions.all.front(), *sessions.all.back());
     next += count;
   }

@@ -149,12 +149,12 @@ TEST_F(SessionTest, ContrastIsAFramesDeviationAndWeighsTheFirstSteps) {
 }
 
 TEST_F(SessionTest, AnotherRateThanTheFilesClockIsTold) {
-  EXPECT_TRUE(open().told.size() == 2) << "of maxnorm and temporal_basis";
+  EXPECT_TRUE(open().notices.size() == 2) << "of maxnorm and temporal_basis";
   std::vector<double> seconds;
   for (std::int64_t t = 0; t < kBins; ++t) seconds.push_back(static_cast<double>(t) / 1000 + (t > 50 ? 7.0 : 0.0));
   file()->set("/t_bins", DType::f64, {kBins}, seconds);
   EXPECT_THAT(
-      open().told,
+      open().notices,
       testing::IsSupersetOf(
           {"a/backimage.h5: /t_bins are 1 ms apart, which is 1000 Hz, and sampling.source_rate is 240",
            "a/backimage.h5: /t_bins step by 7 s at bin 51, in trial 12, where 1 ms are a step. No window reaches over such "
@@ -214,21 +214,21 @@ TEST_F(SessionTest, AnotherRateThanTheFilesAttributeIsRefused) {
 }
 
 TEST_F(SessionTest, AttributesThatNameAnotherPlaceAreTold) {
-  const auto told_of = [this](std::vector<hdf5::Attribute> attributes) {
+  const auto notice_of = [this](std::vector<hdf5::Attribute> attributes) {
     file()->own_attributes.all = std::move(attributes);
-    return open().told;
+    return open().notices;
   };
-  const std::vector<std::string> usual = told_of({});
+  const std::vector<std::string> usual = notice_of({});
   const hdf5::Attribute session{"session", std::string("a")}, type{"type", std::string("backimage")};
-  EXPECT_EQ(told_of({session, type}), usual);
-  EXPECT_EQ(told_of({session, {"type", std::string("gratings")}}).back(),
+  EXPECT_EQ(notice_of({session, type}), usual);
+  EXPECT_EQ(notice_of({session, {"type", std::string("gratings")}}).back(),
             "a/backimage.h5: its attributes say type \"gratings\"; it is taken for what its place says");
-  const std::vector<std::string> told = told_of({{"session", std::int64_t{7}}, {"type", {}, "an array of 2 elements"}});
+  const std::vector<std::string> notices = notice_of({{"session", std::int64_t{7}}, {"type", {}, "an array of 2 elements"}});
   EXPECT_EQ(told.size(), usual.size() + 1) << "one line for a file";
   EXPECT_EQ(told.back(),
             "a/backimage.h5: its attributes say session 7, type an array of 2 elements; it is taken for what its place says");
   file()->own_attributes = {.all = {}, .left_out = 0, .failure = "bad version number"};
-  EXPECT_EQ(open().told.back(), "a/backimage.h5: its attributes can't be read, and are left out: bad version number");
+  EXPECT_EQ(open().notices.back(), "a/backimage.h5: its attributes can't be read, and are left out: bad version number");
 }
 
 // Responses of mouse visual cortex to images, deconvolved: not whole numbers.

@@ -57,7 +57,7 @@ bool asks_for_help(const std::vector<std::string>& words) {
                     cli::suggestion(name, names) + call.program + " --help lists the commands"});
 }
 
-void say(const char* text) {
+void print(const char* text) {
   if (::write(STDERR_FILENO, text, std::strlen(text)) < 0) ::_exit(1);
 }
 
@@ -66,14 +66,14 @@ void say(const char* text) {
 void refuse_deleted_folder(char** environment) {
   char path[1];
   if (::getcwd(path, sizeof path) != nullptr || errno != ENOENT) return;
-  say("FileError  the current folder was deleted\n");
+  print("FileError  the current folder was deleted\n");
   for (char** entry = environment; entry != nullptr && *entry != nullptr; ++entry) {
     if (std::strncmp(*entry, "PWD=", 4) != 0) continue;
-    say("  where    ");
-    say(*entry + 4);
-    say("\n");
+    print("  where    ");
+    print(*entry + 4);
+    print("\n");
   }
-  say("  next     change to a folder that exists (cd) and try again\n");
+  print("  next     change to a folder that exists (cd) and try again\n");
   ::_exit(1);
 }
 
@@ -82,16 +82,16 @@ void refuse_deleted_folder(char** environment) {
 void refuse_small_limits() {
   const std::string refusal = start_refusal();
   if (refusal.empty()) return;
-  say((refusal + "\n").c_str());
+  print((refusal + "\n").c_str());
   ::_exit(1);
 }
 
 // Restarts the program with one or two more environment variables, which OpenMP and malloc read once, before main. If that fails,
 // the program continues unchanged. Needed only by programs of `millrace new`: in `millrace` itself the launcher has set them.
-void say_how_libraries_work(char** words, char** environment) {
+void set_library_environment(char** words, char** environment) {
   static std::array<const char*, 4096> with;  // no memory can be allocated yet
   std::size_t count = 0;
-  const bool waits = !says_how_openmp_waits(environment), pages = !says_how_malloc_works(environment);
+  const bool waits = !configures_openmp_waits(environment), pages = !configures_malloc(environment);
   if (!waits && !pages) return;
   for (char** entry = environment; *entry != nullptr; ++entry) {
     if (count + 3 >= with.size()) return;
@@ -109,7 +109,7 @@ void say_how_libraries_work(char** words, char** environment) {
 void look_around(int, char** words, char** environment) {
   refuse_deleted_folder(environment);
   refuse_small_limits();
-  say_how_libraries_work(words, environment);
+  set_library_environment(words, environment);
 }
 
 __attribute__((section(".preinit_array"), used)) void (*before_libraries)(int, char**, char**) = &look_around;

@@ -67,11 +67,11 @@ std::string gpus_text(const MachineView& machine) {
 }
 
 // "oneDNN 3.7.1" of "Intel(R) MKL-DNN v3.7.1 (Git Hash ...)": the first word that begins with a number.
-std::string library_text(const std::string& name, const std::string& said) {
-  for (std::size_t at = 0; at < said.size(); ++at) {
-    const std::size_t end = std::min(said.find_first_of(" -(", at), said.size());
-    const std::size_t begin = at + (said[at] == 'v' ? 1 : 0);
-    if (begin < end && said[begin] >= '0' && said[begin] <= '9') return name + " " + said.substr(begin, end - begin);
+std::string library_text(const std::string& name, const std::string& answer) {
+  for (std::size_t at = 0; at < answer.size(); ++at) {
+    const std::size_t end = std::min(answer.find_first_of(" -(", at), answer.size());
+    const std::size_t begin = at + (answer[at] == 'v' ? 1 : 0);
+    if (begin < end && answer[begin] >= '0' && answer[begin] <= '9') return name + " " + answer.substr(begin, end - begin);
     at = end;
   }
   return name;

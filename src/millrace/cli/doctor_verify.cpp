@@ -92,10 +92,10 @@ int doctor_verify(const Invocation& call, Arguments arguments, bool json) {
   if (!json) std::ranges::for_each(checks, print_check);
   const auto fails = [&] { return std::ranges::count(checks, Level::fail, &Check::level) > 0; };
   if (!fails()) {
-    const auto tell = [json](const Check& check) {
+    const auto report = [json](const Check& check) {
       if (!json) print_check(check);
     };
-    const std::vector<Check> made = verify_run(request, tell);
+    const std::vector<Check> made = verify_run(request, report);
     checks.insert(checks.end(), made.begin(), made.end());
   }
   json ? print_json(json_of(checks)) : print(verdict_of(checks) + "\n");

@@ -33,15 +33,15 @@ EvaluatedSplit take_split(Arguments& arguments) {
 }
 
 // Writes the pictures and returns their paths.
-Json write_pictures(const std::vector<Picture>& pictures, const std::filesystem::path& folder, bool says) {
+Json write_pictures(const std::vector<Picture>& pictures, const std::filesystem::path& folder, bool prints) {
   Json paths = Json::array();
-  if (pictures.empty() && says) print("the recipe draws no pictures\n");
+  if (pictures.empty() && prints) print("the recipe draws no pictures\n");
   Fs& fs = Fs::real();
   if (!pictures.empty()) fs.create_directories(folder);
   for (const Picture& picture : pictures) {
     const std::filesystem::path path = folder / (picture.name + ".png");
     write_atomically(fs, path, png_of(picture));
-    if (says) print("wrote " + path.string() + "\n");
+    if (prints) print("wrote " + path.string() + "\n");
     paths.push_back(path.string());
   }
   return paths;
@@ -55,7 +55,7 @@ int run_eval(const Invocation& call) {
   const auto pictures = arguments.value("pictures");
   telemetry::Console console(telemetry::Console::Mode::automatic, json ? 2 : 1);
   Loaded loaded = load_trained(entry, arguments, "eval", console);
-  console.line(told(loaded));
+  console.line(description(loaded));
   const Evaluation evaluation = evaluate(loaded, console, split, pictures.has_value());
   std::vector<std::vector<std::string>> rows = {{"metric", "value"}};
   Json values = Json::object();

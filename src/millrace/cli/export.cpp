@@ -69,7 +69,7 @@ std::filesystem::path write_about(std::filesystem::path to, const std::map<std::
 }
 
 // "best snapshot, step 600 of runs/x (val_loss 0.1234 is the best; the newest snapshot is step 800)".
-std::string told(const Weights& weights) {
+std::string description(const Weights& weights) {
   if (weights.newest_step == 0) return weights.which;
   const std::string newest = weights.newest_step == weights.step
                                  ? "it is the newest snapshot too"
@@ -107,7 +107,7 @@ int run_export(const Invocation& call) {
   Tensors all;  // all tensors are of one module, so no name occurs in two files
   for (const auto& [name, tensors] : weights.models) all.insert(tensors.begin(), tensors.end());
   const std::vector<std::string> notes = complete(call.recipes, weights, all);
-  WeightsFile about{.from = told(weights), .metadata = metadata_of(weights), .beside = write_state(to, weights.recipe)};
+  WeightsFile about{.from = description(weights), .metadata = metadata_of(weights), .beside = write_state(to, weights.recipe)};
   if (snapshot::is_pt_name(to) && about.metadata.contains("recipe")) about.beside.push_back(write_about(to, about.metadata));
   write_weights(to, all, about, json);
   for (const std::string& note : notes) console.notice(note);

@@ -139,7 +139,7 @@ std::vector<std::string> words_to_go_on(std::vector<std::string> words, const st
   return words;
 }
 
-void tell(telemetry::Console& console, const RanksEnd& end) {
+void report(telemetry::Console& console, const RanksEnd& end) {
   console.warning(end.failure + (end.cause.empty() ? "" : "\n  " + end.cause) +
                   (end.log.empty() ? "" : "\n  its output: " + end.log.string()));
 }
@@ -167,7 +167,7 @@ int run_launch(const Invocation& call) {
         run_ranks(start, pages, [&] { return options.nodes > 1 ? meeting.announced(start.attempt) : std::nullopt; });
     if (end.failure.empty()) return end.exit_code;
     meeting.announce(start.attempt, end.failure + ", machine " + std::to_string(options.node));
-    tell(console, end);
+    report(console, end);
     if (meeting.is_gone()) console.warning("the launcher that holds the meeting point at " + options.at + " is gone");
     if (meeting.is_gone() || start.attempt >= options.restarts || pending_signal() != 0) return end.exit_code;
     console.notice("starting all ranks anew, " + std::to_string(start.attempt + 1) + " of " + std::to_string(options.restarts));

@@ -78,7 +78,7 @@ void make_folder(const Entry& entry, const DataWish& wish, const std::filesystem
                                                               });
                                                             },
                                                         .begin = {},
-                                                        .tell = [&](const std::string& text) { console.notice(text); }});
+                                                        .report = [&](const std::string& text) { console.notice(text); }});
   if (!made) refuse_used_folder(folder);
 }
 

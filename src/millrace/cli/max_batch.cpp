@@ -67,7 +67,7 @@ int run_max_batch(const Invocation& call) {
   const RunRequest request = take_run(entry, arguments, console);
   if (!json) {
     print(right("batch size", 0) + right("step ms", 1) + right("samples/s", 2) + right("peak of tensors", 3) + "\n");
-    options.tell = print_tried;
+    options.report = print_tried;
   }
   const Json result = find_max_batch(request, options);
   json ? print_json(result) : print_found(result);

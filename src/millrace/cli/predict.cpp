@@ -120,7 +120,7 @@ int run_predict(const Invocation& call) {
       .origin = files.input, .tensors = reader->fields(), .read = [&](auto... place) { return reader->read(place...); }};
   static_cast<void>(tensors_for(entry, input));  // reports a mistake before the model is read
   Loaded loaded = load_trained(entry, arguments, "predict", console);
-  console.line(told(loaded));
+  console.line(description(loaded));
   TensorWriter writer(files.output, files.output_format);
   PredictionReport done;
   {

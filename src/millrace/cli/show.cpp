@@ -45,7 +45,7 @@ struct Shown {
   telemetry::Console* console = nullptr;
   Json all = Json::array();
   std::int64_t without_picture = 0;
-  bool says = false;  // the data's own description has been printed
+  bool described = false;  // the data's own description has been printed
 };
 
 std::span<const std::byte> values_of(const at::Tensor& tensor) {
@@ -88,7 +88,7 @@ class ShownGroup {
       if (summary.finite() < summary.count) warn(name, summary, first_bad_row(*dtype, here));
       if (!shown_.output.empty()) draw(name, here);
     }
-    tell(values);
+    print(values);
   }
 
  private:
@@ -125,7 +125,7 @@ class ShownGroup {
                    .title = field + ", " + to_text(batch_.origin()),
                    .values = values,
                    .samples = names_of_rows(),
-                   .says = facts_.read_as};
+                   .described = facts_.read_as};
     if (const auto words = facts_.fields.find(name); words != facts_.fields.end()) seen.words = words->second;
     if (values.dim() > 0 && values.size(0) != group_.rows()) {  // a recipe may make a single value from a batch
       seen.samples.clear();
@@ -140,7 +140,7 @@ class ShownGroup {
                       {picture->height, picture->width, format::Pixels::rgb}, std::as_bytes(std::span(picture->rgb)));
   }
 
-  void tell(const std::vector<Json>& values) {
+  void print(const std::vector<Json>& values) {
     const std::int64_t rows = group_.rows();
     if (shown_.json) {
       Json samples = Json::array();
@@ -201,7 +201,7 @@ int run_show(const Invocation& call) {
   const RunRequest request = take_run(entry, arguments, console);
   if (!shown.output.empty()) Fs::real().create_directories(shown.output);
   preview_batches(request, preview, [&](const Batch& batch, std::span<const data::Dataset> datasets, const Facts& facts) {
-    if (!shown.json && !facts.read_as.empty() && !std::exchange(shown.says, true))
+    if (!shown.json && !facts.read_as.empty() && !std::exchange(shown.described, true))
       print("read as  " + printable(facts.read_as) + "\n\n");
     for (std::size_t g = 0; g < batch.groups().size(); ++g)
       ShownGroup(shown, batch, batch.groups()[g], g < datasets.size() ? &datasets[g] : nullptr, facts).show();

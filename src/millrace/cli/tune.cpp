@@ -109,7 +109,7 @@ class Progress {
   Json key_;
 };
 
-void say(const Options& options, const std::string& line) {
+void print(const Options& options, const std::string& line) {
   if (options.json) return;
   print(line + "\n");
   std::fflush(stdout);
@@ -235,15 +235,15 @@ int run_tune(const Invocation& call) {
   doctor::Tuner tuner = begin(search, earlier);
   if (!tuner.first().failure.empty())
     throw UsageError({"the config as it is does not run", "millrace train", tuner.first().failure});
-  say(search.options,
-      "runs of " + with_commas(search.runs.steps) + " steps; now " + ms_text(tuner.now().seconds) + shares_of(tuner.now()));
+  print(search.options,
+        "runs of " + with_commas(search.runs.steps) + " steps; now " + ms_text(tuner.now().seconds) + shares_of(tuner.now()));
   if (!earlier.is_null()) {
-    say(search.options, "resuming after " + std::to_string(tuner.trials().size()) + " trials");
-    for (const doctor::Trial& trial : tuner.trials()) say(search.options, line_of(trial));
+    print(search.options, "resuming after " + std::to_string(tuner.trials().size()) + " trials");
+    for (const doctor::Trial& trial : tuner.trials()) print(search.options, line_of(trial));
   }
   progress.write(search.runs.steps, search.seconds(), tuner);
   while (const auto trial = tuner.next()) {
-    say(search.options, line_of(*trial));
+    print(search.options, line_of(*trial));
     write_to_ledger(*trial, search.entry->name);
     progress.write(search.runs.steps, search.seconds(), tuner);
   }

@@ -299,7 +299,7 @@ TEST(Guard, StandsUnderAutocastToo) {
   EXPECT_EQ(output.max().item<float>(), 81);
 }
 
-std::vector<std::string> told;
+std::vector<std::string> notices;
 TEST(Guard, TellsItsWatcher) {
   const ConvolutionGuardForTest guard(kAmx);
   told.clear();

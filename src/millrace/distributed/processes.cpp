@@ -174,7 +174,7 @@ void Processes::call(const std::function<void()>& collective) {
   try {
     collective();
   } catch (const std::exception& error) {
-    tell_loss(error.what());
+    throw_lost_rank(error.what());
   }
 }
 
@@ -195,7 +195,7 @@ std::vector<int> absent_ranks(c10d::Store& store, Ranks ranks) {
 
 }  // namespace
 
-void Processes::tell_loss(const std::string& reason) {
+void Processes::throw_lost_rank(const std::string& reason) {
   constexpr double kLimit = 1.2;  // seconds; the store may be behind a broken link
   cut_groups();
   const Ranks& ranks = rendezvous_.ranks;

@@ -59,7 +59,7 @@ class Processes final : public Agreement {
  private:
   struct Parts;
   void call(const std::function<void()>& collective);
-  [[noreturn]] void tell_loss(const std::string& reason);
+  [[noreturn]] void throw_lost_rank(const std::string& reason);
   void cut_groups();
   void share_alike(std::vector<at::Tensor>& values, const std::vector<int>& owners);
 

@@ -144,7 +144,7 @@ Cause ended(const Json& end, const std::string& launcher, Cause cause) {
 }
 
 // True if the last lines show the cause. `died`: "died after step 12".
-bool tell_by_lines(const std::vector<Json>& lines, const std::string& died, Cause& cause) {
+bool cause_from_log(const std::vector<Json>& lines, const std::string& died, Cause& cause) {
   if (const Json* crash = last_of(lines, "crash")) {
     cause.id = "crashed";
     cause.text = died + " of " + text_at(*crash, {"text"});
@@ -156,24 +156,24 @@ bool tell_by_lines(const std::vector<Json>& lines, const std::string& died, Caus
     return true;
   }
   const Json* still = standstill_of(lines);
-  const std::string told = still == nullptr ? "" : ": " + standstill_text(*still);
+  const std::string detail = still == nullptr ? "" : ": " + standstill_text(*still);
   if (const Json* signal = last_of(lines, "signal")) {
     const std::string text = text_at(*signal, {"text"});
     cause.id = still == nullptr ? "killed" : "hung";
-    cause.text = died + (still == nullptr ? " of " + text : ": it had not moved any more, and " + text + " ended it" + told);
+    cause.text = died + (still == nullptr ? " of " + text : ": it had not moved any more, and " + text + " ended it" + detail);
     return true;
   }
   const Json* hang = last_of(lines, "hang");
   const std::string last = hang == nullptr ? "" : text_at(*hang, {"text"});
   if (!last.starts_with(kStopped)) return false;
   cause.id = "hung";
-  cause.text = died + ": it had not moved any more, and was " + last.substr(0, last.find(" in ")) + told;
+  cause.text = died + ": it had not moved any more, and was " + last.substr(0, last.find(" in ")) + detail;
   return true;
 }
 
 // True if the system's counters show the cause, by comparing now with the start of the process.
-bool tell_by_system(const std::vector<Json>& lines, const SystemMark& then, const SystemMark& now, const std::string& died,
-                    Cause& cause) {
+bool cause_from_system(const std::vector<Json>& lines, const SystemMark& then, const SystemMark& now, const std::string& died,
+                       Cause& cause) {
   if (!then.boot.empty() && !now.boot.empty() && then.boot != now.boot) {
     cause.id = "rebooted";
     cause.text = died + ": the machine has restarted since, by a power cut or a reboot";
@@ -253,7 +253,7 @@ Cause cause_of(const std::vector<Json>& lines, bool alive, const SystemMark& now
   const std::string died = "died" + at;
   const Json* start = last_of(lines, "start");
   const SystemMark then = start == nullptr || !start->contains("system") ? SystemMark{} : SystemMark::of((*start)["system"]);
-  if (tell_by_lines(lines, died, cause) || tell_by_system(lines, then, now, died, cause)) return cause;
+  if (cause_from_log(lines, died, cause) || cause_from_system(lines, then, now, died, cause)) return cause;
   if (!launcher.empty()) {
     cause.id = "killed";
     cause.text = died + ": the launcher ended all ranks, since " + launcher + memory_text(lines);

@@ -13,8 +13,8 @@
 namespace millrace::doctor {
 
 struct Rule {
-  std::string_view id;    // also the anchor in docs/doctor.md
-  std::string_view says;  // when it applies, in a few words
+  std::string_view id;       // also the anchor in docs/doctor.md
+  std::string_view applies;  // when it applies, in a few words
   std::optional<Finding> (*look)(const Evidence& evidence);
   Stake stake = Stake::time;  // stake of its findings, which sets their place: see sort_findings()
   // The accounts of the loop's time that the rule's fault lengthens. Unused entries are empty, as are all entries of rules that

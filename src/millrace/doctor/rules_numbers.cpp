@@ -99,22 +99,22 @@ Found not_finite(const Evidence& e) {
   const bool is_one = e.numbers.skipped == 1;
   std::string what = with_commas(e.numbers.skipped) + " of " + with_commas(steps) + (is_one ? " steps was" : " steps were") +
                      " skipped: " + (is_one ? "its" : "their") + " loss or gradients were not finite";
-  const auto told = [&](std::string remedy) {
+  const auto notices = [&](std::string remedy) {
     return Finding{.id = {}, .what = what, .remedy = std::move(remedy), .key = {}, .value = {}, .gain = gain_of(share)};
   };
   if (!input.first.empty()) {
     what += ", nor is the input: " + input.first;
     if (input.samples > 1)
       what += ", and " + with_commas(input.samples - 1) + (input.samples == 2 ? " more sample" : " more samples");
-    return told("repair or remove " + std::string(input.samples > 1 ? "these samples" : "the sample") +
-                "; where such values mark what is missing, leave them out of the loss");
+    return notices("repair or remove " + std::string(input.samples > 1 ? "these samples" : "the sample") +
+                   "; where such values mark what is missing, leave them out of the loss");
   }
   if (input.all) what += std::string("; ") + (is_one ? "its" : "their") + " input is finite";
   const std::string look = "look for zeros under a root or a logarithm, or divisions by them";
   if (e.numbers.scaled && e.numbers.has_bf16) return set(what, "precision.dtype", "bf16", gain_of(share));
   const bool clips = objective_with(e, [](const Evidence::ObjectiveLines& objective) { return objective.clips; }) != nullptr;
-  if (!input.all) return told("look at the input of these steps, lower optim.learning_rate, or " + look);
-  if (clips) return told("lower optim.learning_rate, or " + look);
+  if (!input.all) return notices("look at the input of these steps, lower optim.learning_rate, or " + look);
+  if (clips) return notices("lower optim.learning_rate, or " + look);
   Finding finding = set(what, "optim.clip_norm", "1", gain_of(share));
   finding.remedy += "; else lower optim.learning_rate, or " + look;
   return finding;

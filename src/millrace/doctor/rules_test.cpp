@@ -428,10 +428,10 @@ TEST(Finding, SaysItselfInOneLineAndAsJson) {
 TEST(Watch, AFindingHoldsFromTheSecondLookAndIsToldOnce) {
   Watch watch;
   const std::vector<Finding> found = {{.id = "a", .what = "1", .gain = gain_of(0.2)}};
-  EXPECT_THAT(watch.look(found).told, IsEmpty());
+  EXPECT_THAT(watch.look(found).fresh, IsEmpty());
   EXPECT_THAT(watch.holding(), IsEmpty());
   Watch::Change change = watch.look(found);
-  ASSERT_EQ(change.told.size(), 1U);
+  ASSERT_EQ(change.fresh.size(), 1U);
   EXPECT_TRUE(change.changed);
   EXPECT_FALSE(watch.look(found).changed);
   EXPECT_FALSE(watch.look({}).changed);
@@ -439,10 +439,10 @@ TEST(Watch, AFindingHoldsFromTheSecondLookAndIsToldOnce) {
   EXPECT_EQ(watch.holding().size(), 1U);
   EXPECT_TRUE(watch.look({}).changed);
   EXPECT_THAT(watch.holding(), IsEmpty());
-  EXPECT_THAT(watch.look(found).told, IsEmpty());
+  EXPECT_THAT(watch.look(found).fresh, IsEmpty());
   change = watch.look(found);
   EXPECT_TRUE(change.changed);
-  EXPECT_THAT(change.told, IsEmpty());
+  EXPECT_THAT(change.fresh, IsEmpty());
 }
 
 TEST(Watch, OneBadLookIsNothing) {

@@ -198,7 +198,7 @@ Tuner::Tuner(Settings config, Tuner::Options options, Runner run, const Json& st
       noise_squares_(state.at("noise_squares")),
       noise_count_(state.at("noise_count")) {
   for (const Json& each : state.at("trials")) trials_.push_back(trial_of(each));
-  told_ = trials_.size();
+  given_ = trials_.size();
 }
 
 std::vector<std::string> Tuner::keys() {
@@ -425,8 +425,8 @@ void Tuner::compete(std::vector<Trial>& values) {
 }
 
 std::optional<Trial> Tuner::next() {
-  if (told_ == trials_.size() && !try_one()) return std::nullopt;
-  return trials_[told_++];
+  if (given_ == trials_.size() && !try_one()) return std::nullopt;
+  return trials_[given_++];
 }
 
 bool Tuner::try_one() {

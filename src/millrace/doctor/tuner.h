@@ -100,7 +100,7 @@ class Tuner {
   Runner run_;
   ShortRun first_, now_;
   std::vector<Trial> trials_;
-  std::size_t told_ = 0;  // number of trials that next() has returned
+  std::size_t given_ = 0;  // number of trials that next() has returned
   // Runs with only the kept values: the baseline of the next trials. Not part of the state: another process measures them anew.
   struct Base {
     std::vector<double> logs;  // logarithms of the latest runs' seconds

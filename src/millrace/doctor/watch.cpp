@@ -12,8 +12,8 @@ Watch::Change Watch::look(const std::vector<Finding>& found) {
     state.missed = 0;
     if (++state.seen < kComes || state.holds) continue;
     state.holds = change.changed = true;
-    if (!state.told) change.told.push_back(finding);
-    state.told = true;
+    if (!state.reported) change.fresh.push_back(finding);
+    state.reported = true;
   }
   for (auto& [id, state] : states_) {
     if (std::ranges::any_of(found, [&id = id](const Finding& finding) { return finding.id == id; })) continue;

@@ -15,8 +15,8 @@ class Watch {
   static constexpr int kGoes = 3;   // consecutive looks without it before it stops holding
 
   struct Change {
-    std::vector<Finding> told;  // findings that start to hold, for the first time in this process
-    bool changed = false;       // the set of findings that hold has changed
+    std::vector<Finding> fresh;  // findings that start to hold, for the first time in this process
+    bool changed = false;        // the set of findings that hold has changed
   };
   [[nodiscard]] Change look(const std::vector<Finding>& found);
   [[nodiscard]] std::vector<Finding> holding() const;  // with their latest evidence, sorted by sort_findings()
@@ -25,7 +25,7 @@ class Watch {
   struct State {
     Finding latest;
     int seen = 0, missed = 0;
-    bool holds = false, told = false;
+    bool holds = false, reported = false;
   };
   std::map<std::string, State> states_;
 };

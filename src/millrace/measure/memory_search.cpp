@@ -141,7 +141,7 @@ Json search_max_batch(const MaxBatchOptions& options, const std::function<Json(s
     }
     result["batch_size"] = size;
     tried.push_back(result);
-    if (options.tell) options.tell(result);
+    if (options.report) options.report(result);
     if (!result.at("fits").get<bool>()) {
       if (needed > 0) bound = "memory";
       return false;

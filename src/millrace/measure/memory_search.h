@@ -15,10 +15,10 @@ namespace millrace {
 [[nodiscard]] Json estimate_memory(RunRequest request);
 
 struct MaxBatchOptions {
-  std::int64_t from = 1;                                // the first size tried
-  std::int64_t most = 0;                                // 0 = the training set
-  std::int64_t least_batches = 1;                       // per epoch: a size that gives fewer is not tried
-  std::function<void(const Json& one)> tell = nullptr;  // called with each entry of `tried` when it is known
+  std::int64_t from = 1;                                  // the first size tried
+  std::int64_t most = 0;                                  // 0 = the training set
+  std::int64_t least_batches = 1;                         // per epoch: a size that gives fewer is not tried
+  std::function<void(const Json& one)> report = nullptr;  // called with each entry of `tried` when it is known
 };
 
 // Finds the largest batch size that runs a step with its update, a batch of validation and a second step: doubles until a size

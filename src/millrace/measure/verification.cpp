@@ -230,14 +230,14 @@ Check Verification::device() {
   const double cores = (process_cpu_seconds() - cpu) / seconds;
   const auto threads = static_cast<double>(at::get_num_threads());
   const auto seen = device.is_cpu() ? std::nullopt : sampler.take();
-  const bool is_told = seen && seen->gpu && seen->gpu->utilisation;
-  const double of_gpu = is_told ? *seen->gpu->utilisation : 1 - waiting;
+  const bool is_known = seen && seen->gpu && seen->gpu->utilisation;
+  const double of_gpu = is_known ? *seen->gpu->utilisation : 1 - waiting;
   const double busy = device.is_cpu() ? std::min(cores / threads, 1.0) : of_gpu;
   Check check{.name = "use of the device",
               .found = plural(made, "more step") + " in " + human_duration(seconds) + ", " + percent(waiting) +
                        " of it waiting for data"};
   if (device.is_cpu()) check.found += "; " + significant(cores, 2) + " of " + significant(threads, 3) + " cores busy";
-  if (is_told) check.found += "; the GPU busy for " + percent(of_gpu);
+  if (is_known) check.found += "; the GPU busy for " + percent(of_gpu);
   if (busy > kBusyShare && waiting < 1 - kBusyShare) return check;
   check.level = Check::Level::warn;
   check.found += "; the target is above " + percent(kBusyShare);
@@ -254,7 +254,7 @@ std::string_view name_of(Check::Level level) {
   return level == Check::Level::warn ? "warn" : "FAIL";
 }
 
-std::vector<Check> verify_run(RunRequest request, const std::function<void(const Check&)>& tell) {
+std::vector<Check> verify_run(RunRequest request, const std::function<void(const Check&)>& report) {
   const SampleInput input(request, /*keeps=*/false);
   Verification all(request);
   using Part = Check (Verification::*)();
@@ -287,7 +287,7 @@ std::vector<Check> verify_run(RunRequest request, const std::function<void(const
                         .found = "memory ran out",
                         .next = "a smaller data.batch_size; millrace max-batch finds the largest that runs"});
     }
-    tell(checks.back());
+    report(checks.back());
     if (checks.back().level == Check::Level::fail) break;
   }
   return checks;

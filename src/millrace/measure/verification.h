@@ -23,6 +23,6 @@ struct Check {
 // Sets the run up like training and does steps of it, on the run's own data. Checks the number format, the place of parameters
 // and batch, a rehearsal of every callback, which parameters the steps changed, memory, and the use of the device. `tell`
 // receives each check as it completes. A failed check is the last, since later ones depend on it. Writes no files.
-std::vector<Check> verify_run(RunRequest request, const std::function<void(const Check&)>& tell);
+std::vector<Check> verify_run(RunRequest request, const std::function<void(const Check&)>& report);
 
 }  // namespace millrace

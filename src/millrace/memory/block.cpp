@@ -104,7 +104,7 @@ class Pass {
   }
 
   void backward_begins() {
-    if (watcher_ != nullptr && !std::exchange(told_, true)) watcher_->backward_begins(index_);
+    if (watcher_ != nullptr && !std::exchange(announced_, true)) watcher_->backward_begins(index_);
   }
 
   at::Tensor take(std::size_t i) {
@@ -141,7 +141,7 @@ class Pass {
   std::size_t saved_ = 0;
   std::uint64_t shapes_ = 0;
   std::uint64_t seen_shapes_ = 0;
-  bool told_ = false;
+  bool announced_ = false;
   std::vector<at::Tensor> tensors_;  // made by the second pass, each kept until it is taken
 };
 

@@ -220,7 +220,7 @@ Problems problems_of(const Names& wanted, const std::vector<const Stored*>& othe
 }
 
 // What load_weights() did with names and number formats.
-std::vector<std::string> told_of(const Names& wanted, const Problems& problems) {
+std::vector<std::string> notice_of(const Names& wanted, const Problems& problems) {
   std::set<std::string> words;
   std::map<std::pair<std::string, std::string>, std::int64_t> converted;
   for (const auto& [name, want] : wanted) {
@@ -230,18 +230,18 @@ std::vector<std::string> told_of(const Names& wanted, const Problems& problems) 
     const std::pair<std::string, std::string> types(name_of(want.stored->dtype), type_of(want.value));
     if (types.first != types.second) ++converted[types];
   }
-  std::vector<std::string> told;
+  std::vector<std::string> notices;
   if (!words.empty())
-    told.push_back("wrappers' additions to the weights' names are ignored: " +
-                   joined(words, ", ", [](const std::string& word) { return quoted(word); }));
+    notices.push_back("wrappers' additions to the weights' names are ignored: " +
+                      joined(words, ", ", [](const std::string& word) { return quoted(word); }));
   for (const auto& [types, count] : converted)
-    told.push_back(std::to_string(count) + (count == 1 ? " tensor" : " tensors") + " of " + types.first + " became " +
-                   types.second);
+    notices.push_back(std::to_string(count) + (count == 1 ? " tensor" : " tensors") + " of " + types.first + " became " +
+                      types.second);
   if (!problems.missing.empty())
-    told.push_back(std::to_string(problems.missing.size()) + " weights are not in the file and keep their values");
+    notices.push_back(std::to_string(problems.missing.size()) + " weights are not in the file and keep their values");
   if (!problems.unexpected.empty())
-    told.push_back(std::to_string(problems.unexpected.size()) + " tensors of the file that the module has not are left aside");
-  return told;
+    notices.push_back(std::to_string(problems.unexpected.size()) + " tensors of the file that the module has not are left aside");
+  return notices;
 }
 
 }  // namespace
@@ -279,14 +279,14 @@ LoadedWeights load_weights(torch::nn::Module& module, const std::filesystem::pat
   for (auto& [name, want] : wanted) {
     if (want.stored != nullptr) want.value.copy_(weights.read(*want.stored));
   }
-  LoadedWeights loaded{.taken = taken, .missing = {}, .unexpected = {}, .told = told_of(wanted, problems)};
+  LoadedWeights loaded{.taken = taken, .missing = {}, .unexpected = {}, .notices = notice_of(wanted, problems)};
   loaded.missing = std::move(problems.missing);
   loaded.unexpected = std::move(problems.unexpected);
   return loaded;
 }
 
 std::vector<std::string> FrozenPart::load_file(torch::nn::Module& module) {
-  std::vector<std::string> told = load_weights(module, file_, options_).told;
+  std::vector<std::string> notices = load_weights(module, file_, options_).notices;
   Sha256 hash;
   for (const auto& [name, want] : names_of(module)) {
     const at::Tensor host = want.value.detach().to(at::kCPU).contiguous();
@@ -294,7 +294,7 @@ std::vector<std::string> FrozenPart::load_file(torch::nn::Module& module) {
     hash.update(std::as_bytes(std::span(static_cast<const char*>(host.const_data_ptr()), host.nbytes())));
   }
   identity_ = hash.hex();
-  return told;
+  return notices;
 }
 
 std::vector<NamedPart> frozen_parts(torch::nn::Module& model) {

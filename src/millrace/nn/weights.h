@@ -40,7 +40,7 @@ struct LoadedWeights {
   std::size_t taken = 0;                // tensors
   std::vector<std::string> missing;     // names in the module; only without `strict`
   std::vector<std::string> unexpected;  // names in the file; only without `strict`
-  std::vector<std::string> told;        // one line each: prefixes of wrappers, converted number formats, what was left aside
+  std::vector<std::string> notices;     // one line each: prefixes of wrappers, converted number formats, what was left aside
 };
 
 // Copies the tensors of a .safetensors file or a file of Python's torch.save into the parameters and buffers of `module`, by

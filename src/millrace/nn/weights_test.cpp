@@ -83,7 +83,7 @@ TEST(LoadWeights, ParametersAndBuffersComeFromBothKindsOfFile) {
     Net net;
     const LoadedWeights loaded = load_weights(*net, file);
     EXPECT_EQ(loaded.taken, 7U);
-    EXPECT_THAT(loaded.told, IsEmpty());
+    EXPECT_THAT(loaded.notices, IsEmpty());
     EXPECT_TRUE(at::equal(net->first->weight, sound()["first.weight"])) << file;
     EXPECT_TRUE(at::equal(net->norm->running_var, at::full({2}, 5.0F))) << file;
     EXPECT_EQ(net->norm->num_batches_tracked.item<std::int64_t>(), 6) << file;
@@ -103,7 +103,8 @@ TEST(LoadWeights, NamesOfLightningDdpAndCompileArePassedOver) {
   }
   write("w.pt", sound("model."));
   Net net;
-  EXPECT_THAT(load_weights(*net, "w.pt").told, ElementsAre("wrappers' additions to the weights' names are ignored: \"model.\""));
+  EXPECT_THAT(load_weights(*net, "w.pt").notices,
+              ElementsAre("wrappers' additions to the weights' names are ignored: \"model.\""));
 }
 
 TEST(LoadWeights, APartIsChosenByItsPrefixAlsoBehindAWrapper) {
@@ -138,7 +139,7 @@ TEST(LoadWeights, OtherNumberFormatsBecomeTheModulesAndAreTold) {
   tensors["first.bias"] = tensors["first.bias"].to(at::kDouble);
   write("w.pt", tensors);
   Net net;
-  EXPECT_THAT(load_weights(*net, "w.pt").told, ElementsAre("1 tensor of f16 became f32", "1 tensor of f64 became f32"));
+  EXPECT_THAT(load_weights(*net, "w.pt").notices, ElementsAre("1 tensor of f16 became f32", "1 tensor of f64 became f32"));
   EXPECT_EQ(net->first->weight.scalar_type(), at::kFloat);
   EXPECT_TRUE(at::equal(net->first->weight, sound()["first.weight"]));
 }

@@ -170,7 +170,7 @@ RunFacts facts_of(const RunStory& story, const Json& config, const std::string& 
   add_plan(story, facts);
   facts.data = data;
   facts.accounts.insert(story.accounts.begin(), story.accounts.end());
-  const Story told(story, facts);
+  const Story text(story, facts);
   if (const auto ms = number_of(json_at(story.summary, {"step_ms", "p50"}))) facts.step_ms = ms;
   if (const auto others = number_of(json_at(story.summary, {"others"}))) facts.others = others;
   if (const Json& memory = json_at(story.summary, {"memory", "account"}); memory.is_object()) {

@@ -35,7 +35,7 @@ Keeper::Keeper(Fs& fs, const std::filesystem::path& run, const std::filesystem::
   warned(nullptr, [&] {
     const std::vector<detail::Candidate> all = detail::candidates(fs_, snapshots_);
     auto later = std::ranges::find(all, began_from_, &detail::Candidate::name);
-    for (; later != all.end(); ++later) told_.insert(later->name);
+    for (; later != all.end(); ++later) reported_.insert(later->name);
   });
 }
 
@@ -46,7 +46,7 @@ void Keeper::wrote(const std::filesystem::path& snapshot) {
 }
 
 void Keeper::name_once(const std::string& name, const std::string& reason, const Tell& warn) {
-  if (named_.insert(name).second && warn && !told_.contains(name)) {
+  if (named_.insert(name).second && warn && !reported_.contains(name)) {
     warn((snapshots_ / name).string() + " " + reason + ": it counts as no snapshot and stays where it is");
   }
 }

@@ -50,7 +50,7 @@ class Keeper {
   std::string last_written_;
   std::set<std::string> whole_;
   std::set<std::string> named_;
-  std::set<std::string> told_;  // snapshots later than began_from_, which other code has reported
+  std::set<std::string> reported_;  // snapshots later than began_from_, which other code has reported
 };
 
 }  // namespace millrace::snapshot

@@ -38,7 +38,7 @@ alignas(16) std::array<char, 32768> handler_stack;
 
 std::atomic<int> crash_log{-1};
 
-void say(int descriptor, const char* text, std::size_t size) noexcept {
+void write_text(int descriptor, const char* text, std::size_t size) noexcept {
   while (size > 0) {
     const ssize_t written = ::write(descriptor, text, size);
     if (written <= 0) return;
@@ -81,7 +81,7 @@ void log_words(const char* kind, const LastWords& words) noexcept {
     entry.add(&plain, 1);
   }
   entry.add("\"}\n");
-  say(log, entry.chars.data(), entry.used);
+  write_text(log, entry.chars.data(), entry.used);
 }
 
 // Writes a line with a single call, so that lines of other threads don't interleave.
@@ -100,7 +100,7 @@ extern "C" void on_crash(int number, siginfo_t* info, void*) {
   line.add(row.is_fault ? "crash: " : "ended by ");
   line.add(words.chars.data(), words.used);
   line.add("\n");
-  say(STDERR_FILENO, line.chars.data(), line.used);
+  write_text(STDERR_FILENO, line.chars.data(), line.used);
   log_words(row.is_fault ? "crash" : "signal", words);
   // SA_RESETHAND restored the default action. A fault of the processor comes again at the same instruction and takes that action;
   // a signal from outside does not, whatever its code says, so it is raised again.

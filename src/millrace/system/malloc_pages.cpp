@@ -12,7 +12,7 @@ constexpr std::string_view kName = "GLIBC_TUNABLES=";
 
 }  // namespace
 
-bool says_how_malloc_works(const char* const* environment) noexcept {
+bool configures_malloc(const char* const* environment) noexcept {
   for (; environment != nullptr && *environment != nullptr; ++environment) {
     if (std::strncmp(*environment, kName.data(), kName.size()) == 0) return true;
   }

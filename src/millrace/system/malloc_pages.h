@@ -11,7 +11,7 @@
 namespace millrace {
 
 // Whether GLIBC_TUNABLES is in a list of "NAME=VALUE" that ends with null. Allocates nothing.
-[[nodiscard]] bool says_how_malloc_works(const char* const* environment) noexcept;
+[[nodiscard]] bool configures_malloc(const char* const* environment) noexcept;
 inline constexpr const char* kMallocPages = "GLIBC_TUNABLES=glibc.malloc.hugetlb=1";
 
 // For plans: the pages of this process, by its environment and the kernel's setting

@@ -12,10 +12,10 @@ TEST(MallocPages, KnowsWhetherSomebodyChose) {
   const char* const nothing[] = {"PATH=/bin", "MY_GLIBC_TUNABLES=x", nullptr};
   const char* const other[] = {"PATH=/bin", "GLIBC_TUNABLES=glibc.malloc.check=1", nullptr};
   const char* const ours[] = {kMallocPages, nullptr};
-  EXPECT_FALSE(says_how_malloc_works(nullptr));
-  EXPECT_FALSE(says_how_malloc_works(nothing));
-  EXPECT_TRUE(says_how_malloc_works(other));
-  EXPECT_TRUE(says_how_malloc_works(ours));
+  EXPECT_FALSE(configures_malloc(nullptr));
+  EXPECT_FALSE(configures_malloc(nothing));
+  EXPECT_TRUE(configures_malloc(other));
+  EXPECT_TRUE(configures_malloc(ours));
 }
 
 TEST(MallocPages, SaysWhatIsGotAndWhy) {

@@ -8,7 +8,7 @@
 
 namespace millrace {
 
-bool says_how_openmp_waits(const char* const* environment) noexcept {
+bool configures_openmp_waits(const char* const* environment) noexcept {
   for (; environment != nullptr && *environment != nullptr; ++environment) {
     for (const char* name : {"OMP_WAIT_POLICY=", "GOMP_SPINCOUNT="}) {
       if (std::strncmp(*environment, name, std::strlen(name)) == 0) return true;

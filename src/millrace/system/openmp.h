@@ -13,7 +13,7 @@
 namespace millrace {
 
 // Whether OMP_WAIT_POLICY or GOMP_SPINCOUNT is in a list of "NAME=VALUE" that ends with null. Allocates nothing.
-[[nodiscard]] bool says_how_openmp_waits(const char* const* environment) noexcept;
+[[nodiscard]] bool configures_openmp_waits(const char* const* environment) noexcept;
 inline constexpr const char* kOpenmpWaits = "GOMP_SPINCOUNT=20000";
 // Whether this process's environment leaves it to Millrace how OpenMP's threads wait.
 [[nodiscard]] bool are_openmp_waits_ours();

@@ -11,10 +11,10 @@ TEST(Openmp, KnowsWhetherSomebodyChose) {
   const char* const nothing[] = {"PATH=/bin", "OMP_NUM_THREADS=2", "MY_OMP_WAIT_POLICY=active", nullptr};
   const char* const policy[] = {"PATH=/bin", "OMP_WAIT_POLICY=active", nullptr};
   const char* const count[] = {"GOMP_SPINCOUNT=0", nullptr};
-  EXPECT_FALSE(says_how_openmp_waits(nullptr));
-  EXPECT_FALSE(says_how_openmp_waits(nothing));
-  EXPECT_TRUE(says_how_openmp_waits(policy));
-  EXPECT_TRUE(says_how_openmp_waits(count));
+  EXPECT_FALSE(configures_openmp_waits(nullptr));
+  EXPECT_FALSE(configures_openmp_waits(nothing));
+  EXPECT_TRUE(configures_openmp_waits(policy));
+  EXPECT_TRUE(configures_openmp_waits(count));
 }
 
 TEST(Openmp, KnowsWhoAsksForAnotherNumberOfThreads) {

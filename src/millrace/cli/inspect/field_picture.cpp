@@ -49,8 +49,8 @@ std::optional<picture::Extent> extent_of(const FieldAxis& axis, std::int64_t cou
 picture::Axis value_of(const SeenField& field) { return {.label = field.words.value, .unit = field.words.unit}; }
 
 std::string with_says(const SeenField& field, std::string caption) {
-  if (field.says.empty()) return caption;
-  return caption + (caption.empty() ? "" : "; ") + "read as " + field.says;
+  if (field.description.empty()) return caption;
+  return caption + (caption.empty() ? "" : "; ") + "read as " + field.description;
 }
 
 std::string first_of(std::int64_t shown, std::int64_t all, const std::string& what) {

@@ -18,7 +18,7 @@ struct SeenField {
   at::Tensor values;                 // on the CPU, first axis = rows
   std::vector<std::string> samples;  // name of each row
   FieldWords words = {};             // names and units of axes, used if there are as many as axes after the rows
-  std::string says = "";             // the data's own description, for the caption
+  std::string description = "";      // the data's own description, for the caption
 };
 
 // Draws the picture that suits the shape after the rows. Complex numbers are drawn as magnitudes, and at most the first rows that

@@ -47,7 +47,7 @@ TEST(FieldPicture, AxesThatAreKnownAreDrawn) {
     EXPECT_NE(picture_of(field)->rgb, named) << shape.size();
     field.words.axes.pop_back();  // now the axes don't fit the field's shape
     EXPECT_EQ(picture_of(field)->rgb, plain) << shape.size();
-    field.says = "RAS";
+    field.description = "RAS";
     EXPECT_NE(picture_of(field)->rgb, plain) << shape.size();
   }
 }

@@ -120,7 +120,7 @@ bool waits_for_others(const distributed::StatusPages::Status& status) {
 std::filesystem::path log_of(const std::string& run_folder) { return std::filesystem::path(run_folder) / run_files::kLog; }
 
 // Writes the failure into the run's log: rank 0, which owns it, may have ended before it could.
-void tell_run(const RanksEnd& end) {
+void log_to_run(const RanksEnd& end) {
   std::error_code none;
   if (end.run_folder.empty() || !std::filesystem::is_regular_file(log_of(end.run_folder), none)) return;
   const Json line = {{"kind", "rank"}, {"text", end.failure}};
@@ -171,7 +171,7 @@ class Watch {
     for (Child& child : children_) child.output->take();
     if (first_end_ && !failed_at_) blame();
     RanksEnd result = end();
-    if (failed_at_) tell_run(result);
+    if (failed_at_) log_to_run(result);
     return result;
   }
 

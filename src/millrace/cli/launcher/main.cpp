@@ -34,8 +34,8 @@ std::string become(char** argv) {
   if (std::string refusal = start_refusal(); !refusal.empty()) return refusal;
   const fs::path program = own_folder() / "millrace-torch";
   std::string waits = kOpenmpWaits, pages = kMallocPages;  // putenv keeps them
-  if (!says_how_openmp_waits(environ)) ::putenv(waits.data());
-  if (!says_how_malloc_works(environ)) ::putenv(pages.data());
+  if (!configures_openmp_waits(environ)) ::putenv(waits.data());
+  if (!configures_malloc(environ)) ::putenv(pages.data());
   ::setenv("KINETO_LOG_LEVEL", "99", 0);  // without a GPU, LibTorch's profiler would print an error
   ::execv(program.c_str(), argv);
   const int error_number = errno;

@@ -98,7 +98,7 @@ const Entry& take_recipe_of_run(Arguments& arguments, std::span<const Entry> rec
                     "use the program it was trained with; recipes here: " + joined(names_of(recipes), ", ")});
 }
 
-std::string told(const Loaded& loaded) {
+std::string description(const Loaded& loaded) {
   return loaded.which + (loaded.autocast ? "; it computes in " + precision::name_of(loaded.autocast) + ", as the run did" : "");
 }
 

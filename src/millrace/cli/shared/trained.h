@@ -20,6 +20,6 @@ namespace millrace::cli {
 const Entry& take_recipe_of_run(Arguments& arguments, std::span<const Entry> recipes, const std::string& command);
 
 // The line about the model: its snapshot, and the number format unless it is fp32.
-[[nodiscard]] std::string told(const Loaded& loaded);
+[[nodiscard]] std::string description(const Loaded& loaded);
 
 }  // namespace millrace::cli

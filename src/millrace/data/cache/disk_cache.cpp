@@ -135,8 +135,8 @@ bool DiskCache::take(std::uint64_t bytes) noexcept {
   return true;
 }
 
-void DiskCache::note_once(std::atomic<bool>& told, const std::string& text) const {
-  if (!told.exchange(true) && note_) note_(text);
+void DiskCache::note_once(std::atomic<bool>& noted, const std::string& text) const {
+  if (!noted.exchange(true) && note_) note_(text);
 }
 
 // Another run may have removed the file already; a missing file is ignored.

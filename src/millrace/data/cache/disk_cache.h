@@ -70,7 +70,7 @@ class DiskCache final : public Cache {
   void drop(const std::filesystem::path& path);
   bool take(std::uint64_t bytes) noexcept;
   void count(bool hit) noexcept { (hit ? hits_ : misses_).fetch_add(1, std::memory_order_relaxed); }
-  void note_once(std::atomic<bool>& told, const std::string& text) const;
+  void note_once(std::atomic<bool>& noted, const std::string& text) const;
 
   const std::filesystem::path folder_;
   Fs& fs_;

@@ -39,7 +39,7 @@ bool ends_in(const std::string& name, const std::vector<std::string>& endings) {
   return std::any_of(endings.begin(), endings.end(), [&](const std::string& ending) { return lower.ends_with(ending); });
 }
 
-std::string told_of(const stdfs::path& folder, const std::vector<std::string>& left_out, std::size_t taken) {
+std::string notice_of(const stdfs::path& folder, const std::vector<std::string>& left_out, std::size_t taken) {
   constexpr std::size_t kNamed = 3;
   if (left_out.empty()) return "";
   const std::size_t named = std::min(left_out.size(), kNamed);
@@ -63,18 +63,18 @@ FilesFound find_files(const stdfs::path& folder, const std::vector<std::string>&
       left_out.push_back(is_folder(folder / name) ? name + "/" : name);
     }
   }
-  found.left_out = told_of(folder, left_out, found.files.size());
+  found.left_out = notice_of(folder, left_out, found.files.size());
   return found;
 }
 
 std::vector<stdfs::path> files_in(const stdfs::path& folder, const std::vector<std::string>& endings,
-                                  std::vector<std::string>* told) {
+                                  std::vector<std::string>* notices) {
   FilesFound found = find_files(folder, endings);
   if (found.files.empty())
     throw DataError({"the folder holds no file " + joined(endings, ", no file ", [](const std::string& e) { return "*" + e; }),
                      folder.string() + (found.left_out.empty() ? "" : " (" + found.left_out + ")"),
                      "put such files into the folder, or name another folder"});
-  if (told != nullptr && !found.left_out.empty()) told->push_back(std::move(found.left_out));
+  if (notices != nullptr && !found.left_out.empty()) notices->push_back(std::move(found.left_out));
   return std::move(found.files);
 }
 
@@ -82,7 +82,7 @@ LabelledFiles labelled_files_in(const stdfs::path& folder, const std::vector<std
   LabelledFiles all;
   for (const std::string& name : names_in(folder)) {
     if (is_left_behind(name) || !is_folder(folder / name)) continue;
-    for (stdfs::path& file : files_in(folder / name, endings, &all.told)) {
+    for (stdfs::path& file : files_in(folder / name, endings, &all.notices)) {
       all.files.push_back(std::move(file));
       all.labels.push_back(static_cast<std::int64_t>(all.classes.size()));
     }

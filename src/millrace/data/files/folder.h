@@ -20,13 +20,13 @@ struct FilesFound {
 // Returns the same files; DataError also if there is no such file. `told` receives FilesFound::left_out.
 [[nodiscard]] std::vector<std::filesystem::path> files_in(const std::filesystem::path& folder,
                                                           const std::vector<std::string>& endings,
-                                                          std::vector<std::string>* told = nullptr);
+                                                          std::vector<std::string>* notices = nullptr);
 
 struct LabelledFiles {
   std::vector<std::filesystem::path> files;
   std::vector<std::int64_t> labels;  // one per file: the number of its class
   std::vector<std::string> classes;  // by number
-  std::vector<std::string> told;     // one line per folder in which files are skipped
+  std::vector<std::string> notices;  // one line per folder in which files are skipped
 };
 // Reads a folder that holds one folder per class: photos/cat/*.jpg, photos/dog/*.jpg. Classes are numbered from 0, sorted by
 // name. DataError also for fewer than two classes.

@@ -136,17 +136,17 @@ std::string time_unit(const NiftiHeader& header) {
 }
 
 std::string voxel_text(const NiftiHeader& header) {
-  std::array<double, 3> said{}, of_affine{};
+  std::array<double, 3> of_header{}, of_affine{};
   bool differs = false;
   for (std::size_t axis = 0; axis < 3; ++axis) {
     const bool there = axis < header.shape.size();
-    said[axis] = there ? detail::voxel_size(header.pixdim[axis + 1]) : 1;
+    of_header[axis] = there ? detail::voxel_size(header.pixdim[axis + 1]) : 1;
     of_affine[axis] = length_of_column(header, axis);
     constexpr double kSame = 1e-3;  // headers hold f32
-    differs = differs || !(std::abs(of_affine[axis] - said[axis]) <= kSame * said[axis]);
+    differs = differs || !(std::abs(of_affine[axis] - of_header[axis]) <= kSame * of_header[axis]);
   }
   const std::string unit = length_unit(header);
-  return sizes_text(said) + (unit.empty() ? ", in no unit" : " " + unit) +
+  return sizes_text(of_header) + (unit.empty() ? ", in no unit" : " " + unit) +
          (differs ? " (by the affine " + sizes_text(of_affine) + ")" : "");
 }
 

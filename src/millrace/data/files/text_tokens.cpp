@@ -180,7 +180,7 @@ std::vector<std::string> notices_of(const std::vector<TextSource>& sources, cons
   std::vector<std::string> labels;
   labels.reserve(sources.size());
   for (const TextSource& source : sources) labels.push_back(source.label);
-  for (std::string& line : detail::told_of_signs(found.signs, labels)) notices.push_back(std::move(line));
+  for (std::string& line : detail::notices_of_signs(found.signs, labels)) notices.push_back(std::move(line));
   if (counts.unknown == 0) return notices;
   std::string line = with_commas(counts.unknown) + " of " + with_commas(counts.characters) + " characters unknown (";
   bool first = true;

@@ -359,17 +359,17 @@ struct Loader::Impl {
   }
 
   void check_data(const Json& saved, const std::string& called) {
-    const auto tell = [this](const std::string& line) {
+    const auto report = [this](const std::string& line) {
       if (options.note) options.note(line);
     };
     data_check = saved.is_null() ? detail::DataCheck::unknown : detail::DataCheck::same;
     if (saved.is_null())
-      return tell(
+      return report(
           "the snapshot, of an earlier version, does not record its data: the run resumes with the present data, "
           "which could not be compared");
     const detail::DataChanges changes = detail::changes_since(saved, identity());
     if (changes.differ.empty()) {
-      if (!changes.renamed.empty()) tell(called + " has other names and the same content: " + detail::joined(changes.renamed));
+      if (!changes.renamed.empty()) report(called + " has other names and the same content: " + detail::joined(changes.renamed));
       return;
     }
     const std::string what = called + " has changed since the run began: " + detail::joined(changes.differ);
@@ -381,7 +381,7 @@ struct Loader::Impl {
     }
     data_check = detail::DataCheck::changed;
     warn(what);
-    tell("data.accept_changed: the run resumes although " + what);
+    report("data.accept_changed: the run resumes although " + what);
   }
 
   [[nodiscard]] detail::LoaderState state() const {

@@ -55,7 +55,7 @@ bool may_be_chance(const std::vector<NamedFile>& training, const std::vector<Nam
 }
 
 // "2 files hold what …: "b.txt" and "a.txt", …".
-std::string told_of(const std::vector<std::string>& pairs, const std::string& of, const std::string& what) {
+std::string notice_of(const std::vector<std::string>& pairs, const std::string& of, const std::string& what) {
   return with_commas(static_cast<std::int64_t>(pairs.size())) +
          (pairs.size() == 1 ? " file" + of + " holds " : " files" + of + " hold ") + what + ": " + pairs.front() +
          (pairs.size() > 1 ? ", …" : "");
@@ -63,7 +63,7 @@ std::string told_of(const std::vector<std::string>& pairs, const std::string& of
 
 }  // namespace
 
-std::vector<std::string> told_of_twins(const std::vector<Dataset>& training, const std::vector<Dataset>& validation) {
+std::vector<std::string> notices_of_twins(const std::vector<Dataset>& training, const std::vector<Dataset>& validation) {
   const std::vector<NamedFile> learned = files_of(training), judged = files_of(validation);
   if (may_be_chance(learned, judged)) return {};
   std::map<Content, const std::string*> first;
@@ -78,14 +78,14 @@ std::vector<std::string> told_of_twins(const std::vector<Dataset>& training, con
       if (at != first.end()) leaked.push_back(quoted(file.name) + " and " + quoted(*at->second));
     }
   }
-  std::vector<std::string> told;
+  std::vector<std::string> notices;
   if (!twice.empty())
-    told.push_back(told_of(twice, "", "the same content as another file, by size and digest") +
-                   ". Next: remove one of the two, unless it is meant to count twice");
+    notices.push_back(notice_of(twice, "", "the same content as another file, by size and digest") +
+                      ". Next: remove one of the two, unless it is meant to count twice");
   if (!leaked.empty())
-    told.push_back(told_of(leaked, " of the validation", "the same content as a training file, by size and digest") +
-                   ". Next: remove it from one of the two: a validation needs data that was not trained on");
-  return told;
+    notices.push_back(notice_of(leaked, " of the validation", "the same content as a training file, by size and digest") +
+                      ". Next: remove it from one of the two: a validation needs data that was not trained on");
+  return notices;
 }
 
 }  // namespace millrace::data

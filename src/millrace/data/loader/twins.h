@@ -13,7 +13,7 @@ namespace millrace::data {
 // by size and digest (see file_stamps.h), so a line says what the comparison is based on: of large files a digest covers only
 // samples. Nothing is returned for sizes shared by so many files that equal digests may be chance, nor if training and validation
 // have digests of different kinds because of their numbers of files.
-[[nodiscard]] std::vector<std::string> told_of_twins(const std::vector<Dataset>& training,
-                                                     const std::vector<Dataset>& validation);
+[[nodiscard]] std::vector<std::string> notices_of_twins(const std::vector<Dataset>& training,
+                                                        const std::vector<Dataset>& validation);
 
 }  // namespace millrace::data

@@ -75,13 +75,13 @@ class Table {
     const auto count = std::count(header_.begin(), header_.end(), column);
     if (count == 1) return static_cast<std::size_t>(std::find(header_.begin(), header_.end(), column) - header_.begin());
     constexpr std::size_t kMost = 20;
-    const std::size_t told = std::min(header_.size(), kMost);
+    const std::size_t listed = std::min(header_.size(), kMost);
     const std::string near = nearest(column, header_.data(), header_.data() + header_.size());
     throw DataError({count == 0 ? "the table has no column " + quoted(column) : "the table has two columns " + quoted(column),
                      where(),
                      (near.empty() || count > 1 ? "" : "did you mean " + quoted(near) + "? ") + "columns, separated by " +
-                         word_of(separator_) + ": " + joined(std::span(header_).first(told), ", ", shown) +
-                         (told < header_.size() ? ", …" : "")});
+                         word_of(separator_) + ": " + joined(std::span(header_).first(listed), ", ", shown) +
+                         (listed < header_.size() ? ", …" : "")});
   }
 
   // Returns false if no row is left.

@@ -136,7 +136,8 @@ TEST_F(CsvSourceTest, FoldersAreClasses) {
   EXPECT_THAT(source.fields(), ElementsAre(Field{"image", DType::f32, {1, 2, 2}}, Field{"label", DType::i64, {}}));
   EXPECT_THAT(rows_of<std::int64_t>(source, {2, 0, 1}, 0, 1), ElementsAre(1, 0, 0));
   EXPECT_NE(source.fingerprint(), ImageSource(photos.files, {.height = 2, .width = 2}).fingerprint());
-  EXPECT_THAT(photos.told, ElementsAre("1 of 3 names in " + (folder_ / "photos/cat").string() + " is left out: \".hidden.png\""));
+  EXPECT_THAT(photos.notices,
+              ElementsAre("1 of 3 names in " + (folder_ / "photos/cat").string() + " is left out: \".hidden.png\""));
   EXPECT_THAT(files_in(folder_ / "photos", {".txt"}), ElementsAre(folder_ / "photos/notes.txt"));
   static_cast<void>(put("mixed/B.PNG", png));
   static_cast<void>(put("mixed/a.png", png));

@@ -150,12 +150,12 @@ class ConcatSource final : public Source {
   // Calls use(source, indices within it, number of the first) for each run of indices of one source.
   template <class Use>
   void in_runs(std::span<const std::int64_t> indices, Use use) const;
-  [[nodiscard]] bool any_of(bool (Source::*says)() const) const {
-    return std::any_of(sources_.begin(), sources_.end(), [says](const auto& source) { return (*source.*says)(); });
+  [[nodiscard]] bool any_of(bool (Source::*property)() const) const {
+    return std::any_of(sources_.begin(), sources_.end(), [property](const auto& source) { return (*source.*property)(); });
   }
-  [[nodiscard]] std::int64_t least_of(std::int64_t (Source::*says)() const) const {
+  [[nodiscard]] std::int64_t least_of(std::int64_t (Source::*property)() const) const {
     std::int64_t least = std::numeric_limits<std::int64_t>::max();
-    for (const auto& source : sources_) least = std::min(least, (*source.*says)());
+    for (const auto& source : sources_) least = std::min(least, (*source.*property)());
     return least;
   }
 

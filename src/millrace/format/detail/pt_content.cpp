@@ -185,16 +185,16 @@ class Interpreter {
   }
 
   // Reads the last argument: None, or a dict of what torch does when it first needs the elements.
-  void left_for_later(const PickleNode& said, PtTensor& tensor) const {
-    if (said.kind == PickleKind::none) return;
+  void left_for_later(const PickleNode& content, PtTensor& tensor) const {
+    if (content.kind == PickleKind::none) return;
     const auto refuse = [&](const std::string& what) {
       throw RefusedContent{"tensor " + quoted(tensor.name) + " has " + what + " as an attribute that may change its values", true,
                            kToPlain};
     };
-    if (said.kind != PickleKind::dict) refuse(describe(said));
-    for (std::size_t i = 0; i + 1 < said.items.size(); i += 2) {
-      const PickleNode& key = node(said.items[i]);
-      const PickleNode& value = node(said.items[i + 1]);
+    if (content.kind != PickleKind::dict) refuse(describe(content));
+    for (std::size_t i = 0; i + 1 < content.items.size(); i += 2) {
+      const PickleNode& key = node(content.items[i]);
+      const PickleNode& value = node(content.items[i + 1]);
       if (key.kind != PickleKind::text) refuse(describe(key));
       const bool is_set = value.kind == PickleKind::boolean && value.integer != 0;
       const bool conjugates = key.text == "conj" && (tensor.dtype == DType::c64 || tensor.dtype == DType::c128);

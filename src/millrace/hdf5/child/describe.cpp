@@ -336,14 +336,14 @@ std::string describe(int descriptor, const std::string& request) {
       } catch (const LibraryError& error) {
         stop_recording();
         const std::string reason = error.what();
-        std::string says;
+        std::string text;
         if (reason == "text") {
           try {
-            says = text_of(file.get(), name);
+            text = text_of(file.get(), name);
           } catch (const LibraryError&) {  // the data set stays unread
           }
         }
-        answer.text(reason).text(says);
+        answer.text(reason).text(text);
       }
     }
   } catch (const MissingError& error) {

@@ -41,10 +41,10 @@ class RunTest : public testing::Test {
   }
   // Acts as a process that starts in the run and saves nothing.
   void retain_in(Fs& fs, const Keeper::Retention& retention) {
-    const auto tell = [this](const std::string& line) { warnings_.push_back(line); };
+    const auto report = [this](const std::string& line) { warnings_.push_back(line); };
     Keeper keeper(fs, run_);
-    keeper.clear_leftovers({1}, tell);
-    keeper.retain(retention, tell);
+    keeper.clear_leftovers({1}, report);
+    keeper.retain(retention, report);
   }
   [[nodiscard]] std::vector<std::string> names() const {
     return stdfs::exists(run_ / "snapshots") ? Fs::real().list(run_ / "snapshots") : std::vector<std::string>{};

@@ -19,11 +19,11 @@ Loaders::Loaders(RunSetup& setup, Recipe& recipe, std::function<void(const std::
   data::Pipeline held_out = recipe.data(Split::validation);
   if (!held_out.datasets.empty()) held_out_ = held_out;
   if (!setup_.context().places.plan_only)
-    std::ranges::move(data::told_of_twins(pipeline.datasets, held_out.datasets), std::back_inserter(setup_.notices()));
+    std::ranges::move(data::notices_of_twins(pipeline.datasets, held_out.datasets), std::back_inserter(setup_.notices()));
   choose_cache(pipeline, held_out);
   auto options = setup_.loader_options(pipeline, Split::train);
-  const auto tell = note ? std::move(note) : [console = &setup_.console()](const std::string& text) { console->notice(text); };
-  options.note = tell;
+  const auto report = note ? std::move(note) : [console = &setup_.console()](const std::string& text) { console->notice(text); };
+  options.note = report;
   const SlotMemory memory =
       slot_memory(setup_.config().data, setup_.context().device, setup_.agreement().ranks().local_world_size,
                   [console = &setup_.console()](const std::string& text) { console->warning(text); });

@@ -85,13 +85,13 @@ std::map<std::string, Tensors> model_tensors(const torch::nn::Module& model, con
   return models;
 }
 
-void load_frozen_parts(torch::nn::Module& model, const std::function<void(const std::string&)>& told) {
+void load_frozen_parts(torch::nn::Module& model, const std::function<void(const std::string&)>& notice) {
   for (const nn::NamedPart& found : nn::frozen_parts(model)) {
     for (auto& parameter : found.module->parameters()) parameter.requires_grad_(false);  // layers that were added later, too
     std::error_code missing;
     if (!std::filesystem::exists(found.part->file(), missing)) continue;
     for (const std::string& line : found.part->load_file(*found.module))
-      told("frozen part " + quoted(found.name) + " of " + found.part->file().string() + ": " + line);
+      notice("frozen part " + quoted(found.name) + " of " + found.part->file().string() + ": " + line);
   }
 }
 
@@ -173,7 +173,7 @@ std::string load_model_weights(torch::nn::Module& model, Weights& weights) {
   for (const auto& item : model.named_parameters()) wanted[item.key()] = item.value().sizes().vec();
   for (const auto& item : model.named_buffers()) wanted[item.key()] = item.value().sizes().vec();
   Tensors& all = weights.models.begin()->second;
-  std::string told = pass_over_wrappers(all, wanted);
+  std::string notice = pass_over_wrappers(all, wanted);
   const std::string part = part_with(all, wanted);
   const std::string file = weights.path.string();
   try {
@@ -185,7 +185,7 @@ std::string load_model_weights(torch::nn::Module& model, Weights& weights) {
                       : "take the part that has all of them: millrace import " + file + " --to weights.safetensors --part " +
                             part + ", and give that file"});
   }
-  return told;
+  return notice;
 }
 
 }  // namespace millrace

@@ -29,7 +29,7 @@ namespace millrace {
 
 // Reads the files of the model's frozen parts (nn/weights.h) and ends their training. A part whose file does not exist is left as
 // it is: see require_frozen_parts(). DataError if a file does not fit its part. `told` receives what loading has to say.
-void load_frozen_parts(torch::nn::Module& model, const std::function<void(const std::string&)>& told);
+void load_frozen_parts(torch::nn::Module& model, const std::function<void(const std::string&)>& notices);
 // {"encoder": identity}, see nn::FrozenPart::identity(); empty if the model has no frozen part with weights.
 [[nodiscard]] Json identities_of_frozen_parts(torch::nn::Module& model);
 // Compares the parts with `saved`, the identities in a snapshot; a part that has no weights yet takes its identity, unless the

@@ -57,9 +57,9 @@ void Assembly::decide_tf32() {
   const Choice* const planned = setup_.plan().find("precision.dtype");
   const std::string remark = precision::tf32_remark(choice, device, stepper_->autocast());
   if (planned == nullptr || remark.empty()) return;
-  Choice told = *planned;
-  told.reason += (told.reason.empty() ? "" : "; ") + remark;
-  setup_.plan().set(std::move(told));
+  Choice remarked = *planned;
+  remarked.reason += (remarked.reason.empty() ? "" : "; ") + remark;
+  setup_.plan().set(std::move(remarked));
 }
 
 precision::Decision Assembly::try_precisions() {

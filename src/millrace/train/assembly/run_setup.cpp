@@ -179,7 +179,7 @@ std::unique_ptr<Recipe> RunSetup::make_recipe(const RecipeFolders& places, std::
   });
   load_frozen_parts(recipe->model(), context_.notice);
   if (weights) {
-    if (const std::string told = load_model_weights(recipe->model(), *weights); !told.empty()) context_.notice(told);
+    if (const std::string notice = load_model_weights(recipe->model(), *weights); !notice.empty()) context_.notice(notice);
     load_frozen_parts(recipe->model(), [](const std::string&) {});  // a frozen part is its file's also in a model from elsewhere
   }
   recipe->model().to(context_.device);

@@ -132,7 +132,7 @@ Weights from_run(Fs& fs, const std::filesystem::path& run, telemetry::Console& c
   });
   if (!newest) no_snapshot(run, first);
   const Best best = best_of(fs, run, *newest);
-  const auto told = [&](const snapshot::Content& content, const std::filesystem::path& path) {
+  const auto chosen = [&](const snapshot::Content& content, const std::filesystem::path& path) {
     const bool is_best = content.step == best.step;
     Weights weights = from_snapshot(content, path, is_best ? "best snapshot," : "newest snapshot,");
     weights.newest_step = newest->step;
@@ -144,12 +144,12 @@ Weights from_run(Fs& fs, const std::filesystem::path& run, telemetry::Console& c
     if (found.step == newest->step) newest_path = found.path;
     if (found.step != best.step || best.step == newest->step) continue;
     try {
-      return told(snapshot::load(fs, found.path), found.path);
+      return chosen(snapshot::load(fs, found.path), found.path);
     } catch (const SnapshotError& error) {
       console.warning("the best snapshot " + found.path.string() + " is damaged and passed over: " + error.message().what);
     }
   }
-  return told(*newest, newest_path);
+  return chosen(*newest, newest_path);
 }
 
 Json values_of(const std::filesystem::path& path) {

@@ -37,18 +37,18 @@ std::string pass_over_wrappers(Tensors& all, const Wanted& wanted) {
     prefixes.insert(found[0].ends_with(name) ? found[0].substr(0, found[0].size() - name.size()) : found[0] + " for " + name);
   }
   prefixes.erase("");
-  std::string told = "wrappers' additions to the weights' names are ignored: ";
+  std::string notice = "wrappers' additions to the weights' names are ignored: ";
   constexpr std::size_t kShown = 3;
   std::size_t shown = 0;
   for (const std::string& prefix : prefixes) {
-    if (shown++ < kShown) told += (shown > 1 ? ", " : "") + quoted(prefix);
+    if (shown++ < kShown) notice += (shown > 1 ? ", " : "") + quoted(prefix);
   }
-  if (prefixes.size() > kShown) told += " and " + std::to_string(prefixes.size() - kShown) + " more";
+  if (prefixes.size() > kShown) notice += " and " + std::to_string(prefixes.size() - kShown) + " more";
   if (const std::size_t others = all.size() - taken.size(); others > 0)
-    told += "; " + std::to_string(others) + (others == 1 ? " tensor" : " tensors") + " of the file that the model has not " +
-            (others == 1 ? "is" : "are") + " left aside";
+    notice += "; " + std::to_string(others) + (others == 1 ? " tensor" : " tensors") + " of the file that the model has not " +
+              (others == 1 ? "is" : "are") + " left aside";
   all = std::move(taken);
-  return told;
+  return notice;
 }
 
 std::string take_common_wrappers(Tensors& all) {

@@ -100,7 +100,7 @@ void Trainer::diagnose(const StepRecord& record, const MemoryWatch::Reading& mem
   const auto change = diagnosis_->look(
       record,
       {.used = memory.used, .room = memory.room, .step_peak = recovery_.step_peak_bytes(), .rising = memory_watch_.rising()});
-  if (change) reporter_.findings(step_, change->told, diagnosis_->holding(), change->changed);
+  if (change) reporter_.findings(step_, change->fresh, diagnosis_->holding(), change->changed);
   const std::int64_t begin = steady_nanoseconds();
   if (diagnosis_->try_when_due()) {
     recovery_.forget_peak();
@@ -126,21 +126,21 @@ void Trainer::look_at_skipped(double skipped) {
   const Json lines = skipped_inputs_.look(skipped, loader_state_);
   if (!(parts_.stepper->averages() ? agreement().any(rose) : rose)) return;  // ranks that step separately skip separately
   const doctor::Evidence::SkippedInput& own = skipped_inputs_.seen();
-  std::vector<std::string> told;
+  std::vector<std::string> fresh;
   skipped_input_ = {.all = true, .samples = 0, .first = skipped_input_.first};
   for (const Json& rank : agreement().gather({{"lines", lines}, {"all", own.all}, {"samples", own.samples}})) {
     skipped_input_.all = skipped_input_.all && rank.at("all").get<bool>();
     skipped_input_.samples += rank.at("samples").get<std::int64_t>();
-    for (const Json& line : rank.at("lines")) told.push_back(line.get<std::string>());
+    for (const Json& line : rank.at("lines")) fresh.push_back(line.get<std::string>());
   }
-  if (skipped_input_.first.empty() && !told.empty()) skipped_input_.first = told.front();
+  if (skipped_input_.first.empty() && !fresh.empty()) skipped_input_.first = fresh.front();
   meter_.leave_out(steady_nanoseconds() - begin);
   if (diagnosis_) diagnosis_->saw_skipped_input(skipped_input_);
-  if (told.empty() || agreement().ranks().rank != 0) return;
-  const std::size_t more = told.size() > kNamed ? told.size() - kNamed : 0;
-  told.resize(told.size() - more);
+  if (fresh.empty() || agreement().ranks().rank != 0) return;
+  const std::size_t more = fresh.size() > kNamed ? fresh.size() - kNamed : 0;
+  fresh.resize(fresh.size() - more);
   const std::string text = "steps up to " + with_commas(step_) +
-                           " were skipped since their input is not finite: " + joined(told, "; ") +
+                           " were skipped since their input is not finite: " + joined(fresh, "; ") +
                            (more > 0 ? "; and " + std::to_string(more) + " more" : "");
   reporter_.warning(text);
   reporter_.record("warning", {{"step", step_}, {"text", text}});

@@ -141,10 +141,10 @@ void Trainer::check_first_snapshot() {
   const auto check = std::exchange(parts_.check_snapshot, nullptr);
   if (!check) return;
   const telemetry::Span span(*parts_.timeline, telemetry::Phase::trials);
-  const std::string told = check(content());
-  if (told.empty()) return;
-  reporter_.warning(told);
-  reporter_.record("warning", {{"step", step_}, {"text", told}});
+  const std::string notices = check(content());
+  if (notices.empty()) return;
+  reporter_.warning(notices);
+  reporter_.record("warning", {{"step", step_}, {"text", notices}});
 }
 
 // Leaves out settings that are already in force.

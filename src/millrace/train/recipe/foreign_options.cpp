@@ -43,16 +43,16 @@ Json steps_or(int usual, const Json& value) {
 Json steps_of_profile(const Json& value) { return steps_or(10, value); }
 Json steps_of_interval(const Json& value) { return steps_or(100, value); }
 
-std::string said_of_readers(const Json& value) {
+std::string note_of_readers(const Json& value) {
   return asks_for_nothing(value) ? "persistent_workers: readers are threads, and live for the whole run" : "";
 }
 
-std::string said_of_pinning(const Json& value) {
+std::string note_of_pinning(const Json& value) {
   return asks_for_nothing(value) || value == Json("auto") ? "" : "pin_memory: for a GPU; on a CPU there is nothing to pin";
 }
 
 // A note about a number of GPUs. Ranks get it too, unless their launcher started that number of ranks.
-std::string said_of_gpus(const Json& value) {
+std::string note_of_gpus(const Json& value) {
   const bool is_one = value == Json(1) || is_one_of(value, {"1", "0"}) || asks_for_nothing(value);
   const std::string count = value.is_string() ? value.get<std::string>() : value.dump();
   const char* world = std::getenv("WORLD_SIZE");
@@ -105,7 +105,7 @@ std::vector<config::Alias> shared_words() {
       {"gradient_clip_val", "optim.clip_norm", nullptr, ""},
       {"num_workers", "data.workers", nullptr, ""},
       {"prefetch_factor", "data.prefetch", nullptr, "batches, of all readers together"},
-      {"pin_memory", "data.pin_memory", nullptr, "counts with a GPU", said_of_pinning},
+      {"pin_memory", "data.pin_memory", nullptr, "counts with a GPU", note_of_pinning},
       {"device", "device.name", nullptr, ""},
       {"resume", "train.resume", nullptr, ""},
       {"log_gpu_memory", "log.gpu_memory", nullptr, ""},
@@ -125,8 +125,8 @@ std::vector<config::Alias> shared_words() {
     words.back().notice = notice;
   };
   for (const char* name : {"persistent_workers", "data.persistent_workers"})
-    accept(name, "readers always live for the whole run", said_of_readers);
-  for (const char* name : {"gpus", "g", "num_gpus"}) accept(name, "millrace launch --nproc says how many", said_of_gpus);
+    accept(name, "readers always live for the whole run", note_of_readers);
+  for (const char* name : {"gpus", "g", "num_gpus"}) accept(name, "millrace launch --nproc says how many", note_of_gpus);
   return words;
 }
 

@@ -45,10 +45,10 @@ struct Context {
   const Switches* switches = nullptr;  // which optimisations are on; lives as long as the run
   RecipeFolders places;
   std::uint64_t seed = 0;
-  std::function<void(const std::string&)> notice;  // see say()
+  std::function<void(const std::string&)> notice;  // see note()
 
   // Shows a line about a choice or a fact at start, and keeps it in the log.
-  void say(const std::string& text) const {
+  void note(const std::string& text) const {
     if (notice) notice(text);
   }
   // Whether a row of the switchboard is on; without a switchboard all rows are.

@@ -26,7 +26,7 @@ void append_line(std::string& text, const std::string& line) {
 }
 
 // The message of an exception that is not a std::exception.
-Message told_of_other() {
+Message message_of_other() {
   const std::string next = "throw an error derived from std::exception, e.g. DataError (base/error.h), which says where";
   try {
     throw;
@@ -43,7 +43,7 @@ Message told_of_other() {
 
 // The message of the exception under way, if the recipe's author can fix it. Rethrows all others: our errors that are complete,
 // file errors, out-of-memory, a lost device.
-Message told() {
+Message caught_message() {
   try {
     throw;
   } catch (const RecipeError& error) {
@@ -78,7 +78,7 @@ Message told() {
               "compare the names in the callback with those that there are"};
     return {text, "", "the text is that of the exception; look at what the callback does"};
   } catch (...) {
-    return told_of_other();
+    return message_of_other();
   }
 }
 
@@ -175,7 +175,7 @@ void RecipeGuard::rethrow(const Site& site) const {
     append_line(message.where, "recipe " + name_ + ", " + site.callback + (more.empty() ? "" : ", " + more));
     throw DataError(std::move(message));
   } catch (...) {
-    Message message = told();
+    Message message = caught_message();
     message.what = failed_in(site) + message.what;
     append_line(message.where, where(site));
     complete_where(message, std::string("Recipe::") + site.callback);
@@ -327,7 +327,7 @@ std::unique_ptr<Recipe> make_guarded(const std::string& name, const MakeRecipe& 
     const ThrowWatch watch;
     recipe = make(config, context);
   } catch (...) {
-    Message message = told();
+    Message message = caught_message();
     message.what = "recipe " + name + " failed when it was made: " + message.what;
     complete_where(message, "Entry::make, which calls its constructor");
     throw RecipeError(std::move(message));
@@ -340,7 +340,7 @@ void in_entry(const std::string& recipe, const std::string& function, const std:
     const ThrowWatch watch;
     call();
   } catch (...) {
-    Message message = told();
+    Message message = caught_message();
     message.what = "recipe " + recipe + " failed in Entry::" + function + ": " + message.what;
     complete_where(message, "Entry::" + function + " of recipe " + recipe);
     throw RecipeError(std::move(message));
@@ -356,7 +356,7 @@ void in_backward_pass(const std::string& objective, const Batch& batch, const st
   try {
     pass();
   } catch (...) {
-    Message message = told();
+    Message message = caught_message();
     message.what = "the backward pass of objective " + quoted(objective) + " failed: " + message.what;
     append_line(message.where, to_text(batch.origin()) + "\nfields: " + to_text(batch));
     throw RecipeError(std::move(message));

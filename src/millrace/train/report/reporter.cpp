@@ -294,10 +294,10 @@ void Reporter::validation(const ValidationRecord& record) {
   this->record("validation", std::move(values));
 }
 
-void Reporter::epoch(const Meter::EpochRow& row, std::int64_t step, const metrics::Means& means, bool says) {
+void Reporter::epoch(const Meter::EpochRow& row, std::int64_t step, const metrics::Means& means, bool on_console) {
   const double rate = rate_of(row.samples_here, row.seconds);
   const double steps_per_second = per_second(row.steps_here, row.seconds);
-  if (says) {
+  if (on_console) {
     std::string line = "epoch " + std::to_string(row.epoch) + "  " + human_duration(row.seconds + row.validation_seconds) +
                        "  training " + human_rate(steps_per_second) + " it/s";
     if (row.validation_batches > 0)
@@ -334,9 +334,9 @@ void Reporter::epoch(const Meter::EpochRow& row, std::int64_t step, const metric
                    {names_.rate_unit + "_per_s", rate}});
 }
 
-void Reporter::findings(std::int64_t step, const std::vector<doctor::Finding>& told, const std::vector<doctor::Finding>& all,
+void Reporter::findings(std::int64_t step, const std::vector<doctor::Finding>& fresh, const std::vector<doctor::Finding>& all,
                         bool changed) const {
-  for (const doctor::Finding& finding : told) {
+  for (const doctor::Finding& finding : fresh) {
     const std::string line = doctor::to_text(finding);
     if (!finding.warned) text("doctor  " + line);
     if (sinks_.events != nullptr) sinks_.events->text("doctor", step, line);

@@ -94,9 +94,9 @@ class Reporter {
                 double seconds_per_step);
   void validation(const ValidationRecord& record);
   // `says`: shows the line on the console too.
-  void epoch(const Meter::EpochRow& row, std::int64_t step, const metrics::Means& means, bool says = false);
+  void epoch(const Meter::EpochRow& row, std::int64_t step, const metrics::Means& means, bool on_console = false);
   // `told` goes to the screen and the event files; `all` goes to log.jsonl if `changed`.
-  void findings(std::int64_t step, const std::vector<doctor::Finding>& told, const std::vector<doctor::Finding>& all,
+  void findings(std::int64_t step, const std::vector<doctor::Finding>& fresh, const std::vector<doctor::Finding>& all,
                 bool changed) const;
   void picture(const Picture& picture, std::int64_t step, std::string_view png);
   void memory(const StepRecord::Memory& memory, std::int64_t step) const;  // a separate line

@@ -134,7 +134,7 @@ Loaded load_for_inference(const Entry& entry, const std::filesystem::path& from,
   loaded.recipe = make_guarded(entry.name, entry.make, loaded.config.values, context);
   loaded.recipe->load_state(weights.recipe);
   if (!weights.frozen.is_null()) load_frozen_parts(loaded.recipe->model(), [](const std::string&) {});  // not in the snapshot
-  if (const std::string told = load_model_weights(loaded.recipe->model(), weights); !told.empty()) console.notice(told);
+  if (const std::string notice = load_model_weights(loaded.recipe->model(), weights); !notice.empty()) console.notice(notice);
   loaded.recipe->model().to(context.device);
   if (is_channels_last(shared, *loaded.switches, weights)) loaded.recipe->set_layout(Layout::channels_last);
   loaded.recipe->model().eval();

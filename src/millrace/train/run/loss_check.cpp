@@ -109,7 +109,7 @@ struct Place {
   }
 };
 
-std::string told(const TermNumbers& numbers) {
+std::string notices(const TermNumbers& numbers) {
   return "sum " + significant(numbers.sum, 6) + ", count " + significant(numbers.count, 9);
 }
 
@@ -120,15 +120,16 @@ void compare(const Place& place, const Numbers& whole, std::vector<Numbers> halv
     both.add(halves[1][name]);
     if (!agree(numbers, both, tolerance)) {
       place.refuse(name,
-                   "does not add up: a batch of " + std::to_string(place.batch.rows()) + " rows gives " + told(numbers) +
-                       ", its two halves together " + told(both),
+                   "does not add up: a batch of " + std::to_string(place.batch.rows()) + " rows gives " + notices(numbers) +
+                       ", its two halves together " + notices(both),
                    remedy(numbers, halves[0][name], halves[1][name]));
     }
     const auto other = turned.find(name);
     if (other != turned.end() && agree(numbers, other->second, tolerance)) continue;
     place.refuse(name,
                  "depends on the order of the rows: a batch of " + std::to_string(place.batch.rows()) + " rows gives " +
-                     told(numbers) + ", the same rows reversed " + (other == turned.end() ? "no such term" : told(other->second)),
+                     notices(numbers) + ", the same rows reversed " +
+                     (other == turned.end() ? "no such term" : notices(other->second)),
                  "look for a row that is combined with its neighbour, a weight by place, a state kept between calls");
   }
 }

@@ -118,13 +118,13 @@ at::Tensor on_cpu(const at::Tensor& output) {
 }
 
 void check_names(const Entry& entry, const Tensors& outputs) {
-  const std::vector<PredictField>& told = entry.predicts.outputs;
-  if (told.empty()) return;
-  for (const PredictField& field : told) {
+  const std::vector<PredictField>& promised = entry.predicts.outputs;
+  if (promised.empty()) return;
+  for (const PredictField& field : promised) {
     if (!outputs.contains(field.name)) refuse_output(entry, "predict() gives no " + quoted(field.name));
   }
   for (const auto& output : outputs) {
-    if (std::ranges::none_of(told, [&](const PredictField& field) { return field.name == output.first; }))
+    if (std::ranges::none_of(promised, [&](const PredictField& field) { return field.name == output.first; }))
       refuse_output(entry, "predict() gives " + quoted(output.first) + ", which the entry does not name");
   }
 }

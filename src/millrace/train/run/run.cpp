@@ -101,7 +101,7 @@ SampleInput::SampleInput(RunRequest& request, bool keeps) {
   Fs& fs = request.fs == nullptr ? Fs::real() : *request.fs;
   telemetry::Console& console = *request.console;
   std::filesystem::path folder = sample_data_folder(request, options);
-  std::string told = "using the sample data in " + folder.string();
+  std::string notice = "using the sample data in " + folder.string();
   if (!has_sample_data(fs, folder)) {
     std::string beginning = "making the sample data of preset " + request.preset + " in " + folder.string();
     if (!keeps) {
@@ -119,10 +119,10 @@ SampleInput::SampleInput(RunRequest& request, bool keeps) {
                                               });
                                             },
                                         .begin = [&] { console.notice("no input given: " + beginning); },
-                                        .tell = [&](const std::string& text) { console.notice(text); }});
-    if (made) told.clear();
+                                        .report = [&](const std::string& text) { console.notice(text); }});
+    if (made) notice.clear();
   }
-  if (!told.empty()) console.notice("no input given: " + told);
+  if (!notice.empty()) console.notice("no input given: " + notice);
   config.values["data"]["dir"] = folder.string();
   config.origins["data.dir"] = "preset " + request.preset;
 }

@@ -41,7 +41,7 @@ Session::~Session() {
   ::close(crash_log_);
 }
 
-void Session::tell_crashes() {
+void Session::log_crashes() {
   crash_log_ = ::open((folder_->path() / run_files::kLog).c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
   set_crash_log(crash_log_);
 }
@@ -75,7 +75,7 @@ RunOutcome Session::run() {
   if (resumed_) trainer_->restore(resumed_->content);
   require_frozen_parts(assembly_->recipe().model());
   if (already_complete(total_steps)) return nothing_left();
-  if (resumed_) tell_new_length();
+  if (resumed_) log_new_length();
   const std::unique_ptr<Watchdog> watchdog = watch();
   introduce();
   {
@@ -94,7 +94,7 @@ RunOutcome Session::run() {
   }
   const std::vector<std::string> untrained = resumed_ ? std::vector<std::string>() : samples();
   begin_folder();
-  tell_choices();
+  log_choices();
   show_samples("the model before training", untrained);
   try {
     const Ending ending = trainer_->run();
@@ -112,7 +112,7 @@ std::unique_ptr<Watchdog> Session::watch() {
   device::mark_convolutions();
   Watchdog::Options options;
   options.limit_s = static_cast<double>(setup_.config().train.hang_limit);
-  options.say = [this](const std::string& text) {
+  options.report = [this](const std::string& text) {
     console().warning(text);
     if (folder_ != nullptr && folder_->has_begun()) log_->write("hang", {{"text", text}});
   };
@@ -149,7 +149,7 @@ RunOutcome Session::rehearse_only() {
   const device::OperationMarks marks;
   if (assembly_->stepper().autocast() == at::kBFloat16) {
     assembly_->try_convolutions();
-    tell_choices();
+    log_choices();
   }
   const Doing task(Doing::Level::task, "the rehearsal");
   console().line(to_text(rehearse(*assembly_)));

@@ -30,11 +30,11 @@ class Session {
   };
   void open_folder();  // session_folder.cpp
   void check_changes();
-  void tell_new_length();
+  void log_new_length();
   void find_snapshot();
   void share_snapshot();
   void begin_folder();
-  void tell_crashes();  // writes crashes to log.jsonl, from here on
+  void log_crashes();  // writes crashes to log.jsonl, from here on
   [[nodiscard]] RecipeFolders places() const;
   // `total_steps` of the run; 0 = not known yet.
   [[nodiscard]] bool already_complete(std::int64_t total_steps) const;
@@ -46,8 +46,8 @@ class Session {
   [[nodiscard]] Reporter::Sinks sinks() const;
   [[nodiscard]] std::unique_ptr<Watchdog> watch();
   void introduce();  // session_report.cpp; before any trial
-  void tell_notices();
-  void tell_choices();  // made by trials; and everything of the plan that the folder keeps
+  void show_notices();
+  void log_choices();  // made by trials; and everything of the plan that the folder keeps
   [[nodiscard]] std::string plan_text();
   [[nodiscard]] std::vector<std::string> samples();
   void show_samples(const std::string& title, const std::vector<std::string>& texts);
@@ -61,7 +61,7 @@ class Session {
   [[noreturn]] void lose_device(const std::exception& error);
   void keep_failure(const std::string& error);
   void keep_summary(const Json& summary);
-  void tell_end(const std::string& reason, const std::string& error);
+  void log_end(const std::string& reason, const std::string& error);
   [[nodiscard]] Json facts_of_end(const std::string& reason, const std::string& error);  // facts that need no call to the device
   [[nodiscard]] Json summary_of(const std::string& reason, const std::string& error);
   // How each rank spent its time, by rank. Collective: for the normal exit only. Null if the run has one rank, or has lost one.
@@ -81,9 +81,9 @@ class Session {
   std::unique_ptr<doctor::Sampler> sampler_;    // null = off
   std::string likeness_;                        // see earlier_runs.h
   std::unique_ptr<Trainer> trainer_;
-  double opening_seconds_ = 0;  // of the recipe and its data
-  std::vector<Choice> told_;    // choices of the plan logged so far
-  std::size_t notices_told_ = 0;
+  double opening_seconds_ = 0;          // of the recipe and its data
+  std::vector<Choice> logged_choices_;  // choices of the plan logged so far
+  std::size_t notices_shown_ = 0;
   int crash_log_ = -1;  // descriptor of log.jsonl; -1 = not open
 };
 

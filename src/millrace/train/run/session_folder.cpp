@@ -78,7 +78,7 @@ void Session::check_changes() {
 }
 
 // Warns if a schedule covers the run's whole length and that length changed: its rate then jumps from one step to the next.
-void Session::tell_new_length() {
+void Session::log_new_length() {
   constexpr double kSmallestChange = 1e-3;  // relative
   const Json::json_pointer epochs("/train/epochs"), max_steps("/train/max_steps");
   const Json& saved = resumed_->content.config;

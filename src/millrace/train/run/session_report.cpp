@@ -154,31 +154,31 @@ void Session::introduce() {
                     (request_.preset.empty() ? "" : "  preset " + request_.preset) +
                     (folder_ == nullptr ? "" : "  run " + folder_->path().string()));
   for (const std::string& notice : request_.config.notices) console().notice(notice);
-  tell_notices();
+  show_notices();
   console().line(plan_text());
-  told_ = setup_.plan().choices();
+  logged_choices_ = setup_.plan().choices();
 }
 
-void Session::tell_notices() {
+void Session::show_notices() {
   const std::vector<std::string>& notices = setup_.notices();
-  for (; notices_told_ < notices.size(); ++notices_told_) console().notice(notices[notices_told_]);
+  for (; notices_shown_ < notices.size(); ++notices_shown_) console().notice(notices[notices_shown_]);
 }
 
-void Session::tell_choices() {
+void Session::log_choices() {
   std::vector<Choice> news;
   for (const Choice& choice : setup_.plan().choices()) {
-    const auto is_told = [&](const Choice& told) { return told.option == choice.option && told.value == choice.value; };
-    if (std::ranges::none_of(told_, is_told)) news.push_back(choice);
+    const auto is_logged = [&](const Choice& logged) { return logged.option == choice.option && logged.value == choice.value; };
+    if (std::ranges::none_of(logged_choices_, is_logged)) news.push_back(choice);
   }
   std::string text = to_text(news, request_.verbose);
   if (!text.empty()) text.pop_back();
   if (!text.empty()) console().line(text);
-  tell_notices();
+  show_notices();
   if (resumed_) {
     console().line("resumed from step " + with_commas(resumed_->content.step) + " of " +
                    resumed_->from.parent_path().parent_path().string());
   }
-  if (folder_ == nullptr) return setup_.show_notices_with([this](const std::string& said) { console().notice(said); });
+  if (folder_ == nullptr) return setup_.show_notices_with([this](const std::string& text) { console().notice(text); });
   folder_->write(run_files::kConfig, config_text(request_.config));
   folder_->write(run_files::kPlan, setup_.plan().to_json().dump(2) + "\n");
   log_->write("start", {{"recipe", request_.entry->name},
@@ -191,10 +191,10 @@ void Session::tell_choices() {
                         {"system", doctor::system_mark().to_json()},
                         {"plan", setup_.plan().to_json()},
                         {"versions", versions()}});
-  tell_crashes();
-  setup_.show_notices_with([this](const std::string& said) {
-    console().notice(said);
-    log_->write("notice", {{"text", said}, {"step", trainer_->step()}});
+  log_crashes();
+  setup_.show_notices_with([this](const std::string& text) {
+    console().notice(text);
+    log_->write("notice", {{"text", text}, {"step", trainer_->step()}});
   });
 }
 
@@ -316,7 +316,7 @@ RunOutcome Session::finish(Ending ending) {
   if (ending == Ending::signal) outcome.exit_code = exit_code_for(pending_signal());
   if (folder_ != nullptr) {
     keep_summary(outcome.summary);
-    tell_end(reason, "");
+    log_end(reason, "");
   }
   console().line(closing_text(ending, outcome.summary));
   return outcome;
@@ -331,7 +331,7 @@ void Session::fail(const char* error, Device device) noexcept {
   };
   attempt([&] { setup_.agreement().leave(); });
   // Done before all calls to the device: a device that has failed no longer answers, or a call never returns.
-  if (folder_ != nullptr) attempt([&] { tell_end("error", error); });
+  if (folder_ != nullptr) attempt([&] { log_end("error", error); });
   if (device == Device::is_lost) {
     if (folder_ != nullptr) attempt([&] { keep_summary(facts_of_end("error", error)); });
     return;
@@ -344,9 +344,9 @@ void Session::fail(const char* error, Device device) noexcept {
 void Session::lose_device(const std::exception& error) {
   std::string first = trainer_->last_snapshot();
   if (!first.empty()) first += "the same command resumes from it; ";
-  const DeviceError told(device::lost_device(error, "step " + std::to_string(trainer_->step() + 1), first));
-  fail(told.what(), Device::is_lost);
-  throw told;
+  const DeviceError lost(device::lost_device(error, "step " + std::to_string(trainer_->step() + 1), first));
+  fail(lost.what(), Device::is_lost);
+  throw lost;
 }
 
 void Session::keep_failure(const std::string& error) {
@@ -370,7 +370,7 @@ void Session::keep_summary(const Json& summary) {
   }
 }
 
-void Session::tell_end(const std::string& reason, const std::string& error) {
+void Session::log_end(const std::string& reason, const std::string& error) {
   Json end = {{"step", trainer_->step()}, {"exit_reason", reason}};
   if (!error.empty()) end["error"] = error;
   if (reason == name_of(Ending::signal)) {

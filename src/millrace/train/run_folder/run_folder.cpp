@@ -299,16 +299,16 @@ void RunFolder::clear_leftovers() {
 }
 
 std::vector<std::string> RunFolder::begin(std::optional<std::int64_t> branches_after) {
-  std::vector<std::string> told;
+  std::vector<std::string> notices;
   if (!is_run_) refuse_what_is_not_ours();  // the user may have put a file here since the start
   try {
     clear_leftovers();
     if (is_run_ && fresh_) {
       archive_old_run(fs_, path_, record_);
-      told.push_back("the old run in " + path_.string() + " is replaced: it goes when the first new snapshot is on the disk");
+      notices.push_back("the old run in " + path_.string() + " is replaced: it goes when the first new snapshot is on the disk");
     } else if (is_run_ && branches_after) {
       branch_ = archive_branch(fs_, path_, record_, *branches_after);
-      if (!branch_.empty()) told.push_back("later snapshots became a branch: --run " + branch_.string() + " resumes them");
+      if (!branch_.empty()) notices.push_back("later snapshots became a branch: --run " + branch_.string() + " resumes them");
     }
     has_begun_ = true;
     record_.recipe = recipe_;
@@ -326,7 +326,7 @@ std::vector<std::string> RunFolder::begin(std::optional<std::int64_t> branches_a
   } catch (const FsError& error) {
     cannot_use(path_, error.what());
   }
-  return told;
+  return notices;
 }
 
 // Files that the run read in its folder and keeps unchanged belong to it from then on.
@@ -378,14 +378,14 @@ void RunFolder::look_after() {
   for (const auto& [name, text] : written_) {
     if (!is_there(path_ / name)) write_atomically(fs_, path_ / name, text);
   }
-  told_ = "the run folder " + path_.string() +
-          " was moved or deleted during the run: further snapshots are saved in a new folder of " +
-          "that name; earlier files are in the moved folder";
+  notice_ = "the run folder " + path_.string() +
+            " was moved or deleted during the run: further snapshots are saved in a new folder of " +
+            "that name; earlier files are in the moved folder";
 }
 
 std::string RunFolder::hold() {
   look_after();
-  return std::exchange(told_, "");
+  return std::exchange(notice_, "");
 }
 
 void RunFolder::saved() {

@@ -81,7 +81,7 @@ class RunFolder {
   RunRecord record_;
   std::filesystem::path staging_;
   std::filesystem::path branch_;
-  std::string told_;
+  std::string notice_;
   bool has_begun_ = false;
   bool has_saved_ = false;
   std::map<std::string, std::string> written_;  // texts that a recreated folder needs

@@ -101,8 +101,8 @@ void remove_leftover(Fs& fs, const std::filesystem::path& part) {
 
 // Waits for the turn to make `target`; nullopt if `target` exists by then.
 std::optional<Turn> take_turn(Fs& fs, const std::filesystem::path& target, const std::filesystem::path& part,
-                              const std::function<void()>& tell) {
-  for (bool told = false;;) {
+                              const std::function<void()>& report) {
+  for (bool reported = false;;) {
     if (has_sample_data(fs, target)) {
       remove_leftover(fs, part);
       return std::nullopt;
@@ -115,7 +115,7 @@ std::optional<Turn> take_turn(Fs& fs, const std::filesystem::path& target, const
     }
     int failure = turn.lock(LOCK_NB);
     if (failure == EWOULDBLOCK) {
-      if (!std::exchange(told, true)) tell();
+      if (!std::exchange(reported, true)) report();
       failure = turn.lock(0);
     }
     if (failure != 0) throw FsError("lock", part, failure);
@@ -184,7 +184,7 @@ bool make_sample_data(Fs& fs, const std::filesystem::path& target, const SampleD
   refuse_fixed_folder(place);
   const std::filesystem::path part = place.parent_path() / ("." + place.filename().string() + ".millrace-part");
   const auto turn = take_turn(fs, place, part, [&] {
-    if (maker.tell) maker.tell("another process is making the sample data in " + target.string() + "; waiting for it");
+    if (maker.report) maker.report("another process is making the sample data in " + target.string() + "; waiting for it");
   });
   if (!turn) return false;
   clear_part(fs, part);

@@ -15,7 +15,7 @@ namespace millrace {
 struct SampleDataMaker {
   std::function<void(const std::filesystem::path& folder)> make;  // fills an existing empty folder
   std::function<void()> begin;                                    // called before make(); may be null
-  std::function<void(const std::string&)> tell;                   // called if another process is waited for; may be null
+  std::function<void(const std::string&)> report;                 // called if another process is waited for; may be null
 };
 
 // Makes `target`, which is missing or an empty folder. Processes that want the same folder take turns on .NAME.millrace-part next

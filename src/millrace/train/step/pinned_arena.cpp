@@ -12,8 +12,8 @@ namespace {
 
 class PinnedArena final : public data::Arena {
  public:
-  PinnedArena(device::Backend& backend, std::uint64_t most_bytes, std::function<void(const std::string&)> tell)
-      : backend_(backend), most_bytes_(most_bytes), tell_(std::move(tell)) {}
+  PinnedArena(device::Backend& backend, std::uint64_t most_bytes, std::function<void(const std::string&)> report)
+      : backend_(backend), most_bytes_(most_bytes), report_(std::move(report)) {}
 
   std::byte* allocate(std::size_t bytes) override {
     std::byte* const memory = plain_->allocate(bytes);
@@ -25,7 +25,7 @@ class PinnedArena final : public data::Arena {
       locked_bytes_ += bytes;
     } catch (const DeviceError& error) {
       refused_ = true;
-      if (tell_) tell_("batches go to the device from pageable memory, which is slower: " + error.message().what);
+      if (report_) report_("batches go to the device from pageable memory, which is slower: " + error.message().what);
     }
     return memory;
   }
@@ -45,7 +45,7 @@ class PinnedArena final : public data::Arena {
   const std::shared_ptr<data::Arena> plain_ = data::Arena::host();
   device::Backend& backend_;
   const std::uint64_t most_bytes_;
-  const std::function<void(const std::string&)> tell_;
+  const std::function<void(const std::string&)> report_;
   std::mutex mutex_;  // guards the members below
   std::set<std::byte*> locked_;
   std::uint64_t locked_bytes_ = 0;
@@ -55,19 +55,19 @@ class PinnedArena final : public data::Arena {
 }  // namespace
 
 std::shared_ptr<data::Arena> pinned_arena(device::Backend& backend, std::uint64_t most_bytes,
-                                          std::function<void(const std::string&)> tell) {
-  return std::make_shared<PinnedArena>(backend, most_bytes, std::move(tell));
+                                          std::function<void(const std::string&)> report) {
+  return std::make_shared<PinnedArena>(backend, most_bytes, std::move(report));
 }
 
 SlotMemory slot_memory(const DataConfig& config, c10::Device device, int ranks_here,
-                       std::function<void(const std::string&)> tell) {
+                       std::function<void(const std::string&)> report) {
   device::Backend& backend = device::backend_of(device);
   if (backend.nature(device.has_index() ? device.index() : 0).in_host_memory)
     return {.reason = "batches are read where they lie"};
   if (!config.pin_memory.value_or(true)) return {.reason = "batches go to the device from pageable memory, which is slower"};
   // Takes only a part of the free memory: no other process can use locked pages until the run ends.
   const std::uint64_t most = device::available_memory_bytes() / 4 / static_cast<std::uint64_t>(ranks_here);
-  return {.arena = pinned_arena(backend, most, std::move(tell)),
+  return {.arena = pinned_arena(backend, most, std::move(report)),
           .most_bytes = most,
           .reason = "batches go to the device beside its work from page-locked slots, at most a quarter of the free memory"};
 }

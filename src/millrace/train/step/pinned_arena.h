@@ -17,7 +17,7 @@ namespace millrace {
 // Each slot is locked when it is made and unlocked when it is freed. Slots beyond `most_bytes`, and those that the system refuses
 // to lock, are plain memory; the first refusal is passed to `tell`. `backend` outlives the arena; any thread may free slots.
 [[nodiscard]] std::shared_ptr<data::Arena> pinned_arena(device::Backend& backend, std::uint64_t most_bytes,
-                                                        std::function<void(const std::string&)> tell);
+                                                        std::function<void(const std::string&)> report);
 
 // Memory for the slots of a run's loaders.
 struct SlotMemory {
@@ -27,6 +27,6 @@ struct SlotMemory {
 };
 // For a run on `device`. `ranks_here`: processes that share the machine's memory.
 [[nodiscard]] SlotMemory slot_memory(const DataConfig& config, c10::Device device, int ranks_here,
-                                     std::function<void(const std::string&)> tell);
+                                     std::function<void(const std::string&)> report);
 
 }  // namespace millrace

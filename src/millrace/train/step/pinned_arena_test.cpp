@@ -52,7 +52,7 @@ TEST(PinnedArena, LocksWhatFitsAndGivesItBack) {
 TEST(PinnedArena, SaysOnceThatTheSystemLocksNoMore) {
   Locking device;
   device.most_blocks = 1;
-  std::vector<std::string> told;
+  std::vector<std::string> notices;
   const auto arena = pinned_arena(device, 1'000'000, [&](const std::string& text) { told.push_back(text); });
   std::vector<std::byte*> memory;
   for (int i = 0; i < 4; ++i) memory.push_back(arena->allocate(64));

@@ -78,7 +78,7 @@ void Watchdog::look() {
   looked_ = now;
   const double waited = now - since_;
   if (const std::uint64_t beat = doing_beat(); beat != beat_) {
-    if (told_) options_.say("the run moves again after " + fixed(waited, 0) + " s");
+    if (reported_) options_.report("the run moves again after " + fixed(waited, 0) + " s");
     constexpr double kOneLook = 1.5;
     if (waited > kOneLook) {
       if (slow_.size() < kKept) slow_.push_back(0);
@@ -86,25 +86,25 @@ void Watchdog::look() {
     }
     beat_ = beat;
     since_ = now;
-    told_ = false;
+    reported_ = false;
     return;
   }
   if (waited < limit()) return;
-  if (!std::exchange(told_, true)) tell(waited);
+  if (!std::exchange(reported_, true)) report_standstill(waited);
   if (const int signal = options_.signal(); signal != 0 && !is_saving()) obey(signal, waited);
 }
 
-void Watchdog::tell(double waited) const {
+void Watchdog::report_standstill(double waited) const {
   std::string next = remedy();
   if (options_.signal() != 0 && is_saving()) next += "; a second signal ends the run at once and loses the save in progress";
-  options_.say("the run has not moved for " + fixed(waited, 0) + " s\n  where    " + what_is_done() + "\n  next     " + next);
+  options_.report("the run has not moved for " + fixed(waited, 0) + " s\n  where    " + what_is_done() + "\n  next     " + next);
 }
 
 void Watchdog::obey(int signal, double waited) {
   const std::string saved = options_.saved();
-  options_.say(std::string("stopped by ") + signal_name(signal) + " in a step that has not moved for " + fixed(waited, 0) +
-               " s: steps after the last snapshot are lost" +
-               (saved.empty() ? "; nothing was saved yet" : "; the same command resumes from " + saved));
+  options_.report(std::string("stopped by ") + signal_name(signal) + " in a step that has not moved for " + fixed(waited, 0) +
+                  " s: steps after the last snapshot are lost" +
+                  (saved.empty() ? "; nothing was saved yet" : "; the same command resumes from " + saved));
   options_.leave(exit_code_for(signal));
 }
 

@@ -25,7 +25,7 @@ class Watchdog {
  public:
   struct Options {
     double limit_s = 60;                                     // train.hang_limit; 0 = never
-    std::function<void(const std::string&)> say;             // required; called by the watchdog's thread
+    std::function<void(const std::string&)> report;          // required; called by the watchdog's thread
     std::function<std::string()> saved = [] { return ""; };  // "snapshot PATH": the last state on disk; "" = no snapshot
     std::function<void(int exit_code)> leave;                // ends the process at once; null = _exit
     std::function<double()> clock = steady_seconds;
@@ -42,13 +42,13 @@ class Watchdog {
 
  private:
   [[nodiscard]] double limit() const;
-  void tell(double waited) const;
+  void report_standstill(double waited) const;
   void obey(int signal, double waited);
 
   Options options_;
   std::uint64_t beat_;
   double since_, looked_;  // the clock at the last new beat, and at the last look
-  bool told_ = false;
+  bool reported_ = false;
   std::vector<double> slow_;  // seconds of the latest phases that lasted for more than one look
   std::size_t slow_count_ = 0;
   std::mutex mutex_;

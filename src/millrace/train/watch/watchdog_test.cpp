@@ -19,10 +19,10 @@ struct Watched {
   double now = 1000;
   int signal = 0;
   std::string saved = "snapshot runs/a/snapshots/step-00000040";
-  std::vector<std::string> told;
+  std::vector<std::string> notices;
   std::vector<int> left;
   Watchdog dog{{.limit_s = 60,
-                .say = [this](const std::string& text) { told.push_back(text); },
+                .report = [this](const std::string& text) { told.push_back(text); },
                 .saved = [this] { return saved; },
                 .leave = [this](int code) { left.push_back(code); },
                 .clock = [this] { return now; },
@@ -48,10 +48,10 @@ TEST(Watchdog, AnOperationThatDoesNotComeBackIsNamedOnce) {
   begun.wait();
   Watched run;
   run.pass(59);
-  EXPECT_THAT(run.told, IsEmpty());
+  EXPECT_THAT(run.notices, IsEmpty());
   run.pass(200);
   EXPECT_THAT(
-      run.told,
+      run.notices,
       ElementsAre("the run has not moved for 60 s\n"
                   "  where    step 41, backward of generator, aten::convolution_backward BFloat16 [2, 2, 14, 1026, 6] x "
                   "[8, 2, 3, 3, 3]\n"
@@ -60,7 +60,7 @@ TEST(Watchdog, AnOperationThatDoesNotComeBackIsNamedOnce) {
   may_end.count_down();
   loop.join();
   run.pass(1);
-  EXPECT_EQ(run.told.back(), "the run moves again after 260 s");
+  EXPECT_EQ(run.notices.back(), "the run moves again after 260 s");
   EXPECT_THAT(run.left, IsEmpty()) << "it ends nothing by itself";
   doing_step(0);
 }
@@ -72,12 +72,12 @@ TEST(Watchdog, ASignalIsObeyedAfterTheLimit) {
   EXPECT_THAT(run.left, IsEmpty()) << "a step may still come to its end and be saved";
   run.pass(1);
   EXPECT_THAT(run.left, ElementsAre(143));
-  EXPECT_EQ(run.told.back(),
+  EXPECT_EQ(run.notices.back(),
             "stopped by SIGTERM in a step that has not moved for 60 s: steps after the last snapshot are lost; the same command "
             "resumes from snapshot runs/a/snapshots/step-00000040");
   run.saved.clear();
   run.pass(1);
-  EXPECT_THAT(run.told.back(), HasSubstr("is lost; nothing was saved yet"));
+  EXPECT_THAT(run.notices.back(), HasSubstr("is lost; nothing was saved yet"));
 }
 
 // A save of gigabytes to a slow disk takes longer than the limit; cut short, it would lose the state that the signal asks to
@@ -100,8 +100,8 @@ TEST(Watchdog, TheSaveThatASignalAsksForIsNotCutShort) {
     run.signal = SIGTERM;
     run.pass(300);
     EXPECT_EQ(run.left.empty(), each.is_save) << each.task << ", " << each.phase;
-    ASSERT_FALSE(run.told.empty());
-    EXPECT_EQ(run.told.front().find("a second signal ends the run at once") != std::string::npos, each.is_save);
+    ASSERT_FALSE(run.notices.empty());
+    EXPECT_EQ(run.notices.front().find("a second signal ends the run at once") != std::string::npos, each.is_save);
   }
 }
 
@@ -112,7 +112,7 @@ TEST(Watchdog, StepsThatMoveAreLeftAloneHoweverManyThereAre) {
     run.pass(50);
     doing_moved();
   }
-  EXPECT_THAT(run.told, IsEmpty());
+  EXPECT_THAT(run.notices, IsEmpty());
   EXPECT_THAT(run.left, IsEmpty());
 }
 
@@ -124,9 +124,9 @@ TEST(Watchdog, TheLimitFollowsWhatPhasesTake) {
     run.pass(1);
   }
   run.pass(900);
-  EXPECT_THAT(run.told, IsEmpty()) << "less than 50 times 20 s";
+  EXPECT_THAT(run.notices, IsEmpty()) << "less than 50 times 20 s";
   run.pass(200);
-  EXPECT_EQ(run.told.size(), 1U);
+  EXPECT_EQ(run.notices.size(), 1U);
 }
 
 TEST(Watchdog, TimeInWhichItDidNotLookDoesNotCount) {
@@ -134,7 +134,7 @@ TEST(Watchdog, TimeInWhichItDidNotLookDoesNotCount) {
   run.pass(30);
   run.now += 3600;  // SIGSTOP, a debugger
   run.pass(20);
-  EXPECT_THAT(run.told, IsEmpty());
+  EXPECT_THAT(run.notices, IsEmpty());
 }
 
 TEST(Watchdog, DataAndDisksHaveRemediesOfTheirOwn) {
@@ -143,8 +143,8 @@ TEST(Watchdog, DataAndDisksHaveRemediesOfTheirOwn) {
     const Doing waiting(Doing::Level::phase, phase);
     Watched run;
     run.pass(61);
-    ASSERT_EQ(run.told.size(), 1U);
-    EXPECT_THAT(run.told.front(), testing::AllOf(HasSubstr(phase), HasSubstr(remedy)));
+    ASSERT_EQ(run.notices.size(), 1U);
+    EXPECT_THAT(run.notices.front(), testing::AllOf(HasSubstr(phase), HasSubstr(remedy)));
   }
 }
 

@@ -117,21 +117,21 @@ std::vector<std::string> TextSigns::lines() const {
   return all;
 }
 
-std::vector<std::string> told_of_signs(const std::vector<TextSigns>& all, const std::vector<std::string>& labels) {
-  std::vector<std::string> told;
-  const auto tell = [&](bool (TextSigns::*shows)() const noexcept, bool alone, const std::string& what) {
+std::vector<std::string> notices_of_signs(const std::vector<TextSigns>& all, const std::vector<std::string>& labels) {
+  std::vector<std::string> notices;
+  const auto add = [&](bool (TextSigns::*shows)() const noexcept, bool alone, const std::string& what) {
     const auto count = static_cast<std::size_t>(std::ranges::count_if(all, shows));
     if (count == all.size() && !(alone && count == 1)) return;
     for (std::size_t i = 0; i < all.size(); ++i)
-      if ((all[i].*shows)()) told.push_back(labels[i] + " " + what);
+      if ((all[i].*shows)()) notices.push_back(labels[i] + " " + what);
   };
-  tell(&TextSigns::is_markup, true, "is HTML or XML: its tags are learned as text");
-  tell(&TextSigns::is_json, true, "is JSON, an object on each line: names and quotes are learned as text");
-  tell(&TextSigns::ends_lines_by_two, false,
-       "ends its lines with carriage return and line feed, other sources do not: the returns are learned as characters");
+  add(&TextSigns::is_markup, true, "is HTML or XML: its tags are learned as text");
+  add(&TextSigns::is_json, true, "is JSON, an object on each line: names and quotes are learned as text");
+  add(&TextSigns::ends_lines_by_two, false,
+      "ends its lines with carriage return and line feed, other sources do not: the returns are learned as characters");
   for (std::size_t i = 0; i < all.size(); ++i)
-    for (const std::string& line : all[i].lines()) told.push_back(labels[i] + " " + line);
-  return told;
+    for (const std::string& line : all[i].lines()) notices.push_back(labels[i] + " " + line);
+  return notices;
 }
 
 }  // namespace millrace::data::detail

@@ -47,6 +47,7 @@ class TextSigns {
 
 // The lines to log, one for each sign of each source, beginning with the source's label. Markup or JSON is taken as intended, and
 // left out, if there are several sources and all of them show it; ends of lines by two characters, if all sources show them.
-[[nodiscard]] std::vector<std::string> told_of_signs(const std::vector<TextSigns>& all, const std::vector<std::string>& labels);
+[[nodiscard]] std::vector<std::string> notices_of_signs(const std::vector<TextSigns>& all,
+                                                        const std::vector<std::string>& labels);
 
 }  // namespace millrace::data::detail

@@ -175,8 +175,8 @@ stdfs::path archive_branch(Fs& fs, const stdfs::path& run, RunRecord& record, st
   own.files = {run_files::kLock, run_files::kRun, run_files::kSnapshots};
   for (const char* name : {run_files::kConfig, run_files::kPlan, run_files::kHistory}) copy_file(fs, run, branch, name, own);
   const stdfs::path summary = run / run_files::kSummary;
-  const Json told = fs.exists(summary) ? Json::parse(fs.read_file(summary), nullptr, /*allow_exceptions=*/false) : Json();
-  const bool moves_summary = told.is_object() && told.value("steps", Json()).is_number() && told["steps"] > step;
+  const Json notices = fs.exists(summary) ? Json::parse(fs.read_file(summary), nullptr, /*allow_exceptions=*/false) : Json();
+  const bool moves_summary = notices.is_object() && notices.value("steps", Json()).is_number() && notices["steps"] > step;
   if (moves_summary) own.files.insert(run_files::kSummary);
   const std::vector<std::string> pictures = pictures_after(record, step);
   own.files.insert(pictures.begin(), pictures.end());
