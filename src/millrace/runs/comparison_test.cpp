@@ -163,12 +163,12 @@ TEST(Comparison, NoRunIsCalledSlowerWithinTheNoise) {
   EXPECT_THAT(told(steady_run(10'000, 17.1, 0), steady_run(10'000, 17.5, 0)).text,
               HasSubstr("the same time within 3 %: 17.1 ms"));
   // Seventeen seconds: 10 %.
-  const Explanation brief = told(steady_run(1'000, 17.1, 0), steady_run(1'000, 17.8, 0));
+  const Comparison::Explanation brief = told(steady_run(1'000, 17.1, 0), steady_run(1'000, 17.8, 0));
   EXPECT_EQ(brief.slower, "");
   EXPECT_THAT(brief.text, HasSubstr("both take the same time within the noise, 10 %: 17.1 ms a step in A, 17.8 ms a step in B"));
   EXPECT_EQ(told(steady_run(1'000, 17.1, 0), steady_run(1'000, 21, 0)).slower, "b");
   // A long run whose steps vary: as much as they do.
-  const Explanation noisy = told(steady_run(10'000, 17.1, 0.1), steady_run(10'000, 19, 0));
+  const Comparison::Explanation noisy = told(steady_run(10'000, 17.1, 0.1), steady_run(10'000, 19, 0));
   EXPECT_EQ(noisy.slower, "");
   EXPECT_THAT(noisy.text, HasSubstr("within the noise, 20 %"));
   EXPECT_EQ(told(steady_run(10'000, 17.1, 0.1), steady_run(10'000, 25, 0)).slower, "b");

@@ -113,7 +113,7 @@ TEST(ProgressText, IsTheLogLine) {
 }
 
 TEST(Console, ASmallLossHasFourSignificantDigits) {
-  Progress line;
+  Console::Progress line;
   for (const auto& [loss, shown] : {std::pair{0.00412345, "loss 0.004123 "}, std::pair{-0.0512345, "loss -0.05123 "},
                                     std::pair{0.000667512, "loss 6.675e-04 "}, std::pair{0.123456, "loss 0.1235 "},
                                     std::pair{1234.56789, "loss 1234.5679 "}}) {

@@ -312,7 +312,7 @@ struct Loader::Impl {
     HostBatch result = hand_over(std::move(slot), epoch, batch);
     ++batch;
     ++counters.batches;
-    for (const HostGroup& group : result.groups) counters.samples += group.positions.size();
+    for (const HostBatch::Group& group : result.groups) counters.samples += group.positions.size();
     if (options.adapts && now >= next_look) look();
     return result;
   }

@@ -77,7 +77,7 @@ std::optional<NotFinite> look_at(const Field& field, const std::byte* row) {
 std::vector<NotFinite> not_finite_in(const HostBatch& batch) {
   std::vector<NotFinite> all;
   for (std::size_t g = 0; g < batch.groups.size(); ++g) {
-    const HostGroup& group = batch.groups[g];
+    const HostBatch::Group& group = batch.groups[g];
     for (std::size_t row = 0; row < group.positions.size(); ++row) {
       for (std::size_t f = 0; f < group.fields.size(); ++f) {
         std::optional<NotFinite> found = look_at(group.fields[f], group.data[f] + row * group.fields[f].bytes());

@@ -17,7 +17,7 @@
 namespace millrace::data {
 namespace {
 
-using detail::rows_of;
+using test::rows_of;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
