@@ -196,7 +196,7 @@ TEST_F(RecipeTest, MissingTextIsNamedWithThePlacesLookedAt) {
   write_file("a.txt", "abc");
   const auto find = [&](const Json& sources, const std::string& data_folder) {
     std::vector<std::string> notices;
-    return find_sources(config::read<RecipeConfig>(Json{{"sources", sources}}), data_folder, told);
+    return find_sources(config::read<RecipeConfig>(Json{{"sources", sources}}), data_folder, notices);
   };
   const std::string text = (folder_ / "a.txt").string();
   EXPECT_THAT(find({text, text}, ""), ElementsAre(folder_ / "a.txt", folder_ / "a.txt"));

@@ -121,9 +121,9 @@ struct Heads : torch::nn::Module {
 TEST(NeuralPenalties, DefaultsClampDeviationsAndPullFeatures) {
   Heads heads;
   std::vector<std::string> notices;
-  const Penalties penalties(RecipeConfig{}.regularization, heads, told);
-  ASSERT_EQ(told.size(), 1U);
-  EXPECT_THAT(told[0], HasSubstr("\"exclude_means_from_wd\" matches no parameter: readouts/mean"));
+  const Penalties penalties(RecipeConfig{}.regularization, heads, notices);
+  ASSERT_EQ(notices.size(), 1U);
+  EXPECT_THAT(notices[0], HasSubstr("\"exclude_means_from_wd\" matches no parameter: readouts/mean"));
   const auto terms = [&](std::uint64_t epoch) { return penalties.terms(epoch); };
   ASSERT_EQ(terms(0).size(), 1U);
   EXPECT_EQ(terms(0)[0].name, "readout_sparsity");
@@ -142,7 +142,7 @@ TEST(NeuralPenalties, ProximalRulesAreTheirFormulas) {
   const auto after = [](PenaltyType type) {
     Heads heads;
     std::vector<std::string> notices;
-    const Penalties penalties({{.name = "rule", .type = type, .lambda = 2, .apply_to = {"std"}}}, heads, told);
+    const Penalties penalties({{.name = "rule", .type = type, .lambda = 2, .apply_to = {"std"}}}, heads, notices);
     const at::NoGradGuard no_grad;
     penalties.apply(0);
     return heads.readouts->std_.clone();

@@ -113,7 +113,7 @@ TEST_F(Original, OursLoadThereOrAreRefusedThere) {
     Json config = loaded.config.values;
     config["recipe"]["embedding_scale"] = scaled;
     const std::vector<std::string> notices = complete_weights(weights, config);
-    EXPECT_EQ(told.size(), scaled ? 1U : 0U);
+    EXPECT_EQ(notices.size(), scaled ? 1U : 0U);
     snapshot::write_tensors(Fs::real(), folder_ / "ours.pt", weights);
     return peer("load " + (folder_ / "ours.pt").string() + " " + (folder_ / "out.safetensors").string() + " " +
                 (folder_ / "back.safetensors").string() + " 2 4 2>" + (folder_ / "said.txt").string());

@@ -131,9 +131,9 @@ TEST(Memory, OneSampleThatDoesNotFitEndsTheRunWithATable) {
 std::vector<std::string> rises_told(const std::filesystem::path& run) {
   std::vector<std::string> notices;
   for (const Json& line : toys::log_of(run, "warning")) {
-    if (auto text = line["text"].get<std::string>(); text.starts_with("tensors hold more")) told.push_back(std::move(text));
+    if (auto text = line["text"].get<std::string>(); text.starts_with("tensors hold more")) notices.push_back(std::move(text));
   }
-  return told;
+  return notices;
 }
 
 TEST(Memory, ThatRisesFromLogLineToLogLineIsToldOnce) {

@@ -302,13 +302,13 @@ TEST(Guard, StandsUnderAutocastToo) {
 std::vector<std::string> notices;
 TEST(Guard, TellsItsWatcher) {
   const ConvolutionGuardForTest guard(kAmx);
-  told.clear();
+  notices.clear();
   set_convolution_watcher([](const char* operation, const ConvolutionCall& call) noexcept {
-    told.push_back(std::string(operation) + " " + std::to_string(call.weight[0]));
+    notices.push_back(std::string(operation) + " " + std::to_string(call.weight[0]));
   });
   (void)results({"", {1, 2, 5, 5}, {3, 2, 3, 3}, {1, 1}, {0, 0}}, at::kFloat);
   set_convolution_watcher(nullptr);
-  EXPECT_THAT(told, testing::ElementsAre("aten::convolution 3", "aten::convolution_backward 3"));
+  EXPECT_THAT(notices, testing::ElementsAre("aten::convolution 3", "aten::convolution_backward 3"));
 }
 
 }  // namespace

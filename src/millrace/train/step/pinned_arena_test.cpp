@@ -53,12 +53,12 @@ TEST(PinnedArena, SaysOnceThatTheSystemLocksNoMore) {
   Locking device;
   device.most_blocks = 1;
   std::vector<std::string> notices;
-  const auto arena = pinned_arena(device, 1'000'000, [&](const std::string& text) { told.push_back(text); });
+  const auto arena = pinned_arena(device, 1'000'000, [&](const std::string& text) { notices.push_back(text); });
   std::vector<std::byte*> memory;
   for (int i = 0; i < 4; ++i) memory.push_back(arena->allocate(64));
   EXPECT_EQ(device.locked.size(), 1U);
-  ASSERT_EQ(told.size(), 1U);
-  EXPECT_NE(told[0].find("the system locks no more"), std::string::npos);
+  ASSERT_EQ(notices.size(), 1U);
+  EXPECT_NE(notices[0].find("the system locks no more"), std::string::npos);
   for (std::byte* one : memory) arena->release(one, 64);
   EXPECT_TRUE(device.locked.empty());
 }

@@ -22,7 +22,7 @@ struct Watched {
   std::vector<std::string> notices;
   std::vector<int> left;
   Watchdog dog{{.limit_s = 60,
-                .report = [this](const std::string& text) { told.push_back(text); },
+                .report = [this](const std::string& text) { notices.push_back(text); },
                 .saved = [this] { return saved; },
                 .leave = [this](int code) { left.push_back(code); },
                 .clock = [this] { return now; },
