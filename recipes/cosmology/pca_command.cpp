@@ -96,7 +96,7 @@ int fit(const Request& request) {
   const auto progress = [&](std::int64_t done, std::int64_t all) {
     if (steady_seconds() - last < 1 && done != all) return;
     last = steady_seconds();
-    console.line("fit  " + with_commas(done) + "/" + with_commas(all) + " samples  " + human_duration(notices - begin));
+    console.line("fit  " + with_commas(done) + "/" + with_commas(all) + " samples  " + human_duration(last - begin));
   };
   const Tell left_out = [&](const std::string& why) { console.warning("left out: " + why); };
   const nn::ForegroundPca pca = fit_pca(task.recipe, task.sky, task.seed, request.samples, task.shared.data, progress, left_out);

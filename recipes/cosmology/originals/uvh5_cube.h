@@ -37,9 +37,8 @@ struct Axes {
   std::vector<std::int64_t> polarisations;
   std::string unit;
   bool wide = false;  // at least one file has complex128
-  std::vector<std::string> notices;
-  about data that was left out std::vector<std::array<double, 2>>
-      separations;  // east and north of each baseline in metres; empty: not in the files
+  std::vector<std::string> notices;                // about data that was left out
+  std::vector<std::array<double, 2>> separations;  // east and north of each baseline in metres; empty: not in the files
 
   [[nodiscard]] Shape shape() const {
     return {static_cast<std::int64_t>(baselines.size()), static_cast<std::int64_t>(freq_hz.size()),

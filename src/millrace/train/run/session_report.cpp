@@ -178,7 +178,7 @@ void Session::log_choices() {
     console().line("resumed from step " + with_commas(resumed_->content.step) + " of " +
                    resumed_->from.parent_path().parent_path().string());
   }
-  if (folder_ == nullptr) return setup_.show_notices_with([this](const std::string& text) { console().notice(text); });
+  if (folder_ == nullptr) return setup_.show_notices_with([this](const std::string& line) { console().notice(line); });
   folder_->write(run_files::kConfig, config_text(request_.config));
   folder_->write(run_files::kPlan, setup_.plan().to_json().dump(2) + "\n");
   log_->write("start", {{"recipe", request_.entry->name},
@@ -192,9 +192,9 @@ void Session::log_choices() {
                         {"plan", setup_.plan().to_json()},
                         {"versions", versions()}});
   log_crashes();
-  setup_.show_notices_with([this](const std::string& text) {
-    console().notice(text);
-    log_->write("notice", {{"text", text}, {"step", trainer_->step()}});
+  setup_.show_notices_with([this](const std::string& line) {
+    console().notice(line);
+    log_->write("notice", {{"text", line}, {"step", trainer_->step()}});
   });
 }
 
