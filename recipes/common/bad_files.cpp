@@ -15,7 +15,7 @@ void refuse_too_many(std::int64_t bad, std::int64_t all, const std::string& what
                            significant(input.max_bad_fraction, 3) + " that is allowed; the last: " + last.what,
                    .where = last.where,
                    .next = "repair the data, or set data.max_bad_fraction to " + significant(data::fraction_for(bad, all), 4) +
-                           " or, where more are bad, higher"});
+                           ", or higher if more are bad"});
 }
 
 std::string told_of_bad(const std::vector<Problem>& problems, std::int64_t all, const std::string& what,

@@ -41,7 +41,7 @@ TEST_F(CosmologyTest, EveryFaultOfTheInputHasItsText) {
   });
   EXPECT_EQ(refused(),
             "DataError  s2.h5: dataset /vis can't be read: data in external files\n  where    " + s2 +
-                "\n  next     write it anew in numbers, all in this file, or name another dataset with recipe.vis_dataset");
+                "\n  next     write it again as numbers, all in this file, or name another dataset with recipe.vis_dataset");
   alter("s2.h5", [&](const stdfs::path& path) { return memory(path, "/vis", DType::f64, {4, 8, 16}); });
   EXPECT_EQ(refused(), "DataError  s2.h5: /vis is float64, expected complex {r,i}\n  where    " + s2 + name_it);
   alter("s2.h5", [&](const stdfs::path& path) { return memory(path, "/vis", DType::c64, {4, 12, 16}); });

@@ -48,7 +48,7 @@ const hdf5::Dataset& cube_of(const hdf5::File& file, const RecipeConfig& recipe)
   for (const auto& [name, reason, text] : file.unreadable()) {
     if (recipe.vis_dataset != name && !recipe.vis_dataset.starts_with(name + "/")) continue;
     std::string remedy = hdf5::remedy_for(reason, file.path());
-    if (remedy.empty()) remedy = "write it anew in numbers, all in this file, or name another dataset with recipe.vis_dataset";
+    if (remedy.empty()) remedy = "write it again as numbers, all in this file, or name another dataset with recipe.vis_dataset";
     throw DataError(
         {file_name_of(file) + ": dataset " + recipe.vis_dataset + " can't be read: " + reason, file.path().string(), remedy});
   }

@@ -126,7 +126,7 @@ TEST(BenchShapes, AWishForTf32OnACpuIsAnswered) {
     return bench.report(bench.steps(1));
   }();
   EXPECT_FALSE(report["tf32"]["on"].get<bool>());
-  EXPECT_EQ(report["tf32"]["reason"], "without effect: GPUs alone have TF32");
+  EXPECT_EQ(report["tf32"]["reason"], "without effect: only GPUs have TF32");
 }
 
 // Whatever was made on the CPU and not brought along is an error of LibTorch here.

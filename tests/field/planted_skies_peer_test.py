@@ -51,7 +51,7 @@ TOLD = [
     Fault("axes exchanged", lambda c: {"values": c.transpose(0, 2, 1)}, "foreground/f5.h5", "are its axes exchanged"),
     Fault("a baseline that died", lambda c: {"values": with_hole(c, 2, 0)}, "foreground/f6.h5", r"is zero in baseline 2 \(from 0\)"),
     Fault("the foreground among the signals", lambda c: {"values": c * 1e5}, "signal/s1.h5", "times as strong as the other files"),
-    Fault("a file twice", lambda c: {"values": cube("s0.h5")}, "signal/s2.h5", "holds? what (another file|a file of the training) holds"),
+    Fault("a file twice", lambda c: {"values": cube("s0.h5")}, "signal/s2.h5", "holds? the same content as (another file|a training file)"),
 ]
 REFUSED = [
     Fault("an axis turned with its cube", lambda c: {"values": c[:, ::-1], "freq": FREQ[::-1]}, "foreground/f1.h5", "in the other order"),

@@ -43,7 +43,7 @@ TOLD = [
     Fault("an inverted window", lambda v: image((900 - v).astype(np.int16)), "v03.nii", "whose middle value lies at .* Are they inverted"),
     Fault("labels in place of a scan", lambda v: image((v > 0).astype(np.uint8)), "v04.nii", "as labels have them"),
     Fault("zeros", lambda v: image(v * 0), "v05.nii", "with one value throughout"),
-    Fault("a scan twice", lambda _: image(body(0)), "v06.nii", "holds? what (another file|a file of the training) holds"),
+    Fault("a scan twice", lambda _: image(body(0)), "v06.nii", "holds? the same content as (another file|a training file)"),
     Fault("one slice", lambda v: image(v[:, :, :1]), "v07.nii", "smaller than the crop"),
 ]
 REFUSED = [

@@ -39,7 +39,7 @@ class Skies(RemedyTest):
             Row("…write one of them with its channels, cube and axis, in the order of the other…bring signal and foreground to one set of channels: "
                 "regrid or remove the file", sound("foreground/i", freq=PLAIN[::-1]), self.turned("foreground/i"), says="in the order of the other"),
             Row("remove or regrid the file", lambda: self.cube("foreground/g", (4, CHANNELS, RA * 2)), self.regridded("foreground/g")),
-            Row("write it anew in numbers, all in this file, or name another dataset with recipe.vis_dataset", lambda: self.text_cube("foreground/h"),
+            Row("write it again as numbers, all in this file, or name another dataset with recipe.vis_dataset", lambda: self.text_cube("foreground/h"),
                 sound("foreground/h")),
         ]
         for name in ("signal/a", "signal/b", "foreground/y", "foreground/z"):
@@ -105,9 +105,9 @@ class OtherSkies(RemedyTest):
         for name in ("signal/a", "signal/b", "foreground/y", "foreground/z"):
             sound(name)()
         self.follow([
-            Row("check what made it; …", lambda: cut("signal/c"), sound("signal/c"), says="check what made it; copy or convert the file again; it is cut off or damaged"),
+            Row("check the program that wrote it; …", lambda: cut("signal/c"), sound("signal/c"), says="check the program that wrote it; copy or convert the file again; it is cut off or damaged"),
             Row("copy or convert the file again; it is cut off or damaged", lambda: cut("signal/g"), sound("signal/g"),
-                says="check what made it; copy or convert the file again; it is cut off or damaged"),
+                says="check the program that wrote it; copy or convert the file again; it is cut off or damaged"),
             Row("the file is damaged: make it again, or let data.bad_samples skip it", lambda: chunked("signal/d", fletcher32=True),
                 sound("signal/d")),
             Row('repair the file, or set data.bad_samples="skip" (it is counted and logged)', nan, sound("signal/f")),

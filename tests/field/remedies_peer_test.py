@@ -82,7 +82,7 @@ class Volumes(RemedyTest):
                 sound("data/i.npz")),
             Row("…(repair or remove the file, or set data.bad_samples=…)", lambda: [self.write(f"data/{name}.nii", bad) for name in "jk"],
                 lambda _: self.options.append("--data.bad_samples=skip"), says='repair or remove the file, or set data.bad_samples="skip"'),
-            Row("repair the data, or set data.max_bad_fraction to … or, where more are bad, higher", lambda: None,
+            Row("repair the data, or set data.max_bad_fraction to …, or higher if more are bad", lambda: None,
                 lambda remedy: self.options.append("--data.max_bad_fraction=" + re.search("to ([0-9.]+)", remedy).group(1))),
             Row("remove the file, or use fewer levels in recipe.channels", lambda: self.write("val/a.nii", volume(1, (1, 8, 8))),
                 lambda _: (self.folder / "val" / "a.nii").unlink()),
@@ -128,7 +128,7 @@ class Texts(RemedyTest):
             if not shutil.which(name):
                 (tools / name).write_text(f"#!{sys.executable}\n{code}\n")
                 (tools / name).chmod(0o755)
-        command = remedy.split("convert it in its place: ")[1].split(";")[0]
+        command = remedy.split("convert it in place: ")[1].split(";")[0]
         subprocess.run(command, shell=True, cwd=self.folder, check=True, env={**os.environ, "PATH": f"{tools}:{os.environ['PATH']}"})
 
     def saved_as_text(self, name, text):
@@ -148,7 +148,7 @@ class Texts(RemedyTest):
         (self.folder / "empty").mkdir()
         def put(name, content):
             return lambda: (self.folder / name).write_bytes(content)
-        place = "convert it in its place: mv … && … < … > …"
+        place = "convert it in place: mv … && … < … > …"
         read = re.sub("<.*?>", "", f"<text:p>{WORDS}</text:p>")
         self.follow([
             Row("correct recipe.sources; paths are relative to the config file or the current folder", lambda: None,

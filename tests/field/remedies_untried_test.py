@@ -10,7 +10,7 @@ HERE = Path(__file__).resolve().parent
 # Done by a test that has no row for it.
 DONE = {
     "text_peer_test.py test_no_remedy_makes_garbage": ["…iconv -f … -t UTF-8…"],
-    "text_peer_test.py test_archives": ["take its files out and name the texts of them: python3 -m zipfile -e … texts"],
+    "text_peer_test.py test_archives": ["extract it and name the text files in it: python3 -m zipfile -e … texts"],
     "pt_peer_test.py test_eight_bits_are_named_with_a_remedy_that_works": [
         "in Python, save such tensors as float32: torch.save({name: x.float() if x.is_floating_point() else x for name, x in state_dict.items()}, path)"],
     "pt_peer_test.py test_what_may_change_values_and_is_unknown_is_refused": [
@@ -33,12 +33,12 @@ NOT_HERE = {
     "of limits and faults of the machine, which a test would have to bring about; tests/limits walks through those of a process": [
         "this process may open no more files: raise the limit (ulimit -n 65536) and try again",
         "the machine can open no more files: end programs that hold many, or have fs.file-max raised",
-        "a file may not become as large: raise the limit (ulimit -f unlimited), or write to another file system",
-        "free space there, or choose another place (df -h shows the space, df -i the number of files left)",
-        "your quota there is used up: remove files of yours, or choose another place",
+        "the file would exceed the limit on file sizes: raise it (ulimit -f unlimited), or write to another file system",
+        "free space there, or choose another folder (df -h shows the space, df -i the number of files left)",
+        "your disk quota there is used up: remove some of your files, or choose another folder",
         "check the permissions of the path and of the folders above it", "check the path and its permissions",
-        "check the disk (dmesg says more), or choose another place",
-        "the file system is read-only: choose another place, or have it mounted for writing",
+        "check the disk (dmesg says more), or choose another folder",
+        "the file system is read-only: choose another folder, or have it mounted for writing",
         "raise the limit on processes (ulimit -u), or end other programs", "free memory, or raise the limit of address space (ulimit -v)",
         "give a smaller --tile, or end other programs", "leave pixelnorm and unsqueeze alone in the stimulus's ops, or cut the session"],
     "of an installation that was put together of two": [
@@ -49,7 +49,7 @@ NOT_HERE = {
         "the file is damaged, or needs a newer HDF5 library: write it again with h5repack", "write the dataset, or define a fill value"],
     "of what a recipe of one's own asks of a file: no recipe here asks for what is not there": [
         "name one that is there; millrace inspect shows all of the file", "name one that is there", "ask for a block inside the dataset",
-        "name another dataset, or write this one in numbers (millrace inspect shows all of the file)", "read them as stored, or convert the file",
+        "name another dataset, or write this one as numbers (millrace inspect shows all of the file)", "read them as stored, or convert the file",
         "use an intact .npy file of plain numbers: write it again with numpy.save", "give each array a short name of its own",
         "put the files of each class into a folder of its own: photos/cat/*.jpg, photos/dog/*.jpg", "name at least one",
         "check the program that made it", "make the token file with the tokenizer of this run",
@@ -59,7 +59,7 @@ NOT_HERE = {
         "restore the data, set data.accept_changed=true to resume with the present data, or begin a new run"],
     "of keys and flags, not of files": [
         "set it between 0 and 1", "give it one", "lower data.batch_size, or raise data.max_buffer_bytes", "set it to auto, or from 0 to 1024",
-        "let batches go, or clone the tensors that are to be kept", "give it at least one", "set it to 1 or more", "lower it",
+        "release batches, or clone the tensors that are to be kept", "give it at least one", "set it to 1 or more", "lower it",
         "lower data.batch_size, or set data.drop_last=false",
         "-1 takes all files", "choose a multiple: recipe.pad makes each chunk long enough, all of one length",
         "each chunk is halved twice: choose a multiple, or set recipe.pad", "write its lower edge first",

@@ -192,7 +192,7 @@ class SaysTest(FieldTest):
     def test_tables_and_texts(self):
         table = self.put("a.csv", "\ufeffname;speed;size\r\na;1,5;2\r\nb;2,25;\r\n".encode())
         facts = self.inspect(table)
-        self.assertEqual(facts["read as"], "2 rows of 3 columns, separated by semicolons; a byte-order mark is passed over")
+        self.assertEqual(facts["read as"], "2 rows of 3 columns, separated by semicolons; a byte-order mark is ignored")
         self.assertRegex(facts["said"], r"name +text\n +?speed +numbers with decimal commas\n +?size +numbers, 1 empty|"
                                         r"name +text\nspeed +numbers with decimal commas\nsize +numbers, 1 empty")
         for content, words in (("a\nb\n", "UTF-8, lines end in LF; 2 lines, 4 characters"),

@@ -37,8 +37,8 @@ class Texts(FieldTest):
         said = self.learn("--sources", name, status=None)
         self.assertIn(f'"{name}" {found}', said)
         remedy = self.next_of(said)
-        self.assertIn("convert it in its place: ", remedy)
-        command = remedy.split("convert it in its place: ")[1].split(";")[0]
+        self.assertIn("convert it in place: ", remedy)
+        command = remedy.split("convert it in place: ")[1].split(";")[0]
         subprocess.run(command, shell=True, cwd=self.folder, check=" -c " not in command)  # which says so where it left bytes out
         self.assertEqual((self.folder / name).read_bytes().decode(), plain)
         return self.learn("--sources", name) if learns else None
@@ -91,9 +91,9 @@ class Texts(FieldTest):
         self.put("c.txt", (JAPANESE * 40).encode("shift-jis"))
         self.assertNotIn("-f LATIN1", self.learn("--sources", "c.txt", status=None))
         self.put("d.txt", random.Random(1).randbytes(4000))
-        self.assertIn("is no text: it holds binary data", self.learn("--sources", "d.txt", status=None))
+        self.assertIn("is not text: it holds binary data", self.learn("--sources", "d.txt", status=None))
         self.put("e.txt", b"one\xff " + (JAPANESE * 40).encode())
-        self.assert_mended("e.txt", "is not UTF-8 all through", "one " + JAPANESE * 40)
+        self.assert_mended("e.txt", "is not valid UTF-8 throughout", "one " + JAPANESE * 40)
 
     def test_nul_characters(self):
         self.put("a.txt", WORDS.encode() * 40 + b"a\0b" + WORDS.encode() * 40)

@@ -126,7 +126,7 @@ def image_pairs(place):
     return [
         (quick, 2, ["runs: ", "recipe image_pairs has no input", "give --data DIR, or a --preset"]),
         (quick + " --preset smoke --data photographs", 0,
-         ["cuDNN is of GPUs alone", "step 1  memory ", "step 2  memory ", "done at step 2"]),
+         ["only GPUs use cuDNN", "step 1  memory ", "step 2  memory ", "done at step 2"]),
         ("python training/main.py --amp_dtype bf16 --cudnn_benchmark true --gpu_log_interval 100", 2, ["has no input"]),
         ("python tools/gpu_check.py", 0, ["runs: ", " doctor", "CPU", "GPU"]),
         ("python scripts/verify_gpu_setup.py || test $? = 3", 0,  # 3: without a GPU, or beside other programs
@@ -159,7 +159,7 @@ def neural_response(place):
 def everywhere(_):
     words = " ".join(EVERYWHERE)
     return [(f'"$MILLRACE" train {recipe} --preset smoke {words}', 0,
-             ["compile: there is nothing to compile", "cuDNN is of GPUs alone", "grad_log_interval: ", "a CPU computes the same bits",
+             ["compile: there is nothing to compile", "only GPUs use cuDNN", "grad_log_interval: ", "a CPU computes the same bits",
               "debug: ", "detect_anomaly: "])
             for recipe in ("cosmology", "neural_response", "autoencoder_3d", "language_model", "image_pairs")]
 

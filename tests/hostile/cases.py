@@ -445,7 +445,7 @@ def parts_on_disk(world, place):
             path.write_bytes(b"")
     damaged = expect(world.call(*disk, "--run", place / "damaged"), 0)
     require(lasting(read_json(place / "damaged/summary.json")) == reference, f"another end: {damaged}")
-    require("not as it was written" in damaged.text, f"nothing is said of damage: {damaged}")
+    require("was changed after it was written" in damaged.text, f"nothing is said of damage: {damaged}")
     shutil.rmtree(parts)
     parts.write_text("mine")
     refused = expect(world.call(*disk, "--run", place / "refused"), 0)

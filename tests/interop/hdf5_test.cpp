@@ -211,7 +211,7 @@ f = h5py.File("open.h5", "w", libver="latest"); f["a"] = np.arange(4.0); f.swmr_
       {"/virtual", "a virtual data set of other files (other.h5)"},
       {"/hollow", "a virtual data set whose source gone is missing"},
       {"/external", "data in external files"},
-      {"/measureless", "a shape beyond all measure"},
+      {"/measureless", "an impossible shape"},
       {"/ragged", "rows of variable length"},
       {"/blosc", "filter 32001"},
       {"/dangling", "dataset /dangling is missing"},
@@ -228,14 +228,14 @@ f = h5py.File("open.h5", "w", libver="latest"); f["a"] = np.arange(4.0); f.swmr_
   EXPECT_EQ(reasons["/link"], "/link is a link to another file") << "named, so that a search for it can say why";
   EXPECT_EQ(reasons["/group"], "/group is a link to another file");
   EXPECT_EQ(reasons["/external"], "data in external files");
-  EXPECT_THAT(refusal([&] { (void)all->dataset("/measureless"); }), HasSubstr("can't be read: it is a shape beyond all measure"));
+  EXPECT_THAT(refusal([&] { (void)all->dataset("/measureless"); }), HasSubstr("can't be read: it is an impossible shape"));
   const std::vector<std::string> bomb = {"/bomb"};
   const auto file = hdf5::File::open(path, bomb);  // its size is no lie: what is asked for is read
   EXPECT_EQ(file->dataset("/bomb").reason, "more than 4194304 chunks");
   std::vector<float> values(8, 1.0F);
   file->read("/bomb", Shape{1 << 30, 5}, Shape{2, 4}, std::as_writable_bytes(std::span(values)));
   EXPECT_THAT(values, testing::Each(0.0F));
-  EXPECT_THAT(refusal([&] { static_cast<void>(hdf5::File::open(folder.path() / "open.h5")); }), HasSubstr("open for write"));
+  EXPECT_THAT(refusal([&] { static_cast<void>(hdf5::File::open(folder.path() / "open.h5")); }), HasSubstr("open for writing"));
 }
 
 TEST(Hdf5Interop, H5pyReadsWhatWeWrite) {

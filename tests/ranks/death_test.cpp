@@ -70,7 +70,7 @@ TEST(Ranks, AFailureStartsAllAnewAndTheEndIsThatOfAnUntouchedRun) {
   ASSERT_GT(rank, 0) << program.output();
   ::kill(rank, SIGKILL);
   EXPECT_EQ(program.finish(launcher), 0) << program.output();
-  EXPECT_THAT(program.output(), HasSubstr("starting all ranks anew, 1 of 1"));
+  EXPECT_THAT(program.output(), HasSubstr("restarting all ranks, restart 1 of 1"));
   EXPECT_EQ(program.summary("straight").at("state_sha256"), program.summary("killed").at("state_sha256"));
 }
 
@@ -131,7 +131,7 @@ TEST(Ranks, KilledInItsSavesARunLosesNothing) {
   const auto words = program.words("killed", 2, steps, saves);
   const pid_t launcher = program.start(program.launched(2, words, {"--max-restarts", kills}), {{"SAVE_KILLS", kills}});
   ASSERT_EQ(program.finish(launcher), 0) << program.output();
-  EXPECT_THAT(program.output(), HasSubstr("starting all ranks anew, " + kills + " of " + kills));
+  EXPECT_THAT(program.output(), HasSubstr("restarting all ranks, restart " + kills + " of " + kills));
   EXPECT_EQ(program.summary("killed").at("state_sha256"), program.summary("straight").at("state_sha256"));
   EXPECT_EQ(program.summary("killed").at("steps"), steps);
 }

@@ -190,7 +190,7 @@ TEST_F(OriginalFiles, TheOriginalsFlagsParse) {
   EXPECT_EQ(config.values["precision"]["dtype"], "auto");
   EXPECT_EQ(config.values["log"]["images"], false);
   EXPECT_EQ(config.values["profile"]["steps"], 10);
-  for (const char* said : {"compile: there is nothing", "gpus 2: a process trains on one device"})
+  for (const char* said : {"compile: there is nothing", "gpus 2: each process trains on one device"})
     EXPECT_THAT(config.notices, Contains(HasSubstr(said)));
   const config::Resolved one = resolve({}, {"--gpus=1", "--no-amp", "--compile", "false", "more"});
   EXPECT_THAT(one.notices, IsEmpty());

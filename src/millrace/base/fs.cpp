@@ -151,16 +151,16 @@ std::string remedy_for(int error_number) {
     case ENFILE:
       return "the machine can open no more files: end programs that hold many, or have fs.file-max raised";
     case EFBIG:
-      return "a file may not become as large: raise the limit (ulimit -f unlimited), or write to another file system";
+      return "the file would exceed the limit on file sizes: raise it (ulimit -f unlimited), or write to another file system";
     case ENOSPC:
-      return "free space there, or choose another place (df -h shows the space, df -i the number of files left)";
+      return "free space there, or choose another folder (df -h shows the space, df -i the number of files left)";
     case EDQUOT:
-      return "your quota there is used up: remove files of yours, or choose another place";
+      return "your disk quota there is used up: remove some of your files, or choose another folder";
     case EACCES:
     case EPERM:
       return "check the permissions of the path and of the folders above it";
     case EROFS:
-      return "the file system is read-only: choose another place, or have it mounted for writing";
+      return "the file system is read-only: choose another folder, or have it mounted for writing";
     case ENAMETOOLONG:
       return "use a shorter name or path";
     case ENOENT:
@@ -171,7 +171,7 @@ std::string remedy_for(int error_number) {
     case ELOOP:
       return "mend or remove the symbolic link: it leads back to itself";
     case EIO:
-      return "check the disk (dmesg says more), or choose another place";
+      return "check the disk (dmesg says more), or choose another folder";
     default:
       return "check the path and its permissions";
   }

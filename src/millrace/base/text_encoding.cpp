@@ -20,7 +20,7 @@ unsigned char at(std::string_view bytes, std::size_t i) noexcept { return static
 std::string in_place(const std::string& command, const std::filesystem::path& path) {
   const std::string name = path.string().starts_with('-') ? "./" + path.string() : path.string();
   const std::string file = shell_word(name), kept = shell_word(name + ".orig");
-  return "convert it in its place: mv " + file + " " + kept + " && " + command + " < " + kept + " > " + file;
+  return "convert it in place: mv " + file + " " + kept + " && " + command + " < " + kept + " > " + file;
 }
 
 std::string by_iconv(const std::string& encoding, const std::filesystem::path& path) {
@@ -139,7 +139,7 @@ std::optional<NoText> other_than_text(std::string_view start, const std::filesys
         return NoText{"is a document of an office program, not text", 0, kSaveAsText};
     }
     return NoText{"is a zip archive, not text", 0,
-                  "take its files out and name the texts of them: python3 -m zipfile -e " + shell_word(path.string()) + " texts"};
+                  "extract it and name the text files in it: python3 -m zipfile -e " + shell_word(path.string()) + " texts"};
   }
   const std::string wide = wide_text(start);
   if (wide.empty()) return std::nullopt;
@@ -157,10 +157,10 @@ NoText broken_text(std::string_view piece, std::size_t bad, const std::filesyste
   const Account all = account_of(piece);
   const std::size_t nuls = static_cast<std::size_t>(std::count(piece.begin(), piece.end(), '\0'));
   if (20 * all.controls > piece.size() && all.controls > nuls)
-    return {"is no text: it holds binary data", bad, "name files of UTF-8 text"};
+    return {"is not text: it holds binary data", bad, "name files of UTF-8 text"};
   if (at(piece, bad) == 0) return {"holds NUL characters, which no text has", bad, in_place("tr -d '\\000'", path)};
   if (all.whole > all.broken)
-    return {"is not UTF-8 all through", bad, in_place("iconv -c -f UTF-8 -t UTF-8", path) + "; such bytes are left out"};
+    return {"is not valid UTF-8 throughout", bad, in_place("iconv -c -f UTF-8 -t UTF-8", path) + "; such bytes are left out"};
   // Western text has few letters outside ASCII, and hardly ever three in a row; in other alphabets most letters are.
   constexpr std::size_t kLongestRun = 2;
   const bool is_western = all.whole == 0 && 4 * all.broken <= all.letters && all.longest_run <= kLongestRun && all.is_windows;

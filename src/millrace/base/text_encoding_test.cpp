@@ -27,7 +27,7 @@ TEST(TextEncoding, TextIsText) {
 TEST(TextEncoding, WideTextIsNamedWithTheEncodingThatMendsIt) {
   EXPECT_EQ(found("\xFF\xFE" + wide("abc", 2, true)).is, "is UTF-16 text with a byte-order mark, not UTF-8");
   EXPECT_EQ(found("\xFF\xFE" + wide("abc", 2, true)).next,
-            "convert it in its place: mv 'a b.txt' 'a b.txt.orig' && iconv -f UTF-16 -t UTF-8 < 'a b.txt.orig' > 'a b.txt'");
+            "convert it in place: mv 'a b.txt' 'a b.txt.orig' && iconv -f UTF-16 -t UTF-8 < 'a b.txt.orig' > 'a b.txt'");
   EXPECT_EQ(found("\xFF\xFE\0\0"s + wide("abc", 4, true)).is, "is UTF-32 text with a byte-order mark, not UTF-8");
   EXPECT_THAT(found(wide("Some words.\n", 2, true)).next, HasSubstr("-f UTF-16LE "));
   EXPECT_THAT(found(wide("Some words.\n", 2, false)).next, HasSubstr("-f UTF-16BE "));
@@ -40,7 +40,7 @@ TEST(TextEncoding, ARemedyIsNamedWhereItIsPlausible) {
   EXPECT_THAT(found("\x93no\x94 is what he said").next, HasSubstr("iconv -f CP1252 -t UTF-8"));
   EXPECT_THAT(found("\xC7\xE8\xEC\xE0 \xE1\xFB\xEB\xE0").next, HasSubstr("iconv -l lists their names"));
   EXPECT_THAT(found("a word, \xE1\xFB\xEB\xE0, in a text of other letters").next, HasSubstr("iconv -l lists their names"));
-  EXPECT_THAT(found("\xE2\x82\xAC and \xE2\x82\xAC, but \xFF").is, HasSubstr("is not UTF-8 all through"));
+  EXPECT_THAT(found("\xE2\x82\xAC and \xE2\x82\xAC, but \xFF").is, HasSubstr("is not valid UTF-8 throughout"));
   EXPECT_THAT(found("some words\0 and more of them"s).next, HasSubstr("tr -d '\\000'"));
   EXPECT_EQ(found("some words\0 and more of them"s).byte, 10U);
   EXPECT_THAT(found("fr\xC3\xBCh a\0 and more of them"s).is, HasSubstr("holds NUL characters"));

@@ -120,7 +120,7 @@ std::string format_text(const FormatRate& rate) {
 }
 
 std::string clock_text(const MachineView& machine) {
-  if (!machine.mhz) return "not told";
+  if (!machine.mhz) return "not reported";
   return significant(*machine.mhz, 4) + " MHz" + (machine.most_mhz ? " of " + significant(*machine.most_mhz, 4) : "") +
          ", of a core at work";
 }

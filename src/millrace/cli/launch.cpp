@@ -170,7 +170,8 @@ int run_launch(const Invocation& call) {
     report(console, end);
     if (meeting.is_gone()) console.warning("the launcher that holds the meeting point at " + options.at + " is gone");
     if (meeting.is_gone() || start.attempt >= options.restarts || pending_signal() != 0) return end.exit_code;
-    console.notice("starting all ranks anew, " + std::to_string(start.attempt + 1) + " of " + std::to_string(options.restarts));
+    console.notice("restarting all ranks, restart " + std::to_string(start.attempt + 1) + " of " +
+                   std::to_string(options.restarts));
     if (!end.run_folder.empty()) run_folder = end.run_folder;
     start.words = words_to_go_on(options.words, run_folder);
   }

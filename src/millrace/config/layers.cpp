@@ -123,7 +123,7 @@ void Layers::unknown(const std::string& name, const std::string& what, const std
       const std::string word = is_inside ? leaf.path : leaf.path.substr(0, leaf.path.find('.'));
       if ((is_inside || !is_known) && std::ranges::count(words, word) == 0) words.push_back(word);
     }
-    next = is_known ? "remove it; the keys there are " : "remove it; the sections are ";
+    next = is_known ? "remove it; the keys of that section are " : "remove it; the sections are ";
     for (std::size_t i = 0; i < words.size(); ++i) next += (i == 0 ? "" : ", ") + words[i];
   }
   problems_.push_back({.what = what, .where = origin, .next = std::move(next)});

@@ -189,8 +189,9 @@ TEST(Layers, SuggestKeys) {
   EXPECT_THAT(text, HasSubstr("5 problems"));
   EXPECT_THAT(text, HasSubstr("unknown key \"learning_rate\"\n        where    file a.json:1\n"
                               "        next     did you mean optim.learning_rate?"));
-  EXPECT_THAT(text,
-              HasSubstr("remove it; the keys there are data.sources, data.batch_size, data.workers, data.shuffle, data.cache"));
+  EXPECT_THAT(
+      text,
+      HasSubstr("remove it; the keys of that section are data.sources, data.batch_size, data.workers, data.shuffle, data.cache"));
   EXPECT_THAT(text, HasSubstr("unknown key \"qqqqqqqqqq\"\n        where    file a.json:1\n"
                               "        next     remove it; the sections are data, optim, model"));
   EXPECT_THAT(text, HasSubstr("model is 3, but model is a section\n        where    file a.json:1\n"

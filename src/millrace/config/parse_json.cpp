@@ -90,9 +90,9 @@ class JsonHandler : public nlohmann::json_sax<Json> {
     if (previous > 0 && text_[previous - 1] == ',' && (text_[at] == '}' || text_[at] == ']')) return "remove the comma before it";
     std::string range = range_hint(line_at(text_, at), "");
     if (!range.empty()) return range;
-    if (text_[at] == '\'') return "JSON's text stands in double quotes";
+    if (text_[at] == '\'') return "JSON puts text in double quotes";
     if (text_[at] == '"') return "a comma or colon is missing before it";
-    return "correct this place; keys and text stand in double quotes";
+    return "correct this place; put keys and text in double quotes";
   }
 
   std::size_t line() {

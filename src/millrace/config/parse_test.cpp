@@ -49,7 +49,7 @@ TEST(ParseJson, KeepsTypesAndLines) {
 TEST(ParseJson, SyntaxErrorsHavePlaceAndRemedy) {
   EXPECT_THAT(problem_of("{\"a\": 1,\n}", ".json"), HasSubstr("| f:2:1 | remove the comma before it"));
   EXPECT_THAT(problem_of("{\"a\":\n  6-8}", ".json"), HasSubstr("| a range such as 6-8 is no value: choose one number in it"));
-  EXPECT_THAT(problem_of("{'a': 1}", ".json"), HasSubstr("| f:1:2 | JSON's text stands in double quotes"));
+  EXPECT_THAT(problem_of("{'a': 1}", ".json"), HasSubstr("| f:1:2 | JSON puts text in double quotes"));
   EXPECT_THAT(problem_of("{\"a\" \"b\"}", ".json"), HasSubstr("| a comma or colon is missing before it"));
   EXPECT_THAT(problem_of("{\"a\": [1", ".json"), HasSubstr("the file ends too early"));
   EXPECT_THAT(problem_of("{a: 1}", ".json"), HasSubstr("syntax error in JSON: invalid literal"));

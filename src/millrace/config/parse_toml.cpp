@@ -149,7 +149,7 @@ void parse_toml(std::string_view text, TreeBuilder& tree, std::vector<std::strin
     std::size_t offset = 0;
     for (toml::source_index line = 1; line < at.line && offset < text.size(); ++line) offset = text.find('\n', offset) + 1;
     tree.problem("syntax error in TOML: " + std::string(error.description()), at.line,
-                 range_hint(line_at(text, offset), "correct this place; text stands in quotes, lists in brackets"), at.column);
+                 range_hint(line_at(text, offset), "correct this place; put text in quotes and lists in brackets"), at.column);
   }
 }
 

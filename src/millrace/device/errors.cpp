@@ -111,8 +111,9 @@ Message lost_device(const std::exception& error, std::string where, const std::s
       "the GPU no longer answers this program: " + first_line(error),
       where + "a GPU reports an error later than it happens: the faulty operation is in this step or the one before",
       first +
-          "with CUDA_LAUNCH_BLOCKING=1 in the environment the error comes from the operation itself, and --device.name=cpu says "
-          "more of a wrong index; when both go well, ask the system's log (dmesg) for Xid, by which a card tells that it failed"};
+          "with CUDA_LAUNCH_BLOCKING=1 in the environment the error comes from the operation itself, and with "
+          "--device.name=cpu a wrong index gets a clearer error; if both runs succeed, look for Xid in the system's log (dmesg), "
+          "where a card reports failures"};
 }
 
 }  // namespace millrace::device

@@ -101,7 +101,7 @@ Processes::Processes(Rendezvous rendezvous, ProcessesOptions options)
   all.reserve(static_cast<std::size_t>(ranks.world_size));
   for (int rank = 0; rank < ranks.world_size; ++rank) all.push_back("here/" + std::to_string(rank));
   if (store.add("taken/" + std::to_string(ranks.rank), 1) != 1) {
-    throw DistributedError({"there is a rank " + std::to_string(ranks.rank) + " already", "the environment of this process",
+    throw DistributedError({"another process already has rank " + std::to_string(ranks.rank), "the environment of this process",
                             "each process needs a rank of its own; a run that meets at the same port needs another one"});
   }
   store.set(all[static_cast<std::size_t>(ranks.rank)], bytes_of(host_name()));
@@ -112,9 +112,9 @@ Processes::Processes(Rendezvous rendezvous, ProcessesOptions options)
     for (int rank = 0; rank < ranks.world_size; ++rank) {
       if (!store.check({all[static_cast<std::size_t>(rank)]})) absent.push_back(rank);
     }
-    throw DistributedError({ranks_text(absent) + " of " + std::to_string(ranks.world_size) + " did not come within " +
+    throw DistributedError({ranks_text(absent) + " of " + std::to_string(ranks.world_size) + " did not join within " +
                                 std::to_string(std::lround(options_.join_s)) + " s",
-                            rendezvous_.host + ":" + std::to_string(rendezvous_.port), "see what became of them"});
+                            rendezvous_.host + ":" + std::to_string(rendezvous_.port), "look at their output"});
   }
   call([&] { parts_->gloo = parts_->connect("gloo", rendezvous_, options_); });
 }
@@ -153,9 +153,9 @@ Chosen<std::string> Processes::use_groups(at::Device device, device::RankGroups*
                                                                              .timeout = milliseconds(options_.timeout_s)});
   } catch (const std::exception& error) {
     const std::string reason = error.what();
-    throw DistributedError({"the GPUs of the ranks do not come together: " + reason.substr(0, reason.find('\n')),
+    throw DistributedError({"the ranks' GPUs can't connect: " + reason.substr(0, reason.find('\n')),
                             "rank " + std::to_string(ranks.rank) + " on " + mine.host + ", " + device.str() + ", " + mine.library,
-                            "NCCL_DEBUG=INFO says more; distributed.transport=gloo goes by way of host memory"});
+                            "NCCL_DEBUG=INFO says more; distributed.transport=gloo uses host memory instead"});
   }
   return transport;
 }

@@ -164,7 +164,7 @@ TEST(Processes, RanksThatDoNotComeAreNamed) {
     const Processes alone(place(0, 3, free_port()), hasty);
     FAIL();
   } catch (const DistributedError& error) {
-    EXPECT_THAT(error.what(), testing::HasSubstr("ranks 1 and 2 of 3 did not come within 1 s"));
+    EXPECT_THAT(error.what(), testing::HasSubstr("ranks 1 and 2 of 3 did not join within 1 s"));
   }
 }
 

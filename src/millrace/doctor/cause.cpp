@@ -186,8 +186,9 @@ bool cause_from_system(const std::vector<Json>& lines, const SystemMark& then, c
     cause.text = died + ": the kernel killed it, since its control group had used up its " +
                  human_bytes(static_cast<double>(*then.group_limit)) + " of memory";
   } else if (rose(then.machine_kills, now.machine_kills)) {
-    cause.text = died + ", probably killed by the kernel for want of memory: since it began the kernel has done that " +
-                 with_commas(*now.machine_kills - *then.machine_kills) + " times on this machine";
+    const std::int64_t killed = *now.machine_kills - *then.machine_kills;
+    cause.text = died + ", probably killed by the kernel, out of memory: the kernel has killed " + with_commas(killed) +
+                 (killed == 1 ? " process" : " processes") + " on this machine since the run began";
   } else {
     return false;
   }

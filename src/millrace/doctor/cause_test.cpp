@@ -54,7 +54,7 @@ TEST(Cause, EachWayToEndIsTold) {
                "its control group had used up its 2.0 GB of memory; when last checked, the process held 1.9 GB and 40 MB");
   now = mark();
   now.machine_kills = 6;
-  expect_cause(begun(), now, "out_of_memory", "probably killed by the kernel for want of memory");
+  expect_cause(begun(), now, "out_of_memory", "probably killed by the kernel, out of memory");
   expect_cause(begun(), mark(), "killed", "SIGKILL");
 }
 
@@ -103,8 +103,9 @@ TEST(Cause, TheLaunchersLineSaysWhichRankItWas) {
                "since rank 1 was killed by SIGKILL, step 7");
   SystemMark now = mark();
   now.machine_kills = 6;
-  expect_cause(with(rank("rank 1 was killed by SIGKILL")), now, "out_of_memory",
-               "1 times on this machine; the launcher says: rank 1 was killed by SIGKILL; when last checked");
+  expect_cause(
+      with(rank("rank 1 was killed by SIGKILL")), now, "out_of_memory",
+      "1 process on this machine since the run began; the launcher says: rank 1 was killed by SIGKILL; when last checked");
   std::vector<Json> lines = with({{"kind", "end"}, {"exit_reason", "error"}, {"error", "DistributedError  rank 0 lost rank 1"}});
   lines.push_back(rank("rank 1 was killed by SIGSEGV, step 7"));
   expect_cause(lines, mark(), "failed", "rank 0 lost rank 1; the launcher says: rank 1 was killed by SIGSEGV, step 7");

@@ -95,7 +95,7 @@ Found slow_file(const Evidence& e) {
   return Finding{.id = {},
                  .what = "steps wait for data " + percent(e.share(Phase::data_wait)) + " of the time, mostly for " + worst.file +
                          others + ": a sample of it takes " + significant(worst.times, 2) + " times as long as usual",
-                 .remedy = "copy it to a faster disk, or write it anew in smaller chunks",
+                 .remedy = "copy it to a faster disk, or write it again in smaller chunks",
                  .key = {},
                  .value = {},
                  .gain = gain_without_slow(e)};

@@ -90,7 +90,8 @@ TEST(Rules, SamplesThatCantBeReadAreCounted) {
       first(e, "bad_samples").what,
       HasSubstr("12 samples could not be read so far and were skipped or replaced (data.bad_samples), compared with 10,000"));
   e.input.bad_samples = 1;
-  EXPECT_THAT(first(e, "bad_samples").what, HasSubstr("1 sample could not be read so far and was left out"));
+  EXPECT_THAT(first(e, "bad_samples").what,
+              HasSubstr("1 sample could not be read so far and was skipped or replaced (data.bad_samples)"));
 }
 
 TEST(Rules, ACacheThatFitsAndIsOff) {

@@ -166,7 +166,7 @@ Found rebuilt_tensors(const Evidence& e) {
   const double share = e.census->rebuilt_seconds / e.census->seconds * work_share(e);
   if (share < kRebuilds) return std::nullopt;
   return Finding{.id = {},
-                 .what = "tensors that depend neither on parameters nor on the batch are made anew in every step, " +
+                 .what = "tensors that depend neither on parameters nor on the batch are made again in every step, " +
                          percent(share) + " of the time, mostly by " + e.census->rebuilt_by,
                  .remedy = "make them once, in the constructor of the recipe or its module, and register them as buffers",
                  .key = {},

@@ -48,7 +48,7 @@ TEST(Rules, WhatTheConfigAsksForAndTheRunMisses) {
   EXPECT_THAT(findings_of(e), IsEmpty());
   e.targets[0].measured = 1.234;
   EXPECT_THAT(first(e, "target_missed").what,
-              testing::EndsWith("asks for: training 1.23 it/s of 2.00 it/s (targets.train_it_per_s)"));
+              testing::StrEq("the run misses its targets: training 1.23 it/s of 2.00 it/s (targets.train_it_per_s)"));
   e.targets[1].measured = 0.3;
   EXPECT_THAT(first(e, "target_missed").what, HasSubstr(", waiting for data 30 % of at most 10 % (targets.data_wait)"));
 }

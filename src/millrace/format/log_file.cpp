@@ -39,7 +39,7 @@ LogFile::LogFile(Fs& fs, std::filesystem::path path, Warn warn, std::uint64_t ro
     : fs_(fs), path_(std::move(path)), warn_(std::move(warn)), room_(room) {}
 
 LogFile::~LogFile() {
-  if (failures_ > 1 && warn_) warn_(std::to_string(failures_) + " writes to " + path_.string() + " failed in all");
+  if (failures_ > 1 && warn_) warn_(std::to_string(failures_) + " writes to " + path_.string() + " failed in total");
 }
 
 bool LogFile::write(std::string_view bytes) {

@@ -200,7 +200,7 @@ PtFile::PtFile(const std::filesystem::path& path) : file_(std::make_unique<Input
     storages_.push_back({name, member->offset, member->bytes, member->crc32, false});
   }
   if (content.reach / kMostReach > file_->size())
-    refuse_pt(*file_, "its tensors share storages so often that they reach over 16 times the file's size");
+    refuse_pt(*file_, "its tensors overlap so much that together they are over 16 times the file's size");
   tensors_ = std::move(content.tensors);
   values_ = std::move(content.values);
 }

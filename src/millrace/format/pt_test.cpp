@@ -347,7 +347,7 @@ TEST_F(PtTest, AllowedOpcodesInWrongPlacesAreRefused) {
   EXPECT_THAT(refused("h\5"), HasSubstr("asks for a value that was never remembered"));
   EXPECT_THAT(refused("R"), HasSubstr("takes more values than there are"));
   EXPECT_THAT(refused("N(0"), HasSubstr("takes more values than there are"));
-  EXPECT_THAT(refused("t"), HasSubstr("wants a mark"));
+  EXPECT_THAT(refused("t"), HasSubstr("needs a mark"));
   EXPECT_THAT(refused("(N"), HasSubstr("values are left over"));
   EXPECT_THAT(refused("NN"), HasSubstr("values are left over"));
   EXPECT_THAT(refused("N.N"), HasSubstr("2 bytes follow the opcode STOP"));
@@ -378,7 +378,7 @@ TEST_F(PtTest, TensorsThatLieAboutTheirStorageAreRefused) {
             "data.pkl: tensor \"w\" of shape [2] and strides [1] from element 5 on does not fit its storage of 6 elements");
   EXPECT_THAT(with(six, number(6), one, one), HasSubstr("does not fit"));
   EXPECT_THAT(with(six, huge, one, one), HasSubstr("does not fit"));
-  EXPECT_THAT(with(six, minus, one, one), HasSubstr("begins at no place of its storage"));
+  EXPECT_THAT(with(six, minus, one, one), HasSubstr("does not begin at an element of its storage"));
   EXPECT_THAT(with(six, number(0), tuple({huge}), one), HasSubstr("does not fit"));
   EXPECT_THAT(with(six, number(0), tuple({huge, huge}), tuple({number(0), number(0)})), HasSubstr("does not fit"));
   EXPECT_THAT(with(six, number(0), tuple({number(7)}), tuple({number(0)})), HasSubstr("repeats elements of its storage"))
@@ -423,13 +423,13 @@ TEST_F(PtTest, BombsAreRefusedBeforeTheyGrow) {
   EXPECT_THAT(refused(dict({text(std::string(2000, 'a')) + "N"})), HasSubstr("a name has more than 1000 bytes"));
   // A long name before very many entries.
   EXPECT_THAT(refused(dict({text(std::string(900, 'a')) + "](" + std::string(100000, 'N') + "e"})),
-              HasSubstr("grow beyond all bounds"));
+              HasSubstr("grow without limit"));
   // Very many tensors over one storage.
   std::string many =
       tensor(storage("FloatStorage", "0", number(200)), number(0), tuple({number(200)}), tuple({number(1)})) + "q\2" + "0](";
   for (int i = 0; i < 2000; ++i) many += "h\2";
   put(pickle(many + "e"), std::string(800, '\1'));
-  EXPECT_THAT(refusal(), HasSubstr("reach over 16 times the file's size"));
+  EXPECT_THAT(refusal(), HasSubstr("over 16 times the file's size"));
   // A short tuple copied once for every few bytes.
   EXPECT_THAT(refused("(" + std::string(70, 'N') + "tq\0"s + "Q"), HasSubstr("more than 64 elements"));
 }

@@ -161,7 +161,7 @@ class OpenFile final : public detail::LoadableFile {
 
   [[noreturn]] void cannot_be_read(const Unreadable& dataset) const {
     std::string next = remedy_for(dataset.reason, file_.path());
-    if (next.empty()) next = "name another dataset, or write this one in numbers (millrace inspect shows all of the file)";
+    if (next.empty()) next = "name another dataset, or write this one as numbers (millrace inspect shows all of the file)";
     throw DataError({.what = label(dataset.name) + " can't be read: it is " + dataset.reason,
                      .where = quoted(file_.path().string()),
                      .next = std::move(next)});
@@ -208,8 +208,9 @@ class OpenFile final : public detail::LoadableFile {
   void check_block(const Layout& layout, Sizes offset, Sizes count, std::size_t bytes) const {
     const Dataset& dataset = layout.dataset;
     if (!is_inside(layout, offset, count)) {
-      throw DataError({.what = label(dataset.name) + " is " + to_text(dataset.shape) + ", asked for is the block " +
-                               to_text(Shape(count.begin(), count.end())) + " at " + to_text(Shape(offset.begin(), offset.end())),
+      throw DataError({.what = label(dataset.name) + " has shape " + to_text(dataset.shape) + "; block " +
+                               to_text(Shape(count.begin(), count.end())) + " at " +
+                               to_text(Shape(offset.begin(), offset.end())) + " was requested",
                        .where = quoted(file_.path().string()),
                        .next = "ask for a block inside the dataset"});
     }

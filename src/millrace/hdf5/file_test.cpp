@@ -251,7 +251,7 @@ TEST_F(Hdf5Test, SaysWhatIsMissingAndOutside) {
   EXPECT_THAT(refusal([&] {
                 read(*file, "/map", {1, 1}, {1, 3});
               }),
-              HasSubstr("dataset /map is [2,3], asked for is the block [1,3] at [1,1]"));
+              HasSubstr("dataset /map has shape [2,3]; block [1,3] at [1,1] was requested"));
   EXPECT_THAT(refusal([&] { static_cast<void>(file->dataset("/vis")); }), HasSubstr("(has: /index_map/freq, /map)"));
 }
 
@@ -263,7 +263,7 @@ TEST_F(Hdf5Test, RefusesWhatIsNoFileOfItsKind) {
   ASSERT_EQ(::mkfifo((root_ / "fifo.h5").c_str(), 0600), 0);
   fs::create_symlink(root_ / "loop.h5", root_ / "loop.h5");
   for (const char* name : {"empty.h5", "one.h5", "text\n.h5"}) {
-    EXPECT_THAT(open(root_ / name), HasSubstr("is no sound HDF5 file: unable to open file: ")) << name;
+    EXPECT_THAT(open(root_ / name), HasSubstr("is not a valid HDF5 file: unable to open file: ")) << name;
   }
   EXPECT_THAT(open(root_), HasSubstr("is not a regular file"));
   EXPECT_THAT(open(root_ / "fifo.h5"), HasSubstr("is not a regular file"));

@@ -283,7 +283,7 @@ struct LoraFunction : torch::autograd::Function<LoraFunction> {
 }  // namespace
 
 at::Tensor lora_linear(const at::Tensor& x, const std::vector<LoraWeights>& projections, double scale, const Dropout& site) {
-  MR_CHECK(has_decoder_kernels(x) && !projections.empty(), "adapted_linear takes rows of fp32 or bf16, and projections");
+  MR_CHECK(has_decoder_kernels(x) && !projections.empty(), "lora_linear takes rows of fp32 or bf16, and projections");
   Layout layout{.projections = {}, .scale = scale, .site = site};
   Tensors tensors;
   const auto place = [&](const at::Tensor& part) -> std::int64_t {
@@ -294,16 +294,16 @@ at::Tensor lora_linear(const at::Tensor& x, const std::vector<LoraWeights>& proj
   for (const LoraWeights& one : projections) {
     MR_CHECK(one.weight.dim() == 2 && one.weight.size(1) == x.size(-1) && one.a.defined() == one.b.defined() &&
                  one.bias.defined() == projections.front().bias.defined(),
-             "adapted_linear takes weights (out, in) of x's width, adapters of two parts, and a bias for each weight or none");
+             "lora_linear takes weights (out, in) of x's width, adapters of two parts, and a bias for each weight or none");
     const std::int64_t rank = one.a.defined() ? one.a.size(0) : 0;
     MR_CHECK(rank == 0 || (one.a.scalar_type() == at::kFloat && one.b.scalar_type() == at::kFloat &&
                            one.a.size(1) == x.size(-1) && one.b.size(0) == one.weight.size(0) && one.b.size(1) == rank),
-             "adapted_linear takes adapters A (rank, in) and B (out, rank) in fp32");
+             "lora_linear takes adapters A (rank, in) and B (out, rank) in fp32");
     layout.projections.push_back({one.weight.size(0), rank, place(one.weight), place(one.bias), place(one.a), place(one.b)});
     layout.width += one.weight.size(0);
     layout.rank += rank;
   }
-  const OperationSpan span("millrace::adapted_linear", x, projections.front().weight);
+  const OperationSpan span("millrace::lora_linear", x, projections.front().weight);
   return LoraFunction::apply(x, at::TensorList(tensors), layout);
 }
 

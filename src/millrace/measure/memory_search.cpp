@@ -31,8 +31,8 @@ std::uint64_t too_much(const Json& ran, std::int64_t size) {
 
 Json refused(std::uint64_t needed, const Json& ran) {
   return {{"fits", false},
-          {"reason", "by what " + ran["batch_size"].dump() + " took it needs " + human_bytes(static_cast<double>(needed)) +
-                         " of " + human_bytes(ran["limit_bytes"].get<double>())}};
+          {"reason", "extrapolated from batch size " + ran["batch_size"].dump() + " it needs " +
+                         human_bytes(static_cast<double>(needed)) + " of " + human_bytes(ran["limit_bytes"].get<double>())}};
 }
 
 // Runs a step, a validation batch and another step.
@@ -60,8 +60,9 @@ Json try_whole_step(const RunRequest& request) {
   const std::uint64_t limit = device::tensor_memory_limit();
   const std::uint64_t buffers = run.loaders().training().buffer_bytes();
   if (device.is_cpu() && limit > 0 && peak + buffers > limit) {
-    throw c10::OutOfMemoryError({__func__, __FILE__, static_cast<std::uint32_t>(__LINE__)},
-                                "the loader's " + human_bytes(static_cast<double>(buffers)) + " of batches do not fit as well");
+    throw c10::OutOfMemoryError(
+        {__func__, __FILE__, static_cast<std::uint32_t>(__LINE__)},
+        "the loader's " + human_bytes(static_cast<double>(buffers)) + " of batches do not fit in addition");
   }
   Json result = {{"fits", true},
                  {"peak_bytes", peak},

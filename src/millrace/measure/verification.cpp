@@ -164,7 +164,7 @@ Check Verification::first_step() {
   const bool searching = run_->stepper().autocast() == at::kHalf && std::isfinite(step.loss);
   check.level = searching ? Check::Level::warn : Check::Level::fail;
   check.found += searching ? "; the loss scale of fp16 was too high, as it may be at first" : "; the step is not finite";
-  check.next = searching ? "nothing: it falls by itself"
+  check.next = searching ? "nothing to do: it adapts by itself"
                          : "try --precision.dtype=fp32, a lower --optim.learning_rate, and look at the input";
   return check;
 }
@@ -206,7 +206,7 @@ Check Verification::memory() {
   if (peak < kMemoryShare * room) return check;
   check.level = Check::Level::warn;
   check.next =
-      "memory.recompute=auto, memory.micro_batches=2 or a smaller data.batch_size; millrace estimate says what each gives";
+      "memory.recompute=auto, memory.micro_batches=2 or a smaller data.batch_size; millrace estimate says what each saves";
   return check;
 }
 

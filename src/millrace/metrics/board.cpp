@@ -23,7 +23,7 @@ constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
 void check_scalar(std::string_view name, const char* what, const at::Tensor& value) {
   if (value.defined() && value.numel() == 1) return;
-  detail::refuse(name, std::string(what) + " has shape " + detail::shape_text(value) + ", a scalar is wanted",
+  detail::refuse(name, std::string(what) + " has shape " + detail::shape_text(value) + ", expected a scalar",
                  "add its values up with sum(), or give them all to add_mean()");
 }
 
@@ -88,10 +88,10 @@ Board::Entry& Board::entry_of(std::string_view name, Reading reading) {
   if (found == entries_.end()) return entries_.emplace_back(Entry{.name = std::string(name), .reading = reading, .parts = {}});
   if (found->reading == Reading::mean && reading == Reading::defined_mean) found->reading = reading;  // from an earlier snapshot
   if (found->reading != reading) {
-    detail::refuse(
-        name,
-        "a " + std::string(word_of(found->reading)) + " of this name is there, a " + std::string(word_of(reading)) + " is added",
-        "give each its own name; a loss has the same terms in each batch");
+    detail::refuse(name,
+                   "the name is in use by a " + std::string(word_of(found->reading)) + "; a " + std::string(word_of(reading)) +
+                       " was added under it",
+                   "give each its own name; a loss has the same terms in each batch");
   }
   return *found;
 }

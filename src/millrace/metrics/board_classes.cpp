@@ -52,7 +52,7 @@ Classification named(const at::Tensor& predicted, Classification how) {
   if (classes > detail::kMostClasses) {
     detail::refuse(name,
                    with_commas(classes) + " classes are more than the " + with_commas(detail::kMostClasses) +
-                       " that a table of counts is kept for",
+                       " that a table of counts holds",
                    "count hits alone: add_rate(\"accuracy\", logits.argmax(-1) == labels)");
   }
   if (how.top_k != 0 && (!is_logits(predicted) || how.top_k < 2 || how.top_k >= classes)) {
@@ -72,7 +72,7 @@ void check_labels(const at::Tensor& predicted, const at::Tensor& labels, const C
   }
   const at::IntArrayRef wanted = is_logits(predicted) ? predicted.sizes().slice(0, predicted.dim() - 1) : predicted.sizes();
   if (labels.sizes() == wanted) return;
-  throw DataError({(is_logits(predicted) ? "logits " : "class ids ") + detail::shape_text(predicted) + " want labels " +
+  throw DataError({(is_logits(predicted) ? "logits " : "class ids ") + detail::shape_text(predicted) + " need labels of shape " +
                        to_text(Shape(wanted.begin(), wanted.end())) + ", the labels have shape " + detail::shape_text(labels),
                    "metric " + quoted(name),
                    "bring the labels to that shape, e.g. with squeeze(1); classes are the last dimension of logits, which "
@@ -159,13 +159,12 @@ Confusion Board::table_of(const Entry& entry, const double* value) {
     const bool label = extreme[0] > 0 || extreme[1] >= classes;
     const double* own = label ? extreme : extreme + 2;
     const double bad = own[1] >= classes ? own[1] : -own[0];
-    throw DataError(
-        {std::string(label ? "label " : "predicted class ") + fixed(bad, 0) + " is none of the " +
-             std::to_string(table.classes.size()) + " classes 0.." + std::to_string(table.classes.size() - 1) + "; " +
-             with_commas(static_cast<std::int64_t>(value[cells + 1])) + " in all",
-         "metric " + quoted(entry.name),
-         "number the classes from 0, name all of them in {.classes = ...}, or set .ignore_index for labels that are to "
-         "count nowhere"});
+    throw DataError({std::string(label ? "label " : "predicted class ") + fixed(bad, 0) + " is none of the " +
+                         std::to_string(table.classes.size()) + " classes 0.." + std::to_string(table.classes.size() - 1) + "; " +
+                         with_commas(static_cast<std::int64_t>(value[cells + 1])) + " in all",
+                     "metric " + quoted(entry.name),
+                     "number the classes from 0, name all of them in {.classes = ...}, or set .ignore_index for labels that must "
+                     "not be counted"});
   }
   table.counts.resize(cells);
   std::transform(value, value + cells, table.counts.begin(), [](double count) { return static_cast<std::int64_t>(count); });

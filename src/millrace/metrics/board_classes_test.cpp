@@ -144,7 +144,7 @@ TEST(BoardClasses, WhatDoesNotFitIsShown) {
     return text;
   };
   EXPECT_THAT(told(at::zeros({8, 10}), at::zeros({8, 1}, at::kLong)),
-              AllOf(HasSubstr("logits [8,10] want labels [8], the labels have shape [8,1]"), HasSubstr("squeeze(1)")));
+              AllOf(HasSubstr("logits [8,10] need labels of shape [8], the labels have shape [8,1]"), HasSubstr("squeeze(1)")));
   EXPECT_THAT(told(at::zeros({2, 3, 4, 4}), at::zeros({2, 4, 4}, at::kLong)), HasSubstr("movedim(1, -1)"));
   EXPECT_THAT(told(at::zeros({8, 10}), at::zeros({8})), HasSubstr("labels are f32, class ids are integers"));
   EXPECT_THAT(told(at::zeros({8, 10}), ids({1, 1, 1, 1, 1, 1, 1, 1}), {.classes = {"a", "b"}}),

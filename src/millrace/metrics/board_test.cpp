@@ -109,7 +109,7 @@ TEST(Board, RefusesWhatIsNoScalarByNameAndShape) {
   Board board;
   EXPECT_THROW(board.add("x", at::empty({2}), scalar(1)), RecipeError);
   const std::string text = refusal([&] { board.add("width", scalar(1), at::empty({2, 3})); });
-  EXPECT_THAT(text, HasSubstr("the count has shape [2,3], a scalar is wanted"));
+  EXPECT_THAT(text, HasSubstr("the count has shape [2,3], expected a scalar"));
   EXPECT_THAT(text, HasSubstr("metric \"width\""));
   EXPECT_THAT(text, HasSubstr("add_mean()"));
   EXPECT_THAT(refusal([&] { board.add("width", at::Tensor(), scalar(1)); }), HasSubstr("the sum has shape undefined"));
@@ -121,8 +121,9 @@ TEST(Board, RefusesWhatIsNoScalarByNameAndShape) {
 TEST(Board, ANameIsOfOneKind) {
   Board board;
   board.add("x", 1.0, 1.0);
-  EXPECT_THAT(refusal([&] { board.add_correlation("x", at::ones({2}), at::ones({2})); }),
-              testing::AllOf(HasSubstr("a mean of this name is there, a correlation is added"), HasSubstr("metric \"x\"")));
+  EXPECT_THAT(
+      refusal([&] { board.add_correlation("x", at::ones({2}), at::ones({2})); }),
+      testing::AllOf(HasSubstr("the name is in use by a mean; a correlation was added under it"), HasSubstr("metric \"x\"")));
   board.add("accuracy", 1.0, 1.0);
   board.add_classification(at::zeros({2, 3}), at::zeros({2}, at::kLong));
   EXPECT_THAT(refusal([&] { (void)board.means(); }),

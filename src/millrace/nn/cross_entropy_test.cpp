@@ -106,7 +106,7 @@ TEST(CrossEntropy, SaysWhatDoesNotFit) {
                 AllOf(HasSubstr("DataError  the labels are i32[32], a cross-entropy takes i64 (int64)"),
                       HasSubstr("convert them in prepare()")));
     EXPECT_THAT(told(at::zeros({32, 10}), at::zeros({32, 1}, at::kLong)),
-                HasSubstr("logits [32,10] want labels [32], the labels have shape [32,1]"));
+                HasSubstr("logits [32,10] need labels of shape [32], the labels have shape [32,1]"));
     EXPECT_THAT(told(at::zeros({2, 10, 4, 4}), at::zeros({2, 4, 4}, at::kLong)), HasSubstr("movedim(1, -1)"));
     const at::Tensor labels = at::zeros({4}, at::kLong);
     labels[2].fill_(10);

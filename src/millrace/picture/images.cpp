@@ -75,7 +75,7 @@ ImagesLayout layout_of(const Images& what) {
   ImagesLayout layout{.top = Page::top(what.title)};
   const std::size_t shown = std::min(what.images.size(), kMostImages);
   if (what.columns < 0 || what.columns > kMostColumns)
-    refuse(what.name, "has " + std::to_string(what.columns) + " columns", "give 1 to 8, or 0 to leave it open");
+    refuse(what.name, "has " + std::to_string(what.columns) + " columns", "give 1 to 8, or 0 to choose automatically");
   const std::size_t columns = what.columns > 0 ? static_cast<std::size_t>(what.columns) : shown <= 3 ? shown : shown <= 8 ? 4 : 5;
   const double room = std::floor((kInner - kGap * static_cast<double>(columns - 1)) / static_cast<double>(columns));
   double top = layout.top + 4;

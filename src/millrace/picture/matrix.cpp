@@ -14,7 +14,7 @@ void check(const Matrix& what) {
   const std::size_t classes = what.classes.size();
   if (classes == 0) refuse(what.name, "has no classes", "name the classes, or do not draw it");
   if (classes > kMostClasses) {
-    refuse(what.name, "has " + std::to_string(classes) + " classes, and has room for " + std::to_string(kMostClasses),
+    refuse(what.name, "has " + std::to_string(classes) + " classes; the most is " + std::to_string(kMostClasses),
            "draw the classes that are confused most, or groups of classes");
   }
   if (what.counts.size() != classes * classes) {

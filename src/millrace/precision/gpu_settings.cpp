@@ -30,18 +30,20 @@ void fix_workspace() {
 GpuSettings choose_gpu_settings(bool deterministic, std::optional<bool> timed, c10::Device device) {
   if (device.is_cpu()) {
     return {.deterministic_reason =
-                deterministic ? "a CPU computes the same bits in each run of one seed and thread count, asked or not" : "",
-            .convolutions_reason = timed ? "without effect: cuDNN is of GPUs alone" : ""};
+                deterministic ? "a CPU computes the same bits in each run of one seed and thread count, with or without this key"
+                              : "",
+            .convolutions_reason = timed ? "without effect: only GPUs use cuDNN" : ""};
   }
   GpuSettings settings{.deterministic = deterministic, .timed_convolutions = !deterministic && timed.value_or(true)};
   settings.deterministic_reason =
-      deterministic ? "every operation in a form that adds in one order; one that has none is refused"
+      deterministic ? "every operation adds in a fixed order; an operation that can't is an error"
                     : "sums by atomic additions come in another order each time: runs of one seed agree to rounding, not to the "
                       "bit; train.deterministic=true asks for the bits";
   if (deterministic) {
     settings.convolutions_reason = "a timing may choose another way in each run, which train.deterministic forbids";
   } else if (!timed) {
-    settings.convolutions_reason = "cuDNN times its ways once for each shape: shapes are few, and each is computed in every step";
+    settings.convolutions_reason =
+        "cuDNN times its algorithms once for each shape: shapes are few, and each is computed in every step";
   }
   return settings;
 }

@@ -64,7 +64,7 @@ std::string differs(const std::string& format, const std::string& what, double v
 std::string disagreement(const std::string& format, const Trials& fp32, const Trials& narrow) {
   const std::string of = fp32[0].objective.empty() ? "" : " of " + fp32[0].objective;
   if (!all_finite(fp32)) return "fp32: a trial step" + of + " is not finite even in fp32";
-  if (!all_finite(narrow)) return "fp32: a trial step" + of + " is finite, the same in " + format + " is not";
+  if (!all_finite(narrow)) return "fp32: a trial step" + of + " is finite in fp32 but not in " + format;
   const Trial full = median(fp32);
   const Trial half = median(narrow);
   if (relative_difference(half.loss, full.loss) > kLossTolerance)
@@ -77,8 +77,9 @@ std::string disagreement(const std::string& format, const Trials& fp32, const Tr
            percent(worst.worst_gradient) + " of its size in fp32, at most " + percent(kWorstGradient) + " is allowed";
   }
   if (half.gradient_cosine >= kCosine) return "";
-  return "fp32: the gradient" + of + " of a trial step in " + format + " points elsewhere: its cosine with fp32's is " +
-         fixed(half.gradient_cosine, 3) + ", at least " + fixed(kCosine, 1) + " is wanted";
+  return "fp32: the gradient" + of + " of a trial step in " + format +
+         " points in another direction: its cosine with fp32's is " + fixed(half.gradient_cosine, 3) + ", at least " +
+         fixed(kCosine, 1) + " is required";
 }
 
 Decision judge(c10::ScalarType format, const Trials& fp32, const Trials& narrow) {

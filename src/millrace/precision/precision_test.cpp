@@ -72,11 +72,11 @@ TEST_F(Precision, StaysWithFp32OtherwiseAndSaysWhy) {
             "fp32: the loss of a trial step is 2.1 in bf16, 2 in fp32; 5.0 % apart, at most 2 % is allowed");
   EXPECT_EQ(reason({50, 2.0, 0.8}),
             "fp32: the gradient's norm of a trial step is 0.8 in bf16, 1 in fp32; 20.0 % apart, at most 10 % is allowed");
-  EXPECT_EQ(
-      reason({50, 2.0, 1.0, 0.5}),
-      "fp32: the gradient of a trial step in bf16 points elsewhere: its cosine with fp32's is 0.500, at least 0.9 is wanted");
-  EXPECT_EQ(reason({50, kNan, 1.0}), "fp32: a trial step is finite, the same in bf16 is not");
-  EXPECT_EQ(reason({50, 2.0, std::numeric_limits<double>::infinity()}), "fp32: a trial step is finite, the same in bf16 is not");
+  EXPECT_EQ(reason({50, 2.0, 1.0, 0.5}),
+            "fp32: the gradient of a trial step in bf16 points in another direction: its cosine with fp32's is 0.500, at least "
+            "0.9 is required");
+  EXPECT_EQ(reason({50, kNan, 1.0}), "fp32: a trial step is finite in fp32 but not in bf16");
+  EXPECT_EQ(reason({50, 2.0, std::numeric_limits<double>::infinity()}), "fp32: a trial step is finite in fp32 but not in bf16");
   EXPECT_EQ(decide({100, kNan, 1.0}, {50, kNan, 1.0}).reason, "fp32: a trial step is not finite even in fp32");
 }
 
@@ -162,7 +162,7 @@ TEST(PrecisionTrial, NanInOneRoundIsAVerdict) {
       return trial;
     });
     EXPECT_EQ(decision.autocast, std::nullopt);
-    EXPECT_EQ(decision.reason, "fp32: a trial step is finite, the same in bf16 is not");
+    EXPECT_EQ(decision.reason, "fp32: a trial step is finite in fp32 but not in bf16");
   }
 }
 

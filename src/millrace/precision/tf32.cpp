@@ -17,7 +17,7 @@ std::string text_of(std::pair<int, int> capability) {
 
 Chosen<bool> choose_tf32(std::optional<bool> wish, c10::Device device, std::pair<int, int> capability,
                          std::optional<c10::ScalarType> format) {
-  if (device.is_cpu()) return {.value = false, .reason = wish ? "without effect: GPUs alone have TF32" : ""};
+  if (device.is_cpu()) return {.value = false, .reason = wish ? "without effect: only GPUs have TF32" : ""};
   if (capability.first < kTf32Capability)
     return {.value = false, .reason = (wish ? "without effect: " : "") + text_of(capability) + ", TF32 needs 8.0"};
   if (wish) return {.value = *wish, .reason = *wish ? "fp32 products and convolutions round their factors to 10 bits" : ""};

@@ -43,7 +43,7 @@ TEST(Tf32Choice, ACpuHasNoneAndSaysSoOnlyWhenAsked) {
   EXPECT_EQ(choose_tf32(std::nullopt, kHost, std::nullopt).reason, "");
   const Chosen<bool> asked = choose_tf32(true, kHost, std::nullopt);
   EXPECT_FALSE(asked.value);
-  EXPECT_EQ(asked.reason, "without effect: GPUs alone have TF32");
+  EXPECT_EQ(asked.reason, "without effect: only GPUs have TF32");
 }
 
 TEST(Tf32Choice, TheWordFp32SaysWhichOneItIsOnAGpuAlone) {

@@ -155,20 +155,20 @@ void add_versions(Comparison& to) {
   names.resize(names.size() - more);
   to.notes.push_back("not the same measure in both runs: " + joined(names, ", ") +
                      (more > 0 ? " and " + std::to_string(more) + " more" : "") +
-                     ": their figures do not compare; CHANGELOG.md says what a version changed. Measure the older run anew with "
+                     ": their figures do not compare; CHANGELOG.md says what a version changed. Measure the older run again with "
                      "millrace eval --from RUN");
 }
 
 void add_notes(const RunFacts& a, const RunFacts& b, Comparison& to) {
   if (to.unit == Unit::share) {
     to.notes.push_back("the recipes differ (" + printable(a.recipe) + ", " + printable(b.recipe) +
-                       "): seconds of a step, losses and metrics of one mean nothing beside those of the other. What still "
-                       "compares: config, machine and versions, the shares of the time, memory");
+                       "): their step times, losses and metrics can't be compared. Still comparable: "
+                       "config, machine and versions, the shares of the time, memory");
   }
   if (to.unit == Unit::seconds_a_sample) {
     to.notes.push_back("a step of A holds " + significant(a.samples_per_step, 3) + " samples, one of B " +
                        significant(b.samples_per_step, 3) +
-                       ": the time is given for a sample, and at an equal step the runs have not seen as many");
+                       ": times are per sample; at the same step the runs have seen different numbers of samples");
   }
   add_versions(to);
   if (to.data && to.knows_data && to.unit != Unit::share)

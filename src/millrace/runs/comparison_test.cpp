@@ -213,7 +213,7 @@ TEST(Comparison, OtherRecipesHaveSharesOnly) {
   b.recipe = "other";
   const Comparison result = compare(a, b);
   EXPECT_EQ(result.unit, Unit::share);
-  EXPECT_THAT(result.notes, ElementsAre(AllOf(HasSubstr("the recipes differ (toy, other)"), HasSubstr("still compares"))));
+  EXPECT_THAT(result.notes, ElementsAre(AllOf(HasSubstr("the recipes differ (toy, other)"), HasSubstr("Still comparable"))));
   EXPECT_THAT(result.at_step, IsEmpty());
   EXPECT_EQ(result.explanation.rule, "");
   double sum = 0;

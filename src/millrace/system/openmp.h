@@ -17,8 +17,8 @@ namespace millrace {
 inline constexpr const char* kOpenmpWaits = "GOMP_SPINCOUNT=20000";
 // Whether this process's environment leaves it to Millrace how OpenMP's threads wait.
 [[nodiscard]] bool are_openmp_waits_ours();
-// How this process's threads wait, by its environment, for plans: "they spin briefly and then sleep, at once while others want
-// the cores", or the variable that decides otherwise.
+// How this process's threads wait, by its environment, for plans: "they spin briefly and then sleep; they sleep at once while
+// other programs want the cores", or the variable that decides otherwise.
 [[nodiscard]] std::string openmp_waits();
 // The setting of OMP_NUM_THREADS or MKL_NUM_THREADS if it differs from `threads`: "OMP_NUM_THREADS=1"; "" otherwise. Also "" if a
 // launcher set them for its ranks, since then no user asked.

@@ -48,7 +48,7 @@ void about_cores(const MachineView& machine, std::vector<Finding>& found) {
     found.push_back(
         {false, "cores", "cpu_quota",
          "the control group allows the time of " + significant(*given.cpu_quota, 3) + " of " + cpus(given.allowed_cpus),
-         "ask for whole CPUs, as many as threads are to run"});
+         "ask for one whole CPU per thread"});
   }
   if (given.allowed_cpus < given.machine_cpus) {
     found.push_back(
@@ -101,7 +101,7 @@ void about_neighbours(const MachineView& machine, std::vector<Finding>& found) {
 void about_gpus(const MachineView& machine, std::vector<Finding>& found) {
   if (machine.resources.has_nvidia_gpu && !machine.cuda.empty()) {
     found.push_back({false, "GPU", "gpu_unused", "the machine has an NVIDIA GPU that is not used: " + machine.cuda,
-                     "runs use the CPU; a driver and the plugin libmillrace_cuda.so beside the program are what a GPU needs"});
+                     "runs use the CPU; a GPU needs its driver, and libmillrace_cuda.so next to the program"});
   }
   for (std::size_t i = 0; i < machine.gpu.gpus.size(); ++i) {
     const doctor::Nvml::Reading& gpu = machine.gpu.gpus[i];

@@ -56,7 +56,7 @@ std::optional<std::string> take_from(Arguments& arguments) {
   if (!type || *type == "best") return run;
   if (*type != "last") {
     throw UsageError({"there is no model type " + quoted(*type), "flag --model-type",
-                      "write best or last; a fold is a run of its own here: name its folder with --run-dir"});
+                      "write best or last; each fold is a separate run: name its folder with --run-dir"});
   }
   const std::vector<snapshot::Found> found = snapshot::list(Fs::real(), *run);
   if (found.empty()) throw UsageError({"the run has no snapshot", *run, "millrace runs lists the runs below ./runs"});

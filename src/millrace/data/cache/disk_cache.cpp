@@ -157,7 +157,7 @@ bool DiskCache::fetch(const Part& part, std::span<const PartRange> ranges, std::
   const stdfs::path path = path_of(part);
   const detail::PartRead read = detail::read_part(path, part.key, ranges, out);
   if (read != detail::PartRead::damaged) return read == detail::PartRead::done;
-  note_once(told_damage_, "a file of the cache is not as it was written: " + path.string() +
+  note_once(told_damage_, "a file of the cache was changed after it was written: " + path.string() +
                               "; its cached samples are decoded again (further cases are not reported)");
   if (writes_) drop(path);
   return false;
@@ -291,7 +291,7 @@ Chosen<std::shared_ptr<DiskCache>> choose_disk_cache(std::span<const Dataset> da
   }
   if (payload == 0) return {nullptr, "off: the data is in memory already"};
   if (content / count < kLeastPart)
-    return {nullptr, "off: parts of " + text(content / count) + " are read as fast from where they are"};
+    return {nullptr, "off: parts of " + text(content / count) + " are so small that reading the source is as fast"};
   for (const Dataset& dataset : datasets) {
     if (dataset.source->keeps() == Keeps::nothing) continue;
     for (const DiskCache::Part& part : *cache->parts_of(dataset.source)) needed.insert(detail::part_file_name(part.key));

@@ -264,7 +264,7 @@ TEST_F(DiskCacheTest, NoByteInAFileMakesWrongData) {
     ASSERT_EQ(told_.size(), text == good ? 0U : 1U) << text.size();
     EXPECT_EQ(text_of(path), good) << "written anew";
   }
-  EXPECT_THAT(told_[0], HasSubstr("not as it was written"));
+  EXPECT_THAT(told_[0], HasSubstr("was changed after it was written"));
   EXPECT_THAT(told_[0], HasSubstr(path.string()));
 }
 
@@ -341,7 +341,7 @@ TEST_F(DiskCacheTest, ChoosesByWhatThereIsToKeep) {
   EXPECT_EQ(reason(std::make_shared<CountingSource>(9), folder_ / "parts"), "off: the data is in memory already");
   const auto small = std::make_shared<CountingSource>(9);
   small->kept = Keeps::parts;
-  EXPECT_EQ(reason(small, folder_ / "parts"), "off: parts of 8 B are read as fast from where they are");
+  EXPECT_EQ(reason(small, folder_ / "parts"), "off: parts of 8 B are so small that reading the source is as fast");
   EXPECT_EQ(reason(std::make_shared<WideSource>(), ""), "off: there is no folder for it");
   EXPECT_EQ(reason(std::make_shared<WideSource>(), folder_ / "parts"),
             "disk: 1.9 MB to keep, 0 B of it there, half of the free disk is 54 GB");

@@ -346,11 +346,11 @@ TEST(Grouped, mistakes_are_refused_when_the_loader_is_made) {
   EXPECT_EQ(what([](Pipeline& p, LoaderOptions&) { p.datasets[1].weight = 2; }, Grouping::repeat),
             "data set \"long\" has a weight, and the data sets are not mixed");
   EXPECT_EQ(what([](Pipeline& p, LoaderOptions&) { p.samples_per_epoch = 9; }, Grouping::each),
-            "an epoch is to have 9 samples, and the data sets are not mixed");
-  EXPECT_EQ(what([](Pipeline& p, LoaderOptions&) { p.samples_per_epoch = 0; }), "an epoch is to have 0 samples");
+            "samples_per_epoch is 9, but the data sets are not mixed");
+  EXPECT_EQ(what([](Pipeline& p, LoaderOptions&) { p.samples_per_epoch = 0; }), "samples_per_epoch is 0");
   EXPECT_EQ(what([](Pipeline& p, LoaderOptions&) { p.datasets[1].weight = -1; }), "the weight of data set \"long\" is -1");
   EXPECT_EQ(what([](Pipeline& p, LoaderOptions& o) { p.datasets[1].weights = by_fours(25), o.shuffle = false; }),
-            "data set \"long\" has weights, and samples come in their order: nothing is drawn");
+            "data set \"long\" has weights, but samples are read in order, so nothing is drawn");
   EXPECT_EQ(what([](Pipeline& p, LoaderOptions&) { p.datasets[1].weights = by_fours(24); }),
             "the weights of data set \"long\" for epoch 0 are 24 numbers for 25 samples");
   const auto weights = [&](float first, float others) {

@@ -119,7 +119,7 @@ std::string read_as(const PicturesSeen& seen) {
   if (seen.turned.count > 0) text += ", " + with_commas(seen.turned.count) + " turned upright as EXIF says";
   if (seen.transparent.count > 0) text += ", " + with_commas(seen.transparent.count) + " with transparency, which is dropped";
   if (seen.deep.count > 0) text += ", " + with_commas(seen.deep.count) + " of 16 bits, of which the upper 8 are taken";
-  return text + (seen.looked_at < seen.all ? "; by the heads of " + with_commas(seen.looked_at) + " of them" : "");
+  return text + (seen.looked_at < seen.all ? "; from the headers of " + with_commas(seen.looked_at) + " of them" : "");
 }
 
 }  // namespace millrace::data

@@ -66,7 +66,7 @@ void check(const std::filesystem::path& path, const NiftiHeader& header, std::si
   const bool fits = !header.shape.empty() && header.shape.size() <= 7 &&
                     std::ranges::all_of(header.shape, [](std::int64_t size) { return size >= 1 && size <= kMost; });
   if (!fits) {
-    throw DataError({"an array of " + to_text(header.shape) + " has no room in a NIfTI-1 file", path.string(),
+    throw DataError({"an array of " + to_text(header.shape) + " does not fit into a NIfTI-1 file", path.string(),
                      "write 1 to 7 axes of at most 32,767 voxels"});
   }
   const std::optional<std::int64_t> count = element_count(header.shape);
@@ -79,7 +79,7 @@ void write_nifti(Fs& fs, const std::filesystem::path& path, const NiftiHeader& h
                  std::span<const std::string> comments) {
   const bool packed = path.extension() == ".gz";
   if ((packed ? path.stem() : path).extension() != ".nii") {
-    throw DataError({"the ending says no kind of file that is written here", path.string(), "name the file .nii or .nii.gz"});
+    throw DataError({"files with this ending can't be written", path.string(), "name the file .nii or .nii.gz"});
   }
   check(path, header, voxels.size());
   std::vector<std::byte> bytes = head_of(header, comments);

@@ -109,10 +109,10 @@ TEST_F(NiftiWriterTest, RefusesWhatHasNoRoom) {
     }
     return "written";
   };
-  EXPECT_THAT(refusal({1, 32768}, "v.nii"), HasSubstr("[1,32768] has no room in a NIfTI-1 file"));
-  EXPECT_THAT(refusal({1, 1, 1, 1, 1, 1, 1, 1}, "v.nii"), HasSubstr("has no room"));
-  EXPECT_THAT(refusal({2}, "v.img"), HasSubstr("the ending says no kind of file"));
-  EXPECT_THAT(refusal({2}, "v.gz"), HasSubstr("the ending says no kind of file"));
+  EXPECT_THAT(refusal({1, 32768}, "v.nii"), HasSubstr("[1,32768] does not fit into a NIfTI-1 file"));
+  EXPECT_THAT(refusal({1, 1, 1, 1, 1, 1, 1, 1}, "v.nii"), HasSubstr("does not fit into"));
+  EXPECT_THAT(refusal({2}, "v.img"), HasSubstr("files with this ending can't be written"));
+  EXPECT_THAT(refusal({2}, "v.gz"), HasSubstr("files with this ending can't be written"));
 }
 
 using Point = std::array<double, 3>;

@@ -279,9 +279,9 @@ std::optional<TextTokens> from_cache(const std::filesystem::path& file, const Te
     result.from_cache = true;
     return result;
   } catch (const Json::exception&) {
-    notices.push_back(quoted(file.string()) + " is made again: its notes are not of this program");
+    notices.push_back(quoted(file.string()) + " is made again: its metadata was not written by this program");
   } catch (const SnapshotError&) {
-    notices.push_back(quoted(file.string()) + " is made again: its tokenizer is not of this program");
+    notices.push_back(quoted(file.string()) + " is made again: its tokenizer was not written by this program");
   } catch (const DataError& error) {
     notices.push_back(quoted(file.string()) + " is made again: " + error.message().what);
   }

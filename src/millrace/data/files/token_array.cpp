@@ -126,7 +126,7 @@ class FileTokens final : public TokenArray {
       damaged("counts that exceed the file", "footer");
     }
     if (footer.notes_bytes > kMaxNotes || footer.documents > kMaxDocuments)
-      damaged("an index or notes beyond all measure", "footer");
+      damaged("an index or notes of impossible size", "footer");
     const std::uint64_t token_end = begin_ + footer.tokens * token_bytes_;
     const std::uint64_t documents_at = token_end + padding_after(token_end);
     const std::uint64_t notes_at = documents_at + footer.documents * 8;
@@ -166,7 +166,7 @@ class FileTokens final : public TokenArray {
 
  private:
   [[noreturn]] void damaged(const std::string& what, const std::string& where) const {
-    throw DataError({.what = name_ + " is not a sound token file: it has " + what,
+    throw DataError({.what = name_ + " is not a valid token file: it has " + what,
                      .where = where,
                      .next = "remove it; a file in a cache folder is made again from its sources"});
   }

@@ -118,10 +118,10 @@ TEST(DataIdentity, names_each_file_that_differs_and_how) {
               ElementsAre("file a.h5: 1,024 bytes, was 2,048", "file b.h5: its content differs though its size is the same",
                           "file c.h5 is missing", "file e.h5 is new"));
   EXPECT_THAT(differences(of_files({{"a", 1, "a:1"}, {"b", 1, "a:2"}}), of_files({{"b", 1, "a:2"}, {"a", 1, "a:1"}})),
-              ElementsAre("its files stand in another order"));
+              ElementsAre("its files are in another order"));
   EXPECT_THAT(differences(of_files({{"a", 1, "a:1"}}, "x"), of_files({{"a", 2, "a:2"}}, "x")),
               ElementsAre("data set \"x\": file a: 2 bytes, was 1"));
-  EXPECT_THAT(differences(of_files({}, "x"), of_files({}, "y")), ElementsAre("data set \"y\" stands where \"x\" stood"));
+  EXPECT_THAT(differences(of_files({}, "x"), of_files({}, "y")), ElementsAre("data set \"y\" takes the place of \"x\""));
   EXPECT_THAT(differences(of_files({}), {{"", "other", {}}}), ElementsAre("its fingerprint is \"other\", was \"print\""));
   EXPECT_THAT(differences(of_files({}), {}), ElementsAre("0 data sets, were 1"));
 }

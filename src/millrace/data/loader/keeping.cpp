@@ -47,10 +47,9 @@ void refuse_drawn_rows(const std::string& name) {
 }
 
 void refuse_empty_part(std::int64_t part, const std::string& name) {
-  throw ConfigError(
-      Message{.what = "part " + std::to_string(part) + " of " + label(name) + " has 0 bytes, and a cache is to keep it",
-              .where = "part_bytes() of its source, which says Keeps::parts",
-              .next = "return the number of bytes that load() writes"});
+  throw ConfigError(Message{.what = "part " + std::to_string(part) + " of " + label(name) + " has 0 bytes, but is to be cached",
+                            .where = "part_bytes() of its source, which says Keeps::parts",
+                            .next = "return the number of bytes that load() writes"});
 }
 
 void check_keeping(const Source& source, const std::string& name) {

@@ -177,7 +177,7 @@ struct Loader::Impl {
 
   ~Impl() {
     if (engine->stop()) return;
-    for (const std::string& line : work->activity()) warn("the loader ends without waiting: " + line);
+    for (const std::string& line : work->activity()) warn("the loader stops without waiting for a stuck reader: " + line);
   }
 
   void warn(const std::string& line) const {
@@ -191,7 +191,7 @@ struct Loader::Impl {
                                human_bytes(static_cast<double>(bytes)) + " of at most " +
                                human_bytes(static_cast<double>(options.max_buffer_bytes)),
                        .where = place(batch),
-                       .next = "let batches go, or clone the tensors that are to be kept"});
+                       .next = "release batches, or clone the tensors that are to be kept"});
     }
     if (!std::exchange(warned_starved, true)) {
       warn(std::to_string(lent) + " batches are kept at once: each takes another " +
@@ -264,12 +264,12 @@ struct Loader::Impl {
     if (static_cast<double>(bad) <= most_bad(options.max_bad_fraction, rows)) return;
     const double enough = fraction_for(static_cast<std::int64_t>(bad), rows);
     const DataError last = error_of(slot.bad.back());
-    throw DataError({.what = with_commas(static_cast<std::int64_t>(bad)) + " of " + with_commas(rows) + " samples of epoch " +
-                             std::to_string(epoch) + " could not be read, more than the fraction " +
-                             significant(options.max_bad_fraction, 3) + " that is allowed; the last: " + last.message().what,
-                     .where = last.message().where,
-                     .next = "repair the data, or set data.max_bad_fraction to " + significant(enough, 4) +
-                             " or, where more are bad, higher"});
+    throw DataError(
+        {.what = with_commas(static_cast<std::int64_t>(bad)) + " of " + with_commas(rows) + " samples of epoch " +
+                 std::to_string(epoch) + " could not be read, more than the fraction " +
+                 significant(options.max_bad_fraction, 3) + " that is allowed; the last: " + last.message().what,
+         .where = last.message().where,
+         .next = "repair the data, or set data.max_bad_fraction to " + significant(enough, 4) + ", or higher if more are bad"});
   }
 
   void report(const BadRow& bad) {
@@ -365,7 +365,7 @@ struct Loader::Impl {
     data_check = saved.is_null() ? detail::DataCheck::unknown : detail::DataCheck::same;
     if (saved.is_null())
       return report(
-          "the snapshot, of an earlier version, does not record its data: the run resumes with the present data, "
+          "the snapshot was made by an earlier version that did not record its data: the run resumes with the present data, "
           "which could not be compared");
     const detail::DataChanges changes = detail::changes_since(saved, identity());
     if (changes.differ.empty()) {

@@ -235,8 +235,8 @@ TEST(Loader, damaged_states_are_refused) {
   };
   EXPECT_EQ(with("epoch", "x"), "\"epoch\" of the loader's state is \"\\\"x\\\"\"");
   EXPECT_EQ(with("epoch", -1), "\"epoch\" of the loader's state is \"-1\"");
-  EXPECT_THAT(with("epoch", std::uint64_t{1} << 63U), HasSubstr("stands at batch 0 of epoch 9223372036854775808"));
-  EXPECT_THAT(with("next_batch", 7), HasSubstr("stands at batch 7 of epoch 0, an epoch has 6 batches"));
+  EXPECT_THAT(with("epoch", std::uint64_t{1} << 63U), HasSubstr("is at batch 0 of epoch 9223372036854775808"));
+  EXPECT_THAT(with("next_batch", 7), HasSubstr("is at batch 7 of epoch 0, an epoch has 6 batches"));
   EXPECT_THAT(with("version", 2), HasSubstr("version 2"));
   EXPECT_THAT(with("quarantine", Json::array({Json::array({0, 99})})), HasSubstr("sample 99 of data set 0"));
   EXPECT_THAT(with("quarantine", Json::array({1})), HasSubstr("not [data set, sample]"));
@@ -454,9 +454,8 @@ TEST(Loader, ends_while_a_reader_is_stuck) {
     inside->wait(false);
   }
   ASSERT_EQ(warnings.size(), 1U);
-  EXPECT_THAT(warnings[0],
-              testing::MatchesRegex(
-                  "the loader ends without waiting: reader [01] has been reading sample 5 \\(counting.h5 row 5\\) for .*"));
+  EXPECT_THAT(warnings[0], testing::MatchesRegex("the loader stops without waiting for a stuck reader: reader [01] has been "
+                                                 "reading sample 5 \\(counting.h5 row 5\\) for .*"));
   *open = true;
   open->notify_all();
   while (!alive.expired()) std::this_thread::yield();

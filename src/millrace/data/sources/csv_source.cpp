@@ -130,7 +130,7 @@ class Table {
     if (with_point_.empty() && cell.find('.') != std::string::npos) with_point_ = cell;
     if (with_comma_.empty() || with_point_.empty()) return;
     throw DataError({"the table holds " + shown(with_comma_) + " and " + shown(with_point_) +
-                         ", a decimal comma and a point: the latter may stand before decimals or thousands",
+                         ", a decimal comma and a point, which may mark decimals or thousands",
                      where(), "write all numbers with a decimal point, and without marks between thousands"});
   }
 
@@ -228,7 +228,7 @@ std::string read_as(const TableSeen& seen) {
   return with_commas(seen.rows) + (seen.rows == 1 ? " row of " : " rows of ") +
          (seen.columns.size() == 1 ? "1 column"
                                    : std::to_string(seen.columns.size()) + " columns, separated by " + word_of(seen.separator)) +
-         (seen.had_mark ? "; a byte-order mark is passed over" : "");
+         (seen.had_mark ? "; a byte-order mark is ignored" : "");
 }
 
 std::string CsvSource::describe(std::int64_t index) const {

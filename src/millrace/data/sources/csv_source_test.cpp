@@ -113,9 +113,8 @@ TEST_F(CsvSourceTest, TablesOfSpreadsheetsAreRead) {
     return refusal_message<DataError>([&] { const CsvSource read(put("bad.csv", table), {{"x"}}); }).what;
   };
   EXPECT_EQ(refused("n;x\n1;1,500\n"), "column \"x\" holds \"1,500\", which is not a number") << "1.5 or 1500";
-  EXPECT_EQ(
-      refused("n;x\n1;12,5\n2;1.500\n"),
-      "the table holds \"12,5\" and \"1.500\", a decimal comma and a point: the latter may stand before decimals or thousands");
+  EXPECT_EQ(refused("n;x\n1;12,5\n2;1.500\n"),
+            "the table holds \"12,5\" and \"1.500\", a decimal comma and a point, which may mark decimals or thousands");
   EXPECT_EQ(refused("n;x\n1;2.5\n2;12,5\n").substr(0, 34), "the table holds \"12,5\" and \"2.5\", ");
   EXPECT_EQ(refused("n;x\n1;1e3\n2;12,5\n"), "accepted");
   EXPECT_EQ(refused("n,x\n1,\"1,5\"\n"), "column \"x\" holds \"1,5\", which is not a number");

@@ -15,13 +15,13 @@ TokenSource::TokenSource(std::shared_ptr<const TokenArray> tokens, TokenWindows 
            "no such part of the tokens");
   if (windows_.seq_len < 1 || windows_.overlap < 0 || windows_.overlap >= windows_.seq_len) {
     throw ConfigError(Message{.what = "windows of " + std::to_string(windows_.seq_len) + " tokens that overlap by " +
-                                      std::to_string(windows_.overlap) + " do not move on",
+                                      std::to_string(windows_.overlap) + " never advance",
                               .where = "seq_len, overlap",
                               .next = "set seq_len to 1 or more and overlap to less than seq_len"});
   }
   const std::int64_t count = windows_.end - windows_.begin;
   if (count < windows_.seq_len) {
-    throw DataError({.what = with_commas(count) + " tokens, seq_len " + with_commas(windows_.seq_len) + ": not one sequence",
+    throw DataError({.what = with_commas(count) + " tokens are fewer than one window of " + with_commas(windows_.seq_len),
                      .where = files_.empty()       ? tokens_->name()
                               : files_.size() == 1 ? files_.front().name
                                                    : files_.front().name + " and " + std::to_string(files_.size() - 1) + " more",

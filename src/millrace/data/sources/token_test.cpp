@@ -212,7 +212,7 @@ TEST_F(TokenTest, windows_start_where_the_page_says) {
 
 TEST_F(TokenTest, windows_that_do_not_fit_are_told_with_both_numbers) {
   const Message error = refusal_message<DataError>([] { TokenSource(counted(12'000), {.seq_len = 16'384}); });
-  EXPECT_EQ(error.what, "12,000 tokens, seq_len 16,384: not one sequence");
+  EXPECT_EQ(error.what, "12,000 tokens are fewer than one window of 16,384");
   EXPECT_EQ(error.next, "lower seq_len to <= 12000, or give more text");
   EXPECT_THROW(TokenSource(counted(100), {.seq_len = 8, .overlap = 8}), ConfigError);
 }

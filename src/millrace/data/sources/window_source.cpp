@@ -12,7 +12,7 @@ WindowSource::WindowSource(std::vector<MemoryArray> arrays, std::int64_t window)
   MR_CHECK(window_ >= 1, "a window has at least one row");
   const MemorySource rows(arrays_);  // checks the arrays
   if (rows.size() < window_) {
-    throw DataError({.what = std::to_string(rows.size()) + " rows, not one window of " + std::to_string(window_),
+    throw DataError({.what = std::to_string(rows.size()) + " rows are fewer than one window of " + std::to_string(window_),
                      .where = "data set in memory",
                      .next = "give a shorter window or more rows"});
   }

@@ -91,13 +91,13 @@ class Windowing final : public Augmentation {
 
   [[nodiscard]] Field made_of(const Field& field) const override {
     const std::string axes = std::to_string(size_.size());
-    if (field.shape.size() < size_.size()) refuse_step(field, *this, "has less than " + axes + " axes", "give less sizes");
+    if (field.shape.size() < size_.size()) refuse_step(field, *this, "has fewer than " + axes + " axes", "give fewer sizes");
     Field made = field;
     for (std::size_t a = 0; a < size_.size(); ++a) {
       std::int64_t& length = made.shape[field.shape.size() - size_.size() + a];
       const std::int64_t margin = padding_.margin[a];
       if (padding_.border == Border::reflect && margin >= length) {
-        refuse_step(field, *this, "can't be mirrored " + std::to_string(margin) + " places far",
+        refuse_step(field, *this, "can't be mirrored by " + std::to_string(margin) + " elements",
                     "give margins smaller than the axes, or take data::Border::constant");
       }
       const std::int64_t most = length + 2 * margin;
@@ -158,7 +158,7 @@ class AlongAxes : public Augmentation {
     const auto rank = static_cast<std::int64_t>(field.shape.size());
     for (auto axis = axes_.begin(); axis != axes_.end(); ++axis) {
       if (*axis >= 0 || *axis < -rank || std::find(axes_.begin(), axis, *axis) != axis) {
-        refuse_step(field, *this, "has no such axis, or it stands twice: " + std::to_string(*axis),
+        refuse_step(field, *this, "has no such axis, or it is given twice: " + std::to_string(*axis),
                     "count axes from the end, each once: -1 is the last");
       }
     }

@@ -270,17 +270,18 @@ TEST(Augment, mistakes_are_named_when_the_source_is_made) {
   EXPECT_EQ(large.where, "random_crop [9,8]");
   EXPECT_EQ(large.next, "take a smaller part or wider margins");
   EXPECT_EQ(refused([] { return pad({.margin = {8}, .border = Border::reflect}); }).what,
-            "field \"image\" u8 [3,8,8] can't be mirrored 8 places far");
+            "field \"image\" u8 [3,8,8] can't be mirrored by 8 elements");
   EXPECT_EQ(refused([] { return pad({.margin = {1}, .value = 0.5}); }).what,
             "field \"image\" u8 [3,8,8] can't hold the value 0.5");
-  EXPECT_EQ(refused([] { return random_crop({1, 1, 1, 1}); }).what, "field \"image\" u8 [3,8,8] has less than 4 axes");
+  EXPECT_EQ(refused([] { return random_crop({1, 1, 1, 1}); }).what, "field \"image\" u8 [3,8,8] has fewer than 4 axes");
   EXPECT_EQ(refused([] { return random_crop({8, 8}, {.margin = {1}}); }).what, "sizes [8,8] and margins [1]");
   EXPECT_EQ(refused([] { return random_crop({0}); }).what, "sizes [0] and margins [0]");
-  EXPECT_EQ(refused([] { return random_flip({1}); }).what, "field \"image\" u8 [3,8,8] has no such axis, or it stands twice: 1");
+  EXPECT_EQ(refused([] { return random_flip({1}); }).what,
+            "field \"image\" u8 [3,8,8] has no such axis, or it is given twice: 1");
   EXPECT_EQ(refused([] {
               return random_flip({-1, -1});
             }).what,
-            "field \"image\" u8 [3,8,8] has no such axis, or it stands twice: -1");
+            "field \"image\" u8 [3,8,8] has no such axis, or it is given twice: -1");
   EXPECT_EQ(refused([] { return random_flip({-1}, 1.5); }).what, "a probability of 1.5");
   EXPECT_EQ(refused([] {
               return normalise({0, 0}, {1, 1});

@@ -367,7 +367,7 @@ std::shared_ptr<const Source> repeat(std::shared_ptr<const Source> source, std::
   source = detail::required(std::move(source), "repeat()");
   std::int64_t size = 0;
   if (times < 1 || __builtin_mul_overflow(times, source->size(), &size)) {
-    refuse_composing("repeat() was asked to go " + with_commas(times) + " times through " + size_text(source->size()), "repeat()",
+    refuse_composing("repeat() was asked for " + with_commas(times) + " passes over " + size_text(source->size()), "repeat()",
                      "repeat 1 time or more, as often as samples can be numbered");
   }
   return std::make_shared<SelectedSource>(std::move(source), size, std::vector<std::int64_t>{}, "repeat()",

@@ -269,8 +269,7 @@ TEST(TakeAndRepeat, number_the_samples_anew) {
   EXPECT_EQ(thrice->describe(3), "sample 1 before repeat()");
   EXPECT_THAT(thrice->fingerprint(), testing::StartsWith("3 times of (first 2 samples of (memory "));
   EXPECT_EQ(refusal_message<ConfigError>([&] { (void)take(first, 0); }).what, "take() was asked for 0 samples");
-  EXPECT_EQ(refusal_message<ConfigError>([&] { (void)repeat(first, 0); }).what,
-            "repeat() was asked to go 0 times through 2 samples");
+  EXPECT_EQ(refusal_message<ConfigError>([&] { (void)repeat(first, 0); }).what, "repeat() was asked for 0 passes over 2 samples");
   EXPECT_EQ(refusal_message<ConfigError>([&] { (void)repeat(first, std::int64_t{1} << 62U); }).where, "repeat()");
 }
 

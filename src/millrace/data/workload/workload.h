@@ -64,20 +64,20 @@ struct Workload {
         field<&C::overlap>("tokens: shared with the window before.").min(0),
         field<&C::crop>("nifti: a block of each volume. image: height and width. Empty: the whole volume; 224, 224.").min(1),
         field<&C::random>("nifti, image: where the crop lies is drawn anew at each read."),
-        field<&C::flip>("image: left and right change places in half of the reads."),
+        field<&C::flip>("image: half of the reads are flipped left to right."),
         field<&C::normalise>("image: floats by ImageNet's mean and deviation, channels first; else bytes."),
         field<&C::sleep_ms>("sleeping: how long a read takes.").min(0),
         field<&C::slow_ms>("sleeping: how long a slow one takes.").min(0),
-        field<&C::slow_fraction>("sleeping: which part of the reads is slow.").min(0).max(1),
+        field<&C::slow_fraction>("sleeping: fraction of slow reads.").min(0).max(1),
         field<&C::batch_size>("Samples of a batch (per data set when grouped).").min(1),
         field<&C::shuffle>("A new random order each epoch."),
         field<&C::drop_last>("Drop an epoch's last smaller batch."),
-        field<&C::seed>("Of order and augmentation.").min(0),
+        field<&C::seed>("Seed of order and augmentation.").min(0),
         field<&C::readers>("Reader threads; 0 = in the calling thread.").min(0).max(256),
         field<&C::prefetch>("Batches ready ahead, at first.").min(1).max(1024),
         field<&C::max_buffer_bytes>("Most memory for batches.").min(1).unit("bytes"),
         field<&C::cache>("Keeps samples once read; auto = where all fit into cache_bytes."),
-        field<&C::cache_bytes>("Most memory for that.").min(1).unit("bytes")};
+        field<&C::cache_bytes>("Most memory of the cache.").min(1).unit("bytes")};
   }
 };
 

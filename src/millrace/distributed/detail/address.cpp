@@ -25,7 +25,7 @@ Addresses addresses_of(const std::string& host, int port, int type) {
   addrinfo* found = nullptr;
   const int code = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
   if (code != 0) {
-    throw DistributedError({"the machine " + host + ", where rank 0 is to be, is not known here: " + ::gai_strerror(code),
+    throw DistributedError({"the machine of rank 0, " + host + ", is unknown here: " + ::gai_strerror(code),
                             "MASTER_ADDR, or --at of millrace launch", "give a name that this machine resolves, or an address"});
   }
   return {found, &::freeaddrinfo};
@@ -48,7 +48,7 @@ std::string address_towards(const std::string& host) {
         ::getnameinfo(reinterpret_cast<sockaddr*>(&own), size, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST) == 0)
       return text.data();
   }
-  throw DistributedError({"there is no way from this machine to " + host, "MASTER_ADDR, or --at of millrace launch",
+  throw DistributedError({"this machine has no route to " + host, "MASTER_ADDR, or --at of millrace launch",
                           "look at the network: ip route get " + host});
 }
 

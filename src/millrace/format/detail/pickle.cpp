@@ -164,7 +164,7 @@ class Machine {
     return node;
   }
   std::vector<std::uint32_t> pop_to_mark() {
-    if (marks_.empty()) throw Refused{"an opcode wants a mark, there is none"};
+    if (marks_.empty()) throw Refused{"an opcode needs a mark, but there is none"};
     std::vector<std::uint32_t> taken(stack_.begin() + static_cast<std::ptrdiff_t>(marks_.back()), stack_.end());
     stack_.resize(marks_.back());
     marks_.pop_back();

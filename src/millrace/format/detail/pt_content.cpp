@@ -73,7 +73,7 @@ class Interpreter {
   void visit(const PickleNode& value, const std::string& name, std::size_t level) {
     if (level > kMostLevels) throw RefusedContent{"it is nested more than 64 levels deep, or holds itself", true};
     if (++visits_ > kMostPickleNodes || (name_bytes_ += name.size()) > kMostNameBytes) {
-      throw RefusedContent{"its containers are shared so often that it would grow beyond all bounds", true};
+      throw RefusedContent{"its containers are shared so often that it would grow without limit", true};
     }
     switch (value.kind) {
       case PickleKind::dict:
@@ -175,7 +175,7 @@ class Interpreter {
     tensor.shape = whole_numbers(node(made->items[2]), name, "shape");
     tensor.strides = whole_numbers(node(made->items[3]), name, "strides");
     const PickleNode& first = node(made->items[1]);
-    if (first.kind != PickleKind::integer || first.integer < 0) refuse("begins at no place of its storage");
+    if (first.kind != PickleKind::integer || first.integer < 0) refuse("does not begin at an element of its storage");
     tensor.first = static_cast<std::uint64_t>(first.integer);
     bool repeats = false;
     if (const std::string problem = place(tensor, repeats); !problem.empty())

@@ -43,7 +43,7 @@ struct Block {
 std::int64_t product(std::span<const std::int64_t> sizes) {
   std::int64_t count = 1;
   for (const std::int64_t size : sizes) {
-    if (__builtin_mul_overflow(count, size, &count)) throw LibraryError("a shape beyond all measure");
+    if (__builtin_mul_overflow(count, size, &count)) throw LibraryError("an impossible shape");
   }
   return count;
 }

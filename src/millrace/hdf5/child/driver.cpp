@@ -79,7 +79,8 @@ herr_t read_bytes(H5FD_t* base, H5FD_mem_t type, hid_t, haddr_t address, std::si
     g_state.recorded = RawRead{address, size};
     return 0;
   }
-  if (address > file->end_of_file || size > file->end_of_file - address) return refuse("the file ends before what it promises");
+  if (address > file->end_of_file || size > file->end_of_file - address)
+    return refuse("the file is shorter than its metadata says");
   auto* to = static_cast<char*>(buffer);
   while (size > 0) {
     const ssize_t got = ::pread(file->descriptor, to, size, static_cast<off_t>(address));

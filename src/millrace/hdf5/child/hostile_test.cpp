@@ -204,7 +204,7 @@ TEST_F(Hdf5Hostile, GroupsNestedWithoutEndAreRefusedAtOnce) {
     }
   };
   EXPECT_EQ(refusal(60), "accepted");
-  EXPECT_EQ(refusal(100), "nested.h5 is no sound HDF5 file: groups nested more than 64 deep");
+  EXPECT_EQ(refusal(100), "nested.h5 is not a valid HDF5 file: groups nested more than 64 deep");
 }
 
 TEST_F(Hdf5Hostile, BytesBehindTheEndChangeNothing) {

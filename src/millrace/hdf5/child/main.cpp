@@ -186,7 +186,7 @@ bool is_socket(int descriptor) {
 int run(int count, char** words) {
   const std::string job = count > 1 ? words[1] : "";
   if ((job != "read" && job != "write" && job != "describe_all") || !is_socket(kSocket)) {
-    std::cerr << "millrace-hdf5 is a part of millrace, which starts it to read HDF5 files; it is of no use by hand\n";
+    std::cerr << "millrace-hdf5 is a part of millrace, which starts it to read HDF5 files; it is not meant to be run by hand\n";
     return 2;
   }
   ::signal(SIGPIPE, SIG_IGN);

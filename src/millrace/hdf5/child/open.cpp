@@ -67,7 +67,7 @@ void refuse_unfinished(hid_t file, int descriptor) {
   const auto size = static_cast<ssize_t>(block.size());
   if (::pread(descriptor, block.data(), block.size(), static_cast<off_t>(userblock)) != size) return;
   if (block[8] >= 3 && (block[11] & 5U) != 0) {
-    throw LibraryError("it is open for write, or its writer died (h5clear -s takes the mark away)");
+    throw LibraryError("it is open for writing, or its writer was killed (h5clear -s clears the flag)");
   }
 }
 
@@ -123,7 +123,7 @@ OpenDataset open_dataset(hid_t file, const std::string& name) {
   dataset.element_bytes = size_of(dataset.dtype);
   std::int64_t bytes = static_cast<std::int64_t>(dataset.element_bytes);
   for (const std::int64_t size : dataset.shape) {
-    if (size < 0 || (size > 0 && __builtin_mul_overflow(bytes, size, &bytes))) throw LibraryError("a shape beyond all measure");
+    if (size < 0 || (size > 0 && __builtin_mul_overflow(bytes, size, &bytes))) throw LibraryError("an impossible shape");
   }
   dataset.same_in_memory = H5Tequal(type.get(), dataset.memory_type.get()) > 0;
   dataset.big_endian = H5Tget_order(type.get()) == H5T_ORDER_BE;

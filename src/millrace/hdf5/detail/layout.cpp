@@ -24,7 +24,7 @@ std::uint64_t bytes_of(const Shape& shape, std::size_t element_bytes, const std:
   const auto count = element_count(shape);
   std::uint64_t bytes = 0;
   if (!count || __builtin_mul_overflow(static_cast<std::uint64_t>(*count), element_bytes, &bytes) || bytes >> 62U != 0) {
-    lies(file, name, "shape " + to_text(shape) + ", beyond all measure");
+    lies(file, name, "an impossible shape, " + to_text(shape));
   }
   return bytes;
 }
@@ -122,7 +122,7 @@ Contents read_contents(std::string_view answer, const std::filesystem::path& fil
   if (kind == Answer::died) {
     const auto signal = in.get<std::uint32_t>();
     const auto status = in.get<std::uint32_t>();
-    throw DataError({.what = name + ": the HDF5 library did not survive this file: its process " +
+    throw DataError({.what = name + ": the HDF5 library failed on this file: its process " +
                              ending(static_cast<int>(signal), static_cast<int>(status)),
                      .where = quoted(file.string()),
                      .next = "the file is damaged or hostile: make it again, or remove it"});
@@ -134,9 +134,9 @@ Contents read_contents(std::string_view answer, const std::filesystem::path& fil
                      .next = "name one that is there; millrace inspect shows all of the file"});
   }
   if (kind != Answer::ok) {
-    throw DataError({.what = name + " is no sound HDF5 file: " + in.text(),
+    throw DataError({.what = name + " is not a valid HDF5 file: " + in.text(),
                      .where = quoted(file.string()),
-                     .next = "check what made it; " + std::string(kCutOff)});
+                     .next = "check the program that wrote it; " + std::string(kCutOff)});
   }
   Contents contents;
   contents.attributes = get_attributes(in);

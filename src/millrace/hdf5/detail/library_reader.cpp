@@ -56,7 +56,7 @@ void LibraryReader::ask(const InputFile& file, std::string_view name, const Shap
   }
   const std::string how = alive ? "gave an answer of another size" : process_->how_it_ended();
   process_.reset();
-  throw DataError({.what = label + ": the HDF5 library did not survive reading it: its process " + how,
+  throw DataError({.what = label + ": the HDF5 library failed while reading it: its process " + how,
                    .where = quoted(file.path().string()),
                    .next = "the file is damaged or hostile: make it again, or remove it"});
 }

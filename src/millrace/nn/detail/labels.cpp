@@ -38,7 +38,7 @@ void check_labels(const at::Tensor& logits, const at::Tensor& labels) {
   }
   const at::IntArrayRef wanted = logits.sizes().slice(0, logits.dim() - 1);
   if (labels.sizes() == wanted) return;
-  throw DataError({"logits " + text_of(logits.sizes()) + " want labels " + text_of(wanted) + ", the labels have shape " +
+  throw DataError({"logits " + text_of(logits.sizes()) + " need labels of shape " + text_of(wanted) + ", the labels have shape " +
                        text_of(labels.sizes()),
                    where,
                    "bring the labels to that shape, e.g. with squeeze(1) in prepare(); classes are the last dimension of logits, "
@@ -56,7 +56,7 @@ void find_bad_label(const at::Tensor& labels, std::int64_t classes, std::int64_t
                       " is none of the " + std::to_string(classes) + " classes 0.." + std::to_string(classes - 1),
                   "labels of a cross-entropy",
                   "number the classes from 0 in the source or in prepare(), make the model's last layer as wide as there are "
-                  "classes, or set ignore_index for labels that are to count nothing"},
+                  "classes, or set ignore_index for labels that must not be counted"},
                  row);
 }
 

@@ -30,7 +30,7 @@ std::string place_of(const device::FoundFault& fault) {
 }
 
 std::string reason_of(const device::ConvolutionTrial& trial, std::size_t shapes) {
-  std::string reason = "a process of its own tried " + with_commas(trial.tried) + " of " +
+  std::string reason = "a separate process tried " + with_commas(trial.tried) + " of " +
                        with_commas(static_cast<std::int64_t>(shapes)) + (shapes == 1 ? " convolution" : " convolutions") +
                        " in bf16: ";
   if (trial.faults.empty()) reason += "all right";
@@ -121,7 +121,7 @@ ConvolutionChoice choose_convolutions(const std::function<void()>& step, KeptTri
   ConvolutionChoice choice{{}, static_cast<std::int64_t>(shapes.size()), ""};
   device::ConvolutionTrial found;
   if (!shapes.empty()) {
-    const Doing task(Doing::Level::task, "a trial of convolutions in a process of its own");
+    const Doing task(Doing::Level::task, "a trial of convolutions in a separate process");
     found = device::try_convolutions(shapes, at::get_num_threads());
     choice.reason = reason_of(found, shapes.size());
   }

@@ -77,7 +77,7 @@ TEST_F(ConvolutionChoiceTest, WhatIsWrongIsComputedInFp32AndALaterRunKnowsIt) {
   KeptTrials first = open();
   const ConvolutionChoice found = choose(first);
   EXPECT_EQ(found.value(), kValue);
-  EXPECT_EQ(found.reason, "a process of its own tried 1 of 1 convolution in bf16: weight gradient not finite");
+  EXPECT_EQ(found.reason, "a separate process tried 1 of 1 convolution in bf16: weight gradient not finite");
   weight_gradients_are("echo right $unit");
   KeptTrials second = open();
   const ConvolutionChoice known = choose(second);
@@ -100,7 +100,7 @@ TEST_F(ConvolutionChoiceTest, WhatWasNotTriedIsSaidAndTriedAgainByTheNextRun) {
   KeptTrials first = open();
   const ConvolutionChoice found = choose(first);
   EXPECT_EQ(found.value(), "bf16");
-  EXPECT_EQ(found.reason, "a process of its own tried 0 of 1 convolution in bf16: all right; not all tried: out of memory");
+  EXPECT_EQ(found.reason, "a separate process tried 0 of 1 convolution in bf16: all right; not all tried: out of memory");
   (void)choose(first);
   EXPECT_EQ(steps_, 2);
 }

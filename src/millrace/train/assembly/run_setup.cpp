@@ -119,8 +119,9 @@ void RunSetup::choose_threads() {
   device::set_threads(threads);
   shared_cores_.emplace();
   if (const std::string asked = automatic ? other_threads_asked(threads) : ""; !asked.empty())
-    notices_.push_back(asked + " does not decide here: device.threads is auto, and takes " + std::to_string(threads) +
-                       ", the cores that this process may use; set --device.threads to have another number");
+    notices_.push_back(asked + " is ignored: device.threads=auto uses " + std::to_string(threads) +
+                       (threads == 1 ? " thread" : " threads") +
+                       ", one per core of this process; set --device.threads for another number");
   std::string code = "kernels " + std::string(kernels::instruction_set()) + ", ATen " + cpu.capability;
   if (const std::string asked = asked_instructions(); !asked.empty()) code += ", as " + asked + " says";
   choose("device.threads", std::to_string(threads),
@@ -168,7 +169,8 @@ void RunSetup::choose_guards() {
 }
 
 std::unique_ptr<Recipe> RunSetup::make_recipe(const RecipeFolders& places, std::optional<Weights> weights) {
-  if (weights) choose("train.weights", weights->path.string(), weights->which + "; optimiser and schedule begin anew");
+  if (weights)
+    choose("train.weights", weights->path.string(), weights->which + "; optimiser and schedule start from the beginning");
   context_.places = places;
   torch::manual_seed(context_.seed);
   std::unique_ptr<Recipe> recipe;

@@ -128,7 +128,7 @@ Weights from_run(Fs& fs, const std::filesystem::path& run, telemetry::Console& c
   std::string first;
   const auto newest = snapshot::load_newest(fs, run, [&](const std::filesystem::path& path, const std::string& reason) {
     if (first.empty()) first = reason;
-    console.warning("snapshot " + path.string() + " is damaged and passed over: " + reason);
+    console.warning("snapshot " + path.string() + " is damaged and was skipped: " + reason);
   });
   if (!newest) no_snapshot(run, first);
   const Best best = best_of(fs, run, *newest);
@@ -146,7 +146,7 @@ Weights from_run(Fs& fs, const std::filesystem::path& run, telemetry::Console& c
     try {
       return chosen(snapshot::load(fs, found.path), found.path);
     } catch (const SnapshotError& error) {
-      console.warning("the best snapshot " + found.path.string() + " is damaged and passed over: " + error.message().what);
+      console.warning("the best snapshot " + found.path.string() + " is damaged and was skipped: " + error.message().what);
     }
   }
   return chosen(*newest, newest_path);

@@ -151,8 +151,8 @@ void Trainer::check_first_snapshot() {
 std::string Trainer::remedy_of_divergence() const {
   const optim::OptimConfig& optim = parts_.config->optim;
   std::string next =
-      "begin from a good snapshot in another folder, with --run=NEW_FOLDER --train.resume=SNAPSHOT, or anew with "
-      "--fresh: lower optim.learning_rate (" +
+      "start from a good snapshot in another folder, with --run=NEW_FOLDER --train.resume=SNAPSHOT, or from the beginning "
+      "with --fresh: lower optim.learning_rate (" +
       significant(optim.learning_rate, 4) + ")";
   next += optim.clip_norm > 0 ? " or optim.clip_norm (" + significant(optim.clip_norm, 4) + ")" : ", set optim.clip_norm=1";
   return next + (parts_.stepper->autocast() ? ", or try precision.dtype=fp32" : "") + ", and look at the input";

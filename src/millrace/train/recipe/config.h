@@ -287,7 +287,7 @@ struct DeviceConfig {
             "trial of the run's own step, each operation alone."),
         field<&C::tf32>(
             "Matrix products and convolutions in fp32 on a GPU round their factors to 10 bits and take a fraction of the "
-            "time: on, off; auto = on beside bf16 or fp16, off in a run in fp32, which is then exact."),
+            "time: on, off; auto = on if the run computes in bf16 or fp16, off in fp32, which is then exact."),
         field<&C::cudnn>(
             "How cuDNN chooses an algorithm for a convolution on a GPU: timed = all are timed once per shape (cudnn_benchmark), "
             "rules = by its own rules; auto = timed, but by rules with train.deterministic.")};
@@ -314,9 +314,8 @@ struct DistributedConfig {
                            "need, a save, a cut link. A rank that ends is noticed at once.")
             .min(1)
             .unit("seconds"),
-        field<&C::check_every>("Compare the ranks' weights every so many steps; 0 = never.").min(0).unit("steps"),
-        field<&C::bucket_bytes>("Gradients travel together up to this size, while the backward pass computes others; 0 = all "
-                                "together after it.")
+        field<&C::check_every>("Steps between two comparisons of the ranks' weights; 0 = never.").min(0).unit("steps"),
+        field<&C::bucket_bytes>("Largest size of gradients sent together during the backward pass; 0 = all are sent after it.")
             .min(0)
             .unit("bytes")
             .free_on_resume(),
@@ -325,13 +324,13 @@ struct DistributedConfig {
         field<&C::shard_optimizer>("Each rank keeps the optimiser's state of its part of the parameters, updates these and sends "
                                    "them to the others (ZeRO stage 1): the same weights to the bit, less memory per rank."),
         field<&C::average_every>(
-            "Each rank steps by its own gradients, and every so many steps, at the end of an epoch and of the "
-            "run all take the mean of their weights and optimiser state (local SGD): for slow networks. 1 = "
+            "Each rank steps by its own gradients. After this many steps, and at the end of an epoch and of the "
+            "run, all take the mean of their weights and optimiser state (local SGD): for slow networks. 1 = "
             "gradients are added up in each step.")
             .min(1)
             .unit("steps"),
-        field<&C::transport>("What carries tensors between the ranks: auto = NCCL where each rank has a GPU of its own and the "
-                             "build has it, else Gloo, by way of host memory.")
+        field<&C::transport>("What carries tensors between the ranks: auto = NCCL where each rank has a separate GPU and the "
+                             "build has it, else Gloo, through host memory.")
             .free_on_resume()};
   }
 };

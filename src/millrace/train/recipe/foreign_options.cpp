@@ -57,7 +57,7 @@ std::string note_of_gpus(const Json& value) {
   const std::string count = value.is_string() ? value.get<std::string>() : value.dump();
   const char* world = std::getenv("WORLD_SIZE");
   if (is_one || (world != nullptr && count == world)) return "";
-  return "gpus " + count + ": a process trains on one device; for several start as many ranks, millrace launch --nproc " + count +
+  return "gpus " + count + ": each process trains on one device; start " + count + " ranks: millrace launch --nproc " + count +
          " train ...";
 }
 

@@ -22,7 +22,7 @@ namespace {
 Json loader_state_of(const Preview& preview, telemetry::Console& console) {
   Fs& fs = Fs::real();
   const auto warn = [&](const std::filesystem::path& path, const std::string& reason) {
-    console.warning(path.string() + " is passed over: " + reason);
+    console.warning(path.string() + " was skipped: " + reason);
   };
   const bool is_snapshot = preview.from != run_folder_of(fs, preview.from);
   const std::optional<snapshot::Content> content =

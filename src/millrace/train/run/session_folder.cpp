@@ -114,7 +114,7 @@ void Session::find_snapshot() {
   const std::filesystem::path& folder = folder_->path();
   const auto newest = [&](const std::filesystem::path& run) -> std::optional<Resumed> {
     const auto passed_over = [&](const std::filesystem::path& path, const std::string& reason) {
-      console().warning("snapshot " + path.string() + " is damaged and passed over: " + reason);
+      console().warning("snapshot " + path.string() + " is damaged and was skipped: " + reason);
     };
     std::filesystem::path from;
     auto content = snapshot::load_newest(fs, run, passed_over, &from);

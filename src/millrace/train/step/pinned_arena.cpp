@@ -69,7 +69,7 @@ SlotMemory slot_memory(const DataConfig& config, c10::Device device, int ranks_h
   const std::uint64_t most = device::available_memory_bytes() / 4 / static_cast<std::uint64_t>(ranks_here);
   return {.arena = pinned_arena(backend, most, std::move(report)),
           .most_bytes = most,
-          .reason = "batches go to the device beside its work from page-locked slots, at most a quarter of the free memory"};
+          .reason = "batches are copied from page-locked memory, at most a quarter of what is free, while the device computes"};
 }
 
 }  // namespace millrace

@@ -106,14 +106,14 @@ std::vector<std::string> TextSigns::lines() const {
   const Frequent& line = most_frequent();
   const double repeated = static_cast<double>(line.bytes) / static_cast<double>(std::max<std::int64_t>(bytes_, 1));
   if (line.count >= kLeastRepeats && repeated > kRepeated)
-    all.push_back("repeats the line " + quoted(line.begin) + ", which is " + share_text(repeated) +
-                  " of it or more: it is learned as often");
+    all.push_back("repeats the line " + quoted(line.begin) + ", which makes up at least " + share_text(repeated) +
+                  " of it and is learned that often");
   if (lost_ > 0)
     all.push_back("holds " + with_commas(lost_) +
                   " characters U+FFFD, which stand where a conversion lost what was there: " + "convert the original again");
   if (twice_ >= kLeastTwice && twice_ * kBytesPerTwice > bytes_)
     all.push_back("was encoded twice: " + with_commas(twice_) + " pairs like \u00C3\u00A9 stand where one character was. " +
-                  "iconv -f UTF-8 -t LATIN1 takes one of the two back");
+                  "iconv -f UTF-8 -t LATIN1 undoes one of the two encodings");
   return all;
 }
 

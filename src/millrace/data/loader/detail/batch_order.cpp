@@ -53,10 +53,10 @@ std::string rounds_text(double rounds) {
 
 void BatchOrder::check(const std::vector<Dataset>& datasets) const {
   if (const auto& samples = options_.samples_per_epoch; samples && !mixes())
-    refuse("an epoch is to have " + with_commas(*samples) + " samples, and the data sets are not mixed", kRecipe,
+    refuse("samples_per_epoch is " + with_commas(*samples) + ", but the data sets are not mixed", kRecipe,
            "take Grouping::mix, or leave Pipeline::samples_per_epoch out");
   if (const auto& samples = options_.samples_per_epoch; samples && *samples < 1)
-    refuse("an epoch is to have " + with_commas(*samples) + " samples", kRecipe, "set Pipeline::samples_per_epoch to 1 or more");
+    refuse("samples_per_epoch is " + with_commas(*samples), kRecipe, "set Pipeline::samples_per_epoch to 1 or more");
   for (const Dataset& dataset : datasets) {
     const std::string label = label_of(dataset);
     if (dataset.batch_size && *dataset.batch_size < 1)
@@ -70,7 +70,7 @@ void BatchOrder::check(const std::vector<Dataset>& datasets) const {
     if (dataset.weight && !(*dataset.weight > 0 && std::isfinite(*dataset.weight)))
       refuse("the weight of " + label + " is " + significant(*dataset.weight, 6), kRecipe, "set it to a number above 0");
     if ((dataset.weight || dataset.weights) && !options_.shuffle)
-      refuse(label + " has weights, and samples come in their order: nothing is drawn", "data.shuffle",
+      refuse(label + " has weights, but samples are read in order, so nothing is drawn", "data.shuffle",
              "set data.shuffle=true, or leave the weights out");
     std::int64_t global = 0;
     if (__builtin_mul_overflow(dataset.batch_size.value_or(options_.batch_size), std::int64_t{options_.world_size}, &global))

@@ -115,7 +115,7 @@ void compare_files(const std::vector<FileStamp>& was, const std::vector<FileStam
   for (const FileStamp& file : is) {
     if (left.contains(file.name)) changes.differ.push_back(prefix + "file " + file.name + " is new");
   }
-  if (changes.differ.size() == before) changes.differ.push_back(prefix + "its files stand in another order");
+  if (changes.differ.size() == before) changes.differ.push_back(prefix + "its files are in another order");
 }
 
 void compare_groups(const std::vector<FileGroup>& was, const std::vector<FileStamp>& files, const std::string& prefix,
@@ -172,7 +172,7 @@ DataChanges changes_since(const Json& saved, const std::vector<DatasetIdentity>&
     const DatasetIdentity& is = now[i];
     const std::string prefix = is.name.empty() ? "" : "data set " + quoted(is.name) + ": ";
     if (was.text("name") != is.name) {
-      changes.differ.push_back("data set " + quoted(is.name) + " stands where " + quoted(was.text("name")) + " stood");
+      changes.differ.push_back("data set " + quoted(is.name) + " takes the place of " + quoted(was.text("name")));
       continue;
     }
     const std::size_t before = changes.differ.size();

@@ -128,7 +128,7 @@ LoaderState loader_state_from(const Json& json, const LoaderState& current, cons
   std::uint64_t sequence = 0;
   if (state.next_batch > work.batches_per_epoch() || __builtin_mul_overflow(state.epoch, work.batches_per_epoch(), &sequence) ||
       sequence > (std::uint64_t{1} << 62U) / work.tickets()) {
-    damaged_state("the loader's state stands at batch " + std::to_string(state.next_batch) + " of epoch " +
+    damaged_state("the loader's state is at batch " + std::to_string(state.next_batch) + " of epoch " +
                   std::to_string(state.epoch) + ", an epoch has " + std::to_string(work.batches_per_epoch()) + " batches");
   }
   if (!is_other) state.quarantine = take_quarantine(json, work);

@@ -172,7 +172,7 @@ void check_tables(const std::vector<TextTable>& tables) {
   for (const TextTable& table : tables) {
     if (!is_table_name(table.name)) {
       refuse("a table has the name " + quoted(table.name),
-             "its file is NAME.csv beside history.csv: letters, digits, \"_\" and \"-\" make one");
+             "the table's file is NAME.csv next to history.csv; use letters, digits, \"_\" and \"-\"");
     }
     if (!names.insert(table.name).second)
       refuse("two tables have the name " + quoted(table.name), "give each its own: the second would overwrite the first");
@@ -192,7 +192,7 @@ void check_facts(const Facts& facts) {
   }
   if (facts.step_log && (!facts.step_log->row || !is_table_name(facts.step_log->name))) {
     refuse("Facts::step_log has the name " + quoted(facts.step_log->name) + (facts.step_log->row ? "" : " and no row()"),
-           "its file is NAME.csv beside history.csv: letters, digits, \"_\" and \"-\" make one; give it a row() as well");
+           "the table's file is NAME.csv next to history.csv; use letters, digits, \"_\" and \"-\"; give it a row() as well");
   }
   std::set<std::string> columns;
   for (const std::string& column : facts.history) {
