@@ -88,7 +88,7 @@ class ShownGroup {
       if (summary.finite() < summary.count) warn(name, summary, first_bad_row(*dtype, here));
       if (!shown_.output.empty()) draw(name, here);
     }
-    print(values);
+    print_values(values);
   }
 
  private:
@@ -125,7 +125,7 @@ class ShownGroup {
                    .title = field + ", " + to_text(batch_.origin()),
                    .values = values,
                    .samples = names_of_rows(),
-                   .described = facts_.read_as};
+                   .description = facts_.read_as};
     if (const auto words = facts_.fields.find(name); words != facts_.fields.end()) seen.words = words->second;
     if (values.dim() > 0 && values.size(0) != group_.rows()) {  // a recipe may make a single value from a batch
       seen.samples.clear();
@@ -140,7 +140,7 @@ class ShownGroup {
                       {picture->height, picture->width, format::Pixels::rgb}, std::as_bytes(std::span(picture->rgb)));
   }
 
-  void print(const std::vector<Json>& values) {
+  void print_values(const std::vector<Json>& values) {
     const std::int64_t rows = group_.rows();
     if (shown_.json) {
       Json samples = Json::array();

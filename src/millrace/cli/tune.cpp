@@ -109,7 +109,7 @@ class Progress {
   Json key_;
 };
 
-void print(const Options& options, const std::string& line) {
+void print_line(const Options& options, const std::string& line) {
   if (options.json) return;
   print(line + "\n");
   std::fflush(stdout);
@@ -235,15 +235,15 @@ int run_tune(const Invocation& call) {
   doctor::Tuner tuner = begin(search, earlier);
   if (!tuner.first().failure.empty())
     throw UsageError({"the config as it is does not run", "millrace train", tuner.first().failure});
-  print(search.options,
-        "runs of " + with_commas(search.runs.steps) + " steps; now " + ms_text(tuner.now().seconds) + shares_of(tuner.now()));
+  print_line(search.options, "runs of " + with_commas(search.runs.steps) + " steps; now " + ms_text(tuner.now().seconds) +
+                                 shares_of(tuner.now()));
   if (!earlier.is_null()) {
-    print(search.options, "resuming after " + std::to_string(tuner.trials().size()) + " trials");
-    for (const doctor::Trial& trial : tuner.trials()) print(search.options, line_of(trial));
+    print_line(search.options, "resuming after " + std::to_string(tuner.trials().size()) + " trials");
+    for (const doctor::Trial& trial : tuner.trials()) print_line(search.options, line_of(trial));
   }
   progress.write(search.runs.steps, search.seconds(), tuner);
   while (const auto trial = tuner.next()) {
-    print(search.options, line_of(*trial));
+    print_line(search.options, line_of(*trial));
     write_to_ledger(*trial, search.entry->name);
     progress.write(search.runs.steps, search.seconds(), tuner);
   }
