@@ -209,7 +209,7 @@ std::vector<std::filesystem::path> sky_paths(const std::filesystem::path& folder
     const std::filesystem::path above = folder.parent_path();
     const bool here = holds_uvh5(folder);
     const std::string next = here || holds_uvh5(above)
-                                 ? "make a run's folders of the uvh5 files there: millrace uvh5 " +
+                                 ? "convert the uvh5 files there into the folders that a run reads: millrace uvh5 " +
                                        (here ? folder : above).string() + " --out sky --signal FOLDER, or --make-signal RMS"
                                  : "set recipe." + key + ", or make some: millrace make-data cosmology";
     const std::string why = error ? ": " + error.message() : found.left_out.empty() ? "" : " (" + found.left_out + ")";

@@ -149,7 +149,7 @@ class OtherSkies(RemedyTest):
             data["words"] = ["--config", "sky/train.json"]
 
         shutil.rmtree(sky)
-        self.follow([Row("…make a run's folders of the uvh5 files there: millrace uvh5 … --out sky --signal FOLDER, or --make-signal RMS…set recipe.…, "
+        self.follow([Row("…convert the uvh5 files there into the folders that a run reads: millrace uvh5 … --out sky --signal FOLDER, or --make-signal RMS…set recipe.…, "
                          "or make some: millrace make-data cosmology", nothing, convert, says="or --make-signal RMS")],
                     lambda status: self.run_millrace("train", "cosmology", *data["words"], "--device.threads=1", "--rehearse", status=status))
 

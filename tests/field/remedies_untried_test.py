@@ -40,7 +40,7 @@ NOT_HERE = {
         "check the disk (dmesg says more), or choose another folder",
         "the file system is read-only: choose another folder, or have it mounted for writing",
         "raise the limit on processes (ulimit -u), or end other programs", "free memory, or raise the limit of address space (ulimit -v)",
-        "give a smaller --tile, or end other programs", "leave pixelnorm and unsqueeze alone in the stimulus's ops, or cut the session"],
+        "give a smaller --tile, or end other programs", "keep only pixelnorm and unsqueeze in the stimulus's ops, or shorten the session"],
     "of an installation that was put together of two": [
         "install millrace again, or name the program in MILLRACE_HDF5_CHILD", "build and install both from the same sources",
         "check that millrace-hdf5 is the one built with this program, and that memory is free"],

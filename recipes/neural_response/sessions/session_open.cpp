@@ -132,10 +132,10 @@ class SessionOpener {
     for (const SessionPart& part : s.parts_) bins += part.bins;
     const double bytes = 4.0 * static_cast<double>(bins) * static_cast<double>(s.height_) * static_cast<double>(s.width_);
     if (s.kind_ == StimulusKind::transformed && bytes > static_cast<double>(kMostTransformedBytes)) {
-      throw ConfigError(Message{"session " + s.name() + ": a transformed stimulus is kept in memory, and it has " +
-                                    human_bytes(bytes) + "; at most " + human_bytes(static_cast<double>(kMostTransformedBytes)) +
-                                    " are taken",
-                                s.asked_.place, "leave pixelnorm and unsqueeze alone in the stimulus's ops, or cut the session"});
+      throw ConfigError(
+          Message{"session " + s.name() + ": a transformed stimulus is kept in memory, and this one has " + human_bytes(bytes) +
+                      "; the limit is " + human_bytes(static_cast<double>(kMostTransformedBytes)),
+                  s.asked_.place, "keep only pixelnorm and unsqueeze in the stimulus's ops, or shorten the session"});
     }
   }
 

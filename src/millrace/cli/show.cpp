@@ -215,7 +215,7 @@ int run_show(const Invocation& call) {
   print("pictures in " + shown.output.string() +
         (shown.without_picture == 0
              ? ""
-             : "; none of " + with_commas(shown.without_picture) + " fields without finite values or with too many axes") +
+             : "; fields without a picture (no finite values, or too many axes): " + with_commas(shown.without_picture)) +
         "\n");
   return 0;
 }

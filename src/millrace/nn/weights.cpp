@@ -34,7 +34,8 @@ class WeightsFile {
   explicit WeightsFile(const std::filesystem::path& path) {
     if (std::filesystem::is_directory(path)) {
       throw DataError({path.string() + " is a folder, and weights are read from a file", path.string(),
-                       "of a run, write one: millrace export --from " + path.string() + " --to weights.safetensors"});
+                       "if it is the folder of a run, write its weights to a file: millrace export --from " + path.string() +
+                           " --to weights.safetensors"});
     }
     const auto list = [this](const auto& tensors) {
       for (const auto& tensor : tensors) tensors_.push_back({tensor.name, tensor.name, tensor.dtype, tensor.shape});

@@ -63,7 +63,7 @@ void Assembly::decide_tf32() {
 }
 
 precision::Decision Assembly::try_precisions() {
-  precision::Decision decision{.autocast = std::nullopt, .reason = "fp32: no batch to try it on"};
+  precision::Decision decision{.autocast = std::nullopt, .reason = "fp32: there was no batch to try a narrower format on"};
   StepTrials trials(*stepper_);
   const auto how = try_on_batch([&](const Batch& batch) {
     const std::string trial = trial_of("precision", batch);

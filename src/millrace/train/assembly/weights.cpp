@@ -119,7 +119,7 @@ void require_reachable(const std::filesystem::path& snapshots) {
 
 [[noreturn]] void no_snapshot(const std::filesystem::path& run, const std::string& passed_over) {
   throw SnapshotError({"there is no valid snapshot in " + run.string(), passed_over.empty() ? "--from" : passed_over,
-                       "give the folder of a run that has saved, a snapshot, or a .safetensors or .pt file"});
+                       "give a snapshot, a .safetensors or .pt file, or the folder of a run that has saved"});
 }
 
 // Weights of the best snapshot of a run if it still exists and is whole, else of the newest whole snapshot.
