@@ -24,6 +24,7 @@
 #include "millrace/train/run/run.h"
 #include "recipes/neural_response/detail/test_sessions.h"
 #include "recipes/neural_response/entry.h"
+#include "tests/support/refusal.h"
 
 namespace millrace::recipes::neural_response {
 namespace {
@@ -260,7 +261,7 @@ TEST_F(RecipeTest, GreyLevelsArePredictedFromAsTheRunLearnedFromThem) {
   EXPECT_TRUE(at::equal(rates(pixels, levels), rates(pixels, normed)));
   EXPECT_FALSE(at::equal(rates(pixels, levels), rates(pixels, floats)));
   EXPECT_TRUE(at::equal(rates(grey, levels), rates(grey, floats)));
-  EXPECT_THAT(refusal_of([&] { (void)rates(other, levels); }),
+  EXPECT_THAT(refusal([&] { (void)rates(other, levels); }),
               HasSubstr("DataError  stim holds grey levels, and this run learned from what its transforms make of them"));
   EXPECT_EQ(rates(other, floats).size(1), 2);
 
@@ -268,7 +269,7 @@ TEST_F(RecipeTest, GreyLevelsArePredictedFromAsTheRunLearnedFromThem) {
   old.json.erase("stimulus");
   EXPECT_TRUE(at::equal(rates(old, levels), rates(pixels, levels))) << "a snapshot of earlier versions";
   old.json["stimulus"] = "negatives";
-  EXPECT_THAT(refusal_of([&] { (void)rates(old, levels); }), HasSubstr("SnapshotError"));
+  EXPECT_THAT(refusal([&] { (void)rates(old, levels); }), HasSubstr("SnapshotError"));
 }
 
 }  // namespace

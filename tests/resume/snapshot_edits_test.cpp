@@ -61,7 +61,7 @@ Entry quick_entry(const std::string& recipe) {
   }
   if (recipe != "cosmology") return entry;
   entry.make = [](const Json& config, const Context& context) -> std::unique_ptr<Recipe> {
-    const auto open = [](std::span<const stdfs::path> paths) { return open_once(paths); };
+    const auto open = [](std::span<const stdfs::path> paths, const hdf5::File::OnFailure&) { return open_once(paths); };
     const auto sections = config::read<recipes::cosmology::Sections>(config);
     return std::make_unique<recipes::cosmology::Cosmology>(sections, context, open);
   };

@@ -47,6 +47,15 @@ std::vector<Numbers> numbers_of(const StepResult& result) {
   return all;
 }
 
+// A field whose rows are not those of the batch, as prepare() may make several of each sample: "" = there is no such field.
+std::string field_of_other_rows(const Batch& batch) {
+  for (const Group& group : batch.groups()) {
+    for (const auto& [name, tensor] : group.fields)
+      if (tensor.dim() == 0 || tensor.size(0) != static_cast<std::int64_t>(group.positions.size())) return name;
+  }
+  return "";
+}
+
 Batch reversed(const Batch& batch) {
   std::vector<Group> groups;
   for (const Group& from : batch.groups()) {
@@ -109,7 +118,7 @@ struct Place {
   }
 };
 
-std::string notices(const TermNumbers& numbers) {
+std::string text_of(const TermNumbers& numbers) {
   return "sum " + significant(numbers.sum, 6) + ", count " + significant(numbers.count, 9);
 }
 
@@ -120,16 +129,16 @@ void compare(const Place& place, const Numbers& whole, std::vector<Numbers> halv
     both.add(halves[1][name]);
     if (!agree(numbers, both, tolerance)) {
       place.refuse(name,
-                   "does not add up: a batch of " + std::to_string(place.batch.rows()) + " rows gives " + notices(numbers) +
-                       ", its two halves together " + notices(both),
+                   "does not add up: a batch of " + std::to_string(place.batch.rows()) + " rows gives " + text_of(numbers) +
+                       ", its two halves together " + text_of(both),
                    remedy(numbers, halves[0][name], halves[1][name]));
     }
     const auto other = turned.find(name);
     if (other != turned.end() && agree(numbers, other->second, tolerance)) continue;
     place.refuse(name,
                  "depends on the order of the rows: a batch of " + std::to_string(place.batch.rows()) + " rows gives " +
-                     notices(numbers) + ", the same rows reversed " +
-                     (other == turned.end() ? "no such term" : notices(other->second)),
+                     text_of(numbers) + ", the same rows reversed " +
+                     (other == turned.end() ? "no such term" : text_of(other->second)),
                  "look for a row that is combined with its neighbour, a weight by place, a state kept between calls");
   }
 }
@@ -150,6 +159,11 @@ std::vector<std::string> check_adds_up(Stepper& stepper, const Batch& batch, con
   if (checked.empty()) return left_out;
   if (micro_batches_of(batch, 2) < 2) {
     left_out.push_back("the loss of a batch of one row");
+    return left_out;
+  }
+  if (const std::string field = field_of_other_rows(batch); !field.empty()) {
+    left_out.push_back("the loss of a batch whose field " + quoted(field) + " has other rows than its " +
+                       std::to_string(batch.rows()) + " samples");
     return left_out;
   }
   const std::vector<Numbers> all = numbers_of(whole), first = numbers_of(stepper.evaluate(micro_batch(batch, 0, 2))),
