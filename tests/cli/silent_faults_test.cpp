@@ -92,11 +92,11 @@ TEST(SilentFaults, ATermOfSeveralIsNamed) {
 }
 
 TEST(SilentFaults, WhatIsNotCheckedIsSaid) {
-  const Told reason = train("rows_against_rows_mended");
+  const Told reason = train("rows_against_rows_mended", {"--verbose"});
   EXPECT_EQ(reason.exit_code, 0) << reason.text;
   EXPECT_THAT(reason.text,
               HasSubstr("not checked whether it adds up: the loss of objective \"main\": each row is compared with all others"));
-  const Told one = train("", {"--data.batch_size=1", "--train.max_steps=2"});
+  const Told one = train("", {"--data.batch_size=1", "--train.max_steps=2", "--verbose"});
   EXPECT_EQ(one.exit_code, 0) << one.text;
   EXPECT_THAT(one.text, HasSubstr("not checked whether it adds up: the loss of a batch of one row"));
   EXPECT_THAT(train("", {"--rehearse"}).text, HasSubstr("adds up     the loss of two half batches, and of the rows reversed"));

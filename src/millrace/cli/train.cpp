@@ -34,7 +34,8 @@ runs/<recipe>/<date-time>. SIGINT, SIGTERM, SIGHUP and SIGUSR1 finish the step, 
   --dry-run             print the resolved config and the plan, and stop
   --rehearse            take one batch of each split through the recipe, print what came out, and stop; every new run does so
                         before its first step
-  --verbose             name what the plan only counts, such as the known faults that are worked around
+  --verbose             name what the plan only counts, such as the known faults that are worked around, and what the
+                        rehearsal does not check
   --strict              exit code 4 when the run ends and misses one of its targets.*
   --json                print summary.json on stdout when done; everything else goes to stderr
 

@@ -88,7 +88,10 @@ RunOutcome Session::run() {
     const telemetry::Span span(setup_.timeline(), telemetry::Phase::trials);
     const Doing task(Doing::Level::task, "the rehearsal");
     const device::OperationMarks marks;
-    for (const std::string& warning : rehearse(*assembly_).warnings) console().warning(warning);
+    const Rehearsal rehearsal = rehearse(*assembly_);
+    if (request_.verbose)
+      for (const std::string& text : rehearsal.unchecked) console().notice("not checked whether it adds up: " + text);
+    for (const std::string& warning : rehearsal.warnings) console().warning(warning);
   }
   const std::vector<std::string> untrained = resumed_ ? std::vector<std::string>() : samples();
   begin_folder();
