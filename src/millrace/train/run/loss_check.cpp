@@ -118,7 +118,7 @@ struct Place {
   }
 };
 
-std::string text_of(const TermNumbers& numbers) {
+std::string numbers_text(const TermNumbers& numbers) {
   return "sum " + significant(numbers.sum, 6) + ", count " + significant(numbers.count, 9);
 }
 
@@ -129,16 +129,16 @@ void compare(const Place& place, const Numbers& whole, std::vector<Numbers> halv
     both.add(halves[1][name]);
     if (!agree(numbers, both, tolerance)) {
       place.refuse(name,
-                   "does not add up: a batch of " + std::to_string(place.batch.rows()) + " rows gives " + text_of(numbers) +
-                       ", its two halves together " + text_of(both),
+                   "does not add up: a batch of " + std::to_string(place.batch.rows()) + " rows gives " + numbers_text(numbers) +
+                       ", its two halves together " + numbers_text(both),
                    remedy(numbers, halves[0][name], halves[1][name]));
     }
     const auto other = turned.find(name);
     if (other != turned.end() && agree(numbers, other->second, tolerance)) continue;
     place.refuse(name,
                  "depends on the order of the rows: a batch of " + std::to_string(place.batch.rows()) + " rows gives " +
-                     text_of(numbers) + ", the same rows reversed " +
-                     (other == turned.end() ? "no such term" : text_of(other->second)),
+                     numbers_text(numbers) + ", the same rows reversed " +
+                     (other == turned.end() ? "no such term" : numbers_text(other->second)),
                  "look for a row that is combined with its neighbour, a weight by place, a state kept between calls");
   }
 }
