@@ -21,8 +21,8 @@ class VisionTower : public torch::nn::Module {
  public:
   VisionTower(const RecipeConfig& config, const Projecting& projecting, const Making& how);
   ~VisionTower() override;
-  // Pixels (n, 3, S, S) -> (n, P, d_v) fp32, patches from left to right and from top to bottom. Memory blocks, if there is a
-  // gradient: "vision.layers.0" and so on.
+  // Pixels (n, 3, S, S) -> (n, P, d_v) fp32, patches from left to right and from top to bottom. Memory blocks (see
+  // memory/block.h) if gradients are recorded: "vision.layers.0" and so on.
   at::Tensor forward(const at::Tensor& pixels);
 
  private:

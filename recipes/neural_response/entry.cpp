@@ -22,7 +22,7 @@ bool needs_data(const Sections& own, const RunConfig& run) {
 }
 
 void make_data(const std::string& preset, const std::filesystem::path& out, std::uint64_t seed) {
-  const std::string size = preset.substr(0, preset.find('_'));  // a model's presets share their data
+  const std::string size = preset.substr(0, preset.find('_'));  // "small" of "small_pc": presets of one size share their data
   write_sample_sessions(sample_size(sample_sessions_of(size), preset, "sessions"), out, seed);
 }
 

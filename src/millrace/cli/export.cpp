@@ -68,7 +68,7 @@ std::filesystem::path write_about(std::filesystem::path to, const std::map<std::
   return to;
 }
 
-// "best snapshot, step 600 of runs/x (val_loss 0.1234 is the best; the newest snapshot is step 800)".
+// "best snapshot, step 600 of runs/x (best by val_loss 0.1234; the newest snapshot is step 800)".
 std::string description(const Weights& weights) {
   if (weights.newest_step == 0) return weights.which;
   const std::string newest = weights.newest_step == weights.step

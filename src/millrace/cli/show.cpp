@@ -94,7 +94,8 @@ class ShownGroup {
  private:
   [[nodiscard]] std::string of_group() const { return group_.name.empty() ? "" : " of data set " + quoted(group_.name); }
 
-  // "3 NaN and 1 infinite value": field "image" of training batch 0 of epoch 0, first in row 5: sample 17 (a.h5).
+  // Warns that field "image" of training batch 0 of epoch 0 has 3 NaN and 1 infinite of 4,096 values, the first in row 5:
+  // sample 17.
   void warn(const std::string& name, const ValueSummary& summary, std::int64_t row) {
     std::string what = summary.nans > 0 ? with_commas(summary.nans) + " NaN" : "";
     if (summary.infinities > 0) what += (what.empty() ? "" : " and ") + with_commas(summary.infinities) + " infinite";

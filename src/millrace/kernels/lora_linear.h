@@ -16,11 +16,11 @@ struct LoraWeights {
 };
 
 // The results of several projections of x (..., in), fp32 or bf16 on the CPU, side by side in the last dimension. Either all have
-// a bias or no projection has. All adapters together are one narrow product of x after dropout, and one that adds to the result.
-// x is kept for the backward pass once, and only if an adapter or a weight needs it; the dropout is drawn again. A weight's
-// gradient is computed only if it is required. Weights of x's type that are adjacent in memory are multiplied there; fp32 weights
-// of a bf16 x by their copy (weight_cache.h). Products use the implementations that operation_trial.h selects. Differentiable
-// once.
+// a bias or no projection has. All adapters together cost two products: dropout(x) by all A, which is narrow, and that by all B,
+// added to the result. x is kept for the backward pass once, and only if an adapter or a weight needs it; the dropout is drawn
+// again. A weight's gradient is computed only if it is required. Weights of x's type that are adjacent in memory are used in
+// place. If x is bf16, fp32 weights are used through their cached copy (weight_cache.h). Products use the implementations that
+// operation_trial.h selects. Differentiable once.
 at::Tensor lora_linear(const at::Tensor& x, const std::vector<LoraWeights>& projections, double scale, const Dropout& site);
 
 }  // namespace millrace::kernels

@@ -35,8 +35,8 @@ class Writer {
   Writer(const Writer&) = delete;
   Writer& operator=(const Writer&) = delete;
 
-  // Lets the thread allocate memory for the copy of such a state before the first save: locking memory for a device takes a
-  // second for some GB. Does nothing if the state is in host memory. The first save reports a failure.
+  // Makes the writer's thread allocate the memory for a copy of `content` now, since pinning some GB takes about a second. Does
+  // nothing if the state is in host memory. A failure is reported by the first save.
   void make_room(const Content& content);
   // Starts a save, after waiting for the save under way. When this returns, the tensors may change. Never throws because of the
   // disk or the state: take() returns such errors. A result that was not taken is lost.

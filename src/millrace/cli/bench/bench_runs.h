@@ -46,8 +46,8 @@ struct SeenRun {
 [[nodiscard]] Json run_once(const BenchRuns& runs, const std::string& off);
 [[nodiscard]] SeenRun seen_in(const Json& summary);
 
-// Adds the choices in this summary that are keys of `config` to the words of all further runs, since trials could choose
-// differently in each run. Choices without a key, such as the implementation of one operation, are not fixed.
+// Fixes, in the arguments of all further runs, what the trials of this run chose, since they could choose differently in each
+// run. Only choices that are keys of `config` can be fixed, so the implementation of an operation is not.
 void pin_choices(BenchRuns& runs, const Json& summary, const Json& config);
 
 }  // namespace millrace::cli

@@ -86,7 +86,7 @@ std::optional<double> number_in(const std::string& text) {
   return in >> number ? std::optional(number) : std::nullopt;
 }
 
-// Computes, so that the clock is that of a busy core.
+// Keeps the core busy, so that its frequency rises to what it is under load.
 void spin(double seconds) {
   const double began = steady_seconds();
   while (steady_seconds() - began < seconds) {

@@ -54,7 +54,7 @@ bool may_be_chance(const std::vector<NamedFile>& training, const std::vector<Nam
   return pairs / kDigests > kChance;
 }
 
-// "2 files hold what …: "b.txt" and "a.txt", …".
+// "2 files hold the same content as another file: "b.txt" and "a.txt", …".
 std::string notice_of(const std::vector<std::string>& pairs, const std::string& of, const std::string& what) {
   return with_commas(static_cast<std::int64_t>(pairs.size())) +
          (pairs.size() == 1 ? " file" + of + " holds " : " files" + of + " hold ") + what + ": " + pairs.front() +

@@ -8,8 +8,8 @@
 namespace millrace::data::detail {
 namespace {
 
-// Calls work(c), where c() is the number of bytes of a unit: a compile-time constant if it is the size of a number, so that
-// copies become moves.
+// Calls work(c), where c() is the number of bytes of a unit: a compile-time constant if it is the size of a number, so that a
+// memcpy becomes one load and one store.
 template <class Work>
 void with_unit(std::size_t unit, Work work) {
   switch (unit) {

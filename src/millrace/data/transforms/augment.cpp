@@ -315,7 +315,7 @@ class Chain {
   std::vector<Step> steps_;
   std::vector<Field> fields_;  // the field before each step, and after the last
   std::vector<bool> stays_;
-  std::size_t last_elsewhere_ = 0;  // the first step that writes the result
+  std::size_t last_elsewhere_ = 0;  // index of the last step that can't work in place: it writes to the result
   std::size_t buffer_bytes_ = 0;
 };
 

@@ -17,7 +17,7 @@ namespace millrace::distributed {
 // Used by the loop's thread.
 class DeviceGroups {
  public:
-  // Collective. `seat`: the run's; each group gets a separate part of its store. `maker` must outlive this.
+  // Collective. `seat`: this rank's in the run; each group uses a separate part of seat.store. `maker` must outlive this.
   DeviceGroups(device::RankGroups& maker, at::Device device, device::RankGroups::Seat seat);
   ~DeviceGroups();  // collective if the run ended normally, unless cut() was called
   DeviceGroups(const DeviceGroups&) = delete;

@@ -41,7 +41,7 @@ std::string shown(std::string_view text) {
   return text.size() <= kMost ? quoted(text) : quoted(text.substr(0, kMost)) + "...";
 }
 
-// Reads the only dictionary that is allowed. Every step returns "" or the problem.
+// Parses the header's dictionary of descr, fortran_order and shape. Each function returns "" or the problem.
 class Parser {
  public:
   explicit Parser(std::string_view text) : text_(text) {}

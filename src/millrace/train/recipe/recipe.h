@@ -165,21 +165,21 @@ struct Facts {
 // first snapshot a second recipe is made from it, as in eval, and gives the loss of one batch: see rebuilt_check.h.
 //
 //   callback          called                                             gradients   number format   on which weights
-//   constructor       once, and for that second recipe; opens no files
+//   constructor       once, and once for the second recipe; opens no files
 //   before_training   once, before data(); in a resumed run after load_state()
 //   data              once for each split; for validation alone in eval, not in predict
 //   test_data         only by `millrace eval --split=test`
 //   model             often: make it once and keep it. On the CPU when first asked for; the trainer moves it
 //   objectives        once
 //   prepare           for each micro-batch of each split                 as loss     fp32
-//   loss              for each micro-batch of each split                 training    precision.dtype  the run's; of a validation
-//                                                                                                     the averaged ones, if any
+//   loss              for each micro-batch of each split                 training    precision.dtype  the run's; in a validation
+//                                                                                                     averaged ones, if any
 //   begin_validation  before each pass over the validation split
 //   measure           for each micro-batch of the validation split       none        fp32            those of the validation
 //                     with log.train_metrics=true also for each          none        fp32            the run's
 //                     micro-batch of a training step
 //   end_validation    after its last batch                               none        fp32            those of the validation
-//   draw, tables      after a validation, where pictures are kept        none        fp32            from what measure() kept
+//   draw, tables      after a validation, if pictures are kept           none        fp32            from what measure() kept
 //   samples           before the first step and after the last           none        fp32            the run's
 //   predict           for some rows at a time                            none        precision.dtype  the run's
 //   state, load_state with each snapshot; load_state also before predict and eval

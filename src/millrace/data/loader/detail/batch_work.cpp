@@ -407,7 +407,7 @@ std::string BatchWork::sample_name(std::size_t group, std::int64_t index) const 
 }
 
 std::string BatchWork::sample_label(std::size_t group, std::int64_t index) const {
-  // Group and index are loaded one after the other and may belong to two tickets.
+  // Group and index come from two atomics, read one after the other: they may be of different samples.
   const bool is_one = index >= 0 && index < datasets_[group].source->size();
   const std::string more = is_one ? datasets_[group].source->describe(index) : "";
   return sample_name(group, index) + (more.empty() ? "" : " (" + more + ")");

@@ -9,8 +9,8 @@
 
 namespace millrace::data::detail {
 
-// Up to kFilesNamed files per data set are listed one by one. Of more files, kFileGroups digests of equally many neighbours are
-// kept: an error then names the first and the last file of a group. A snapshot thus holds a few hundred KiB at most.
+// Up to kFilesNamed files per data set are listed one by one. A longer list is cut into kFileGroups groups of about equal length,
+// each with one digest: an error then names the first and the last file of a group. A snapshot holds a few hundred KiB at most.
 inline constexpr std::size_t kFilesNamed = 4096;
 inline constexpr std::size_t kFileGroups = 1024;
 
