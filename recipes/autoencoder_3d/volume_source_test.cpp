@@ -100,7 +100,7 @@ TEST_F(VolumeSourceTest, AVolumeThatCantBeOpenedGoesByThePolicyForBadSamples) {
   } catch (const DataError& error) {
     EXPECT_THAT(error.message().what,
                 testing::StartsWith("1 of 3 volumes can't be used, more than the fraction 0 that is allowed"));
-    EXPECT_THAT(error.message().next, testing::HasSubstr("set data.max_bad_fraction to 0.3334 or"));
+    EXPECT_THAT(error.message().next, testing::HasSubstr("set data.max_bad_fraction to 0.3334, or"));
   }
   input.max_bad_fraction = 0.001;  // one bad sample is always allowed
   const VolumeFiles files = open_volumes(recipe_, folder_, 1, input);

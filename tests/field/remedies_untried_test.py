@@ -54,7 +54,8 @@ NOT_HERE = {
         "put the files of each class into a folder of its own: photos/cat/*.jpg, photos/dog/*.jpg", "name at least one",
         "check the program that made it", "make the token file with the tokenizer of this run",
         'repair or remove the sample, or set data.bad_samples="skip" (counted and logged), "substitute" or "quarantine"',
-        "check the paths and filters of the data", "remove it; a file in a cache folder is made again from its sources", "the file is cut off or its tokens have another size"],
+        "check the paths and filters of the data", "remove it; a file in a cache folder is made again from its sources", "the file is cut off or its tokens have another size",
+        "write it anew: ffmpeg -i FILE -c:a pcm_s16le OUT.wav", "repair or remove the file; ffmpeg -i FILE -c:a pcm_s16le OUT.wav writes it anew"],
     "of snapshots: tests/resume": [
         "restore the data, set data.accept_changed=true to resume with the present data, or begin a new run"],
     "of keys and flags, not of files": [

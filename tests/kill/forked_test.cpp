@@ -1,6 +1,7 @@
 // kill -9 by the hundred: each victim is a fork of this program, which has LibTorch loaded and never uses it, so that a life
 // costs milliseconds. Victims die at a chosen call of the file system inside a save, at a chosen point of the loop, or at a
 // random moment; the next one resumes with the same command.
+#include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -26,7 +27,7 @@ constexpr std::int64_t kInterval = 4;  // steps between snapshots
 
 // Written by the victim, read by the supervisor when it is dead.
 struct Trace {
-  std::atomic<std::int64_t> losses{0}, measures{0};  // forward passes, those of validation
+  std::atomic<std::int64_t> losses{0}, evaluations{0};  // forward passes, those without gradients
   std::atomic<std::int64_t> calls_in_saves{0};
   std::atomic<bool> in_save{false};
   std::atomic<std::int64_t> durable{0};  // step of the newest snapshot whose save returned
@@ -115,8 +116,8 @@ struct Victim {
   try {
     toys::at_point = [&](const char* point) {
       const std::string_view at = point;
-      if (at == "measure") ++trace.measures;
       if (at != "loss") return;
+      if (!at::GradMode::is_enabled()) ++trace.evaluations;
       if (++trace.losses == death.when && death.kind == Death::Kind::loss) ::kill(::getpid(), SIGKILL);
     };
     TracedFs fs(trace, death);
@@ -227,7 +228,7 @@ TEST_F(Forked, KilledByTheHundredItLosesNothing) {
           EXPECT_LE(reached - after.back(), kInterval + 1) << "round " << round;
           most_lost = std::max(most_lost, reached - after.back());
         }
-        reached = steps_begun(after.back(), trace_->losses - trace_->measures);
+        reached = steps_begun(after.back(), trace_->losses - trace_->evaluations);
       }
       durable = std::max(durable, trace_->durable.load());
       if (!WIFSIGNALED(status)) {

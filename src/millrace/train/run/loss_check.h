@@ -12,7 +12,8 @@ namespace millrace {
 // and counts of the halves must add up to those of `whole`, evaluate()'s result for the batch, and those of the reversed batch
 // must be the same: counts to 1e-4 of their value, sums to 2e-3, or to 3e-2 where the stepper computes in 16 bits. Costs two
 // forward passes. Returns what was not checked and why, a line each: objectives with a reason in Objective::whole_batch, a batch
-// of one row, a batch with a field of more or fewer rows. RecipeError, with the numbers, for another loss that does not add up.
+// of one row, a batch with a field of more or fewer rows, a loss that draws random numbers. RecipeError, with the numbers, for
+// another loss that does not add up.
 [[nodiscard]] std::vector<std::string> check_adds_up(Stepper& stepper, const Batch& batch, const StepResult& whole);
 
 }  // namespace millrace

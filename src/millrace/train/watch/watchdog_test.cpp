@@ -77,7 +77,7 @@ TEST(Watchdog, ASignalIsObeyedAfterTheLimit) {
             "resumes from snapshot runs/a/snapshots/step-00000040");
   run.saved.clear();
   run.pass(1);
-  EXPECT_THAT(run.notices.back(), HasSubstr("is lost; nothing was saved yet"));
+  EXPECT_THAT(run.notices.back(), HasSubstr("are lost; nothing was saved yet"));
 }
 
 // A save of gigabytes to a slow disk takes longer than the limit; cut short, it would lose the state that the signal asks to
