@@ -85,6 +85,7 @@ class SkyAxesTest(FieldTest):
         self.run_millrace("train", "cosmology", "--data", folder, *OPTIONS[:-1], "--train.max_steps=1", "--run", "run")
         evaluate = ["eval", "--from", "run", "--split", "test", "--recipe.test_dir=judged"]
         write(self.folder / "judged" / "signal" / "s1.h5", 8)
+        write(self.folder / "judged" / "foreground" / "f1.h5", 10)
         with h5py.File(self.folder / "judged" / "signal" / "s1.h5", "r+") as file:
             file["wide"] = np.repeat(file["vis"], 2, 2)
             del file["vis"]
