@@ -108,7 +108,8 @@ void FileSource::read(std::span<const std::int64_t> indices, Rows rows, const Re
     OpenSample sample(files_[index], samples_);
     const std::span<const Field> expected = std::span(fields_).first(arrays);
     const auto refuse = [&](const std::string& found, const std::string& first) {
-      throw DataError({"the file has " + found + ", the first has " + first, files_[index].string(),
+      throw DataError({std::string("the file has ").append(found).append(", the first has ").append(first),
+                       files_[index].string(),
                        "make all files alike, or leave this one out; the first is " + files_.front().string()});
     };
     if (!std::equal(expected.begin(), expected.end(), sample.fields().begin(), sample.fields().end()))
