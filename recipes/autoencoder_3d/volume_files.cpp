@@ -47,7 +47,7 @@ std::vector<VolumeFile> opened(const std::vector<stdfs::path>& paths, const Data
   const auto usable = std::ranges::find_if(files, [](const VolumeFile& file) { return !file.unusable; });
   if (usable == files.end()) throw DataError(problems.front());
   refuse_too_many(std::ssize(problems), all, "volumes", problems.back(), input);
-  notices.push_back(told_of_bad(problems, all, "volumes", input));
+  notices.push_back(notice_of_bad(problems, all, "volumes", input));
   const VolumeFile like = *usable;
   for (VolumeFile& file : files) {
     if (!file.unusable) continue;

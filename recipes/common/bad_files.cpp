@@ -18,8 +18,8 @@ void refuse_too_many(std::int64_t bad, std::int64_t all, const std::string& what
                            ", or higher if more are bad"});
 }
 
-std::string told_of_bad(const std::vector<Problem>& problems, std::int64_t all, const std::string& what,
-                        const DataConfig& input) {
+std::string notice_of_bad(const std::vector<Problem>& problems, std::int64_t all, const std::string& what,
+                          const DataConfig& input) {
   if (problems.empty()) return "";
   const std::string policy = config::detail::Codec<data::BadSamples>::write(input.bad_samples).get<std::string>();
   return with_commas(std::ssize(problems)) + " of " + with_commas(all) + " " + what +

@@ -18,7 +18,7 @@ namespace millrace::recipes {
 void refuse_too_many(std::int64_t bad, std::int64_t all, const std::string& what, const Problem& last, const DataConfig& input);
 
 // "2 of 12 signal files can't be used, the first: …; data.bad_samples=skip passes over their samples"; "" if there is no problem.
-[[nodiscard]] std::string told_of_bad(const std::vector<Problem>& problems, std::int64_t all, const std::string& what,
-                                      const DataConfig& input);
+[[nodiscard]] std::string notice_of_bad(const std::vector<Problem>& problems, std::int64_t all, const std::string& what,
+                                        const DataConfig& input);
 
 }  // namespace millrace::recipes

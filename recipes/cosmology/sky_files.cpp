@@ -180,7 +180,7 @@ void settle(std::vector<Side>& sides, const DataConfig& input, std::vector<Probl
     const auto bad = std::ssize(side.problems), all = std::ssize(side.files);
     // How many samples draw the others shows in the epoch.
     if (side.are_samples || bad == all) refuse_too_many(bad, all, side.name, side.problems.back(), input);
-    notices.push_back(told_of_bad(side.problems, all, side.name, input));
+    notices.push_back(notice_of_bad(side.problems, all, side.name, input));
   }
 }
 

@@ -324,7 +324,7 @@ void find_images(PairFiles& files, const Places& places, const DataConfig& input
         std::ranges::count_if(*pairs, [&](const Pair& pair) { return lost.contains(pair.first) || lost.contains(pair.second); });
     if (bad > 0) refuse_too_many(bad, std::ssize(*pairs), what, problems.back(), input);
   }
-  files.notices.push_back(told_of_bad(problems, std::ssize(files.images), "images", input));
+  files.notices.push_back(notice_of_bad(problems, std::ssize(files.images), "images", input));
 }
 
 }  // namespace
