@@ -36,7 +36,7 @@ struct Axes {
   std::vector<double> freq_hz;
   std::vector<std::int64_t> polarisations;
   std::string unit;
-  bool wide = false;  // at least one file has complex128
+  bool wide = false;                               // at least one file has complex128
   std::vector<std::string> notices;                // about data that was left out
   std::vector<std::array<double, 2>> separations;  // east and north of each baseline in metres; empty: not in the files
 

@@ -202,7 +202,8 @@ TEST(LoadWeights, AFolderAndAMissingFileAreRefused) {
   std::filesystem::create_directories("runs/teacher");
   EXPECT_EQ(parts_of([&] { (void)load_weights(*net, "runs/teacher"); }),
             "runs/teacher is a folder, and weights are read from a file\n  where    runs/teacher\n"
-            "  next     if it is the folder of a run, write its weights to a file: millrace export --from runs/teacher --to weights.safetensors");
+            "  next     if it is the folder of a run, write its weights to a file: millrace export --from runs/teacher --to "
+            "weights.safetensors");
   EXPECT_THAT(parts_of([&] { (void)load_weights(*net, "gone.pt"); }), HasSubstr("gone.pt"));
 }
 
