@@ -61,7 +61,7 @@ class FrozenPart {
   virtual ~FrozenPart() = default;
 
   [[nodiscard]] const std::filesystem::path& file() const noexcept { return file_; }
-  // Loads `module`, which is this object, from the file. Returns LoadedWeights::told. Throws as load_weights() does.
+  // Loads `module`, which is this object, from the file. Returns LoadedWeights::notices. Throws as load_weights() does.
   std::vector<std::string> load_file(torch::nn::Module& module);
   // SHA-256 of names and values after load_file(), in hexadecimal digits: equal for the same weights in another file. "" before.
   [[nodiscard]] const std::string& identity() const noexcept { return identity_; }

@@ -1,4 +1,4 @@
-// The input of skipped steps, read again beside the training: which sample holds what no step can use.
+// The input of skipped steps, read again at the next log line: which sample holds what no step can use.
 #pragma once
 
 #include <cstdint>
