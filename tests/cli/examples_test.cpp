@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <random>
+#include <regex>
 #include <sstream>
 
 #include "millrace/base/fs.h"
@@ -15,7 +16,9 @@
 namespace millrace::test {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 void put_npy(const std::filesystem::path& path, const Shape& shape, const std::vector<float>& values) {
   std::filesystem::create_directories(path.parent_path());
@@ -94,6 +97,25 @@ TEST(Examples, ChirpsLearnsFromFoldersAndKeepsTheBestByMacroF1) {
   EXPECT_NE(other.exit_code, 0);
   EXPECT_THAT(other.err, HasSubstr("signals/class1/3.npy")) << "a bad sample is named by its file";
   EXPECT_THAT(other.err, HasSubstr("the file has wave f32 [100], the first has wave f32 [256]"));
+}
+
+TEST(Examples, ValuesThatAreNoNumbersAreNamedByTheirFile) {
+  const Scratch scratch;
+  put_chirps(scratch.path() / "signals");
+  std::vector<float> gone(256, NAN);
+  for (const char* name : {"2.npy", "3.npy", "4.npy", "5.npy"}) put_npy(scratch.path() / "signals/class2" / name, {256}, gone);
+  const auto chirps = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), CHIRPS_PROGRAM);
+    return run(words, {.folder = scratch.path()});
+  };
+  const Result trained =
+      chirps({"train", "chirps", "--data=signals", "--run=r", "--device.threads=1", "--log.every=10", "--train.max_steps=20"});
+  const std::regex named(
+      R"(\(signals/class2/[2-5]\.npy\), field wave: 192 of 192 values are not finite, the first, nan, at \[0\])");
+  EXPECT_TRUE(std::regex_search(trained.err + trained.out, named)) << trained.err;
+  const Result doctor = chirps({"doctor", "r"});
+  EXPECT_TRUE(std::regex_search(doctor.out, named)) << doctor.out;
+  EXPECT_THAT(doctor.out, AllOf(HasSubstr("not_finite"), HasSubstr("repair or remove"), Not(HasSubstr("clip_norm"))));
 }
 
 TEST(Examples, DenoiserHasAFrozenPartThatIsItsFiles) {
