@@ -6,8 +6,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <string>
 #include <utility>
+
+#include "millrace/device/recording.h"
 
 namespace millrace::device {
 
@@ -54,6 +58,12 @@ class Backend {
   virtual void unpin(std::byte* memory) noexcept = 0;
   virtual void reset_peak(int) {}      // resets the peak of memory() to the present allocation
   virtual void release_cached(int) {}  // gives memory that no tensor uses back to the device
+  // Calls `work`, whose launches on this thread, and on LibTorch's threads of a backward pass, are recorded and not executed.
+  // Tensors that it makes have memory, but no values before the first replay. Recordings share the memory of tensors that died
+  // while they were made: replay those of one step in the order in which they were recorded. Throws what `work` throws, and the
+  // device's error for what can't be recorded: a wait, a read-back, a copy from or to pageable memory; the work is then as good as
+  // never called. Null: the device can't record, and `work` was not called.
+  [[nodiscard]] virtual std::unique_ptr<Recording> record(int, const std::function<void()>&) { return nullptr; }
   // Transport of this device's tensors between the processes of a run; null if there is none, and `reason` says why.
   [[nodiscard]] virtual RankGroups* rank_groups(std::string& reason) {
     reason = "its tensors are in host memory";

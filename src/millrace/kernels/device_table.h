@@ -14,6 +14,12 @@ namespace millrace::kernels {
 struct DeviceTable {
   // For tensors of any type; `keep.first` is not used, since each run has its own.
   void (*dropout)(const detail::DropoutArgs&, const detail::DropoutRun* stretches, std::size_t count, c10::DeviceIndex index);
+  // The same for one run whose key and first number are read from the device's memory when the kernel runs: a recorded step finds
+  // those of its own batch there. Neither `keep.key` nor `keep.first` is used.
+  void (*recorded_dropout)(const detail::DropoutArgs&, const detail::RecordedSite* on_device, c10::DeviceIndex index);
+  // Writes bytes of the host to the device's memory, in order with the work of the current stream. The host does not wait, and
+  // `from` may change as soon as this returns.
+  void (*write)(void* to_device, const void* from, std::size_t bytes, c10::DeviceIndex index);
 };
 
 // The table of this kind of device; null if there is no table.

@@ -24,6 +24,12 @@ struct DropoutRun {
   std::int64_t begin = 0, count = 0, first = 0;
 };
 
+// What changes from step to step in a dropout that a device has recorded: it is in the device's memory.
+struct RecordedSite {
+  std::uint64_t key = 0;
+  std::int64_t first = 0;  // number of the tensor's first element; the others follow it
+};
+
 // out = keep * scale * x (+ residual). A residual has the type of out. The same call on the gradient is the backward pass.
 struct DropoutArgs {
   const void* x;
