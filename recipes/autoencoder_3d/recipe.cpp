@@ -135,7 +135,8 @@ optim::OptimConfig Autoencoder3d::optimizer() const {
 }
 
 bool Autoencoder3d::judges(const StepContext& context) const {
-  return recipe_.adv_weight > 0 && static_cast<std::int64_t>(context.epoch) > recipe_.adv_start_epoch;
+  const std::int64_t start = recipe_.adv_start_epoch;
+  return recipe_.adv_weight > 0 && (start < 0 || context.epoch.is_above(static_cast<std::uint64_t>(start)));
 }
 
 LossTerm Autoencoder3d::perceptual(const at::Tensor& recon, const Batch& batch) const {

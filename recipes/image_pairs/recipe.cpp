@@ -69,8 +69,8 @@ const Taken& taken() {
   return all;
 }
 
-LossTerm weighted(LossTerm term, double weight) {
-  term.weight = weight;
+LossTerm weighted(LossTerm term, at::Tensor weight) {
+  term.weight_now = std::move(weight);
   return term;
 }
 
@@ -257,11 +257,15 @@ ImagePairs::Looked ImagePairs::look(const Batch& batch, bool doubled) {
   return {model().features(all), images_of_rows(images.size(0), false, pixels.device())};
 }
 
-double ImagePairs::weight_of_consistency(const StepContext& context) const {
+at::Tensor ImagePairs::weight_of_consistency(const StepContext& context) const {
   // All validations use the same weight, so that they can be compared.
-  if (!context.training) return recipe_.consistency_end;
+  const bool training = context.training;
   const std::int64_t total = recipe_.consistency_steps > 0 ? recipe_.consistency_steps : context.total_steps;
-  return consistency_weight(context.step, total, recipe_.consistency_start, recipe_.consistency_end, recipe_.consistency_ramp);
+  const auto weight = [this, training, total](std::int64_t step, std::uint64_t) {
+    if (!training) return recipe_.consistency_end;
+    return consistency_weight(step, total, recipe_.consistency_start, recipe_.consistency_end, recipe_.consistency_ramp);
+  };
+  return context.number(weight, context_.device);
 }
 
 std::optional<Loss> ImagePairs::loss(const Batch& batch, const StepContext& context) {
@@ -271,9 +275,9 @@ std::optional<Loss> ImagePairs::loss(const Batch& batch, const StepContext& cont
   const at::Tensor labels = labels_of_rows(batch["label"], doubled);
   Loss loss{.terms = {answer_loss(logits, labels, recipe_.similar_weight, recipe_.swap_ce_weight, doubled)},
             .outputs = {{"logits", logits}, {"labels", labels}}};
-  const double weight = weight_of_consistency(context);
+  const at::Tensor weight = weight_of_consistency(context);
   if (doubled) loss.terms.push_back(weighted(consistency_loss(logits), weight));
-  loss.outputs["consistency_weight"] = at::full({}, weight, logits.options().requires_grad(false));
+  loss.outputs["consistency_weight"] = weight.to(logits.scalar_type());
   return loss;
 }
 

@@ -58,7 +58,7 @@ class ImagePairs final : public Recipe {
   [[nodiscard]] double projector_scale() const;
   void note_trained_parts();
   std::optional<Loss> loss(const Batch& batch, const StepContext& context);
-  [[nodiscard]] double weight_of_consistency(const StepContext& context) const;
+  [[nodiscard]] at::Tensor weight_of_consistency(const StepContext& context) const;
   [[nodiscard]] std::vector<double> known_scores() const;
   [[nodiscard]] TextTable confusion() const;  // counts of answers per label, in both orders
 

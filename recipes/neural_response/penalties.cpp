@@ -116,6 +116,10 @@ bool Penalties::any_proximal() const {
   return std::ranges::any_of(rules_, [](const Rule& rule) { return is_proximal(rule.config.type); });
 }
 
+bool Penalties::follows_epochs() const {
+  return std::ranges::any_of(rules_, [](const Rule& rule) { return rule.config.schedule != PenaltySchedule::constant; });
+}
+
 bool Penalties::excludes_from_decay(const std::string& parameter) const {
   return std::ranges::any_of(
       rules_, [&](const Rule& rule) { return rule.config.type == PenaltyType::l2 && applies_to(rule.config, parameter); });

@@ -31,6 +31,7 @@ class Penalties {
   // keep values within +-it, between 0 and it, or above it.
   void apply(std::uint64_t epoch) const;
   [[nodiscard]] bool any_proximal() const;
+  [[nodiscard]] bool follows_epochs() const;  // false: the epoch does not matter
   // Whether a rule of type l2 covers the parameter: weight decay then leaves it out, even if lambda is 0.
   [[nodiscard]] bool excludes_from_decay(const std::string& parameter) const;
 

@@ -293,10 +293,15 @@ std::optional<Loss> NeuralResponse::loss(const Batch& batch, const StepContext& 
     result.terms.push_back(
         {.sum = errors, .count = count, .nominal_count = elements, .name = "prediction_error", .weight = recipe_.lambda_pred});
   if (context.training) {
-    for (LossTerm& term : penalties_->terms(context.epoch)) result.terms.push_back(std::move(term));
+    for (LossTerm& term : penalties_->terms(epoch_for_penalties(context))) result.terms.push_back(std::move(term));
   }
   if (result.terms.size() == 1) result.terms.front().name.clear();
   return result;
+}
+
+// Reads the epoch only where a rule follows it: a recorded step is recorded anew where its loss has read another epoch.
+std::uint64_t NeuralResponse::epoch_for_penalties(const StepContext& context) const {
+  return penalties_->follows_epochs() ? static_cast<std::uint64_t>(context.epoch) : 0;
 }
 
 // Groups for core and heads, each with and without decay.
@@ -336,7 +341,7 @@ std::vector<Objective> NeuralResponse::objectives() {
   if (recipe_.bucket_mean == BucketMean::unweighted)
     objective.whole_batch = "recipe.bucket_mean=unweighted gives the mean of each session in a batch the same weight";
   if (penalties_->any_proximal())
-    objective.after_update = [this](const StepContext& context) { penalties_->apply(context.epoch); };
+    objective.after_update = [this](const StepContext& context) { penalties_->apply(epoch_for_penalties(context)); };
   return {std::move(objective)};
 }
 

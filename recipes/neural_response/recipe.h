@@ -50,6 +50,7 @@ class NeuralResponse final : public Recipe {
   [[nodiscard]] std::int64_t updates_per_epoch() const;
   [[nodiscard]] optim::OptimConfig optimizer() const;
   std::vector<optim::ParameterGroup> groups();
+  [[nodiscard]] std::uint64_t epoch_for_penalties(const StepContext& context) const;
   void begin_with_pretrained();
   std::optional<Loss> loss(const Batch& batch, const StepContext& context);
   std::vector<std::vector<double>> bits() const;

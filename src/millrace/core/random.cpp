@@ -13,6 +13,8 @@ namespace {
 thread_local RandomScope* innermost = nullptr;
 constexpr std::uint64_t kForward = 0x666f7277;  // makes these keys differ from those of the loader's order and of sources
 
+}  // namespace
+
 std::vector<IndexRun> runs_of(std::span<const std::int64_t> positions) {
   std::vector<IndexRun> runs;
   for (const std::int64_t position : positions) {
@@ -32,8 +34,6 @@ std::vector<IndexRun> rows_of(const Batch& batch) {
   return {all};
 }
 
-}  // namespace
-
 RandomScope::RandomScope(std::uint64_t seed, const Batch& batch)
     : RandomScope(Position{.seed = seed, .epoch = batch.epoch(), .site = 0, .rows = rows_of(batch)}) {}
 
@@ -41,17 +41,24 @@ RandomScope::RandomScope(Position position) noexcept : position_(std::move(posit
 
 RandomScope::~RandomScope() { innermost = outer_; }
 
+RandomScope::Site RandomScope::site_at(const Position& position, std::int64_t elements) {
+  RandomScope::Site site{.key = make_key(position.seed, kForward, position.epoch, position.site)};
+  std::int64_t rows = 0;
+  for (const IndexRun& run : position.rows) rows += run.count;
+  if (rows == 0 || elements % rows != 0) return site;
+  const std::int64_t width = elements / rows;
+  site.first = width * position.rows.front().first;
+  if (position.rows.size() == 1) return site;
+  for (const IndexRun& run : position.rows) site.runs.push_back({width * run.first, width * run.count});
+  return site;
+}
+
 RandomScope::Site RandomScope::next_site(std::int64_t elements) {
   if (RandomScope* scope = innermost) {
     Position& here = scope->position_;
-    RandomScope::Site site{.key = make_key(here.seed, kForward, here.epoch, here.site++), .first = 0, .runs = {}};
-    std::int64_t rows = 0;
-    for (const IndexRun& run : here.rows) rows += run.count;
-    if (rows == 0 || elements % rows != 0) return site;
-    const std::int64_t width = elements / rows;
-    site.first = width * here.rows.front().first;
-    if (here.rows.size() == 1) return site;
-    for (const IndexRun& run : here.rows) site.runs.push_back({width * run.first, width * run.count});
+    RandomScope::Site site = site_at(here, elements);
+    if (here.recorder != nullptr) site.on_device = here.recorder->place_of(here, elements);
+    ++here.site;
     return site;
   }
   at::Generator generator = at::detail::getDefaultCPUGenerator();
@@ -66,6 +73,8 @@ RowScope::RowScope(std::span<const std::int64_t> positions) : scope_(innermost) 
 RowScope::~RowScope() {
   if (scope_ != nullptr) scope_->position_.rows = std::move(rows_);
 }
+
+bool RandomScope::is_recorded() noexcept { return innermost != nullptr && innermost->position_.recorder != nullptr; }
 
 std::optional<RandomScope::Position> RandomScope::position() {
   return innermost == nullptr ? std::nullopt : std::optional(innermost->position_);

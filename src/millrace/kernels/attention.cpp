@@ -8,11 +8,9 @@
 #include <cmath>
 
 #include "millrace/base/error.h"
-#include "millrace/base/philox.h"
 #include "millrace/kernels/arguments.h"
 #include "millrace/kernels/attention_draws.h"
 #include "millrace/kernels/decoder.h"
-#include "millrace/kernels/default_generator.h"
 #include "millrace/kernels/detail/dropout_layout.h"
 #include "millrace/kernels/kernels.h"
 #include "millrace/kernels/operation_span.h"
@@ -164,7 +162,6 @@ at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::
     if (site.p > 0.0) keep = dropout_mask({q.size(0), q.size(2), q.size(1), q.size(1)}, site, q.device());
     return causal_attention_with_mask(q, k, v, keep, site.p, scale);
   }
-  if (site.p > 0.0) seed_default_generator(q.device(), make_key(site.key, site.first));
   const auto heads_first = [](const at::Tensor& x) { return x.transpose(1, 2); };
   return at::scaled_dot_product_attention(heads_first(q), heads_first(k), heads_first(v), {}, site.p, true, scale)
       .transpose(1, 2)

@@ -50,6 +50,7 @@ at::Tensor composed_mask(at::IntArrayRef sizes, const Dropout& site, c10::Device
   const std::int64_t elements = c10::multiply_integers(sizes);
   const std::int64_t threshold = dropout_threshold(site.p);
   if (elements == 0 || threshold == 0) return at::ones(sizes, integers.dtype(at::kBool));
+  if (site.on_device != nullptr) return dropout(at::ones(sizes, integers.dtype(at::kFloat)), site).ne(0);
   const std::vector<DropoutRun> stretches = dropout_runs(site, elements);
   std::vector<at::Tensor> counters;
   for (const DropoutRun& stretch : stretches) {

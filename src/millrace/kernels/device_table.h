@@ -17,6 +17,8 @@ struct DeviceTable {
   // The same for one run whose key and first number are read from the device's memory when the kernel runs: a recorded step finds
   // those of its own batch there. Neither `keep.key` nor `keep.first` is used.
   void (*recorded_dropout)(const detail::DropoutArgs&, const detail::RecordedSite* on_device, c10::DeviceIndex index);
+  // Loads what recorded_dropout launches: a device may refuse to load code while it records.
+  void (*load)(c10::DeviceIndex index);
   // Writes bytes of the host to the device's memory, in order with the work of the current stream. The host does not wait, and
   // `from` may change as soon as this returns.
   void (*write)(void* to_device, const void* from, std::size_t bytes, c10::DeviceIndex index);

@@ -29,6 +29,9 @@ struct Dropout {
   // The numbers of all elements, run by run, if they are not consecutive: for a tensor with some rows of a larger one, in any
   // order. A run is a number of whole rows (of an attention's weights: of whole heads).
   std::vector<IndexRun> runs = {};
+  // In a step that a device records: a detail::RecordedSite in its memory for each run, from which kernels take key and first
+  // number when they run. Null otherwise.
+  const void* on_device = nullptr;
 };
 
 // The kernels this process uses: "amx", "avx512_bf16", "avx512", "avx2" or "portable", the best set that the CPU has and

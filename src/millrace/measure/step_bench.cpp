@@ -27,10 +27,13 @@
 #include "millrace/train/run/run.h"
 #include "millrace/train/run/session.h"
 #include "millrace/train/step/feed.h"
+#include "millrace/train/step/step_graph.h"
 #include "millrace/train/step/stepper.h"
 
 namespace millrace {
 namespace {
+
+constexpr int kStepsUntilKnown = 20;  // in which a run knows whether its steps are launched as graphs
 
 const BenchShape& find_shape(const Entry& entry, const std::string& name) {
   std::vector<std::string> names;
@@ -59,6 +62,12 @@ Json sizes_of(const Batch& batch) {
     groups.push_back(std::move(fields));
   }
   return groups;
+}
+
+// Null: steps are not recorded.
+Json graph_of(const Stepper& stepper) {
+  if (stepper.graph() == nullptr || !stepper.graph()->choice()) return nullptr;
+  return {{"taken", stepper.graph()->choice()->value}, {"reason", stepper.graph()->choice()->reason}};
 }
 
 // A shape's recipe and batch, on the config's device.
@@ -139,6 +148,7 @@ struct StepBench::Impl : Made {
     tf32 = precision::choose_tf32(shared.device.tf32_wish(), context.device, format);
     precision::use_tf32(tf32, context.device);
   }
+  [[nodiscard]] bool knows_graph() const { return stepper->graph() == nullptr || stepper->graph()->choice(); }
   // Chooses like a run, and uses results that runs have measured.
   void choose_ways(const std::string& precision, at::Device device) {
     const bool has_layouts = recipe->set_layout(Layout::contiguous);
@@ -204,6 +214,7 @@ StepBench::StepBench(const Entry& entry, const StepBench::Options& options) : im
                                                     : try_memory(*impl.stepper, impl.batch, impl.shared.memory, false);
   }
   impl.stepper->blocks().set_recompute(impl.memory.recompute);
+  if (impl.switches.on("step_graph")) impl.stepper->use_graph();
   impl.resident_bytes = device::resident_bytes();
   device::reset_peak_tensor_memory(device);
 }
@@ -241,6 +252,7 @@ std::vector<double> StepBench::steps(std::int64_t count) {
     return ms;
   }
   (void)step();
+  for (int i = 0; i < kStepsUntilKnown && !impl_->knows_graph(); ++i) begin_step();
   device::DeviceClock clock(impl_->context.device);
   clock.mark();
   for (std::int64_t i = 0; i < count; ++i) {
@@ -287,6 +299,7 @@ Json StepBench::report(const std::vector<double>& ms) const {
               {"layout", impl.layout},
               {"format", precision::name_of(impl.stepper->autocast())},
               {"tf32", {{"on", impl.tf32.value}, {"reason", impl.tf32.reason}}},
+              {"step_graph", graph_of(*impl.stepper)},
               {"switches", std::move(switches)},
               {"versions", versions()}});
   return all;

@@ -47,7 +47,7 @@ class StepBench {
 // The result of describe_step, and {precision, steps, ms: [...], ms_p50, ms_min, first_step_s_since_process_start,
 // peak_memory_bytes, loss_first, loss_last, memory: {step_peak_bytes (of tensors), resident_before_bytes, recompute, and with a
 // budget the result of try_memory}, kernels: {option: {way, reason}} of those that a trial chose, layout ("" = not tried),
-// format, tf32: {on, reason}, switches, ...}
+// format, tf32: {on, reason}, step_graph: {taken, reason} or null, switches, ...}
 [[nodiscard]] Json bench_step(const Entry& entry, const StepBench::Options& options);
 
 }  // namespace millrace

@@ -71,6 +71,9 @@ class Generators {
   std::vector<std::pair<at::Generator, at::Tensor>> states_;
 };
 
+// A device that records the pass forbids to ask for its generator; step_graph.h refuses passes that need it.
+c10::Device where_kept(c10::Device device, bool is_recorded) { return is_recorded ? c10::Device(c10::kCPU) : device; }
+
 // State that a second pass may change but must restore.
 class KeepState {
  public:
@@ -93,7 +96,7 @@ class Pass {
  public:
   Pass(std::string_view name, const torch::nn::Module& part, c10::Device device, std::function<void()> run, Watcher* watcher,
        std::size_t index)
-      : name_(name), part_(part), device_(device), run_(std::move(run)), watcher_(watcher), index_(index), generators_(device) {
+      : name_(name), part_(part), device_(device), run_(std::move(run)), watcher_(watcher), index_(index), generators_(where_kept(device, RandomScope::is_recorded())) {
     if (at::autocast::is_autocast_enabled(device.type())) autocast_ = at::autocast::get_autocast_dtype(device.type());
     place_ = RandomScope::position();
   }
@@ -207,7 +210,7 @@ void Pass::compute() {
   seen_shapes_ = 0;
   {
     const InsideBlock inside;
-    KeepState kept(part_, device_);
+    KeepState kept(part_, where_kept(device_, place_ && place_->recorder != nullptr));
     finally([this] { run_again(); }, [&] { kept.put_back(); });
   }
   if (tensors_.size() != saved_ || seen_shapes_ != shapes_) {

@@ -119,7 +119,7 @@ void Board::add_log(std::string_view name, const at::Tensor& sum, const at::Tens
 }
 
 void Board::add(std::string_view name, const Loss& loss) {
-  const bool plain = loss.terms.size() == 1 && loss.terms.front().weight == 1.0;
+  const bool plain = loss.terms.size() == 1 && loss.terms.front().weight == 1.0 && !loss.terms.front().weight_now.defined();
   for (const LossTerm& term : loss.terms) {
     const at::Tensor& sum = term.report ? term.report->sum : term.sum;
     const at::Tensor& count = term.report ? term.report->count : term.count;
@@ -128,7 +128,10 @@ void Board::add(std::string_view name, const Loss& loss) {
     check_scalar(own, "the sum", sum);
     check_scalar(own, "the count", count);
     add(own, reading, {sum, count});
-    if (!plain) add_to_total(name, term.name, reading, {sum, count, count.detach().to(at::kDouble) * term.weight});
+    if (plain) continue;
+    const at::Tensor wide_count = count.detach().to(at::kDouble);
+    const at::Tensor share = term.weight_now.defined() ? wide_count * term.weight_now : wide_count * term.weight;
+    add_to_total(name, term.name, reading, {sum, count, share});
   }
 }
 

@@ -61,7 +61,7 @@ at::Tensor merged(const at::Tensor& x, const std::vector<LoraProjection>& projec
   kernels::Dropout site;
   if (p > 0.0) {
     RandomScope::Site drawn = RandomScope::next_site(x.numel());
-    site = {p, drawn.key, drawn.first, std::move(drawn.runs)};
+    site = {p, drawn.key, drawn.first, std::move(drawn.runs), drawn.on_device};
     count_taken<kFusedDropout>();
   }
   if (result_type(x) == at::kBFloat16) {

@@ -32,7 +32,7 @@ namespace {
 kernels::Dropout next_site(double p, std::int64_t elements) {
   if (p <= 0.0) return {};
   RandomScope::Site site = RandomScope::next_site(elements);
-  return {p, site.key, site.first, std::move(site.runs)};
+  return {p, site.key, site.first, std::move(site.runs), site.on_device};
 }
 
 std::int64_t attention_weights(std::int64_t rows, std::int64_t length, std::int64_t heads) {

@@ -16,6 +16,7 @@
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
 #include "millrace/device/cuda/nccl.h"
+#include "millrace/device/cuda/record.h"
 #include "millrace/device/detail/plugin.h"
 
 namespace millrace::device {
@@ -89,6 +90,10 @@ class CudaBackend final : public Backend {
 
   void release_cached(int) override {
     if (c10::cuda::CUDACachingAllocator::get()->initialized()) c10::cuda::CUDACachingAllocator::emptyCache();
+  }
+
+  [[nodiscard]] std::unique_ptr<Recording> record(int index, const std::function<void()>& work) override {
+    return record_graph(index, work);
   }
 
   [[nodiscard]] RankGroups* rank_groups(std::string& reason) override { return nccl_groups(reason); }

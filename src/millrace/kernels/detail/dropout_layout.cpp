@@ -69,7 +69,8 @@ std::vector<DropoutRun> dropout_runs(const Dropout& site, std::int64_t elements)
 }
 
 Dropout part_of(const Dropout& site, std::int64_t elements, std::int64_t begin, std::int64_t count) {
-  Dropout part{.p = site.p, .key = site.key, .first = site.first + begin};
+  MR_CHECK(site.on_device == nullptr || count == elements, "a device records a dropout of whole tensors alone");
+  Dropout part{.p = site.p, .key = site.key, .first = site.first + begin, .runs = {}, .on_device = site.on_device};
   if (site.runs.empty() || site.p <= 0.0) return part;
   for (const DropoutRun& stretch : dropout_runs(site, elements)) {
     const std::int64_t from = std::max(begin, stretch.begin), to = std::min(begin + count, stretch.begin + stretch.count);
@@ -78,10 +79,26 @@ Dropout part_of(const Dropout& site, std::int64_t elements, std::int64_t begin, 
   return part;
 }
 
+namespace {
+
+// Each run is a launch of its own: key and first number of each are elsewhere in the device's memory.
+void run_recorded(const detail::DropoutArgs& args, const Dropout& site, const DeviceTable& table, c10::DeviceIndex index) {
+  const auto* there = static_cast<const detail::RecordedSite*>(site.on_device);
+  for (const DropoutRun& stretch : dropout_runs(site, args.count)) {
+    detail::DropoutArgs part = at_stretch(args, stretch);
+    part.count = stretch.count;
+    part.keep = keep_of(site);
+    table.recorded_dropout(part, there++, index);
+  }
+}
+
+}  // namespace
+
 void run_dropout(const detail::DropoutArgs& args, const Dropout& site, c10::Device device) {
   if (device.is_cpu()) return over_groups(args, site, detail::table().dropout);
   const DeviceTable* table = device_table(device.type());
   MR_CHECK(table != nullptr, "a device without kernels of its own goes the plain way");
+  if (site.on_device != nullptr) return run_recorded(args, site, *table, device.index());
   detail::DropoutArgs whole = args;
   whole.keep = keep_of(site);
   const std::vector<DropoutRun> stretches = dropout_runs(site, args.count);

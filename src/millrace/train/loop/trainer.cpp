@@ -17,6 +17,7 @@
 #include "millrace/train/run_folder/run_files.h"
 #include "millrace/train/step/micro_batches.h"
 #include "millrace/train/step/rank_check.h"
+#include "millrace/train/step/step_graph.h"
 #include "millrace/train/step/stepper_report.h"
 
 namespace millrace {
@@ -90,6 +91,7 @@ Ending Trainer::run() {
 void Trainer::begin() {
   parts_.recipe->model().train();
   if (!parts_.stepper->device().is_cpu()) saves_.make_room([this] { return content(); });
+  if (parts_.step_graph && parts_.config->optim.accumulate == 1) parts_.stepper->use_graph();
   meter_.start();
   const double skipped = parts_.stepper->skips().in_all().item<double>();
   skipped_inputs_.begin(skipped, loader_state_);
@@ -124,6 +126,7 @@ void Trainer::log_if_due() {
   if (step_ == 1 || step_ % parts_.config->log.every == 0) {
     log();  // the loop waits for the device only here, in a validation and for a snapshot
     fall_back_if_due();
+    report_graph();
   }
   const std::int64_t every = parts_.config->log.gpu_every;
   if (every > 0 && step_ % every == 0) reporter_.memory(memory_now(), step_);
@@ -400,6 +403,20 @@ void Trainer::fall_back_if_due() {
   reporter_.warning("the run continues in fp32 from step " + step + ": in " + from + " " + *reason);
   reporter_.record("precision", {{"step", step_}, {"from", from}, {"to", "fp32"}, {"reason", *reason}});
   parts_.plan->set({"precision.fallback", "fp32 from step " + step, from, *reason, /*by_trial=*/true});
+  write_plan();
+}
+
+void Trainer::report_graph() {
+  const StepGraph* const graph = parts_.stepper->graph();
+  if (graph == nullptr || reported_graph_ || !graph->choice()) return;
+  reported_graph_ = true;
+  const auto& [taken, reason] = *graph->choice();
+  reporter_.record("step_graph", {{"step", step_}, {"taken", taken}, {"reason", reason}});
+  parts_.plan->set({"device.step_graph", taken ? "graphs" : "off", "auto", reason});
+  write_plan();
+}
+
+void Trainer::write_plan() {
   if (parts_.place.folder == nullptr) return;
   try {
     parts_.place.folder->write(run_files::kPlan, parts_.plan->to_json().dump(2) + "\n");

@@ -62,6 +62,7 @@ class Trainer {
     bool recovers = true;                // recovers from out-of-memory; false leaves the error to the caller
     bool may_recompute = true;           // if it recovers, may also recompute blocks that the config does not name
     bool batch_ahead = true;             // switchboard row of that name
+    bool step_graph = true;              // likewise
     std::string frozen_source;           // origin of the recipe's frozen weights; for snapshots that leave them out
     std::int64_t total_steps = 0;        // 0 = open end (then epochs is 0 and max_steps is 0: refused before)
     Agreement* agreement = nullptr;      // null = one process
@@ -153,6 +154,8 @@ class Trainer {
   void require_finite();
   void check_weights();
   void fall_back_if_due();
+  void report_graph();  // once it is known whether steps are launched as graphs
+  void write_plan();
 
   Parts parts_;
   Feed feed_;
@@ -177,6 +180,7 @@ class Trainer {
   EpochEnd epoch_end_;
   Sync sync_;
   bool is_whole_ = true;             // the state is that of a whole step: no update is under way or was cut short
+  bool reported_graph_ = false;
   bool validation_pending_ = false;  // due now, or cut short by the stop for which the snapshot was saved
   std::int64_t validated_step_ = -1;
   data::Cache::Counters cache_logged_;  // counters at the last log line

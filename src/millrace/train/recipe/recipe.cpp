@@ -1,5 +1,7 @@
 #include "millrace/train/recipe/recipe.h"
 
+#include <ATen/ops/scalar_tensor.h>
+
 #include "millrace/base/error.h"
 #include "millrace/train/recipe/switchboard.h"
 
@@ -15,6 +17,11 @@ nn::Fused Context::fused() const {
     }
   }
   return nn::Fused::without(std::move(off));
+}
+
+at::Tensor StepContext::number(const StepNumbers::Number& number, at::Device device) const {
+  if (numbers != nullptr) return numbers->place_of(number);
+  return at::scalar_tensor(number(step, epoch), at::TensorOptions(at::kDouble).device(device));
 }
 
 Tensors Recipe::predict(const Tensors& /*inputs*/) {

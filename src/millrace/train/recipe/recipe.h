@@ -56,12 +56,44 @@ struct Context {
   [[nodiscard]] nn::Fused fused() const;  // switches of fused operations, for the functions of nn
 };
 
+// A number of the host that grows from step to step; converts to T. Its readers are noticed: a device that records a step repeats
+// what they made of it, so the step is recorded anew for another number (train/step/step_graph.h).
+template <class T>
+class HostNumber {
+ public:
+  HostNumber(T value = {}, bool* is_read = nullptr) : value_(value), is_read_(is_read) {}
+  operator T() const {
+    if (is_read_ != nullptr) *is_read_ = true;
+    return value_;
+  }
+  // value > limit. Once this is true it stays true, and nothing is recorded anew.
+  [[nodiscard]] bool is_above(T limit) const { return value_ > limit || static_cast<T>(*this) > limit; }
+
+ private:
+  T value_;
+  bool* is_read_;  // may be null
+};
+
+// Numbers of the host that a device keeps for a step that it has recorded.
+class StepNumbers {
+ public:
+  using Number = std::function<double(std::int64_t step, std::uint64_t epoch)>;
+  virtual ~StepNumbers() = default;
+  // A scalar f64 on the device that is number(step, epoch) in each step.
+  [[nodiscard]] virtual at::Tensor place_of(Number number) = 0;
+};
+
 struct StepContext {
-  std::int64_t step = 0;         // 0-based
-  std::uint64_t epoch = 0;       // 0-based, of the batch
+  HostNumber<std::int64_t> step;    // 0-based
+  HostNumber<std::uint64_t> epoch;  // 0-based, of the batch
   std::int64_t total_steps = 0;  // length of the run; 0 = open end, or an evaluation without a run
   bool training = true;
   const Tensors* earlier = nullptr;  // detached outputs of the previous objectives for the same micro-batch
+  StepNumbers* numbers = nullptr;    // see number(); null: the step is not recorded
+
+  // number(step, epoch) as a scalar f64 on `device`, for a weight that changes from step to step: a recorded step is not recorded
+  // anew for it. `number` depends on nothing else that changes.
+  [[nodiscard]] at::Tensor number(const StepNumbers::Number& number, at::Device device) const;
 };
 
 // A loss, the parameters that it updates and its optimiser settings. Most recipes have one objective; an adversarial pair has

@@ -161,6 +161,8 @@ constexpr std::array kRows = {
               "as many as at the start", Equality::bits, 0.0, false},
     SwitchRow{"batch_ahead", "the next batch goes to a GPU while a step runs, one copy for all its fields",
               "it goes there when its step begins, which waits for it", Equality::bits, 0.0, false},
+    SwitchRow{"step_graph", "on a GPU a step is recorded once and launched as a few graphs, where a trial finds that faster",
+              "each operation of each step is launched from the host", Equality::bits, 0.0, false},
     SwitchRow{"look_ahead",
               "the system is told which parts of files will be read soon (posix_fadvise)",
               "it learns of them when they are read",

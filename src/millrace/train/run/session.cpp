@@ -216,6 +216,7 @@ void Session::make_trainer() {
   parts.recovers = setup_.switches().on("memory_recovery");
   parts.may_recompute = setup_.switches().on("recompute") && std::ranges::find(wish, "auto") != wish.end();
   parts.batch_ahead = setup_.switches().on("batch_ahead");
+  parts.step_graph = setup_.switches().on("step_graph");
   parts.frozen_source = facts.frozen_source;
   if (parts.frozen_source.empty()) {
     parts.frozen_source = joined(nn::frozen_parts(assembly_->recipe().model()), ", ",

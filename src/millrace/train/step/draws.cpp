@@ -37,7 +37,7 @@ Choice dropout_choice(at::Device device) {
       own ? "in one kernel, drops the same elements as the CPU"
           : "in LibTorch's operations, drops the same elements as the CPU: this build has no kernels for the device";
   reason += kernels::counts_attention() ? "; so does attention, computed from all its scores"
-                                        : "; LibTorch's fused attention draws other numbers, seeded by layer, epoch and position";
+                                        : "; LibTorch's fused attention draws other numbers, seeded by epoch and position";
   return {"device.dropout", own ? "kernel" : "operations", "auto", std::move(reason)};
 }
 

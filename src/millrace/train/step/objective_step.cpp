@@ -61,11 +61,13 @@ std::int64_t length_of(const optim::OptimConfig& config, const ObjectiveStep::Op
 }  // namespace
 
 at::Tensor shown(const Loss& loss) {
-  if (loss.terms.size() == 1 && loss.terms.front().weight == 1.0) return shown_of(loss.terms.front());
+  if (loss.terms.size() == 1 && loss.terms.front().weight == 1.0 && !loss.terms.front().weight_now.defined())
+    return shown_of(loss.terms.front());
   at::Tensor total, counted;
   for (const LossTerm& term : loss.terms) {
     const at::Tensor& count = term.report ? term.report->count : term.count;
-    const at::Tensor part = at::where(count.detach().gt(0), shown_of(term) * term.weight, 0.0);
+    const at::Tensor weighted = term.weight_now.defined() ? shown_of(term) * term.weight_now : shown_of(term) * term.weight;
+    const at::Tensor part = at::where(count.detach().gt(0), weighted, 0.0);
     total = total.defined() ? total + part : part;
     counted = counted.defined() ? counted.logical_or(count.gt(0)) : count.gt(0);
   }
@@ -153,7 +155,11 @@ Loss ObjectiveStep::add(Loss loss, MicroPosition in_step) {
   for (const LossTerm& given : loss.terms) {
     Term& term = term_of(given, loss.terms.size());
     at::Tensor mean = divides ? given.sum / or_one(given.count.detach()) : term.divided(given.sum);
-    if (given.weight != 1.0) mean = mean * given.weight;
+    if (given.weight_now.defined()) {
+      mean = mean * given.weight_now;
+    } else if (given.weight != 1.0) {
+      mean = mean * given.weight;
+    }
     const std::string& key = divides ? std::string() : term.pass;
     const auto it = std::ranges::find_if(means, [&](const auto& known) { return known.first == key; });
     if (it == means.end()) {
@@ -244,7 +250,7 @@ bool ObjectiveStep::host_says_skip() const {
 
 void ObjectiveStep::judge(std::optional<bool> bad_says_host) {
   if (bad_says_host) {
-    bad_ = at::full({}, *bad_says_host ? 1.0 : 0.0, norm_.options());
+    bad_.fill_(*bad_says_host ? 1.0 : 0.0);
     return;
   }
   const Sums& sums = *sums_;
@@ -262,13 +268,13 @@ void ObjectiveStep::judge(std::optional<bool> bad_says_host) {
     for (std::size_t i = 1; i < sums.terms.size(); ++i) {
       const Term& other = sums.terms[i];
       const at::Tensor gap = (other.count * nominal - first.count * other.nominal_like(norm_)).abs();
-      misfit_ = at::where(gap.gt(1e-4 * first.count * other.nominal_like(norm_)), static_cast<double>(i), misfit_);
+      misfit_.copy_(at::where(gap.gt(1e-4 * first.count * other.nominal_like(norm_)), static_cast<double>(i), misfit_));
       count = count + (other.count - other.count);
     }
   }
   const optim::StepReport report = optimizer_->prepare(scale_ ? nominal / scale_->scale() : nominal, count);
-  bad_ = report.found_inf;
-  norm_ = report.gradient_norm;
+  bad_.copy_(report.found_inf);
+  norm_.copy_(report.gradient_norm);
 }
 
 std::optional<at::Tensor> ObjectiveStep::spike(const at::Tensor& bad) {

@@ -58,6 +58,7 @@ std::vector<precision::Trial> StepTrials::try_objectives(const Batch& batch, std
   for (std::size_t i = 0; i < stepper_.objectives_.size(); ++i) {
     stepper_.freeze_all_but(stepper_.objectives_[i]);
     clock.start();
+    stepper_.seed_loss(stepper_.objectives_[i], batch);
     std::optional<Loss> loss = stepper_.forward(stepper_.objectives_[i], batch, earlier, true, autocast);
     if (!loss) continue;
     in_backward_pass(stepper_.objectives_[i].spec().name, batch,
@@ -72,7 +73,8 @@ precision::Trial StepTrials::try_objective(std::size_t i, const Loss& loss, doub
   const Doing doing(Doing::Level::phase, "backward");
   at::Tensor total;
   for (const LossTerm& term : loss.terms) {
-    const at::Tensor mean = term.sum / term.nominal_count * (scale * term.weight);
+    at::Tensor mean = term.sum / term.nominal_count * (term.weight_now.defined() ? scale : scale * term.weight);
+    if (term.weight_now.defined()) mean = mean * term.weight_now;
     total = total.defined() ? total + mean : mean;
   }
   total.backward();

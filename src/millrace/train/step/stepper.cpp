@@ -15,6 +15,8 @@
 #include "millrace/nn/batch_norm.h"
 #include "millrace/train/recipe/recipe_guard.h"
 #include "millrace/train/step/draws.h"
+#include "millrace/train/step/step_graph.h"
+#include "millrace/train/step/step_launches.h"
 
 namespace millrace {
 namespace {
@@ -71,12 +73,16 @@ void Stepper::begin_step(std::int64_t step) {
 }
 
 std::optional<Loss> Stepper::forward(ObjectiveStep& objective, const Batch& batch, const Tensors& earlier, bool training,
-                                     std::optional<at::ScalarType> autocast) {
+                                     std::optional<at::ScalarType> autocast, StepLaunches* launches) {
   const Doing doing(Doing::Level::phase, "forward");
-  seed_draws(options_.device, options_.seed, Draws::loss, batch, static_cast<std::uint64_t>(&objective - objectives_.data()));
   const device::Autocast guard(options_.device.type(), autocast);
-  const StepContext context{
-      .step = step_, .epoch = batch.epoch(), .total_steps = options_.total_steps, .training = training, .earlier = &earlier};
+  HostReads* const reads = launches == nullptr ? nullptr : launches->reads();
+  const StepContext context{.step = {step_, reads == nullptr ? nullptr : &reads->step},
+                            .epoch = {batch.epoch(), reads == nullptr ? nullptr : &reads->epoch},
+                            .total_steps = options_.total_steps,
+                            .training = training,
+                            .earlier = &earlier,
+                            .numbers = launches == nullptr ? nullptr : launches->numbers()};
   std::optional<memory::OffloadScope> offload;
   if (training && options_.offload_bytes > 0) {
     offload.emplace(options_.device, options_.offload_bytes, recipe_.model().parameters());
@@ -86,8 +92,20 @@ std::optional<Loss> Stepper::forward(ObjectiveStep& objective, const Batch& batc
   return objective.spec().loss(batch, context);
 }
 
+void Stepper::seed_loss(const ObjectiveStep& objective, const Batch& batch) const {
+  seed_draws(options_.device, options_.seed, Draws::loss, batch, static_cast<std::uint64_t>(&objective - objectives_.data()));
+}
+
 StepResult Stepper::accumulate(const Batch& batch, MicroPosition in_step, const LossVisitor& visit) {
-  const RandomScope random(options_.seed, batch);
+  if (graph_ && !visit) {
+    if (std::optional<StepResult> done = graph_->passes(batch, in_step)) return *std::move(done);
+  }
+  StepLaunches launches(timeline_);
+  return passes(batch, in_step, visit, launches);
+}
+
+StepResult Stepper::passes(const Batch& batch, MicroPosition in_step, const LossVisitor& visit, StepLaunches& launches) {
+  const RandomScope random({.seed = options_.seed, .epoch = batch.epoch(), .rows = rows_of(batch), .recorder = launches.recorder()});
   epoch_ = batch.epoch();
   StepResult result;
   Tensors earlier;
@@ -95,17 +113,18 @@ StepResult Stepper::accumulate(const Batch& batch, MicroPosition in_step, const 
     freeze_all_but(objective);
     const Doing subject(Doing::Level::subject, objective.spec().name.c_str());
     std::optional<Loss> loss;
-    {
-      const Span span(timeline_, Phase::forward);
+    launches.seed(batch, [this, &objective](const Batch& now) { seed_loss(objective, now); });
+    launches.run(Phase::forward, [&] {
       const memory::ForwardWatch watch(blocks_.clock_of(step_));
-      loss = forward(objective, batch, earlier, true, options_.autocast);
-    }
+      loss = forward(objective, batch, earlier, true, options_.autocast, &launches);
+    });
     if (loss && visit) visit(objective.spec().name, *loss);
     if (loss) {
-      const Span span(timeline_, Phase::backward);
-      const memory::BackwardWatch watch(blocks_.clock_of(step_), roots_of(*loss));
-      in_backward_pass(objective.spec().name, batch, [&] {
-        loss = objective.add(std::move(*loss), {.only = in_step.only && !sums_gradients(), .last = in_step.last});
+      launches.run(Phase::backward, [&] {
+        const memory::BackwardWatch watch(blocks_.clock_of(step_), roots_of(*loss));
+        in_backward_pass(objective.spec().name, batch, [&] {
+          loss = objective.add(std::move(*loss), {.only = in_step.only && !sums_gradients(), .last = in_step.last});
+        });
       });
     }
     result.losses.push_back(loss ? std::move(*loss) : Loss{});
@@ -114,6 +133,24 @@ StepResult Stepper::accumulate(const Batch& batch, MicroPosition in_step, const 
   unfreeze();
   blocks_.end_pass();
   return result;
+}
+
+void Stepper::use_graph() {
+  if (options_.device.is_cpu() || !options_.trains || !agreement().alone() || options_.offload_bytes > 0) return;
+  graph_ = std::make_unique<StepGraph>(
+      options_.device, options_.seed, timeline_,
+      StepGraph::Parts{.passes =
+                           [this](const Batch& batch, StepLaunches& launches) {
+                             return passes(batch, {.only = true, .last = true}, nullptr, launches);
+                           },
+                       .update = [this](StepLaunches& launches) { update_by(launches); },
+                       .drop = [this] { drop_step(nullptr); },
+                       .step = [this] { return step_; }});
+}
+
+void Stepper::abandon_step() {
+  drop_step(sums_gradients() ? &agreement() : nullptr);
+  if (graph_) graph_->forget();
 }
 
 void Stepper::drop_step(Agreement* ranks) {
@@ -138,7 +175,16 @@ bool Stepper::judge_objectives() {
 }
 
 void Stepper::update() {
-  const Span span(timeline_, Phase::optimizer);
+  if (graph_) return graph_->update();
+  StepLaunches launches(timeline_);
+  update_by(launches);
+}
+
+void Stepper::update_by(StepLaunches& launches) {
+  launches.run(Phase::optimizer, [&] { update_here(launches.reads()); });
+}
+
+void Stepper::update_here(HostReads* reads) {
   const at::NoGradGuard no_grad;
   if (sums_gradients()) {
     const Span reduction(timeline_, Phase::reduction);
@@ -154,7 +200,9 @@ void Stepper::update() {
     if (!objective.takes_part()) continue;
     if (const auto spike = objective.spike(bad)) skip = at::maximum(skip, *spike);
   }
-  const StepContext context{.step = step_, .epoch = epoch_, .total_steps = options_.total_steps};
+  const StepContext context{.step = {step_, reads == nullptr ? nullptr : &reads->step},
+                            .epoch = {epoch_, reads == nullptr ? nullptr : &reads->epoch},
+                            .total_steps = options_.total_steps};
   for (ObjectiveStep& objective : objectives_) objective.finish(skip, !host_skips, context);
   buffers_.settle(skip);
   skips_.add(bad, smallest_scale());
@@ -173,6 +221,7 @@ void Stepper::set_autocast(std::optional<at::ScalarType> autocast) {
   options_.autocast = autocast;
   skips_.use_rule_of(options_.trains ? autocast : std::nullopt);
   for (ObjectiveStep& objective : objectives_) objective.use_scale(autocast == at::kHalf);
+  if (graph_) graph_->forget();
 }
 
 bool Stepper::is_finite() const {
@@ -191,6 +240,7 @@ StepResult Stepper::evaluate(const Batch& batch) {
   StepResult result;
   Tensors earlier;
   for (ObjectiveStep& objective : objectives_) {
+    seed_loss(objective, batch);
     std::optional<Loss> loss = forward(objective, batch, earlier, false, options_.autocast);
     result.losses.push_back(loss ? detached(std::move(*loss)) : Loss{});
     for (const auto& [name, tensor] : result.losses.back().outputs) earlier[name] = tensor;

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -32,6 +33,10 @@ using LossVisitor = std::function<void(const std::string& objective, const Loss&
 //
 // A step whose loss or gradients are not finite, or that is a spike (optim.spike_zscore), is skipped: parameters, optimiser,
 // averaged weights and running statistics of all objectives stay unchanged, to the bit. fp16 scales each objective's loss.
+class StepGraph;
+class StepLaunches;
+struct HostReads;
+
 class Stepper {
  public:
   struct Options {
@@ -61,7 +66,11 @@ class Stepper {
   // Runs all objectives' optimisers, then drops the gradients. Collective, except for ranks that average().
   void update();
   // Called before update(), also after a failed accumulate(): returns the step to its state at begin_step(). Collective.
-  void abandon_step() { drop_step(sums_gradients() ? &agreement() : nullptr); }
+  void abandon_step();
+  // From here on steps of one micro-batch are launched as graphs where the device can record them (step_graph.h). Does nothing for
+  // steps that a graph can't hold: on a CPU, with several ranks, with offloading.
+  void use_graph();
+  [[nodiscard]] const StepGraph* graph() const noexcept { return graph_.get(); }  // null: steps are launched as they come
   // Losses of a prepared batch without gradients, in evaluation mode.
   StepResult evaluate(const Batch& batch);
 
@@ -90,7 +99,11 @@ class Stepper {
  private:
   friend class StepTrials;
   std::optional<Loss> forward(ObjectiveStep& objective, const Batch& batch, const Tensors& earlier, bool training,
-                              std::optional<at::ScalarType> autocast);
+                              std::optional<at::ScalarType> autocast, StepLaunches* launches = nullptr);
+  void seed_loss(const ObjectiveStep& objective, const Batch& batch) const;
+  StepResult passes(const Batch& batch, MicroPosition in_step, const LossVisitor& visit, StepLaunches& launches);
+  void update_by(StepLaunches& launches);
+  void update_here(HostReads* reads);
   void drop_step(Agreement* ranks);
   void freeze_all_but(const ObjectiveStep& objective);
   void unfreeze();
@@ -109,6 +122,7 @@ class Stepper {
   SkipCount skips_;
   ModelBlocks blocks_;
   BufferGuard buffers_;
+  std::unique_ptr<StepGraph> graph_;
 };
 
 }  // namespace millrace

@@ -21,7 +21,7 @@ void SkipCount::use_rule_of(std::optional<at::ScalarType> format) {
 
 void SkipCount::add(const at::Tensor& bad, const at::Tensor& smallest_scale) {
   in_all_ += bad;
-  in_a_row_ = (in_a_row_ + 1) * bad;
+  in_a_row_.add_(1).mul_(bad);
   if (rule_) rule_->update(bad, in_a_row_, smallest_scale);
 }
 

@@ -1,0 +1,118 @@
+#include "millrace/train/step/detail/recorded_inputs.h"
+
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "millrace/base/error.h"
+#include "millrace/kernels/detail/table.h"
+#include "millrace/kernels/device_table.h"
+
+namespace millrace {
+namespace {
+
+using kernels::detail::RecordedSite;
+
+constexpr std::size_t kAligned = sizeof(RecordedSite);
+constexpr std::size_t kMostBytes = 4096 * sizeof(RecordedSite);
+
+std::vector<std::int64_t> counts_of(const RandomScope::Site& site, std::int64_t elements) {
+  if (site.runs.empty()) return {elements};
+  std::vector<std::int64_t> counts;
+  for (const IndexRun& run : site.runs) counts.push_back(run.count);
+  return counts;
+}
+
+bool operator==(const std::vector<IndexRun>& a, const std::vector<IndexRun>& b) {
+  return std::ranges::equal(a, b, [](const IndexRun& x, const IndexRun& y) { return x.first == y.first && x.count == y.count; });
+}
+
+}  // namespace
+
+RecordedInputs::RecordedInputs(at::Device device, std::uint64_t seed)
+    : device_(device),
+      seed_(seed),
+      memory_(at::empty({static_cast<std::int64_t>(kMostBytes)}, at::TensorOptions(at::kByte).device(device))) {
+  if (const auto* table = kernels::device_table(device.type())) table->load(device.index());
+}
+
+std::vector<RecordedInputs::Rows> RecordedInputs::rows_in(const Batch& batch) {
+  std::vector<Rows> all = {rows_of(batch)};
+  std::vector<std::int64_t> together;
+  for (const Group& group : batch.groups()) together.insert(together.end(), group.positions.begin(), group.positions.end());
+  all.push_back(runs_of(together));
+  for (const Group& group : batch.groups()) all.push_back(runs_of(group.positions));
+  all.emplace_back();  // rows that are not known
+  return all;
+}
+
+void RecordedInputs::begin(const Batch& batch) {
+  epoch_ = batch.epoch();
+  recorded_ = rows_in(batch);
+}
+
+RandomScope::Site RecordedInputs::site_of(const Entry& entry, std::uint64_t epoch, const Rows& rows) const {
+  return RandomScope::site_at({.seed = seed_, .epoch = epoch, .site = entry.site, .rows = rows}, entry.elements);
+}
+
+const void* RecordedInputs::place_of(const RandomScope::Position& position, std::int64_t elements) {
+  const std::scoped_lock lock(mutex_);
+  const auto rows = std::ranges::find_if(recorded_, [&](const Rows& known) { return known == position.rows; });
+  if (rows == recorded_.end())
+    throw RecipeError({"the loss draws random numbers for rows in an order of its own", "RowScope in Objective::loss",
+                       "keep the order of the batch or of its groups"});
+  Entry fresh{.site = position.site, .elements = elements, .rows = static_cast<std::size_t>(rows - recorded_.begin()), .counts = {}};
+  auto known = std::ranges::find_if(entries_, [&](const Entry& entry) {  // a block that is computed again draws the same numbers
+    return entry.site == fresh.site && entry.elements == fresh.elements && entry.rows == fresh.rows;
+  });
+  if (known == entries_.end()) {
+    fresh.counts = counts_of(site_of(fresh, epoch_, *rows), elements);
+    fresh.first = take(fresh.counts.size() * sizeof(RecordedSite));
+    entries_.push_back(std::move(fresh));
+    known = entries_.end() - 1;
+  }
+  return memory_.const_data_ptr<std::uint8_t>() + known->first;
+}
+
+at::Tensor RecordedInputs::place_of(StepNumbers::Number number) {
+  const std::scoped_lock lock(mutex_);
+  const std::size_t place = take(kAligned);
+  numbers_.push_back({place, std::move(number)});
+  return memory_.narrow(0, static_cast<std::int64_t>(place), sizeof(double)).view(at::kDouble).squeeze(0);
+}
+
+// The next place of this many bytes.
+std::size_t RecordedInputs::take(std::size_t bytes) {
+  if (kernels::device_table(device_.type()) == nullptr)
+    throw RecipeError({"this build has no kernels for the device", device_.str(), "build where nvcc is found"});
+  const std::size_t place = host_.size();
+  if (place + bytes > kMostBytes)
+    throw RecipeError({"the step takes too many numbers from the host", "Objective::loss", "use fewer layers that draw"});
+  host_.resize(place + bytes);
+  return place;
+}
+
+bool RecordedInputs::write(const Batch& batch, std::int64_t step) {
+  if (host_.empty()) return true;
+  const std::vector<Rows> rows = rows_in(batch);
+  if (rows.size() != recorded_.size()) return false;
+  for (const Entry& entry : entries_) {
+    const RandomScope::Site site = site_of(entry, batch.epoch(), rows[entry.rows]);
+    if (counts_of(site, entry.elements) != entry.counts) return false;
+    for (std::size_t run = 0; run < entry.counts.size(); ++run) {
+      const RecordedSite there{.key = site.key, .first = site.runs.empty() ? site.first : site.runs[run].first};
+      std::memcpy(host_.data() + entry.first + run * sizeof there, &there, sizeof there);
+    }
+  }
+  for (const auto& [place, number] : numbers_) {
+    const double value = number(step, batch.epoch());
+    std::memcpy(host_.data() + place, &value, sizeof value);
+  }
+  kernels::device_table(device_.type())
+      ->write(memory_.mutable_data_ptr<std::uint8_t>(), host_.data(), host_.size(), device_.index());
+  return true;
+}
+
+}  // namespace millrace

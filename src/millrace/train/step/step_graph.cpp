@@ -1,0 +1,345 @@
+#include "millrace/train/step/step_graph.h"
+
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/stack.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "millrace/base/error.h"
+#include "millrace/base/format.h"
+#include "millrace/base/median.h"
+#include "millrace/device/device.h"
+#include "millrace/device/operation_census.h"
+#include "millrace/device/recording.h"
+#include "millrace/device/tensor_memory.h"
+#include "millrace/telemetry/counter.h"
+#include "millrace/train/step/detail/recorded_inputs.h"
+#include "millrace/train/step/objective_step.h"
+
+namespace millrace {
+namespace {
+
+using telemetry::Phase;
+using telemetry::Span;
+
+constexpr std::int64_t kWarmUp = 4;         // steps of a shape before it is recorded: the first makes handles and plans
+constexpr int kCompared = 2;                // replays compared with the step itself, and one more in each epoch
+constexpr std::size_t kTimed = 3;           // steps of each kind that are timed
+constexpr std::size_t kMostShapes = 3;      // more shapes than these are launched as they come
+constexpr double kTolerance = 2e-3;         // of a loss: kernels that add in any order, in half precision
+constexpr std::int64_t kWorthRecording = 20;  // steps of an epoch, if each epoch is recorded anew
+constexpr double kWorthIt = 1.02;             // a graph may be this much slower than its step in a noisy trial
+
+// What makes two batches the same to a recording.
+std::vector<std::int64_t> shape_of(const Batch& batch) {
+  std::vector<std::int64_t> shape;
+  for (const Group& group : batch.groups()) {
+    shape.push_back(-1);
+    shape.push_back(static_cast<std::int64_t>(std::hash<std::string>()(group.name)));
+    for (const auto& [name, field] : group.fields) {
+      shape.push_back(static_cast<std::int64_t>(std::hash<std::string>()(name)));
+      shape.push_back(static_cast<std::int64_t>(field.scalar_type()));
+      shape.push_back(field.is_cpu() ? 1 : 0);
+      shape.insert(shape.end(), field.sizes().begin(), field.sizes().end());
+      shape.insert(shape.end(), field.strides().begin(), field.strides().end());
+    }
+  }
+  return shape;
+}
+
+Batch like(const Batch& batch) {
+  std::vector<Group> groups = batch.groups();
+  for (Group& group : groups) {
+    for (auto& [name, field] : group.fields) field = at::empty_like(field);
+  }
+  return Batch(std::move(groups), batch.origin());
+}
+
+void copy_into(const Batch& to, const Batch& from) {
+  for (std::size_t i = 0; i < to.groups().size(); ++i) {
+    for (const auto& [name, field] : to.groups()[i].fields) field.copy_(from.groups()[i].fields.at(name), /*non_blocking=*/true);
+  }
+}
+
+std::string first_line(const std::exception& error) {
+  const std::string text = error.what();
+  return text.substr(0, text.find('\n'));
+}
+
+// The losses of the objectives as logs show them, on the device.
+at::Tensor losses_of(const StepResult& result) {
+  std::vector<at::Tensor> losses;
+  for (const Loss& loss : result.losses) losses.push_back(shown(loss));
+  return at::stack(losses);
+}
+
+}  // namespace
+
+void StepLaunches::run(Phase phase, const Work& work) {
+  const Span span(timeline_, phase);
+  work();
+}
+
+// One shape of batch: its memory, and its parts in the order in which they are replayed.
+struct StepGraph::Recorded {
+  struct Part {
+    Phase phase = Phase::rest;
+    StepLaunches::Seed seed;
+    std::unique_ptr<device::Recording> work;
+  };
+  explicit Recorded(std::vector<std::int64_t> of) : shape(std::move(of)) {}
+
+  void clear() {
+    passes.clear();
+    update.clear();
+    result = {};
+    inputs.reset();
+    reads = {};
+  }
+
+  // The step can't be recorded as it is now: it is tried again in some epochs, ever more rarely.
+  void wait(std::uint64_t now) {
+    clear();
+    wait_until = now + (std::uint64_t{1} << static_cast<unsigned>(std::min(waits++, 10)));
+  }
+
+  std::vector<std::int64_t> shape;
+  std::int64_t steps = 0;  // launched as they came
+  Batch input;
+  std::unique_ptr<RecordedInputs> inputs;
+  std::vector<Part> passes, update;  // empty: not recorded
+  StepResult result;
+  HostReads reads;
+  std::uint64_t epoch = 0;                 // in which it was recorded
+  std::int64_t replays = 0;                // since it was recorded
+  int compared = 0;
+  std::uint64_t compare_in = 0;            // the next epoch whose first step is compared
+  std::uint64_t wait_until = 0;            // epoch before which steps are launched as they come
+  int waits = 0;
+};
+
+// Records each part, then launches it at once: the next part needs its values.
+class StepGraph::Recorder final : public StepLaunches {
+ public:
+  Recorder(telemetry::Timeline& timeline, at::Device device, std::int64_t step, Recorded& recorded,
+           std::vector<Recorded::Part>& parts)
+      : StepLaunches(timeline), device_(device), step_(step), recorded_(recorded), parts_(parts) {}
+
+  void seed(const Batch& batch, const Seed& seed) override {
+    seed(batch);
+    seed_ = seed;
+  }
+
+  void run(Phase phase, const Work& work) override {
+    Recorded::Part part{.phase = phase, .seed = std::exchange(seed_, {}), .work = nullptr};
+    {
+      const Span span(timeline_, Phase::trials);
+      part.work = device::backend_of(device_).record(device_.index(), work);
+    }
+    if (!part.work) throw DeviceError({"the device records no work", device_.str(), "use a plugin that does"});
+    if (recorded_.reads.step)
+      throw RecipeError({"the loss depends on StepContext::step", "Objective::loss", "let it depend on the epoch"});
+    if (part.work->draws() && !part.seed)
+      throw RecipeError({"LibTorch's random numbers are drawn outside a forward pass", "memory.recompute, after_update",
+                         "draw with layers of nn"});
+    MR_CHECK(recorded_.inputs->write(recorded_.input, step_), "a recorded batch has the rows with which it was recorded");
+    if (part.seed) part.seed(recorded_.input);
+    const Span span(timeline_, phase);
+    part.work->replay();
+    parts_.push_back(std::move(part));
+  }
+
+  [[nodiscard]] SiteRecorder* recorder() override { return recorded_.inputs.get(); }
+  [[nodiscard]] StepNumbers* numbers() override { return recorded_.inputs.get(); }
+  [[nodiscard]] HostReads* reads() override { return &recorded_.reads; }
+
+ private:
+  at::Device device_;
+  std::int64_t step_;
+  Recorded& recorded_;
+  std::vector<Recorded::Part>& parts_;
+  Seed seed_;
+};
+
+StepGraph::StepGraph(at::Device device, std::uint64_t seed, telemetry::Timeline& timeline, StepGraph::Parts parts)
+    : device_(device),
+      seed_(seed),
+      timeline_(timeline),
+      parts_(std::move(parts)),
+      direct_(timeline),
+      eager_clock_(device),
+      graph_clock_(device) {}
+
+StepGraph::~StepGraph() = default;
+
+void StepGraph::forget() {
+  recorded_.clear();
+  now_ = nullptr;
+  records_ = false;
+  clock_ = nullptr;
+  eager_clock_.clear();
+  graph_clock_.clear();
+  if (choice_ && choice_->value) choice_.reset();
+}
+
+void StepGraph::give_up(std::string reason) {
+  forget();
+  choice_ = {false, std::move(reason)};
+}
+
+// Null: there are too many shapes already.
+StepGraph::Recorded* StepGraph::known(const Batch& batch) {
+  std::vector<std::int64_t> shape = shape_of(batch);
+  const auto it = std::ranges::find_if(recorded_, [&](const Recorded& recorded) { return recorded.shape == shape; });
+  if (it != recorded_.end()) return &*it;
+  return recorded_.size() == kMostShapes ? nullptr : &recorded_.emplace_back(std::move(shape));
+}
+
+std::optional<StepResult> StepGraph::passes(const Batch& batch, MicroPosition in_step) {
+  now_ = nullptr;
+  records_ = false;
+  clock_ = nullptr;
+  if (choice_ && !choice_->value) return std::nullopt;
+  if (!in_step.only || !in_step.last) {
+    give_up("a step has several micro-batches");
+    return std::nullopt;
+  }
+  Recorded* const recorded = known(batch);
+  if (recorded == nullptr || batch.epoch() < recorded->wait_until) return std::nullopt;
+  const bool is_first = recorded == &recorded_.front();
+  if (recorded->steps < kWarmUp) {
+    if (++recorded->steps > 1 && is_first && !choice_) time_step(eager_clock_);
+    return std::nullopt;
+  }
+  if (recorded->reads.epoch && recorded->epoch != batch.epoch()) {
+    if (recorded->replays < kWorthRecording) {
+      recorded->wait(batch.epoch());
+      return std::nullopt;
+    }
+    recorded->clear();
+  }
+  if (recorded->passes.empty()) {
+    if (!record_passes(*recorded, batch)) return std::nullopt;
+    now_ = recorded;
+    records_ = true;
+    return recorded->result;
+  }
+  if (!recorded->inputs->write(batch, parts_.step())) return std::nullopt;
+  if (recorded->compared < kCompared || batch.epoch() >= recorded->compare_in) return compared(*recorded, batch);
+  now_ = recorded;
+  ++recorded->replays;
+  if (is_first && !choice_) time_step(graph_clock_);
+  return replay_passes(*recorded, batch);
+}
+
+// Marks where the step begins; update() marks where it ends.
+void StepGraph::time_step(device::DeviceClock& clock) {
+  clock_ = &clock;
+  clock.mark();
+}
+
+// False: it can't be recorded; what was done of the step is taken back.
+bool StepGraph::record_passes(Recorded& recorded, const Batch& batch) {
+  try {
+    device::release_cached_memory(device_);  // a recording has memory of its own
+    recorded.inputs = std::make_unique<RecordedInputs>(device_, seed_);
+    recorded.inputs->begin(batch);
+    recorded.input = like(batch);
+    recorded.epoch = batch.epoch();
+    recorded.replays = 0;
+    copy_into(recorded.input, batch);
+    Recorder recorder(timeline_, device_, parts_.step(), recorded, recorded.passes);
+    recorded.result = parts_.passes(recorded.input, recorder);
+  } catch (const std::exception& error) {
+    parts_.drop();
+    if (!recorded.reads.step) give_up(first_line(error));
+    if (recorded.reads.step) recorded.wait(batch.epoch());
+    return false;
+  }
+  const bool is_whole = std::ranges::none_of(recorded.result.losses, [](const Loss& loss) { return loss.terms.empty(); });
+  if (is_whole) return true;
+  parts_.drop();
+  recorded.wait(batch.epoch());  // a step counts for an absent objective on the host
+  return false;
+}
+
+void StepGraph::record_update() {
+  Recorded& recorded = *now_;
+  try {
+    Recorder recorder(timeline_, device_, parts_.step(), recorded, recorded.update);
+    parts_.update(recorder);
+  } catch (const std::exception& error) {
+    const std::string reason = first_line(error);
+    parts_.drop();
+    const Batch input = std::move(recorded.input);
+    give_up(reason);
+    static_cast<void>(parts_.passes(input, direct_));
+    parts_.update(direct_);
+  }
+}
+
+const StepResult& StepGraph::replay_passes(Recorded& recorded, const Batch& batch) {
+  static const telemetry::Counter taken("step_graph");
+  taken.add(1);
+  copy_into(recorded.input, batch);
+  for (const Recorded::Part& part : recorded.passes) {
+    if (part.seed) part.seed(batch);
+    const Span span(timeline_, part.phase);
+    part.work->replay();
+  }
+  return recorded.result;
+}
+
+// The step itself counts: a recipe whose loss depends on what no recording knows is found out before anything is lost.
+StepResult StepGraph::compared(Recorded& recorded, const Batch& batch) {
+  const at::Tensor replayed = losses_of(replay_passes(recorded, batch));
+  parts_.drop();
+  StepResult itself = parts_.passes(batch, direct_);
+  const device::ExpectedReads of_the_comparison;
+  const at::Tensor both = at::stack({replayed, losses_of(itself)}).cpu();
+  ++recorded.compared;
+  recorded.compare_in = batch.epoch() + std::max<std::uint64_t>(1, batch.epoch() - recorded.epoch);
+  for (std::int64_t i = 0; i < both.size(1); ++i) {
+    const double graph = both[0][i].item<double>(), step = both[1][i].item<double>();
+    const bool equal = (std::isnan(graph) && std::isnan(step)) || std::abs(graph - step) <= kTolerance * std::max(1e-3, std::abs(step));
+    if (equal || graph == step) continue;
+    give_up("the loss of a replayed step was " + significant(graph, 6) + ", of the step itself " + significant(step, 6) +
+            ": it depends on something that changes on the host");
+    break;
+  }
+  return itself;
+}
+
+void StepGraph::update() {
+  if (now_ == nullptr) {
+    parts_.update(direct_);
+  } else if (records_) {
+    record_update();
+  } else {
+    for (const Recorded::Part& part : now_->update) {
+      const Span span(timeline_, part.phase);
+      part.work->replay();
+    }
+  }
+  if (clock_ != nullptr) clock_->mark();
+  clock_ = nullptr;
+  settle_when_timed();
+}
+
+void StepGraph::settle_when_timed() {
+  if (choice_ || graph_clock_.marks() < 2 * kTimed) return;
+  const auto step_ms = [](const device::DeviceClock& clock) {
+    const std::vector<double> between = clock.between();
+    std::vector<double> steps;
+    for (std::size_t i = 0; i < between.size(); i += 2) steps.push_back(between[i]);
+    return median(steps);
+  };
+  const double eager = step_ms(eager_clock_), graph = step_ms(graph_clock_);
+  const std::string both = significant(graph, 3) + " ms a step as graphs, " + significant(eager, 3) + " ms launched piece by piece";
+  if (graph > kWorthIt * eager) return give_up(both);
+  choice_ = {true, both};
+}
+
+}  // namespace millrace
