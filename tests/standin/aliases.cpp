@@ -2,10 +2,11 @@
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/zeros.h>
 #include <c10/core/DeviceGuard.h>
 
+#include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include "device_memory.h"
 #include "streams.h"
@@ -115,14 +116,14 @@ void follow(const at::Tensor& tensor, const at::Tensor& alias, bool only_shape) 
 
 at::Tensor Scratch::of(const at::Tensor& tensor) {
   if (!tensor.defined() || !tensor.is_cuda()) return tensor;
-  at::Tensor& bytes = memory_[tensor.storage().data()];
-  const auto size = static_cast<std::int64_t>(tensor.storage().nbytes());
-  if (!bytes.defined() || bytes.numel() < size) bytes = at::zeros({size}, at::TensorOptions(at::kByte));
-  const auto keeper = [bytes](void*) {};
+  std::shared_ptr<void>& memory = memory_[tensor.storage().data()];
+  const std::size_t bytes = tensor.storage().nbytes();
+  if (memory == nullptr && bytes > 0)
+    memory.reset(std::calloc(bytes, 1), &std::free);  // pages that no kernel touches cost nothing
+  c10::DataPtr pointer = c10::InefficientStdFunctionContext::makeDataPtr(
+      memory.get(), [memory](void*) {}, c10::Device(c10::kCPU));
   at::Tensor made =
-      over(c10::Storage(c10::Storage::use_byte_size_t(), tensor.storage().nbytes(),
-                        c10::InefficientStdFunctionContext::makeDataPtr(bytes.mutable_data_ptr(), keeper, c10::Device(c10::kCPU)),
-                        c10::GetAllocator(c10::kCPU), /*resizable=*/true),
+      over(c10::Storage(c10::Storage::use_byte_size_t(), bytes, std::move(pointer), c10::GetAllocator(c10::kCPU), true),
            c10::DispatchKey::CPU, tensor);
   if (value_ != 0 && made.numel() > 0) made.fill_(value_);
   return made;

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <map>
+#include <memory>
 #include <string>
 
 namespace millrace::standin {
@@ -41,7 +42,7 @@ class Scratch {
 
  private:
   int value_;
-  std::map<const void*, at::Tensor> memory_;  // by the address of a storage
+  std::map<const void*, std::shared_ptr<void>> memory_;  // by the address of a storage
 };
 
 // Calls `kernel` with a scratch of zeros, and where it throws once more with one of ones: no index may be out of range, and no

@@ -137,7 +137,7 @@ class Call {
   void finish() {
     const std::string& name = op_.operator_name().name;
     if (open_ == nullptr) return end_of_step(name);
-    open_->updates(name);
+    open_->launches(name);
     for (const c10::Argument& argument : schema_.arguments())
       if (is_generator(argument)) open_->draws();
   }
@@ -319,9 +319,11 @@ TORCH_LIBRARY_IMPL(aten, CUDA, library) {
 
 }  // namespace
 
+bool is_update(const std::string& name) { return name.starts_with("aten::_fused_adam") || name.starts_with("aten::_fused_sgd"); }
+
 void end_of_step(const std::string& name) {
   static thread_local bool was_update = false;
-  const bool update = name.starts_with("aten::_fused_adam") || name.starts_with("aten::_fused_sgd");
+  const bool update = is_update(name);
   if (update && !was_update) mark_step();
   was_update = update;
 }

@@ -21,6 +21,9 @@
 #include <ATen/ops/zeros_like.h>
 #include <gmock/gmock.h>
 
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <optional>
@@ -337,6 +340,13 @@ TEST_F(Record, TrainingStepsAreThoseOfTheWorkToTheBit) {
   }
 }
 
+TEST_F(Record, AnAccumulatorOfEarlierStopsIt) {
+  const at::Tensor weight = numbers({4}).requires_grad_();
+  const at::Tensor kept = weight.mul(2.0);  // keeps the end of its backward pass, which is the default stream's
+  const auto step = [&] { weight.mul(3.0).sum().backward(); };
+  EXPECT_THAT(refusal(step), HasSubstr("default stream"));
+}
+
 TEST_F(Record, AReplayWithAnUpdateIsAStepOfTheAccount) {
   Training training(false);
   const auto recording = record([&] { training.step(); });
@@ -347,6 +357,28 @@ TEST_F(Record, AReplayWithAnUpdateIsAStepOfTheAccount) {
   for (std::size_t at = account.find("replays cuda:0"); at != std::string::npos; at = account.find("replays cuda:0", at + 1))
     ++steps;
   EXPECT_EQ(steps, 4U) << "three steps and the total: " << account;
+}
+
+// In a process of its own: whether kernels compute is known once and for all.
+TEST_F(Record, WithoutKernelsAReplayCostsNothing) {
+  (void)at::ones({4}, on_gpu());
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto run = [&] {
+    Training training(false);
+    const auto timed = [](int times, const Work& act) {
+      const auto begin = std::chrono::steady_clock::now();
+      for (int i = 0; i < times; ++i) act();
+      return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    };
+    const auto recording = record([&] { training.step(); });
+    const double replays = timed(1000, [&] { recording->replay(); });
+    const double steps = timed(200, [&] { training.step(); });
+    std::fprintf(stderr, "1000 replays %g s, 200 steps %g s\n", replays, steps);
+    std::_Exit(recording->draws() && replays < steps ? 0 : 1);
+  };
+  ::setenv("STANDIN_KERNELS", "none", 1);
+  EXPECT_EXIT(run(), testing::ExitedWithCode(0), "1000 replays");
+  ::unsetenv("STANDIN_KERNELS");
 }
 
 TEST_F(Record, DropoutFindsItsKeyOnTheDevice) {

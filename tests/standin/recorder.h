@@ -32,7 +32,7 @@ class Recorder {
   void needs(const void* address);
   void made(const void* memory);  // an allocation while recording
   void draws();
-  void updates(const std::string& name);  // an operation that may end a step of the account
+  void launches(const std::string& name);  // where the account's steps end
 
   // Makes the recording fail at its end, whatever its work does until then.
   void fail(const std::string& reason);
