@@ -29,10 +29,6 @@ struct Pair {
   bool written = false;
 };
 
-bool is_read_back(const c10::OperatorHandle& op) {
-  return op.hasTag(at::Tag::data_dependent_output) || op.hasTag(at::Tag::dynamic_output_shape);
-}
-
 // One call: its arguments made into aliases, its results into tensors of the device.
 class Call {
  public:
@@ -49,7 +45,7 @@ class Call {
     const std::string& name = op_.operator_name().name;
     launch(device_, name);
     open_ = recorder(device_);
-    if (is_read_back(op_)) {
+    if (is_read_back()) {
       count(Count::read_backs, name);
       wait(current_stream(device_), name);
     } else if (computes_nothing()) {
@@ -58,8 +54,8 @@ class Call {
       given_.assign(stack_->begin() + static_cast<std::ptrdiff_t>(begin_), stack_->end());
     }
     const c10::DeviceGuard guard(c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(device_)));
-    if (open_ != nullptr && !computes_nothing()) return record();
-    call_kernel(true);
+    if (records()) return record();
+    call_kernel();
     for (const Pair& pair : pairs_)
       if (pair.written) follow(pair.tensor, pair.alias);
     give_back();
@@ -73,21 +69,39 @@ class Call {
     const std::string& name = op_.operator_name().name;
     find_device();
     in_order(device_);
-    call_kernel(true);
+    call_kernel();
     std::size_t next = 0;
     for_each_result([&](const at::Tensor& result) { fill(targets.at(next++), result, name); });
     end_of_step(name);
   }
 
  private:
-  void call_kernel(bool watched) {
+  // A mask for an index is made into numbers first, and the host has to know how many; index() has the tag for its masks alone.
+  [[nodiscard]] bool is_read_back() {
+    const std::string& name = op_.operator_name().name;
+    const bool tagged = op_.hasTag(at::Tag::data_dependent_output) || op_.hasTag(at::Tag::dynamic_output_shape);
+    const bool puts = name == "aten::_index_put_impl_";
+    if (name != "aten::index" && !(puts && open_ != nullptr)) return tagged;
+    const c10::IValue& indices = stack_->at(begin_ + 1);
+    if (puts && stack_->at(begin_ + 2).toTensor().numel() == 1 && stack_->at(begin_ + 2).toTensor().is_cpu()) return false;
+    bool has_mask = false;
+    for (const c10::IValue& each : indices.toListRef())
+      if (each.isTensor() && each.toTensor().defined())
+        has_mask |= each.toTensor().scalar_type() == at::kBool || each.toTensor().scalar_type() == at::kByte;
+    return has_mask;
+  }
+
+  void call_kernel() {
     for (std::size_t i = 0; i < schema_.arguments().size(); ++i) replace(stack_->at(begin_ + i), schema_.arguments()[i]);
-    if (watched)
+    if (scratch_ == nullptr)
       for (const Pair& pair : pairs_) used(pair.tensor, pair.written, op_.operator_name().name);
     const at::AutoDispatchBelowADInplaceOrView below;
     op_.redispatchBoxed(c10::DispatchKeySet(key_), stack_);
   }
 
+  [[nodiscard]] bool records() const { return open_ != nullptr && !computes_nothing(); }
+
+  // The kernel shows the shapes of its results on a scratch; each replay calls it on what was given now.
   void record() {
     given_.assign(stack_->begin() + static_cast<std::ptrdiff_t>(begin_), stack_->end());
     torch::jit::Stack arguments = frozen_arguments();
@@ -96,7 +110,8 @@ class Call {
       pairs_.clear();
       stack_->resize(begin_);
       stack_->insert(stack_->end(), given_.begin(), given_.end());
-      call_kernel(false);
+      call_kernel();
+      scratch_ = nullptr;
     });
     bool grew = false;
     bool does_something = schema_.returns().empty();
@@ -252,7 +267,7 @@ class Call {
       if (pair.alias.is_same(result)) return pair.tensor;
     for (const Pair& pair : pairs_)
       if (result.has_storage() && pair.alias.storage().is_alias_of(result.storage())) return view_of(pair.tensor, result);
-    if (scratch_ != nullptr) {
+    if (records()) {
       const at::Tensor made = shaped_on_device(result, device_);
       targets_.back() = frozen(made);
       return made;
@@ -279,9 +294,9 @@ class Call {
   std::vector<Pair> pairs_;
   std::string call_;  // of a call that may be known next time
   std::vector<c10::IValue> given_;
-  Recorder* open_ = nullptr;    // takes the call in
-  Scratch* scratch_ = nullptr;  // in a recording: what the kernel shows its results' shapes on
-  std::vector<at::Tensor> targets_;
+  Recorder* open_ = nullptr;         // takes the call in
+  Scratch* scratch_ = nullptr;       // while the kernel shows shapes
+  std::vector<at::Tensor> targets_;  // in a recording: run_again()
 };
 
 void fall_back(const c10::OperatorHandle& op, torch::jit::Stack* stack) { Call(op, stack).run(); }

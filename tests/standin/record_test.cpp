@@ -1,22 +1,35 @@
 // Recordings of the stand-in: replays give what the work itself gives, to the bit, and what a CUDA graph can't hold is refused.
 #include <ATen/Context.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/_foreach_mul.h>
+#include <ATen/ops/_foreach_norm.h>
 #include <ATen/ops/_fused_adamw.h>
 #include <ATen/ops/_fused_sgd.h>
+#include <ATen/ops/add.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/avg_pool2d.h>
+#include <ATen/ops/batch_norm.h>
 #include <ATen/ops/bernoulli.h>
 #include <ATen/ops/conv2d.h>
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/dropout.h>
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/layer_norm.h>
 #include <ATen/ops/linear.h>
+#include <ATen/ops/log_softmax.h>
+#include <ATen/ops/max_pool2d_with_indices.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/rand.h>
+#include <ATen/ops/randperm.h>
+#include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/scaled_dot_product_attention.h>
+#include <ATen/ops/softmax.h>
 #include <ATen/ops/tensor.h>
+#include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <gmock/gmock.h>
@@ -122,6 +135,103 @@ TEST_F(Record, IndicesWithoutValuesAreNoMistake) {
   EXPECT_TRUE(same_bits(loss, at::cross_entropy_loss(rows, tokens.remainder(4))));
 }
 
+// One call of each kind: of lists, with several results, in place, with views, with indices, with memory that a call makes
+// larger.
+TEST_F(Record, EveryKindOfCallIsReplayed) {
+  const at::Tensor x = numbers({6, 8}), narrow = x.to(at::kBFloat16), picture = numbers({2, 4, 6, 6}),
+                   whole = x.mul(9).to(at::kLong);
+  const at::Tensor where = at::arange(6, at::kLong).remainder(4).to(kGpu), mask = x.gt(0.1);
+  at::Tensor sums = numbers({6, 8}, 2.0), mean = numbers({4}), spread = numbers({4}).abs().add(1.0);
+  const std::vector<std::pair<const char*, std::function<Tensors()>>> kinds = {
+      {"bf16",
+       [&] {
+         return Tensors{narrow.matmul(narrow.t()), at::softmax(narrow, 1), at::log_softmax(x, 0)};
+       }},
+      {"lists",
+       [&] {
+         return at::_foreach_norm(at::_foreach_mul({x, sums}, 2.0), 2);
+       }},
+      {"lists in place", [&] { return at::_foreach_mul_({sums}, 0.5), Tensors{sums}; }},
+      {"views", [&] { return x.split(2, 1); }},
+      {"view and write", [&] { return sums.select(0, 1).copy_(x[2]), sums.t().narrow(0, 1, 2).mul_(3.0), Tensors{sums}; }},
+      {"several results",
+       [&] {
+         return Tensors{std::get<0>(x.topk(3)), std::get<1>(x.sort(1)), std::get<1>(x.max(0))};
+       }},
+      {"indices",
+       [&] {
+         return Tensors{x.index_select(0, where), x.index({where}), x.gather(0, where.unsqueeze(1))};
+       }},
+      {"indices in place",
+       [&] {
+         return Tensors{sums.index_put_({where}, x, true), sums.scatter_add_(0, where.unsqueeze(1), x)};
+       }},
+      {"masks",
+       [&] {
+         return Tensors{at::where(mask, x, sums), x.masked_fill(mask, 2.0), sums.masked_fill_(mask, 1.0)};
+       }},
+      {"division",
+       [&] {
+         return Tensors{whole.floor_divide(whole.abs().add(1)), whole.remainder(whole.abs().add(1))};
+       }},
+      {"statistics",
+       [&] {
+         return Tensors{at::batch_norm(picture, {}, {}, mean, spread, true, 0.1, 1e-5, false), mean, spread};
+       }},
+      {"pools",
+       [&] {
+         return Tensors{std::get<0>(at::max_pool2d_with_indices(picture, 2)), at::avg_pool2d(picture, 2)};
+       }},
+      {"attention", [&] { return Tensors{at::scaled_dot_product_attention(picture, picture, picture, {}, 0.0, true)}; }},
+      {"convolution",
+       [&] { return Tensors{at::conv2d(picture.to(at::kBFloat16), picture.slice(2, 0, 3).slice(3, 0, 3).to(at::kBFloat16))}; }},
+      {"channels last",
+       [&] {
+         return Tensors{at::conv2d(picture.contiguous(at::MemoryFormat::ChannelsLast), picture.slice(2, 0, 3).slice(3, 0, 3))};
+       }},
+      {"out",
+       [&] {
+         at::Tensor out = at::empty({0}, on_gpu());
+         return Tensors{at::add_out(out, x, sums), out.resize_({2, 3}).fill_(1.0)};
+       }},
+      {"draws",
+       [&] {
+         return Tensors{at::empty({5}, on_gpu()).normal_(1.0, 2.0), sums.bernoulli_(0.5), at::randperm(9, on_gpu(at::kLong))};
+       }},
+      {"made",
+       [&] {
+         return Tensors{at::arange(7, on_gpu()), at::zeros({3}, on_gpu()), at::full({2}, 4.0, on_gpu()), x.new_ones({2})};
+       }},
+      {"scalars",
+       [&] {
+         return Tensors{x.mul(at::scalar_tensor(3.0)), x.add(2), at::scalar_tensor(2.0, on_gpu()).mul(x)};
+       }},
+  };
+  at::Generator generator = at::globalContext().defaultGenerator(kGpu);
+  for (const auto& [name, kind] : kinds) {
+    const Tensors changed{sums, mean, spread}, before{sums.clone(), mean.clone(), spread.clone()};
+    const auto reset = [&] {
+      for (std::size_t i = 0; i < changed.size(); ++i) changed[i].copy_(before[i]);
+      generator.set_current_seed(3);
+    };
+    Tensors out, seen, expected;
+    const std::function<Tensors()>& act = kind;
+    const auto recording = record([&] { out = act(); });
+    for (std::size_t i = 0; i < changed.size(); ++i) EXPECT_TRUE(same_bits(changed[i], before[i])) << name;
+    reset();
+    for (int k = 0; k < 2; ++k) recording->replay();
+    for (const at::Tensor& each : out) seen.push_back(each.cpu());
+    for (const at::Tensor& each : changed) seen.push_back(each.cpu());
+    reset();
+    for (int k = 0; k < 2; ++k) expected = act();
+    for (const at::Tensor& each : changed) expected.push_back(each);
+    for (std::size_t i = 0; i < seen.size(); ++i) {
+      EXPECT_TRUE(same_bits(seen[i], expected[i])) << name << " " << i;
+      EXPECT_EQ(seen[i].strides(), expected[i].cpu().strides()) << name << " " << i;
+    }
+  }
+}
+
 TEST_F(Record, AnExceptionLeavesNoTrace) {
   at::Tensor x = at::ones({8}, on_gpu());
   const std::uint64_t before = backend_->memory(0).reserved_bytes;
@@ -147,6 +257,8 @@ TEST_F(Record, WhatAGraphCanNotHoldIsRefused) {
   event.record(work());
   EXPECT_THAT(refusal([&] { (void)x.sum().item<float>(); }), HasSubstr("read_backs aten::_local_scalar_dense"));
   EXPECT_THAT(refusal([&] { (void)x.nonzero(); }), HasSubstr("read_backs aten::nonzero"));
+  EXPECT_THAT(refusal([&] { (void)x.index({x.gt(0)}); }), HasSubstr("read_backs aten::index"));
+  EXPECT_THAT(refusal([&] { target.index_put_({x.gt(0)}, x); }), HasSubstr("read_backs aten::_index_put_impl_"));
   EXPECT_THAT(refusal([&] { (void)x.cpu(); }), HasSubstr("pageable_copies to the host"));
   EXPECT_THAT(refusal([&] { (void)at::tensor({1.0F, 2.0F}, on_gpu()); }), HasSubstr("pageable_copies to the device"));
   EXPECT_THAT(refusal([&] { target.copy_(pageable, true); }), HasSubstr("pageable_copies to the device"));
@@ -220,6 +332,19 @@ TEST_F(Record, ALaterRecordingOfTheStepReadsTheEarlierOnesResults) {
     first->replay(), second->replay(), second->replay();
     EXPECT_EQ(sum.sum().item<float>(), 16.0F);
   }
+}
+
+TEST_F(Record, AReplayLeavesNothingOfTheRecordingsAfterIt) {
+  const at::Tensor x = at::ones({4}, on_gpu());
+  at::Tensor early, late;
+  const auto first = record([&] { early = x.mul(2.0); });
+  const auto second = record([&] { late = early.add(1.0); });
+  first->replay(), second->replay();
+  EXPECT_EQ(late.sum().item<float>(), 12.0F);
+  first->replay();
+  EXPECT_TRUE(late.isnan().all().item<bool>());
+  second->replay();
+  EXPECT_EQ(early.sum().item<float>(), 8.0F);
 }
 
 TEST_F(Record, ItsMemoryLivesAndThatOfOthersMustLive) {

@@ -26,8 +26,12 @@ namespace millrace::standin {
 // The recorded work and its memory.
 class Tape {
  public:
-  explicit Tape(int device) : device_(device) {}
+  Tape(int device, std::uint64_t number) : device_(device), number_(number) {}
   ~Tape() {
+    if (is_shelved_) {
+      const std::scoped_lock lock(shelf_mutex());
+      std::erase(shelf(), this);
+    }
     for (const Block& block : made_) {
       if (line_) land_copies_of(block.begin, block.begin + block.bytes, *line_);
       let_go(block);
@@ -51,6 +55,12 @@ class Tape {
   void launches(const std::string& name) {
     if (launched_.empty() ? is_update(name) : is_update(launched_.back()) != is_update(name)) launched_.push_back(name);
   }
+  // The work is complete, and can be replayed from now on.
+  void shelve() {
+    const std::scoped_lock lock(shelf_mutex());
+    shelf().push_back(this);
+    is_shelved_ = true;
+  }
   [[nodiscard]] bool has_draws() const { return draws_; }
 
   void replay() {
@@ -68,10 +78,7 @@ class Tape {
     const c10::DeviceGuard guard(c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(device_)));
     line_ = line_of(current_stream(device_));
     in_order(device_);
-    for (const Block& block : made_) {
-      touch(device_, block.begin, block.begin + block.bytes, true, "a replay");
-      spoil(block.begin, block.bytes);
-    }
+    spoil_memory();
     run();
   }
 
@@ -80,6 +87,18 @@ class Tape {
     std::function<void()> run;
     int threads = 1;
   };
+
+  // On a GPU a later recording got the memory of this one's tensors that were gone by then.
+  void spoil_memory() const {
+    const std::scoped_lock lock(shelf_mutex());
+    for (const Tape* const tape : shelf()) {
+      if (tape->device_ != device_ || tape->number_ < number_) continue;
+      for (const Block& block : tape->made_) {
+        touch(device_, block.begin, block.begin + block.bytes, true, "a replay");
+        spoil(block.begin, block.bytes);
+      }
+    }
+  }
 
   void run() const {
     struct Threads {
@@ -95,7 +114,19 @@ class Tape {
     }
   }
 
+  // All that can be replayed. Never destroyed: as the memory of devices.
+  static std::vector<Tape*>& shelf() {
+    static auto* const kept = new std::vector<Tape*>;
+    return *kept;
+  }
+  static std::mutex& shelf_mutex() {
+    static auto* const kept = new std::mutex;
+    return *kept;
+  }
+
   int device_;
+  std::uint64_t number_;  // in the order in which they were recorded
+  bool is_shelved_ = false;
   std::vector<Work> works_;
   std::vector<Block> made_;
   std::set<std::uint64_t> births_;  // of those
@@ -140,7 +171,7 @@ class Replayed final : public device::Recording {
 
 }  // namespace
 
-Recorder::Recorder(int device) : device_(device), number_(++last_number), tape_(std::make_unique<Tape>(device)) {
+Recorder::Recorder(int device) : device_(device), number_(++last_number), tape_(std::make_unique<Tape>(device, number_)) {
   lines_[line_of(stream())] = {};
   const std::scoped_lock lock(mutex);
   TORCH_CHECK(open_on(device) == nullptr, "stand-in: a recording is open on cuda:", device, " already");
@@ -196,6 +227,7 @@ std::unique_ptr<Tape> Recorder::finish() {
   for (const auto& [line, progress] : lines_)
     TORCH_CHECK(line == line_of(stream()) || progress.joined >= progress.launched, "stand-in: can't be recorded: work on ",
                 name_of_stream(line), " that the recording's stream does not wait for");
+  tape_->shelve();
   return std::move(tape_);
 }
 
