@@ -10,15 +10,16 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 
+#include "recorder.h"
 #include "streams.h"
 
 namespace millrace::standin {
 namespace {
 
 constexpr auto kCounts = static_cast<std::size_t>(Count::kEnd);
-constexpr std::array<const char*, kCounts> kNames = {"launches",        "event_waits", "stream_waits", "device_waits",
-                                                     "read_backs",      "to_device",   "to_host",      "pageable_copies",
-                                                     "blocking_copies", "late_copies", "draws",        "allocations"};
+constexpr std::array<const char*, kCounts> kNames = {
+    "launches",  "recorded", "replays",         "event_waits",     "stream_waits", "device_waits", "read_backs",
+    "to_device", "to_host",  "pageable_copies", "blocking_copies", "late_copies",  "draws",        "allocations"};
 
 struct Tally {
   std::array<std::uint64_t, kCounts> counts{};
@@ -59,6 +60,8 @@ class Accounts {
   void count(Count what, const std::string& name) {
     if (capturing_ && !can_be_captured(what))
       TORCH_CHECK(false, "stand-in: can't be captured: ", kNames.at(static_cast<std::size_t>(what)), " ", name);
+    if (what != Count::draws && !can_be_captured(what))
+      refuse_in_recording(kNames.at(static_cast<std::size_t>(what)) + (" " + name));
     if (is_timed_) return;
     const std::scoped_lock lock(mutex_);
     ++step_.counts.at(static_cast<std::size_t>(what));
@@ -101,8 +104,8 @@ class Accounts {
 
  private:
   static bool can_be_captured(Count what) {
-    return what == Count::launches || what == Count::to_device || what == Count::to_host || what == Count::late_copies ||
-           what == Count::allocations;
+    return what == Count::launches || what == Count::recorded || what == Count::to_device || what == Count::to_host ||
+           what == Count::late_copies || what == Count::allocations;
   }
 
   std::mutex mutex_;

@@ -10,6 +10,8 @@ namespace millrace::standin {
 
 enum class Count : std::size_t {
   launches,      // operations that launch one or more kernels on a GPU
+  recorded,      // the same in a recording, which does not execute them
+  replays,       // of recordings: one launch each, but what they copy is counted too
   event_waits,   // the host waits for an event
   stream_waits,  // the host waits for a stream
   device_waits,  // the host waits for the whole device

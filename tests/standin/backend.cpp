@@ -7,6 +7,7 @@
 #include "millrace/base/error.h"
 #include "millrace/device/detail/plugin.h"
 #include "ranks.h"
+#include "recorder.h"
 #include "streams.h"
 
 namespace millrace::standin {
@@ -23,7 +24,7 @@ class StandinBackend final : public device::Backend {
   }
   [[nodiscard]] device::Backend::DriverMemory driver_memory(int index) const override {
     const Usage now = usage(index);
-    return {.free_bytes = now.total - now.allocated, .total_bytes = now.total};
+    return {.free_bytes = now.total - now.reserved, .total_bytes = now.total};
   }
   void synchronize(int index) override { wait_for_device(index); }
   [[nodiscard]] c10::Stream copy_stream(int index) override {
@@ -37,12 +38,15 @@ class StandinBackend final : public device::Backend {
     standin::unpin(memory);
   }
   [[nodiscard]] device::RankGroups* rank_groups(std::string& /*reason*/) override { return &standin::rank_groups(); }
+  [[nodiscard]] std::unique_ptr<device::Recording> record(int index, const std::function<void()>& work) override {
+    return standin::record(index, work);
+  }
   void reset_peak(int index) override { standin::reset_peak(index); }
 
  private:
   [[nodiscard]] device::Backend::MemoryCounters read_memory(int index) const override {
     const Usage now = usage(index);
-    return {.allocated_bytes = now.allocated, .reserved_bytes = now.allocated, .peak_bytes = now.peak, .total_bytes = now.total};
+    return {.allocated_bytes = now.allocated, .reserved_bytes = now.reserved, .peak_bytes = now.peak, .total_bytes = now.total};
   }
 };
 

@@ -12,6 +12,7 @@
 #include "accounts.h"
 #include "aliases.h"
 #include "device_memory.h"
+#include "recorder.h"
 #include "streams.h"
 
 namespace millrace::standin {
@@ -33,32 +34,23 @@ void count_copy(bool to_device, std::size_t bytes, bool pinned, bool blocking) {
   if (!to_device && (blocking || !pinned)) count(Count::read_backs, name);
 }
 
-// The bytes of one side each, contiguous in the same order. A copy from pageable memory is over when the call returns, one to it
-// makes the host wait.
-void transfer(const at::Tensor& to, const at::Tensor& from, bool non_blocking) {
-  const bool to_device = to.is_cuda();
-  const int device = to_device ? to.get_device() : from.get_device();
-  const std::size_t bytes = to.nbytes();
-  void* const host = to_device ? const_cast<void*>(from.const_data_ptr()) : to.mutable_data_ptr();
-  std::byte* const ours = for_kernels(to_device ? to.const_data_ptr() : from.const_data_ptr());
-  const bool pinned = is_pinned(host);
-  count_copy(to_device, bytes, pinned, !non_blocking);
-  const std::string name = std::string("a copy ") + words(to_device);
-  fail_if_lost("copy_");
-  if (computes_nothing()) return;
-  if (!non_blocking || !pinned) {
-    in_order(device);
-    used(to_device ? to : from, to_device, name);
-    if (!non_blocking || !to_device) wait(current_stream(device), name);
-    std::memcpy(to_device ? static_cast<void*>(ours) : host, to_device ? host : static_cast<void*>(ours), bytes);
-    return;
-  }
-  if (to_device) {
+struct Bytes {
+  at::Tensor tensor;  // the device's side
+  void* host = nullptr;
+  bool to_device = true;
+};
+
+// Both sides hold garbage until the copy lands.
+void start(const Bytes& what, const std::string& name) {
+  std::byte* const ours = for_kernels(what.tensor.const_data_ptr());
+  void* const host = what.host;
+  const std::size_t bytes = what.tensor.nbytes();
+  const int device = what.tensor.get_device();
+  if (what.to_device) {
     spoil(ours, bytes);
     copy_asynchronously(
         device, {.land = [=] { std::memcpy(ours, host, bytes); }, .host = host, .device = ours, .bytes = bytes, .deliver = {}});
-    used(to, true, name);
-    return;
+    return used(what.tensor, true, name);
   }
   spoil(host, bytes);
   const auto read = std::make_shared<std::vector<std::byte>>();
@@ -68,7 +60,43 @@ void transfer(const at::Tensor& to, const at::Tensor& from, bool non_blocking) {
                                .bytes = bytes,
                                .to_device = false,
                                .deliver = [=] { std::memcpy(host, read->data(), bytes); }});
-  used(from, false, name);
+  used(what.tensor, false, name);
+}
+
+// A replay reads and writes the host's memory that is there then.
+void add_to(Recorder& open, Bytes what, const std::string& name) {
+  open.needs(what.tensor.const_data_ptr());
+  what.tensor = frozen(what.tensor);
+  open.add([what, name] {
+    if (!is_pinned(what.host)) mistake("a replay needs page-locked memory that is gone, for " + name);
+    count_copy(what.to_device, what.tensor.nbytes(), true, false);
+    start(what, name);
+  });
+}
+
+// The bytes of one side each, contiguous in the same order. A copy from pageable memory is over when the call returns, one to it
+// makes the host wait.
+void transfer(const at::Tensor& to, const at::Tensor& from, bool non_blocking) {
+  const bool to_device = to.is_cuda();
+  const int device = to_device ? to.get_device() : from.get_device();
+  void* const host = to_device ? const_cast<void*>(from.const_data_ptr()) : to.mutable_data_ptr();
+  const at::Tensor& there = to_device ? to : from;
+  const bool pinned = is_pinned(host);
+  const std::string name = std::string("a copy ") + words(to_device);
+  refuse_stray(device, name);
+  Recorder* const open = recorder(device);
+  if (open == nullptr || !pinned || !non_blocking) count_copy(to_device, there.nbytes(), pinned, !non_blocking);
+  fail_if_lost("copy_");
+  if (computes_nothing()) return;
+  if (non_blocking && pinned) {
+    const Bytes what{.tensor = there, .host = host, .to_device = to_device};
+    return open != nullptr ? add_to(*open, what, name) : start(what, name);
+  }
+  in_order(device);
+  used(there, to_device, name);
+  if (!non_blocking || !to_device) wait(current_stream(device), name);
+  void* const ours = for_kernels(there.const_data_ptr());
+  std::memcpy(to_device ? ours : host, to_device ? host : ours, there.nbytes());
 }
 
 // What does not lie alike is made so on the side of the source: with its shape, the target's type and order.
@@ -77,12 +105,20 @@ void between(at::Tensor& to, const at::Tensor& from, bool non_blocking) {
   const at::Tensor target = to.is_non_overlapping_and_dense() && !to.is_conj() && !to.is_neg()
                                 ? to
                                 : at::empty_like(to, to.options(), at::MemoryFormat::Contiguous);
+  if (from.is_cpu() || !target.is_same(to)) refuse_in_recording("a copy between types or layouts, which the host prepares");
   const bool pinned = from.is_cpu() && is_pinned(from.const_data_ptr());
   at::Tensor source = at::empty_strided(from.sizes(), target.strides(),
                                         from.options().dtype(target.scalar_type()).pinned_memory(pinned && non_blocking));
   source.copy_(from);
   transfer(target, source, non_blocking);
   if (!target.is_same(to)) to.copy_(target);
+}
+
+void within(const at::Tensor& to, const at::Tensor& from) {
+  const at::AutoDispatchBelowADInplaceOrView below;
+  used(from, false, "aten::copy_");
+  used(to, true, "aten::copy_");
+  alias_of(to).copy_(alias_of(from));
 }
 
 }  // namespace
@@ -99,10 +135,13 @@ at::Tensor& copy(at::Tensor& to, const at::Tensor& given, bool non_blocking) {
     }
     if (computes_nothing()) return to;
     launch(device, "aten::copy_");
-    const at::AutoDispatchBelowADInplaceOrView below;
-    used(from, false, "aten::copy_");
-    used(to, true, "aten::copy_");
-    alias_of(to).copy_(alias_of(from));
+    Recorder* const open = recorder(device);
+    if (open == nullptr) return within(to, from), to;
+    for (const at::Tensor& each : {to, from}) open->needs(each.storage().data());
+    open->add([to = frozen(to), from = frozen(from)] {
+      in_order(to.get_device());
+      within(to, from);
+    });
     return to;
   }
   between(to, from, non_blocking);

@@ -17,6 +17,7 @@
 
 #include "accounts.h"
 #include "races.h"
+#include "recorder.h"
 #include "streams.h"
 
 namespace millrace::standin {
@@ -56,7 +57,7 @@ class Arena {
     const auto [at, room] = *gap;
     free_.erase(gap);
     if (room > size) free_[at + size] = room - size;
-    blocks_[at] = {size, line_of(stream)};
+    blocks_[at] = {.size = size, .line = line_of(stream), .birth = ++births_};
     allocated_ += size;
     peak_ = std::max(peak_, allocated_);
     if (computes_nothing()) return used_ + at;  // zeros, as all of it is: indices in range
@@ -66,15 +67,16 @@ class Arena {
   }
 
   void release(const std::byte* used) {
-    auto at = static_cast<std::size_t>(used - used_);
-    const auto [found, line] = block_from(at);
-    if (found == 0) return;
-    land_copies_of(used, used + found, line);
-    std::size_t size = found;
+    const auto at = static_cast<std::size_t>(used - used_);
+    if (stays_kept(at)) return;
+    const Slot found = slot_from(at);
+    if (found.size == 0) return;
+    land_copies_of(used, used + found.size, found.line);
+    std::size_t size = found.size;
     const std::scoped_lock lock(mutex_);
     blocks_.erase(at);
     block_ends(used);
-    allocated_ -= size;
+    (found.is_left ? kept_ : allocated_) -= size;
     constexpr std::size_t kLarge = 1U << 20U;
     if (size >= kLarge && !computes_nothing()) give_back(at, size);
     const auto next = free_.find(at + size);
@@ -87,9 +89,32 @@ class Arena {
     }
   }
 
+  [[nodiscard]] Block block_of(const std::byte* used) {
+    const auto at = static_cast<std::size_t>(used - used_);
+    const std::scoped_lock lock(mutex_);
+    const auto after = blocks_.upper_bound(at);
+    if (after == blocks_.begin()) return {};
+    const auto& [begin, slot] = *std::prev(after);
+    return at < begin + slot.size ? Block{used_ + begin, slot.size, slot.birth} : Block{};
+  }
+  void keep(const Block& block) {
+    const std::scoped_lock lock(mutex_);
+    blocks_.at(static_cast<std::size_t>(block.begin - used_)).is_kept = true;
+  }
+  void let_go(const Block& block) {
+    bool is_left = false;
+    {
+      const std::scoped_lock lock(mutex_);
+      Slot& slot = blocks_.at(static_cast<std::size_t>(block.begin - used_));
+      slot.is_kept = false;
+      is_left = slot.is_left;
+    }
+    if (is_left) release(block.begin);
+  }
+
   [[nodiscard]] Usage usage() {
     const std::scoped_lock lock(mutex_);
-    return {allocated_, peak_, bytes_};
+    return {allocated_, allocated_ + kept_, peak_, bytes_};
   }
   void reset_peak() {
     const std::scoped_lock lock(mutex_);
@@ -103,15 +128,27 @@ class Arena {
   }
 
  private:
-  struct Block {
+  struct Slot {
     std::size_t size = 0;
     std::size_t line = 0;  // the stream that it was made for
+    std::uint64_t birth = 0;
+    bool is_kept = false;
+    bool is_left = false;  // its tensor is gone, and it is or was kept
   };
 
-  [[nodiscard]] Block block_from(std::size_t at) {
+  [[nodiscard]] Slot slot_from(std::size_t at) {
     const std::scoped_lock lock(mutex_);
     const auto block = blocks_.find(at);
-    return block == blocks_.end() ? Block{} : block->second;
+    return block == blocks_.end() ? Slot{} : block->second;
+  }
+  [[nodiscard]] bool stays_kept(std::size_t at) {
+    const std::scoped_lock lock(mutex_);
+    const auto block = blocks_.find(at);
+    if (block == blocks_.end() || !block->second.is_kept) return false;
+    block->second.is_left = true;
+    allocated_ -= block->second.size;
+    kept_ += block->second.size;
+    return true;
   }
   [[nodiscard]] std::byte* map(int file, int rights) const {
     void* const memory = ::mmap(nullptr, bytes_, rights, MAP_SHARED | MAP_NORESERVE, file, 0);
@@ -135,8 +172,10 @@ class Arena {
   std::byte* used_ = nullptr;  // what kernels compute with
   std::mutex mutex_;
   std::map<std::size_t, std::size_t> free_;  // offset, size
-  std::map<std::size_t, Block> blocks_;      // by offset
+  std::map<std::size_t, Slot> blocks_;       // by offset
+  std::uint64_t births_ = 0;
   std::size_t allocated_ = 0;
+  std::size_t kept_ = 0;
   std::size_t peak_ = 0;
 };
 
@@ -200,8 +239,9 @@ std::byte* take(std::size_t bytes) {
     const Usage now = usage(device);
     C10_THROW_ERROR(OutOfMemoryError, "CUDA out of memory. Tried to allocate " + std::to_string(bytes) + " bytes. GPU " +
                                           std::to_string(device) + " has a total capacity of " + std::to_string(now.total) +
-                                          " bytes of which " + std::to_string(now.total - now.allocated) + " bytes is free.");
+                                          " bytes of which " + std::to_string(now.total - now.reserved) + " bytes is free.");
   }
+  if (Recorder* const open = recorder(device)) open->made(memory);
   return memory;
 }
 
@@ -327,6 +367,13 @@ std::string describe(const void* address) {
   const Arena& arena = arenas().at(static_cast<std::size_t>(device));
   return "a block of " + std::to_string(arena.block_at(for_tensors(address))) + " bytes on cuda:" + std::to_string(device);
 }
+
+Block block_of(const void* address) {
+  const int device = device_of(address);
+  return device < 0 ? Block{} : arenas().at(static_cast<std::size_t>(device)).block_of(for_kernels(address));
+}
+void keep(const Block& block) { arena_of(block.begin).keep(block); }
+void let_go(const Block& block) { arena_of(block.begin).let_go(block); }
 
 Usage usage(int device) { return arenas().at(static_cast<std::size_t>(device)).usage(); }
 void reset_peak(int device) { arenas().at(static_cast<std::size_t>(device)).reset_peak(); }

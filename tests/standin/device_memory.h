@@ -28,8 +28,20 @@ inline constexpr int kDevices = 4;
 // "a block of 4096 bytes on cuda:0"
 [[nodiscard]] std::string describe(const void* address);
 
+// A block as long as it lives: another one at the same address has another birth.
+struct Block {
+  std::byte* begin = nullptr;  // the kernels' address; null where there is no block
+  std::size_t bytes = 0;
+  std::uint64_t birth = 0;
+};
+[[nodiscard]] Block block_of(const void* address);  // an address of either kind
+// Gives the block to no other tensor until let_go(), also where its own is gone.
+void keep(const Block& block);
+void let_go(const Block& block);
+
 struct Usage {
-  std::uint64_t allocated = 0;
+  std::uint64_t allocated = 0;  // without what is only kept
+  std::uint64_t reserved = 0;
   std::uint64_t peak = 0;
   std::uint64_t total = 0;
 };

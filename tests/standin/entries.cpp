@@ -22,10 +22,12 @@
 
 #include "accounts.h"
 #include "aliases.h"
+#include "computed.h"
 #include "copies.h"
 #include "device_memory.h"
 #include "generator.h"
 #include "races.h"
+#include "recorder.h"
 #include "streams.h"
 
 namespace millrace::standin {
@@ -69,9 +71,12 @@ Tensor reshape_alias(const Tensor& self, c10::SymIntArrayRef sizes, c10::SymIntA
 
 const Tensor& resize(const Tensor& self, at::IntArrayRef sizes, std::optional<at::MemoryFormat> format) {
   const c10::DeviceGuard guard(self.device());
-  const Tensor alias = alias_of(self);
+  const bool records = recorder(self.get_device()) != nullptr;
+  const Tensor alias = records ? Scratch(0).of(self) : alias_of(self);
   alias.resize_(sizes, format);
-  follow(self, alias);
+  if (records && self.storage().nbytes() > 0 && alias.storage().nbytes() > self.storage().nbytes())
+    refuse_in_recording("resize_ of a tensor that has memory");
+  follow(self, alias, records);
   return self;
 }
 
@@ -111,19 +116,11 @@ Tensor& set_nothing(Tensor& self) {
 
 void record_stream(Tensor& self, at::Stream stream) { keep_for(for_kernels(self.storage().data()), line_of(stream)); }
 
-const std::string kConvolution = "aten::convolution";
-
 // In 16 bits oneDNN has faults that would be ours here (docs/known-faults.md), and ATen has no fp16: fp32 in between.
 bool is_narrow(const Tensor& x) { return x.scalar_type() == at::kHalf || x.scalar_type() == at::kBFloat16; }
-Tensor widened(const Tensor& x, const std::string& reader) {
-  used(x, false, reader);
-  const Tensor alias = alias_of(x);
-  return x.defined() && is_narrow(x) ? alias.to(at::kFloat) : alias;
-}
+Tensor widened(const Tensor& x) { return x.defined() && is_narrow(x) ? x.to(at::kFloat) : x; }
 Tensor result_like(const Tensor& result, const Tensor& x) {
-  const Tensor made = on_device(result.defined() && is_narrow(x) ? result.to(x.scalar_type()) : result, x.get_device());
-  used(made, true, kConvolution);
-  return made;
+  return result.defined() && is_narrow(x) ? result.to(x.scalar_type()) : result;
 }
 
 // What a convolution that computes nothing gives.
@@ -144,12 +141,14 @@ Tensor convolution(const Tensor& x, const Tensor& weight, const std::optional<Te
                    at::IntArrayRef padding, at::IntArrayRef dilation, bool transposed, at::IntArrayRef output_padding,
                    std::int64_t groups) {
   if (computes_nothing()) return unfilled(x, weight, stride, padding, dilation, transposed, output_padding, groups);
-  launch(x.get_device(), "aten::convolution");
-  const at::AutoDispatchBelowADInplaceOrView below;
-  const std::optional<Tensor> b = bias && bias->defined() ? std::optional(widened(*bias, kConvolution)) : std::nullopt;
-  return result_like(at::convolution(widened(x, kConvolution), widened(weight, kConvolution), b, stride, padding, dilation,
-                                     transposed, output_padding, groups),
-                     x);
+  const auto compute = [=, stride = stride.vec(), padding = padding.vec(), dilation = dilation.vec(),
+                        output_padding = output_padding.vec()](const std::vector<Tensor>& in) {
+    const std::optional<Tensor> b = in[2].defined() ? std::optional(widened(in[2])) : std::nullopt;
+    const Tensor out =
+        at::convolution(widened(in[0]), widened(in[1]), b, stride, padding, dilation, transposed, output_padding, groups);
+    return std::vector<Tensor>{result_like(out, in[0])};
+  };
+  return computed("aten::convolution", {x, weight, bias.value_or(Tensor())}, compute)[0];
 }
 
 std::tuple<Tensor, Tensor, Tensor> convolution_backward(const Tensor& gradient, const Tensor& x, const Tensor& weight,
@@ -162,25 +161,28 @@ std::tuple<Tensor, Tensor, Tensor> convolution_backward(const Tensor& gradient, 
     return {mask[0] ? at::empty_like(x) : Tensor(), mask[1] ? at::empty_like(weight) : Tensor(),
             mask[2] ? at::empty({channels}, weight.options()) : Tensor()};
   }
-  launch(x.get_device(), "aten::convolution_backward");
-  const at::AutoDispatchBelowADInplaceOrView below;
-  const auto [a, b, c] =
-      at::convolution_backward(widened(gradient, kConvolution), widened(x, kConvolution), widened(weight, kConvolution),
-                               bias_sizes, stride, padding, dilation, transposed, output_padding, groups, mask);
-  return {result_like(a, x), result_like(b, x), result_like(c, x)};
+  const auto biases = bias_sizes ? std::optional(bias_sizes->vec()) : std::nullopt;
+  const auto compute = [=, stride = stride.vec(), padding = padding.vec(), dilation = dilation.vec(),
+                        output_padding = output_padding.vec()](const std::vector<Tensor>& in) {
+    const at::OptionalIntArrayRef sizes = biases ? at::OptionalIntArrayRef(*biases) : std::nullopt;
+    const auto [a, b, c] = at::convolution_backward(widened(in[0]), widened(in[1]), widened(in[2]), sizes, stride, padding,
+                                                    dilation, transposed, output_padding, groups, mask);
+    return std::vector<Tensor>{result_like(a, in[1]), result_like(b, in[1]), result_like(c, in[1])};
+  };
+  const std::vector<Tensor> results = computed("aten::convolution_backward", {gradient, x, weight}, compute);
+  return {results[0], results[1], results[2]};
 }
 
 // A GPU takes a softmax of fp16 or bf16 to fp32 in one kernel, and its gradient back; ATen's CPU refuses.
 template <typename F>
-Tensor rows(const std::string& name, const std::vector<Tensor>& arguments, at::ScalarType type, F&& compute) {
+Tensor rows(const std::string& name, const std::vector<Tensor>& arguments, at::ScalarType type, F compute) {
   if (computes_nothing()) return at::empty_like(arguments[0], arguments[0].options().dtype(type));
-  launch(arguments[0].get_device(), name);
-  const at::AutoDispatchBelowADInplaceOrView below;
-  std::vector<Tensor> wide;
-  for (const Tensor& argument : arguments) wide.push_back(widened(argument, name));
-  const Tensor made = on_device(compute(wide).to(type), arguments[0].get_device());
-  used(made, true, name);
-  return made;
+  const auto wide = [compute, type](const std::vector<Tensor>& in) {
+    std::vector<Tensor> all;
+    for (const Tensor& each : in) all.push_back(widened(each));
+    return std::vector<Tensor>{compute(all).to(type)};
+  };
+  return computed(name, arguments, wide)[0];
 }
 
 Tensor softmax(const Tensor& x, std::int64_t dim, bool to_float) {

@@ -10,6 +10,7 @@ namespace millrace::standin {
 [[nodiscard]] const std::vector<std::string>& names_of_entries();
 
 // An update of the parameters by a fused operation ends a step of the account.
+[[nodiscard]] bool is_update(const std::string& name);
 void end_of_step(const std::string& name);
 
 }  // namespace millrace::standin

@@ -7,6 +7,7 @@
 #include <torch/library.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "entries.h"
 #include "generator.h"
 #include "known_results.h"
+#include "recorder.h"
 #include "streams.h"
 
 namespace millrace::standin {
@@ -26,10 +28,6 @@ struct Pair {
   at::Tensor alias;
   bool written = false;
 };
-
-bool is_read_back(const c10::OperatorHandle& op) {
-  return op.hasTag(at::Tag::data_dependent_output) || op.hasTag(at::Tag::dynamic_output_shape);
-}
 
 // One call: its arguments made into aliases, its results into tensors of the device.
 class Call {
@@ -46,31 +44,119 @@ class Call {
     find_device();
     const std::string& name = op_.operator_name().name;
     launch(device_, name);
-    if (is_read_back(op_)) {
+    open_ = recorder(device_);
+    if (is_read_back()) {
       count(Count::read_backs, name);
       wait(current_stream(device_), name);
     } else if (computes_nothing()) {
       call_ = name_of_call(schema_, *stack_);
-      if (!call_.empty() && answer_known(call_, stack_, schema_.arguments().size(), device_)) return end_of_step(name);
+      if (!call_.empty() && answer_known(call_, stack_, schema_.arguments().size(), device_)) return finish();
       given_.assign(stack_->begin() + static_cast<std::ptrdiff_t>(begin_), stack_->end());
     }
     const c10::DeviceGuard guard(c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(device_)));
-    for (std::size_t i = 0; i < schema_.arguments().size(); ++i) replace(stack_->at(begin_ + i), schema_.arguments()[i]);
-    for (const Pair& pair : pairs_) used(pair.tensor, pair.written, name);
-    {
-      const at::AutoDispatchBelowADInplaceOrView below;
-      op_.redispatchBoxed(c10::DispatchKeySet(key_), stack_);
-    }
+    if (records()) return record();
+    call_kernel();
     for (const Pair& pair : pairs_)
       if (pair.written) follow(pair.tensor, pair.alias);
-    const std::size_t first = stack_->size() - schema_.returns().size();
-    for (std::size_t i = first; i < stack_->size(); ++i) give_back(stack_->at(i));
+    give_back();
     if (!call_.empty()) remember(call_, given_, *stack_, schema_.returns().size());
     if (computes_nothing()) leave_blank();
+    finish();
+  }
+
+  // A call of a replay; `targets` has the tensor for each result that is new memory, and one that is not defined for each other.
+  void run_again(const std::vector<at::Tensor>& targets) {
+    const std::string& name = op_.operator_name().name;
+    find_device();
+    in_order(device_);
+    call_kernel();
+    std::size_t next = 0;
+    for_each_result([&](const at::Tensor& result) { fill(targets.at(next++), result, name); });
     end_of_step(name);
   }
 
  private:
+  // A mask for an index is made into numbers first, and the host has to know how many; index() has the tag for its masks alone.
+  [[nodiscard]] bool is_read_back() {
+    const std::string& name = op_.operator_name().name;
+    const bool tagged = op_.hasTag(at::Tag::data_dependent_output) || op_.hasTag(at::Tag::dynamic_output_shape);
+    const bool puts = name == "aten::_index_put_impl_";
+    if (name != "aten::index" && !(puts && open_ != nullptr)) return tagged;
+    const c10::IValue& indices = stack_->at(begin_ + 1);
+    if (puts && stack_->at(begin_ + 2).toTensor().numel() == 1 && stack_->at(begin_ + 2).toTensor().is_cpu()) return false;
+    bool has_mask = false;
+    for (const c10::IValue& each : indices.toListRef())
+      if (each.isTensor() && each.toTensor().defined())
+        has_mask |= each.toTensor().scalar_type() == at::kBool || each.toTensor().scalar_type() == at::kByte;
+    return has_mask;
+  }
+
+  void call_kernel() {
+    for (std::size_t i = 0; i < schema_.arguments().size(); ++i) replace(stack_->at(begin_ + i), schema_.arguments()[i]);
+    if (scratch_ == nullptr)
+      for (const Pair& pair : pairs_) used(pair.tensor, pair.written, op_.operator_name().name);
+    const at::AutoDispatchBelowADInplaceOrView below;
+    op_.redispatchBoxed(c10::DispatchKeySet(key_), stack_);
+  }
+
+  [[nodiscard]] bool records() const { return open_ != nullptr && !computes_nothing(); }
+
+  // The kernel shows the shapes of its results on a scratch; each replay calls it on what was given now.
+  void record() {
+    given_.assign(stack_->begin() + static_cast<std::ptrdiff_t>(begin_), stack_->end());
+    torch::jit::Stack arguments = frozen_arguments();
+    on_scratch([&](Scratch& scratch) {
+      scratch_ = &scratch;
+      pairs_.clear();
+      stack_->resize(begin_);
+      stack_->insert(stack_->end(), given_.begin(), given_.end());
+      call_kernel();
+      scratch_ = nullptr;
+    });
+    bool grew = false;
+    bool does_something = schema_.returns().empty();
+    for (const Pair& pair : pairs_) {
+      if (!pair.written) continue;
+      const void* const before = pair.tensor.storage().data();
+      follow(pair.tensor, pair.alias, true);
+      grew |= pair.tensor.storage().data() != before;
+      does_something = true;
+    }
+    if (grew) arguments = frozen_arguments();
+    give_back();
+    for (const at::Tensor& target : targets_) does_something |= target.defined();
+    if (does_something) {
+      open_->add([op = op_, arguments, targets = targets_] {
+        torch::jit::Stack stack = arguments;
+        Call(op, &stack).run_again(targets);
+      });
+    }
+    finish();
+  }
+
+  // What was given, for a replay: tensors as they are now, each once.
+  torch::jit::Stack frozen_arguments() {
+    std::map<const c10::TensorImpl*, at::Tensor> known;
+    const auto freeze = [&](const at::Tensor& tensor) {
+      if (!tensor.defined()) return tensor;
+      at::Tensor& as_now = known[tensor.unsafeGetTensorImpl()];
+      if (!as_now.defined()) as_now = frozen(tensor);
+      if (tensor.is_cuda()) open_->needs(tensor.storage().data());
+      return as_now;
+    };
+    torch::jit::Stack all;
+    for (const c10::IValue& value : given_) all.push_back(mapped(value, freeze));
+    return all;
+  }
+
+  void finish() {
+    const std::string& name = op_.operator_name().name;
+    if (open_ == nullptr) return end_of_step(name);
+    open_->launches(name);
+    for (const c10::Argument& argument : schema_.arguments())
+      if (is_generator(argument)) open_->draws();
+  }
+
   // All tensors of a device are on one, and those of the CPU are numbers: as a kernel on a GPU wants it.
   void find_device() {
     std::optional<at::Tensor> stray;
@@ -124,41 +210,51 @@ class Call {
         pair.written |= written;
         return pair.alias;
       }
-    pairs_.push_back({tensor, key_ == c10::DispatchKey::Meta ? shape_of(tensor) : alias_of(tensor), written});
-    return pairs_.back().alias;
+    const at::Tensor made = scratch_ != nullptr              ? scratch_->of(tensor)
+                            : key_ == c10::DispatchKey::Meta ? shape_of(tensor)
+                                                             : alias_of(tensor);
+    pairs_.push_back({tensor, made, written});
+    return made;
+  }
+
+  // The value with `change` in place of each of its tensors; one that has none is returned as it is.
+  template <typename F>
+  static c10::IValue mapped(const c10::IValue& value, F&& change) {
+    if (value.isTensor()) return change(value.toTensor());
+    if (value.isTensorList()) {
+      c10::List<at::Tensor> list;
+      for (const at::Tensor& tensor : value.toTensorVector()) list.push_back(change(tensor));
+      return list;
+    }
+    if (!value.isList() || !is_optional_tensors(value)) return value;
+    c10::List<std::optional<at::Tensor>> list;
+    for (const c10::IValue& entry : value.toListRef())
+      list.push_back(entry.isTensor() ? std::optional(change(entry.toTensor())) : std::nullopt);
+    return list;
   }
 
   void replace(c10::IValue& value, const c10::Argument& argument) {
     const bool written = argument.alias_info() != nullptr && argument.alias_info()->isWrite();
-    if (value.isTensor()) {
-      value = alias(value.toTensor(), written);
-    } else if (value.isTensorList()) {
-      c10::List<at::Tensor> list;
-      for (const at::Tensor& tensor : value.toTensorVector()) list.push_back(alias(tensor, written));
-      value = std::move(list);
-    } else if (value.isList() && is_optional_tensors(value)) {
-      c10::List<std::optional<at::Tensor>> list;
-      for (const c10::IValue& entry : value.toListRef())
-        list.push_back(entry.isTensor() ? std::optional(alias(entry.toTensor(), written)) : std::nullopt);
-      value = std::move(list);
-    } else if (value.isDevice()) {
+    value = mapped(value, [&](const at::Tensor& tensor) { return alias(tensor, written); });
+    if (value.isDevice()) {
       value = c10::Device(key_ == c10::DispatchKey::Meta ? c10::kMeta : c10::kCPU);
     } else if (is_generator(argument) && key_ == c10::DispatchKey::CPU) {
-      count(Count::draws, op_.operator_name().name);
+      if (scratch_ == nullptr) count(Count::draws, op_.operator_name().name);
       value = draw(value.isNone() ? default_generator(device_) : value.toGenerator());
     }
+  }
+
+  template <typename F>
+  void for_each_result(F&& each) const {
+    for (std::size_t i = stack_->size() - schema_.returns().size(); i < stack_->size(); ++i)
+      (void)mapped(stack_->at(i), [&](const at::Tensor& tensor) { return each(tensor), tensor; });
   }
 
   void leave_blank() {
     if (key_ == c10::DispatchKey::Meta) return;
     for (const Pair& pair : pairs_)
       if (pair.written) blank(pair.tensor);
-    for (std::size_t i = stack_->size() - schema_.returns().size(); i < stack_->size(); ++i) {
-      const c10::IValue& value = stack_->at(i);
-      if (value.isTensor()) blank(value.toTensor());
-      if (value.isTensorList())
-        for (const at::Tensor& tensor : value.toTensorVector()) blank(tensor);
-    }
+    for_each_result(&blank);
   }
 
   static bool is_generator(const c10::Argument& argument) {
@@ -171,19 +267,22 @@ class Call {
       if (pair.alias.is_same(result)) return pair.tensor;
     for (const Pair& pair : pairs_)
       if (result.has_storage() && pair.alias.storage().is_alias_of(result.storage())) return view_of(pair.tensor, result);
+    if (records()) {
+      const at::Tensor made = shaped_on_device(result, device_);
+      targets_.back() = frozen(made);
+      return made;
+    }
     const at::Tensor made = on_device(result, device_);
     used(made, true, op_.operator_name().name);
     return made;
   }
 
-  void give_back(c10::IValue& value) {
-    if (value.isTensor()) {
-      value = original(value.toTensor());
-    } else if (value.isTensorList()) {
-      c10::List<at::Tensor> list;
-      for (const at::Tensor& tensor : value.toTensorVector()) list.push_back(original(tensor));
-      value = std::move(list);
-    }
+  void give_back() {
+    for (std::size_t i = stack_->size() - schema_.returns().size(); i < stack_->size(); ++i)
+      stack_->at(i) = mapped(stack_->at(i), [&](const at::Tensor& result) {
+        targets_.emplace_back();
+        return original(result);
+      });
   }
 
   const c10::OperatorHandle& op_;
@@ -195,6 +294,9 @@ class Call {
   std::vector<Pair> pairs_;
   std::string call_;  // of a call that may be known next time
   std::vector<c10::IValue> given_;
+  Recorder* open_ = nullptr;         // takes the call in
+  Scratch* scratch_ = nullptr;       // while the kernel shows shapes
+  std::vector<at::Tensor> targets_;  // in a recording: run_again()
 };
 
 void fall_back(const c10::OperatorHandle& op, torch::jit::Stack* stack) { Call(op, stack).run(); }
@@ -232,9 +334,11 @@ TORCH_LIBRARY_IMPL(aten, CUDA, library) {
 
 }  // namespace
 
+bool is_update(const std::string& name) { return name.starts_with("aten::_fused_adam") || name.starts_with("aten::_fused_sgd"); }
+
 void end_of_step(const std::string& name) {
   static thread_local bool was_update = false;
-  const bool update = name.starts_with("aten::_fused_adam") || name.starts_with("aten::_fused_sgd");
+  const bool update = is_update(name);
   if (update && !was_update) mark_step();
   was_update = update;
 }

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "device_memory.h"
+#include "recorder.h"
 
 namespace millrace::standin {
 namespace {
@@ -21,21 +22,33 @@ class Numbers final : public c10::GeneratorImpl {
       : c10::GeneratorImpl(c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(device)),
                            c10::DispatchKeySet(c10::DispatchKey::CUDA)) {}
 
-  void set_current_seed(std::uint64_t seed) override { seed_ = seed, offset_ = 0; }
-  void set_offset(std::uint64_t offset) override { offset_ = offset; }
-  [[nodiscard]] std::uint64_t get_offset() const override { return offset_; }
+  void set_current_seed(std::uint64_t seed) override {
+    if (records_here() && seed == seed_) return;
+    refuse_in_recording("another seed of the generator");
+    seed_ = seed, offset_ = 0;
+  }
+  void set_offset(std::uint64_t offset) override {
+    refuse_in_recording("another position of the generator");
+    offset_ = offset;
+  }
+  [[nodiscard]] std::uint64_t get_offset() const override {
+    refuse_in_recording("the position of the generator");
+    return offset_;
+  }
   [[nodiscard]] std::uint64_t current_seed() const override { return seed_; }
   std::uint64_t seed() override {
     set_current_seed(c10::detail::getNonDeterministicRandom());
     return seed_;
   }
   void set_state(const c10::TensorImpl& state) override {
+    refuse_in_recording("another state of the generator");
     TORCH_CHECK(state.numel() == kBytes && state.device().is_cpu(), "RNG state is wrong size");
     const auto* const bytes = static_cast<const std::byte*>(state.data());
     std::memcpy(&seed_, bytes, sizeof seed_);
     std::memcpy(&offset_, bytes + sizeof seed_, sizeof offset_);
   }
   [[nodiscard]] c10::intrusive_ptr<c10::TensorImpl> get_state() const override {
+    refuse_in_recording("the state of the generator");
     at::Tensor state = at::empty({kBytes}, at::TensorOptions(at::kByte));
     auto* const bytes = static_cast<std::byte*>(state.mutable_data_ptr());
     std::memcpy(bytes, &seed_, sizeof seed_);
@@ -72,6 +85,11 @@ const at::Generator& default_generator(int device) {
 }
 
 at::Generator draw(const at::Generator& generator) {
+  if (Recorder* const open = recorder(generator.device().index())) {
+    if (!(generator == default_generator(generator.device().index()))) refuse_in_recording("a draw of a generator of one's own");
+    open->draws();
+    return at::detail::createCPUGenerator(0);
+  }
   const std::scoped_lock lock(const_cast<at::Generator&>(generator).mutex());
   return static_cast<Numbers*>(generator.unsafeGetGeneratorImpl())->draw();
 }

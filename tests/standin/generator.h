@@ -7,7 +7,8 @@ namespace millrace::standin {
 
 [[nodiscard]] const at::Generator& default_generator(int device);
 [[nodiscard]] at::Generator new_generator(int device);
-// A CPU generator for one operation; advances `generator`.
+// A CPU generator for one operation; advances `generator`. In a recording it advances nothing, each replay draws instead, and any
+// generator but the device's default one is refused.
 [[nodiscard]] at::Generator draw(const at::Generator& generator);
 
 }  // namespace millrace::standin

@@ -4,6 +4,7 @@
 
 #include "device_memory.h"
 #include "generator.h"
+#include "recorder.h"
 #include "streams.h"
 
 namespace millrace::standin {
@@ -51,6 +52,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   void destroyEvent(void* event, c10::DeviceIndex /*index*/) const noexcept override { delete static_cast<Event*>(event); }
   // Kernels run when they are launched, so the host's clock is the device's.
   [[nodiscard]] double elapsedTime(void* from, void* to, c10::DeviceIndex /*index*/) const override {
+    for (void* const each : {from, to}) refuse_recorded(*static_cast<Event*>(each), "the time");
     constexpr double kMilliseconds = 1e3;
     return (static_cast<Event*>(to)->seconds - static_cast<Event*>(from)->seconds) * kMilliseconds;
   }

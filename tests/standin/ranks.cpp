@@ -6,6 +6,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
 #include "aliases.h"
+#include "recorder.h"
 #include "streams.h"
 
 namespace millrace::standin {
@@ -65,6 +66,7 @@ class Group final : public c10d::Backend {
 
  private:
   static Tensors begin(const std::string& name, const Tensors& tensors, bool written) {
+    refuse_in_recording("a collective, whose work is the host's here: " + name);
     Tensors ours;
     for (const at::Tensor& tensor : tensors) {
       launch(tensor.get_device(), name);

@@ -14,6 +14,7 @@
 
 #include "accounts.h"
 #include "races.h"
+#include "recorder.h"
 
 namespace millrace::standin {
 namespace {
@@ -282,34 +283,54 @@ c10::Stream exchange_stream(c10::Stream stream) {
 
 c10::Stream stream_from_pool(int device) {
   static std::array<std::atomic<int>, kDevices> next{};
-  const int id = 1 + next.at(static_cast<std::size_t>(device)).fetch_add(1) % kStreams;
+  const int id = 1 + next.at(static_cast<std::size_t>(device)).fetch_add(1) % (kStreams - 1);
   return stream_at(device, id);
 }
 
 void launch(int device, const std::string& name) {
   if (!computes_nothing()) fail_if_lost(name);
+  refuse_stray(device, name);
+  if (recorder(device) != nullptr) return count(Count::recorded, name);
   count(Count::launches, name);
   if (!computes_nothing()) in_order(device);
 }
 
-void in_order(int device) { order().launch(line_of(current_stream(device))); }
+void in_order(int device) {
+  refuse_stray(device, "work");
+  order().launch(line_of(current_stream(device)));
+}
 
 void touch(int device, const std::byte* begin, const std::byte* end, bool written, const std::string& name) {
   order().touch({.begin = begin, .end = end, .written = written, .line = line_of(current_stream(device))}, name);
 }
 
-void copy_asynchronously(int device, Copy copy) { order().copy(line_of(current_stream(device)), std::move(copy)); }
+void copy_asynchronously(int device, Copy copy) {
+  refuse_stray(device, "a copy");
+  order().copy(line_of(current_stream(device)), std::move(copy));
+}
 void land_copies_of(const void* host) { order().land_copies_of(host); }
 void land_copies_of(const std::byte* begin, const std::byte* end, std::size_t line) { order().land_copies_of(begin, end, line); }
 bool is_in_use(const void* host) { return order().is_in_use(host); }
 
-void record(Event& event, c10::Stream stream) { order().record(event, line_of(stream)); }
-void block(const Event& event, c10::Stream stream) { order().block(event, line_of(stream)); }
-bool query(Event& event) { return order().query(event); }
-bool query(c10::Stream stream) { return order().query(line_of(stream)); }
+void record(Event& event, c10::Stream stream) {
+  if (!record_in_recording(event, stream)) order().record(event, line_of(stream));
+}
+void block(const Event& event, c10::Stream stream) {
+  if (!block_in_recording(event, stream)) order().block(event, line_of(stream));
+}
+bool query(Event& event) {
+  refuse_recorded(event, "a look");
+  refuse_in_recording("a look at an event");
+  return order().query(event);
+}
+bool query(c10::Stream stream) {
+  refuse_in_recording("a look at a stream");
+  return order().query(line_of(stream));
+}
 
 void wait(const Event& event) {
   fail_if_lost("event");
+  refuse_recorded(event, "a wait of the host");
   count(Count::event_waits, "");
   order().wait(event);
 }

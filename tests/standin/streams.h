@@ -14,7 +14,8 @@
 
 namespace millrace::standin {
 
-inline constexpr int kStreams = 24;  // per device, in addition to the default stream
+inline constexpr int kStreams = 25;                // per device, in addition to the default stream
+inline constexpr int kRecordingStream = kStreams;  // of them the last, which is in no pool: recorder.h
 
 // The position of each stream when an event was recorded: everything up to there is known to be done.
 using Clock = std::array<std::uint32_t, std::size_t{kDevices} * (kStreams + 1)>;
@@ -23,7 +24,11 @@ struct Event {
   Clock clock{};
   bool recorded = false;
   int queries = 0;
-  double seconds = 0.0;  // time of the recording
+  double seconds = 0.0;  // of the host's clock, when it was recorded
+  // Recorded in a recording (recorder.h): its number, or 0, and how much of which stream was launched.
+  std::uint64_t recording = 0;
+  std::size_t line = 0;
+  std::uint32_t launched = 0;
 };
 
 [[nodiscard]] int current_device();
@@ -32,7 +37,8 @@ int exchange_device(int device);  // returns the previous device
 c10::Stream exchange_stream(c10::Stream stream);
 [[nodiscard]] c10::Stream stream_from_pool(int device);
 
-// Begins an operation on the current stream of `device`: all earlier work of this stream is done.
+// Begins an operation on the current stream of `device`: all earlier work of this stream is done. In a recording (recorder.h) it
+// is only counted, and the caller hands its work to the recorder.
 void launch(int device, const std::string& name);
 void in_order(int device);  // the same for an operation without a kernel
 
