@@ -16,13 +16,13 @@ namespace millrace::kernels {
 inline bool has_kernel(const at::Tensor& x) {
   return x.is_cpu() && x.layout() == at::kStrided && (x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16);
 }
-// Only dropout has kernels on other devices.
-inline bool has_dropout_kernel(const at::Tensor& x) {
-  if (x.is_cpu()) return has_kernel(x);
+// Whether a device other than the CPU has kernels of ours for x, where the operation has any there.
+inline bool has_device_kernel(const at::Tensor& x) {
   const at::ScalarType type = x.scalar_type();
-  return x.layout() == at::kStrided && (type == at::kFloat || type == at::kBFloat16 || type == at::kHalf) &&
+  return !x.is_cpu() && x.layout() == at::kStrided && (type == at::kFloat || type == at::kBFloat16 || type == at::kHalf) &&
          device_table(x.device().type()) != nullptr;
 }
+inline bool has_dropout_kernel(const at::Tensor& x) { return has_kernel(x) || has_device_kernel(x); }
 inline detail::Type type_of(at::ScalarType type) {
   return type == at::kFloat ? detail::Type::f32 : type == at::kHalf ? detail::Type::f16 : detail::Type::bf16;
 }

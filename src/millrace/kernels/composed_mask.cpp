@@ -55,7 +55,7 @@ at::Tensor composed_mask(at::IntArrayRef sizes, const Dropout& site, c10::Device
   std::vector<at::Tensor> counters;
   for (const DropoutRun& stretch : stretches) {
     const std::int64_t first = stretch.first / kDropoutGroup * detail::kLanesOfGroup;
-    counters.push_back(at::arange(first, first + detail::lanes_of(stretch), integers));
+    counters.push_back(at::arange(first, first + detail::lanes_of(stretch.first, stretch.count), integers));
   }
   const std::array<at::Tensor, 4> words = philox(at::cat(counters), site.key);
   // The order of the elements is (groups, words, blocks, halves).
@@ -70,7 +70,7 @@ at::Tensor composed_mask(at::IntArrayRef sizes, const Dropout& site, c10::Device
   std::int64_t begin = 0;
   for (const DropoutRun& stretch : stretches) {
     parts.push_back(keeps.narrow(0, begin + stretch.first % kDropoutGroup, stretch.count));
-    begin += detail::lanes_of(stretch) / detail::kLanesOfGroup * kDropoutGroup;
+    begin += detail::lanes_of(stretch.first, stretch.count) / detail::kLanesOfGroup * kDropoutGroup;
   }
   return at::cat(parts).view(sizes);
 }

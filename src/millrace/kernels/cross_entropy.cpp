@@ -38,6 +38,16 @@ struct CrossEntropyFunction : torch::autograd::Function<CrossEntropyFunction> {
     const auto fp32 = logits.options().dtype(at::kFloat);
     const at::Tensor log_sums = at::empty({logits.size(0)}, fp32);
     const detail::CrossEntropy args = arguments(logits, target, log_sums, ignore_index);
+    context->save_for_backward({logits, target, log_sums});
+    context->saved_data["ignore_index"] = ignore_index;
+    if (!logits.is_cpu()) {
+      const at::Tensor losses = at::empty_like(log_sums);
+      device_table(logits.device().type())
+          ->cross_entropy_forward(args, logits.size(0), losses.mutable_data_ptr<float>(), logits.device().index());
+      at::Tensor counted = target.ne(ignore_index).sum().to(at::kFloat);
+      context->mark_non_differentiable({counted});
+      return {losses.sum(), counted};
+    }
     const RowChunks chunks(logits.size(0));
     std::vector<detail::CrossEntropySum> parts(static_cast<std::size_t>(chunks.count));
     const detail::Table& table = detail::table();
@@ -52,8 +62,6 @@ struct CrossEntropyFunction : torch::autograd::Function<CrossEntropyFunction> {
       loss += part.loss;
       count += part.count;
     }
-    context->save_for_backward({logits, target, log_sums});
-    context->saved_data["ignore_index"] = ignore_index;
     at::Tensor counted = at::scalar_tensor(static_cast<double>(count), fp32);
     context->mark_non_differentiable({counted});
     return {at::scalar_tensor(loss, fp32), counted};
@@ -66,6 +74,10 @@ struct CrossEntropyFunction : torch::autograd::Function<CrossEntropyFunction> {
     detail::CrossEntropy args = arguments(saved[0], saved[1], saved[2], context->saved_data["ignore_index"].toInt());
     args.gradient = gradient.mutable_data_ptr();
     args.upstream = upstream.const_data_ptr<float>();
+    if (!gradient.is_cpu()) {
+      device_table(gradient.device().type())->cross_entropy_backward(args, gradient.size(0), gradient.device().index());
+      return {gradient, {}, {}};
+    }
     const detail::Table& table = detail::table();
     parallel(saved[0].size(0), [&](std::int64_t begin, std::int64_t end) { table.cross_entropy_backward(args, begin, end); });
     return {gradient, {}, {}};
@@ -78,7 +90,8 @@ std::pair<at::Tensor, at::Tensor> cross_entropy_sum(const at::Tensor& logits, co
                                                     std::int64_t ignore_index) {
   TORCH_CHECK(logits.dim() == 2 && target.dim() == 1 && target.size(0) == logits.size(0) && target.scalar_type() == at::kLong,
               "cross_entropy_sum: logits (N, V) and int64 targets (N) expected, got ", logits.sizes(), " and ", target.sizes());
-  if (has_kernel(logits) && target.is_cpu() && logits.size(1) > 0) {
+  const bool fits = logits.is_cpu() ? has_kernel(logits) : has_device_kernel(logits) && logits.size(0) > 0;
+  if (fits && target.device() == logits.device() && logits.size(1) > 0) {
     const OperationSpan span("millrace::cross_entropy_sum", logits, target);
     const variable_list out = CrossEntropyFunction::apply(logits, target, ignore_index);
     return {out[0], out[1]};

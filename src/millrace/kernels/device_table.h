@@ -5,24 +5,40 @@
 #include <c10/core/Device.h>
 
 #include <cstddef>
+#include <cstdint>
 
 #include "millrace/kernels/detail/table.h"
 
 namespace millrace::kernels {
 
-// Only plain structs cross to the plugin. Launches go to the current stream of device `index`.
+enum class Pointwise : std::uint8_t { smooth_leaky, quick_gelu };
+
+// Only plain structs cross to the plugin. Launches go to the current stream of device `index`; tensors are contiguous, of any of
+// the types of detail::Type. `recorded`: in a step that the device records, key and first number of the site are in its memory,
+// where the kernel reads them when it runs; null: they are those of `keep`.
 struct DeviceTable {
-  // For tensors of any type; `keep.first` is not used, since each run has its own.
-  void (*dropout)(const detail::DropoutArgs&, const detail::DropoutRun* stretches, std::size_t count, c10::DeviceIndex index);
-  // The same for one run whose key and first number are read from the device's memory when the kernel runs: a recorded step finds
-  // those of its own batch there. Neither `keep.key` nor `keep.first` is used.
-  void (*recorded_dropout)(const detail::DropoutArgs&, const detail::RecordedSite* on_device, c10::DeviceIndex index);
-  // Loads what recorded_dropout launches: a device may refuse to load code while it records.
-  void (*load)(c10::DeviceIndex index);
+  using Site = const detail::RecordedSite*;
+  // A tensor, or a run of it (detail/dropout_layout.h).
+  void (*dropout)(const detail::DropoutArgs&, Site recorded, c10::DeviceIndex index);
+  void (*gelu)(const detail::GeluArgs&, Site recorded, c10::DeviceIndex index);
+  // Rows of a width for which norm_width_fits() holds; the number of a row's first element is a multiple of 128.
+  void (*norm_forward)(const detail::NormForward&, std::int64_t rows, Site recorded, c10::DeviceIndex index);
+  // `partial`: (2, blocks, width) f32, parts of the gradients of weight and bias. All of it is written.
+  void (*norm_backward)(const detail::NormBackward&, std::int64_t rows, std::int64_t blocks, Site recorded, float* partial,
+                        c10::DeviceIndex index);
+  // `losses`: of each row; 0 for a row that does not count, NaN for a target that is no class.
+  void (*cross_entropy_forward)(const detail::CrossEntropy&, std::int64_t rows, float* losses, c10::DeviceIndex index);
+  void (*cross_entropy_backward)(const detail::CrossEntropy&, std::int64_t rows, c10::DeviceIndex index);
+  void (*pointwise)(Pointwise function, const detail::PointwiseArgs&, c10::DeviceIndex index);  // dense in any order
+  // Sums of the columns of a matrix (rows, columns): parts (blocks, columns) f32, all of it written.
+  void (*column_sums)(const void* matrix, detail::Type type, std::int64_t rows, std::int64_t columns, std::int64_t blocks,
+                      float* parts, c10::DeviceIndex index);
   // Writes bytes of the host to the device's memory, in order with the work of the current stream. The host does not wait, and
   // `from` may change as soon as this returns.
   void (*write)(void* to_device, const void* from, std::size_t bytes, c10::DeviceIndex index);
 };
+
+[[nodiscard]] constexpr bool norm_width_fits(std::int64_t width) noexcept { return width > 0 && width % 128 == 0 && width <= 1024; }
 
 // The table of this kind of device; null if there is no table.
 [[nodiscard]] const DeviceTable* device_table(c10::DeviceType type) noexcept;

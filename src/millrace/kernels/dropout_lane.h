@@ -15,10 +15,21 @@ namespace millrace::kernels::detail {
 // read and write whole pieces of 128 bytes (64 for 16-bit numbers).
 inline constexpr std::int64_t kLanesOfGroup = 16;
 
-// The number of lanes in a run.
-[[nodiscard]] C10_HOST_DEVICE inline std::int64_t lanes_of(const DropoutRun& stretch) {
-  if (stretch.count == 0) return 0;
-  return kLanesOfGroup * ((stretch.first + stretch.count - 1) / kDropoutGroup - stretch.first / kDropoutGroup + 1);
+// The number of lanes for this many elements, the first of which has the number `first` in its stream.
+[[nodiscard]] C10_HOST_DEVICE inline std::int64_t lanes_of(std::int64_t first, std::int64_t count) {
+  if (count == 0) return 0;
+  return kLanesOfGroup * ((first + count - 1) / kDropoutGroup - first / kDropoutGroup + 1);
+}
+
+// Calls of.pair(i, count, bits) for the pairs of elements i and i + 1 that a lane serves; i or i + 1 may lie outside [0, count).
+template <class Of>
+C10_HOST_DEVICE inline void pairs_of_lane(const Of& of, std::int64_t count, std::int64_t lane) {
+  const std::int64_t group = of.keep.first / kDropoutGroup;
+  PhiloxBlock words{};
+  if (of.keep.threshold > 0) words = dropout_block(of.keep.key, static_cast<std::uint64_t>(group * kLanesOfGroup + lane));
+  const std::int64_t number = (group + lane / kLanesOfGroup) * kDropoutGroup + 2 * (lane % kLanesOfGroup);
+  const std::int64_t i = number - of.keep.first;
+  for (std::int64_t word = 0; word < 4; ++word) of.pair(i + 32 * word, count, words[static_cast<std::size_t>(word)]);
 }
 
 template <class T>
@@ -43,10 +54,10 @@ struct DropoutOf {
     return static_cast<Out>(residual == nullptr ? kept : static_cast<float>(added) + kept);
   }
 
-  // Handles elements i and i + 1 of the tensor if they are in [begin, end); `word` has the bits of both.
-  C10_HOST_DEVICE void pair(std::int64_t i, std::int64_t begin, std::int64_t end, std::uint32_t word) const {
+  // Handles elements i and i + 1 of the tensor if they are in [0, count); `word` has the bits of both.
+  C10_HOST_DEVICE void pair(std::int64_t i, std::int64_t count, std::uint32_t word) const {
     const bool first = (word & 0xFFFFU) >= keep.threshold, second = (word >> 16U) >= keep.threshold;
-    if (i >= begin && i + 1 < end && holds_pairs(x + i) && holds_pairs(out + i) &&
+    if (i >= 0 && i + 1 < count && holds_pairs(x + i) && holds_pairs(out + i) &&
         (residual == nullptr || holds_pairs(residual + i))) {
       const PairOf<X> in = *reinterpret_cast<const PairOf<X>*>(x + i);
       PairOf<Out> added{Out(0.0F), Out(0.0F)};
@@ -54,18 +65,11 @@ struct DropoutOf {
       *reinterpret_cast<PairOf<Out>*>(out + i) = {of(in.first, added.first, first), of(in.second, added.second, second)};
       return;
     }
-    if (i >= begin && i < end) out[i] = of(x[i], residual == nullptr ? Out(0.0F) : residual[i], first);
-    if (i + 1 >= begin && i + 1 < end) out[i + 1] = of(x[i + 1], residual == nullptr ? Out(0.0F) : residual[i + 1], second);
+    if (i >= 0 && i < count) out[i] = of(x[i], residual == nullptr ? Out(0.0F) : residual[i], first);
+    if (i + 1 >= 0 && i + 1 < count) out[i + 1] = of(x[i + 1], residual == nullptr ? Out(0.0F) : residual[i + 1], second);
   }
 
-  C10_HOST_DEVICE void lane(const DropoutRun& stretch, std::int64_t lane) const {
-    const std::int64_t group = stretch.first / kDropoutGroup;
-    const PhiloxBlock words = dropout_block(keep.key, static_cast<std::uint64_t>(group * kLanesOfGroup + lane));
-    const std::int64_t number = (group + lane / kLanesOfGroup) * kDropoutGroup + 2 * (lane % kLanesOfGroup);
-    const std::int64_t i = stretch.begin + number - stretch.first;
-    for (std::int64_t word = 0; word < 4; ++word)
-      pair(i + 32 * word, stretch.begin, stretch.begin + stretch.count, words[static_cast<std::size_t>(word)]);
-  }
+  C10_HOST_DEVICE void lane(std::int64_t count, std::int64_t lane) const { pairs_of_lane(*this, count, lane); }
 };
 
 }  // namespace millrace::kernels::detail

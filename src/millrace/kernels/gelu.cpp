@@ -19,7 +19,7 @@ at::Tensor run(const at::Tensor& x, const at::Tensor& gradient, const Dropout& s
                               .type = type_of(x),
                               .count = x.numel(),
                               .keep = {}};
-  run_gelu(args, site);
+  run_gelu(args, site, x.device());
   return out;
 }
 
@@ -40,7 +40,7 @@ struct GeluFunction : torch::autograd::Function<GeluFunction> {
 }  // namespace
 
 at::Tensor gelu_dropout(const at::Tensor& x, const Dropout& site) {
-  if (!has_kernel(x)) return dropout(at::gelu(x), site);
+  if (!has_kernel(x) && !has_device_kernel(x)) return dropout(at::gelu(x), site);
   const OperationSpan span("millrace::gelu_dropout", x);
   return GeluFunction::apply(x, site);
 }

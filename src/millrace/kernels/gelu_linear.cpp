@@ -26,7 +26,7 @@ const char* atens_word(Gelu kind) { return kind == Gelu::tanh ? "tanh" : "none";
 
 // Both tensors are contiguous.
 at::Tensor gelu_gradient(const at::Tensor& gradient, const at::Tensor& x, Gelu kind) {
-  if (kind == Gelu::quick) return pointwise(detail::table().quick_gelu, x, gradient);
+  if (kind == Gelu::quick) return pointwise(Pointwise::quick_gelu, x, gradient);
   return at::gelu_backward(gradient, x, atens_word(kind));
 }
 
@@ -70,7 +70,7 @@ struct QuickGeluFunction : torch::autograd::Function<QuickGeluFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x) {
     const at::Tensor input = x.contiguous();
     context->save_for_backward({input});
-    return pointwise(detail::table().quick_gelu, input, {});
+    return pointwise(Pointwise::quick_gelu, input, {});
   }
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     return {gelu_gradient(gradients[0].contiguous(), context->get_saved_variables()[0], Gelu::quick)};

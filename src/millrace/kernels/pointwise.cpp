@@ -7,8 +7,7 @@
 
 namespace millrace::kernels {
 
-at::Tensor pointwise(void (*kernel)(const detail::PointwiseArgs&, std::int64_t, std::int64_t), const at::Tensor& x,
-                     const at::Tensor& gradient) {
+at::Tensor pointwise(Pointwise function, const at::Tensor& x, const at::Tensor& gradient) {
   constexpr std::int64_t kGroup = 128;
   at::Tensor out = at::empty_like(x);
   const detail::PointwiseArgs args{.x = x.const_data_ptr(),
@@ -16,6 +15,11 @@ at::Tensor pointwise(void (*kernel)(const detail::PointwiseArgs&, std::int64_t, 
                                    .out = out.mutable_data_ptr(),
                                    .type = type_of(x),
                                    .count = x.numel()};
+  if (!x.is_cpu()) {
+    device_table(x.device().type())->pointwise(function, args, x.device().index());
+    return out;
+  }
+  const auto kernel = function == Pointwise::smooth_leaky ? detail::table().smooth_leaky : detail::table().quick_gelu;
   parallel((args.count + kGroup - 1) / kGroup, [&](std::int64_t begin, std::int64_t end) { kernel(args, begin, end); });
   return out;
 }

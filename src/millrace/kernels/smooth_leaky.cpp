@@ -13,7 +13,7 @@
 namespace millrace::kernels {
 namespace {
 
-at::Tensor run(const at::Tensor& x, const at::Tensor& gradient) { return pointwise(detail::table().smooth_leaky, x, gradient); }
+at::Tensor run(const at::Tensor& x, const at::Tensor& gradient) { return pointwise(Pointwise::smooth_leaky, x, gradient); }
 
 struct SmoothLeakyFunction : torch::autograd::Function<SmoothLeakyFunction> {
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x) {
@@ -33,7 +33,7 @@ struct SmoothLeakyFunction : torch::autograd::Function<SmoothLeakyFunction> {
 }  // namespace
 
 at::Tensor smooth_leaky(const at::Tensor& x) {
-  if (!has_kernel(x)) return widened(x, smooth_leaky_plain);
+  if (!has_kernel(x) && !has_device_kernel(x)) return widened(x, smooth_leaky_plain);
   const OperationSpan span("millrace::smooth_leaky", x);
   return SmoothLeakyFunction::apply(x);
 }

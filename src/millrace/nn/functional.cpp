@@ -16,6 +16,7 @@
 
 #include "millrace/base/error.h"
 #include "millrace/core/random.h"
+#include "millrace/kernels/device_linear.h"
 #include "millrace/kernels/dropout_bits.h"
 #include "millrace/kernels/gelu_linear.h"
 #include "millrace/kernels/kernels.h"
@@ -94,6 +95,9 @@ at::Tensor gelu_dropout(const at::Tensor& x, double p, const Fused& fused) {
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, const Fused& fused) {
   const at::Tensor input = for_product(x);
   if (takes_own_product(input, fused)) return kernels::linear(input, weight, bias);
+  const bool is_wide = input.scalar_type() == at::kFloat;
+  if (kernels::has_device_linear(input, weight, bias) && (is_wide ? choose<kFp32Products>(fused) : choose<kBf16Weights>(fused)))
+    return kernels::device_linear(input, weight, bias);
   return at::linear(x, weight, bias.defined() ? std::optional<at::Tensor>(bias) : std::nullopt);
 }
 

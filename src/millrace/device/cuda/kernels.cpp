@@ -2,33 +2,63 @@
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
+#include <cuda_runtime_api.h>
 
-#include "millrace/device/cuda/dropout.h"
+#include "millrace/device/cuda/column_sums.h"
+#include "millrace/device/cuda/cross_entropy.h"
+#include "millrace/device/cuda/elementwise.h"
+#include "millrace/device/cuda/norm.h"
 #include "millrace/kernels/device_table.h"
 
 namespace millrace::device {
 namespace {
 
-void dropout(const kernels::detail::DropoutArgs& args, const kernels::detail::DropoutRun* stretches, std::size_t count,
-             c10::DeviceIndex index) {
+using Site = kernels::DeviceTable::Site;
+
+// Calls launch(stream) with the current stream of the device.
+template <class Launch>
+void on_device(c10::DeviceIndex index, const Launch& launch) {
   const c10::cuda::CUDAGuard guard(index);
-  C10_CUDA_CHECK(launch_dropout(args, stretches, count, c10::cuda::getCurrentCUDAStream(index).stream()));
+  C10_CUDA_CHECK(launch(c10::cuda::getCurrentCUDAStream(index).stream()));
 }
 
-void recorded_dropout(const kernels::detail::DropoutArgs& args, const kernels::detail::RecordedSite* on_device,
-                      c10::DeviceIndex index) {
-  const c10::cuda::CUDAGuard guard(index);
-  C10_CUDA_CHECK(launch_recorded_dropout(args, on_device, c10::cuda::getCurrentCUDAStream(index).stream()));
+void dropout(const kernels::detail::DropoutArgs& args, Site recorded, c10::DeviceIndex index) {
+  on_device(index, [&](cudaStream_t stream) { return launch_dropout(args, recorded, stream); });
 }
 
-void load(c10::DeviceIndex index) {
-  const c10::cuda::CUDAGuard guard(index);
-  C10_CUDA_CHECK(load_recorded_dropout());
+void gelu(const kernels::detail::GeluArgs& args, Site recorded, c10::DeviceIndex index) {
+  on_device(index, [&](cudaStream_t stream) { return launch_gelu(args, recorded, stream); });
+}
+
+void norm_forward(const kernels::detail::NormForward& args, std::int64_t rows, Site recorded, c10::DeviceIndex index) {
+  on_device(index, [&](cudaStream_t stream) { return launch_norm_forward(args, rows, recorded, stream); });
+}
+
+void norm_backward(const kernels::detail::NormBackward& args, std::int64_t rows, std::int64_t blocks, Site recorded, float* partial,
+                   c10::DeviceIndex index) {
+  on_device(index, [&](cudaStream_t stream) { return launch_norm_backward(args, rows, blocks, recorded, partial, stream); });
+}
+
+void cross_entropy_forward(const kernels::detail::CrossEntropy& args, std::int64_t rows, float* losses, c10::DeviceIndex index) {
+  on_device(index, [&](cudaStream_t stream) { return launch_cross_entropy_forward(args, rows, losses, stream); });
+}
+
+void cross_entropy_backward(const kernels::detail::CrossEntropy& args, std::int64_t rows, c10::DeviceIndex index) {
+  on_device(index, [&](cudaStream_t stream) { return launch_cross_entropy_backward(args, rows, stream); });
+}
+
+void pointwise(kernels::Pointwise function, const kernels::detail::PointwiseArgs& args, c10::DeviceIndex index) {
+  on_device(index, [&](cudaStream_t stream) { return launch_pointwise(function, args, stream); });
+}
+
+void column_sums(const void* matrix, kernels::detail::Type type, std::int64_t rows, std::int64_t columns, std::int64_t blocks,
+                 float* parts, c10::DeviceIndex index) {
+  on_device(index,
+            [&](cudaStream_t stream) { return launch_column_sums(matrix, type, rows, columns, blocks, parts, stream); });
 }
 
 void write(void* to_device, const void* from, std::size_t bytes, c10::DeviceIndex index) {
-  const c10::cuda::CUDAGuard guard(index);
-  C10_CUDA_CHECK(launch_write(to_device, from, bytes, c10::cuda::getCurrentCUDAStream(index).stream()));
+  on_device(index, [&](cudaStream_t stream) { return launch_write(to_device, from, bytes, stream); });
 }
 
 }  // namespace
@@ -36,8 +66,13 @@ void write(void* to_device, const void* from, std::size_t bytes, c10::DeviceInde
 
 extern "C" __attribute__((visibility("default"))) const millrace::kernels::DeviceTable* millrace_cuda_kernels() {
   static const millrace::kernels::DeviceTable table{.dropout = &millrace::device::dropout,
-                                                    .recorded_dropout = &millrace::device::recorded_dropout,
-                                                    .load = &millrace::device::load,
+                                                    .gelu = &millrace::device::gelu,
+                                                    .norm_forward = &millrace::device::norm_forward,
+                                                    .norm_backward = &millrace::device::norm_backward,
+                                                    .cross_entropy_forward = &millrace::device::cross_entropy_forward,
+                                                    .cross_entropy_backward = &millrace::device::cross_entropy_backward,
+                                                    .pointwise = &millrace::device::pointwise,
+                                                    .column_sums = &millrace::device::column_sums,
                                                     .write = &millrace::device::write};
   return &table;
 }

@@ -45,19 +45,25 @@ endif()
 find_program(MILLRACE_NVCC nvcc HINTS "${TorchWheel_SITE}/nvidia/cu13/bin" "$ENV{CUDA_HOME}/bin" /usr/local/cuda/bin)
 if(MILLRACE_NVCC)
   message(STATUS "CUDA plugin with kernels of our own (${MILLRACE_NVCC})")
-  set(_object "${CMAKE_BINARY_DIR}/generated/cuda/dropout.o")
-  cmake_path(GET _object PARENT_PATH _folder)
+  set(_folder "${CMAKE_BINARY_DIR}/generated/cuda")
   file(MAKE_DIRECTORY "${_folder}")
   set(_codes "")
   foreach(_number 80 90 100)
     list(APPEND _codes -gencode arch=compute_${_number},code=sm_${_number})
   endforeach()
-  add_custom_command(OUTPUT "${_object}" DEPENDS "${dir}/cuda/dropout.cu" DEPFILE "${_object}.d" VERBATIM
-    COMMAND "${MILLRACE_NVCC}" -ccbin "${CMAKE_CXX_COMPILER}" -std=c++20 -O3 -fmad=false --expt-relaxed-constexpr ${_codes}
-      -gencode arch=compute_100,code=compute_100 -Xptxas=-warn-spills,-Werror -Werror all-warnings
-      -Xcompiler=-fPIC,-fvisibility=hidden,-Wall,-Wextra,-Wshadow "-I${CMAKE_SOURCE_DIR}/src"
-      -isystem "${TorchWheel_SITE}/torch/include" -MD -MF "${_object}.d" -c "${dir}/cuda/dropout.cu" -o "${_object}")
-  target_sources(millrace_cuda PRIVATE "${dir}/cuda/kernels.cpp" "${_object}")
+  set(_objects "")
+  file(GLOB _sources CONFIGURE_DEPENDS "${dir}/cuda/*.cu")
+  foreach(_source ${_sources})
+    cmake_path(GET _source STEM _name)
+    set(_object "${_folder}/${_name}.o")
+    list(APPEND _objects "${_object}")
+    add_custom_command(OUTPUT "${_object}" DEPENDS "${_source}" DEPFILE "${_object}.d" VERBATIM
+      COMMAND "${MILLRACE_NVCC}" -ccbin "${CMAKE_CXX_COMPILER}" -std=c++20 -O3 -fmad=false --expt-relaxed-constexpr ${_codes}
+        -gencode arch=compute_100,code=compute_100 -Xptxas=-warn-spills,-Werror -Werror all-warnings
+        -Xcompiler=-fPIC,-fvisibility=hidden,-Wall,-Wextra,-Wshadow "-I${CMAKE_SOURCE_DIR}/src"
+        -isystem "${TorchWheel_SITE}/torch/include" -MD -MF "${_object}.d" -c "${_source}" -o "${_object}")
+  endforeach()
+  target_sources(millrace_cuda PRIVATE "${dir}/cuda/kernels.cpp" ${_objects})
 else()
   message(STATUS "CUDA plugin without kernels of our own: there is no nvcc")
 endif()

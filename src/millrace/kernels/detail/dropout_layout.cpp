@@ -81,30 +81,41 @@ Dropout part_of(const Dropout& site, std::int64_t elements, std::int64_t begin, 
 
 namespace {
 
-// Each run is a launch of its own: key and first number of each are elsewhere in the device's memory.
-void run_recorded(const detail::DropoutArgs& args, const Dropout& site, const DeviceTable& table, c10::DeviceIndex index) {
-  const auto* there = static_cast<const detail::RecordedSite*>(site.on_device);
-  for (const DropoutRun& stretch : dropout_runs(site, args.count)) {
-    detail::DropoutArgs part = at_stretch(args, stretch);
-    part.count = stretch.count;
-    part.keep = keep_of(site);
-    table.recorded_dropout(part, there++, index);
-  }
+template <class Args>
+void launch_runs(const Args& whole, const Dropout& site, void (*launch)(const Args&, DeviceTable::Site, c10::DeviceIndex),
+                 c10::DeviceIndex index) {
+  each_run(site, whole.count, [&](const DropoutRun& stretch, DeviceTable::Site recorded) {
+    Args args = at_stretch(whole, stretch);
+    args.count = stretch.count;
+    args.keep = keep_of(site);
+    args.keep.first = stretch.first;
+    launch(args, recorded, index);
+  });
+}
+
+const DeviceTable& table_of(c10::Device device) {
+  const DeviceTable* table = device_table(device.type());
+  MR_CHECK(table != nullptr, "a device without kernels of its own goes the plain way");
+  return *table;
 }
 
 }  // namespace
 
+void each_run(const Dropout& site, std::int64_t elements,
+              const std::function<void(const DropoutRun&, const detail::RecordedSite*)>& body) {
+  const auto* recorded = static_cast<const detail::RecordedSite*>(site.on_device);
+  for (const DropoutRun& stretch : dropout_runs(site, elements)) body(stretch, recorded == nullptr ? nullptr : recorded++);
+}
+
 void run_dropout(const detail::DropoutArgs& args, const Dropout& site, c10::Device device) {
   if (device.is_cpu()) return over_groups(args, site, detail::table().dropout);
-  const DeviceTable* table = device_table(device.type());
-  MR_CHECK(table != nullptr, "a device without kernels of its own goes the plain way");
-  if (site.on_device != nullptr) return run_recorded(args, site, *table, device.index());
-  detail::DropoutArgs whole = args;
-  whole.keep = keep_of(site);
-  const std::vector<DropoutRun> stretches = dropout_runs(site, args.count);
-  table->dropout(whole, stretches.data(), stretches.size(), device.index());
+  launch_runs(args, site, table_of(device).dropout, device.index());
 }
-void run_gelu(const detail::GeluArgs& args, const Dropout& site) { over_groups(args, site, detail::table().gelu); }
+
+void run_gelu(const detail::GeluArgs& args, const Dropout& site, c10::Device device) {
+  if (device.is_cpu()) return over_groups(args, site, detail::table().gelu);
+  launch_runs(args, site, table_of(device).gelu, device.index());
+}
 
 DropoutUnits::DropoutUnits(const Dropout& site, std::int64_t units, std::int64_t width)
     : keep_(keep_of(site)), width_(width), stretches_(dropout_runs(site, units * width)) {

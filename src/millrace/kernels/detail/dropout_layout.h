@@ -21,7 +21,12 @@ using detail::DropoutRun;
 // Runs a kernel over a whole tensor: on the CPU the table's, in parallel; on another device its own, on the current stream.
 // `args` describes the whole tensor; its `keep` is set here.
 void run_dropout(const detail::DropoutArgs& args, const Dropout& site, c10::Device device);
-void run_gelu(const detail::GeluArgs& args, const Dropout& site);
+void run_gelu(const detail::GeluArgs& args, const Dropout& site, c10::Device device);
+
+// Calls body for each run of a tensor with this many elements, in its order, with the run's place on a device that records the
+// step; null otherwise.
+void each_run(const Dropout& site, std::int64_t elements,
+              const std::function<void(const DropoutRun&, const detail::RecordedSite*)>& body);
 
 // A tensor of `units` units, each of `width` elements.
 class DropoutUnits {

@@ -34,9 +34,7 @@ bool operator==(const std::vector<IndexRun>& a, const std::vector<IndexRun>& b) 
 RecordedInputs::RecordedInputs(at::Device device, std::uint64_t seed)
     : device_(device),
       seed_(seed),
-      memory_(at::empty({static_cast<std::int64_t>(kMostBytes)}, at::TensorOptions(at::kByte).device(device))) {
-  if (const auto* table = kernels::device_table(device.type())) table->load(device.index());
-}
+      memory_(at::empty({static_cast<std::int64_t>(kMostBytes)}, at::TensorOptions(at::kByte).device(device))) {}
 
 std::vector<RecordedInputs::Rows> RecordedInputs::rows_in(const Batch& batch) {
   std::vector<Rows> all = {rows_of(batch)};

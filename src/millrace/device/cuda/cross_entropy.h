@@ -1,0 +1,18 @@
+// The plugin's kernels for cross-entropy.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "millrace/kernels/detail/table.h"
+
+namespace millrace::device {
+
+// Writes args.log_sums, and the loss of each row: 0 for a row that does not count, NaN for a target that is no class.
+[[nodiscard]] cudaError_t launch_cross_entropy_forward(const kernels::detail::CrossEntropy& args, std::int64_t rows, float* losses,
+                                                       cudaStream_t stream);
+[[nodiscard]] cudaError_t launch_cross_entropy_backward(const kernels::detail::CrossEntropy& args, std::int64_t rows,
+                                                        cudaStream_t stream);
+
+}  // namespace millrace::device

@@ -1,0 +1,20 @@
+// The plugin's kernels for a layer norm with the residual sum and dropout before it.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "millrace/kernels/detail/table.h"
+
+namespace millrace::device {
+
+// For widths that are multiples of 128, at most 1,024. `recorded`: key and first number of the site in the device's memory; null:
+// those of args.keep.
+[[nodiscard]] cudaError_t launch_norm_forward(const kernels::detail::NormForward& args, std::int64_t rows,
+                                              const kernels::detail::RecordedSite* recorded, cudaStream_t stream);
+// `partial`: (2, blocks, width), the gradients of weight and of bias that each block has found; all of it is written.
+[[nodiscard]] cudaError_t launch_norm_backward(const kernels::detail::NormBackward& args, std::int64_t rows, std::int64_t blocks,
+                                               const kernels::detail::RecordedSite* recorded, float* partial, cudaStream_t stream);
+
+}  // namespace millrace::device

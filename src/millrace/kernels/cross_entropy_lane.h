@@ -1,0 +1,55 @@
+// The arithmetic of cross-entropy for the lanes of a row. g++ and nvcc both compile it.
+#pragma once
+
+#include <c10/macros/Macros.h>
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include "millrace/kernels/detail/table.h"
+
+namespace millrace::kernels::detail {
+
+// The sum of exp(x) over some numbers, as sum * exp(largest), so that none overflows.
+struct ExpSum {
+  float largest = -INFINITY;
+  float sum = 0;
+
+  C10_HOST_DEVICE void add(float x) {
+    if (x <= largest) {
+      sum += ::expf(x - largest);
+    } else {
+      sum = sum * ::expf(largest - x) + 1.0F;
+      largest = x;
+    }
+    if (x != x) sum = x;  // NaN stays
+  }
+  C10_HOST_DEVICE void join(const ExpSum& other) {
+    if (other.sum == 0.0F) return;
+    if (sum == 0.0F) {
+      *this = other;
+      return;
+    }
+    const float top = ::fmaxf(largest, other.largest);
+    sum = sum * ::expf(largest - top) + other.sum * ::expf(other.largest - top);
+    largest = top;
+  }
+  [[nodiscard]] C10_HOST_DEVICE float logarithm() const { return largest + ::logf(sum); }
+};
+
+// The loss of a row: 0 if it does not count, NaN if its target is not a class.
+template <class X>
+[[nodiscard]] C10_HOST_DEVICE inline float loss_of_row(const CrossEntropy& args, const X* logits, std::int64_t row, float log_sum) {
+  const std::int64_t target = args.targets[row];
+  if (target == args.ignore_index) return 0.0F;
+  if (target < 0 || target >= args.classes) return NAN;
+  return log_sum - static_cast<float>(logits[target]);
+}
+
+// The gradient of the row's loss by one logit; `upstream` is 0 for a row that does not count.
+[[nodiscard]] C10_HOST_DEVICE inline float logit_gradient(float logit, float log_sum, bool is_target, float upstream) {
+  return (::expf(logit - log_sum) - (is_target ? 1.0F : 0.0F)) * upstream;
+}
+
+}  // namespace millrace::kernels::detail
