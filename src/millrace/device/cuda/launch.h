@@ -5,7 +5,7 @@
 #include <torch/headeronly/util/BFloat16.h>
 #include <torch/headeronly/util/Half.h>
 
-#include "millrace/kernels/detail/table.h"
+#include "millrace/kernels/device_table.h"
 
 namespace millrace::device {
 
