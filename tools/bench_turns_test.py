@@ -45,6 +45,10 @@ class Turns(unittest.TestCase):
         self.assertEqual(times, {"a": [11.0] * 3, "b": [21.0] * 3})
         self.assertEqual(self.notes.read_text(), "abababab")
 
+    def test_no_round_begins_after_the_time_but_the_least(self):
+        times = turns.take_turns(self.started(a=10), rounds=50, within=1e-6)
+        self.assertEqual(len(times["a"]), turns.LEAST_ROUNDS)
+
     def test_different_work_is_refused(self):
         programs = {"a": program("a", 10, self.notes), "b": program("b", 10, self.notes, parameters=8)}
         turns.started(programs)
