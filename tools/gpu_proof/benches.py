@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from .training import RECIPES
 
 MODES = ("compile", "graphs")  # torch.compile without and with CUDA graphs
+COMPILE_THREADS = 4  # of a peer
+ENVIRONMENT = {"TORCHINDUCTOR_COMPILE_THREADS": str(COMPILE_THREADS)}
 GUIDES = ["language_model", "cosmology", "autoencoder_3d", "neural_response"]  # at gpu-guide, the most important first
 HUGE = ["image_pairs"]  # draws 28 GB of weights first
 

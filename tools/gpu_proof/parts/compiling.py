@@ -1,6 +1,6 @@
 """torch.compile of the peers, so that the comparisons find its work in Inductor's cache; how long each takes from a cold one.
 
-All peers at once, with CUDA graphs after without: with them the same kernels come from the same cache.
+All peers at once, with CUDA graphs after without: Inductor keeps the two apart, but their kernels are the same and are compiled once.
 """
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -10,7 +10,6 @@ from ..proof import Failure
 
 # Of the 16 cores that such a machine has a peer traces and lowers on one, and compiles kernels on the others. Beside other parts: fewer.
 AT_ONCE = {True: 11, False: 5}
-THREADS = 4
 LEAST_SECONDS = 15  # no peer begins with less left
 NO_COMPILER = ("compiler", "Compiler", "triton", "Triton", "g++")
 NO_MEMORY = ("out of memory", "OutOfMemory")
@@ -20,7 +19,7 @@ def first_step(proof, peer, cell, mode, words):
     """Seconds from the start of a peer to the end of its first step."""
     command = [proof.python, proof.folder / "bench/step" / peer, "--mode", mode, "--dtype", "bf16", "--steps", 1, *words]
     command += ["--device", proof.device, "--shape", cell.shape]
-    done = proof.tried(command, environment={"TORCHINDUCTOR_COMPILE_THREADS": str(THREADS)}, text_in="quit\n")
+    done = proof.tried(command, environment=benches.ENVIRONMENT, text_in="quit\n")
     if done.status != 0:
         raise Failure(done.why())
     return json.loads(done.out.splitlines()[0])["first_step_s_since_process_start"]
@@ -65,7 +64,7 @@ def run(proof):
         return
     jobs = wanted(proof)
     at_once = min(AT_ONCE[proof.thorough], len(jobs)) if proof.on_gpu else 1
-    proof.row("cores", f"{at_once} peers at once, {THREADS} compiling threads each")
+    proof.row("cores", f"{at_once} peers at once, {benches.COMPILE_THREADS} compiling threads each")
     with ThreadPoolExecutor(at_once) as pool:
         full = list(pool.map(lambda job: one(proof, *job), jobs))
     for job in [job for job, is_full in zip(jobs, full) if is_full]:

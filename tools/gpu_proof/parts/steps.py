@@ -31,7 +31,7 @@ def one(proof, cell, number):
                             1 if proof.small else None)
     limit = proof.left() - 2 if proof.small else min(proof.left() - 2, longest_of(cell))
     with proof.trying(cell.name()):
-        done = proof.tried(words, limit)
+        done = proof.tried(words, limit, benches.ENVIRONMENT)
         found = benches.results(out)
         for row in found:
             proof.row(f"{cell.recipe} {cell.shape} {row['dtype']}", benches.figure(row), "measured",
