@@ -66,6 +66,15 @@ class Turns(unittest.TestCase):
         self.assertIn("left out: dead", said.getvalue())
         programs["a"].close()
 
+    def test_what_does_not_answer_in_time_is_ended_and_left_out(self):
+        programs = {"late": turns.Program([sys.executable, "-c", "import time; time.sleep(1000)"]), "a": program("a", 10, self.notes)}
+        with contextlib.redirect_stdout(io.StringIO()):
+            turns.started({"a": programs["a"]})
+            left_out = turns.started(programs, within=0.2)
+        self.assertEqual((list(programs), list(left_out)), (["a"], ["late"]))
+        self.assertIn("no answer in time", left_out["late"])
+        programs["a"].close()
+
     def test_times_have_medians_intervals_and_ratios_to_the_fastest(self):
         said = turns.said_of_times({"ours": [1.0, 2.0, 3.0], "eager": [2.0, 4.0, 6.0]})
         self.assertEqual(said["step_ms"], {"ours": 2.0, "eager": 4.0})

@@ -52,10 +52,10 @@ def rivals(options, dtype, dropout, cache):
         for kept in (False,) if on_gpu else (False, True):
             programs[mode + (", kept" if kept else "")] = peer(options, mode, dtype, dropout, cache, kept, peak=on_gpu)
             if options.one_by_one:
-                left_out.update(started(programs))
+                left_out.update(started(programs, options.start_within))
     if options.jax:
         programs["jax"] = jax_peer(options, dtype, dropout)
-    left_out.update(started(programs))
+    left_out.update(started(programs, options.start_within))
     return programs, left_out
 
 

@@ -49,11 +49,11 @@ class Sides:
                 if self.on_gpu:
                     programs[prefix + name] = self.peer(*mode, *words, "--peak")
                     if self.options.one_by_one:
-                        left_out.update(started(programs))
+                        left_out.update(started(programs, self.options.start_within))
                 else:
                     programs[prefix + name] = self.peer(*mode, *words)
                     programs[f"{prefix}{name}_kept"] = self.peer(*mode, *words, kept=True)
-        left_out.update(started(programs))
+        left_out.update(started(programs, self.options.start_within))
         return programs, left_out
 
     def ours(self, *words):

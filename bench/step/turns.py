@@ -2,6 +2,7 @@
 
 import json
 import os
+import select
 import subprocess
 import sys
 import time
@@ -35,8 +36,11 @@ class Program:
             sys.exit(f"Error  {self.child.args[0]} ended without an answer\n  next     run it by hand: {' '.join(self.child.args)}")
         return json.loads(line)
 
-    def start(self):
-        """For a peer: waits for its first step; `first` is the answer."""
+    def start(self, end=None):
+        """For a peer: waits for its first step, until `end` on the clock; `first` is the answer."""
+        if end is not None and not select.select([self.child.stdout], [], [], max(end - time.monotonic(), 0))[0]:
+            self.child.kill()
+            sys.exit(f"Error  {self.child.args[0]} gave no answer in time\n  next     run it by hand: {' '.join(self.child.args)}")
         self.first = self.read()
 
     def round(self):
@@ -62,15 +66,16 @@ def turn(program):
     return program.round()
 
 
-def started(programs):
-    """Leaves out the programs that give no first answer, and says which: for some torch.compile makes code that does not compile. Programs
-    that have answered are not asked again."""
+def started(programs, within=None):
+    """Leaves out the programs that give no first answer, or none in so many seconds, and says which: for some torch.compile makes code that does
+    not compile. Programs that have answered are not asked again."""
     left_out = {}
+    end = time.monotonic() + within if within else None
     for name, program in list(programs.items()):
         if program.first:
             continue
         try:
-            program.start()
+            program.start(end)
         except SystemExit as error:
             print(f"left out: {name}, {error}")
             left_out[name] = str(error)
@@ -151,6 +156,7 @@ def add_options(parser, rounds, steps):
     parser.add_argument("--rounds", type=int, default=rounds)
     parser.add_argument("--steps", type=int, default=steps, help="of a turn: the first finds the caches full of what the others left there")
     parser.add_argument("--within", type=float, metavar="SECONDS", help=f"no round but the first {LEAST_ROUNDS} begins later than so long after the first")
+    parser.add_argument("--start-within", type=float, metavar="SECONDS", help="leave out what of Python's has not done its first step by then")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--dtypes", nargs="+", choices=["fp32", "tf32", "bf16"],
                         help="default: fp32 and bf16, on a GPU all three; tf32 is fp32 with products and convolutions in TF32, fp32 without")

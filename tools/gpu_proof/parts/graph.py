@@ -41,6 +41,11 @@ def alike(distance):
     return "to the bit" if distance == 0 else f"to {max(0, math.floor(-math.log10(distance)))} digits" if math.isfinite(distance) else "in no digit"
 
 
+def good_on(proof):
+    """The verdict of what is as it should be: on a CPU there is no graph, and nothing is shown."""
+    return "ok" if proof.on_gpu else "measured"
+
+
 def told_of(report):
     """What a report says of the graph, "" where it says nothing."""
     graph = report.get("step_graph") or {}
@@ -112,7 +117,7 @@ def compared(proof, recipe, precision, first, benches):
     text = (f"step {median(with_ms):.2f} ms as a graph, {median(without_ms):.2f} ms without, {ratio[0]:.2f} times ({ratio[1]:.2f}..{ratio[2]:.2f}); "
             f"losses equal {alike(distance)}, two without a graph {alike(scatter)}; peak {peaks[0]:,.0f} and {peaks[1]:,.0f} MB")
     why = "" if good else f"losses {first[0]['loss_last']:.8g} and {first[1]['loss_last']:.8g} are {distance:.1e} apart, {allowed:.1e} allowed"
-    proof.row(f"{recipe} {graph.rounds[-1]['shape']} {precision}", text, "ok" if good else "failed", "; ".join(filter(None, [why, told_of(graph.rounds[-1])])),
+    proof.row(f"{recipe} {graph.rounds[-1]['shape']} {precision}", text, good_on(proof) if good else "failed", "; ".join(filter(None, [why, told_of(graph.rounds[-1])])),
               graph=[report["ms"] for report in graph.rounds[1:]], without=[report["ms"] for report in plain.rounds[1:]],
               step_graph=graph.rounds[-1].get("step_graph"), losses=[report["loss_last"] for report in first])
 
@@ -160,11 +165,11 @@ def same_state(proof, cell, graph, plain):
         a, b = graph.summary(), plain.summary()
         said = f"{b['steps']} steps, last loss {a['loss']['last']:.7g} and {b['loss']['last']:.7g} without"
         if a["state_sha256"] == b["state_sha256"]:
-            proof.row(what, f"state the same to the bit; {said}", "ok", told_of(a))
+            proof.row(what, f"state the same to the bit; {said}", good_on(proof), told_of(a))
             return
         distance = training.loss_distance(graph.losses(), plain.losses())
         good = distance <= TOLERANCE[cell[1]]
-        proof.row(what, f"state not the same; losses equal {alike(distance)}; {said}", "ok" if good else "differs", told_of(a), apart=distance)
+        proof.row(what, f"state not the same; losses equal {alike(distance)}; {said}", good_on(proof) if good else "differs", told_of(a), apart=distance)
 
 
 def runs(proof):
@@ -182,5 +187,7 @@ def runs(proof):
 
 
 def run(proof):
+    if not proof.on_gpu:
+        proof.skipped("a step as a graph")
     runs(proof)
     steps(proof)

@@ -5,6 +5,7 @@ SMALL = ["--rounds", 1, "--steps", 1, "--threads", 2]
 # Five rounds: the least and the greatest of them enclose the median with 94 %. A turn begins with a step that is not counted.
 PACE = {"gpu-small": ["--rounds", 5, "--steps", 6, "--threads", 8, "--within", 20],
         "gpu-guide": ["--rounds", 5, "--steps", 3, "--threads", 8, "--within", 25]}
+START = {"gpu-small": 40, "gpu-guide": 55}  # seconds until Python's ways have done their first step, or are left out
 # Seconds of one comparison: its peers start, load what Inductor's cache has, and record graphs; with less left none begins.
 LONGEST = {"gpu-small": 70, "gpu-guide": 90}
 LEAST = {"gpu-small": 20, "gpu-guide": 30}
@@ -25,10 +26,15 @@ def why_left_out(row, done):
     return f"left out: {names}; {processes.last_lines(done.err, 2)}" if names else ""
 
 
+def pace_of(proof, cell):
+    if proof.small:
+        return SMALL
+    return PACE[cell.shape] + ([] if cell.is_huge() else ["--start-within", START[cell.shape]])
+
+
 def one(proof, cell, number):
     out = proof.scratch / f"steps-{number}.json"
-    words = benches.command(proof.python, proof.folder, proof.program, cell, proof.device, SMALL if proof.small else PACE[cell.shape], out,
-                            1 if proof.small else None)
+    words = benches.command(proof.python, proof.folder, proof.program, cell, proof.device, pace_of(proof, cell), out, 1 if proof.small else None)
     limit = proof.left() - 2 if proof.small else min(proof.left() - 2, longest_of(cell))
     with proof.trying(cell.name()):
         done = proof.tried(words, limit, benches.ENVIRONMENT)
