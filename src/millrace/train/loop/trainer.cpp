@@ -91,7 +91,7 @@ Ending Trainer::run() {
 void Trainer::begin() {
   parts_.recipe->model().train();
   if (!parts_.stepper->device().is_cpu()) saves_.make_room([this] { return content(); });
-  if (parts_.step_graph && parts_.config->optim.accumulate == 1) StepGraph::use(*parts_.stepper);
+  if (parts_.step_graph) StepGraph::use(*parts_.stepper);
   meter_.start();
   const double skipped = parts_.stepper->skips().in_all().item<double>();
   skipped_inputs_.begin(skipped, loader_state_);

@@ -16,6 +16,7 @@
 #include "millrace/device/tensor_memory.h"
 #include "millrace/telemetry/counter.h"
 #include "millrace/train/step/detail/recorded_inputs.h"
+#include "millrace/train/step/detail/step_progress.h"
 #include "millrace/train/step/stepper.h"
 
 namespace millrace {
@@ -33,8 +34,8 @@ constexpr std::int64_t kWorthRecording = 20;  // steps of an epoch, if each epoc
 constexpr double kWorthIt = 1.02;             // a graph may be this much slower than its step in a noisy trial
 
 // What makes two batches the same to a recording.
-std::vector<std::int64_t> shape_of(const Batch& batch) {
-  std::vector<std::int64_t> shape;
+std::vector<std::int64_t> shape_of(const Batch& batch, MicroPosition in_step) {
+  std::vector<std::int64_t> shape = {in_step.only ? 1 : 0, in_step.last ? 1 : 0};
   for (const Group& group : batch.groups()) {
     shape.push_back(-1);
     shape.push_back(static_cast<std::int64_t>(std::hash<std::string>()(group.name)));
@@ -82,23 +83,32 @@ void StepLaunches::run(Phase phase, const Work& work) {
   work();
 }
 
-// One shape of batch: its memory, and its parts in the order in which they are replayed.
+struct StepGraph::Part {
+  Phase phase = Phase::rest;
+  StepLaunches::Seed seed;
+  std::unique_ptr<device::Recording> work;
+};
+
+// A micro-batch: its memory, and its parts in the order in which they are replayed.
+struct StepGraph::Micro {
+  std::vector<std::int64_t> shape;
+  MicroPosition in_step;
+  Batch input;
+  std::unique_ptr<RecordedInputs> inputs;
+  std::vector<Part> passes;
+  StepResult result;
+  std::vector<StepProgress> after;  // by objective; empty for the last one
+};
+
+// A step that begins with a micro-batch of this shape.
 struct StepGraph::Recorded {
-  struct Part {
-    Phase phase = Phase::rest;
-    StepLaunches::Seed seed;
-    std::unique_ptr<device::Recording> work;
-  };
   explicit Recorded(std::vector<std::int64_t> of) : shape(std::move(of)) {}
 
   void clear() {
-    passes.clear();
+    micros.clear();
     update.clear();
-    result = {};
-    inputs.reset();
     reads = {};
   }
-
   // The step can't be recorded as it is now: it is tried again in some epochs, ever more rarely.
   void wait(std::uint64_t now) {
     clear();
@@ -106,26 +116,24 @@ struct StepGraph::Recorded {
   }
 
   std::vector<std::int64_t> shape;
-  std::int64_t steps = 0;  // launched as they came
-  Batch input;
-  std::unique_ptr<RecordedInputs> inputs;
-  std::vector<Part> passes, update;  // empty: not recorded
-  StepResult result;
+  std::int64_t steps = 0;     // launched as they came
+  std::vector<Micro> micros;  // empty: not recorded
+  std::vector<Part> update;
   HostReads reads;
-  std::uint64_t epoch = 0;                 // in which it was recorded
-  std::int64_t replays = 0;                // since it was recorded
+  std::uint64_t epoch = 0;       // in which it was recorded
+  std::int64_t replays = 0;      // since it was recorded
   int compared = 0;
-  std::uint64_t compare_in = 0;            // the next epoch whose first step is compared
-  std::uint64_t wait_until = 0;            // epoch before which steps are launched as they come
+  std::uint64_t compare_in = 0;  // the next epoch whose first step is compared
+  std::uint64_t wait_until = 0;  // epoch before which steps are launched as they come
   int waits = 0;
 };
 
 // Records each part, then launches it at once: the next part needs its values.
 class StepGraph::Recorder final : public StepLaunches {
  public:
-  Recorder(telemetry::Timeline& timeline, at::Device device, std::int64_t step, Recorded& recorded,
-           std::vector<Recorded::Part>& parts)
-      : StepLaunches(timeline), device_(device), step_(step), recorded_(recorded), parts_(parts) {}
+  Recorder(telemetry::Timeline& timeline, at::Device device, std::int64_t step, HostReads& reads, Micro& micro,
+           std::vector<Part>& parts)
+      : StepLaunches(timeline), device_(device), step_(step), reads_(reads), micro_(micro), parts_(parts) {}
 
   void seed(const Batch& batch, const Seed& seed) override {
     seed(batch);
@@ -133,33 +141,34 @@ class StepGraph::Recorder final : public StepLaunches {
   }
 
   void run(Phase phase, const Work& work) override {
-    Recorded::Part part{.phase = phase, .seed = std::exchange(seed_, {}), .work = nullptr};
+    Part part{.phase = phase, .seed = std::exchange(seed_, {}), .work = nullptr};
     {
       const Span span(timeline_, Phase::trials);
       part.work = device::backend_of(device_).record(device_.index(), work);
     }
     if (!part.work) throw DeviceError({"the device records no work", device_.str(), "train with --off step_graph"});
-    if (recorded_.reads.step)
+    if (reads_.step)
       throw RecipeError({"the loss depends on StepContext::step", "Objective::loss", "take the number from StepContext::number"});
     if (part.work->draws() && !part.seed)
       throw RecipeError({"LibTorch's random numbers are drawn outside a forward pass", "memory.recompute, after_update",
                          "draw with layers of nn"});
-    MR_CHECK(recorded_.inputs->write(recorded_.input, step_), "a recorded batch has the rows with which it was recorded");
-    if (part.seed) part.seed(recorded_.input);
+    MR_CHECK(micro_.inputs->write(micro_.input, step_), "a recorded batch has the rows with which it was recorded");
+    if (part.seed) part.seed(micro_.input);
     const Span span(timeline_, phase);
     part.work->replay();
     parts_.push_back(std::move(part));
   }
 
-  [[nodiscard]] SiteRecorder* recorder() override { return recorded_.inputs.get(); }
-  [[nodiscard]] StepNumbers* numbers() override { return recorded_.inputs.get(); }
-  [[nodiscard]] HostReads* reads() override { return &recorded_.reads; }
+  [[nodiscard]] SiteRecorder* recorder() override { return micro_.inputs.get(); }
+  [[nodiscard]] StepNumbers* numbers() override { return micro_.inputs.get(); }
+  [[nodiscard]] HostReads* reads() override { return &reads_; }
 
  private:
   at::Device device_;
   std::int64_t step_;
-  Recorded& recorded_;
-  std::vector<Recorded::Part>& parts_;
+  HostReads& reads_;
+  Micro& micro_;
+  std::vector<Part>& parts_;
   Seed seed_;
 };
 
@@ -179,13 +188,11 @@ void StepGraph::use(Stepper& stepper) {
   if (options.device.is_cpu() || !options.trains || !stepper.agreement().alone() || options.offload_bytes > 0) return;
   stepper.graph_ = std::make_unique<StepGraph>(
       options.device, options.seed, stepper.timeline_,
-      StepGraph::Parts{.passes =
-                           [&stepper](const Batch& batch, StepLaunches& launches) {
-                             return stepper.passes(batch, {.only = true, .last = true}, nullptr, launches);
-                           },
+      StepGraph::Parts{.passes = [&stepper](const Batch& batch, MicroPosition in_step,
+                                            StepLaunches& launches) { return stepper.passes(batch, in_step, nullptr, launches); },
                        .update = [&stepper](StepLaunches& launches) { stepper.update_by(launches); },
                        .drop = [&stepper] { stepper.drop_step(nullptr); },
-                       .step = [&stepper] { return stepper.step_; }});
+                       .objectives = stepper.objectives_});
 }
 
 const StepGraph* StepGraph::of(const Stepper& stepper) noexcept { return stepper.graph_.get(); }
@@ -206,27 +213,32 @@ void StepGraph::give_up(std::string reason) {
 }
 
 // Null: there are too many shapes already.
-StepGraph::Recorded* StepGraph::known(const Batch& batch) {
-  std::vector<std::int64_t> shape = shape_of(batch);
+StepGraph::Recorded* StepGraph::known(std::vector<std::int64_t> shape) {
   const auto it = std::ranges::find_if(recorded_, [&](const Recorded& recorded) { return recorded.shape == shape; });
   if (it != recorded_.end()) return &*it;
   return recorded_.size() == kMostShapes ? nullptr : &recorded_.emplace_back(std::move(shape));
 }
 
-std::optional<StepResult> StepGraph::passes(const Batch& batch, MicroPosition in_step) {
+void StepGraph::begin(std::int64_t step) {
+  step_ = step;
+  index_ = 0;
   now_ = nullptr;
   records_ = false;
   clock_ = nullptr;
+}
+
+std::optional<StepResult> StepGraph::passes(const Batch& batch, MicroPosition in_step) {
   if (choice_ && !choice_->value) return std::nullopt;
-  if (!in_step.only || !in_step.last) {
-    give_up("a step has several micro-batches");
-    return std::nullopt;
-  }
-  Recorded* const recorded = known(batch);
+  if (++index_ == 1) return first(batch, in_step);
+  return now_ == nullptr ? std::nullopt : next(batch, in_step);
+}
+
+std::optional<StepResult> StepGraph::first(const Batch& batch, MicroPosition in_step) {
+  Recorded* const recorded = known(shape_of(batch, in_step));
   if (recorded == nullptr || batch.epoch() < recorded->wait_until) return std::nullopt;
-  const bool is_first = recorded == &recorded_.front();
+  const bool is_timed = recorded == &recorded_.front() && !choice_;
   if (recorded->steps < kWarmUp) {
-    if (++recorded->steps > 1 && is_first && !choice_) time_step(eager_clock_);
+    if (++recorded->steps > 1 && is_timed) time_step(eager_clock_);
     return std::nullopt;
   }
   if (recorded->reads.epoch && recorded->epoch != batch.epoch()) {
@@ -236,18 +248,38 @@ std::optional<StepResult> StepGraph::passes(const Batch& batch, MicroPosition in
     }
     recorded->clear();
   }
-  if (recorded->passes.empty()) {
-    if (!record_passes(*recorded, batch)) return std::nullopt;
+  if (recorded->micros.empty()) {
+    device::release_cached_memory(device_);  // a recording has memory of its own
+    recorded->epoch = batch.epoch();
+    recorded->replays = 0;
     now_ = recorded;
     records_ = true;
-    return recorded->result;
+    return record_passes(batch, in_step);
   }
-  if (!recorded->inputs->write(batch, parts_.step())) return std::nullopt;
+  if (!recorded->micros.front().inputs->write(batch, step_)) return std::nullopt;
   if (recorded->compared < kCompared || batch.epoch() >= recorded->compare_in) return compared(*recorded, batch);
   now_ = recorded;
   ++recorded->replays;
-  if (is_first && !choice_) time_step(graph_clock_);
-  return replay_passes(*recorded, batch);
+  if (is_timed) time_step(graph_clock_);
+  return replay_passes(recorded->micros.front(), batch);
+}
+
+std::optional<StepResult> StepGraph::next(const Batch& batch, MicroPosition in_step) {
+  if (records_) return record_passes(batch, in_step);
+  Micro* const micro = index_ <= now_->micros.size() ? &now_->micros[index_ - 1] : nullptr;
+  if (micro != nullptr && micro->shape == shape_of(batch, in_step) && micro->inputs->write(batch, step_))
+    return replay_passes(*micro, batch);
+  --index_;  // of the latest that was replayed
+  launch_the_rest();
+  return std::nullopt;
+}
+
+// The step goes on as it comes, from what its replayed micro-batches have left.
+void StepGraph::launch_the_rest() {
+  const Micro& latest = now_->micros[index_ - 1];
+  for (std::size_t i = 0; i < latest.after.size(); ++i) latest.after[i].restore(parts_.objectives[i]);
+  now_ = nullptr;
+  clock_ = nullptr;
 }
 
 // Marks where the step begins; update() marks where it ends.
@@ -256,71 +288,84 @@ void StepGraph::time_step(device::DeviceClock& clock) {
   clock.mark();
 }
 
-// False: it can't be recorded; what was done of the step is taken back.
-bool StepGraph::record_passes(Recorded& recorded, const Batch& batch) {
+// Nullopt: it can't be recorded; what was done of the micro-batch is taken back.
+std::optional<StepResult> StepGraph::record_passes(const Batch& batch, MicroPosition in_step) {
+  Recorded& recorded = *now_;
+  std::vector<StepProgress> before;
+  for (const ObjectiveStep& objective : parts_.objectives) before.emplace_back(objective);
+  std::string reason;
   try {
-    device::release_cached_memory(device_);  // a recording has memory of its own
-    recorded.inputs = std::make_unique<RecordedInputs>(device_, seed_);
-    recorded.inputs->begin(batch);
-    recorded.input = like(batch);
-    recorded.epoch = batch.epoch();
-    recorded.replays = 0;
-    copy_into(recorded.input, batch);
-    Recorder recorder(timeline_, device_, parts_.step(), recorded, recorded.passes);
-    recorded.result = parts_.passes(recorded.input, recorder);
+    Micro& micro = recorded.micros.emplace_back();
+    micro.shape = shape_of(batch, in_step);
+    micro.in_step = in_step;
+    micro.inputs = std::make_unique<RecordedInputs>(device_, seed_);
+    micro.inputs->begin(batch);
+    micro.input = like(batch);
+    copy_into(micro.input, batch);
+    Recorder recorder(timeline_, device_, step_, recorded.reads, micro, micro.passes);
+    micro.result = parts_.passes(micro.input, in_step, recorder);
+    const auto is_absent = [](const Loss& loss) { return loss.terms.empty(); };  // a step of an absent objective counts on the host
+    if (std::ranges::none_of(micro.result.losses, is_absent)) {
+      if (in_step.last) return micro.result;
+      for (const ObjectiveStep& objective : parts_.objectives) micro.after.emplace_back(objective);
+      return micro.result;
+    }
   } catch (const std::exception& error) {
-    parts_.drop();
-    if (!recorded.reads.step) give_up(first_line(error));
-    if (recorded.reads.step) recorded.wait(batch.epoch());
-    return false;
+    if (!recorded.reads.step) reason = first_line(error);
   }
-  const bool is_whole = std::ranges::none_of(recorded.result.losses, [](const Loss& loss) { return loss.terms.empty(); });
-  if (is_whole) return true;
-  parts_.drop();
-  recorded.wait(batch.epoch());  // a step counts for an absent objective on the host
-  return false;
+  if (index_ == 1) parts_.drop();
+  for (std::size_t i = 0; i < before.size(); ++i) before[i].restore(parts_.objectives[i]);
+  recorded.wait(batch.epoch());
+  now_ = nullptr;
+  records_ = false;
+  if (!reason.empty()) give_up(std::move(reason));
+  return std::nullopt;
 }
 
 void StepGraph::record_update() {
   Recorded& recorded = *now_;
+  std::string reason = "a step ended before its last micro-batch";
   try {
-    Recorder recorder(timeline_, device_, parts_.step(), recorded, recorded.update);
-    parts_.update(recorder);
+    if (recorded.micros.back().in_step.last) {
+      Recorder recorder(timeline_, device_, step_, recorded.reads, recorded.micros.back(), recorded.update);
+      return parts_.update(recorder);
+    }
   } catch (const std::exception& error) {
-    const std::string reason = first_line(error);
-    parts_.drop();
-    const Batch input = std::move(recorded.input);
-    give_up(reason);
-    static_cast<void>(parts_.passes(input, direct_));
-    parts_.update(direct_);
+    reason = first_line(error);
   }
+  parts_.drop();
+  const std::vector<Micro> micros = std::exchange(recorded.micros, {});
+  give_up(std::move(reason));
+  for (const Micro& micro : micros) static_cast<void>(parts_.passes(micro.input, micro.in_step, direct_));
+  parts_.update(direct_);
 }
 
-const StepResult& StepGraph::replay_passes(Recorded& recorded, const Batch& batch) {
+const StepResult& StepGraph::replay_passes(Micro& micro, const Batch& batch) {
   static const telemetry::Counter taken("step_graph");
   taken.add(1);
-  copy_into(recorded.input, batch);
-  for (const Recorded::Part& part : recorded.passes) {
+  copy_into(micro.input, batch);
+  for (const Part& part : micro.passes) {
     if (part.seed) part.seed(batch);
     const Span span(timeline_, part.phase);
     part.work->replay();
   }
-  return recorded.result;
+  return micro.result;
 }
 
 // The step itself counts: a recipe whose loss depends on what no recording knows is found out before anything is lost.
 StepResult StepGraph::compared(Recorded& recorded, const Batch& batch) {
-  const at::Tensor replayed = losses_of(replay_passes(recorded, batch));
+  Micro& micro = recorded.micros.front();
+  const at::Tensor replayed = losses_of(replay_passes(micro, batch));
   parts_.drop();
-  StepResult itself = parts_.passes(batch, direct_);
+  StepResult itself = parts_.passes(batch, micro.in_step, direct_);
   const device::ExpectedReads of_the_comparison;
   const at::Tensor both = at::stack({replayed, losses_of(itself)}).cpu();
   ++recorded.compared;
   recorded.compare_in = batch.epoch() + std::max<std::uint64_t>(1, batch.epoch() - recorded.epoch);
   for (std::int64_t i = 0; i < both.size(1); ++i) {
     const double graph = both[0][i].item<double>(), step = both[1][i].item<double>();
-    const bool equal = (std::isnan(graph) && std::isnan(step)) || std::abs(graph - step) <= kTolerance * std::max(1e-3, std::abs(step));
-    if (equal || graph == step) continue;
+    const bool is_near = std::abs(graph - step) <= kTolerance * std::max(1e-3, std::abs(step));
+    if (is_near || graph == step || (std::isnan(graph) && std::isnan(step))) continue;
     give_up("the loss of a replayed step was " + significant(graph, 6) + ", of the step itself " + significant(step, 6) +
             ": it depends on something that changes on the host");
     break;
@@ -329,12 +374,13 @@ StepResult StepGraph::compared(Recorded& recorded, const Batch& batch) {
 }
 
 void StepGraph::update() {
+  if (now_ != nullptr && !records_ && index_ != now_->micros.size()) launch_the_rest();  // the step has fewer micro-batches
   if (now_ == nullptr) {
     parts_.update(direct_);
   } else if (records_) {
     record_update();
   } else {
-    for (const Recorded::Part& part : now_->update) {
+    for (const Part& part : now_->update) {
       const Span span(timeline_, part.phase);
       part.work->replay();
     }

@@ -20,6 +20,7 @@
 
 namespace millrace {
 
+class ObjectiveStep;
 class Stepper;
 
 // A step is launched as it comes until its shape is known, then recorded, compared with the step itself, and timed beside it; the
@@ -35,13 +36,13 @@ class StepGraph {
  public:
   // The parts of a step, done by the stepper.
   struct Parts {
-    std::function<StepResult(const Batch&, StepLaunches&)> passes;  // forward and backward of a step's only micro-batch
+    std::function<StepResult(const Batch&, MicroPosition, StepLaunches&)> passes;  // forward and backward of a micro-batch
     std::function<void(StepLaunches&)> update;
-    std::function<void()> drop;            // takes the passes of the step back
-    std::function<std::int64_t()> step;    // number of the step under way, 0-based
+    std::function<void()> drop;  // takes the passes of the step back
+    std::vector<ObjectiveStep>& objectives;
   };
 
-  // From here on the stepper's steps of one micro-batch are launched as graphs where the device can record them. Does nothing for
+  // From here on the stepper's steps are launched as graphs where the device can record them. Does nothing for
   // steps that a graph can't hold: on a CPU, with several ranks, with offloading.
   static void use(Stepper& stepper);
   [[nodiscard]] static const StepGraph* of(const Stepper& stepper) noexcept;  // null: steps are launched as they come
@@ -49,7 +50,8 @@ class StepGraph {
   StepGraph(at::Device device, std::uint64_t seed, telemetry::Timeline& timeline, StepGraph::Parts parts);
   ~StepGraph();
 
-  // The passes of a step by its graph; nullopt: launch them as they come.
+  void begin(std::int64_t step);  // 0-based
+  // The passes of the step's next micro-batch by its graph; nullopt: launch them as they come.
   [[nodiscard]] std::optional<StepResult> passes(const Batch& batch, MicroPosition in_step);
   void update();  // ends the step, by its graph or as it comes
   // What was recorded no longer holds: the number format or what is recomputed has changed, or memory is needed.
@@ -59,13 +61,18 @@ class StepGraph {
   [[nodiscard]] const std::optional<Chosen<bool>>& choice() const noexcept { return choice_; }
 
  private:
+  struct Part;
+  struct Micro;
   struct Recorded;
   class Recorder;
-  [[nodiscard]] Recorded* known(const Batch& batch);
-  [[nodiscard]] bool record_passes(Recorded& recorded, const Batch& batch);
+  [[nodiscard]] Recorded* known(std::vector<std::int64_t> shape);
+  [[nodiscard]] std::optional<StepResult> first(const Batch& batch, MicroPosition in_step);
+  [[nodiscard]] std::optional<StepResult> next(const Batch& batch, MicroPosition in_step);
+  [[nodiscard]] std::optional<StepResult> record_passes(const Batch& batch, MicroPosition in_step);
   void record_update();
-  const StepResult& replay_passes(Recorded& recorded, const Batch& batch);
+  const StepResult& replay_passes(Micro& micro, const Batch& batch);
   [[nodiscard]] StepResult compared(Recorded& recorded, const Batch& batch);
+  void launch_the_rest();
   void time_step(device::DeviceClock& clock);
   void settle_when_timed();
   void give_up(std::string reason);
@@ -78,6 +85,8 @@ class StepGraph {
   std::list<Recorded> recorded_;  // by shape, the latest first
   Recorded* now_ = nullptr;       // the graph of the step under way; null: it is launched as it comes
   bool records_ = false;          // the step under way is being recorded
+  std::int64_t step_ = 0;
+  std::size_t index_ = 0;         // of the step's latest micro-batch, counted from 1
   device::DeviceClock* clock_ = nullptr;  // of the step under way; null: it is not timed
   device::DeviceClock eager_clock_, graph_clock_;  // two marks a step
   std::optional<Chosen<bool>> choice_;

@@ -70,6 +70,7 @@ void Stepper::begin_step(std::int64_t step) {
   step_ = step;
   buffers_.begin();
   for (ObjectiveStep& objective : objectives_) objective.begin_step(step);
+  if (graph_) graph_->begin(step);
 }
 
 std::optional<Loss> Stepper::forward(ObjectiveStep& objective, const Batch& batch, const Tensors& earlier, bool training,
