@@ -18,8 +18,6 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr std::int64_t kPieceBytes = 16;  // that a thread reads at once
-
 at::Tensor column_sums(const at::Tensor& matrix) {
   const std::int64_t rows = matrix.size(0), columns = matrix.size(1);
   const std::int64_t blocks = std::clamp<std::int64_t>(rows / 64, 1, 128);
@@ -42,7 +40,7 @@ struct DeviceLinear : torch::autograd::Function<DeviceLinear> {
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const variable_list saved = context->get_saved_variables();
     const auto type = [&](const char* of) { return static_cast<at::ScalarType>(context->saved_data[of].toInt()); };
-    const at::Tensor dy = gradients[0].reshape({-1, gradients[0].size(-1)}).contiguous();
+    const at::Tensor dy = for_kernel(gradients[0].reshape({-1, gradients[0].size(-1)}));
     at::Tensor dx, dw, db;
     if (context->needs_input_grad(0)) dx = at::mm(dy, saved[1]).view(saved[0].sizes());
     if (context->needs_input_grad(1)) dw = at::mm(dy.t(), saved[0].reshape({-1, saved[0].size(-1)})).to(type("weight"));
