@@ -66,8 +66,9 @@ Json sizes_of(const Batch& batch) {
 
 // Null: steps are not recorded.
 Json graph_of(const Stepper& stepper) {
-  if (stepper.graph() == nullptr || !stepper.graph()->choice()) return nullptr;
-  return {{"taken", stepper.graph()->choice()->value}, {"reason", stepper.graph()->choice()->reason}};
+  const StepGraph* const graph = StepGraph::of(stepper);
+  if (graph == nullptr || !graph->choice()) return nullptr;
+  return {{"taken", graph->choice()->value}, {"reason", graph->choice()->reason}};
 }
 
 // A shape's recipe and batch, on the config's device.
@@ -148,7 +149,7 @@ struct StepBench::Impl : Made {
     tf32 = precision::choose_tf32(shared.device.tf32_wish(), context.device, format);
     precision::use_tf32(tf32, context.device);
   }
-  [[nodiscard]] bool knows_graph() const { return stepper->graph() == nullptr || stepper->graph()->choice(); }
+  [[nodiscard]] bool knows_graph() const { return StepGraph::of(*stepper) == nullptr || StepGraph::of(*stepper)->choice(); }
   // Chooses like a run, and uses results that runs have measured.
   void choose_ways(const std::string& precision, at::Device device) {
     const bool has_layouts = recipe->set_layout(Layout::contiguous);
@@ -214,7 +215,7 @@ StepBench::StepBench(const Entry& entry, const StepBench::Options& options) : im
                                                     : try_memory(*impl.stepper, impl.batch, impl.shared.memory, false);
   }
   impl.stepper->blocks().set_recompute(impl.memory.recompute);
-  if (impl.switches.on("step_graph")) impl.stepper->use_graph();
+  if (impl.switches.on("step_graph")) StepGraph::use(*impl.stepper);
   impl.resident_bytes = device::resident_bytes();
   device::reset_peak_tensor_memory(device);
 }

@@ -91,7 +91,7 @@ Ending Trainer::run() {
 void Trainer::begin() {
   parts_.recipe->model().train();
   if (!parts_.stepper->device().is_cpu()) saves_.make_room([this] { return content(); });
-  if (parts_.step_graph && parts_.config->optim.accumulate == 1) parts_.stepper->use_graph();
+  if (parts_.step_graph && parts_.config->optim.accumulate == 1) StepGraph::use(*parts_.stepper);
   meter_.start();
   const double skipped = parts_.stepper->skips().in_all().item<double>();
   skipped_inputs_.begin(skipped, loader_state_);
@@ -407,7 +407,7 @@ void Trainer::fall_back_if_due() {
 }
 
 void Trainer::report_graph() {
-  const StepGraph* const graph = parts_.stepper->graph();
+  const StepGraph* const graph = StepGraph::of(*parts_.stepper);
   if (graph == nullptr || reported_graph_ || !graph->choice()) return;
   reported_graph_ = true;
   const auto& [taken, reason] = *graph->choice();

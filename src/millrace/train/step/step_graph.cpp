@@ -16,7 +16,7 @@
 #include "millrace/device/tensor_memory.h"
 #include "millrace/telemetry/counter.h"
 #include "millrace/train/step/detail/recorded_inputs.h"
-#include "millrace/train/step/objective_step.h"
+#include "millrace/train/step/stepper.h"
 
 namespace millrace {
 namespace {
@@ -138,9 +138,9 @@ class StepGraph::Recorder final : public StepLaunches {
       const Span span(timeline_, Phase::trials);
       part.work = device::backend_of(device_).record(device_.index(), work);
     }
-    if (!part.work) throw DeviceError({"the device records no work", device_.str(), "use a plugin that does"});
+    if (!part.work) throw DeviceError({"the device records no work", device_.str(), "train with --off step_graph"});
     if (recorded_.reads.step)
-      throw RecipeError({"the loss depends on StepContext::step", "Objective::loss", "let it depend on the epoch"});
+      throw RecipeError({"the loss depends on StepContext::step", "Objective::loss", "take the number from StepContext::number"});
     if (part.work->draws() && !part.seed)
       throw RecipeError({"LibTorch's random numbers are drawn outside a forward pass", "memory.recompute, after_update",
                          "draw with layers of nn"});
@@ -173,6 +173,22 @@ StepGraph::StepGraph(at::Device device, std::uint64_t seed, telemetry::Timeline&
       graph_clock_(device) {}
 
 StepGraph::~StepGraph() = default;
+
+void StepGraph::use(Stepper& stepper) {
+  const Stepper::Options& options = stepper.options_;
+  if (options.device.is_cpu() || !options.trains || !stepper.agreement().alone() || options.offload_bytes > 0) return;
+  stepper.graph_ = std::make_unique<StepGraph>(
+      options.device, options.seed, stepper.timeline_,
+      StepGraph::Parts{.passes =
+                           [&stepper](const Batch& batch, StepLaunches& launches) {
+                             return stepper.passes(batch, {.only = true, .last = true}, nullptr, launches);
+                           },
+                       .update = [&stepper](StepLaunches& launches) { stepper.update_by(launches); },
+                       .drop = [&stepper] { stepper.drop_step(nullptr); },
+                       .step = [&stepper] { return stepper.step_; }});
+}
+
+const StepGraph* StepGraph::of(const Stepper& stepper) noexcept { return stepper.graph_.get(); }
 
 void StepGraph::forget() {
   recorded_.clear();

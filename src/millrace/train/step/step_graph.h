@@ -20,6 +20,8 @@
 
 namespace millrace {
 
+class Stepper;
+
 // A step is launched as it comes until its shape is known, then recorded, compared with the step itself, and timed beside it; the
 // faster of the two is kept. A step that can't be recorded is launched as it comes for the rest of the run, and choice() says why.
 //
@@ -38,6 +40,11 @@ class StepGraph {
     std::function<void()> drop;            // takes the passes of the step back
     std::function<std::int64_t()> step;    // number of the step under way, 0-based
   };
+
+  // From here on the stepper's steps of one micro-batch are launched as graphs where the device can record them. Does nothing for
+  // steps that a graph can't hold: on a CPU, with several ranks, with offloading.
+  static void use(Stepper& stepper);
+  [[nodiscard]] static const StepGraph* of(const Stepper& stepper) noexcept;  // null: steps are launched as they come
 
   StepGraph(at::Device device, std::uint64_t seed, telemetry::Timeline& timeline, StepGraph::Parts parts);
   ~StepGraph();

@@ -135,19 +135,6 @@ StepResult Stepper::passes(const Batch& batch, MicroPosition in_step, const Loss
   return result;
 }
 
-void Stepper::use_graph() {
-  if (options_.device.is_cpu() || !options_.trains || !agreement().alone() || options_.offload_bytes > 0) return;
-  graph_ = std::make_unique<StepGraph>(
-      options_.device, options_.seed, timeline_,
-      StepGraph::Parts{.passes =
-                           [this](const Batch& batch, StepLaunches& launches) {
-                             return passes(batch, {.only = true, .last = true}, nullptr, launches);
-                           },
-                       .update = [this](StepLaunches& launches) { update_by(launches); },
-                       .drop = [this] { drop_step(nullptr); },
-                       .step = [this] { return step_; }});
-}
-
 void Stepper::abandon_step() {
   drop_step(sums_gradients() ? &agreement() : nullptr);
   if (graph_) graph_->forget();
