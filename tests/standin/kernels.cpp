@@ -14,6 +14,7 @@
 
 #include "device_memory.h"
 #include "millrace/kernels/detail/test_launch.h"
+#include "millrace/kernels/detail/test_launch_volumes.h"
 #include "recorder.h"
 #include "streams.h"
 
@@ -146,6 +147,47 @@ void pointwise(Pointwise function, const kernels::detail::PointwiseArgs& args, c
                 [there, function] { launched::pointwise(function, there); });
 }
 
+void rms_norm(const kernels::detail::RmsNorm& args, c10::DeviceIndex index) {
+  const std::int64_t positions = args.samples * args.positions, count = positions * args.channels;
+  kernels::detail::RmsNorm there = args;
+  to_kernels(there.x), to_kernels(there.gradient), to_kernels(there.out), to_kernels(there.rates);
+  launch_kernel("millrace::rms_norm", index,
+                {reads(args.x, count, args.type),
+                 reads(args.gradient, count, args.type),
+                 writes(args.out, count, args.type),
+                 {args.rates, positions * 4, args.gradient == nullptr}},
+                [there] { launched::rms_norm(there); });
+}
+
+void group_norm(const kernels::DeviceGroupNorm& args, c10::DeviceIndex index) {
+  const std::int64_t channels = args.samples * args.channels, count = channels * args.positions;
+  kernels::DeviceGroupNorm there = args;
+  to_kernels(there.x), to_kernels(there.gradient), to_kernels(there.out), to_kernels(there.weight), to_kernels(there.bias);
+  to_kernels(there.statistics), to_kernels(there.scratch), to_kernels(there.sums);
+  launch_kernel("millrace::group_norm", index,
+                {reads(args.x, count, args.type),
+                 reads(args.gradient, count, args.type),
+                 writes(args.out, count, args.type),
+                 reads(args.weight, args.channels, Type::f32),
+                 reads(args.bias, args.channels, Type::f32),
+                 {args.statistics, 8 * args.samples * args.groups, args.gradient == nullptr},
+                 writes(args.scratch, args.scratch_floats(), Type::f32),
+                 writes(args.sums, 2 * channels, Type::f32)},
+                [there] { launched::group_norm(there); });
+}
+
+void circular_pad(const kernels::CircularPad& args, c10::DeviceIndex index) {
+  const kernels::detail::PaddedVolume& v = args.volume;
+  const std::int64_t plain = v.samples * v.planes * v.depth * v.height * v.row();
+  const std::int64_t end = v.padded_first + (v.samples - 1) * v.padded_stride + v.planes * v.padded_plane() - (v.step - v.pixel);
+  kernels::CircularPad there = args;
+  to_kernels(there.in), to_kernels(there.out);
+  launch_kernel(
+      "millrace::circular_pad", index,
+      {reads(args.in, args.backward ? end : plain, args.type), writes(args.out, args.backward ? plain : end, args.type)},
+      [there] { launched::circular_pad(there); });
+}
+
 void column_sums(const void* matrix, Type type, std::int64_t rows, std::int64_t columns, std::int64_t blocks, float* parts,
                  c10::DeviceIndex index) {
   launch_kernel("millrace::column_sums", index, {reads(matrix, rows * columns, type), writes(parts, blocks * columns, Type::f32)},
@@ -171,6 +213,9 @@ extern "C" __attribute__((visibility("default"))) const millrace::kernels::Devic
                                                     .cross_entropy_forward = &millrace::standin::cross_entropy_forward,
                                                     .cross_entropy_backward = &millrace::standin::cross_entropy_backward,
                                                     .pointwise = &millrace::standin::pointwise,
+                                                    .rms_norm = &millrace::standin::rms_norm,
+                                                    .group_norm = &millrace::standin::group_norm,
+                                                    .circular_pad = &millrace::standin::circular_pad,
                                                     .column_sums = &millrace::standin::column_sums,
                                                     .write = &millrace::standin::write};
   const char* const own = std::getenv("STANDIN_OWN_KERNELS");

@@ -15,12 +15,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <functional>
 #include <limits>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "millrace/device/detail/test_kernels.h"
 #include "millrace/device/device.h"
 #include "millrace/device/recording.h"
 #include "millrace/kernels/device_linear.h"
@@ -32,21 +32,6 @@
 
 namespace millrace::device {
 namespace {
-
-using Numbers = std::vector<at::Tensor>;
-using Computes = std::function<Numbers(const Numbers&)>;
-
-class CudaKernels : public testing::Test {
- protected:
-  void SetUp() override {
-    std::string reason;
-    backend_ = cuda(&reason);
-    if (backend_ == nullptr) GTEST_SKIP() << reason;
-    if (kernels::device_table(c10::kCUDA) == nullptr) GTEST_SKIP() << "a plugin without kernels of its own";
-    at::manual_seed(31);
-  }
-  Backend* backend_ = nullptr;
-};
 
 at::TensorOptions there(at::ScalarType type = at::kFloat) { return at::TensorOptions(type).device(at::kCUDA); }
 
@@ -68,6 +53,16 @@ Numbers results_on(c10::Device device, const Computes& function, const Numbers& 
   return all;
 }
 
+}  // namespace
+
+void CudaKernels::SetUp() {
+  std::string reason;
+  backend_ = cuda(&reason);
+  if (backend_ == nullptr) GTEST_SKIP() << reason;
+  if (kernels::device_table(c10::kCUDA) == nullptr) GTEST_SKIP() << "a plugin without kernels of its own";
+  at::manual_seed(31);
+}
+
 void expect_the_cpu(const Computes& function, const Numbers& inputs, double tolerance, const std::string& what) {
   const Numbers ours = results_on(c10::Device("cuda:0"), function, inputs), theirs = results_on(at::kCPU, function, inputs);
   for (std::size_t i = 0; i < ours.size(); ++i) {
@@ -78,6 +73,8 @@ void expect_the_cpu(const Computes& function, const Numbers& inputs, double tole
 
 double tolerance_of(at::ScalarType type) { return type == at::kFloat ? 1e-5 : std::ldexp(1.0, -7); }
 
+namespace {
+
 // The last site's rows are not in order.
 std::vector<kernels::Dropout> sites(std::int64_t width) {
   constexpr std::uint64_t kKey = 0x0123456789ABCDEFULL;
@@ -87,12 +84,13 @@ std::vector<kernels::Dropout> sites(std::int64_t width) {
 }
 
 TEST_F(CudaKernels, NormsRowsAsTheCpu) {
-  for (const std::int64_t width : {128, 384, 1024, 100}) {  // the last one has no kernel
+  for (const std::int64_t width :
+       {128, 384, 1024, 100}) {  // without a kernel for the last one: LibTorch rounds its weights to x's type
     for (const auto residual_type : {at::kFloat, at::kBFloat16}) {
       for (const auto type : {at::kFloat, at::kBFloat16}) {
         const Numbers inputs = {at::randn({33, width}).to(type), at::randn({33, width}).to(residual_type), at::randn({width}),
                                 at::randn({width})};
-        const double tolerance = std::max(tolerance_of(type), tolerance_of(residual_type));
+        const double tolerance = (width == 100 ? 4 : 1) * std::max(tolerance_of(type), tolerance_of(residual_type));
         const std::string what = std::to_string(width) + " wide";
         for (const kernels::Dropout& site : sites(width)) {
           const Computes step = [&](const Numbers& in) {
