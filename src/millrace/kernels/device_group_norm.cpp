@@ -15,9 +15,10 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr std::int64_t kBlocks = 1024;       // of the first pass, where there is enough work for them
-constexpr std::int64_t kOfBlock = 1 << 13U;  // elements that are worth a block
-constexpr std::int64_t kMostChannels = 256;  // channels last: a block has a thread for each
+constexpr std::int64_t kBlocks = 1024;        // of the first pass, where there is enough work for them
+constexpr std::int64_t kOfBlock = 1 << 13U;   // elements that are worth a block
+constexpr std::int64_t kMostChannels = 256;   // channels last: a block has a thread for each
+constexpr std::int64_t kMostSamples = 65535;  // the second side of a launch
 
 const float* numbers(const at::Tensor& x) { return x.defined() ? x.const_data_ptr<float>() : nullptr; }
 
@@ -98,7 +99,7 @@ bool has_device_group_norm(const at::Tensor& x, const at::Tensor& weight, const 
   const auto fits = [&](const at::Tensor& one) {
     return !one.defined() || (one.device() == x.device() && one.scalar_type() == at::kFloat);
   };
-  if (!has_device_kernel(x) || x.numel() == 0 || !fits(weight) || !fits(bias)) return false;
+  if (!has_device_kernel(x) || x.numel() == 0 || x.size(0) > kMostSamples || !fits(weight) || !fits(bias)) return false;
   return layout_of(x) == at::MemoryFormat::Contiguous || x.size(1) <= kMostChannels;
 }
 

@@ -20,8 +20,6 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr std::int64_t kPieceBytes = 16;  // that a thread reads at once
-
 at::Tensor column_sums(const at::Tensor& matrix) {
   const std::int64_t rows = matrix.size(0), columns = matrix.size(1);
   const std::int64_t blocks = std::clamp<std::int64_t>(rows / 64, 1, 128);
@@ -51,7 +49,7 @@ struct DeviceLinear : torch::autograd::Function<DeviceLinear> {
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const variable_list saved = context->get_saved_variables();
     const auto type = [&](const char* of) { return static_cast<at::ScalarType>(context->saved_data[of].toInt()); };
-    const at::Tensor dy = gradients[0].reshape({-1, gradients[0].size(-1)}).contiguous();
+    const at::Tensor dy = for_kernel(gradients[0].reshape({-1, gradients[0].size(-1)}));
     const std::vector<std::int64_t> outs = context->saved_data["outs"].toIntVector();
     const auto wants = [&](std::size_t first) {
       for (std::size_t i = 0; i < outs.size(); ++i)

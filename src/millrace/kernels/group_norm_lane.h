@@ -66,7 +66,81 @@ struct Moments {
     mean += distance * (more / all);
     count = all;
   }
+  [[nodiscard]] C10_HOST_DEVICE float rate(float epsilon) const {
+    return 1.0F / ::sqrtf(::fmaxf(squares, 0.0F) / count + epsilon);
+  }
 };
+
+// Of one sample.
+[[nodiscard]] C10_HOST_DEVICE inline std::int64_t elements_of(const DeviceGroupNorm& a, std::int64_t sample) {
+  return sample * a.channels * a.positions;
+}
+
+// The first element of each channel is taken away before squares are added: they then lose nothing where the mean is large.
+template <class X>
+[[nodiscard]] C10_HOST_DEVICE float origin_of(const DeviceGroupNorm& a, std::int64_t sample, std::int64_t channel) {
+  const X* const x = static_cast<const X*>(a.x) + elements_of(a, sample);
+  return static_cast<float>(x[a.channels_last ? channel : channel * a.positions]);
+}
+
+// What a thread knows of a channel while it adds.
+struct Known {
+  float origin = 0;            // forward
+  float scale = 0, shift = 0;  // backward: of h
+  float rate = 0, centre = 0;  // backward: n = x * rate + centre
+};
+
+template <class X>
+[[nodiscard]] C10_HOST_DEVICE Known known_of(const DeviceGroupNorm& a, std::int64_t sample, std::int64_t channel) {
+  Known known;
+  if (a.gradient == nullptr) {
+    known.origin = origin_of<X>(a, sample, channel);
+    return known;
+  }
+  const std::int64_t group = sample * a.groups + channel / (a.channels / a.groups);
+  const float mean = a.statistics[group];
+  known.rate = a.statistics[a.samples * a.groups + group];
+  known.centre = -mean * known.rate;
+  known.scale = known.rate * (a.weight == nullptr ? 1.0F : a.weight[channel]);
+  known.shift = (a.bias == nullptr ? 0.0F : a.bias[channel]) - mean * known.scale;
+  return known;
+}
+
+// Forward: the distance from the origin and its square; backward: the gradient before act, and its product with n.
+C10_HOST_DEVICE inline void add(const DeviceGroupNorm& a, const Known& known, float x, float gradient, float& first,
+                                float& second) {
+  if (a.gradient == nullptr) {
+    const float distance = x - known.origin;
+    first += distance;
+    second += distance * distance;
+    return;
+  }
+  const float u = GroupNormAct{a.silu, a.slope}.gradient(gradient, x * known.scale + known.shift);
+  first += u;
+  second += u * (x * known.rate + known.centre);
+}
+
+[[nodiscard]] C10_HOST_DEVICE inline ChannelNumbers numbers_forward(const DeviceGroupNorm& a, std::int64_t channel, float mean,
+                                                                    float rate) {
+  const float scale = rate * (a.weight == nullptr ? 1.0F : a.weight[channel]);
+  return {scale, (a.bias == nullptr ? 0.0F : a.bias[channel]) - mean * scale, 0.0F, 0.0F};
+}
+
+// The last two are means over the group: of the gradient of n, and of its product with n.
+[[nodiscard]] C10_HOST_DEVICE inline ChannelNumbers numbers_backward(const DeviceGroupNorm& a, std::int64_t channel, float mean,
+                                                                     float rate, float gradient, float product) {
+  ChannelNumbers n = numbers_forward(a, channel, mean, rate);
+  n.factor = -rate * rate * product;
+  n.offset = -rate * gradient - n.factor * mean;
+  return n;
+}
+
+// An element of the result.
+[[nodiscard]] C10_HOST_DEVICE inline float result_of(const ChannelNumbers& n, const GroupNormAct& act, float x, float gradient,
+                                                     bool backward) {
+  const float h = x * n.scale + n.shift;
+  return backward ? n.scale * act.gradient(gradient, h) + n.factor * x + n.offset : act.value(h);
+}
 
 }  // namespace detail
 }  // namespace millrace::kernels

@@ -78,10 +78,10 @@ struct NormFunction : torch::autograd::Function<NormFunction> {
   static variable_list forward(AutogradContext* context, const at::Tensor& residual, const std::optional<at::Tensor>& branch,
                                const at::Tensor& weight, const at::Tensor& bias, double epsilon, at::ScalarType y_type,
                                const Dropout& site) {
-    const at::Tensor input = residual.contiguous();
-    const at::Tensor dropped = branch ? branch->contiguous() : at::Tensor();
-    const at::Tensor scale = weight.to(at::kFloat).contiguous();
-    const at::Tensor shift = bias.to(at::kFloat).contiguous();
+    const at::Tensor input = for_kernel(residual);
+    const at::Tensor dropped = branch ? for_kernel(*branch) : at::Tensor();
+    const at::Tensor scale = for_kernel(weight.to(at::kFloat));
+    const at::Tensor shift = for_kernel(bias.to(at::kFloat));
     const std::int64_t width = input.size(-1);
     const std::int64_t rows = input.numel() / width;
     at::Tensor sum = branch ? at::empty_like(input) : input;
@@ -135,9 +135,9 @@ struct NormFunction : torch::autograd::Function<NormFunction> {
     const bool has_branch = context->saved_data["branch"].toBool();
     const auto y_type = static_cast<at::ScalarType>(context->saved_data["y_type"].toInt());
     const auto weight_type = static_cast<at::ScalarType>(context->saved_data["weight_type"].toInt());
-    const auto contiguous = [](const at::Tensor& x) { return x.defined() ? x.contiguous() : x; };
-    const at::Tensor sum_gradient = has_branch ? contiguous(gradients[0]) : at::Tensor();
-    const at::Tensor y_gradient = contiguous(gradients.back());
+    const auto given = [](const at::Tensor& x) { return x.defined() ? for_kernel(x) : x; };
+    const at::Tensor sum_gradient = has_branch ? given(gradients[0]) : at::Tensor();
+    const at::Tensor y_gradient = given(gradients.back());
     const std::int64_t width = sum.size(-1);
     at::Tensor residual_gradient = at::empty_like(sum);
     at::Tensor branch_gradient;

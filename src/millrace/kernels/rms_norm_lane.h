@@ -5,6 +5,8 @@
 
 #include <cmath>
 
+#include "millrace/kernels/detail/table.h"
+
 namespace millrace::kernels::detail {
 
 [[nodiscard]] C10_HOST_DEVICE inline float rms_rate(float squares, float count, float epsilon) {
@@ -23,6 +25,19 @@ namespace millrace::kernels::detail {
 // The gradient of x; `product`: the mean over the channels of the gradient of h times h.
 [[nodiscard]] C10_HOST_DEVICE inline float rms_gradient(float of_h, float h, float rate, float product) {
   return rate * (of_h - h * product);
+}
+
+// What a channel adds to its position's sum: x squared, or backward the gradient of h times h.
+[[nodiscard]] C10_HOST_DEVICE inline float rms_addend(const RmsNorm& a, float x, float gradient, float rate) {
+  if (a.gradient == nullptr) return x * x;
+  const float h = x * rate;
+  return silu_gradient(gradient, h) * h;
+}
+
+[[nodiscard]] C10_HOST_DEVICE inline float rms_result(const RmsNorm& a, float x, float gradient, float rate, float product) {
+  const float h = x * rate;
+  if (a.gradient == nullptr) return silu_of(h);
+  return rms_gradient(silu_gradient(gradient, h), h, rate, product);
 }
 
 }  // namespace millrace::kernels::detail

@@ -8,60 +8,21 @@ namespace millrace::device {
 namespace {
 
 using kernels::DeviceGroupNorm;
+using kernels::detail::add;
 using kernels::detail::ChannelNumbers;
+using kernels::detail::elements_of;
 using kernels::detail::GroupNormAct;
+using kernels::detail::Known;
+using kernels::detail::known_of;
 using kernels::detail::Moments;
+using kernels::detail::origin_of;
+using kernels::detail::result_of;
 
 constexpr int kThreads = 256;
 
 __device__ float over_warp(float value) {
   for (int distance = 16; distance > 0; distance /= 2) value += __shfl_xor_sync(0xFFFFFFFFU, value, distance);
   return value;
-}
-
-__device__ std::int64_t elements_of(const DeviceGroupNorm& a, std::int64_t sample) { return sample * a.channels * a.positions; }
-
-// The first element of each channel is taken away before squares are added: they then lose nothing where the mean is large.
-template <class X>
-__device__ float origin_of(const DeviceGroupNorm& a, std::int64_t sample, std::int64_t channel) {
-  const X* const x = static_cast<const X*>(a.x) + elements_of(a, sample);
-  return static_cast<float>(x[a.channels_last ? channel : channel * a.positions]);
-}
-
-// What a thread knows of a channel while it adds.
-struct Known {
-  float origin = 0;              // forward
-  float scale = 0, shift = 0;    // backward: of h
-  float rate = 0, centre = 0;    // backward: n = x * rate + centre
-};
-
-template <class X>
-__device__ Known known_of(const DeviceGroupNorm& a, std::int64_t sample, std::int64_t channel) {
-  Known known;
-  if (a.gradient == nullptr) {
-    known.origin = origin_of<X>(a, sample, channel);
-    return known;
-  }
-  const std::int64_t group = sample * a.groups + channel / (a.channels / a.groups);
-  const float mean = a.statistics[group];
-  known.rate = a.statistics[a.samples * a.groups + group];
-  known.centre = -mean * known.rate;
-  known.scale = known.rate * (a.weight == nullptr ? 1.0F : a.weight[channel]);
-  known.shift = (a.bias == nullptr ? 0.0F : a.bias[channel]) - mean * known.scale;
-  return known;
-}
-
-// Forward: the distance from the origin and its square; backward: the gradient before act, and its product with n.
-__device__ void add(const DeviceGroupNorm& a, const Known& known, float x, float gradient, float& first, float& second) {
-  if (a.gradient == nullptr) {
-    const float distance = x - known.origin;
-    first += distance;
-    second += distance * distance;
-    return;
-  }
-  const float u = GroupNormAct{a.silu, a.slope}.gradient(gradient, x * known.scale + known.shift);
-  first += u;
-  second += u * (x * known.rate + known.centre);
 }
 
 // Contiguous: a block for each channel and split. E: an element, or a piece of neighbours.
@@ -80,7 +41,8 @@ __global__ void __launch_bounds__(kThreads) sum_planes(DeviceGroupNorm a) {
     const E here = x[i], upstream = gradient[i];
 #pragma unroll
     for (int k = 0; k < kElements; ++k)
-      add(a, known, static_cast<float>(reinterpret_cast<const X*>(&here)[k]), static_cast<float>(reinterpret_cast<const X*>(&upstream)[k]), first, second);
+      add(a, known, static_cast<float>(reinterpret_cast<const X*>(&here)[k]),
+          static_cast<float>(reinterpret_cast<const X*>(&upstream)[k]), first, second);
   }
   first = over_warp(first);
   second = over_warp(second);
@@ -151,12 +113,10 @@ __global__ void __launch_bounds__(32) settle(DeviceGroupNorm a) {
       const float sum = over_splits(a, sample, c, 0, lane), squares = over_splits(a, sample, c, 1, lane);
       all.join(positions, origin_of<X>(a, sample, c) + sum / positions, squares - sum * (sum / positions));
     }
-    const float rate = 1.0F / sqrtf(fmaxf(all.squares, 0.0F) / all.count + a.epsilon);
+    const float rate = all.rate(a.epsilon);
     if (lane == 0) a.statistics[index] = all.mean, a.statistics[a.samples * a.groups + index] = rate;
-    for (std::int64_t c = group * width + lane; c < (group + 1) * width; c += 32) {
-      const float scale = rate * (a.weight == nullptr ? 1.0F : a.weight[c]);
-      numbers[c] = {scale, (a.bias == nullptr ? 0.0F : a.bias[c]) - all.mean * scale, 0.0F, 0.0F};
-    }
+    for (std::int64_t c = group * width + lane; c < (group + 1) * width; c += 32)
+      numbers[c] = kernels::detail::numbers_forward(a, c, all.mean, rate);
     return;
   }
   float total = 0, products = 0;
@@ -169,11 +129,8 @@ __global__ void __launch_bounds__(32) settle(DeviceGroupNorm a) {
   }
   const float mean = a.statistics[index], rate = a.statistics[a.samples * a.groups + index];
   const float elements = positions * static_cast<float>(width);
-  const float factor = -rate * rate * (products / elements), offset = -rate * (total / elements) - factor * mean;
-  for (std::int64_t c = group * width + lane; c < (group + 1) * width; c += 32) {
-    const float scale = rate * (a.weight == nullptr ? 1.0F : a.weight[c]);
-    numbers[c] = {scale, (a.bias == nullptr ? 0.0F : a.bias[c]) - mean * scale, factor, offset};
-  }
+  for (std::int64_t c = group * width + lane; c < (group + 1) * width; c += 32)
+    numbers[c] = kernels::detail::numbers_backward(a, c, mean, rate, total / elements, products / elements);
 }
 
 template <class X, class E>
@@ -187,7 +144,8 @@ __global__ void __launch_bounds__(kThreads) apply(DeviceGroupNorm a) {
   E* const out = reinterpret_cast<E*>(static_cast<X*>(a.out) + elements_of(a, sample));
   const GroupNormAct act{a.silu, a.slope};
   const auto places = static_cast<std::uint32_t>((a.channels_last ? a.channels : a.positions) / kElements);
-  for (std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; i < of_sample; i += std::int64_t{gridDim.x} * kThreads) {
+  for (std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; i < of_sample;
+       i += std::int64_t{gridDim.x} * kThreads) {
     const auto at = static_cast<std::uint32_t>(i);  // a sample has fewer than 2^32 pieces
     const std::uint32_t first = a.channels_last ? at % places * kElements : at / places;
     const E here = x[i], upstream = gradient == nullptr ? here : gradient[i];
@@ -196,14 +154,7 @@ __global__ void __launch_bounds__(kThreads) apply(DeviceGroupNorm a) {
     for (int k = 0; k < kElements; ++k) {
       const ChannelNumbers n = numbers[a.channels_last ? first + static_cast<std::uint32_t>(k) : first];
       const auto value = static_cast<float>(reinterpret_cast<const X*>(&here)[k]);
-      const float h = value * n.scale + n.shift;
-      float y = 0;
-      if (gradient == nullptr) {
-        y = act.value(h);
-      } else {
-        const float u = act.gradient(static_cast<float>(reinterpret_cast<const X*>(&upstream)[k]), h);
-        y = n.scale * u + n.factor * value + n.offset;
-      }
+      const float y = result_of(n, act, value, static_cast<float>(reinterpret_cast<const X*>(&upstream)[k]), gradient != nullptr);
       reinterpret_cast<X*>(&result)[k] = static_cast<X>(y);
     }
     out[i] = result;
@@ -231,7 +182,8 @@ cudaError_t launch_group_norm(const DeviceGroupNorm& a, cudaStream_t stream) {
   return with_types(a.type, a.type, [&]<class X, class>() {
     const auto begins_piece = [](const void* data) { return reinterpret_cast<std::uintptr_t>(data) % sizeof(Piece<X>) == 0; };
     const std::int64_t neighbours = a.channels_last ? a.channels : a.positions;
-    const bool pieces = neighbours % Piece<X>::kElements == 0 && begins_piece(a.x) && begins_piece(a.gradient) && begins_piece(a.out);
+    const bool pieces =
+        neighbours % Piece<X>::kElements == 0 && begins_piece(a.x) && begins_piece(a.gradient) && begins_piece(a.out);
     return pieces ? launch_all<X, Piece<X>>(a, stream) : launch_all<X, X>(a, stream);
   });
 }

@@ -77,7 +77,8 @@ target_link_options(millrace_cuda PRIVATE LINKER:--allow-shlib-undefined)
 set_target_properties(millrace_cuda PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}" CXX_VISIBILITY_PRESET hidden)
 install(TARGETS millrace_cuda LIBRARY DESTINATION lib COMPONENT program)
 if(MILLRACE_TESTS)
-  mr_test(millrace_cuda_test gpu "${dir}/cuda/backend_test.cpp" "${dir}/cuda/dropout_test.cpp")
+  mr_test(millrace_cuda_test gpu "${dir}/cuda/backend_test.cpp" "${dir}/cuda/dropout_test.cpp" "${dir}/cuda/kernels_test.cpp"
+    "${dir}/cuda/volume_kernels_test.cpp")
   target_link_libraries(millrace_cuda_test PRIVATE ${target})
   target_compile_definitions(millrace_cuda_test PRIVATE MILLRACE_CUDA_PLUGIN="$<TARGET_FILE:millrace_cuda>"
     MILLRACE_HAS_NCCL=$<IF:$<STREQUAL:${_no_nccl},>,true,false>)

@@ -8,6 +8,8 @@
 namespace millrace::device {
 namespace {
 
+using kernels::detail::rms_addend;
+using kernels::detail::rms_result;
 using kernels::detail::RmsNorm;
 
 constexpr int kThreads = 256;
@@ -15,19 +17,6 @@ constexpr int kThreads = 256;
 __device__ float over_warp(float value) {
   for (int distance = 16; distance > 0; distance /= 2) value += __shfl_xor_sync(0xFFFFFFFFU, value, distance);
   return value;
-}
-
-// The gradient of h, or without a gradient h squared is what is added up: of x.
-__device__ float addend(const RmsNorm& a, float x, float gradient, float rate) {
-  if (a.gradient == nullptr) return x * x;
-  const float h = x * rate;
-  return kernels::detail::silu_gradient(gradient, h) * h;
-}
-
-__device__ float result(const RmsNorm& a, float x, float gradient, float rate, float product) {
-  const float h = x * rate;
-  if (a.gradient == nullptr) return kernels::detail::silu_of(h);
-  return kernels::detail::rms_gradient(kernels::detail::silu_gradient(gradient, h), h, rate, product);
 }
 
 // Contiguous: a thread for each position; neighbours read neighbours of each channel.
@@ -42,12 +31,12 @@ __global__ void __launch_bounds__(kThreads, 2) planes(RmsNorm a) {
   X* const out = static_cast<X*>(a.out) + first;
   float rate = a.gradient == nullptr ? 0.0F : a.rates[i], total = 0;
   for (std::int64_t c = 0; c < a.channels; ++c)
-    total += addend(a, static_cast<float>(x[c * a.positions]), static_cast<float>(gradient[c * a.positions]), rate);
+    total += rms_addend(a, static_cast<float>(x[c * a.positions]), static_cast<float>(gradient[c * a.positions]), rate);
   const auto count = static_cast<float>(a.channels);
   if (a.gradient == nullptr) a.rates[i] = rate = kernels::detail::rms_rate(total, count, a.epsilon);
   for (std::int64_t c = 0; c < a.channels; ++c) {
     const float value = static_cast<float>(x[c * a.positions]), upstream = static_cast<float>(gradient[c * a.positions]);
-    out[c * a.positions] = static_cast<X>(result(a, value, upstream, rate, total / count));
+    out[c * a.positions] = static_cast<X>(rms_result(a, value, upstream, rate, total / count));
   }
 }
 
@@ -58,7 +47,8 @@ __global__ void __launch_bounds__(kThreads, 2) pixels(RmsNorm a) {
   const std::int64_t i = std::int64_t{blockIdx.x} * (kThreads / 32) + threadIdx.x / 32, pieces = a.channels / kElements;
   if (i >= a.samples * a.positions) return;
   const E* const x = reinterpret_cast<const E*>(static_cast<const X*>(a.x) + i * a.channels);
-  const E* const gradient = a.gradient == nullptr ? x : reinterpret_cast<const E*>(static_cast<const X*>(a.gradient) + i * a.channels);
+  const E* const gradient =
+      a.gradient == nullptr ? x : reinterpret_cast<const E*>(static_cast<const X*>(a.gradient) + i * a.channels);
   E* const out = reinterpret_cast<E*>(static_cast<X*>(a.out) + i * a.channels);
   const std::int64_t lane = threadIdx.x % 32;
   float rate = a.gradient == nullptr ? 0.0F : a.rates[i], total = 0;
@@ -66,7 +56,7 @@ __global__ void __launch_bounds__(kThreads, 2) pixels(RmsNorm a) {
   for (std::int64_t p = lane; p < pieces; p += 32) {
     const E here = x[p], upstream = gradient[p];
 #pragma unroll
-    for (int k = 0; k < kElements; ++k) total += addend(a, element(here, k), element(upstream, k), rate);
+    for (int k = 0; k < kElements; ++k) total += rms_addend(a, element(here, k), element(upstream, k), rate);
   }
   total = over_warp(total);
   const auto count = static_cast<float>(a.channels);
@@ -77,7 +67,7 @@ __global__ void __launch_bounds__(kThreads, 2) pixels(RmsNorm a) {
     E done;
 #pragma unroll
     for (int k = 0; k < kElements; ++k)
-      reinterpret_cast<X*>(&done)[k] = static_cast<X>(result(a, element(here, k), element(upstream, k), rate, total / count));
+      reinterpret_cast<X*>(&done)[k] = static_cast<X>(rms_result(a, element(here, k), element(upstream, k), rate, total / count));
     out[p] = done;
   }
 }
@@ -87,7 +77,8 @@ __global__ void __launch_bounds__(kThreads, 2) pixels(RmsNorm a) {
 cudaError_t launch_rms_norm(const RmsNorm& a, cudaStream_t stream) {
   return with_types(a.type, a.type, [&]<class X, class>() {
     const auto begins_piece = [](const void* data) { return reinterpret_cast<std::uintptr_t>(data) % sizeof(Piece<X>) == 0; };
-    const bool pieces = a.channels % Piece<X>::kElements == 0 && begins_piece(a.x) && begins_piece(a.gradient) && begins_piece(a.out);
+    const bool pieces =
+        a.channels % Piece<X>::kElements == 0 && begins_piece(a.x) && begins_piece(a.gradient) && begins_piece(a.out);
     const std::int64_t of_block = a.channels_last ? kThreads / 32 : kThreads;
     const auto blocks = static_cast<unsigned>((a.samples * a.positions + of_block - 1) / of_block);
     if (!a.channels_last) {
