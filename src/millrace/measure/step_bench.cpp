@@ -10,6 +10,7 @@
 #include "millrace/base/clock.h"
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
+#include "millrace/base/fs.h"
 #include "millrace/base/median.h"
 #include "millrace/config/schema_of.h"
 #include "millrace/device/convolution_guard.h"
@@ -29,6 +30,7 @@
 #include "millrace/train/step/feed.h"
 #include "millrace/train/step/step_graph.h"
 #include "millrace/train/step/stepper.h"
+#include "millrace/train/watch/trace.h"
 
 namespace millrace {
 namespace {
@@ -265,6 +267,12 @@ std::vector<double> StepBench::steps(std::int64_t count) {
   return ms;
 }
 
+std::string StepBench::trace(std::int64_t count) {
+  return trace_of(impl_->context.device, [&] {
+    for (std::int64_t i = 0; i < count; ++i) begin_step();
+  });
+}
+
 Json StepBench::report(const std::vector<double>& ms) const {
   const Impl& impl = *impl_;
   Json shares = Json::object();
@@ -314,10 +322,12 @@ Json describe_step(const Entry& entry, const StepBench::Options& options) {
   return description;
 }
 
-Json bench_step(const Entry& entry, const StepBench::Options& options) {
+Json bench_step(const Entry& entry, const StepBench::Options& options, const std::filesystem::path& trace) {
+  constexpr std::int64_t kTraced = 3;
   StepBench bench(entry, options);
   for (std::int64_t i = 0; i < std::max<std::int64_t>(options.warmup, 1); ++i) bench.step();
   Json report = bench.report(bench.steps(options.steps));
+  if (!trace.empty()) write_atomically(Fs::real(), trace, bench.trace(kTraced));
   report["recipe"] = entry.name;
   return report;
 }
