@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "millrace/kernels/circular_lane.h"
+#include "millrace/kernels/decoder_lane.h"
 #include "millrace/kernels/detail/table.h"
 #include "millrace/kernels/group_norm_lane.h"
 
@@ -42,6 +43,9 @@ struct DeviceTable {
   void (*cross_entropy_forward)(const detail::CrossEntropy&, std::int64_t rows, float* losses, c10::DeviceIndex index);
   void (*cross_entropy_backward)(const detail::CrossEntropy&, std::int64_t rows, c10::DeviceIndex index);
   void (*pointwise)(Pointwise function, const detail::PointwiseArgs&, c10::DeviceIndex index);  // dense in any order
+  void (*rms_rows)(const DeviceRms&, c10::DeviceIndex index);
+  void (*swiglu)(const DeviceSwiglu&, c10::DeviceIndex index);
+  void (*turn)(const DeviceTurn&, c10::DeviceIndex index);
   void (*rms_norm)(const detail::RmsNorm&, c10::DeviceIndex index);
   void (*group_norm)(const DeviceGroupNorm&, c10::DeviceIndex index);
   void (*circular_pad)(const CircularPad&, c10::DeviceIndex index);

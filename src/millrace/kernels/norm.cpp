@@ -163,7 +163,7 @@ struct NormFunction : torch::autograd::Function<NormFunction> {
   // Both return the gradients of weight and bias in parts: (2, parts, width).
   static at::Tensor backward_on_device(detail::NormBackward args, const at::Tensor& y_gradient, at::ScalarType y_type, const Dropout& site,
                                        const at::Tensor& sum) {
-    constexpr std::int64_t kBlocks = 264;  // two for each multiprocessor of an H100
+    const std::int64_t at_once = args.width <= 512 ? 528 : 396;  // as many as an H100 runs at the same time
     at::Tensor zeros;
     if (!y_gradient.defined()) {
       zeros = at::zeros(sum.sizes(), sum.options().dtype(y_type));
@@ -171,7 +171,7 @@ struct NormFunction : torch::autograd::Function<NormFunction> {
     }
     const std::int64_t rows = sum.numel() / args.width;
     const auto runs = static_cast<std::int64_t>(dropout_runs(site, sum.numel()).size());
-    const std::int64_t blocks = std::min(kBlocks, (rows + 3) / 4);
+    const std::int64_t blocks = std::min(at_once, (rows + 3) / 4);
     const at::Tensor partial = at::empty({runs, 2, blocks, args.width}, sum.options().dtype(at::kFloat));
     auto* parts = partial.mutable_data_ptr<float>();
     over_rows(args, site, rows, [&](const detail::NormBackward& some, std::int64_t count, DeviceTable::Site there) {

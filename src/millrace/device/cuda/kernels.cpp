@@ -7,6 +7,7 @@
 #include "millrace/device/cuda/circular_pad.h"
 #include "millrace/device/cuda/column_sums.h"
 #include "millrace/device/cuda/cross_entropy.h"
+#include "millrace/device/cuda/decoder.h"
 #include "millrace/device/cuda/elementwise.h"
 #include "millrace/device/cuda/group_norm.h"
 #include "millrace/device/cuda/norm.h"
@@ -54,6 +55,18 @@ void pointwise(kernels::Pointwise function, const kernels::detail::PointwiseArgs
   on_device(index, [&](cudaStream_t stream) { return launch_pointwise(function, args, stream); });
 }
 
+void rms_rows(const kernels::DeviceRms& args, c10::DeviceIndex index) {
+  on_device(index, [&](cudaStream_t stream) { return launch_rms_rows(args, stream); });
+}
+
+void swiglu(const kernels::DeviceSwiglu& args, c10::DeviceIndex index) {
+  on_device(index, [&](cudaStream_t stream) { return launch_swiglu(args, stream); });
+}
+
+void turn(const kernels::DeviceTurn& args, c10::DeviceIndex index) {
+  on_device(index, [&](cudaStream_t stream) { return launch_turn(args, stream); });
+}
+
 void rms_norm(const kernels::detail::RmsNorm& args, c10::DeviceIndex index) {
   on_device(index, [&](cudaStream_t stream) { return launch_rms_norm(args, stream); });
 }
@@ -87,6 +100,9 @@ extern "C" __attribute__((visibility("default"))) const millrace::kernels::Devic
                                                     .cross_entropy_forward = &millrace::device::cross_entropy_forward,
                                                     .cross_entropy_backward = &millrace::device::cross_entropy_backward,
                                                     .pointwise = &millrace::device::pointwise,
+                                                    .rms_rows = &millrace::device::rms_rows,
+                                                    .swiglu = &millrace::device::swiglu,
+                                                    .turn = &millrace::device::turn,
                                                     .rms_norm = &millrace::device::rms_norm,
                                                     .group_norm = &millrace::device::group_norm,
                                                     .circular_pad = &millrace::device::circular_pad,
