@@ -77,10 +77,10 @@ namespace {
 
 // The last site's rows are not in order.
 std::vector<kernels::Dropout> sites(std::int64_t width) {
-  constexpr std::uint64_t kKey = 0x0123456789ABCDEFULL;
+  constexpr std::uint64_t kSiteKey = 0x0123456789ABCDEFULL;
   return {{},
-          {.p = 0.1, .key = kKey, .first = 5 * width},
-          {.p = 0.5, .key = kKey, .first = 0, .runs = {{30 * width, 10 * width}, {0, 23 * width}}}};
+          {.p = 0.1, .key = kSiteKey, .first = 5 * width},
+          {.p = 0.5, .key = kSiteKey, .first = 0, .runs = {{30 * width, 10 * width}, {0, 23 * width}}}};
 }
 
 TEST_F(CudaKernels, NormsRowsAsTheCpu) {
