@@ -75,8 +75,8 @@ struct DeviceLinear : torch::autograd::Function<DeviceLinear> {
 }  // namespace
 
 bool has_device_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
-  return has_device_kernel(x) && bias.defined() && x.dim() > 1 && x.numel() > 0 && weight.dim() == 2 && bias.dim() == 1 &&
-         weight.device() == x.device() && weight.size(0) * x.element_size() % kPieceBytes == 0;
+  return has_device_kernel(x) && bias.defined() && x.dim() > 1 && x.numel() > 0 && weight.dim() == 2 && weight.size(0) > 0 &&
+         bias.dim() == 1 && weight.device() == x.device() && weight.size(0) * x.element_size() % kPieceBytes == 0;
 }
 
 at::Tensor device_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
