@@ -2,6 +2,7 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/autocast_mode.h>
+#include <ATen/ops/addmm.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/linear.h>
@@ -48,6 +49,12 @@ bool rms_fits_device(const at::Tensor& x, const at::Tensor& weight) {
 }
 
 at::Tensor heads_of(const at::Tensor& x, std::int64_t heads) { return x.unflatten(2, {heads, x.size(2) / heads}); }
+
+// y + scale x W^T as one product.
+at::Tensor added_product(const at::Tensor& y, const at::Tensor& x, const at::Tensor& weight, double scale) {
+  const auto rows = [](const at::Tensor& all) { return all.reshape({-1, all.size(-1)}); };
+  return at::addmm(rows(y), rows(x), weight.to(x.scalar_type()).t(), 1, scale).view(y.sizes());
+}
 
 // Whether one function computes all projections.
 bool merges(const at::Tensor& x, const std::vector<LoraProjection>& projections, double p, const Fused& fused) {
@@ -122,7 +129,7 @@ at::Tensor rotary_attention(const at::Tensor& qkv, const Rotary& rotary, std::in
       detail::attention_takes_ours({qkv.size(0), qkv.size(1), heads, qkv.size(2) / (3 * heads)}, qkv.scalar_type(), 0)) {
     return kernels::rotary_attention_packed(qkv, rotary.cos, rotary.sin, heads);
   }
-  const auto parts = qkv.chunk(3, -1);
+  const auto parts = qkv.unflatten(-1, {3, qkv.size(-1) / 3}).unbind(-2);  // their gradients join in one copy
   return causal_attention(turned(heads_of(parts[0], heads), rotary.cos, rotary.sin, fused),
                           turned(heads_of(parts[1], heads), rotary.cos, rotary.sin, fused), heads_of(parts[2], heads), 0, fused)
       .flatten(2);
@@ -133,7 +140,7 @@ at::Tensor rotary_attention_at(const at::Tensor& q, const at::Tensor& kv, const 
   if (turns(kv, rotary, fused) && q.scalar_type() == kv.scalar_type()) {
     return kernels::rotary_attention_at(q, kv, positions, rotary.cos, rotary.sin, heads);
   }
-  const auto parts = kv.chunk(2, -1);
+  const auto parts = kv.unflatten(-1, {2, kv.size(-1) / 2}).unbind(-2);
   const at::Tensor cos = rotary.cos.index_select(0, positions).unsqueeze(1),
                    sin = rotary.sin.index_select(0, positions).unsqueeze(1);
   const at::Tensor queries = turned(heads_of(q, heads), cos, sin, fused).transpose(1, 2);
@@ -158,7 +165,8 @@ at::Tensor lora_linear(const at::Tensor& x, const std::vector<LoraProjection>& p
     at::Tensor y = linear(x, as(one.weight), as(one.bias), fused);
     if (one.lora_a.defined()) {
       const at::Tensor narrow = linear(dropped, one.lora_a, {}, fused);
-      y = y + linear(narrow, one.lora_b, {}, fused) * scale;
+      y = kernels::has_device_rows(narrow) ? added_product(y, narrow, one.lora_b, scale)
+                                           : y + linear(narrow, one.lora_b, {}, fused) * scale;
     }
     results.push_back(std::move(y));
   }
