@@ -14,6 +14,7 @@
 
 #include "device_memory.h"
 #include "millrace/kernels/detail/test_launch.h"
+#include "millrace/kernels/detail/test_launch_decoder.h"
 #include "millrace/kernels/detail/test_launch_volumes.h"
 #include "recorder.h"
 #include "streams.h"
@@ -147,6 +148,48 @@ void pointwise(Pointwise function, const kernels::detail::PointwiseArgs& args, c
                 [there, function] { launched::pointwise(function, there); });
 }
 
+void rms_rows(const kernels::DeviceRms& args, c10::DeviceIndex index) {
+  const std::int64_t count = args.rows * args.width;
+  const bool backward = args.y_gradient != nullptr;
+  kernels::DeviceRms there = args;
+  to_kernels(there.x), to_kernels(there.branch), to_kernels(there.sum), to_kernels(there.y), to_kernels(there.y_gradient);
+  to_kernels(there.sum_gradient), to_kernels(there.x_gradient), to_kernels(there.branch_gradient), to_kernels(there.weight);
+  to_kernels(there.rates);
+  launch_kernel("millrace::rms_rows", index,
+                {reads(args.x, count, args.x_type),
+                 reads(args.branch, count, args.y_type),
+                 reads(args.y_gradient, count, args.y_type),
+                 reads(args.sum_gradient, count, args.x_type),
+                 reads(args.weight, args.width, Type::f32),
+                 writes(args.sum, count, args.x_type),
+                 writes(args.y, count, args.y_type),
+                 writes(args.x_gradient, count, args.x_type),
+                 writes(args.branch_gradient, count, args.y_type),
+                 {args.rates, args.rows * 4, !backward}},
+                [there] { launched::rms_rows(there); });
+}
+
+void swiglu(const kernels::DeviceSwiglu& args, c10::DeviceIndex index) {
+  const std::int64_t count = args.rows * args.width;
+  kernels::DeviceSwiglu there = args;
+  to_kernels(there.x), to_kernels(there.gradient), to_kernels(there.out);
+  launch_kernel("millrace::swiglu", index,
+                {reads(args.x, 2 * count, args.type), reads(args.gradient, count, args.type),
+                 writes(args.out, args.gradient == nullptr ? count : 2 * count, args.type)},
+                [there] { launched::swiglu(there); });
+}
+
+void turn(const kernels::DeviceTurn& args, c10::DeviceIndex index) {
+  const std::int64_t of_row = args.heads * 2 * args.half, angles = args.rows * args.half;
+  const std::int64_t reach = (args.batch - 1) * args.batch_stride + (args.rows - 1) * args.row_stride + of_row;
+  kernels::DeviceTurn there = args;
+  to_kernels(there.x), to_kernels(there.out), to_kernels(there.cos), to_kernels(there.sin);
+  launch_kernel("millrace::turn", index,
+                {reads(args.x, reach, args.type), reads(args.cos, angles, Type::f32), reads(args.sin, angles, Type::f32),
+                 writes(args.out, args.batch * args.rows * of_row, args.type)},
+                [there] { launched::turn(there); });
+}
+
 void rms_norm(const kernels::detail::RmsNorm& args, c10::DeviceIndex index) {
   const std::int64_t positions = args.samples * args.positions, count = positions * args.channels;
   kernels::detail::RmsNorm there = args;
@@ -213,6 +256,9 @@ extern "C" __attribute__((visibility("default"))) const millrace::kernels::Devic
                                                     .cross_entropy_forward = &millrace::standin::cross_entropy_forward,
                                                     .cross_entropy_backward = &millrace::standin::cross_entropy_backward,
                                                     .pointwise = &millrace::standin::pointwise,
+                                                    .rms_rows = &millrace::standin::rms_rows,
+                                                    .swiglu = &millrace::standin::swiglu,
+                                                    .turn = &millrace::standin::turn,
                                                     .rms_norm = &millrace::standin::rms_norm,
                                                     .group_norm = &millrace::standin::group_norm,
                                                     .circular_pad = &millrace::standin::circular_pad,
