@@ -148,6 +148,48 @@ void pointwise(Pointwise function, const kernels::detail::PointwiseArgs& args, c
                 [there, function] { launched::pointwise(function, there); });
 }
 
+void rms_rows(const kernels::DeviceRms& args, c10::DeviceIndex index) {
+  const std::int64_t count = args.rows * args.width;
+  const bool backward = args.y_gradient != nullptr;
+  kernels::DeviceRms there = args;
+  to_kernels(there.x), to_kernels(there.branch), to_kernels(there.sum), to_kernels(there.y), to_kernels(there.y_gradient);
+  to_kernels(there.sum_gradient), to_kernels(there.x_gradient), to_kernels(there.branch_gradient), to_kernels(there.weight);
+  to_kernels(there.rates);
+  launch_kernel("millrace::rms_rows", index,
+                {reads(args.x, count, args.x_type),
+                 reads(args.branch, count, args.y_type),
+                 reads(args.y_gradient, count, args.y_type),
+                 reads(args.sum_gradient, count, args.x_type),
+                 reads(args.weight, args.width, Type::f32),
+                 writes(args.sum, count, args.x_type),
+                 writes(args.y, count, args.y_type),
+                 writes(args.x_gradient, count, args.x_type),
+                 writes(args.branch_gradient, count, args.y_type),
+                 {args.rates, args.rows * 4, !backward}},
+                [there] { launched::rms_rows(there); });
+}
+
+void swiglu(const kernels::DeviceSwiglu& args, c10::DeviceIndex index) {
+  const std::int64_t count = args.rows * args.width;
+  kernels::DeviceSwiglu there = args;
+  to_kernels(there.x), to_kernels(there.gradient), to_kernels(there.out);
+  launch_kernel("millrace::swiglu", index,
+                {reads(args.x, 2 * count, args.type), reads(args.gradient, count, args.type),
+                 writes(args.out, args.gradient == nullptr ? count : 2 * count, args.type)},
+                [there] { launched::swiglu(there); });
+}
+
+void turn(const kernels::DeviceTurn& args, c10::DeviceIndex index) {
+  const std::int64_t of_row = args.heads * 2 * args.half, angles = args.rows * args.half;
+  const std::int64_t reach = (args.batch - 1) * args.batch_stride + (args.rows - 1) * args.row_stride + of_row;
+  kernels::DeviceTurn there = args;
+  to_kernels(there.x), to_kernels(there.out), to_kernels(there.cos), to_kernels(there.sin);
+  launch_kernel("millrace::turn", index,
+                {reads(args.x, reach, args.type), reads(args.cos, angles, Type::f32), reads(args.sin, angles, Type::f32),
+                 writes(args.out, args.batch * args.rows * of_row, args.type)},
+                [there] { launched::turn(there); });
+}
+
 void rms_norm(const kernels::detail::RmsNorm& args, c10::DeviceIndex index) {
   const std::int64_t positions = args.samples * args.positions, count = positions * args.channels;
   kernels::detail::RmsNorm there = args;
@@ -201,43 +243,6 @@ void write(void* to_device, const void* from, std::size_t bytes, c10::DeviceInde
   refuse_in_recording("bytes that the host writes: " + std::to_string(bytes));
   launch_kernel("millrace::write", index, {{to_device, static_cast<std::int64_t>(bytes), true}},
                 [=] { std::memcpy(for_kernels(to_device), from, bytes); });
-}
-
-void rms_rows(const kernels::DeviceRms& args, c10::DeviceIndex index) {
-  const std::int64_t count = args.rows * args.width;
-  kernels::DeviceRms there = args;
-  to_kernels(there.x), to_kernels(there.branch), to_kernels(there.sum), to_kernels(there.y), to_kernels(there.y_gradient);
-  to_kernels(there.sum_gradient), to_kernels(there.x_gradient), to_kernels(there.branch_gradient), to_kernels(there.weight);
-  to_kernels(there.rates);
-  const bool backward = args.y_gradient != nullptr;
-  launch_kernel("millrace::rms_rows", index,
-                {reads(args.x, count, args.x_type), reads(args.branch, count, args.y_type), writes(args.sum, count, args.x_type),
-                 writes(args.y, count, args.y_type), reads(args.y_gradient, count, args.y_type),
-                 reads(args.sum_gradient, count, args.x_type), writes(args.x_gradient, count, args.x_type),
-                 writes(args.branch_gradient, count, args.y_type), reads(args.weight, args.width, Type::f32),
-                 backward ? reads(args.rates, args.rows, Type::f32) : writes(args.rates, args.rows, Type::f32)},
-                [there] { launched::rms_rows(there); });
-}
-
-void swiglu(const kernels::DeviceSwiglu& args, c10::DeviceIndex index) {
-  const std::int64_t half = args.rows * args.width;
-  kernels::DeviceSwiglu there = args;
-  to_kernels(there.x), to_kernels(there.gradient), to_kernels(there.out);
-  launch_kernel("millrace::swiglu", index,
-                {reads(args.x, 2 * half, args.type), reads(args.gradient, half, args.type),
-                 writes(args.out, args.gradient == nullptr ? half : 2 * half, args.type)},
-                [there] { launched::swiglu(there); });
-}
-
-void turn(const kernels::DeviceTurn& args, c10::DeviceIndex index) {
-  const std::int64_t width = args.heads * 2 * args.half, angles = args.rows * args.half;
-  kernels::DeviceTurn there = args;
-  to_kernels(there.x), to_kernels(there.out), to_kernels(there.cos), to_kernels(there.sin);
-  launch_kernel("millrace::turn", index,
-                {reads(args.x, (args.batch - 1) * args.batch_stride + (args.rows - 1) * args.row_stride + width, args.type),
-                 writes(args.out, args.batch * args.rows * width, args.type), reads(args.cos, angles, Type::f32),
-                 reads(args.sin, angles, Type::f32)},
-                [there] { launched::turn(there); });
 }
 
 }  // namespace

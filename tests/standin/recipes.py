@@ -238,7 +238,7 @@ ACCOUNT = {**{recipe: (0, 0, 0, 1) for recipe in RECIPES}, "cosmology": (0, 0, 0
 def account(bench, recipes):
     for recipe in recipes:
         for dtype in bench.dtypes:
-            words = ["--train.max_steps=12", "--log.every=100", "--snapshot.every_epochs=0", "--snapshot.every_steps=1000", f"--precision.dtype={dtype}"]
+            words = ["--train.max_steps=24", "--log.every=100", "--snapshot.every_epochs=0", "--snapshot.every_steps=1000", f"--precision.dtype={dtype}"]
             what = f"{recipe}: account, {dtype}"
             status, output, counts, _ = bench.train(recipe, words, f"{recipe}-account-{dtype}")
             if status != 0 or counts is None:

@@ -6,6 +6,8 @@
 
 #include "millrace/device/detail/test_kernels.h"
 #include "millrace/kernels/circular_pad.h"
+#include "millrace/kernels/decoder.h"
+#include "millrace/kernels/device_decoder.h"
 #include "millrace/kernels/gelu_linear.h"
 #include "millrace/kernels/group_norm.h"
 #include "millrace/kernels/rms_norm.h"
@@ -50,6 +52,23 @@ TEST_F(CudaKernels, CircularPaddingIsThatOfTheCpu) {
     expect_the_cpu(alone, {x}, tolerance_of(x.scalar_type()), what);
     expect_the_cpu(both, {x, x * 2}, tolerance_of(x.scalar_type()), what);
   });
+}
+
+TEST_F(CudaKernels, ADecodersLayersAreThoseOfTheCpu) {
+  for (const std::int64_t width : {64, 100, 1024}) {
+    for (const auto type : {at::kFloat, at::kBFloat16}) {
+      const Computes norm = [&](const Numbers& in) {
+        if (in[0].is_cpu()) return Numbers{kernels::rms_rows(in[0] + in[1], in[2], 1e-5, type)};
+        return Numbers{kernels::device_rms_rows(in[0], in[1], in[2], 1e-5, type).second};
+      };
+      expect_the_cpu(norm, {at::randn({7, width}), at::randn({7, width}).to(type), at::randn({width})}, tolerance_of(type),
+                     "norm");
+      const Computes swiglu = [](const Numbers& in) {
+        return Numbers{in[0].is_cpu() ? kernels::swiglu(in[0]) : kernels::device_swiglu(in[0])};
+      };
+      expect_the_cpu(swiglu, {at::randn({3, 5, 2 * width}).to(type)}, tolerance_of(type), "swiglu");
+    }
+  }
 }
 
 TEST_F(CudaKernels, QuickGeluIsThatOfTheCpu) {
