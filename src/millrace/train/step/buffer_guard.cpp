@@ -42,15 +42,17 @@ void BufferGuard::begin() {
     entry.version = entry.buffer._version();
   }
   begun_ = true;
+  trusts_counters_ = true;
 }
 
 void BufferGuard::put_back() {
   const at::NoGradGuard no_grad;
   for (Entry& entry : entries_) {
-    if (entry.buffer.numel() > kSmall && entry.buffer._version() == entry.version) continue;
+    if (trusts_counters_ && entry.buffer.numel() > kSmall && entry.buffer._version() == entry.version) continue;
     entry.buffer.copy_(entry.kept);
     entry.version = entry.buffer._version();
   }
+  trusts_counters_ = true;
 }
 
 // Launches a few operations for each dtype, however many buffers there are.

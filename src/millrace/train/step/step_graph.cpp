@@ -1,10 +1,13 @@
 #include "millrace/train/step/step_graph.h"
 
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/stack.h>
 
 #include <algorithm>
 #include <cmath>
+#include <mutex>
 #include <utility>
 
 #include "millrace/base/error.h"
@@ -24,11 +27,11 @@ namespace {
 using telemetry::Phase;
 using telemetry::Span;
 
-constexpr std::int64_t kWarmUp = 4;         // steps of a shape before it is recorded: the first makes handles and plans
-constexpr int kCompared = 2;                // replays compared with the step itself, and one more in each epoch
-constexpr std::size_t kTimed = 3;           // steps of each kind that are timed
-constexpr std::size_t kMostShapes = 3;      // more shapes than these are launched as they come
-constexpr double kTolerance = 2e-3;         // of a loss: kernels that add in any order, in half precision
+constexpr std::int64_t kWarmUp = 4;           // steps of a shape before it is recorded: the first makes handles and plans
+constexpr int kCompared = 2;                  // replays compared with the step itself, and one more in each epoch
+constexpr std::size_t kTimed = 3;             // steps of each kind that are timed
+constexpr std::size_t kMostShapes = 3;        // more shapes than these are launched as they come
+constexpr double kTolerance = 2e-3;           // of a loss: kernels that add in any order, in half precision
 constexpr std::int64_t kWorthRecording = 20;  // steps of an epoch, if each epoch is recorded anew
 constexpr double kWorthIt = 1.02;             // a graph may be this much slower than its step in a noisy trial
 
@@ -41,12 +44,30 @@ std::vector<std::int64_t> shape_of(const Batch& batch) {
     for (const auto& [name, field] : group.fields) {
       shape.push_back(static_cast<std::int64_t>(std::hash<std::string>()(name)));
       shape.push_back(static_cast<std::int64_t>(field.scalar_type()));
-      shape.push_back(field.is_cpu() ? 1 : 0);
       shape.insert(shape.end(), field.sizes().begin(), field.sizes().end());
       shape.insert(shape.end(), field.strides().begin(), field.strides().end());
     }
   }
+  if (batch.groups().size() == 1) return shape;
+  for (const std::size_t group : groups_by_appearance(batch))
+    shape.push_back(static_cast<std::int64_t>(group));  // a loss's order
   return shape;
+}
+
+// A field that the host computes with: each replay would repeat what it once made of it.
+const std::string* field_on_host(const Batch& batch) {
+  for (const Group& group : batch.groups()) {
+    for (const auto& [name, field] : group.fields)
+      if (!field.defined() || field.is_cpu()) return &name;
+  }
+  return nullptr;
+}
+
+// The host's random numbers so far, as the state of their generator.
+at::Tensor host_draws() {
+  at::Generator generator = at::detail::getDefaultCPUGenerator();
+  const std::scoped_lock lock(generator.mutex());
+  return generator.get_state();
 }
 
 Batch like(const Batch& batch) {
@@ -68,11 +89,20 @@ std::string first_line(const std::exception& error) {
   return text.substr(0, text.find('\n'));
 }
 
-// The losses of the objectives as logs show them, on the device.
-at::Tensor losses_of(const StepResult& result) {
+// Each objective has a loss.
+bool is_whole(const StepResult& result) {
+  return std::ranges::none_of(result.losses, [](const Loss& loss) { return loss.terms.empty(); });
+}
+
+// The losses of the objectives as logs show them, and the norms of their gradients, on the device.
+at::Tensor numbers_of(const StepResult& result, const at::Tensor& gradient_sizes) {
   std::vector<at::Tensor> losses;
   for (const Loss& loss : result.losses) losses.push_back(shown(loss));
-  return at::stack(losses);
+  return at::cat({at::stack(losses), gradient_sizes.to(at::kDouble)});
+}
+
+bool are_equal(double a, double b) {
+  return a == b || (!std::isfinite(a) && !std::isfinite(b)) || std::abs(a - b) <= kTolerance * std::max(1e-3, std::abs(b));
 }
 
 }  // namespace
@@ -91,15 +121,19 @@ struct StepGraph::Recorded {
   };
   explicit Recorded(std::vector<std::int64_t> of) : shape(std::move(of)) {}
 
+  // A step is launched as it comes before the next recording: it may be one of another kind, with first times of its own.
   void clear() {
+    steps = std::min(steps, kWarmUp - 1);
     passes.clear();
     update.clear();
     result = {};
+    sizes.reset();
+    size_of_gradients.reset();
     inputs.reset();
     reads = {};
   }
 
-  // The step can't be recorded as it is now: it is tried again in some epochs, ever more rarely.
+  // It is tried again in some epochs, ever more rarely.
   void wait(std::uint64_t now) {
     clear();
     wait_until = now + (std::uint64_t{1} << static_cast<unsigned>(std::min(waits++, 10)));
@@ -111,12 +145,14 @@ struct StepGraph::Recorded {
   std::unique_ptr<RecordedInputs> inputs;
   std::vector<Part> passes, update;  // empty: not recorded
   StepResult result;
+  at::Tensor sizes;                                      // see StepGraph::Parts::gradient_sizes
+  std::unique_ptr<device::Recording> size_of_gradients;  // computes them
   HostReads reads;
-  std::uint64_t epoch = 0;                 // in which it was recorded
-  std::int64_t replays = 0;                // since it was recorded
+  std::uint64_t epoch = 0;   // in which it was recorded
+  std::int64_t replays = 0;  // since it was recorded
   int compared = 0;
-  std::uint64_t compare_in = 0;            // the next epoch whose first step is compared
-  std::uint64_t wait_until = 0;            // epoch before which steps are launched as they come
+  std::uint64_t compare_in = 0;  // the next epoch whose first step is compared
+  std::uint64_t wait_until = 0;  // epoch before which steps are launched as they come
   int waits = 0;
 };
 
@@ -134,11 +170,11 @@ class StepGraph::Recorder final : public StepLaunches {
 
   void run(Phase phase, const Work& work) override {
     Recorded::Part part{.phase = phase, .seed = std::exchange(seed_, {}), .work = nullptr};
-    {
-      const Span span(timeline_, Phase::trials);
-      part.work = device::backend_of(device_).record(device_.index(), work);
-    }
-    if (!part.work) throw DeviceError({"the device records no work", device_.str(), "use a plugin that does"});
+    const at::Tensor before = host_draws();
+    part.work = record(work);
+    if (!before.equal(host_draws()))
+      throw RecipeError({"the loss draws random numbers on the host", "Objective::loss, after_update",
+                         "draw with layers of nn, or in Recipe::prepare, which runs before each step"});
     if (recorded_.reads.step)
       throw RecipeError({"the loss depends on StepContext::step", "Objective::loss", "let it depend on the epoch"});
     if (part.work->draws() && !part.seed)
@@ -149,6 +185,13 @@ class StepGraph::Recorder final : public StepLaunches {
     const Span span(timeline_, phase);
     part.work->replay();
     parts_.push_back(std::move(part));
+  }
+
+  std::unique_ptr<device::Recording> record(const Work& work) {
+    const Span span(timeline_, Phase::trials);
+    auto recording = device::backend_of(device_).record(device_.index(), work);
+    if (!recording) throw DeviceError({"the device records no work", device_.str(), "use a plugin that does"});
+    return recording;
   }
 
   [[nodiscard]] SiteRecorder* recorder() override { return recorded_.inputs.get(); }
@@ -176,17 +219,28 @@ StepGraph::~StepGraph() = default;
 
 void StepGraph::forget() {
   recorded_.clear();
-  now_ = nullptr;
+  now_ = timed_ = nullptr;
   records_ = false;
   clock_ = nullptr;
   eager_clock_.clear();
   graph_clock_.clear();
-  if (choice_ && choice_->value) choice_.reset();
+  if (is_final_ && !choice_->value) return;
+  choice_.reset();
+  is_final_ = false;
 }
 
 void StepGraph::give_up(std::string reason) {
   forget();
   choice_ = {false, std::move(reason)};
+  is_final_ = true;
+}
+
+// The step can't be recorded as it is now, but perhaps in a later epoch.
+void StepGraph::wait(Recorded& recorded, std::uint64_t epoch, std::string reason) {
+  recorded.wait(epoch);
+  if (is_final_ && &recorded != timed_) return;
+  choice_ = {false, std::move(reason)};
+  is_final_ = false;
 }
 
 // Null: there are too many shapes already.
@@ -201,21 +255,26 @@ std::optional<StepResult> StepGraph::passes(const Batch& batch, MicroPosition in
   now_ = nullptr;
   records_ = false;
   clock_ = nullptr;
-  if (choice_ && !choice_->value) return std::nullopt;
+  if (is_final_ && !choice_->value) return std::nullopt;
   if (!in_step.only || !in_step.last) {
     give_up("a step has several micro-batches");
     return std::nullopt;
   }
+  if (const std::string* name = field_on_host(batch)) {
+    give_up("the batch's field \"" + *name + "\" is not on the device");
+    return std::nullopt;
+  }
   Recorded* const recorded = known(batch);
+  if (recorded == nullptr && !choice_) choice_ = {false, "batches have more than " + std::to_string(kMostShapes) + " shapes"};
   if (recorded == nullptr || batch.epoch() < recorded->wait_until) return std::nullopt;
-  const bool is_first = recorded == &recorded_.front();
   if (recorded->steps < kWarmUp) {
-    if (++recorded->steps > 1 && is_first && !choice_) time_step(eager_clock_);
+    if (++recorded->steps > 1 && timed_ == nullptr) timed_ = recorded;
+    if (recorded->steps > 1 && recorded == timed_ && !is_final_) time_step(eager_clock_);
     return std::nullopt;
   }
   if (recorded->reads.epoch && recorded->epoch != batch.epoch()) {
     if (recorded->replays < kWorthRecording) {
-      recorded->wait(batch.epoch());
+      wait(*recorded, batch.epoch(), "the loss depends on StepContext::epoch, and an epoch has few steps");
       return std::nullopt;
     }
     recorded->clear();
@@ -226,11 +285,14 @@ std::optional<StepResult> StepGraph::passes(const Batch& batch, MicroPosition in
     records_ = true;
     return recorded->result;
   }
-  if (!recorded->inputs->write(batch, parts_.step())) return std::nullopt;
+  if (!recorded->inputs->write(batch, parts_.step())) {
+    if (recorded->inputs->is_unsure()) recorded->clear();
+    return std::nullopt;
+  }
   if (recorded->compared < kCompared || batch.epoch() >= recorded->compare_in) return compared(*recorded, batch);
   now_ = recorded;
   ++recorded->replays;
-  if (is_first && !choice_) time_step(graph_clock_);
+  if (recorded == timed_ && !is_final_) time_step(graph_clock_);
   return replay_passes(*recorded, batch);
 }
 
@@ -252,16 +314,20 @@ bool StepGraph::record_passes(Recorded& recorded, const Batch& batch) {
     copy_into(recorded.input, batch);
     Recorder recorder(timeline_, device_, parts_.step(), recorded, recorded.passes);
     recorded.result = parts_.passes(recorded.input, recorder);
+    if (is_whole(recorded.result)) {
+      recorded.size_of_gradients = recorder.record([&] { recorded.sizes = parts_.gradient_sizes(); });
+      return true;
+    }
+    parts_.drop();
+    wait(recorded, batch.epoch(), "an objective has no loss");  // a step counts for it on the host
   } catch (const std::exception& error) {
     parts_.drop();
-    if (!recorded.reads.step) give_up(first_line(error));
-    if (recorded.reads.step) recorded.wait(batch.epoch());
-    return false;
+    if (recorded.reads.step) {
+      wait(recorded, batch.epoch(), first_line(error));
+    } else {
+      give_up(first_line(error));
+    }
   }
-  const bool is_whole = std::ranges::none_of(recorded.result.losses, [](const Loss& loss) { return loss.terms.empty(); });
-  if (is_whole) return true;
-  parts_.drop();
-  recorded.wait(batch.epoch());  // a step counts for an absent objective on the host
   return false;
 }
 
@@ -294,18 +360,24 @@ const StepResult& StepGraph::replay_passes(Recorded& recorded, const Batch& batc
 
 // The step itself counts: a recipe whose loss depends on what no recording knows is found out before anything is lost.
 StepResult StepGraph::compared(Recorded& recorded, const Batch& batch) {
-  const at::Tensor replayed = losses_of(replay_passes(recorded, batch));
+  static_cast<void>(replay_passes(recorded, batch));
+  recorded.size_of_gradients->replay();
+  const at::Tensor replayed = numbers_of(recorded.result, recorded.sizes);
   parts_.drop();
   StepResult itself = parts_.passes(batch, direct_);
+  if (!is_whole(itself)) {
+    give_up("an objective has a loss in some steps alone");
+    return itself;
+  }
   const device::ExpectedReads of_the_comparison;
-  const at::Tensor both = at::stack({replayed, losses_of(itself)}).cpu();
+  const at::Tensor both = at::stack({replayed, numbers_of(itself, parts_.gradient_sizes())}).cpu();
   ++recorded.compared;
   recorded.compare_in = batch.epoch() + std::max<std::uint64_t>(1, batch.epoch() - recorded.epoch);
   for (std::int64_t i = 0; i < both.size(1); ++i) {
     const double graph = both[0][i].item<double>(), step = both[1][i].item<double>();
-    const bool equal = (std::isnan(graph) && std::isnan(step)) || std::abs(graph - step) <= kTolerance * std::max(1e-3, std::abs(step));
-    if (equal || graph == step) continue;
-    give_up("the loss of a replayed step was " + significant(graph, 6) + ", of the step itself " + significant(step, 6) +
+    if (are_equal(graph, step)) continue;
+    const std::string what = i < std::ssize(itself.losses) ? "the loss" : "the gradient's norm";
+    give_up(what + " of a replayed step was " + significant(graph, 6) + ", of the step itself " + significant(step, 6) +
             ": it depends on something that changes on the host");
     break;
   }
@@ -323,13 +395,14 @@ void StepGraph::update() {
       part.work->replay();
     }
   }
-  if (clock_ != nullptr) clock_->mark();
-  clock_ = nullptr;
-  settle_when_timed();
+  now_ = nullptr;
+  device::DeviceClock* const clock = std::exchange(clock_, nullptr);
+  if (clock != nullptr) clock->mark();
+  if (clock == &graph_clock_) settle_when_timed();
 }
 
 void StepGraph::settle_when_timed() {
-  if (choice_ || graph_clock_.marks() < 2 * kTimed) return;
+  if (is_final_ || graph_clock_.marks() < 2 * kTimed) return;
   const auto step_ms = [](const device::DeviceClock& clock) {
     const std::vector<double> between = clock.between();
     std::vector<double> steps;
@@ -337,9 +410,11 @@ void StepGraph::settle_when_timed() {
     return median(steps);
   };
   const double eager = step_ms(eager_clock_), graph = step_ms(graph_clock_);
-  const std::string both = significant(graph, 3) + " ms a step as graphs, " + significant(eager, 3) + " ms launched piece by piece";
+  const std::string both =
+      significant(graph, 3) + " ms a step as graphs, " + significant(eager, 3) + " ms launched piece by piece";
   if (graph > kWorthIt * eager) return give_up(both);
   choice_ = {true, both};
+  is_final_ = true;
 }
 
 }  // namespace millrace

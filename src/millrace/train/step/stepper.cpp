@@ -105,7 +105,8 @@ StepResult Stepper::accumulate(const Batch& batch, MicroPosition in_step, const 
 }
 
 StepResult Stepper::passes(const Batch& batch, MicroPosition in_step, const LossVisitor& visit, StepLaunches& launches) {
-  const RandomScope random({.seed = options_.seed, .epoch = batch.epoch(), .rows = rows_of(batch), .recorder = launches.recorder()});
+  const RandomScope random(
+      {.seed = options_.seed, .epoch = batch.epoch(), .rows = rows_of(batch), .recorder = launches.recorder()});
   epoch_ = batch.epoch();
   StepResult result;
   Tensors earlier;
@@ -135,20 +136,35 @@ StepResult Stepper::passes(const Batch& batch, MicroPosition in_step, const Loss
   return result;
 }
 
-void Stepper::use_graph() {
-  if (options_.device.is_cpu() || !options_.trains || !agreement().alone() || options_.offload_bytes > 0) return;
+std::string Stepper::use_graph() {
+  if (options_.device.is_cpu()) return "there is no GPU";
+  if (!options_.trains) return "no steps are made";
+  if (!agreement().alone()) return "there are several ranks";
+  if (options_.offload_bytes > 0) return "activations are offloaded";
   graph_ = std::make_unique<StepGraph>(
       options_.device, options_.seed, timeline_,
-      StepGraph::Parts{.passes =
-                           [this](const Batch& batch, StepLaunches& launches) {
-                             return passes(batch, {.only = true, .last = true}, nullptr, launches);
-                           },
-                       .update = [this](StepLaunches& launches) { update_by(launches); },
-                       .drop = [this] { drop_step(nullptr); },
-                       .step = [this] { return step_; }});
+      StepGraph::Parts{
+          .passes = [this](const Batch& batch,
+                           StepLaunches& launches) { return passes(batch, {.only = true, .last = true}, nullptr, launches); },
+          .update = [this](StepLaunches& launches) { update_by(launches); },
+          .gradient_sizes =
+              [this] {
+                const at::NoGradGuard no_grad;
+                std::vector<at::Tensor> sizes;
+                for (const ObjectiveStep& objective : objectives_) sizes.push_back(objective.gradient_size());
+                return at::stack(sizes);
+              },
+          .drop =
+              [this] {
+                buffers_.distrust_counters();
+                drop_step(nullptr);
+              },
+          .step = [this] { return step_; }});
+  return "";
 }
 
 void Stepper::abandon_step() {
+  if (graph_) buffers_.distrust_counters();
   drop_step(sums_gradients() ? &agreement() : nullptr);
   if (graph_) graph_->forget();
 }

@@ -67,9 +67,9 @@ class Stepper {
   void update();
   // Called before update(), also after a failed accumulate(): returns the step to its state at begin_step(). Collective.
   void abandon_step();
-  // From here on steps of one micro-batch are launched as graphs where the device can record them (step_graph.h). Does nothing for
-  // steps that a graph can't hold: on a CPU, with several ranks, with offloading.
-  void use_graph();
+  // From here on steps of one micro-batch are launched as graphs where the device can record them (step_graph.h). Does nothing
+  // for steps that a graph can't hold, and returns why: on a CPU, with several ranks, with offloading. Else "".
+  std::string use_graph();
   [[nodiscard]] const StepGraph* graph() const noexcept { return graph_.get(); }  // null: steps are launched as they come
   // Losses of a prepared batch without gradients, in evaluation mode.
   StepResult evaluate(const Batch& batch);
