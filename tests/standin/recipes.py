@@ -106,7 +106,7 @@ def ways(bench, recipes):
             same_losses(bench, recipe, f"{recipe}: {dtype}", f"{recipe}-{dtype}", [f"--precision.dtype={dtype}"], NARROW_TOLERANCE)
 
 
-GRAPH_STEPS = 14
+GRAPH_STEPS = 12
 # Batches of the preset that differ in more shapes than are recorded.
 MANY_SHAPES = ["neural_response"]
 
