@@ -45,6 +45,10 @@ class Turns(unittest.TestCase):
         self.assertEqual(times, {"a": [11.0] * 3, "b": [21.0] * 3})
         self.assertEqual(self.notes.read_text(), "abababab")
 
+    def test_no_round_begins_after_the_time_but_the_least(self):
+        times = turns.take_turns(self.started(a=10), rounds=50, within=1e-6)
+        self.assertEqual(len(times["a"]), turns.LEAST_ROUNDS)
+
     def test_different_work_is_refused(self):
         programs = {"a": program("a", 10, self.notes), "b": program("b", 10, self.notes, parameters=8)}
         turns.started(programs)
@@ -60,6 +64,15 @@ class Turns(unittest.TestCase):
             left_out = turns.started(programs)
         self.assertEqual((list(programs), list(left_out)), (["a"], ["dead"]))
         self.assertIn("left out: dead", said.getvalue())
+        programs["a"].close()
+
+    def test_what_does_not_answer_in_time_is_ended_and_left_out(self):
+        programs = {"late": turns.Program([sys.executable, "-c", "import time; time.sleep(1000)"]), "a": program("a", 10, self.notes)}
+        with contextlib.redirect_stdout(io.StringIO()):
+            turns.started({"a": programs["a"]})
+            left_out = turns.started(programs, within=0.2)
+        self.assertEqual((list(programs), list(left_out)), (["a"], ["late"]))
+        self.assertIn("no answer in time", left_out["late"])
         programs["a"].close()
 
     def test_times_have_medians_intervals_and_ratios_to_the_fastest(self):

@@ -5,9 +5,9 @@ import unittest
 from unittest import mock
 
 from gpu_proof import benches, nvml, trace, training
-from gpu_proof.parts import feed, life, parity, sanitizer, steps
+from gpu_proof.parts import compiling, feed, graph, life, parity, profile, sanitizer, steps
 from gpu_proof.parts import tests as tests_part
-from gpu_proof_test import Folder
+from gpu_proof_test import ROOT, Folder
 
 
 class Judging(Folder):
@@ -97,9 +97,7 @@ lines += [dict(kind="snapshot", blocked_ms=2.0)]
 """
 
 
-class OnGpu(Folder):
-    """The steps that need a GPU, run with programs that replace it, so that typing mistakes are found without a GPU."""
-
+class GpuFolder(Folder):
     def setUp(self):
         super().setUp()
         self.program = self.script("millrace", RUN.format(python=sys.executable))
@@ -115,6 +113,10 @@ class OnGpu(Folder):
 
     def verdicts(self):
         return [(entry["what"], entry["verdict"]) for entry in self.said()]
+
+
+class OnGpu(GpuFolder):
+    """The steps that need a GPU, run with programs that replace it, so that typing mistakes are found without a GPU."""
 
     def test_all_formats_are_held_against_the_reference(self):
         proof = self.gpu()
@@ -157,30 +159,155 @@ class OnGpu(Folder):
         for errors, verdict in ((0, "ok"), (3, "failed")):
             tool = self.script("compute-sanitizer", f"#!/bin/sh\necho '========= ERROR SUMMARY: {errors} errors'\n")
             with mock.patch.object(sanitizer, "PLACES", (tool,)):
-                sanitizer.run(self.gpu(tests=["/bin/true"]))
-            self.assertEqual([found for _, found in self.verdicts()], [verdict] * 2)
+                sanitizer.run(self.gpu(tests=["/bin/true", f"/bin/{sanitizer.TEST}"]))
+            self.assertEqual([found for _, found in self.verdicts()], [verdict])
         with mock.patch.object(sanitizer, "PLACES", ()):
             sanitizer.run(self.gpu())
         self.assertEqual(self.verdicts(), [("compute-sanitizer", "left out")])
 
-    def test_comparisons_are_called_until_the_time_is_over(self):
+    def plant_comparisons(self):
         compare = """import json, sys
 words = sys.argv
 dtypes = words[words.index("--dtypes") + 1:words.index("--rounds")]
 assert words[words.index("--device") + 1] == "cuda"
+print("a peer's last words", file=sys.stderr)
 row = lambda dtype: dict(dtype=dtype, chosen="ours", step_ms=dict(ours=1.0, eager=2.0, compile_x=1.5), fastest="compile_x", ratio=[0.5, 0.4, 0.6],
-                         peak_bytes=dict(ours=1e6, eager=2e6), left_out={} if "--compile" in words else dict(graphs_x="no"))
+                         peak_bytes=dict(ours=1e6, eager=2e6, graphs_x=1e3), left_out={} if "--compile" in words else dict(graphs_x="no"))
 json.dump(dict(results=[row(dtype) for dtype in dtypes if dtype != "fp32"]), open(words[words.index("--json") + 1], "w"))
 """
         (self.folder / "bench/step").mkdir(parents=True)
         for bench in benches.BENCHES.values():
             (self.folder / "bench/step" / bench.script).write_text(compare)
+
+    def test_comparisons_are_called_until_the_time_is_over(self):
+        self.plant_comparisons()
         steps.run(self.gpu(recipes=["cosmology"], limit=1000))
         said = self.said()
         self.assertEqual(said[0]["figure"], "ours 1.00 ms, compile_x 1.50, eager 2.00; ours / compile_x 0.500 (0.400..0.600); peak 1 and at least 2 MB")
-        self.assertEqual([entry["verdict"] for entry in said], ["measured", "measured", "failed", "measured"])  # fp32 is missing
+        self.assertEqual([entry["verdict"] for entry in said], ["measured", "measured", "measured", "failed"])  # fp32 is missing
+        self.assertEqual([entry["why"] for entry in said[:2]], ["", "left out: graphs_x; a peer's last words"])
         steps.run(self.gpu(recipes=["cosmology"], limit=1))
         self.assertEqual({entry["why"] for entry in self.said()}, {"no time was left"})
+
+    def test_small_shapes_come_first_and_what_is_compiled_is_what_is_compared(self):
+        cells = benches.cells(training.RECIPES, True, False, True)
+        self.assertEqual([cell.recipe for cell in cells[:9]], training.RECIPES + benches.GUIDES)
+        self.assertEqual((cells[-1].recipe, cells[-1].shape), ("image_pairs", "gpu-guide"))
+        proof = self.gpu(recipes=training.RECIPES, thorough=True)
+        compiled = {(cell.recipe, cell.shape, way) for cell, way in compiling.wanted(proof)}
+        for cell in cells:
+            names = [name for name in benches.programs_of(cell) if name not in benches.BENCHES[cell.recipe].eager]
+            ways = {name.removeprefix(mode).strip("_") for name in names for mode in benches.MODES if name.startswith(mode)}
+            self.assertTrue(all((cell.recipe, cell.shape, way) in compiled for way in ways), cell)
+        self.assertEqual([cell.ways for cell in benches.cells(training.RECIPES, True, False, False)][:9], [1] * 5 + [0] * 4)
+
+    def test_peers_that_find_the_memory_full_compile_again_when_they_are_alone(self):
+        peer = self.folder / "bench/step" / benches.BENCHES["language_model"].peer
+        peer.parent.mkdir(parents=True)
+        peer.write_text("""import json, pathlib, sys
+been = pathlib.Path("been-" + sys.argv[sys.argv.index("--shape") + 1] + sys.argv[sys.argv.index("--mode") + 1])
+if "gpu-guide" in sys.argv and not been.exists():
+    been.touch()
+    sys.exit("torch.OutOfMemoryError: CUDA out of memory")
+print(json.dumps({"first_step_s_since_process_start": 2.0}))
+""")
+        with mock.patch.dict(compiling.AT_ONCE, {True: 1}):
+            compiling.run(self.gpu(recipes=["language_model"], thorough=True))
+        self.assertEqual([(entry["what"], entry["figure"]) for entry in self.said()[1:2]], [("language_model gpu-small", "first step after 2.0 s, 2.0 s with CUDA graphs")])
+        self.assertEqual((self.said()[2]["what"], self.said()[2]["verdict"]), ("language_model gpu-guide", "left out"))  # it found it full twice
+
+    def test_a_recipe_that_takes_long_to_profile_leaves_the_others_their_time(self):
+        limits = []
+        with mock.patch.object(profile.training, "smoke", lambda *words: words), mock.patch.object(profile.trace, "read", side_effect=ValueError("planted")):
+            proof = self.gpu(recipes=["a", "b", "c"], limit=30)
+            proof.run = lambda words, limit: limits.append(limit)
+            profile.run(proof)
+        self.assertEqual([round(limit) for limit in limits], [16, 20, 20])
+        self.assertEqual([verdict for _, verdict in self.verdicts()], ["failed"] * 3)
+
+
+STAND_IN = """#!{python}
+# Stands in for both sides of a comparison: a peer says first that it is there, ours answers each line.
+import json, sys
+work = dict(parameters=1, trained_parameters=1, batch=[], device="cuda", device_name="stand-in", torch="0", tensor_peak_bytes=2e6, first_step_s_since_process_start=1.0)
+if "bench" not in sys.argv:
+    print(json.dumps(work), flush=True)
+for line in sys.stdin:
+    print(json.dumps(dict(work, ms=[1.0], memory=dict(step_peak_bytes=1e6))), flush=True)
+"""
+
+
+class Comparisons(GpuFolder):
+    def test_the_scripts_know_what_they_are_asked_for(self):
+        """The scripts of bench/step themselves, with stand-ins for Python's ways and for the program."""
+        place = self.folder / "bench/step"
+        place.mkdir(parents=True)
+        for script in (ROOT / "bench/step").glob("*.py"):
+            (place / script.name).write_text(STAND_IN.format(python=sys.executable) if script.name.endswith("_peer.py") else script.read_text())
+        cells = benches.cells(training.RECIPES, True, False, True)
+        chosen = [*cells[:9], cells[9], cells[-1]]
+        quick = {shape: ["--rounds", 1, "--steps", 1, "--threads", 2, "--within", 9] for shape in steps.PACE}
+        with mock.patch.object(benches, "cells", return_value=chosen), mock.patch.dict(steps.PACE, quick):
+            steps.run(self.gpu(program=self.script("ours", STAND_IN.format(python=sys.executable)), limit=1000))
+        said = self.said()
+        self.assertEqual([(entry["verdict"], entry["why"]) for entry in said], [("measured", "")] * 12)
+        for cell, entry in zip([*chosen[:10], *chosen[9:]], said):
+            self.assertEqual(sorted(name for name in entry["data"]["result"]["step_ms"] if not name.startswith("ours")), sorted(benches.programs_of(cell)), cell)
+
+
+STEP_GRAPH = """#!{python}
+# A program whose steps have the loss and the time that the test plants, and whose runs have the state that it plants.
+import json, pathlib, sys
+off = "step_graph" in sys.argv
+words = dict(word.removeprefix("--").split("=", 1) for word in sys.argv if word.startswith("--") and "=" in word)
+if sys.argv[1] == "train":
+    run = pathlib.Path(sys.argv[sys.argv.index("--run") + 1])
+    run.mkdir(parents=True)
+    (run / "log.jsonl").write_text(json.dumps(dict(kind="step", loss={loss} if off else 1.0)))
+    (run / "summary.json").write_text(json.dumps(dict(steps=40, state_sha256=str({loss}) if off else "1.0", loss=dict(last=1.0))))
+    sys.exit()
+for line in sys.stdin:
+    print(json.dumps(dict(shape="gpu-small", ms=[2.0 if off else 1.0], loss_last={loss} if off else 1.0, memory=dict(step_peak_bytes=1e6),
+                          step_graph=dict(taken=not off and {taken}, reason="planted"))), flush=True)
+"""
+
+
+class Graph(GpuFolder):
+    def ran(self, loss=1.0, taken=True, recipes=("language_model",)):
+        program = self.script("graph-program", STEP_GRAPH.format(python=sys.executable, loss=loss, taken=taken))
+        graph.run(self.gpu(program=program, recipes=list(recipes)))
+        return self.said()
+
+    def test_time_and_losses_with_and_without_a_graph(self):
+        said = self.ran()
+        self.assertEqual([(entry["what"], entry["verdict"]) for entry in said],
+                         [("language_model bf16: a run with and without a graph", "ok"), ("language_model fp32: a run with and without a graph", "ok"),
+                          ("language_model gpu-small bf16", "ok"), ("language_model gpu-small fp32", "ok")])
+        self.assertIn("state the same to the bit; 40 steps", said[0]["figure"])
+        self.assertEqual(said[2]["figure"], "step 1.00 ms as a graph, 2.00 ms without, 2.00 times (2.00..2.00); losses equal to the bit, "
+                                            "two without a graph to the bit; peak 1 and 1 MB")
+        self.assertEqual([entry["why"] for entry in said], [""] * 4)
+
+    def test_losses_that_differ_fail_and_a_graph_that_was_not_taken_says_why(self):
+        said = self.ran(loss=1.0005, taken=False)
+        self.assertEqual([entry["verdict"] for entry in said], ["ok", "differs", "ok", "failed"])  # bf16 may be 1e-3 apart, fp32 not
+        self.assertIn("state not the same; losses equal to 3 digits", said[0]["figure"])
+        self.assertEqual(said[2]["why"], "no graph: planted")
+        self.assertIn("5.0e-04 apart, 1.0e-05 allowed; no graph: planted", said[3]["why"])
+
+    def test_a_program_that_ends_is_a_failure_and_the_next_cell_goes_on(self):
+        program = self.script("ends", "#!/bin/sh\necho 'there is no row step_graph' >&2\nexit 2\n")
+        graph.run(self.gpu(program=program, recipes=["cosmology"]))
+        self.assertEqual([verdict for _, verdict in self.verdicts()], ["failed"] * 3)
+        self.assertIn("bench step cosmology ended: there is no row step_graph", self.said()[2]["why"])
+
+    def test_a_program_that_hangs_is_ended(self):
+        with mock.patch.object(graph, "FIRST_LIMIT", 0.5):
+            graph.steps(self.gpu(program=self.script("hangs", "#!/bin/sh\nexec sleep 1000\n"), recipes=["cosmology"]))
+        self.assertIn("gave no answer", self.said()[0]["why"])
+
+    def test_digits(self):
+        self.assertEqual([graph.alike(distance) for distance in (0, 3e-7, 0.5, float("nan"))], ["to the bit", "to 6 digits", "to 0 digits", "in no digit"])
 
 
 class TestReports(Folder):

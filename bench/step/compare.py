@@ -17,8 +17,8 @@ from statistics import median
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
-from turns import (KEPT, Program, add_options, own_words, peer_words, ratios_to, said_of_machine, said_of_times, settle, started, take_turns,
-                   write)
+from turns import (KEPT, Program, add_options, is_wanted, own_words, peer_words, ratios_to, said_of_machine, said_of_times, settle, started,
+                   take_turns, write)
 
 BARS = {("fp32", True): 0.75, ("bf16", True): 0.60, ("fp32", False): 1.0, ("bf16", False): 0.80}
 FIRST_STEP_BAR_S = 0.6
@@ -47,13 +47,15 @@ def rivals(options, dtype, dropout, cache):
     on_gpu = options.device == "cuda"
     programs, left_out = {}, {}
     for mode in ["eager", *(["compile"] if options.compile else []), *(["graphs"] if options.compile and on_gpu else [])]:
+        if not is_wanted(options, mode):
+            continue
         for kept in (False,) if on_gpu else (False, True):
             programs[mode + (", kept" if kept else "")] = peer(options, mode, dtype, dropout, cache, kept, peak=on_gpu)
             if options.one_by_one:
-                left_out.update(started(programs))
+                left_out.update(started(programs, options.start_within))
     if options.jax:
         programs["jax"] = jax_peer(options, dtype, dropout)
-    left_out.update(started(programs))
+    left_out.update(started(programs, options.start_within))
     return programs, left_out
 
 
@@ -86,7 +88,7 @@ def measure(options, dtype, dropout):
             sys.exit("Error  Python gave no answer\n  next     run gpt_step_peer.py by hand, see the lines above")
         first.update({name: programs[name].first["first_step_s_since_process_start"] for name in ("compile", "graphs", "jax") if name in programs})
         programs["ours"] = ours(options, dtype, dropout)
-        times = take_turns(programs, options.rounds)
+        times = take_turns(programs, options.rounds, within=options.within)
     peaks.update({name: program.first["tensor_peak_bytes"] for name, program in programs.items() if "tensor_peak_bytes" in program.first})
     peaks["ours"] = programs["ours"].last["memory"]["step_peak_bytes"]
     others = [name for name in times if name != "ours"]

@@ -6,10 +6,16 @@ import sys
 from pathlib import Path
 from statistics import median
 
-from turns import (KEPT, Program, add_options, own_words, peer_words, ratios_to, said_of_machine, said_of_times, settle, started, take_turns,
-                   write)
+from turns import (KEPT, Program, add_options, is_wanted, own_words, peer_words, ratios_to, said_of_machine, said_of_times, settle, started,
+                   take_turns, write)
 
 HERE = Path(__file__).resolve().parent
+
+
+def refuse_unknown(wanted, known, flag):
+    unknown = sorted(set(wanted or []) - set(known))
+    if unknown:
+        sys.exit(f"Error  no way of Python is called {', '.join(unknown)}\n  where    {flag}\n  next     names: {', '.join(known)}")
 
 
 class Sides:
@@ -32,24 +38,22 @@ class Sides:
             modes["compile_"] = compiled
             if self.on_gpu:
                 modes["graphs_"] = compiled
-        known = {**ways, **compiled}
-        unknown = sorted(set(self.options.peers or []) - set(known))
-        if unknown:
-            sys.exit(f"Error  no way of Python is called {', '.join(unknown)}\n  where    --peers\n  next     names: {', '.join(known)}")
+        refuse_unknown(self.options.peers, {**ways, **compiled}, "--peers")
+        refuse_unknown(self.options.only, [prefix + name for prefix, those in modes.items() for name in those], "--only")
         programs, left_out = {}, {}
         for prefix, those in modes.items():
             mode = ["--mode", prefix[:-1]] if prefix else []
             for name, words in those.items():
-                if self.options.peers and name not in self.options.peers:
+                if self.options.peers and name not in self.options.peers or not is_wanted(self.options, prefix + name):
                     continue
                 if self.on_gpu:
                     programs[prefix + name] = self.peer(*mode, *words, "--peak")
                     if self.options.one_by_one:
-                        left_out.update(started(programs))
+                        left_out.update(started(programs, self.options.start_within))
                 else:
                     programs[prefix + name] = self.peer(*mode, *words)
                     programs[f"{prefix}{name}_kept"] = self.peer(*mode, *words, kept=True)
-        left_out.update(started(programs))
+        left_out.update(started(programs, self.options.start_within))
         return programs, left_out
 
     def ours(self, *words):
@@ -71,7 +75,7 @@ class Sides:
 def compared(sides, ways, compiled, ours, against=None):
     """Ours beside Python's `ways` and `compiled`, for one number format. All are {name: words}; the fastest of ours counts. `against`: the way
     of Python that the bar refers to; None = the fastest."""
-    wanted = {name: words for name, words in ways.items() if not sides.options.peers or name in sides.options.peers}
+    wanted = {name: words for name, words in ways.items() if (not sides.options.peers or name in sides.options.peers) and is_wanted(sides.options, name)}
     peaks = {} if sides.on_gpu else sides.peaks(wanted, {})
     programs, left_out = sides.pythons(ways, compiled)
     if not programs:
@@ -80,7 +84,7 @@ def compared(sides, ways, compiled, ours, against=None):
         peaks = sides.peaks(wanted, programs)
     rivals = list(programs)
     programs.update({name: sides.ours(*words) for name, words in ours.items()})
-    times = take_turns(programs, sides.options.rounds)
+    times = take_turns(programs, sides.options.rounds, within=sides.options.within)
     chosen = min(ours, key=lambda name: median(times[name]))
     fastest = against if against in rivals else min(rivals, key=lambda name: median(times[name]))
     ratios = ratios_to(times, chosen, rivals)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import select
 import subprocess
 import sys
 import time
@@ -10,6 +11,7 @@ from statistics import median
 # --cpu: what MILLRACE_CPU sets for the libraries (src/millrace/system/instructions.h), so that both sides run the same instructions.
 CPU = {"portable": ("default", "SSE41", "SSE4_2"), "avx2": ("avx2", "AVX2", "AVX2"), "avx512": ("avx512", "AVX512_CORE", "AVX512"),
        "avx512_bf16": ("avx512", "AVX512_CORE_BF16", "AVX512"), "amx": ("avx512", "AVX512_CORE_AMX", "AVX512")}
+LEAST_ROUNDS = 3  # however long they take
 KEPT = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 34), "MALLOC_TOP_PAD_": str(1 << 26)}
 CPU_HELP = "the instruction set of both sides (default: the best of each library); MILLRACE_CPU"
 
@@ -34,8 +36,11 @@ class Program:
             sys.exit(f"Error  {self.child.args[0]} ended without an answer\n  next     run it by hand: {' '.join(self.child.args)}")
         return json.loads(line)
 
-    def start(self):
-        """For a peer: waits for its first step; `first` is the answer."""
+    def start(self, end=None):
+        """For a peer: waits for its first step, until `end` on the clock; `first` is the answer."""
+        if end is not None and not select.select([self.child.stdout], [], [], max(end - time.monotonic(), 0))[0]:
+            self.child.kill()
+            sys.exit(f"Error  {self.child.args[0]} gave no answer in time\n  next     run it by hand: {' '.join(self.child.args)}")
         self.first = self.read()
 
     def round(self):
@@ -61,15 +66,16 @@ def turn(program):
     return program.round()
 
 
-def started(programs):
-    """Leaves out the programs that give no first answer, and says which: for some torch.compile makes code that does not compile. Programs
-    that have answered are not asked again."""
+def started(programs, within=None):
+    """Leaves out the programs that give no first answer, or none in so many seconds, and says which: for some torch.compile makes code that does
+    not compile. Programs that have answered are not asked again."""
     left_out = {}
+    end = time.monotonic() + within if within else None
     for name, program in list(programs.items()):
         if program.first:
             continue
         try:
-            program.start()
+            program.start(end)
         except SystemExit as error:
             print(f"left out: {name}, {error}")
             left_out[name] = str(error)
@@ -88,17 +94,28 @@ def require_equal_work(programs):
                      "  next     bring bench/step/shapes.py and bench_shapes in the recipe's entry.cpp together")
 
 
-def take_turns(programs, rounds, same=True):
-    """Milliseconds of each program's rounds. The first round, which finds caches cold, does not count. `same`: all do the same work."""
+def close_all(programs):
+    """Ends all at once: each has a device's memory to give back."""
+    for program in programs:
+        program.child.stdin.close()
+    for program in programs:
+        program.close()
+
+
+def take_turns(programs, rounds, same=True, within=None):
+    """Milliseconds of each program's rounds. The first round, which finds caches cold, does not count. `same`: all do the same work. `within`: no
+    round but LEAST_ROUNDS begins later than so many seconds."""
+    began = time.monotonic()
     for round_ in range(rounds + 1):
+        if within and round_ > LEAST_ROUNDS and time.monotonic() - began > within:
+            break
         for program in programs.values():
             turn(program)
             if round_ == 0:
                 program.times.clear()
         if round_ == 0 and same:
             require_equal_work(programs)
-    for program in programs.values():
-        program.close()
+    close_all(programs.values())
     return {name: program.times for name, program in programs.items()}
 
 
@@ -138,10 +155,14 @@ def add_options(parser, rounds, steps):
     parser.add_argument("--shape", choices=["cpu-small", "gpu-small", "gpu-guide"], help="default: cpu-small, on a GPU gpu-small")
     parser.add_argument("--rounds", type=int, default=rounds)
     parser.add_argument("--steps", type=int, default=steps, help="of a turn: the first finds the caches full of what the others left there")
+    parser.add_argument("--within", type=float, metavar="SECONDS", help=f"no round but the first {LEAST_ROUNDS} begins later than so long after the first")
+    parser.add_argument("--start-within", type=float, metavar="SECONDS", help="leave out what of Python's has not done its first step by then")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--dtypes", nargs="+", choices=["fp32", "tf32", "bf16"],
                         help="default: fp32 and bf16, on a GPU all three; tf32 is fp32 with products and convolutions in TF32, fp32 without")
     parser.add_argument("--json", metavar="FILE", help="the results, with device, versions, medians, intervals and peaks of memory")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="of Python's programs these alone, by their names in the results, such as graphs_joined")
+    parser.add_argument("--together", action="store_true", help="with gpu-guide too Python's programs start all at once: their first steps have to fit the GPU")
     parser.add_argument("--cpu", choices=CPU, help=CPU_HELP)
 
 
@@ -152,9 +173,14 @@ def settle(parser, options):
     options.dtypes = options.dtypes or (["fp32", "tf32", "bf16"] if gpu else ["fp32", "bf16"])
     if not gpu and "tf32" in options.dtypes:
         parser.error("tf32 is of a GPU: give --device cuda")
-    options.one_by_one = gpu and options.shape == "gpu-guide"  # the first steps of all at once would not fit the GPU
+    options.one_by_one = gpu and options.shape == "gpu-guide" and not options.together  # the first steps of all at once would not fit the GPU
     options.has_bars = not gpu and options.shape == "cpu-small"
     lower_instructions(options.cpu)
+
+
+def is_wanted(options, name):
+    """Whether --only leaves a program of Python's in."""
+    return not options.only or name in options.only
 
 
 def peer_words(options, dtype):

@@ -245,17 +245,17 @@ TEST_F(Record, DropoutFindsItsKeyOnTheDevice) {
   using kernels::detail::RecordedSite;
   const at::Tensor x = numbers({1000}), out = at::empty({1000}, on_gpu()), expected = at::empty({1000}, on_gpu());
   const at::Tensor site = at::empty({static_cast<std::int64_t>(sizeof(RecordedSite))}, on_gpu(at::kByte));
-  const auto arguments = [&](const at::Tensor& to, std::uint64_t key) {
+  const auto arguments = [&](const at::Tensor& to, const RecordedSite& at) {
     return kernels::detail::DropoutArgs{.x = x.const_data_ptr(),
                                         .residual = nullptr,
                                         .out = to.mutable_data_ptr(),
                                         .x_type = kernels::detail::Type::f32,
                                         .out_type = kernels::detail::Type::f32,
                                         .count = 1000,
-                                        .keep = {.key = key, .first = 0, .threshold = 0x8000, .scale = 2.0F}};
+                                        .keep = {.key = at.key, .first = at.first, .threshold = 0x8000, .scale = 2.0F}};
   };
   const auto* const there = static_cast<const RecordedSite*>(site.const_data_ptr());
-  const auto recording = record([&] { table->recorded_dropout(arguments(out, 99), there, 0); });
+  const auto recording = record([&] { table->dropout(arguments(out, {.key = 99}), there, 0); });
   EXPECT_FALSE(recording->draws());
   EXPECT_TRUE(out.isnan().all().item<bool>());
   Tensors seen;
@@ -264,8 +264,7 @@ TEST_F(Record, DropoutFindsItsKeyOnTheDevice) {
     table->write(site.mutable_data_ptr(), &passing, sizeof passing, 0);
     passing = {};
     recording->replay();
-    const kernels::detail::DropoutRun run{.begin = 0, .count = 1000, .first = each.first};
-    table->dropout(arguments(expected, each.key), &run, 1, 0);
+    table->dropout(arguments(expected, each), nullptr, 0);
     EXPECT_TRUE(same_bits(out, expected)) << each.key;
     seen.push_back(out.cpu());
   }

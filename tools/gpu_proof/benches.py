@@ -4,26 +4,32 @@ from dataclasses import dataclass, field
 
 from .training import RECIPES
 
+MODES = ("compile", "graphs")  # torch.compile without and with CUDA graphs
+COMPILE_THREADS = 4  # of a peer
+ENVIRONMENT = {"TORCHINDUCTOR_COMPILE_THREADS": str(COMPILE_THREADS)}
+GUIDES = ["language_model", "cosmology", "autoencoder_3d", "neural_response"]  # at gpu-guide, the most important first
+HUGE = ["image_pairs"]  # draws 28 GB of weights first
+
 
 @dataclass
 class Bench:
-    script: str          # bench/step/SCRIPT, which makes both sides and lets them take turns
-    peer: str            # bench/step/PEER, one way of Python
-    ways: list = field(default_factory=list)      # --peers of the script: the ways that count; [] = it has no such option
-    words: list = field(default_factory=list)     # of the peer, in the way that torch.compile serves best
-    always: list = field(default_factory=list)    # of the script, in each call
-    plain: list = field(default_factory=list)     # of the script where torch.compile is left out
-    compile: list = field(default_factory=lambda: ["--compile"])  # of the script where it is not
+    script: str     # bench/step/SCRIPT, which makes both sides and lets them take turns
+    peer: str       # bench/step/PEER, one way of Python
+    eager: list     # Python's ways without torch.compile, by their names in the results
+    compiled: dict  # those with it: {name: words of the peer}, the fastest first
+    always: list = field(default_factory=list)  # of the script, in each call
 
 
 BENCHES = {
-    "language_model": Bench("compare.py", "gpt_step_peer.py", words=["--dropout", "0.1", "--peak"], always=["--dropout", "0.1", "--starts", "0"], plain=["--no-compile"], compile=[]),
-    "cosmology": Bench("compare_unet.py", "unet_step_peer.py", ["eager", "cat_channels_last"], ["--pad", "cat", "--channels-last"]),
-    "autoencoder_3d": Bench("compare_gan.py", "gan_step_peer.py", ["frozen", "frozen_channels_last"], ["--frozen"]),
-    "neural_response": Bench("compare_twin.py", "twin_step_peer.py", ["joined", "stencil_joined"], ["--stencil", "--joined"]),
-    "image_pairs": Bench("compare_pairs.py", "pairs_step_peer.py", ["packed", "shared"], ["--packed"]),
+    "language_model": Bench("compare.py", "gpt_step_peer.py", ["eager"], {"": ["--dropout", "0.1"]}, ["--dropout", "0.1", "--starts", "0"]),
+    "cosmology": Bench("compare_unet.py", "unet_step_peer.py", ["eager", "eager_channels_last"],
+                       {"cat_channels_last": ["--pad", "cat", "--channels-last"], "cat": ["--pad", "cat"]}),
+    "autoencoder_3d": Bench("compare_gan.py", "gan_step_peer.py", ["frozen", "frozen_channels_last"],
+                            {"frozen_channels_last": ["--frozen", "--channels-last"], "frozen": ["--frozen"]}),
+    "neural_response": Bench("compare_twin.py", "twin_step_peer.py", ["joined", "stencil_joined"], {"stencil_joined": ["--stencil", "--joined"]}),
+    "image_pairs": Bench("compare_pairs.py", "pairs_step_peer.py", ["packed", "shared"], {"packed": ["--packed"]}),
 }
-assert sorted(BENCHES) == sorted(RECIPES)
+assert sorted(BENCHES) == sorted(RECIPES) == sorted(GUIDES + HUGE)
 
 
 @dataclass
@@ -32,28 +38,46 @@ class Cell:
     recipe: str
     shape: str
     dtypes: list
-    compiled: bool
+    ways: int = 0  # of Python with torch.compile
 
     def name(self):
-        return f"{self.recipe} {self.shape} {'/'.join(self.dtypes)}" + (" with torch.compile" if self.compiled else "")
+        return f"{self.recipe} {self.shape} {'/'.join(self.dtypes)}" + (" with torch.compile" if self.ways else "")
+
+    def is_huge(self):
+        return self.shape == "gpu-guide" and self.recipe in HUGE
 
 
-def cells(recipes, on_gpu, quick):
-    """In the order of their worth: what there is no time for is left out from the end."""
+def cells(recipes, on_gpu, quick, thorough):
+    """In the order of their worth: what there is no time for is left out from the end. `thorough`: there is time to compile what counts."""
     if not on_gpu:
-        return [Cell(recipe, "cpu-small", ["fp32"], False) for recipe in (recipes[-1:] if quick else recipes)]
-    guide = [Cell("language_model", "gpu-guide", ["bf16"], True)] if "language_model" in recipes else []
-    return [*guide, *[Cell(recipe, "gpu-small", ["bf16"], True) for recipe in recipes],
-            *[Cell(recipe, "gpu-small", ["tf32", "fp32"], False) for recipe in recipes],
-            *[Cell(recipe, "gpu-guide", ["bf16"], False) for recipe in recipes if recipe != "language_model"]]
+        return [Cell(recipe, "cpu-small", ["fp32"]) for recipe in (recipes[-1:] if quick else recipes)]
+    return [*[Cell(recipe, "gpu-small", ["bf16"], 2 if thorough else 1) for recipe in recipes],
+            *[Cell(recipe, "gpu-guide", ["bf16"], 1 if thorough else 0) for recipe in GUIDES if recipe in recipes],
+            *[Cell(recipe, "gpu-small", ["tf32", "fp32"]) for recipe in recipes],
+            *[Cell(recipe, "gpu-guide", ["bf16"]) for recipe in HUGE if recipe in recipes]]
 
 
-def command(python, folder, program, cell, device, rounds, steps, threads, out, ways=None):
-    """`ways`: at most so many of Python's."""
+def compiled_ways(cell):
+    """{name: words of the peer} of what torch.compile is given in a cell."""
+    return dict(list(BENCHES[cell.recipe].compiled.items())[:cell.ways])
+
+
+def programs_of(cell, most_eager=None):
+    """Python's programs in a cell, by their names in the results."""
+    compiled = ["_".join(filter(None, (mode, name))) for mode in MODES for name in compiled_ways(cell)]
+    return BENCHES[cell.recipe].eager[:1 if cell.is_huge() else most_eager] + compiled
+
+
+def command(python, folder, program, cell, device, pace, out, most_eager=None):
+    """`pace`: words about rounds, steps and threads; `most_eager`: at most so many of Python's eager ways."""
     bench = BENCHES[cell.recipe]
     words = [python, folder / "bench/step" / bench.script, program, "--device", device, "--shape", cell.shape, "--dtypes", *cell.dtypes,
-             "--rounds", rounds, "--steps", steps, "--threads", threads, "--json", out, *bench.always]
-    return words + (bench.compile if cell.compiled else bench.plain) + (["--peers", *bench.ways[:ways]] if bench.ways else [])
+             *pace, "--json", out, *bench.always, "--only", *programs_of(cell, most_eager)]
+    if not cell.is_huge():
+        words.append("--together")
+    if bench.script == "compare.py":
+        return words + ([] if cell.ways else ["--no-compile"])
+    return words + (["--compile"] if cell.ways else [])
 
 
 def results(out):
@@ -73,7 +97,8 @@ def figure(row):
     text = f"ours {times[ours]:.2f} ms, " + ", ".join(f"{name} {others[name]:.2f}" for name in by_speed)
     text += f"; ours / {against} {middle:.3f} ({low:.3f}..{high:.3f})"
     peaks = row.get("peak_bytes") or {}
-    if "ours" in peaks and len(peaks) > 1:
-        least = min(value for name, value in peaks.items() if name != "ours")
+    counted = [value for name, value in peaks.items() if name != "ours" and not name.startswith("graphs")]  # a graph's memory is no tensor's
+    if "ours" in peaks and counted:
+        least = min(counted)
         text += f"; peak {peaks['ours'] / 1e6:,.0f} and at least {least / 1e6:,.0f} MB"
     return text

@@ -4,6 +4,7 @@
   gpu-proof --carry [FOLDER]      where Millrace is built: make the folder that travels (build/gpu-proof), from dist/*.whl and the build
   gpu-proof --rehearse            every part in small on the CPU, from that folder, with nothing but Python and torch around it
   gpu-proof --page RESULT.json    put results of GPUs into docs/gpu.md
+  gpu-proof --parts compiling,steps   in all of the time the comparison with Python torch, whose peers compile first
 
 Parts run one after the other, each in its own process with its own limit; none stops the others. Results go to --out, $OUT or
 ./gpu-proof-results: result.json, table.md, files.tar. Exit status 0: all is as it should be; 1: something is not; 2: it could not begin.
@@ -83,11 +84,11 @@ def say(text):
 
 def setup_of(options, folder, scratch, facts, made):
     recipes = options.recipes or (QUICK_RECIPES if options.quick else RECIPES)
-    return {"device": "cpu" if options.inside else "cuda", "small": bool(options.inside), "quick": options.quick,
+    return {"device": "cpu" if options.inside else "cuda", "small": bool(options.inside), "quick": options.quick, "thorough": bool(options.parts),
             "recipes": recipes, "folder": str(folder), "scratch": str(scratch), "keep": str(scratch / "keep"), "python": sys.executable,
             "program": str(made.millrace), "program_folder": str(made.folder), "tests": [str(test) for test in made.tests], "torch": facts,
-            "environment": {"XDG_CACHE_HOME": str(scratch / "cache"), "TORCHINDUCTOR_CACHE_DIR": str(scratch / "inductor"),
-                            **(POLITE if options.inside else {})},
+            "environment": {"XDG_CACHE_HOME": str(scratch / "cache"),
+                            "TORCHINDUCTOR_CACHE_DIR": os.environ.get("TORCHINDUCTOR_CACHE_DIR") or str(scratch / "inductor"), **(POLITE if options.inside else {})},
             "library_path": made.library_path, "stretch": REHEARSAL_STRETCH if options.inside else 1}
 
 

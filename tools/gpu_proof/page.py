@@ -25,10 +25,13 @@ ABOUT = {
     "parity": "The five recipes beside CPU references that were made beforehand: losses of 20 steps, and the gradients of the first step as what "
               "one step of plain SGD moves. Relative distance and cosine.",
     "life": "Training, kill and resume, recompute, offload, out of memory, `doctor --verify`: what the README promises, on this card.",
+    "graph": "The training step recorded once and replayed as a CUDA graph, beside the same step launched kernel by kernel (`--off step_graph`): time, "
+             "losses, and the saved state of whole runs.",
     "steps": "A training step beside Python torch in the same call, in turns: milliseconds, and the ratio to the fastest way with its 95 % interval.",
     "feed": "Readers against the device: waiting for data, copies, how busy the GPU is; the pause of a snapshot.",
     "profile": "Three steps as Kineto records them: kernels, copies, waits, and the part of the time in which the GPU does nothing.",
-    "sanitizer": "`compute-sanitizer` over tests and a step.",
+    "sanitizer": "`compute-sanitizer` over the tests of the kernels of ours. Only where it is asked for, by `--parts sanitizer`: it looks at everything that "
+                 "torch loads as well, and takes longer than a call of nine minutes has left.",
 }
 SECTION = re.compile(r"^## ", re.MULTILINE)
 RESULT = re.compile(r"^### ", re.MULTILINE)

@@ -16,6 +16,14 @@ NO_GPU = "no GPU"
 MOST_TEXT = 600  # of a row's figure or reason
 
 
+def shortened(text, most):
+    """The end of a long text, and where there is room for both its beginning."""
+    if len(text) <= most:
+        return text
+    head = text[:most // 4] + " " if most >= 100 else ""
+    return head + "… " + text[-(most - len(head) - 2):]
+
+
 class Failure(Exception):
     """Something that a part tried did not work; the text says how."""
 
@@ -23,7 +31,8 @@ class Failure(Exception):
 class Proof:
     """`setup` is what runner.py wrote for this part: device, small, quick, recipes, folder, scratch, keep, program, environment, limit.
 
-    small: the sizes and numbers of a rehearsal; quick: of the short one. Threads of one part may call row() and run() at once.
+    small: the sizes and numbers of a rehearsal; quick: of the short one. thorough: a call of a few parts
+    that were named, which have its whole time. Threads of one part may call row() and run() at once.
     """
 
     def __init__(self, setup, rows):
@@ -31,6 +40,7 @@ class Proof:
         self.device = setup["device"]
         self.small = setup["small"]
         self.quick = setup["quick"]
+        self.thorough = setup.get("thorough", False)
         self.recipes = setup["recipes"]
         self.folder = Path(setup["folder"])
         self.scratch = Path(setup["scratch"])
@@ -53,7 +63,7 @@ class Proof:
     def row(self, what, figure="", verdict="measured", why="", **data):
         """One line of the table, written at once. `data`: what the result file keeps beside it."""
         assert verdict in VERDICTS, verdict
-        entry = {"what": what, "figure": str(figure)[:MOST_TEXT], "verdict": verdict, "why": str(why)[-MOST_TEXT:], **({"data": data} if data else {})}
+        entry = {"what": what, "figure": str(figure)[:MOST_TEXT], "verdict": verdict, "why": shortened(str(why), MOST_TEXT), **({"data": data} if data else {})}
         self.rows.write(json.dumps(entry) + "\n")
         self.rows.flush()
 

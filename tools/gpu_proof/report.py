@@ -1,18 +1,18 @@
 """The table: Markdown of at most 12,000 characters, what matters most at its end."""
 from . import machine
-from .proof import BAD
+from .proof import BAD, shortened
 from .runner import all_rows, counts_text, is_good
 
 MOST_CHARACTERS = 12_000
 # The least important first; a part that is not named here comes before all others.
-ORDER = ["sanitizer", "loads", "ceilings", "tests", "compiling", "profile", "feed", "life", "parity", "steps"]
+ORDER = ["sanitizer", "loads", "ceilings", "tests", "compiling", "profile", "feed", "life", "parity", "graph", "steps"]
 HIDDEN_FIRST = (("skipped", "left out"), ("measured", "ok"), BAD)  # when the table is too long; what is bad stands at its end once more
 
 
 def cell(text, most=300):
     """A cell is one line; the end of an error says more than its beginning."""
     text = " / ".join(line.strip() for line in str(text).splitlines() if line.strip()).replace("|", "\\|")
-    return text if len(text) <= most else "… " + text[-(most - 2):]
+    return shortened(text, most)
 
 
 def line_of(row):

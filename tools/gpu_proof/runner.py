@@ -23,6 +23,7 @@ class Part:
     limit: int  # seconds
     title: str
     beside: tuple = ()  # it runs beside these parts, from the beginning of the first, and is waited for before any other begins
+    asked: bool = False  # it runs only where its name is given
     module: str = ""  # where run() is; "" = parts/NAME.py
 
     def where(self):

@@ -30,8 +30,8 @@ PLAIN_SGD = ["--optim.name=sgd", "--optim.momentum=0", "--optim.weight_decay=0",
 
 def smoke(recipe, steps, *words):
     """`train` of the preset that makes its own data, for a number of steps, without validations but the last."""
-    return ["train", recipe, "--preset", "smoke", f"--train.max_steps={steps}", "--train.validate_every=0", "--train.validate_epochs=1000000",
-            "--train.validate_batches=1", *ALWAYS.get(recipe, []), *QUIET, *words]
+    return ["train", recipe, "--preset", "smoke", f"--train.max_steps={steps}", "--train.validate_every=1000000", "--train.validate_batches=1",
+            *ALWAYS.get(recipe, []), *QUIET, *words]
 
 
 def loss_words(recipe, dropout=True, steps=STEPS):

@@ -35,6 +35,7 @@ step: times one training step (zero, forward, loss, backward, clip, update) on s
   --describe            the shape instead of a step: parameters, tensors of the batch, device
   --rounds stdin        repeat for each line read from stdin and print one JSON line per round, so that another program can be
                         timed in between
+  --trace FILE          records three more steps with Kineto: open FILE at ui.perfetto.dev
   --json                the whole result as JSON
 
 loader: times the loader on a workload that a small JSON file describes, or in a recipe's run.
@@ -151,6 +152,7 @@ int run_bench(const Invocation& call) {
   const Entry& entry = take_recipe(arguments, call.recipes, "bench step");
   const bool json = arguments.flag("json");
   const bool describes = arguments.flag("describe");
+  const std::string trace = arguments.value("trace").value_or("");
   const auto rounds = arguments.value("rounds");
   if (rounds && *rounds != "stdin") {
     arguments.problems().push_back(
@@ -170,7 +172,7 @@ int run_bench(const Invocation& call) {
     run_rounds(entry, options);
     return 0;
   }
-  const Json result = bench_step(entry, options);
+  const Json result = bench_step(entry, options, trace);
   json ? print_json(result) : print_result(result);
   return 0;
 }

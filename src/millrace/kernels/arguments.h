@@ -4,10 +4,12 @@
 #include <ATen/core/Tensor.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <optional>
 
 #include "millrace/kernels/detail/choice.h"
 #include "millrace/kernels/device_table.h"
+#include "millrace/kernels/device_types.h"
 #include "millrace/kernels/dropout_bits.h"
 
 namespace millrace::kernels {
@@ -27,6 +29,13 @@ inline detail::Type type_of(at::ScalarType type) {
   return type == at::kFloat ? detail::Type::f32 : type == at::kHalf ? detail::Type::f16 : detail::Type::bf16;
 }
 inline detail::Type type_of(const at::Tensor& x) { return type_of(x.scalar_type()); }
+
+// x, contiguous. On a device it also begins where a piece of memory does that a thread reads or writes at once.
+inline at::Tensor for_kernel(const at::Tensor& x) {
+  const at::Tensor packed = x.contiguous();
+  const bool fits = x.is_cpu() || reinterpret_cast<std::uintptr_t>(packed.const_data_ptr()) % kPieceBytes == 0;
+  return fits ? packed : packed.clone();
+}
 
 // The number of rows of x (rows, columns) that take at most this many bytes: a multiple of 64, where a dropout's groups start
 // anew.

@@ -6,27 +6,21 @@
 #include <ATen/ops/pad.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include <array>
 #include <cstring>
 
 #include "millrace/base/error.h"
 #include "millrace/kernels/arguments.h"
+#include "millrace/kernels/circular_lane.h"
 #include "millrace/kernels/operation_span.h"
 #include "millrace/kernels/parallel.h"
 
 namespace millrace::kernels {
 namespace {
 
-// A volume as planes of pixels: contiguous tensors have N * C planes of single elements, channels-last ones N planes whose pixels
-// are all channels. A pixel of a plain volume is `pixel` consecutive elements; in the padded one pixels are `step` elements
-// apart.
-struct Geometry {
-  std::int64_t samples, planes, depth, height, width, pixel, step;
-  std::int64_t padded_first, padded_stride;  // of a sample's first plane; from one sample to the next
-  [[nodiscard]] std::int64_t row() const { return width * pixel; }
-  [[nodiscard]] std::int64_t padded_row() const { return (width + 2) * step; }
-  [[nodiscard]] std::int64_t padded_plane() const { return (depth + 2) * (height + 2) * padded_row(); }
-};
+using Geometry = detail::PaddedVolume;
+using detail::shown_at;
+using detail::times_shown;
+using detail::wrapped;
 
 // The geometry of the `channels` channels from `first` on, of `all` channels in the padded volume.
 Geometry geometry(at::IntArrayRef sizes, std::int64_t first, std::int64_t all, at::MemoryFormat layout) {
@@ -45,8 +39,6 @@ Geometry geometry(at::IntArrayRef sizes, std::int64_t first, std::int64_t all, a
   g.padded_stride = last ? g.padded_plane() : all * g.padded_plane();
   return g;
 }
-
-std::int64_t wrapped(std::int64_t i, std::int64_t size) { return i < 0 ? i + size : i >= size ? i - size : i; }
 
 template <class T>
 void pad_row(const Geometry& g, const T* in, T* out) {
@@ -80,20 +72,6 @@ void pad(const Geometry& g, const T* in, T* out) {
 float wide(float x) { return x; }
 float wide(c10::BFloat16 x) { return static_cast<float>(x); }
 
-// The padded positions that show position i of a side of `size`: itself, and one beyond an edge that it touches (two if size is
-// 1).
-struct Shown {
-  std::array<std::int64_t, 3> place{};
-  int count = 0;
-};
-Shown shown(std::int64_t i, std::int64_t size) {
-  Shown all;
-  all.place[static_cast<std::size_t>(all.count++)] = i + 1;
-  if (i == 0) all.place[static_cast<std::size_t>(all.count++)] = size + 1;
-  if (i == size - 1) all.place[static_cast<std::size_t>(all.count++)] = 0;
-  return all;
-}
-
 // sum (row() floats) += the padded row `from`, with its two ends added to the pixels that they show.
 template <class T>
 void add_row(const Geometry& g, const T* from, float* sum) {
@@ -116,14 +94,12 @@ void unpad(const Geometry& g, const T* in, T* out) {
     for (std::int64_t item = begin; item < end; ++item) {
       const std::int64_t plane = item / g.depth;
       const T* from = in + (plane / g.planes) * g.padded_stride + g.padded_first + (plane % g.planes) * g.padded_plane();
-      const Shown depths = shown(item % g.depth, g.depth);
+      const std::int64_t d = item % g.depth;
       for (std::int64_t h = 0; h < g.height; ++h) {
-        const Shown heights = shown(h, g.height);
         std::memset(sum, 0, static_cast<std::size_t>(g.row()) * sizeof(float));
-        for (int i = 0; i < depths.count; ++i) {
-          for (int j = 0; j < heights.count; ++j) {
-            const std::int64_t row =
-                depths.place[static_cast<std::size_t>(i)] * (g.height + 2) + heights.place[static_cast<std::size_t>(j)];
+        for (int i = 0; i < times_shown(d, g.depth); ++i) {
+          for (int j = 0; j < times_shown(h, g.height); ++j) {
+            const std::int64_t row = shown_at(d, g.depth, i) * (g.height + 2) + shown_at(h, g.height, j);
             add_row(g, from + row * g.padded_row(), sum);
           }
         }
@@ -132,6 +108,13 @@ void unpad(const Geometry& g, const T* in, T* out) {
       }
     }
   });
+}
+
+// The device's pass over the padded volume of these channels.
+void run_on_device(const Geometry& g, const at::Tensor& in, const at::Tensor& out, bool backward) {
+  const CircularPad args{
+      .in = in.const_data_ptr(), .out = out.mutable_data_ptr(), .type = type_of(in), .volume = g, .backward = backward};
+  device_table(in.device().type())->circular_pad(args, in.device().index());
 }
 
 template <class Run>
@@ -157,7 +140,8 @@ struct CircularPadFunction : torch::autograd::Function<CircularPadFunction> {
       if (!part.defined()) break;
       const at::Tensor input = part.contiguous(layout);
       const Geometry g = geometry(part.sizes(), first, channels, layout);
-      with_element(x, [&]<class T>(T*) { pad(g, input.const_data_ptr<T>(), out.mutable_data_ptr<T>()); });
+      if (!x.is_cpu()) run_on_device(g, input, out, /*backward=*/false);
+      if (x.is_cpu()) with_element(x, [&]<class T>(T*) { pad(g, input.const_data_ptr<T>(), out.mutable_data_ptr<T>()); });
       first += part.size(1);
       parts.push_back(part.size(1));
     }
@@ -177,7 +161,8 @@ struct CircularPadFunction : torch::autograd::Function<CircularPadFunction> {
         at::Tensor out = at::empty({gradient.size(0), parts[i], gradient.size(2) - 2, gradient.size(3) - 2, gradient.size(4) - 2},
                                    gradient.options().memory_format(layout));
         const Geometry g = geometry(out.sizes(), first, gradient.size(1), layout);
-        with_element(gradient, [&]<class T>(T*) { unpad(g, gradient.const_data_ptr<T>(), out.mutable_data_ptr<T>()); });
+        if (!out.is_cpu()) run_on_device(g, gradient, out, /*backward=*/true);
+        if (out.is_cpu()) with_element(gradient, [&]<class T>(T*) { unpad(g, gradient.const_data_ptr<T>(), out.mutable_data_ptr<T>()); });
         result[i] = std::move(out);
       }
       first += parts[i];
@@ -192,7 +177,7 @@ at::Tensor circular_pad(const at::Tensor& x, const at::Tensor& more) {
   MR_CHECK(x.dim() == 5, "circular_pad takes volumes (N, C, D, H, W)");
   MR_CHECK(!more.defined() || differ_in_channels_alone(x, more),
            "circular_pad: the two volumes differ in more than their channels");
-  if (!has_kernel(x) || x.numel() == 0) return circular_pad_plain(x, more);
+  if ((!has_kernel(x) && !has_device_kernel(x)) || x.numel() == 0) return circular_pad_plain(x, more);
   const OperationSpan span("millrace::circular_pad", x, more);
   return CircularPadFunction::apply(x, optional(more));
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "millrace/kernels/detail/dropout_layout.h"
+#include "millrace/kernels/detail/test_launch.h"
 #include "millrace/kernels/detail/test_support.h"
 #include "millrace/kernels/dropout_bits.h"
 #include "millrace/kernels/dropout_lane.h"
@@ -41,16 +42,18 @@ TEST(ComposedMask, HasTheShapeAndTheRunsOfTheSite) {
   EXPECT_TRUE(equal_bits(composed_mask({4, 7, 11}, site, at::kCPU), dropout_mask_reference({4, 7, 11}, site)));
 }
 
-// Runs all threads of the launch in device/cuda/dropout.cu one after the other.
+// Runs all threads of the launches in device/cuda/elementwise.cu one after the other, a launch for each run.
 template <class X, class Out>
 at::Tensor by_lanes(const at::Tensor& x, const at::Tensor& residual, const Dropout& site, at::ScalarType type) {
   at::Tensor out = at::empty(x.sizes(), x.options().dtype(type));
-  const detail::DropoutOf<X, Out> of{.x = x.const_data_ptr<X>(),
-                                     .residual = residual.defined() ? residual.const_data_ptr<Out>() : nullptr,
-                                     .out = out.mutable_data_ptr<Out>(),
-                                     .keep = {site.key, 0, dropout_threshold(site.p), dropout_scale(site.p)}};
-  for (const DropoutRun& stretch : dropout_runs(site, x.numel()))
-    for (std::int64_t lane = 0; lane < detail::lanes_of(stretch); ++lane) of.lane(stretch, lane);
+  for (const DropoutRun& run : dropout_runs(site, x.numel())) {
+    detail::DropoutOf<X, Out> of{.x = x.const_data_ptr<X>() + run.begin,
+                                 .residual = residual.defined() ? residual.const_data_ptr<Out>() + run.begin : nullptr,
+                                 .out = out.mutable_data_ptr<Out>() + run.begin,
+                                 .keep = {site.key, run.first, dropout_threshold(site.p), dropout_scale(site.p)}};
+    launched::Order order;
+    launched::elementwise(of, run.count, nullptr, order);
+  }
   return out;
 }
 
@@ -89,10 +92,10 @@ TEST(DropoutLane, TakesRunsInAnyOrder) {
 }
 
 TEST(DropoutLane, EachElementHasOneLane) {
-  EXPECT_EQ(detail::lanes_of({.begin = 0, .count = 0, .first = 5}), 0);
-  EXPECT_EQ(detail::lanes_of({.begin = 0, .count = 128, .first = 0}), 16);
-  EXPECT_EQ(detail::lanes_of({.begin = 0, .count = 128, .first = 1}), 32);
-  EXPECT_EQ(detail::lanes_of({.begin = 0, .count = std::int64_t{1} << 36, .first = 0}), std::int64_t{1} << 33);
+  EXPECT_EQ(detail::lanes_of(5, 0), 0);
+  EXPECT_EQ(detail::lanes_of(0, 128), 16);
+  EXPECT_EQ(detail::lanes_of(1, 128), 32);
+  EXPECT_EQ(detail::lanes_of(0, std::int64_t{1} << 36), std::int64_t{1} << 33);
 }
 
 }  // namespace

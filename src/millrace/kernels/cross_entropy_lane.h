@@ -18,7 +18,7 @@ struct ExpSum {
 
   C10_HOST_DEVICE void add(float x) {
     if (x <= largest) {
-      sum += ::expf(x - largest);
+      if (x > -INFINITY) sum += ::expf(x - largest);  // the largest may be -inf itself, and their difference is no number
     } else {
       sum = sum * ::expf(largest - x) + 1.0F;
       largest = x;
@@ -40,16 +40,32 @@ struct ExpSum {
 
 // The loss of a row: 0 if it does not count, NaN if its target is not a class.
 template <class X>
-[[nodiscard]] C10_HOST_DEVICE inline float loss_of_row(const CrossEntropy& args, const X* logits, std::int64_t row, float log_sum) {
+[[nodiscard]] C10_HOST_DEVICE inline float loss_of_row(const CrossEntropy& args, const X* logits, std::int64_t row,
+                                                       float log_sum) {
   const std::int64_t target = args.targets[row];
   if (target == args.ignore_index) return 0.0F;
   if (target < 0 || target >= args.classes) return NAN;
   return log_sum - static_cast<float>(logits[target]);
 }
 
-// The gradient of the row's loss by one logit; `upstream` is 0 for a row that does not count.
-[[nodiscard]] C10_HOST_DEVICE inline float logit_gradient(float logit, float log_sum, bool is_target, float upstream) {
-  return (::expf(logit - log_sum) - (is_target ? 1.0F : 0.0F)) * upstream;
-}
+// The gradients of a row's loss by its logits; those of a row that does not count are 0, whatever its logits are.
+class LogitGradient {
+ public:
+  C10_HOST_DEVICE LogitGradient(const CrossEntropy& args, std::int64_t row)
+      : target_(args.targets[row]),
+        counts_(target_ != args.ignore_index),
+        upstream_(*args.upstream),
+        log_sum_(counts_ ? args.log_sums[row] : 0.0F) {}
+
+  [[nodiscard]] C10_HOST_DEVICE float operator()(float logit, std::int64_t column) const {
+    if (!counts_) return 0.0F;
+    return (::expf(logit - log_sum_) - (column == target_ ? 1.0F : 0.0F)) * upstream_;
+  }
+
+ private:
+  std::int64_t target_;
+  bool counts_;
+  float upstream_, log_sum_;
+};
 
 }  // namespace millrace::kernels::detail

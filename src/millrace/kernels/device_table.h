@@ -7,9 +7,22 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "millrace/kernels/circular_lane.h"
+#include "millrace/kernels/decoder_lane.h"
 #include "millrace/kernels/detail/table.h"
+#include "millrace/kernels/group_norm_lane.h"
 
 namespace millrace::kernels {
+
+// One part of the channels of circular_pad(): the plain volume into the padded one; backward, the gradient of the padded one into
+// that of the plain one.
+struct CircularPad {
+  const void* in;
+  void* out;
+  detail::Type type;
+  detail::PaddedVolume volume;
+  bool backward;
+};
 
 enum class Pointwise : std::uint8_t { smooth_leaky, quick_gelu };
 
@@ -30,6 +43,12 @@ struct DeviceTable {
   void (*cross_entropy_forward)(const detail::CrossEntropy&, std::int64_t rows, float* losses, c10::DeviceIndex index);
   void (*cross_entropy_backward)(const detail::CrossEntropy&, std::int64_t rows, c10::DeviceIndex index);
   void (*pointwise)(Pointwise function, const detail::PointwiseArgs&, c10::DeviceIndex index);  // dense in any order
+  void (*rms_rows)(const DeviceRms&, c10::DeviceIndex index);
+  void (*swiglu)(const DeviceSwiglu&, c10::DeviceIndex index);
+  void (*turn)(const DeviceTurn&, c10::DeviceIndex index);
+  void (*rms_norm)(const detail::RmsNorm&, c10::DeviceIndex index);
+  void (*group_norm)(const DeviceGroupNorm&, c10::DeviceIndex index);
+  void (*circular_pad)(const CircularPad&, c10::DeviceIndex index);
   // Sums of the columns of a matrix (rows, columns): parts (blocks, columns) f32, all of it written.
   void (*column_sums)(const void* matrix, detail::Type type, std::int64_t rows, std::int64_t columns, std::int64_t blocks,
                       float* parts, c10::DeviceIndex index);

@@ -42,6 +42,15 @@ template <class T>
   return reinterpret_cast<std::uintptr_t>(data) % sizeof(PairOf<T>) == 0;
 }
 
+// a * b, rounded before anything is added to it, as on a CPU: nvcc would make one operation of product and sum.
+[[nodiscard]] C10_HOST_DEVICE inline float rounded_product(float a, float b) {
+#if defined(__CUDA_ARCH__)
+  return __fmul_rn(a, b);
+#else
+  return a * b;
+#endif
+}
+
 template <class X, class Out>
 struct DropoutOf {
   const X* x;
@@ -50,7 +59,7 @@ struct DropoutOf {
   Keep keep;
 
   [[nodiscard]] C10_HOST_DEVICE Out of(X value, Out added, bool keeps) const {
-    const float kept = keeps ? static_cast<float>(value) * keep.scale : 0.0F;
+    const float kept = keeps ? rounded_product(static_cast<float>(value), keep.scale) : 0.0F;
     return static_cast<Out>(residual == nullptr ? kept : static_cast<float>(added) + kept);
   }
 

@@ -83,7 +83,8 @@ bool is_weight(const at::Tensor& w) { return has_kernel(w) && w.scalar_type() ==
 
 at::Tensor gelu(const at::Tensor& x, Gelu kind) {
   if (kind != Gelu::quick) return at::gelu(x, atens_word(kind));
-  if (!has_kernel(x)) return widened(x, [](const at::Tensor& values) { return values * at::sigmoid(values * kQuick); });
+  if (!has_kernel(x) && !has_device_kernel(x))
+    return widened(x, [](const at::Tensor& values) { return values * at::sigmoid(values * kQuick); });
   const OperationSpan span("millrace::quick_gelu", x);
   return QuickGeluFunction::apply(x);
 }

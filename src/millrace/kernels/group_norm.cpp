@@ -18,6 +18,7 @@
 #include "millrace/base/error.h"
 #include "millrace/kernels/arguments.h"
 #include "millrace/kernels/convolution_weights.h"
+#include "millrace/kernels/device_group_norm.h"
 #include "millrace/kernels/operation_span.h"
 #include "millrace/kernels/parallel.h"
 #include "millrace/kernels/widened.h"
@@ -360,8 +361,11 @@ at::Tensor group_norm(const at::Tensor& x, const at::Tensor& weight, const at::T
   MR_CHECK(
       weight.defined() == bias.defined() && (!weight.defined() || (weight.numel() == x.size(1) && bias.numel() == x.size(1))),
       "group_norm takes a weight and a bias for each channel, or neither");
-  if (!has_kernel(x) || x.numel() == 0 || !fits(weight) || !fits(bias)) return group_norm_plain(x, weight, bias, options);
+  const bool is_there = has_device_group_norm(x, weight, bias);
+  if (!is_there && (!has_kernel(x) || x.numel() == 0 || !fits(weight) || !fits(bias)))
+    return group_norm_plain(x, weight, bias, options);
   const OperationSpan span("millrace::group_norm", x);
+  if (is_there) return device_group_norm(x, weight, bias, options);
   return GroupNormFunction::apply(x, optional(weight), optional(bias), options);
 }
 

@@ -78,10 +78,10 @@ struct NormFunction : torch::autograd::Function<NormFunction> {
   static variable_list forward(AutogradContext* context, const at::Tensor& residual, const std::optional<at::Tensor>& branch,
                                const at::Tensor& weight, const at::Tensor& bias, double epsilon, at::ScalarType y_type,
                                const Dropout& site) {
-    const at::Tensor input = residual.contiguous();
-    const at::Tensor dropped = branch ? branch->contiguous() : at::Tensor();
-    const at::Tensor scale = weight.to(at::kFloat).contiguous();
-    const at::Tensor shift = bias.to(at::kFloat).contiguous();
+    const at::Tensor input = for_kernel(residual);
+    const at::Tensor dropped = branch ? for_kernel(*branch) : at::Tensor();
+    const at::Tensor scale = for_kernel(weight.to(at::kFloat));
+    const at::Tensor shift = for_kernel(bias.to(at::kFloat));
     const std::int64_t width = input.size(-1);
     const std::int64_t rows = input.numel() / width;
     at::Tensor sum = branch ? at::empty_like(input) : input;
@@ -135,9 +135,9 @@ struct NormFunction : torch::autograd::Function<NormFunction> {
     const bool has_branch = context->saved_data["branch"].toBool();
     const auto y_type = static_cast<at::ScalarType>(context->saved_data["y_type"].toInt());
     const auto weight_type = static_cast<at::ScalarType>(context->saved_data["weight_type"].toInt());
-    const auto contiguous = [](const at::Tensor& x) { return x.defined() ? x.contiguous() : x; };
-    const at::Tensor sum_gradient = has_branch ? contiguous(gradients[0]) : at::Tensor();
-    const at::Tensor y_gradient = contiguous(gradients.back());
+    const auto given = [](const at::Tensor& x) { return x.defined() ? for_kernel(x) : x; };
+    const at::Tensor sum_gradient = has_branch ? given(gradients[0]) : at::Tensor();
+    const at::Tensor y_gradient = given(gradients.back());
     const std::int64_t width = sum.size(-1);
     at::Tensor residual_gradient = at::empty_like(sum);
     at::Tensor branch_gradient;
@@ -163,7 +163,7 @@ struct NormFunction : torch::autograd::Function<NormFunction> {
   // Both return the gradients of weight and bias in parts: (2, parts, width).
   static at::Tensor backward_on_device(detail::NormBackward args, const at::Tensor& y_gradient, at::ScalarType y_type, const Dropout& site,
                                        const at::Tensor& sum) {
-    constexpr std::int64_t kBlocks = 264;  // two for each multiprocessor of an H100
+    const std::int64_t at_once = args.width <= 512 ? 528 : 396;  // as many as an H100 runs at the same time
     at::Tensor zeros;
     if (!y_gradient.defined()) {
       zeros = at::zeros(sum.sizes(), sum.options().dtype(y_type));
@@ -171,7 +171,7 @@ struct NormFunction : torch::autograd::Function<NormFunction> {
     }
     const std::int64_t rows = sum.numel() / args.width;
     const auto runs = static_cast<std::int64_t>(dropout_runs(site, sum.numel()).size());
-    const std::int64_t blocks = std::min(kBlocks, (rows + 3) / 4);
+    const std::int64_t blocks = std::min(at_once, (rows + 3) / 4);
     const at::Tensor partial = at::empty({runs, 2, blocks, args.width}, sum.options().dtype(at::kFloat));
     auto* parts = partial.mutable_data_ptr<float>();
     over_rows(args, site, rows, [&](const detail::NormBackward& some, std::int64_t count, DeviceTable::Site there) {

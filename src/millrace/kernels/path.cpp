@@ -25,7 +25,7 @@ const detail::Table& best_table() noexcept {
   return best;
 }
 
-std::atomic<const detail::Table*> chosen{nullptr};  // null = the best one
+std::atomic<const detail::Table*> chosen_table{nullptr};  // null = the best one
 
 }  // namespace
 
@@ -34,11 +34,11 @@ std::string_view instruction_set() noexcept { return best_table().name; }
 namespace detail {
 
 const Table& table() noexcept {
-  const Table* table = chosen.load(std::memory_order_relaxed);
+  const Table* table = chosen_table.load(std::memory_order_relaxed);
   return table == nullptr ? best_table() : *table;
 }
 
-void set_table(const Table* table) noexcept { chosen.store(table, std::memory_order_relaxed); }
+void set_table(const Table* table) noexcept { chosen_table.store(table, std::memory_order_relaxed); }
 
 std::span<const Table* const> usable_tables() noexcept {
   return std::span(all_tables()).first(static_cast<std::size_t>(instructions()) + 1);

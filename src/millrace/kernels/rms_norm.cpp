@@ -30,6 +30,10 @@ at::Tensor run(const at::Tensor& x, const at::Tensor& gradient, const at::Tensor
                              .positions = x.numel() / (x.size(0) * x.size(1)),
                              .channels_last = layout != at::MemoryFormat::Contiguous,
                              .epsilon = static_cast<float>(epsilon)};
+  if (!x.is_cpu()) {
+    device_table(x.device().type())->rms_norm(args, x.device().index());
+    return out;
+  }
   const auto blocks = [](std::int64_t positions) { return (positions + detail::kRmsBlock - 1) / detail::kRmsBlock; };
   const std::int64_t shares = args.channels_last ? blocks(args.samples * args.positions) : args.samples * blocks(args.positions);
   const detail::Table& table = detail::table();
@@ -60,7 +64,7 @@ struct RmsNormFunction : torch::autograd::Function<RmsNormFunction> {
 
 at::Tensor rms_norm_silu(const at::Tensor& x, double epsilon) {
   MR_CHECK(x.dim() >= 2, "rms_norm_silu takes (N, C, ...)");
-  if (!has_kernel(x) || x.numel() == 0)
+  if ((!has_kernel(x) && !has_device_kernel(x)) || x.numel() == 0)
     return widened(x, [epsilon](const at::Tensor& values) { return rms_norm_silu_plain(values, epsilon); });
   const OperationSpan span("millrace::rms_norm_silu", x);
   return RmsNormFunction::apply(x, epsilon);

@@ -10,6 +10,7 @@
 #include "millrace/base/clock.h"
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
+#include "millrace/base/fs.h"
 #include "millrace/base/median.h"
 #include "millrace/config/schema_of.h"
 #include "millrace/device/convolution_guard.h"
@@ -29,6 +30,7 @@
 #include "millrace/train/step/feed.h"
 #include "millrace/train/step/step_graph.h"
 #include "millrace/train/step/stepper.h"
+#include "millrace/train/watch/trace.h"
 
 namespace millrace {
 namespace {
@@ -66,8 +68,9 @@ Json sizes_of(const Batch& batch) {
 
 // Null: steps are not recorded.
 Json graph_of(const Stepper& stepper) {
-  if (stepper.graph() == nullptr || !stepper.graph()->choice()) return nullptr;
-  return {{"taken", stepper.graph()->choice()->value}, {"reason", stepper.graph()->choice()->reason}};
+  const StepGraph* const graph = StepGraph::of(stepper);
+  if (graph == nullptr || !graph->choice()) return nullptr;
+  return {{"taken", graph->choice()->value}, {"reason", graph->choice()->reason}};
 }
 
 // A shape's recipe and batch, on the config's device.
@@ -148,7 +151,7 @@ struct StepBench::Impl : Made {
     tf32 = precision::choose_tf32(shared.device.tf32_wish(), context.device, format);
     precision::use_tf32(tf32, context.device);
   }
-  [[nodiscard]] bool knows_graph() const { return stepper->graph() == nullptr || stepper->graph()->choice(); }
+  [[nodiscard]] bool knows_graph() const { return StepGraph::of(*stepper) == nullptr || StepGraph::of(*stepper)->choice(); }
   // Chooses like a run, and uses results that runs have measured.
   void choose_ways(const std::string& precision, at::Device device) {
     const bool has_layouts = recipe->set_layout(Layout::contiguous);
@@ -214,7 +217,7 @@ StepBench::StepBench(const Entry& entry, const StepBench::Options& options) : im
                                                     : try_memory(*impl.stepper, impl.batch, impl.shared.memory, false);
   }
   impl.stepper->blocks().set_recompute(impl.memory.recompute);
-  if (impl.switches.on("step_graph")) static_cast<void>(impl.stepper->use_graph());
+  if (impl.switches.on("step_graph")) static_cast<void>(StepGraph::use(*impl.stepper));
   impl.resident_bytes = device::resident_bytes();
   device::reset_peak_tensor_memory(device);
 }
@@ -262,6 +265,12 @@ std::vector<double> StepBench::steps(std::int64_t count) {
   ms = clock.between();
   device::release_cached_memory(impl_->context.device);
   return ms;
+}
+
+std::string StepBench::trace(std::int64_t count) {
+  return trace_of(impl_->context.device, [&] {
+    for (std::int64_t i = 0; i < count; ++i) begin_step();
+  });
 }
 
 Json StepBench::report(const std::vector<double>& ms) const {
@@ -313,10 +322,12 @@ Json describe_step(const Entry& entry, const StepBench::Options& options) {
   return description;
 }
 
-Json bench_step(const Entry& entry, const StepBench::Options& options) {
+Json bench_step(const Entry& entry, const StepBench::Options& options, const std::filesystem::path& trace) {
+  constexpr std::int64_t kTraced = 3;
   StepBench bench(entry, options);
   for (std::int64_t i = 0; i < std::max<std::int64_t>(options.warmup, 1); ++i) bench.step();
   Json report = bench.report(bench.steps(options.steps));
+  if (!trace.empty()) write_atomically(Fs::real(), trace, bench.trace(kTraced));
   report["recipe"] = entry.name;
   return report;
 }

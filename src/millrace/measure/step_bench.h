@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -32,6 +33,8 @@ class StepBench {
   // device, memory that no tensor needs is released between calls, and an untimed step acquires it again. On a CPU same as
   // step().
   std::vector<double> steps(std::int64_t count);
+  // Kineto's trace of `count` more steps: see train/watch/trace.h.
+  [[nodiscard]] std::string trace(std::int64_t count);
   [[nodiscard]] Json report(const std::vector<double>& ms) const;  // report of these steps
  private:
   struct Impl;
@@ -48,6 +51,7 @@ class StepBench {
 // peak_memory_bytes, loss_first, loss_last, memory: {step_peak_bytes (of tensors), resident_before_bytes, recompute, and with a
 // budget the result of try_memory}, kernels: {option: {way, reason}} of those that a trial chose, layout ("" = not tried),
 // format, tf32: {on, reason}, step_graph: {taken, reason} or null, switches, ...}
-[[nodiscard]] Json bench_step(const Entry& entry, const StepBench::Options& options);
+// `trace`: where the trace of three more steps is written; empty: no trace.
+[[nodiscard]] Json bench_step(const Entry& entry, const StepBench::Options& options, const std::filesystem::path& trace = {});
 
 }  // namespace millrace

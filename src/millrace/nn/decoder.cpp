@@ -2,6 +2,7 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/autocast_mode.h>
+#include <ATen/ops/addmm.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/linear.h>
@@ -14,6 +15,7 @@
 
 #include "millrace/core/random.h"
 #include "millrace/kernels/decoder.h"
+#include "millrace/kernels/device_decoder.h"
 #include "millrace/kernels/lora_linear.h"
 #include "millrace/kernels/product.h"
 #include "millrace/nn/detail/operation_trials.h"
@@ -27,7 +29,8 @@ at::ScalarType result_type(const at::Tensor& x) {
 }
 
 // (B, T, H, w) with cos and sin of (T, w / 2), or of (B, 1, w / 2).
-at::Tensor turned(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin) {
+at::Tensor turned(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin, const Fused& fused) {
+  if (kernels::has_device_turn(x, cos) && choose<kFusedRotary>(fused)) return kernels::device_turn(x, cos, sin);
   const std::int64_t half = x.size(-1) / 2;
   const at::Tensor a = x.narrow(-1, 0, half).to(at::kFloat), b = x.narrow(-1, half, half).to(at::kFloat);
   const at::Tensor c = cos.unsqueeze(-2), s = sin.unsqueeze(-2);
@@ -41,7 +44,17 @@ bool turns(const at::Tensor& x, const Rotary& rotary, const Fused& fused) {
   return choose<kFusedRotary, kFusedAttention>(fused, kernels::has_decoder_kernels(x) && rotary.cos.is_cpu());
 }
 
+bool rms_fits_device(const at::Tensor& x, const at::Tensor& weight) {
+  return kernels::has_device_rows(x) && weight.device() == x.device() && weight.dim() == 1 && weight.size(0) == x.size(-1);
+}
+
 at::Tensor heads_of(const at::Tensor& x, std::int64_t heads) { return x.unflatten(2, {heads, x.size(2) / heads}); }
+
+// y + scale x W^T as one product.
+at::Tensor added_product(const at::Tensor& y, const at::Tensor& x, const at::Tensor& weight, double scale) {
+  const auto rows = [](const at::Tensor& all) { return all.reshape({-1, all.size(-1)}); };
+  return at::addmm(rows(y), rows(x), weight.to(x.scalar_type()).t(), 1, scale).view(y.sizes());
+}
 
 // Whether one function computes all projections.
 bool merges(const at::Tensor& x, const std::vector<LoraProjection>& projections, double p, const Fused& fused) {
@@ -77,6 +90,8 @@ at::Tensor merged(const at::Tensor& x, const std::vector<LoraProjection>& projec
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps, const Fused& fused) {
   if (choose<kFusedRmsRows>(fused, kernels::has_decoder_kernels(x) && is_kernel_type(result_type(x))))
     return kernels::rms_rows(x, weight.to(at::kFloat), eps, result_type(x));
+  if (rms_fits_device(x, weight) && choose<kFusedRmsRows>(fused))
+    return kernels::device_rms_rows(x, {}, weight.to(at::kFloat), eps, result_type(x)).second;
   const at::Tensor values = x.to(at::kFloat);
   return (values * (values.square().mean(-1, true) + eps).rsqrt() * weight.to(at::kFloat)).to(result_type(x));
 }
@@ -86,6 +101,10 @@ std::pair<at::Tensor, at::Tensor> add_rms_norm(const at::Tensor& branch, const a
   const bool fits = branch.scalar_type() == result_type(residual) && kernels::has_decoder_kernels(residual) &&
                     kernels::has_decoder_kernels(branch) && branch.sizes().equals(residual.sizes());
   if (choose<kFusedRmsRows>(fused, fits)) return kernels::add_rms_rows(branch, residual, weight.to(at::kFloat), eps);
+  const bool fits_device = branch.scalar_type() == result_type(residual) && branch.sizes().equals(residual.sizes()) &&
+                           kernels::has_device_rows(branch) && rms_fits_device(residual, weight);
+  if (fits_device && choose<kFusedRmsRows>(fused))
+    return kernels::device_rms_rows(residual, branch, weight.to(at::kFloat), eps, branch.scalar_type());
   at::Tensor sum = residual + branch.to(residual.scalar_type());
   at::Tensor y = rms_norm(sum, weight, eps, fused);
   return {std::move(sum), std::move(y)};
@@ -93,6 +112,7 @@ std::pair<at::Tensor, at::Tensor> add_rms_norm(const at::Tensor& branch, const a
 
 at::Tensor swiglu(const at::Tensor& packed, const Fused& fused) {
   if (choose<kFusedSwiglu>(fused, kernels::has_decoder_kernels(packed))) return kernels::swiglu(packed);
+  if (kernels::has_device_rows(packed) && packed.size(-1) % 16 == 0 && choose<kFusedSwiglu>(fused)) return kernels::device_swiglu(packed);
   const auto halves = packed.chunk(2, -1);
   return at::silu(halves[0]) * halves[1];
 }
@@ -109,9 +129,9 @@ at::Tensor rotary_attention(const at::Tensor& qkv, const Rotary& rotary, std::in
       detail::attention_takes_ours({qkv.size(0), qkv.size(1), heads, qkv.size(2) / (3 * heads)}, qkv.scalar_type(), 0)) {
     return kernels::rotary_attention_packed(qkv, rotary.cos, rotary.sin, heads);
   }
-  const auto parts = qkv.chunk(3, -1);
-  return causal_attention(turned(heads_of(parts[0], heads), rotary.cos, rotary.sin),
-                          turned(heads_of(parts[1], heads), rotary.cos, rotary.sin), heads_of(parts[2], heads), 0, fused)
+  const auto parts = qkv.unflatten(-1, {3, qkv.size(-1) / 3}).unbind(-2);  // their gradients join in one copy
+  return causal_attention(turned(heads_of(parts[0], heads), rotary.cos, rotary.sin, fused),
+                          turned(heads_of(parts[1], heads), rotary.cos, rotary.sin, fused), heads_of(parts[2], heads), 0, fused)
       .flatten(2);
 }
 
@@ -120,11 +140,11 @@ at::Tensor rotary_attention_at(const at::Tensor& q, const at::Tensor& kv, const 
   if (turns(kv, rotary, fused) && q.scalar_type() == kv.scalar_type()) {
     return kernels::rotary_attention_at(q, kv, positions, rotary.cos, rotary.sin, heads);
   }
-  const auto parts = kv.chunk(2, -1);
+  const auto parts = kv.unflatten(-1, {2, kv.size(-1) / 2}).unbind(-2);
   const at::Tensor cos = rotary.cos.index_select(0, positions).unsqueeze(1),
                    sin = rotary.sin.index_select(0, positions).unsqueeze(1);
-  const at::Tensor queries = turned(heads_of(q, heads), cos, sin).transpose(1, 2);
-  const at::Tensor keys = turned(heads_of(parts[0], heads), rotary.cos, rotary.sin).transpose(1, 2);
+  const at::Tensor queries = turned(heads_of(q, heads), cos, sin, fused).transpose(1, 2);
+  const at::Tensor keys = turned(heads_of(parts[0], heads), rotary.cos, rotary.sin, fused).transpose(1, 2);
   const at::Tensor seen = at::arange(kv.size(1), positions.options()).unsqueeze(0) <= positions.unsqueeze(1);
   return at::scaled_dot_product_attention(queries, keys, heads_of(parts[1], heads).transpose(1, 2),
                                           seen.unsqueeze(1).unsqueeze(1))
@@ -145,7 +165,8 @@ at::Tensor lora_linear(const at::Tensor& x, const std::vector<LoraProjection>& p
     at::Tensor y = linear(x, as(one.weight), as(one.bias), fused);
     if (one.lora_a.defined()) {
       const at::Tensor narrow = linear(dropped, one.lora_a, {}, fused);
-      y = y + linear(narrow, one.lora_b, {}, fused) * scale;
+      y = kernels::has_device_rows(narrow) ? added_product(y, narrow, one.lora_b, scale)
+                                           : y + linear(narrow, one.lora_b, {}, fused) * scale;
     }
     results.push_back(std::move(y));
   }

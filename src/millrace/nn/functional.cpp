@@ -13,6 +13,7 @@
 #include <array>
 #include <cmath>
 #include <utility>
+#include <vector>
 
 #include "millrace/base/error.h"
 #include "millrace/core/random.h"
@@ -75,6 +76,17 @@ bool takes_own_product(const at::Tensor& input, const Fused& fused) {
   return choose<kFp32Products>(fused, input.is_cpu() && input.scalar_type() == at::kFloat, kernels::own_fp32_products);
 }
 
+// Whether a device multiplies this input with a linear layer's weight by kernels of ours.
+bool takes_device_linear(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias, const Fused& fused) {
+  if (!kernels::has_device_linear(input, weight, bias)) return false;
+  return input.scalar_type() == at::kFloat ? choose<kFp32Products>(fused) : choose<kBf16Weights>(fused);
+}
+
+bool packs_on_device(const at::Tensor& input, const QkvWeights& w, const Fused& fused) {
+  return w.w_k.sizes().equals(w.w_q.sizes()) && w.w_v.sizes().equals(w.w_q.sizes()) && takes_device_linear(input, w.w_q, w.b_q, fused) &&
+         kernels::has_device_linear(input, w.w_k, w.b_k) && kernels::has_device_linear(input, w.w_v, w.b_v);
+}
+
 bool all_defined(const QkvWeights& w) { return w.b_q.defined() && w.b_k.defined() && w.b_v.defined(); }
 
 }  // namespace
@@ -95,9 +107,7 @@ at::Tensor gelu_dropout(const at::Tensor& x, double p, const Fused& fused) {
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, const Fused& fused) {
   const at::Tensor input = for_product(x);
   if (takes_own_product(input, fused)) return kernels::linear(input, weight, bias);
-  const bool is_wide = input.scalar_type() == at::kFloat;
-  if (kernels::has_device_linear(input, weight, bias) && (is_wide ? choose<kFp32Products>(fused) : choose<kBf16Weights>(fused)))
-    return kernels::device_linear(input, weight, bias);
+  if (takes_device_linear(input, weight, bias, fused)) return kernels::device_linear(input, weight, bias);
   return at::linear(x, weight, bias.defined() ? std::optional<at::Tensor>(bias) : std::nullopt);
 }
 
@@ -162,6 +172,13 @@ at::Tensor causal_self_attention(const at::Tensor& x, const QkvWeights& weights,
     const std::array<at::Tensor, 3> b{weights.b_q, weights.b_k, weights.b_v};
     const at::Tensor qkv = kernels::linear_packed(input, w, all_defined(weights) ? at::TensorList(b) : at::TensorList());
     return kernels::causal_attention_packed(qkv, heads, next_site(p, attention_weights(x.size(0), x.size(1), heads))).flatten(2);
+  }
+  if (packs_on_device(input, weights, fused)) {
+    const std::array<at::Tensor, 3> w{weights.w_q, weights.w_k, weights.w_v};
+    const std::array<at::Tensor, 3> b{weights.b_q, weights.b_k, weights.b_v};
+    const std::vector<at::Tensor> parts =
+        kernels::device_linear_packed(input, w, b).unflatten(2, {3, heads, weights.w_q.size(0) / heads}).unbind(2);
+    return causal_attention(parts[0], parts[1], parts[2], p, fused).flatten(2);
   }
   const auto split = [heads](const at::Tensor& y) { return y.unflatten(2, {heads, y.size(2) / heads}); };
   return causal_attention(split(linear(input, weights.w_q, weights.b_q, fused)),

@@ -13,9 +13,9 @@ TRIES = 5  # to kill a run between its first save and its end
 EQUAL = 1e-5  # of the last loss, where a GPU's sums may differ in their order
 
 
-def train(proof, recipe, name, steps, *words, environment=None):
-    run = proof.scratch / "life" / name
-    proof.run([proof.program, *training.smoke(recipe, steps, "--precision.dtype=fp32", f"--device.name={proof.device}", "--run", run, *words)], LIMIT, environment)
+def train(proof, recipe, name, steps, *words, precision="fp32", part="life"):
+    run = proof.scratch / part / name
+    proof.run([proof.program, *training.smoke(recipe, steps, f"--precision.dtype={precision}", f"--device.name={proof.device}", "--run", run, *words)], LIMIT)
     return training.RunFolder(run)
 
 

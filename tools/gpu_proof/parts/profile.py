@@ -4,16 +4,18 @@ from concurrent.futures import ThreadPoolExecutor
 from .. import trace, training
 
 STEPS = 3
-LIMIT = 25
+LIMIT = 20
+EACH = 7  # seconds that those to come are left, where one takes long
 
 
-def one(proof, recipe):
+def one(proof, recipe, to_come=0):
     with proof.trying(recipe):
         run = proof.scratch / "profile" / recipe
-        proof.run([proof.program, *training.smoke(recipe, 12, f"--profile.steps={STEPS}", "--profile.skip=6", f"--device.name={proof.device}", "--run", run)], LIMIT)
+        limit = LIMIT if proof.small else max(min(LIMIT, proof.left() - EACH * to_come), EACH)
+        done = proof.run([proof.program, *training.smoke(recipe, 12, f"--profile.steps={STEPS}", "--profile.skip=6", f"--device.name={proof.device}", "--run", run)], limit)
         file = max((run / "profile").glob("*.trace.json"))
         proof.keep(file, f"traces/{recipe}.pt.trace.json")
-        found = trace.read(file)
+        found = {**trace.read(file), "trace_bytes": file.stat().st_size, "seconds": round(done.seconds, 1)}
         if proof.on_gpu and found["idle"] is None:
             proof.row(recipe, verdict="failed", why="the trace holds no work of the device")
         elif proof.on_gpu:
@@ -29,5 +31,5 @@ def run(proof):
         with ThreadPoolExecutor(2) as pool:
             list(pool.map(lambda recipe: one(proof, recipe), proof.recipes))
         return
-    for recipe in proof.recipes:  # alone: the idle share is of one program
-        one(proof, recipe)
+    for number, recipe in enumerate(proof.recipes):  # alone: the idle share is of one program
+        one(proof, recipe, len(proof.recipes) - 1 - number)

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "millrace/kernels/detail/table.h"
+#include "millrace/kernels/device_table.h"
 
 namespace millrace::device {
 

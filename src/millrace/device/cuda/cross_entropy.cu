@@ -57,13 +57,11 @@ __global__ void __launch_bounds__(kThreads) backward(CrossEntropy args, std::int
   const std::int64_t row = std::int64_t{blockIdx.x} * (kThreads / kPerRow) + threadIdx.x / kPerRow;
   if (row >= rows) return;
   const auto lane = static_cast<std::int64_t>(threadIdx.x % kPerRow);
-  const std::int64_t begin = row * args.classes, target = args.targets[row];
+  const std::int64_t begin = row * args.classes;
   const X* const logits = static_cast<const X*>(args.logits) + begin;
   X* const gradient = static_cast<X*>(args.gradient) + begin;
-  const float upstream = target == args.ignore_index ? 0.0F : *args.upstream, log_sum = args.log_sums[row];
-  const auto of = [&](X logit, std::int64_t column) {
-    return static_cast<X>(kernels::detail::logit_gradient(static_cast<float>(logit), log_sum, column == target, upstream));
-  };
+  const kernels::detail::LogitGradient of_row(args, row);
+  const auto of = [&](X logit, std::int64_t column) { return static_cast<X>(of_row(static_cast<float>(logit), column)); };
   if (!whole_pieces) {
     for (std::int64_t i = lane; i < args.classes; i += kPerRow) gradient[i] = of(logits[i], i);
     return;

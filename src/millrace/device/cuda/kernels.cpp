@@ -4,10 +4,14 @@
 #include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime_api.h>
 
+#include "millrace/device/cuda/circular_pad.h"
 #include "millrace/device/cuda/column_sums.h"
 #include "millrace/device/cuda/cross_entropy.h"
+#include "millrace/device/cuda/decoder.h"
 #include "millrace/device/cuda/elementwise.h"
+#include "millrace/device/cuda/group_norm.h"
 #include "millrace/device/cuda/norm.h"
+#include "millrace/device/cuda/rms_norm.h"
 #include "millrace/kernels/device_table.h"
 
 namespace millrace::device {
@@ -51,6 +55,30 @@ void pointwise(kernels::Pointwise function, const kernels::detail::PointwiseArgs
   on_device(index, [&](cudaStream_t stream) { return launch_pointwise(function, args, stream); });
 }
 
+void rms_rows(const kernels::DeviceRms& args, c10::DeviceIndex index) {
+  on_device(index, [&](cudaStream_t stream) { return launch_rms_rows(args, stream); });
+}
+
+void swiglu(const kernels::DeviceSwiglu& args, c10::DeviceIndex index) {
+  on_device(index, [&](cudaStream_t stream) { return launch_swiglu(args, stream); });
+}
+
+void turn(const kernels::DeviceTurn& args, c10::DeviceIndex index) {
+  on_device(index, [&](cudaStream_t stream) { return launch_turn(args, stream); });
+}
+
+void rms_norm(const kernels::detail::RmsNorm& args, c10::DeviceIndex index) {
+  on_device(index, [&](cudaStream_t stream) { return launch_rms_norm(args, stream); });
+}
+
+void group_norm(const kernels::DeviceGroupNorm& args, c10::DeviceIndex index) {
+  on_device(index, [&](cudaStream_t stream) { return launch_group_norm(args, stream); });
+}
+
+void circular_pad(const kernels::CircularPad& args, c10::DeviceIndex index) {
+  on_device(index, [&](cudaStream_t stream) { return launch_circular_pad(args, stream); });
+}
+
 void column_sums(const void* matrix, kernels::detail::Type type, std::int64_t rows, std::int64_t columns, std::int64_t blocks,
                  float* parts, c10::DeviceIndex index) {
   on_device(index,
@@ -72,6 +100,12 @@ extern "C" __attribute__((visibility("default"))) const millrace::kernels::Devic
                                                     .cross_entropy_forward = &millrace::device::cross_entropy_forward,
                                                     .cross_entropy_backward = &millrace::device::cross_entropy_backward,
                                                     .pointwise = &millrace::device::pointwise,
+                                                    .rms_rows = &millrace::device::rms_rows,
+                                                    .swiglu = &millrace::device::swiglu,
+                                                    .turn = &millrace::device::turn,
+                                                    .rms_norm = &millrace::device::rms_norm,
+                                                    .group_norm = &millrace::device::group_norm,
+                                                    .circular_pad = &millrace::device::circular_pad,
                                                     .column_sums = &millrace::device::column_sums,
                                                     .write = &millrace::device::write};
   return &table;

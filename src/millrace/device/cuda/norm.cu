@@ -103,9 +103,11 @@ unsigned blocks_of(std::int64_t rows, std::int64_t most) {
 }  // namespace
 
 cudaError_t launch_norm_forward(const NormForward& args, std::int64_t rows, const RecordedSite* recorded, cudaStream_t stream) {
+  if (rows == 0) return cudaSuccess;
   return with_types(args.residual_type, args.y_type, [&]<class R, class Y>() {
     return with_groups<R, Y>(args.width, [&]<class Residual, class Out, int kGroups>() {
-      norm_forward<Residual, Out, kGroups><<<blocks_of(rows, std::int64_t{1} << 20), 32 * kWarps, 0, stream>>>(args, rows, recorded);
+      norm_forward<Residual, Out, kGroups>
+          <<<blocks_of(rows, std::int64_t{1} << 20), 32 * kWarps, 0, stream>>>(args, rows, recorded);
       return cudaGetLastError();
     });
   });

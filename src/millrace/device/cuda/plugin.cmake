@@ -41,7 +41,7 @@ else()
   target_include_directories(millrace_cuda SYSTEM PRIVATE "${MILLRACE_NCCL_INCLUDE}")
 endif()
 # Our own kernels need nvcc; without them LibTorch's operations compute the same, slower. Code for A100, H100 and B200, and PTX for
-# later GPUs. No contraction of a * b + c: the same bits as on the CPU.
+# later GPUs.
 find_program(MILLRACE_NVCC nvcc HINTS "${TorchWheel_SITE}/nvidia/cu13/bin" "$ENV{CUDA_HOME}/bin" /usr/local/cuda/bin)
 if(MILLRACE_NVCC)
   message(STATUS "CUDA plugin with kernels of our own (${MILLRACE_NVCC})")
@@ -58,7 +58,7 @@ if(MILLRACE_NVCC)
     set(_object "${_folder}/${_name}.o")
     list(APPEND _objects "${_object}")
     add_custom_command(OUTPUT "${_object}" DEPENDS "${_source}" DEPFILE "${_object}.d" VERBATIM
-      COMMAND "${MILLRACE_NVCC}" -ccbin "${CMAKE_CXX_COMPILER}" -std=c++20 -O3 -fmad=false --expt-relaxed-constexpr ${_codes}
+      COMMAND "${MILLRACE_NVCC}" -ccbin "${CMAKE_CXX_COMPILER}" -std=c++20 -O3 --expt-relaxed-constexpr ${_codes}
         -gencode arch=compute_100,code=compute_100 -Xptxas=-warn-spills,-Werror -Werror all-warnings
         -Xcompiler=-fPIC,-fvisibility=hidden,-Wall,-Wextra,-Wshadow "-I${CMAKE_SOURCE_DIR}/src"
         -isystem "${TorchWheel_SITE}/torch/include" -MD -MF "${_object}.d" -c "${_source}" -o "${_object}")
@@ -77,7 +77,8 @@ target_link_options(millrace_cuda PRIVATE LINKER:--allow-shlib-undefined)
 set_target_properties(millrace_cuda PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}" CXX_VISIBILITY_PRESET hidden)
 install(TARGETS millrace_cuda LIBRARY DESTINATION lib COMPONENT program)
 if(MILLRACE_TESTS)
-  mr_test(millrace_cuda_test gpu "${dir}/cuda/backend_test.cpp" "${dir}/cuda/dropout_test.cpp")
+  mr_test(millrace_cuda_test gpu "${dir}/cuda/backend_test.cpp" "${dir}/cuda/dropout_test.cpp" "${dir}/cuda/kernels_test.cpp"
+    "${dir}/cuda/volume_kernels_test.cpp")
   target_link_libraries(millrace_cuda_test PRIVATE ${target})
   target_compile_definitions(millrace_cuda_test PRIVATE MILLRACE_CUDA_PLUGIN="$<TARGET_FILE:millrace_cuda>"
     MILLRACE_HAS_NCCL=$<IF:$<STREQUAL:${_no_nccl},>,true,false>)

@@ -1,6 +1,7 @@
 #include "millrace/device/cuda/record.h"
 
 #include <ATen/cuda/CUDAGeneratorImpl.h>
+#include <ATen/core/CachingHostAllocator.h>
 #include <ATen/cuda/CUDAGraph.h>
 #include <c10/core/Event.h>
 #include <c10/cuda/CUDACachingAllocator.h>
@@ -16,21 +17,26 @@
 namespace millrace::device {
 namespace {
 
-// All recordings of a device share a pool, and are made on one stream, which must not be the default one.
-struct Place {
-  c10::MempoolId_t pool;
-  c10::cuda::CUDAStream stream;
-};
+using Pool = std::shared_ptr<const c10::MempoolId_t>;
 
-Place place_of(c10::DeviceIndex index) {
+// The recordings of a device that live at the same time share a pool; one that its last graph has left can't be used again.
+Pool pool_of(c10::DeviceIndex index) {
   static std::mutex mutex;
-  static std::map<c10::DeviceIndex, Place> places;
+  static std::map<c10::DeviceIndex, std::weak_ptr<const c10::MempoolId_t>> pools;
   const std::scoped_lock lock(mutex);
-  auto it = places.find(index);
-  if (it == places.end()) {
-    it = places.emplace(index, Place{at::cuda::graph_pool_handle(), c10::cuda::getStreamFromPool(false, index)}).first;
-    c10::cuda::CUDACachingAllocator::createOrIncrefPool(index, it->second.pool);  // a pool that its last graph left can't be used again
-  }
+  std::weak_ptr<const c10::MempoolId_t>& known = pools[index];
+  Pool pool = known.lock();
+  if (pool == nullptr) known = pool = std::make_shared<const c10::MempoolId_t>(at::cuda::graph_pool_handle());
+  return pool;
+}
+
+// All recordings of a device are made on one stream, which must not be the default one.
+c10::cuda::CUDAStream stream_of(c10::DeviceIndex index) {
+  static std::mutex mutex;
+  static std::map<c10::DeviceIndex, c10::cuda::CUDAStream> streams;
+  const std::scoped_lock lock(mutex);
+  auto it = streams.find(index);
+  if (it == streams.end()) it = streams.emplace(index, c10::cuda::getStreamFromPool(false, index)).first;
   return it->second;
 }
 
@@ -44,7 +50,7 @@ void order(const c10::cuda::CUDAStream& later, const c10::cuda::CUDAStream& earl
 class Graph final : public at::cuda::CUDAGraph {
  public:
   // Other threads may allocate and page-lock memory in the meantime.
-  void begin(const Place& place) { capture_begin(place.pool, cudaStreamCaptureModeThreadLocal); }
+  void begin(c10::MempoolId_t pool) { capture_begin(pool, cudaStreamCaptureModeThreadLocal); }
 
   // Ends a capture that failed: LibTorch's own end throws before it has put everything back.
   void abandon() noexcept {
@@ -56,6 +62,8 @@ class Graph final : public at::cuda::CUDAGraph {
     try {
       c10::cuda::CUDACachingAllocator::endAllocateToPool(capture_dev_, mempool_id_);
       c10::cuda::CUDACachingAllocator::releasePool(capture_dev_, mempool_id_);
+      at::getHostAllocator(at::kCUDA)->end_allocate_to_pool(mempool_id_);
+      at::getHostAllocator(at::kCUDA)->release_pool(mempool_id_);
     } catch (const std::exception&) {  // it was ended before
     }
   }
@@ -67,7 +75,8 @@ class Graph final : public at::cuda::CUDAGraph {
 
 class CudaRecording final : public Recording {
  public:
-  CudaRecording(c10::DeviceIndex index, std::unique_ptr<Graph> graph) : index_(index), graph_(std::move(graph)) {}
+  CudaRecording(c10::DeviceIndex index, Pool pool, std::unique_ptr<Graph> graph)
+      : index_(index), pool_(std::move(pool)), graph_(std::move(graph)) {}
   void replay() override {
     const c10::cuda::CUDAGuard guard(index_);
     graph_->replay();
@@ -76,6 +85,7 @@ class CudaRecording final : public Recording {
 
  private:
   c10::DeviceIndex index_;
+  Pool pool_;  // outlives the graph
   std::unique_ptr<Graph> graph_;
 };
 
@@ -84,24 +94,24 @@ class CudaRecording final : public Recording {
 std::unique_ptr<Recording> record_graph(int index, const std::function<void()>& work) {
   const auto device = static_cast<c10::DeviceIndex>(index);
   const c10::cuda::CUDAGuard guard(device);
-  const Place place = place_of(device);
-  const c10::cuda::CUDAStream current = c10::cuda::getCurrentCUDAStream(device);
-  order(place.stream, current);
+  Pool pool = pool_of(device);
+  const c10::cuda::CUDAStream stream = stream_of(device), current = c10::cuda::getCurrentCUDAStream(device);
+  order(stream, current);
   auto graph = std::make_unique<Graph>();
   {
-    const c10::cuda::CUDAStreamGuard on(place.stream);
-    graph->begin(place);
+    const c10::cuda::CUDAStreamGuard on(stream);
+    graph->begin(*pool);
     try {
       work();
       graph->capture_end();
     } catch (...) {
       graph->abandon();
-      order(current, place.stream);
+      order(current, stream);
       throw;
     }
   }
-  order(current, place.stream);
-  return std::make_unique<CudaRecording>(device, std::move(graph));
+  order(current, stream);
+  return std::make_unique<CudaRecording>(device, std::move(pool), std::move(graph));
 }
 
 }  // namespace millrace::device

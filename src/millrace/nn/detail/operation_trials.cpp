@@ -80,8 +80,8 @@ bool full_attention_takes_ours(const at::Tensor& qkv, std::int64_t heads) {
 }
 
 at::Tensor full_attention_plain(const at::Tensor& qkv, std::int64_t heads) {
-  const at::Tensor five = qkv.view({qkv.size(0), qkv.size(1), 3, heads, -1});
-  const auto part = [&](std::int64_t i) { return five.select(2, i).transpose(1, 2); };
+  const std::vector<at::Tensor> parts = qkv.view({qkv.size(0), qkv.size(1), 3, heads, -1}).unbind(2);
+  const auto part = [&](std::size_t i) { return parts[i].transpose(1, 2); };
   return at::scaled_dot_product_attention(part(0), part(1), part(2)).transpose(1, 2);
 }
 

@@ -407,15 +407,14 @@ void Trainer::fall_back_if_due() {
 }
 
 void Trainer::use_graph() {
-  const bool has_parts = parts_.config->optim.accumulate > 1;
-  const std::string why_not = has_parts ? "a step has several micro-batches" : parts_.stepper->use_graph();
+  const std::string why_not = StepGraph::use(*parts_.stepper);
   if (why_not.empty() || parts_.stepper->device().is_cpu()) return;
   parts_.plan->set({"device.step_graph", "off", "auto", why_not});
   write_plan();
 }
 
 void Trainer::report_graph() {
-  const StepGraph* const graph = parts_.stepper->graph();
+  const StepGraph* const graph = StepGraph::of(*parts_.stepper);
   if (graph == nullptr || !graph->choice() || reported_graph_ == graph->choice()->reason) return;
   const auto& [taken, reason] = *graph->choice();
   reported_graph_ = reason;

@@ -61,7 +61,7 @@ void BufferGuard::settle(const at::Tensor& skip) {
   const at::Tensor back = skip.to(at::kBool);
   std::map<at::ScalarType, std::pair<std::vector<at::Tensor>, std::vector<at::Tensor>>> lists;
   for (const Entry& entry : entries_) {
-    if (entry.buffer.numel() > kSmall && entry.buffer._version() == entry.version) continue;
+    if (trusts_counters_ && entry.buffer.numel() > kSmall && entry.buffer._version() == entry.version) continue;
     auto& [buffers, kept] = lists[entry.buffer.scalar_type()];
     buffers.push_back(entry.buffer);
     kept.push_back(entry.kept);

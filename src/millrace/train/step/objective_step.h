@@ -99,6 +99,7 @@ class ObjectiveStep {
   void load_state(const State& state, const SavedJson& json, const Tensors& average);
 
  private:
+  friend class StepProgress;
   struct Term;
   struct OnAllRanks;
   struct Pass;

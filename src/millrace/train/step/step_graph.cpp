@@ -1,6 +1,7 @@
 #include "millrace/train/step/step_graph.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/stack.h>
@@ -19,7 +20,8 @@
 #include "millrace/device/tensor_memory.h"
 #include "millrace/telemetry/counter.h"
 #include "millrace/train/step/detail/recorded_inputs.h"
-#include "millrace/train/step/objective_step.h"
+#include "millrace/train/step/detail/step_progress.h"
+#include "millrace/train/step/stepper.h"
 
 namespace millrace {
 namespace {
@@ -36,14 +38,15 @@ constexpr std::int64_t kWorthRecording = 20;  // steps of an epoch, if each epoc
 constexpr double kWorthIt = 1.02;             // a graph may be this much slower than its step in a noisy trial
 
 // What makes two batches the same to a recording.
-std::vector<std::int64_t> shape_of(const Batch& batch) {
-  std::vector<std::int64_t> shape;
+std::vector<std::int64_t> shape_of(const Batch& batch, MicroPosition in_step) {
+  std::vector<std::int64_t> shape = {in_step.only ? 1 : 0, in_step.last ? 1 : 0};
   for (const Group& group : batch.groups()) {
     shape.push_back(-1);
     shape.push_back(static_cast<std::int64_t>(std::hash<std::string>()(group.name)));
     for (const auto& [name, field] : group.fields) {
       shape.push_back(static_cast<std::int64_t>(std::hash<std::string>()(name)));
       shape.push_back(static_cast<std::int64_t>(field.scalar_type()));
+      shape.push_back(field.is_cpu() ? 1 : 0);
       shape.insert(shape.end(), field.sizes().begin(), field.sizes().end());
       shape.insert(shape.end(), field.strides().begin(), field.strides().end());
     }
@@ -54,13 +57,13 @@ std::vector<std::int64_t> shape_of(const Batch& batch) {
   return shape;
 }
 
-// A field that the host computes with: each replay would repeat what it once made of it.
-const std::string* field_on_host(const Batch& batch) {
+// What the host computes with a field would be repeated by each replay.
+void refuse_fields_on_host(const Batch& batch) {
   for (const Group& group : batch.groups()) {
     for (const auto& [name, field] : group.fields)
-      if (!field.defined() || field.is_cpu()) return &name;
+      if (field.is_cpu())
+        throw RecipeError({"the batch's field \"" + name + "\" is not on the device", "Recipe::prepare", "move it there"});
   }
-  return nullptr;
 }
 
 // The host's random numbers so far, as the state of their generator.
@@ -101,6 +104,14 @@ at::Tensor numbers_of(const StepResult& result, const at::Tensor& gradient_sizes
   return at::cat({at::stack(losses), gradient_sizes.to(at::kDouble)});
 }
 
+// The norm of each objective's gradient, on the device.
+at::Tensor sizes_of(const std::vector<ObjectiveStep>& objectives) {
+  const at::NoGradGuard no_grad;
+  std::vector<at::Tensor> sizes;
+  for (const ObjectiveStep& objective : objectives) sizes.push_back(objective.gradient_size());
+  return at::stack(sizes);
+}
+
 bool are_equal(double a, double b) {
   return a == b || (!std::isfinite(a) && !std::isfinite(b)) || std::abs(a - b) <= kTolerance * std::max(1e-3, std::abs(b));
 }
@@ -112,27 +123,36 @@ void StepLaunches::run(Phase phase, const Work& work) {
   work();
 }
 
-// One shape of batch: its memory, and its parts in the order in which they are replayed.
+struct StepGraph::Part {
+  Phase phase = Phase::rest;
+  StepLaunches::Seed seed;
+  std::unique_ptr<device::Recording> work;
+};
+
+// A micro-batch: its memory, and its parts in the order in which they are replayed.
+struct StepGraph::Micro {
+  std::vector<std::int64_t> shape;
+  MicroPosition in_step;
+  Batch input;
+  std::unique_ptr<RecordedInputs> inputs;
+  std::vector<Part> passes;
+  StepResult result;
+  std::vector<StepProgress> after;  // by objective; empty for the last one
+};
+
+// A step that begins with a micro-batch of this shape.
 struct StepGraph::Recorded {
-  struct Part {
-    Phase phase = Phase::rest;
-    StepLaunches::Seed seed;
-    std::unique_ptr<device::Recording> work;
-  };
   explicit Recorded(std::vector<std::int64_t> of) : shape(std::move(of)) {}
 
   // A step is launched as it comes before the next recording: it may be one of another kind, with first times of its own.
   void clear() {
     steps = std::min(steps, kWarmUp - 1);
-    passes.clear();
+    micros.clear();
     update.clear();
-    result = {};
     sizes.reset();
     size_of_gradients.reset();
-    inputs.reset();
     reads = {};
   }
-
   // It is tried again in some epochs, ever more rarely.
   void wait(std::uint64_t now) {
     clear();
@@ -140,12 +160,10 @@ struct StepGraph::Recorded {
   }
 
   std::vector<std::int64_t> shape;
-  std::int64_t steps = 0;  // launched as they came
-  Batch input;
-  std::unique_ptr<RecordedInputs> inputs;
-  std::vector<Part> passes, update;  // empty: not recorded
-  StepResult result;
-  at::Tensor sizes;                                      // see StepGraph::Parts::gradient_sizes
+  std::int64_t steps = 0;     // launched as they came
+  std::vector<Micro> micros;  // empty: not recorded
+  std::vector<Part> update;
+  at::Tensor sizes;                                      // norms of the objectives' gradients after the first micro-batch
   std::unique_ptr<device::Recording> size_of_gradients;  // computes them
   HostReads reads;
   std::uint64_t epoch = 0;   // in which it was recorded
@@ -159,9 +177,9 @@ struct StepGraph::Recorded {
 // Records each part, then launches it at once: the next part needs its values.
 class StepGraph::Recorder final : public StepLaunches {
  public:
-  Recorder(telemetry::Timeline& timeline, at::Device device, std::int64_t step, Recorded& recorded,
-           std::vector<Recorded::Part>& parts)
-      : StepLaunches(timeline), device_(device), step_(step), recorded_(recorded), parts_(parts) {}
+  Recorder(telemetry::Timeline& timeline, at::Device device, std::int64_t step, HostReads& reads, Micro& micro,
+           std::vector<Part>& parts)
+      : StepLaunches(timeline), device_(device), step_(step), reads_(reads), micro_(micro), parts_(parts) {}
 
   void seed(const Batch& batch, const Seed& seed) override {
     seed(batch);
@@ -169,19 +187,19 @@ class StepGraph::Recorder final : public StepLaunches {
   }
 
   void run(Phase phase, const Work& work) override {
-    Recorded::Part part{.phase = phase, .seed = std::exchange(seed_, {}), .work = nullptr};
+    Part part{.phase = phase, .seed = std::exchange(seed_, {}), .work = nullptr};
     const at::Tensor before = host_draws();
     part.work = record(work);
     if (!before.equal(host_draws()))
       throw RecipeError({"the loss draws random numbers on the host", "Objective::loss, after_update",
                          "draw with layers of nn, or in Recipe::prepare, which runs before each step"});
-    if (recorded_.reads.step)
-      throw RecipeError({"the loss depends on StepContext::step", "Objective::loss", "let it depend on the epoch"});
+    if (reads_.step)
+      throw RecipeError({"the loss depends on StepContext::step", "Objective::loss", "take the number from StepContext::number"});
     if (part.work->draws() && !part.seed)
       throw RecipeError({"LibTorch's random numbers are drawn outside a forward pass", "memory.recompute, after_update",
                          "draw with layers of nn"});
-    MR_CHECK(recorded_.inputs->write(recorded_.input, step_), "a recorded batch has the rows with which it was recorded");
-    if (part.seed) part.seed(recorded_.input);
+    MR_CHECK(micro_.inputs->write(micro_.input, step_), "a recorded batch has the rows with which it was recorded");
+    if (part.seed) part.seed(micro_.input);
     const Span span(timeline_, phase);
     part.work->replay();
     parts_.push_back(std::move(part));
@@ -190,19 +208,20 @@ class StepGraph::Recorder final : public StepLaunches {
   std::unique_ptr<device::Recording> record(const Work& work) {
     const Span span(timeline_, Phase::trials);
     auto recording = device::backend_of(device_).record(device_.index(), work);
-    if (!recording) throw DeviceError({"the device records no work", device_.str(), "use a plugin that does"});
+    if (!recording) throw DeviceError({"the device records no work", device_.str(), "train with --off step_graph"});
     return recording;
   }
 
-  [[nodiscard]] SiteRecorder* recorder() override { return recorded_.inputs.get(); }
-  [[nodiscard]] StepNumbers* numbers() override { return recorded_.inputs.get(); }
-  [[nodiscard]] HostReads* reads() override { return &recorded_.reads; }
+  [[nodiscard]] SiteRecorder* recorder() override { return micro_.inputs.get(); }
+  [[nodiscard]] StepNumbers* numbers() override { return micro_.inputs.get(); }
+  [[nodiscard]] HostReads* reads() override { return &reads_; }
 
  private:
   at::Device device_;
   std::int64_t step_;
-  Recorded& recorded_;
-  std::vector<Recorded::Part>& parts_;
+  HostReads& reads_;
+  Micro& micro_;
+  std::vector<Part>& parts_;
   Seed seed_;
 };
 
@@ -216,6 +235,29 @@ StepGraph::StepGraph(at::Device device, std::uint64_t seed, telemetry::Timeline&
       graph_clock_(device) {}
 
 StepGraph::~StepGraph() = default;
+
+std::string StepGraph::use(Stepper& stepper) {
+  const Stepper::Options& options = stepper.options_;
+  if (options.device.is_cpu()) return "there is no GPU";
+  if (!options.trains) return "no steps are made";
+  if (!stepper.agreement().alone()) return "there are several ranks";
+  if (options.offload_bytes > 0) return "activations are offloaded";
+  stepper.graph_ = std::make_unique<StepGraph>(
+      options.device, options.seed, stepper.timeline_,
+      StepGraph::Parts{.passes = [&stepper](const Batch& batch, MicroPosition in_step,
+                                            StepLaunches& launches) { return stepper.passes(batch, in_step, nullptr, launches); },
+                       .update = [&stepper](StepLaunches& launches) { stepper.update_by(launches); },
+                       .distrust_counters = [&stepper] { stepper.buffers_.distrust_counters(); },
+                       .drop =
+                           [&stepper] {
+                             stepper.buffers_.distrust_counters();
+                             stepper.drop_step(nullptr);
+                           },
+                       .objectives = stepper.objectives_});
+  return "";
+}
+
+const StepGraph* StepGraph::of(const Stepper& stepper) noexcept { return stepper.graph_.get(); }
 
 void StepGraph::forget() {
   recorded_.clear();
@@ -244,27 +286,28 @@ void StepGraph::wait(Recorded& recorded, std::uint64_t epoch, std::string reason
 }
 
 // Null: there are too many shapes already.
-StepGraph::Recorded* StepGraph::known(const Batch& batch) {
-  std::vector<std::int64_t> shape = shape_of(batch);
+StepGraph::Recorded* StepGraph::known(std::vector<std::int64_t> shape) {
   const auto it = std::ranges::find_if(recorded_, [&](const Recorded& recorded) { return recorded.shape == shape; });
   if (it != recorded_.end()) return &*it;
   return recorded_.size() == kMostShapes ? nullptr : &recorded_.emplace_back(std::move(shape));
 }
 
-std::optional<StepResult> StepGraph::passes(const Batch& batch, MicroPosition in_step) {
+void StepGraph::begin(std::int64_t step) {
+  step_ = step;
+  index_ = 0;
   now_ = nullptr;
   records_ = false;
   clock_ = nullptr;
+}
+
+std::optional<StepResult> StepGraph::passes(const Batch& batch, MicroPosition in_step) {
   if (is_final_ && !choice_->value) return std::nullopt;
-  if (!in_step.only || !in_step.last) {
-    give_up("a step has several micro-batches");
-    return std::nullopt;
-  }
-  if (const std::string* name = field_on_host(batch)) {
-    give_up("the batch's field \"" + *name + "\" is not on the device");
-    return std::nullopt;
-  }
-  Recorded* const recorded = known(batch);
+  if (++index_ == 1) return first(batch, in_step);
+  return now_ == nullptr ? std::nullopt : next(batch, in_step);
+}
+
+std::optional<StepResult> StepGraph::first(const Batch& batch, MicroPosition in_step) {
+  Recorded* const recorded = known(shape_of(batch, in_step));
   if (recorded == nullptr && !choice_) choice_ = {false, "batches have more than " + std::to_string(kMostShapes) + " shapes"};
   if (recorded == nullptr || batch.epoch() < recorded->wait_until) return std::nullopt;
   if (recorded->steps < kWarmUp) {
@@ -279,21 +322,43 @@ std::optional<StepResult> StepGraph::passes(const Batch& batch, MicroPosition in
     }
     recorded->clear();
   }
-  if (recorded->passes.empty()) {
-    if (!record_passes(*recorded, batch)) return std::nullopt;
+  if (recorded->micros.empty()) {
+    device::release_cached_memory(device_);  // a recording has memory of its own
+    recorded->epoch = batch.epoch();
+    recorded->replays = 0;
     now_ = recorded;
     records_ = true;
-    return recorded->result;
+    return record_passes(batch, in_step);
   }
-  if (!recorded->inputs->write(batch, parts_.step())) {
-    if (recorded->inputs->is_unsure()) recorded->clear();
+  RecordedInputs& inputs = *recorded->micros.front().inputs;
+  if (!inputs.write(batch, step_)) {
+    if (inputs.is_unsure()) recorded->clear();
     return std::nullopt;
   }
   if (recorded->compared < kCompared || batch.epoch() >= recorded->compare_in) return compared(*recorded, batch);
   now_ = recorded;
   ++recorded->replays;
   if (recorded == timed_ && !is_final_) time_step(graph_clock_);
-  return replay_passes(*recorded, batch);
+  return replay_passes(recorded->micros.front(), batch);
+}
+
+std::optional<StepResult> StepGraph::next(const Batch& batch, MicroPosition in_step) {
+  if (records_) return record_passes(batch, in_step);
+  Micro* const micro = index_ <= now_->micros.size() ? &now_->micros[index_ - 1] : nullptr;
+  if (micro != nullptr && micro->shape == shape_of(batch, in_step) && micro->inputs->write(batch, step_))
+    return replay_passes(*micro, batch);
+  --index_;  // of the latest that was replayed
+  launch_the_rest();
+  return std::nullopt;
+}
+
+// The step goes on as it comes, from what its replayed micro-batches have left.
+void StepGraph::launch_the_rest() {
+  const Micro& latest = now_->micros[index_ - 1];
+  parts_.distrust_counters();
+  for (std::size_t i = 0; i < latest.after.size(); ++i) latest.after[i].restore(parts_.objectives[i]);
+  now_ = nullptr;
+  clock_ = nullptr;
 }
 
 // Marks where the step begins; update() marks where it ends.
@@ -302,75 +367,90 @@ void StepGraph::time_step(device::DeviceClock& clock) {
   clock.mark();
 }
 
-// False: it can't be recorded; what was done of the step is taken back.
-bool StepGraph::record_passes(Recorded& recorded, const Batch& batch) {
+// Nullopt: it can't be recorded; what was done of the micro-batch is taken back.
+std::optional<StepResult> StepGraph::record_passes(const Batch& batch, MicroPosition in_step) {
+  Recorded& recorded = *now_;
+  std::vector<StepProgress> before;
+  for (const ObjectiveStep& objective : parts_.objectives) before.emplace_back(objective);
+  std::string reason = "an objective has no loss";  // a step counts for it on the host
+  bool is_over = false;
   try {
-    device::release_cached_memory(device_);  // a recording has memory of its own
-    recorded.inputs = std::make_unique<RecordedInputs>(device_, seed_);
-    recorded.inputs->begin(batch);
-    recorded.input = like(batch);
-    recorded.epoch = batch.epoch();
-    recorded.replays = 0;
-    copy_into(recorded.input, batch);
-    Recorder recorder(timeline_, device_, parts_.step(), recorded, recorded.passes);
-    recorded.result = parts_.passes(recorded.input, recorder);
-    if (is_whole(recorded.result)) {
-      recorded.size_of_gradients = recorder.record([&] { recorded.sizes = parts_.gradient_sizes(); });
-      return true;
+    refuse_fields_on_host(batch);
+    Micro& micro = recorded.micros.emplace_back();
+    micro.shape = shape_of(batch, in_step);
+    micro.in_step = in_step;
+    micro.inputs = std::make_unique<RecordedInputs>(device_, seed_);
+    micro.inputs->begin(batch);
+    micro.input = like(batch);
+    copy_into(micro.input, batch);
+    Recorder recorder(timeline_, device_, step_, recorded.reads, micro, micro.passes);
+    micro.result = parts_.passes(micro.input, in_step, recorder);
+    if (is_whole(micro.result)) {
+      if (index_ == 1) recorded.size_of_gradients = recorder.record([&] { recorded.sizes = sizes_of(parts_.objectives); });
+      if (in_step.last) return micro.result;
+      for (const ObjectiveStep& objective : parts_.objectives) micro.after.emplace_back(objective);
+      return micro.result;
     }
-    parts_.drop();
-    wait(recorded, batch.epoch(), "an objective has no loss");  // a step counts for it on the host
   } catch (const std::exception& error) {
-    parts_.drop();
-    if (recorded.reads.step) {
-      wait(recorded, batch.epoch(), first_line(error));
-    } else {
-      give_up(first_line(error));
-    }
+    reason = first_line(error);
+    is_over = !recorded.reads.step;
   }
-  return false;
+  if (index_ == 1) parts_.drop();
+  for (std::size_t i = 0; i < before.size(); ++i) before[i].restore(parts_.objectives[i]);
+  now_ = nullptr;
+  records_ = false;
+  if (is_over) {
+    give_up(std::move(reason));
+  } else {
+    wait(recorded, batch.epoch(), std::move(reason));
+  }
+  return std::nullopt;
 }
 
 void StepGraph::record_update() {
   Recorded& recorded = *now_;
+  std::string reason = "a step ended before its last micro-batch";
   try {
-    Recorder recorder(timeline_, device_, parts_.step(), recorded, recorded.update);
-    parts_.update(recorder);
+    if (recorded.micros.back().in_step.last) {
+      Recorder recorder(timeline_, device_, step_, recorded.reads, recorded.micros.back(), recorded.update);
+      return parts_.update(recorder);
+    }
   } catch (const std::exception& error) {
-    const std::string reason = first_line(error);
-    parts_.drop();
-    const Batch input = std::move(recorded.input);
-    give_up(reason);
-    static_cast<void>(parts_.passes(input, direct_));
-    parts_.update(direct_);
+    reason = first_line(error);
   }
+  parts_.drop();
+  const std::vector<Micro> micros = std::exchange(recorded.micros, {});
+  give_up(std::move(reason));
+  for (const Micro& micro : micros) static_cast<void>(parts_.passes(micro.input, micro.in_step, direct_));
+  parts_.update(direct_);
 }
 
-const StepResult& StepGraph::replay_passes(Recorded& recorded, const Batch& batch) {
+const StepResult& StepGraph::replay_passes(Micro& micro, const Batch& batch) {
   static const telemetry::Counter taken("step_graph");
   taken.add(1);
-  copy_into(recorded.input, batch);
-  for (const Recorded::Part& part : recorded.passes) {
+  copy_into(micro.input, batch);
+  for (const Part& part : micro.passes) {
     if (part.seed) part.seed(batch);
     const Span span(timeline_, part.phase);
     part.work->replay();
   }
-  return recorded.result;
+  return micro.result;
 }
 
 // The step itself counts: a recipe whose loss depends on what no recording knows is found out before anything is lost.
 StepResult StepGraph::compared(Recorded& recorded, const Batch& batch) {
-  static_cast<void>(replay_passes(recorded, batch));
+  Micro& micro = recorded.micros.front();
+  static_cast<void>(replay_passes(micro, batch));
   recorded.size_of_gradients->replay();
-  const at::Tensor replayed = numbers_of(recorded.result, recorded.sizes);
+  const at::Tensor replayed = numbers_of(micro.result, recorded.sizes);
   parts_.drop();
-  StepResult itself = parts_.passes(batch, direct_);
+  StepResult itself = parts_.passes(batch, micro.in_step, direct_);
   if (!is_whole(itself)) {
     give_up("an objective has a loss in some steps alone");
     return itself;
   }
   const device::ExpectedReads of_the_comparison;
-  const at::Tensor both = at::stack({replayed, numbers_of(itself, parts_.gradient_sizes())}).cpu();
+  const at::Tensor both = at::stack({replayed, numbers_of(itself, sizes_of(parts_.objectives))}).cpu();
   ++recorded.compared;
   recorded.compare_in = batch.epoch() + std::max<std::uint64_t>(1, batch.epoch() - recorded.epoch);
   for (std::int64_t i = 0; i < both.size(1); ++i) {
@@ -385,12 +465,13 @@ StepResult StepGraph::compared(Recorded& recorded, const Batch& batch) {
 }
 
 void StepGraph::update() {
+  if (now_ != nullptr && !records_ && index_ != now_->micros.size()) launch_the_rest();  // the step has fewer micro-batches
   if (now_ == nullptr) {
     parts_.update(direct_);
   } else if (records_) {
     record_update();
   } else {
-    for (const Recorded::Part& part : now_->update) {
+    for (const Part& part : now_->update) {
       const Span span(timeline_, part.phase);
       part.work->replay();
     }

@@ -20,6 +20,9 @@
 
 namespace millrace {
 
+class ObjectiveStep;
+class Stepper;
+
 // A step is launched as it comes until its shape is known, then recorded, compared with the step itself (losses and norms of the
 // gradients), and timed beside it; the faster of the two is kept. A step that can't be recorded is launched as it comes for the
 // rest of the run, and choice() says why.
@@ -34,17 +37,23 @@ class StepGraph {
  public:
   // The parts of a step, done by the stepper.
   struct Parts {
-    std::function<StepResult(const Batch&, StepLaunches&)> passes;  // forward and backward of a step's only micro-batch
+    std::function<StepResult(const Batch&, MicroPosition, StepLaunches&)> passes;  // forward and backward of a micro-batch
     std::function<void(StepLaunches&)> update;
-    std::function<at::Tensor()> gradient_sizes;  // after the passes: the norm of each objective's gradient, on the device
-    std::function<void()> drop;                  // takes the passes of the step back
-    std::function<std::int64_t()> step;          // number of the step under way, 0-based
+    std::function<void()> distrust_counters;  // of buffers: they do not show what replayed passes have changed
+    std::function<void()> drop;               // takes the passes of the step back
+    std::vector<ObjectiveStep>& objectives;
   };
+
+  // From here on the stepper's steps are launched as graphs where the device can record them. Does nothing for
+  // steps that a graph can't hold, and returns why: on a CPU, with several ranks, with offloading. Else "".
+  static std::string use(Stepper& stepper);
+  [[nodiscard]] static const StepGraph* of(const Stepper& stepper) noexcept;  // null: steps are launched as they come
 
   StepGraph(at::Device device, std::uint64_t seed, telemetry::Timeline& timeline, StepGraph::Parts parts);
   ~StepGraph();
 
-  // The passes of a step by its graph; nullopt: launch them as they come.
+  void begin(std::int64_t step);  // 0-based
+  // The passes of the step's next micro-batch by its graph; nullopt: launch them as they come.
   [[nodiscard]] std::optional<StepResult> passes(const Batch& batch, MicroPosition in_step);
   void update();  // ends the step, by its graph or as it comes
   // What was recorded no longer holds: the number format or what is recomputed has changed, or memory is needed.
@@ -54,13 +63,18 @@ class StepGraph {
   [[nodiscard]] const std::optional<Chosen<bool>>& choice() const noexcept { return choice_; }
 
  private:
+  struct Part;
+  struct Micro;
   struct Recorded;
   class Recorder;
-  [[nodiscard]] Recorded* known(const Batch& batch);
-  [[nodiscard]] bool record_passes(Recorded& recorded, const Batch& batch);
+  [[nodiscard]] Recorded* known(std::vector<std::int64_t> shape);
+  [[nodiscard]] std::optional<StepResult> first(const Batch& batch, MicroPosition in_step);
+  [[nodiscard]] std::optional<StepResult> next(const Batch& batch, MicroPosition in_step);
+  [[nodiscard]] std::optional<StepResult> record_passes(const Batch& batch, MicroPosition in_step);
   void record_update();
-  const StepResult& replay_passes(Recorded& recorded, const Batch& batch);
+  const StepResult& replay_passes(Micro& micro, const Batch& batch);
   [[nodiscard]] StepResult compared(Recorded& recorded, const Batch& batch);
+  void launch_the_rest();
   void time_step(device::DeviceClock& clock);
   void settle_when_timed();
   void give_up(std::string reason);
@@ -71,10 +85,12 @@ class StepGraph {
   telemetry::Timeline& timeline_;
   StepGraph::Parts parts_;
   StepLaunches direct_;
-  std::list<Recorded> recorded_;                   // by shape, in the order in which they came
-  Recorded* now_ = nullptr;                        // the graph of the step under way; null: it is launched as it comes
-  Recorded* timed_ = nullptr;                      // the first shape that came twice
-  bool records_ = false;                           // the step under way is being recorded
+  std::list<Recorded> recorded_;  // by shape, in the order in which they came
+  Recorded* now_ = nullptr;       // the graph of the step under way; null: it is launched as it comes
+  Recorded* timed_ = nullptr;     // the first shape that came twice
+  bool records_ = false;          // the step under way is being recorded
+  std::int64_t step_ = 0;
+  std::size_t index_ = 0;                          // of the step's latest micro-batch, counted from 1
   device::DeviceClock* clock_ = nullptr;           // of the step under way; null: it is not timed
   device::DeviceClock eager_clock_, graph_clock_;  // two marks a step
   std::optional<Chosen<bool>> choice_;

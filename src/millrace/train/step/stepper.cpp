@@ -70,6 +70,7 @@ void Stepper::begin_step(std::int64_t step) {
   step_ = step;
   buffers_.begin();
   for (ObjectiveStep& objective : objectives_) objective.begin_step(step);
+  if (graph_) graph_->begin(step);
 }
 
 std::optional<Loss> Stepper::forward(ObjectiveStep& objective, const Batch& batch, const Tensors& earlier, bool training,
@@ -134,33 +135,6 @@ StepResult Stepper::passes(const Batch& batch, MicroPosition in_step, const Loss
   unfreeze();
   blocks_.end_pass();
   return result;
-}
-
-std::string Stepper::use_graph() {
-  if (options_.device.is_cpu()) return "there is no GPU";
-  if (!options_.trains) return "no steps are made";
-  if (!agreement().alone()) return "there are several ranks";
-  if (options_.offload_bytes > 0) return "activations are offloaded";
-  graph_ = std::make_unique<StepGraph>(
-      options_.device, options_.seed, timeline_,
-      StepGraph::Parts{
-          .passes = [this](const Batch& batch,
-                           StepLaunches& launches) { return passes(batch, {.only = true, .last = true}, nullptr, launches); },
-          .update = [this](StepLaunches& launches) { update_by(launches); },
-          .gradient_sizes =
-              [this] {
-                const at::NoGradGuard no_grad;
-                std::vector<at::Tensor> sizes;
-                for (const ObjectiveStep& objective : objectives_) sizes.push_back(objective.gradient_size());
-                return at::stack(sizes);
-              },
-          .drop =
-              [this] {
-                buffers_.distrust_counters();
-                drop_step(nullptr);
-              },
-          .step = [this] { return step_; }});
-  return "";
 }
 
 void Stepper::abandon_step() {

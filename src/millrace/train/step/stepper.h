@@ -67,10 +67,6 @@ class Stepper {
   void update();
   // Called before update(), also after a failed accumulate(): returns the step to its state at begin_step(). Collective.
   void abandon_step();
-  // From here on steps of one micro-batch are launched as graphs where the device can record them (step_graph.h). Does nothing
-  // for steps that a graph can't hold, and returns why: on a CPU, with several ranks, with offloading. Else "".
-  std::string use_graph();
-  [[nodiscard]] const StepGraph* graph() const noexcept { return graph_.get(); }  // null: steps are launched as they come
   // Losses of a prepared batch without gradients, in evaluation mode.
   StepResult evaluate(const Batch& batch);
 
@@ -98,6 +94,7 @@ class Stepper {
 
  private:
   friend class StepTrials;
+  friend class StepGraph;
   std::optional<Loss> forward(ObjectiveStep& objective, const Batch& batch, const Tensors& earlier, bool training,
                               std::optional<at::ScalarType> autocast, StepLaunches* launches = nullptr);
   void seed_loss(const ObjectiveStep& objective, const Batch& batch) const;
@@ -122,7 +119,7 @@ class Stepper {
   SkipCount skips_;
   ModelBlocks blocks_;
   BufferGuard buffers_;
-  std::unique_ptr<StepGraph> graph_;
+  std::unique_ptr<StepGraph> graph_;  // null: steps are launched as they come
 };
 
 }  // namespace millrace

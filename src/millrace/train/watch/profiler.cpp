@@ -2,8 +2,6 @@
 
 #include <torch/csrc/autograd/profiler_kineto.h>
 
-#include <unistd.h>
-
 #include <filesystem>
 #include <set>
 
@@ -14,6 +12,7 @@
 #include "millrace/device/device.h"
 #include "millrace/train/run_folder/run_files.h"
 #include "millrace/train/watch/detail/profile_table.h"
+#include "millrace/train/watch/trace.h"
 
 namespace millrace {
 namespace {
@@ -25,21 +24,6 @@ using torch::profiler::impl::ProfilerState;
 
 std::string steps_text(std::int64_t first, std::int64_t last) {
   return first == last ? "step " + with_commas(first) : "steps " + with_commas(first) + " to " + with_commas(last);
-}
-
-// Kineto writes files by itself; a run's files must go through its file system.
-std::string text_of(kineto::ProfilerResult& result) {
-  const std::filesystem::path file =
-      std::filesystem::temp_directory_path() / ("millrace-trace-" + std::to_string(::getpid()) + ".json");
-  struct Gone {
-    const std::filesystem::path& file;
-    ~Gone() {
-      std::error_code ignored;
-      std::filesystem::remove(file, ignored);
-    }
-  } const gone{file};
-  result.save(file.string());
-  return Fs::real().read_file(file);
 }
 
 }  // namespace

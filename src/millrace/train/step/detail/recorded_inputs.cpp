@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "millrace/base/error.h"
-#include "millrace/kernels/detail/table.h"
 #include "millrace/kernels/device_table.h"
 
 namespace millrace {

@@ -1,0 +1,13 @@
+// The plugin's kernels for a group norm with its activation.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "millrace/kernels/group_norm_lane.h"
+
+namespace millrace::device {
+
+// Three launches: sums over positions, numbers of each channel, the result. Backward where there is a gradient.
+[[nodiscard]] cudaError_t launch_group_norm(const kernels::DeviceGroupNorm& args, cudaStream_t stream);
+
+}  // namespace millrace::device

@@ -1,0 +1,63 @@
+// Compares a device's own kernels for volumes with the CPU's, values and gradients; see kernels_test.cpp.
+#include <ATen/ops/randn.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "millrace/device/detail/test_kernels.h"
+#include "millrace/kernels/circular_pad.h"
+#include "millrace/kernels/gelu_linear.h"
+#include "millrace/kernels/group_norm.h"
+#include "millrace/kernels/rms_norm.h"
+
+namespace millrace::device {
+namespace {
+
+template <class Body>
+void each_volume(const Body& body) {
+  for (const auto layout : {at::MemoryFormat::Contiguous, at::MemoryFormat::ChannelsLast3d})
+    for (const auto type : {at::kFloat, at::kBFloat16})
+      for (const std::int64_t channels : {3, 16})
+        for (const std::int64_t side : {1, 4, 33})
+          body(at::randn({2, channels, side, 4, 6}).to(type).contiguous(layout), std::to_string(channels) + " channels");
+}
+
+TEST_F(CudaKernels, RmsNormsAreThoseOfTheCpu) {
+  each_volume([](const at::Tensor& x, const std::string& what) {
+    const Computes norm = [](const Numbers& in) { return Numbers{kernels::rms_norm_silu(in[0], 1e-5)}; };
+    expect_the_cpu(norm, {x}, tolerance_of(x.scalar_type()), what);
+  });
+}
+
+TEST_F(CudaKernels, GroupNormsAreThoseOfTheCpu) {
+  each_volume([](const at::Tensor& x, const std::string& what) {
+    const std::int64_t channels = x.size(1);
+    for (const std::int64_t groups : {std::int64_t{1}, channels}) {
+      const Computes norm = [&](const Numbers& in) {
+        return Numbers{kernels::group_norm(in[0], in[1], in[2], {.groups = groups, .silu = groups == 1, .slope = 0.1})};
+      };
+      // A value near the ramp's edge may fall on its other side.
+      const double tolerance = x.scalar_type() == at::kFloat ? 1e-4 : 4 * tolerance_of(x.scalar_type());
+      expect_the_cpu(norm, {x, at::randn({channels}), at::randn({channels})}, tolerance, what);
+    }
+  });
+}
+
+TEST_F(CudaKernels, CircularPaddingIsThatOfTheCpu) {
+  each_volume([](const at::Tensor& x, const std::string& what) {
+    const Computes alone = [](const Numbers& in) { return Numbers{kernels::circular_pad(in[0])}; };
+    const Computes both = [](const Numbers& in) { return Numbers{kernels::circular_pad(in[0], in[1])}; };
+    expect_the_cpu(alone, {x}, tolerance_of(x.scalar_type()), what);
+    expect_the_cpu(both, {x, x * 2}, tolerance_of(x.scalar_type()), what);
+  });
+}
+
+TEST_F(CudaKernels, QuickGeluIsThatOfTheCpu) {
+  each_volume([](const at::Tensor& x, const std::string& what) {
+    const Computes gelu = [](const Numbers& in) { return Numbers{kernels::gelu(in[0], kernels::Gelu::quick)}; };
+    expect_the_cpu(gelu, {x}, tolerance_of(x.scalar_type()), what);
+  });
+}
+
+}  // namespace
+}  // namespace millrace::device

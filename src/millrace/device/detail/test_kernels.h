@@ -1,0 +1,31 @@
+// For tests: compares operations on the first GPU with the CPU's. Defined in cuda/kernels_test.cpp.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "millrace/device/backend.h"
+
+namespace millrace::device {
+
+using Numbers = std::vector<at::Tensor>;
+using Computes = std::function<Numbers(const Numbers&)>;
+
+// Skips, and counts, its tests where there is no GPU or the plugin has no kernels of its own.
+class CudaKernels : public testing::Test {
+ protected:
+  void SetUp() override;
+  Backend* backend_ = nullptr;
+};
+
+// The results of `function` and the gradients of its inputs, on the GPU and on the CPU: their differences are at most
+// `tolerance`, relative to the largest number, or to 1.
+void expect_the_cpu(const Computes& function, const Numbers& inputs, double tolerance, const std::string& what);
+// Of one rounding to the type, or of some fp32 operations.
+double tolerance_of(at::ScalarType type);
+
+}  // namespace millrace::device

@@ -1,0 +1,188 @@
+// The arithmetic of a decoder's layers for a device's threads: RMS norm of rows, SwiGLU, rotary positions. g++ and nvcc both compile
+// it.
+#pragma once
+
+#include <c10/macros/Macros.h>
+
+#include <cmath>
+#include <cstdint>
+
+#include "millrace/kernels/detail/table.h"
+#include "millrace/kernels/rms_norm_lane.h"
+
+namespace millrace::kernels {
+
+// Rows of `width` elements: with a branch sum = x + branch, else sum = x; y = sum * rate * weight. Backward, where there is a
+// gradient of y: that of x, which is also the branch's.
+struct DeviceRms {
+  const void* x;       // backward: the sum
+  const void* branch;  // type of y; may be null
+  void* sum;           // type of x; null without a branch
+  void* y;
+  const void* y_gradient;    // null in the forward pass
+  const void* sum_gradient;  // may be null
+  void* x_gradient;
+  void* branch_gradient;  // may be null
+  const float* weight;
+  float* rates;  // (rows): written forward, read backward
+  detail::Type x_type, y_type;
+  std::int64_t rows, width;
+  float epsilon;
+};
+
+// out = silu(a) * b of rows (a, b), each `width` wide; with a gradient that of both, side by side.
+struct DeviceSwiglu {
+  const void* x;
+  const void* gradient;  // null in the forward pass
+  void* out;
+  detail::Type type;
+  std::int64_t rows, width;
+};
+
+// Heads (batch, rows, heads, 2 half), turned by the angles of their rows, or back; out is contiguous.
+struct DeviceTurn {
+  const void* x;
+  void* out;
+  const float *cos, *sin;  // (rows, half)
+  detail::Type type;
+  std::int64_t batch, rows, heads, half;
+  std::int64_t batch_stride, row_stride;  // of x, in elements; heads lie side by side
+  bool back;
+};
+
+namespace detail {
+
+// Four neighbours, which a thread reads or writes at once.
+template <class T>
+struct alignas(4 * sizeof(T)) FourOf {
+  T at[4];
+};
+template <class T>
+[[nodiscard]] C10_HOST_DEVICE inline FourOf<T> four_at(const T* data, std::int64_t i) {
+  return reinterpret_cast<const FourOf<T>*>(data)[i];
+}
+template <class T>
+C10_HOST_DEVICE inline void put_four(T* data, std::int64_t i, const float* values) {
+  FourOf<T> four;
+  for (int k = 0; k < 4; ++k) four.at[k] = static_cast<T>(values[k]);
+  reinterpret_cast<FourOf<T>*>(data)[i] = four;
+}
+
+// A row of DeviceRms for one of the 32 lanes of its warp.
+template <class X, class Y>
+class RmsLane {
+ public:
+  C10_HOST_DEVICE RmsLane(const DeviceRms& args, std::int64_t row, int lane) : a_(args), begin_(row * args.width), lane_(lane) {}
+
+  // The lane's part of the sum of squares; writes the sum where there is a branch.
+  [[nodiscard]] C10_HOST_DEVICE float squares() const {
+    float total = 0;
+    for (std::int64_t i = lane_; i < a_.width / 4; i += 32) {
+      const FourOf<X> x = four_at(static_cast<const X*>(a_.x) + begin_, i);
+      float sum[4];
+      for (int k = 0; k < 4; ++k) sum[k] = static_cast<float>(x.at[k]);
+      if (a_.branch != nullptr) {
+        const FourOf<Y> added = four_at(static_cast<const Y*>(a_.branch) + begin_, i);
+        for (int k = 0; k < 4; ++k) sum[k] = static_cast<float>(static_cast<X>(sum[k] + static_cast<float>(added.at[k])));
+        put_four(static_cast<X*>(a_.sum) + begin_, i, sum);
+      }
+      for (const float value : sum) total += value * value;
+    }
+    return total;
+  }
+
+  C10_HOST_DEVICE void write(float rate) const {
+    const X* const from = a_.branch == nullptr ? static_cast<const X*>(a_.x) : static_cast<const X*>(a_.sum);
+    for (std::int64_t i = lane_; i < a_.width / 4; i += 32) {
+      const FourOf<X> x = four_at(from + begin_, i);
+      const FourOf<float> weight = four_at(a_.weight, i);
+      float y[4];
+      for (int k = 0; k < 4; ++k) y[k] = static_cast<float>(x.at[k]) * rate * weight.at[k];
+      put_four(static_cast<Y*>(a_.y) + begin_, i, y);
+    }
+  }
+
+  // The lane's part of the sum of the normed values times their gradients.
+  [[nodiscard]] C10_HOST_DEVICE float products(float rate) const {
+    float total = 0;
+    each_gradient(rate, [&](std::int64_t, const float* normed, const float* gradient) {
+      for (int k = 0; k < 4; ++k) total += normed[k] * gradient[k];
+    });
+    return total;
+  }
+
+  // `product`: the mean of those products over the row.
+  C10_HOST_DEVICE void write_gradient(float rate, float product) const {
+    each_gradient(rate, [&](std::int64_t i, const float* normed, const float* gradient) {
+      float dx[4];
+      for (int k = 0; k < 4; ++k) dx[k] = rms_gradient(gradient[k], normed[k], rate, product);
+      if (a_.sum_gradient != nullptr) {
+        const FourOf<X> more = four_at(static_cast<const X*>(a_.sum_gradient) + begin_, i);
+        for (int k = 0; k < 4; ++k) dx[k] += static_cast<float>(more.at[k]);
+      }
+      put_four(static_cast<X*>(a_.x_gradient) + begin_, i, dx);
+      if (a_.branch_gradient != nullptr) put_four(static_cast<Y*>(a_.branch_gradient) + begin_, i, dx);
+    });
+  }
+
+ private:
+  template <class Body>
+  C10_HOST_DEVICE void each_gradient(float rate, const Body& body) const {
+    for (std::int64_t i = lane_; i < a_.width / 4; i += 32) {
+      const FourOf<X> x = four_at(static_cast<const X*>(a_.x) + begin_, i);
+      const FourOf<Y> dy = four_at(static_cast<const Y*>(a_.y_gradient) + begin_, i);
+      const FourOf<float> weight = four_at(a_.weight, i);
+      float normed[4], gradient[4];
+      for (int k = 0; k < 4; ++k) {
+        normed[k] = static_cast<float>(x.at[k]) * rate;
+        gradient[k] = static_cast<float>(dy.at[k]) * weight.at[k];
+      }
+      body(i, normed, gradient);
+    }
+  }
+
+  const DeviceRms& a_;
+  std::int64_t begin_;
+  int lane_;
+};
+
+// Four neighbours of a row of DeviceSwiglu.
+template <class X>
+C10_HOST_DEVICE inline void swiglu_four(const DeviceSwiglu& a, std::int64_t row, std::int64_t i) {
+  const X* const x = static_cast<const X*>(a.x) + 2 * row * a.width;
+  const FourOf<X> gate = four_at(x, i), value = four_at(x + a.width, i);
+  float first[4], second[4];
+  if (a.gradient == nullptr) {
+    for (int k = 0; k < 4; ++k) first[k] = silu_of(static_cast<float>(gate.at[k])) * static_cast<float>(value.at[k]);
+    return put_four(static_cast<X*>(a.out) + row * a.width, i, first);
+  }
+  const FourOf<X> gradient = four_at(static_cast<const X*>(a.gradient) + row * a.width, i);
+  for (int k = 0; k < 4; ++k) {
+    const auto g = static_cast<float>(gradient.at[k]), h = static_cast<float>(gate.at[k]);
+    first[k] = silu_gradient(g * static_cast<float>(value.at[k]), h);
+    second[k] = g * silu_of(h);
+  }
+  X* const out = static_cast<X*>(a.out) + 2 * row * a.width;
+  put_four(out, i, first);
+  put_four(out + a.width, i, second);
+}
+
+// Four neighbours of each half of a head of DeviceTurn.
+template <class X>
+C10_HOST_DEVICE inline void turn_four(const DeviceTurn& a, std::int64_t sample, std::int64_t row, std::int64_t head, std::int64_t i) {
+  const X* const x = static_cast<const X*>(a.x) + sample * a.batch_stride + row * a.row_stride + head * 2 * a.half;
+  X* const out = static_cast<X*>(a.out) + ((sample * a.rows + row) * a.heads + head) * 2 * a.half;
+  const FourOf<X> lower = four_at(x, i), upper = four_at(x + a.half, i);
+  const FourOf<float> cos = four_at(a.cos + row * a.half, i), sin = four_at(a.sin + row * a.half, i);
+  float first[4], second[4];
+  for (int k = 0; k < 4; ++k) {
+    const auto l = static_cast<float>(lower.at[k]), u = static_cast<float>(upper.at[k]), s = a.back ? -sin.at[k] : sin.at[k];
+    first[k] = l * cos.at[k] - u * s;
+    second[k] = u * cos.at[k] + l * s;
+  }
+  put_four(out, i, first);
+  put_four(out + a.half, i, second);
+}
+
+}  // namespace detail
+}  // namespace millrace::kernels

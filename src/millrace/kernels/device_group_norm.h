@@ -1,0 +1,16 @@
+// A group norm with its activation on a device other than the CPU.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "millrace/kernels/group_norm.h"
+
+namespace millrace::kernels {
+
+// Whether device_group_norm() has a kernel for these tensors.
+[[nodiscard]] bool has_device_group_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
+// group_norm() there: one pass over x for the statistics and one for the result, two over x and the gradient backward.
+[[nodiscard]] at::Tensor device_group_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                                           const GroupNormOptions& options);
+
+}  // namespace millrace::kernels

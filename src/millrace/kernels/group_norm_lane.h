@@ -1,0 +1,146 @@
+// The arithmetic of a group norm with its activation, for a device's threads. g++ and nvcc both compile it.
+#pragma once
+
+#include <c10/macros/Macros.h>
+
+#include <cmath>
+#include <cstdint>
+
+#include "millrace/kernels/detail/table.h"
+
+namespace millrace::kernels {
+
+// x (samples, channels, positions), or with channels_last (samples, positions, channels).
+struct DeviceGroupNorm {
+  const void* x;
+  const void* gradient;        // of the result; null in the forward pass
+  void* out;                   // the result; backward: the gradient of x
+  const float *weight, *bias;  // (channels); may be null
+  float* statistics;           // (2, samples, groups): mean, rate; written forward, read backward
+  float* scratch;              // scratch_floats() of them
+  float* sums;                 // backward: (2, samples, channels), the gradients of weight and bias in each sample
+  detail::Type type;
+  std::int64_t samples, channels, groups, positions, splits;
+  bool channels_last;
+  bool silu;    // otherwise a leaky ReLU
+  float slope;  // of the leaky ReLU, below zero
+  float epsilon;
+
+  // Two sums for each sample, split and channel; then four numbers for each sample and channel.
+  [[nodiscard]] C10_HOST_DEVICE std::int64_t partial_floats() const { return 2 * samples * splits * channels; }
+  [[nodiscard]] C10_HOST_DEVICE std::int64_t scratch_floats() const { return partial_floats() + 4 * samples * channels; }
+  [[nodiscard]] C10_HOST_DEVICE float* partial(std::int64_t sample, std::int64_t split, int which) const {
+    return scratch + ((sample * splits + split) * 2 + which) * channels;
+  }
+};
+
+namespace detail {
+
+// What the second pass needs of a channel: forward out = act(x * scale + shift); backward
+// dx = scale * u + factor * x + offset, u the gradient before act.
+struct ChannelNumbers {
+  float scale = 0, shift = 0, factor = 0, offset = 0;
+};
+
+struct GroupNormAct {
+  bool silu;
+  float slope;
+  [[nodiscard]] C10_HOST_DEVICE float value(float h) const {
+    if (silu) return h / (1.0F + ::expf(-h));
+    return h < 0.0F ? h * slope : h;
+  }
+  [[nodiscard]] C10_HOST_DEVICE float gradient(float upstream, float h) const {
+    if (!silu) return h < 0.0F ? upstream * slope : upstream;
+    const float s = 1.0F / (1.0F + ::expf(-h));
+    return upstream * s * (1.0F + h * (1.0F - s));
+  }
+};
+
+// Mean and squared distances from it, of numbers that come in parts.
+struct Moments {
+  float count = 0, mean = 0, squares = 0;
+  C10_HOST_DEVICE void join(float more, float its_mean, float its_squares) {
+    if (more == 0.0F) return;
+    const float all = count + more, distance = its_mean - mean;
+    squares += its_squares + distance * distance * (count * (more / all));
+    mean += distance * (more / all);
+    count = all;
+  }
+  [[nodiscard]] C10_HOST_DEVICE float rate(float epsilon) const {
+    return 1.0F / ::sqrtf(::fmaxf(squares, 0.0F) / count + epsilon);
+  }
+};
+
+// Of one sample.
+[[nodiscard]] C10_HOST_DEVICE inline std::int64_t elements_of(const DeviceGroupNorm& a, std::int64_t sample) {
+  return sample * a.channels * a.positions;
+}
+
+// The first element of each channel is taken away before squares are added: they then lose nothing where the mean is large.
+template <class X>
+[[nodiscard]] C10_HOST_DEVICE float origin_of(const DeviceGroupNorm& a, std::int64_t sample, std::int64_t channel) {
+  const X* const x = static_cast<const X*>(a.x) + elements_of(a, sample);
+  return static_cast<float>(x[a.channels_last ? channel : channel * a.positions]);
+}
+
+// What a thread knows of a channel while it adds.
+struct Known {
+  float origin = 0;            // forward
+  float scale = 0, shift = 0;  // backward: of h
+  float rate = 0, centre = 0;  // backward: n = x * rate + centre
+};
+
+template <class X>
+[[nodiscard]] C10_HOST_DEVICE Known known_of(const DeviceGroupNorm& a, std::int64_t sample, std::int64_t channel) {
+  Known known;
+  if (a.gradient == nullptr) {
+    known.origin = origin_of<X>(a, sample, channel);
+    return known;
+  }
+  const std::int64_t group = sample * a.groups + channel / (a.channels / a.groups);
+  const float mean = a.statistics[group];
+  known.rate = a.statistics[a.samples * a.groups + group];
+  known.centre = -mean * known.rate;
+  known.scale = known.rate * (a.weight == nullptr ? 1.0F : a.weight[channel]);
+  known.shift = (a.bias == nullptr ? 0.0F : a.bias[channel]) - mean * known.scale;
+  return known;
+}
+
+// Forward: the distance from the origin and its square; backward: the gradient before act, and its product with n.
+C10_HOST_DEVICE inline void add(const DeviceGroupNorm& a, const Known& known, float x, float gradient, float& first,
+                                float& second) {
+  if (a.gradient == nullptr) {
+    const float distance = x - known.origin;
+    first += distance;
+    second += distance * distance;
+    return;
+  }
+  const float u = GroupNormAct{a.silu, a.slope}.gradient(gradient, x * known.scale + known.shift);
+  first += u;
+  second += u * (x * known.rate + known.centre);
+}
+
+[[nodiscard]] C10_HOST_DEVICE inline ChannelNumbers numbers_forward(const DeviceGroupNorm& a, std::int64_t channel, float mean,
+                                                                    float rate) {
+  const float scale = rate * (a.weight == nullptr ? 1.0F : a.weight[channel]);
+  return {scale, (a.bias == nullptr ? 0.0F : a.bias[channel]) - mean * scale, 0.0F, 0.0F};
+}
+
+// The last two are means over the group: of the gradient of n, and of its product with n.
+[[nodiscard]] C10_HOST_DEVICE inline ChannelNumbers numbers_backward(const DeviceGroupNorm& a, std::int64_t channel, float mean,
+                                                                     float rate, float gradient, float product) {
+  ChannelNumbers n = numbers_forward(a, channel, mean, rate);
+  n.factor = -rate * rate * product;
+  n.offset = -rate * gradient - n.factor * mean;
+  return n;
+}
+
+// An element of the result.
+[[nodiscard]] C10_HOST_DEVICE inline float result_of(const ChannelNumbers& n, const GroupNormAct& act, float x, float gradient,
+                                                     bool backward) {
+  const float h = x * n.scale + n.shift;
+  return backward ? n.scale * act.gradient(gradient, h) + n.factor * x + n.offset : act.value(h);
+}
+
+}  // namespace detail
+}  // namespace millrace::kernels

@@ -1,0 +1,208 @@
+// Compares the devices' RMS norm, group norm and circular padding with ATen in fp64: the lanes' arithmetic in the geometry of
+// device/cuda/*.cu, on the CPU.
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/allclose.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/full_like.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/randn_like.h>
+#include <ATen/ops/zeros.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <string>
+
+#include "millrace/kernels/arguments.h"
+#include "millrace/kernels/circular_pad.h"
+#include "millrace/kernels/detail/test_launch_volumes.h"
+#include "millrace/kernels/detail/test_support.h"
+#include "millrace/kernels/group_norm.h"
+#include "millrace/kernels/rms_norm.h"
+
+namespace millrace::kernels {
+namespace {
+
+constexpr float kUnwritten = std::numeric_limits<float>::quiet_NaN();
+constexpr auto kVolumeTypes = {at::kFloat, at::kBFloat16, at::kHalf};
+
+// fp32 arithmetic and one rounding to the type of `result`.
+void expect_volume(const at::Tensor& result, const at::Tensor& exact, const std::string& what) {
+  const at::ScalarType type = result.scalar_type();
+  const double half_step = type == at::kFloat ? 2e-6 : type == at::kHalf ? std::ldexp(1.0, -11) : std::ldexp(1.0, -8);
+  const at::Tensor is = result.to(at::kDouble), should = exact.detach().to(at::kDouble);
+  EXPECT_TRUE(at::allclose(is, should, half_step, 4e-6 * std::max(1.0, should.abs().max().item<double>())))
+      << what << " " << type << ": " << (is - should).abs().max().item<double>();
+}
+
+at::Tensor volume(at::IntArrayRef sizes, at::ScalarType type, at::MemoryFormat layout) {
+  return (at::randn(sizes) * 2 + 0.5).to(type).contiguous(layout);
+}
+
+std::int64_t positions_of(const at::Tensor& x) { return x.numel() / (x.size(0) * x.size(1)); }
+
+TEST(RmsNormLane, GivesTheValuesAndTheGradientsOfAten) {
+  at::manual_seed(41);
+  for (const std::int64_t channels : {1, 8, 20, 300}) {
+    for (const auto layout : kLayouts) {
+      for (const auto type : kVolumeTypes) {
+        const at::Tensor x = volume({2, channels, 3, 5, 7}, type, layout), gradient = volume(x.sizes(), type, layout);
+        const at::Tensor y = at::full_like(x, kUnwritten), dx = at::full_like(x, kUnwritten);
+        const at::Tensor rates = at::full({2 * 105}, kUnwritten);
+        detail::RmsNorm args{.x = x.const_data_ptr(),
+                             .gradient = nullptr,
+                             .out = y.data_ptr(),
+                             .rates = rates.data_ptr<float>(),
+                             .type = type_of(type),
+                             .samples = 2,
+                             .channels = channels,
+                             .positions = positions_of(x),
+                             .channels_last = layout != at::MemoryFormat::Contiguous,
+                             .epsilon = 1e-5F};
+        launched::rms_norm(args);
+        args.gradient = gradient.const_data_ptr(), args.out = dx.data_ptr();
+        launched::rms_norm(args, launched::Order(1));
+        const at::Tensor exact_x = x.to(at::kDouble).detach().requires_grad_();
+        const at::Tensor exact = rms_norm_silu_plain(exact_x, 1e-5);
+        exact.backward(gradient.to(at::kDouble));
+        expect_volume(y, exact, std::to_string(channels));
+        expect_volume(dx, exact_x.grad(), std::to_string(channels) + " backward");
+      }
+    }
+  }
+}
+
+struct GroupNormResults {
+  at::Tensor y, dx, sums;
+};
+
+GroupNormResults group_norm_by_lanes(const at::Tensor& x, const at::Tensor& gradient, const at::Tensor& weight,
+                                     const at::Tensor& bias, const GroupNormOptions& options, std::int64_t splits,
+                                     launched::Order order) {
+  GroupNormResults all{at::full_like(x, kUnwritten), at::full_like(x, kUnwritten),
+                       at::full({2, x.size(0), x.size(1)}, kUnwritten)};
+  const at::Tensor statistics = at::full({2, x.size(0), options.groups}, kUnwritten);
+  DeviceGroupNorm args{.x = x.const_data_ptr(),
+                       .gradient = nullptr,
+                       .out = all.y.mutable_data_ptr(),
+                       .weight = weight.defined() ? weight.const_data_ptr<float>() : nullptr,
+                       .bias = bias.defined() ? bias.const_data_ptr<float>() : nullptr,
+                       .statistics = statistics.mutable_data_ptr<float>(),
+                       .scratch = nullptr,
+                       .sums = all.sums.mutable_data_ptr<float>(),
+                       .type = type_of(x),
+                       .samples = x.size(0),
+                       .channels = x.size(1),
+                       .groups = options.groups,
+                       .positions = positions_of(x),
+                       .splits = splits,
+                       .channels_last = !x.is_contiguous(),
+                       .silu = options.silu,
+                       .slope = static_cast<float>(options.slope),
+                       .epsilon = static_cast<float>(options.epsilon)};
+  at::Tensor scratch = at::empty({args.scratch_floats()});
+  args.scratch = scratch.mutable_data_ptr<float>();
+  launched::group_norm(args, order);
+  args.gradient = gradient.const_data_ptr(), args.out = all.dx.mutable_data_ptr();
+  launched::group_norm(args, order);
+  return all;
+}
+
+void expect_group_norm(const at::Tensor& x, const GroupNormOptions& options, bool affine, std::int64_t splits) {
+  const std::int64_t channels = x.size(1);
+  const at::Tensor gradient = at::randn_like(x), weight = affine ? at::randn({channels}) : at::Tensor(),
+                   bias = affine ? at::randn({channels}) : at::Tensor();
+  const GroupNormResults ours = group_norm_by_lanes(x, gradient, weight, bias, options, splits, {});
+  const at::Tensor exact_x = x.to(at::kDouble).detach().requires_grad_();
+  const auto exact_of = [](const at::Tensor& one) { return one.defined() ? one.to(at::kDouble).requires_grad_() : one; };
+  const at::Tensor exact_weight = exact_of(weight), exact_bias = exact_of(bias);
+  const at::Tensor exact = group_norm_plain(exact_x, exact_weight, exact_bias, options);
+  exact.backward(gradient.to(at::kDouble));
+  const std::string what =
+      std::to_string(channels) + " channels, " + std::to_string(options.groups) + " groups, " + std::to_string(splits);
+  expect_volume(ours.y, exact, what);
+  expect_volume(ours.dx, exact_x.grad(), what + " backward");
+  if (affine) expect_volume(ours.sums.to(at::kDouble).sum(1)[0].to(at::kFloat), exact_weight.grad(), what + " weight");
+  if (affine) expect_volume(ours.sums.to(at::kDouble).sum(1)[1].to(at::kFloat), exact_bias.grad(), what + " bias");
+  const GroupNormResults again = group_norm_by_lanes(x, gradient, weight, bias, options, splits, launched::Order(2));
+  EXPECT_TRUE(equal_bits(again.y, ours.y) && equal_bits(again.dx, ours.dx) && equal_bits(again.sums, ours.sums)) << what;
+}
+
+TEST(GroupNormLane, GivesTheValuesAndTheGradientsOfAtenInAnyOrderOfBlocksAndThreads) {
+  at::manual_seed(42);
+  for (const auto layout : kLayouts) {
+    for (const auto type : kVolumeTypes) {
+      for (const std::int64_t channels : {1, 6, 16, 256}) {
+        const std::int64_t groups = channels == 1 ? 1 : channels == 6 ? 3 : channels / 4;
+        const at::Tensor x = volume({2, channels, 3, 4, 6}, type, layout);
+        if (!x.is_contiguous() || layout == at::MemoryFormat::Contiguous)
+          expect_group_norm(x, {.groups = groups, .silu = channels != 6, .slope = 0.1}, channels > 1, channels == 16 ? 3 : 1);
+      }
+      expect_group_norm(volume({3, 8, 5, 5, 7}, type, layout), {.groups = 8}, true, 40);  // an instance norm
+    }
+  }
+}
+
+TEST(GroupNormLane, LosesLittleToALargeMean) {
+  at::manual_seed(44);
+  const at::Tensor x = at::randn({1, 4, 6, 6, 6}) + 1000, ones = at::ones({4}), zeros = at::zeros({4});
+  const GroupNormResults ours = group_norm_by_lanes(x, at::randn_like(x), ones, zeros, {.groups = 2}, 2, {});
+  const at::Tensor exact = group_norm_plain(x.to(at::kDouble), ones.to(at::kDouble), zeros.to(at::kDouble), {.groups = 2});
+  EXPECT_LT((ours.y - exact).abs().max().item<double>(), 1e-3);  // x itself is known to 3e-5
+}
+
+// The channels from `first` on of a padded volume.
+CircularPad padding(const at::Tensor& plain, const at::Tensor& padded, std::int64_t first, bool backward) {
+  const bool last = !padded.is_contiguous();
+  const std::int64_t channels = plain.size(1), all = padded.size(1);
+  detail::PaddedVolume v{.samples = plain.size(0),
+                         .planes = last ? 1 : channels,
+                         .depth = plain.size(2),
+                         .height = plain.size(3),
+                         .width = plain.size(4),
+                         .pixel = last ? channels : 1,
+                         .step = last ? all : 1,
+                         .padded_first = 0,
+                         .padded_stride = 0};
+  v.padded_first = last ? first : first * v.padded_plane();
+  v.padded_stride = last ? v.padded_plane() : all * v.padded_plane();
+  return {.in = backward ? padded.const_data_ptr() : plain.const_data_ptr(),
+          .out = backward ? plain.data_ptr() : padded.data_ptr(),
+          .type = type_of(plain),
+          .volume = v,
+          .backward = backward};
+}
+
+TEST(CircularLane, PadsAndAddsUpAsAten) {
+  at::manual_seed(43);
+  for (const auto layout : kLayouts) {
+    for (const auto type : kVolumeTypes) {
+      for (const std::int64_t channels : {3, 8}) {
+        for (const std::int64_t side : {1, 2, 5}) {
+          const at::Tensor x = volume({2, channels, side, 3, 4}, type, layout), more = volume({2, 16, side, 3, 4}, type, layout);
+          const std::string what = std::to_string(channels) + " channels, side " + std::to_string(side);
+          const at::Tensor exact_x = x.to(at::kDouble).requires_grad_(), exact_more = more.to(at::kDouble).requires_grad_();
+          const at::Tensor exact = circular_pad_plain(exact_x, exact_more);
+          const at::Tensor out = at::full(exact.sizes(), kUnwritten, type).contiguous(layout);
+          launched::circular_pad(padding(x, out, 0, false));
+          launched::circular_pad(padding(more, out, channels, false), launched::Order(4));
+          EXPECT_TRUE(equal_bits(out.to(at::kDouble), exact)) << what;
+          const at::Tensor gradient = volume(exact.sizes(), type, layout), dx = at::full_like(x, kUnwritten),
+                           dmore = at::full_like(more, kUnwritten);
+          exact.backward(gradient.to(at::kDouble));
+          launched::circular_pad(padding(dx, gradient, 0, true));
+          launched::circular_pad(padding(dmore, gradient, channels, true));
+          expect_volume(dx, exact_x.grad(), what);
+          expect_volume(dmore, exact_more.grad(), what);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace millrace::kernels

@@ -1,0 +1,29 @@
+// What the micro-batches of a step have left so far: for step_graph.cpp only.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <vector>
+
+#include "millrace/train/step/detail/step_sums.h"
+
+namespace millrace {
+
+// Sums and gradients of one objective; refers to the same tensors.
+class StepProgress {
+ public:
+  explicit StepProgress(const ObjectiveStep& objective) : sums_(*objective.sums_) {
+    for (const at::Tensor& parameter : objective.parameters_) gradients_.push_back(parameter.grad());
+  }
+  // The objective goes on from here.
+  void restore(ObjectiveStep& objective) const {
+    *objective.sums_ = sums_;
+    for (std::size_t i = 0; i < gradients_.size(); ++i) objective.parameters_[i].mutable_grad() = gradients_[i];
+  }
+
+ private:
+  ObjectiveStep::Sums sums_;
+  std::vector<at::Tensor> gradients_;  // by parameter; undefined = no gradient
+};
+
+}  // namespace millrace
