@@ -1,7 +1,6 @@
 #include "millrace/train/step/step_graph.h"
 
 #include <ATen/CPUGeneratorImpl.h>
-#include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/stack.h>
@@ -52,8 +51,7 @@ std::vector<std::int64_t> shape_of(const Batch& batch, MicroPosition in_step) {
     }
   }
   if (batch.groups().size() == 1) return shape;
-  for (const std::size_t group : groups_by_appearance(batch))
-    shape.push_back(static_cast<std::int64_t>(group));  // a loss's order
+  for (const std::size_t group : groups_by_appearance(batch)) shape.push_back(static_cast<std::int64_t>(group));
   return shape;
 }
 
@@ -106,7 +104,6 @@ at::Tensor numbers_of(const StepResult& result, const at::Tensor& gradient_sizes
 
 // The norm of each objective's gradient, on the device.
 at::Tensor sizes_of(const std::vector<ObjectiveStep>& objectives) {
-  const at::NoGradGuard no_grad;
   std::vector<at::Tensor> sizes;
   for (const ObjectiveStep& objective : objectives) sizes.push_back(objective.gradient_size());
   return at::stack(sizes);
