@@ -15,6 +15,7 @@
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
 #include "millrace/config/schema_of.h"
+#include "millrace/core/random.h"
 #include "millrace/device/free_memory.h"
 #include "millrace/format/csv.h"
 #include "millrace/nn/pixels.h"
@@ -214,7 +215,11 @@ std::vector<Objective> ImagePairs::objectives() {
            .loss = [this](const Batch& batch, const StepContext& context) { return loss(batch, context); }}};
 }
 
+// A step that a device records would keep this batch's images for all later ones.
 at::Tensor ImagePairs::kept_features(const Batch& batch, const at::Tensor& pixels) {
+  if (RandomScope::is_recorded())
+    throw RecipeError({"features of a frozen tower are kept by image, which the host looks up", "recipe.freeze_base",
+                       "steps are launched piece by piece"});
   const at::ScalarType type = compute_type(pixels.device());
   if (!kept_) {
     const auto images = static_cast<std::int64_t>(files_->images.size());

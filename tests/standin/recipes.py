@@ -106,6 +106,28 @@ def ways(bench, recipes):
             same_losses(bench, recipe, f"{recipe}: {dtype}", f"{recipe}-{dtype}", [f"--precision.dtype={dtype}"], NARROW_TOLERANCE)
 
 
+GRAPH_STEPS = 12
+# Batches of the preset that differ in more shapes than are recorded.
+MANY_SHAPES = ["neural_response"]
+
+
+def graphs(bench, recipes):
+    """A step that is recorded and replayed, and one that is launched as it comes: the same state."""
+    for recipe in recipes:
+        for dtype in ("fp32", "bf16"):
+            states, row, output = set(), {}, ""
+            for words in ([], ["--off", "step_graph"]):
+                status, output, _, folder = bench.train(recipe, [f"--train.max_steps={GRAPH_STEPS}", f"--precision.dtype={dtype}", *words],
+                                                        f"{recipe}-graphs-{dtype}-{len(words)}")
+                states.add(folder.summary()["state_sha256"] if status == 0 else f"exit status {status}")
+                if status == 0 and not words:
+                    row = next((row for row in folder.summary()["choices"] if row["option"] == "device.step_graph"), {})
+            # Which way is faster is a matter of the machine: both were timed.
+            told = "more than 3 shapes" if recipe in MANY_SHAPES else "ms a step as graphs"
+            is_right = len(states) == 1 and told in row.get("reason", "")
+            bench.say(is_right, f"{recipe}: graphs, {dtype}", f"{row.get('value', 'no row')}: {row.get('reason', '')}", f"{states}\n{output}")
+
+
 def two_ranks(bench, recipes):
     """Two ranks on devices 0 and 1 beside two ranks on the CPU: the same losses."""
     for recipe in recipes:
@@ -298,7 +320,7 @@ def lost(bench, recipes):
             bench.say(same, f"{recipe}: goes on", "the same state" if same else f"exit status {status}, another state", output)
 
 
-PARTS = {"losses": losses, "ways": ways, "ranks": two_ranks, "resume": resume, "commands": commands, "account": account, "late": late, "memory": memory, "lost": lost}
+PARTS = {"losses": losses, "ways": ways, "graphs": graphs, "ranks": two_ranks, "resume": resume, "commands": commands, "account": account, "late": late, "memory": memory, "lost": lost}
 
 
 def main():

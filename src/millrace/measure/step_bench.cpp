@@ -217,7 +217,7 @@ StepBench::StepBench(const Entry& entry, const StepBench::Options& options) : im
                                                     : try_memory(*impl.stepper, impl.batch, impl.shared.memory, false);
   }
   impl.stepper->blocks().set_recompute(impl.memory.recompute);
-  if (impl.switches.on("step_graph")) StepGraph::use(*impl.stepper);
+  if (impl.switches.on("step_graph")) static_cast<void>(StepGraph::use(*impl.stepper));
   impl.resident_bytes = device::resident_bytes();
   device::reset_peak_tensor_memory(device);
 }

@@ -104,8 +104,9 @@ struct Optimizer::Impl {
   at::Device device = at::kCPU;
   at::Tensor steps;                 // f32, one counter per parameter, advanced by one operation; Slot::step are views
   std::vector<float> participants;  // in the last step: 1 for a parameter with a gradient
-  at::Tensor participants_there;    // the same on the device
-  at::Tensor scale;                 // divisor of the gradients in the step under way
+  // The same on the device, for each set of participants so far: a recorded step goes on reading its own.
+  std::map<std::vector<float>, at::Tensor> participants_there;
+  at::Tensor scale;  // divisor of the gradients in the step under way
 
   Impl(std::vector<ParameterGroup> parameter_groups, OptimConfig settings, bool fused, Agreement* agreement)
       : config(std::move(settings)),
@@ -190,7 +191,8 @@ struct Optimizer::Impl {
       gradients.push_back(&bucket.gradients);
     }
     if (present != participants) {
-      participants_there = at::tensor(present).to(steps.device(), /*non_blocking=*/true);
+      at::Tensor& there = participants_there[present];
+      if (!there.defined()) there = at::tensor(present).to(steps.device(), /*non_blocking=*/true);
       participants = std::move(present);
     }
     return gradients;
@@ -217,7 +219,7 @@ struct Optimizer::Impl {
   void apply(const at::Tensor& skip) {
     static const telemetry::Counter taken("fused_optimizer");
     const at::NoGradGuard no_grad;
-    if (config.name != Algorithm::sgd) steps.add_(participants_there * (1.0 - skip));
+    if (config.name != Algorithm::sgd) steps.add_(participants_there.at(participants) * (1.0 - skip));
     for (Bucket& bucket : buckets) {
       bucket.gradients.clear();
       if (bucket.lists.parameters.empty()) continue;

@@ -91,7 +91,7 @@ Ending Trainer::run() {
 void Trainer::begin() {
   parts_.recipe->model().train();
   if (!parts_.stepper->device().is_cpu()) saves_.make_room([this] { return content(); });
-  if (parts_.step_graph) StepGraph::use(*parts_.stepper);
+  if (parts_.step_graph) use_graph();
   meter_.start();
   const double skipped = parts_.stepper->skips().in_all().item<double>();
   skipped_inputs_.begin(skipped, loader_state_);
@@ -406,11 +406,18 @@ void Trainer::fall_back_if_due() {
   write_plan();
 }
 
+void Trainer::use_graph() {
+  const std::string why_not = StepGraph::use(*parts_.stepper);
+  if (why_not.empty() || parts_.stepper->device().is_cpu()) return;
+  parts_.plan->set({"device.step_graph", "off", "auto", why_not});
+  write_plan();
+}
+
 void Trainer::report_graph() {
   const StepGraph* const graph = StepGraph::of(*parts_.stepper);
-  if (graph == nullptr || reported_graph_ || !graph->choice()) return;
-  reported_graph_ = true;
+  if (graph == nullptr || !graph->choice() || reported_graph_ == graph->choice()->reason) return;
   const auto& [taken, reason] = *graph->choice();
+  reported_graph_ = reason;
   reporter_.record("step_graph", {{"step", step_}, {"taken", taken}, {"reason", reason}});
   parts_.plan->set({"device.step_graph", taken ? "graphs" : "off", "auto", reason});
   write_plan();

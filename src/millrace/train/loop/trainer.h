@@ -154,7 +154,8 @@ class Trainer {
   void require_finite();
   void check_weights();
   void fall_back_if_due();
-  void report_graph();  // once it is known whether steps are launched as graphs
+  void use_graph();
+  void report_graph();  // when it is known whether steps are launched as graphs, and when that changes
   void write_plan();
 
   Parts parts_;
@@ -180,7 +181,7 @@ class Trainer {
   EpochEnd epoch_end_;
   Sync sync_;
   bool is_whole_ = true;             // the state is that of a whole step: no update is under way or was cut short
-  bool reported_graph_ = false;
+  std::string reported_graph_;       // the reason
   bool validation_pending_ = false;  // due now, or cut short by the stop for which the snapshot was saved
   std::int64_t validated_step_ = -1;
   data::Cache::Counters cache_logged_;  // counters at the last log line

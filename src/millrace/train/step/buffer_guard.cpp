@@ -42,15 +42,17 @@ void BufferGuard::begin() {
     entry.version = entry.buffer._version();
   }
   begun_ = true;
+  trusts_counters_ = true;
 }
 
 void BufferGuard::put_back() {
   const at::NoGradGuard no_grad;
   for (Entry& entry : entries_) {
-    if (entry.buffer.numel() > kSmall && entry.buffer._version() == entry.version) continue;
+    if (trusts_counters_ && entry.buffer.numel() > kSmall && entry.buffer._version() == entry.version) continue;
     entry.buffer.copy_(entry.kept);
     entry.version = entry.buffer._version();
   }
+  trusts_counters_ = true;
 }
 
 // Launches a few operations for each dtype, however many buffers there are.
@@ -59,7 +61,7 @@ void BufferGuard::settle(const at::Tensor& skip) {
   const at::Tensor back = skip.to(at::kBool);
   std::map<at::ScalarType, std::pair<std::vector<at::Tensor>, std::vector<at::Tensor>>> lists;
   for (const Entry& entry : entries_) {
-    if (entry.buffer.numel() > kSmall && entry.buffer._version() == entry.version) continue;
+    if (trusts_counters_ && entry.buffer.numel() > kSmall && entry.buffer._version() == entry.version) continue;
     auto& [buffers, kept] = lists[entry.buffer.scalar_type()];
     buffers.push_back(entry.buffer);
     kept.push_back(entry.kept);

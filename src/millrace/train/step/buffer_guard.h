@@ -17,8 +17,10 @@ class BufferGuard {
 
   explicit BufferGuard(std::vector<at::Tensor> buffers);  // keeps references
 
-  void begin();                         // called before a step: takes over values that were loaded or restored since the last one
-  void put_back();                      // restores the values at begin(), in a step that is undone
+  void begin();     // called before a step: takes over values that were loaded or restored since the last one
+  void put_back();  // restores the values at begin(), in a step that is undone
+  // Until the step ends any buffer may have changed: a device that repeats a recorded pass raises no counter.
+  void distrust_counters() noexcept { trusts_counters_ = false; }
   void settle(const at::Tensor& skip);  // ends a step; `skip`: f32 scalar on the device, 1 = restore. Reads nothing back
 
   [[nodiscard]] std::vector<at::Tensor> moving() const;  // the guarded buffers
@@ -31,6 +33,7 @@ class BufferGuard {
   };
   std::vector<Entry> entries_;
   bool begun_ = false;
+  bool trusts_counters_ = true;
 };
 
 }  // namespace millrace

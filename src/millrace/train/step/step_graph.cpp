@@ -1,10 +1,13 @@
 #include "millrace/train/step/step_graph.h"
 
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/stack.h>
 
 #include <algorithm>
 #include <cmath>
+#include <mutex>
 #include <utility>
 
 #include "millrace/base/error.h"
@@ -25,11 +28,11 @@ namespace {
 using telemetry::Phase;
 using telemetry::Span;
 
-constexpr std::int64_t kWarmUp = 4;         // steps of a shape before it is recorded: the first makes handles and plans
-constexpr int kCompared = 2;                // replays compared with the step itself, and one more in each epoch
-constexpr std::size_t kTimed = 3;           // steps of each kind that are timed
-constexpr std::size_t kMostShapes = 3;      // more shapes than these are launched as they come
-constexpr double kTolerance = 2e-3;         // of a loss: kernels that add in any order, in half precision
+constexpr std::int64_t kWarmUp = 4;           // steps of a shape before it is recorded: the first makes handles and plans
+constexpr int kCompared = 2;                  // replays compared with the step itself, and one more in each epoch
+constexpr std::size_t kTimed = 3;             // steps of each kind that are timed
+constexpr std::size_t kMostShapes = 3;        // more shapes than these are launched as they come
+constexpr double kTolerance = 2e-3;           // of a loss: kernels that add in any order, in half precision
 constexpr std::int64_t kWorthRecording = 20;  // steps of an epoch, if each epoch is recorded anew
 constexpr double kWorthIt = 1.02;             // a graph may be this much slower than its step in a noisy trial
 
@@ -47,7 +50,25 @@ std::vector<std::int64_t> shape_of(const Batch& batch, MicroPosition in_step) {
       shape.insert(shape.end(), field.strides().begin(), field.strides().end());
     }
   }
+  if (batch.groups().size() == 1) return shape;
+  for (const std::size_t group : groups_by_appearance(batch)) shape.push_back(static_cast<std::int64_t>(group));
   return shape;
+}
+
+// What the host computes with a field would be repeated by each replay.
+void refuse_fields_on_host(const Batch& batch) {
+  for (const Group& group : batch.groups()) {
+    for (const auto& [name, field] : group.fields)
+      if (field.is_cpu())
+        throw RecipeError({"the batch's field \"" + name + "\" is not on the device", "Recipe::prepare", "move it there"});
+  }
+}
+
+// The host's random numbers so far, as the state of their generator.
+at::Tensor host_draws() {
+  at::Generator generator = at::detail::getDefaultCPUGenerator();
+  const std::scoped_lock lock(generator.mutex());
+  return generator.get_state();
 }
 
 Batch like(const Batch& batch) {
@@ -69,11 +90,27 @@ std::string first_line(const std::exception& error) {
   return text.substr(0, text.find('\n'));
 }
 
-// The losses of the objectives as logs show them, on the device.
-at::Tensor losses_of(const StepResult& result) {
+// Each objective has a loss.
+bool is_whole(const StepResult& result) {
+  return std::ranges::none_of(result.losses, [](const Loss& loss) { return loss.terms.empty(); });
+}
+
+// The losses of the objectives as logs show them, and the norms of their gradients, on the device.
+at::Tensor numbers_of(const StepResult& result, const at::Tensor& gradient_sizes) {
   std::vector<at::Tensor> losses;
   for (const Loss& loss : result.losses) losses.push_back(shown(loss));
-  return at::stack(losses);
+  return at::cat({at::stack(losses), gradient_sizes.to(at::kDouble)});
+}
+
+// The norm of each objective's gradient, on the device.
+at::Tensor sizes_of(const std::vector<ObjectiveStep>& objectives) {
+  std::vector<at::Tensor> sizes;
+  for (const ObjectiveStep& objective : objectives) sizes.push_back(objective.gradient_size());
+  return at::stack(sizes);
+}
+
+bool are_equal(double a, double b) {
+  return a == b || (!std::isfinite(a) && !std::isfinite(b)) || std::abs(a - b) <= kTolerance * std::max(1e-3, std::abs(b));
 }
 
 }  // namespace
@@ -104,12 +141,16 @@ struct StepGraph::Micro {
 struct StepGraph::Recorded {
   explicit Recorded(std::vector<std::int64_t> of) : shape(std::move(of)) {}
 
+  // A step is launched as it comes before the next recording: it may be one of another kind, with first times of its own.
   void clear() {
+    steps = std::min(steps, kWarmUp - 1);
     micros.clear();
     update.clear();
+    sizes.reset();
+    size_of_gradients.reset();
     reads = {};
   }
-  // The step can't be recorded as it is now: it is tried again in some epochs, ever more rarely.
+  // It is tried again in some epochs, ever more rarely.
   void wait(std::uint64_t now) {
     clear();
     wait_until = now + (std::uint64_t{1} << static_cast<unsigned>(std::min(waits++, 10)));
@@ -119,9 +160,11 @@ struct StepGraph::Recorded {
   std::int64_t steps = 0;     // launched as they came
   std::vector<Micro> micros;  // empty: not recorded
   std::vector<Part> update;
+  at::Tensor sizes;                                      // norms of the objectives' gradients after the first micro-batch
+  std::unique_ptr<device::Recording> size_of_gradients;  // computes them
   HostReads reads;
-  std::uint64_t epoch = 0;       // in which it was recorded
-  std::int64_t replays = 0;      // since it was recorded
+  std::uint64_t epoch = 0;   // in which it was recorded
+  std::int64_t replays = 0;  // since it was recorded
   int compared = 0;
   std::uint64_t compare_in = 0;  // the next epoch whose first step is compared
   std::uint64_t wait_until = 0;  // epoch before which steps are launched as they come
@@ -142,11 +185,11 @@ class StepGraph::Recorder final : public StepLaunches {
 
   void run(Phase phase, const Work& work) override {
     Part part{.phase = phase, .seed = std::exchange(seed_, {}), .work = nullptr};
-    {
-      const Span span(timeline_, Phase::trials);
-      part.work = device::backend_of(device_).record(device_.index(), work);
-    }
-    if (!part.work) throw DeviceError({"the device records no work", device_.str(), "train with --off step_graph"});
+    const at::Tensor before = host_draws();
+    part.work = record(work);
+    if (!before.equal(host_draws()))
+      throw RecipeError({"the loss draws random numbers on the host", "Objective::loss, after_update",
+                         "draw with layers of nn, or in Recipe::prepare, which runs before each step"});
     if (reads_.step)
       throw RecipeError({"the loss depends on StepContext::step", "Objective::loss", "take the number from StepContext::number"});
     if (part.work->draws() && !part.seed)
@@ -157,6 +200,13 @@ class StepGraph::Recorder final : public StepLaunches {
     const Span span(timeline_, phase);
     part.work->replay();
     parts_.push_back(std::move(part));
+  }
+
+  std::unique_ptr<device::Recording> record(const Work& work) {
+    const Span span(timeline_, Phase::trials);
+    auto recording = device::backend_of(device_).record(device_.index(), work);
+    if (!recording) throw DeviceError({"the device records no work", device_.str(), "train with --off step_graph"});
+    return recording;
   }
 
   [[nodiscard]] SiteRecorder* recorder() override { return micro_.inputs.get(); }
@@ -183,33 +233,53 @@ StepGraph::StepGraph(at::Device device, std::uint64_t seed, telemetry::Timeline&
 
 StepGraph::~StepGraph() = default;
 
-void StepGraph::use(Stepper& stepper) {
+std::string StepGraph::use(Stepper& stepper) {
   const Stepper::Options& options = stepper.options_;
-  if (options.device.is_cpu() || !options.trains || !stepper.agreement().alone() || options.offload_bytes > 0) return;
+  if (options.device.is_cpu()) return "there is no GPU";
+  if (!options.trains) return "no steps are made";
+  if (!stepper.agreement().alone()) return "there are several ranks";
+  if (options.offload_bytes > 0) return "activations are offloaded";
   stepper.graph_ = std::make_unique<StepGraph>(
       options.device, options.seed, stepper.timeline_,
       StepGraph::Parts{.passes = [&stepper](const Batch& batch, MicroPosition in_step,
                                             StepLaunches& launches) { return stepper.passes(batch, in_step, nullptr, launches); },
                        .update = [&stepper](StepLaunches& launches) { stepper.update_by(launches); },
-                       .drop = [&stepper] { stepper.drop_step(nullptr); },
+                       .distrust_counters = [&stepper] { stepper.buffers_.distrust_counters(); },
+                       .drop =
+                           [&stepper] {
+                             stepper.buffers_.distrust_counters();
+                             stepper.drop_step(nullptr);
+                           },
                        .objectives = stepper.objectives_});
+  return "";
 }
 
 const StepGraph* StepGraph::of(const Stepper& stepper) noexcept { return stepper.graph_.get(); }
 
 void StepGraph::forget() {
   recorded_.clear();
-  now_ = nullptr;
+  now_ = timed_ = nullptr;
   records_ = false;
   clock_ = nullptr;
   eager_clock_.clear();
   graph_clock_.clear();
-  if (choice_ && choice_->value) choice_.reset();
+  if (is_final_ && !choice_->value) return;
+  choice_.reset();
+  is_final_ = false;
 }
 
 void StepGraph::give_up(std::string reason) {
   forget();
   choice_ = {false, std::move(reason)};
+  is_final_ = true;
+}
+
+// The step can't be recorded as it is now, but perhaps in a later epoch.
+void StepGraph::wait(Recorded& recorded, std::uint64_t epoch, std::string reason) {
+  recorded.wait(epoch);
+  if (is_final_ && &recorded != timed_) return;
+  choice_ = {false, std::move(reason)};
+  is_final_ = false;
 }
 
 // Null: there are too many shapes already.
@@ -228,22 +298,23 @@ void StepGraph::begin(std::int64_t step) {
 }
 
 std::optional<StepResult> StepGraph::passes(const Batch& batch, MicroPosition in_step) {
-  if (choice_ && !choice_->value) return std::nullopt;
+  if (is_final_ && !choice_->value) return std::nullopt;
   if (++index_ == 1) return first(batch, in_step);
   return now_ == nullptr ? std::nullopt : next(batch, in_step);
 }
 
 std::optional<StepResult> StepGraph::first(const Batch& batch, MicroPosition in_step) {
   Recorded* const recorded = known(shape_of(batch, in_step));
+  if (recorded == nullptr && !choice_) choice_ = {false, "batches have more than " + std::to_string(kMostShapes) + " shapes"};
   if (recorded == nullptr || batch.epoch() < recorded->wait_until) return std::nullopt;
-  const bool is_timed = recorded == &recorded_.front() && !choice_;
   if (recorded->steps < kWarmUp) {
-    if (++recorded->steps > 1 && is_timed) time_step(eager_clock_);
+    if (++recorded->steps > 1 && timed_ == nullptr) timed_ = recorded;
+    if (recorded->steps > 1 && recorded == timed_ && !is_final_) time_step(eager_clock_);
     return std::nullopt;
   }
   if (recorded->reads.epoch && recorded->epoch != batch.epoch()) {
     if (recorded->replays < kWorthRecording) {
-      recorded->wait(batch.epoch());
+      wait(*recorded, batch.epoch(), "the loss depends on StepContext::epoch, and an epoch has few steps");
       return std::nullopt;
     }
     recorded->clear();
@@ -256,11 +327,15 @@ std::optional<StepResult> StepGraph::first(const Batch& batch, MicroPosition in_
     records_ = true;
     return record_passes(batch, in_step);
   }
-  if (!recorded->micros.front().inputs->write(batch, step_)) return std::nullopt;
+  RecordedInputs& inputs = *recorded->micros.front().inputs;
+  if (!inputs.write(batch, step_)) {
+    if (inputs.is_unsure()) recorded->clear();
+    return std::nullopt;
+  }
   if (recorded->compared < kCompared || batch.epoch() >= recorded->compare_in) return compared(*recorded, batch);
   now_ = recorded;
   ++recorded->replays;
-  if (is_timed) time_step(graph_clock_);
+  if (recorded == timed_ && !is_final_) time_step(graph_clock_);
   return replay_passes(recorded->micros.front(), batch);
 }
 
@@ -277,6 +352,7 @@ std::optional<StepResult> StepGraph::next(const Batch& batch, MicroPosition in_s
 // The step goes on as it comes, from what its replayed micro-batches have left.
 void StepGraph::launch_the_rest() {
   const Micro& latest = now_->micros[index_ - 1];
+  parts_.distrust_counters();
   for (std::size_t i = 0; i < latest.after.size(); ++i) latest.after[i].restore(parts_.objectives[i]);
   now_ = nullptr;
   clock_ = nullptr;
@@ -293,8 +369,10 @@ std::optional<StepResult> StepGraph::record_passes(const Batch& batch, MicroPosi
   Recorded& recorded = *now_;
   std::vector<StepProgress> before;
   for (const ObjectiveStep& objective : parts_.objectives) before.emplace_back(objective);
-  std::string reason;
+  std::string reason = "an objective has no loss";  // a step counts for it on the host
+  bool is_over = false;
   try {
+    refuse_fields_on_host(batch);
     Micro& micro = recorded.micros.emplace_back();
     micro.shape = shape_of(batch, in_step);
     micro.in_step = in_step;
@@ -304,21 +382,25 @@ std::optional<StepResult> StepGraph::record_passes(const Batch& batch, MicroPosi
     copy_into(micro.input, batch);
     Recorder recorder(timeline_, device_, step_, recorded.reads, micro, micro.passes);
     micro.result = parts_.passes(micro.input, in_step, recorder);
-    const auto is_absent = [](const Loss& loss) { return loss.terms.empty(); };  // a step of an absent objective counts on the host
-    if (std::ranges::none_of(micro.result.losses, is_absent)) {
+    if (is_whole(micro.result)) {
+      if (index_ == 1) recorded.size_of_gradients = recorder.record([&] { recorded.sizes = sizes_of(parts_.objectives); });
       if (in_step.last) return micro.result;
       for (const ObjectiveStep& objective : parts_.objectives) micro.after.emplace_back(objective);
       return micro.result;
     }
   } catch (const std::exception& error) {
-    if (!recorded.reads.step) reason = first_line(error);
+    reason = first_line(error);
+    is_over = !recorded.reads.step;
   }
   if (index_ == 1) parts_.drop();
   for (std::size_t i = 0; i < before.size(); ++i) before[i].restore(parts_.objectives[i]);
-  recorded.wait(batch.epoch());
   now_ = nullptr;
   records_ = false;
-  if (!reason.empty()) give_up(std::move(reason));
+  if (is_over) {
+    give_up(std::move(reason));
+  } else {
+    wait(recorded, batch.epoch(), std::move(reason));
+  }
   return std::nullopt;
 }
 
@@ -355,18 +437,24 @@ const StepResult& StepGraph::replay_passes(Micro& micro, const Batch& batch) {
 // The step itself counts: a recipe whose loss depends on what no recording knows is found out before anything is lost.
 StepResult StepGraph::compared(Recorded& recorded, const Batch& batch) {
   Micro& micro = recorded.micros.front();
-  const at::Tensor replayed = losses_of(replay_passes(micro, batch));
+  static_cast<void>(replay_passes(micro, batch));
+  recorded.size_of_gradients->replay();
+  const at::Tensor replayed = numbers_of(micro.result, recorded.sizes);
   parts_.drop();
   StepResult itself = parts_.passes(batch, micro.in_step, direct_);
+  if (!is_whole(itself)) {
+    give_up("an objective has a loss in some steps alone");
+    return itself;
+  }
   const device::ExpectedReads of_the_comparison;
-  const at::Tensor both = at::stack({replayed, losses_of(itself)}).cpu();
+  const at::Tensor both = at::stack({replayed, numbers_of(itself, sizes_of(parts_.objectives))}).cpu();
   ++recorded.compared;
   recorded.compare_in = batch.epoch() + std::max<std::uint64_t>(1, batch.epoch() - recorded.epoch);
   for (std::int64_t i = 0; i < both.size(1); ++i) {
     const double graph = both[0][i].item<double>(), step = both[1][i].item<double>();
-    const bool is_near = std::abs(graph - step) <= kTolerance * std::max(1e-3, std::abs(step));
-    if (is_near || graph == step || (std::isnan(graph) && std::isnan(step))) continue;
-    give_up("the loss of a replayed step was " + significant(graph, 6) + ", of the step itself " + significant(step, 6) +
+    if (are_equal(graph, step)) continue;
+    const std::string what = i < std::ssize(itself.losses) ? "the loss" : "the gradient's norm";
+    give_up(what + " of a replayed step was " + significant(graph, 6) + ", of the step itself " + significant(step, 6) +
             ": it depends on something that changes on the host");
     break;
   }
@@ -385,13 +473,14 @@ void StepGraph::update() {
       part.work->replay();
     }
   }
-  if (clock_ != nullptr) clock_->mark();
-  clock_ = nullptr;
-  settle_when_timed();
+  now_ = nullptr;
+  device::DeviceClock* const clock = std::exchange(clock_, nullptr);
+  if (clock != nullptr) clock->mark();
+  if (clock == &graph_clock_) settle_when_timed();
 }
 
 void StepGraph::settle_when_timed() {
-  if (choice_ || graph_clock_.marks() < 2 * kTimed) return;
+  if (is_final_ || graph_clock_.marks() < 2 * kTimed) return;
   const auto step_ms = [](const device::DeviceClock& clock) {
     const std::vector<double> between = clock.between();
     std::vector<double> steps;
@@ -399,9 +488,11 @@ void StepGraph::settle_when_timed() {
     return median(steps);
   };
   const double eager = step_ms(eager_clock_), graph = step_ms(graph_clock_);
-  const std::string both = significant(graph, 3) + " ms a step as graphs, " + significant(eager, 3) + " ms launched piece by piece";
+  const std::string both =
+      significant(graph, 3) + " ms a step as graphs, " + significant(eager, 3) + " ms launched piece by piece";
   if (graph > kWorthIt * eager) return give_up(both);
   choice_ = {true, both};
+  is_final_ = true;
 }
 
 }  // namespace millrace

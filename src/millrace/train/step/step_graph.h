@@ -23,8 +23,9 @@ namespace millrace {
 class ObjectiveStep;
 class Stepper;
 
-// A step is launched as it comes until its shape is known, then recorded, compared with the step itself, and timed beside it; the
-// faster of the two is kept. A step that can't be recorded is launched as it comes for the rest of the run, and choice() says why.
+// A step is launched as it comes until its shape is known, then recorded, compared with the step itself (losses and norms of the
+// gradients), and timed beside it; the faster of the two is kept. A step that can't be recorded is launched as it comes for the
+// rest of the run, and choice() says why.
 //
 // A replayed step computes what the step itself computes, to the bit where the device's kernels are deterministic. Changing from
 // step to step: the batch, the learning rate, the loss scale, the keys and rows of our own dropout, the seed of LibTorch's
@@ -38,13 +39,14 @@ class StepGraph {
   struct Parts {
     std::function<StepResult(const Batch&, MicroPosition, StepLaunches&)> passes;  // forward and backward of a micro-batch
     std::function<void(StepLaunches&)> update;
-    std::function<void()> drop;  // takes the passes of the step back
+    std::function<void()> distrust_counters;  // of buffers: they do not show what replayed passes have changed
+    std::function<void()> drop;               // takes the passes of the step back
     std::vector<ObjectiveStep>& objectives;
   };
 
   // From here on the stepper's steps are launched as graphs where the device can record them. Does nothing for
-  // steps that a graph can't hold: on a CPU, with several ranks, with offloading.
-  static void use(Stepper& stepper);
+  // steps that a graph can't hold, and returns why: on a CPU, with several ranks, with offloading. Else "".
+  static std::string use(Stepper& stepper);
   [[nodiscard]] static const StepGraph* of(const Stepper& stepper) noexcept;  // null: steps are launched as they come
 
   StepGraph(at::Device device, std::uint64_t seed, telemetry::Timeline& timeline, StepGraph::Parts parts);
@@ -57,7 +59,7 @@ class StepGraph {
   // What was recorded no longer holds: the number format or what is recomputed has changed, or memory is needed.
   void forget();
 
-  // Whether steps are launched as graphs, and why; nullopt until it is known.
+  // Whether steps are launched as graphs, and why; nullopt until it is known. A reason not to may pass with the epochs.
   [[nodiscard]] const std::optional<Chosen<bool>>& choice() const noexcept { return choice_; }
 
  private:
@@ -76,20 +78,23 @@ class StepGraph {
   void time_step(device::DeviceClock& clock);
   void settle_when_timed();
   void give_up(std::string reason);
+  void wait(Recorded& recorded, std::uint64_t epoch, std::string reason);
 
   at::Device device_;
   std::uint64_t seed_;
   telemetry::Timeline& timeline_;
   StepGraph::Parts parts_;
   StepLaunches direct_;
-  std::list<Recorded> recorded_;  // by shape, the latest first
+  std::list<Recorded> recorded_;  // by shape, in the order in which they came
   Recorded* now_ = nullptr;       // the graph of the step under way; null: it is launched as it comes
+  Recorded* timed_ = nullptr;     // the first shape that came twice
   bool records_ = false;          // the step under way is being recorded
   std::int64_t step_ = 0;
-  std::size_t index_ = 0;         // of the step's latest micro-batch, counted from 1
-  device::DeviceClock* clock_ = nullptr;  // of the step under way; null: it is not timed
+  std::size_t index_ = 0;                          // of the step's latest micro-batch, counted from 1
+  device::DeviceClock* clock_ = nullptr;           // of the step under way; null: it is not timed
   device::DeviceClock eager_clock_, graph_clock_;  // two marks a step
   std::optional<Chosen<bool>> choice_;
+  bool is_final_ = false;  // the choice; false: it is open
 };
 
 }  // namespace millrace

@@ -106,7 +106,8 @@ StepResult Stepper::accumulate(const Batch& batch, MicroPosition in_step, const 
 }
 
 StepResult Stepper::passes(const Batch& batch, MicroPosition in_step, const LossVisitor& visit, StepLaunches& launches) {
-  const RandomScope random({.seed = options_.seed, .epoch = batch.epoch(), .rows = rows_of(batch), .recorder = launches.recorder()});
+  const RandomScope random(
+      {.seed = options_.seed, .epoch = batch.epoch(), .rows = rows_of(batch), .recorder = launches.recorder()});
   epoch_ = batch.epoch();
   StepResult result;
   Tensors earlier;
@@ -137,6 +138,7 @@ StepResult Stepper::passes(const Batch& batch, MicroPosition in_step, const Loss
 }
 
 void Stepper::abandon_step() {
+  if (graph_) buffers_.distrust_counters();
   drop_step(sums_gradients() ? &agreement() : nullptr);
   if (graph_) graph_->forget();
 }

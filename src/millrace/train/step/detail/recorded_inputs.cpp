@@ -30,6 +30,14 @@ bool operator==(const std::vector<IndexRun>& a, const std::vector<IndexRun>& b) 
 
 }  // namespace
 
+std::vector<std::size_t> groups_by_appearance(const Batch& batch) {
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < batch.groups().size(); ++i)
+    if (batch.groups()[i].rows() > 0) order.push_back(i);
+  std::ranges::stable_sort(order, {}, [&](std::size_t i) { return std::ranges::min(batch.groups()[i].positions); });
+  return order;
+}
+
 RecordedInputs::RecordedInputs(at::Device device, std::uint64_t seed)
     : device_(device),
       seed_(seed),
@@ -37,9 +45,14 @@ RecordedInputs::RecordedInputs(at::Device device, std::uint64_t seed)
 
 std::vector<RecordedInputs::Rows> RecordedInputs::rows_in(const Batch& batch) {
   std::vector<Rows> all = {rows_of(batch)};
-  std::vector<std::int64_t> together;
-  for (const Group& group : batch.groups()) together.insert(together.end(), group.positions.begin(), group.positions.end());
+  std::vector<std::int64_t> together, by_appearance;
+  const auto add = [](std::vector<std::int64_t>& to, const Group& group) {
+    to.insert(to.end(), group.positions.begin(), group.positions.end());
+  };
+  for (const Group& group : batch.groups()) add(together, group);
+  for (const std::size_t i : groups_by_appearance(batch)) add(by_appearance, batch.groups()[i]);
   all.push_back(runs_of(together));
+  all.push_back(runs_of(by_appearance));
   for (const Group& group : batch.groups()) all.push_back(runs_of(group.positions));
   all.emplace_back();  // rows that are not known
   return all;
@@ -60,7 +73,8 @@ const void* RecordedInputs::place_of(const RandomScope::Position& position, std:
   if (rows == recorded_.end())
     throw RecipeError({"the loss draws random numbers for rows in an order of its own", "RowScope in Objective::loss",
                        "keep the order of the batch or of its groups"});
-  Entry fresh{.site = position.site, .elements = elements, .rows = static_cast<std::size_t>(rows - recorded_.begin()), .counts = {}};
+  Entry fresh{
+      .site = position.site, .elements = elements, .rows = static_cast<std::size_t>(rows - recorded_.begin()), .counts = {}};
   auto known = std::ranges::find_if(entries_, [&](const Entry& entry) {  // a block that is computed again draws the same numbers
     return entry.site == fresh.site && entry.elements == fresh.elements && entry.rows == fresh.rows;
   });
@@ -91,11 +105,20 @@ std::size_t RecordedInputs::take(std::size_t bytes) {
   return place;
 }
 
+// Whether the orders that could not be told apart in the recorded batch are equal in this one too.
+bool RecordedInputs::are_alike(const Entry& entry, const std::vector<Rows>& rows) const {
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    if (recorded_[i] == recorded_[entry.rows] && !(rows[i] == rows[entry.rows])) return false;
+  return true;
+}
+
 bool RecordedInputs::write(const Batch& batch, std::int64_t step) {
   if (host_.empty()) return true;
   const std::vector<Rows> rows = rows_in(batch);
   if (rows.size() != recorded_.size()) return false;
   for (const Entry& entry : entries_) {
+    is_unsure_ = is_unsure_ || !are_alike(entry, rows);
+    if (is_unsure_) return false;
     const RandomScope::Site site = site_of(entry, batch.epoch(), rows[entry.rows]);
     if (counts_of(site, entry.elements) != entry.counts) return false;
     for (std::size_t run = 0; run < entry.counts.size(); ++run) {
