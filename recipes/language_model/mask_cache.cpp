@@ -2,6 +2,8 @@
 
 #include <ATen/ops/ones.h>
 
+#include "millrace/core/random.h"
+
 namespace millrace::recipes::language_model {
 
 at::Tensor make_causal_mask(std::int64_t length, at::Device device) {
@@ -9,6 +11,7 @@ at::Tensor make_causal_mask(std::int64_t length, at::Device device) {
 }
 
 at::Tensor MaskCache::causal(std::int64_t length, at::Device device) {
+  if (RandomScope::is_recorded()) return make_causal_mask(length, device);  // a recording outlives what is dropped here
   for (const at::Tensor& mask : masks_) {
     if (mask.size(0) == length && mask.device() == device) return mask;
   }

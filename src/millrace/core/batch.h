@@ -84,7 +84,8 @@ struct LossTerm {
   std::optional<Report> report = std::nullopt;
   std::string name = "";  // unique within its loss; shown by logs if there are several terms
   double weight = 1.0;    // factor of this mean in the loss
-  // Instead of `weight`, if defined: a scalar f64 on the device, for a factor that changes from step to step (StepContext::number).
+  // Instead of `weight`, if defined: a scalar f64 on the device, for a factor that changes from step to step
+  // (StepContext::number).
   at::Tensor weight_now = {};
   // The count is the same for each row of a batch (its voxels, its tokens). All such terms of a loss share one backward pass. A
   // term without per_row has a pass of its own if its loss has several terms and the step more than one micro-batch. A count that

@@ -61,8 +61,8 @@ class Backend {
   // Calls `work`, whose launches on this thread, and on LibTorch's threads of a backward pass, are recorded and not executed.
   // Tensors that it makes have memory, but no values before the first replay. Recordings share the memory of tensors that died
   // while they were made: replay those of one step in the order in which they were recorded. Throws what `work` throws, and the
-  // device's error for what can't be recorded: a wait, a read-back, a copy from or to pageable memory; the work is then as good as
-  // never called. Null: the device can't record, and `work` was not called.
+  // device's error for what can't be recorded: a wait, a read-back, a copy from or to pageable memory; the work is then as good
+  // as never called. Null: the device can't record, and `work` was not called.
   [[nodiscard]] virtual std::unique_ptr<Recording> record(int, const std::function<void()>&) { return nullptr; }
   // Transport of this device's tensors between the processes of a run; null if there is none, and `reason` says why.
   [[nodiscard]] virtual RankGroups* rank_groups(std::string& reason) {

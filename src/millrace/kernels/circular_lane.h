@@ -8,8 +8,8 @@
 namespace millrace::kernels::detail {
 
 // A volume as planes of pixels: contiguous tensors have N * C planes of single elements, channels-last ones N planes whose pixels
-// are all channels. A pixel of a plain volume is `pixel` consecutive elements; in the padded one, which has one more pixel on each
-// side, pixels are `step` elements apart.
+// are all channels. A pixel of a plain volume is `pixel` consecutive elements; in the padded one, which has one more pixel on
+// each side, pixels are `step` elements apart.
 struct PaddedVolume {
   std::int64_t samples, planes, depth, height, width, pixel, step;
   std::int64_t padded_first, padded_stride;  // of a sample's first plane; from one sample to the next
@@ -36,8 +36,8 @@ struct PaddedVolume {
 [[nodiscard]] C10_HOST_DEVICE inline std::int64_t padded_place(const PaddedVolume& v, std::int64_t plane, std::int64_t d,
                                                                std::int64_t h, std::int64_t w) {
   const auto at = static_cast<std::uint32_t>(plane), of = static_cast<std::uint32_t>(v.planes);
-  return static_cast<std::int64_t>(at / of) * v.padded_stride + v.padded_first + static_cast<std::int64_t>(at % of) * v.padded_plane() +
-         (d * (v.height + 2) + h) * v.padded_row() + w * v.step;
+  return static_cast<std::int64_t>(at / of) * v.padded_stride + v.padded_first +
+         static_cast<std::int64_t>(at % of) * v.padded_plane() + (d * (v.height + 2) + h) * v.padded_row() + w * v.step;
 }
 [[nodiscard]] C10_HOST_DEVICE inline std::int64_t plain_place(const PaddedVolume& v, std::int64_t plane, std::int64_t d,
                                                               std::int64_t h, std::int64_t w) {

@@ -162,7 +162,8 @@ struct CircularPadFunction : torch::autograd::Function<CircularPadFunction> {
                                    gradient.options().memory_format(layout));
         const Geometry g = geometry(out.sizes(), first, gradient.size(1), layout);
         if (!out.is_cpu()) run_on_device(g, gradient, out, /*backward=*/true);
-        if (out.is_cpu()) with_element(gradient, [&]<class T>(T*) { unpad(g, gradient.const_data_ptr<T>(), out.mutable_data_ptr<T>()); });
+        if (out.is_cpu())
+          with_element(gradient, [&]<class T>(T*) { unpad(g, gradient.const_data_ptr<T>(), out.mutable_data_ptr<T>()); });
         result[i] = std::move(out);
       }
       first += parts[i];

@@ -1,5 +1,5 @@
-// The arithmetic of a decoder's layers for a device's threads: RMS norm of rows, SwiGLU, rotary positions. g++ and nvcc both compile
-// it.
+// The arithmetic of a decoder's layers for a device's threads: RMS norm of rows, SwiGLU, rotary positions. g++ and nvcc both
+// compile it.
 #pragma once
 
 #include <c10/macros/Macros.h>
@@ -169,7 +169,8 @@ C10_HOST_DEVICE inline void swiglu_four(const DeviceSwiglu& a, std::int64_t row,
 
 // Four neighbours of each half of a head of DeviceTurn.
 template <class X>
-C10_HOST_DEVICE inline void turn_four(const DeviceTurn& a, std::int64_t sample, std::int64_t row, std::int64_t head, std::int64_t i) {
+C10_HOST_DEVICE inline void turn_four(const DeviceTurn& a, std::int64_t sample, std::int64_t row, std::int64_t head,
+                                      std::int64_t i) {
   const X* const x = static_cast<const X*>(a.x) + sample * a.batch_stride + row * a.row_stride + head * 2 * a.half;
   X* const out = static_cast<X*>(a.out) + ((sample * a.rows + row) * a.heads + head) * 2 * a.half;
   const FourOf<X> lower = four_at(x, i), upper = four_at(x + a.half, i);

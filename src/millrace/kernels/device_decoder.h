@@ -10,8 +10,8 @@ namespace millrace::kernels {
 // Whether the device has kernels of ours for rows of x.
 [[nodiscard]] bool has_device_rows(const at::Tensor& x);
 
-// {x + branch, y}, y of dtype `type` = RMS norm of the sum's rows times weight (fp32, one for each column); without a branch the sum
-// is x. Differentiable once; the weight's gradient by LibTorch's operations.
+// {x + branch, y}, y of dtype `type` = RMS norm of the sum's rows times weight (fp32, one for each column); without a branch the
+// sum is x. Differentiable once; the weight's gradient by LibTorch's operations.
 [[nodiscard]] std::pair<at::Tensor, at::Tensor> device_rms_rows(const at::Tensor& x, const at::Tensor& branch,
                                                                 const at::Tensor& weight, double epsilon, at::ScalarType type);
 // silu(a) * b of rows (a, b). Differentiable once.

@@ -57,7 +57,9 @@ struct DeviceTable {
   void (*write)(void* to_device, const void* from, std::size_t bytes, c10::DeviceIndex index);
 };
 
-[[nodiscard]] constexpr bool norm_width_fits(std::int64_t width) noexcept { return width > 0 && width % 128 == 0 && width <= 1024; }
+[[nodiscard]] constexpr bool norm_width_fits(std::int64_t width) noexcept {
+  return width > 0 && width % 128 == 0 && width <= 1024;
+}
 
 // The table of this kind of device; null if there is no table.
 [[nodiscard]] const DeviceTable* device_table(c10::DeviceType type) noexcept;

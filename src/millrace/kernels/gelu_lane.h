@@ -1,5 +1,5 @@
-// The work of a device's thread in GELU with dropout: the eight elements that one block of random numbers serves. g++ and nvcc both
-// compile it.
+// The work of a device's thread in GELU with dropout: the eight elements that one block of random numbers serves. g++ and nvcc
+// both compile it.
 #pragma once
 
 #include <c10/macros/Macros.h>
@@ -28,8 +28,8 @@ namespace millrace::kernels::detail {
 #endif
 }
 
-// The normal distribution function and its density. The error function by Abramowitz and Stegun 7.1.26 (1.5e-7), as on the CPU: it
-// shares its exponential with the density.
+// The normal distribution function and its density. The error function by Abramowitz and Stegun 7.1.26 (1.5e-7), as on the CPU:
+// it shares its exponential with the density.
 struct Gauss {
   float cdf, pdf;
 };
@@ -64,7 +64,8 @@ struct GeluOf {
   // Handles elements i and i + 1 of the tensor if they are in [0, count); `word` has the bits of both.
   C10_HOST_DEVICE void pair(std::int64_t i, std::int64_t count, std::uint32_t word) const {
     const bool first = (word & 0xFFFFU) >= keep.threshold, second = (word >> 16U) >= keep.threshold;
-    if (i >= 0 && i + 1 < count && holds_pairs(x + i) && holds_pairs(out + i) && (gradient == nullptr || holds_pairs(gradient + i))) {
+    if (i >= 0 && i + 1 < count && holds_pairs(x + i) && holds_pairs(out + i) &&
+        (gradient == nullptr || holds_pairs(gradient + i))) {
       const PairOf<X> in = *reinterpret_cast<const PairOf<X>*>(x + i);
       PairOf<X> upstream{X(0.0F), X(0.0F)};
       if (gradient != nullptr) upstream = *reinterpret_cast<const PairOf<X>*>(gradient + i);

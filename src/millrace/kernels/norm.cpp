@@ -161,8 +161,8 @@ struct NormFunction : torch::autograd::Function<NormFunction> {
   }
 
   // Both return the gradients of weight and bias in parts: (2, parts, width).
-  static at::Tensor backward_on_device(detail::NormBackward args, const at::Tensor& y_gradient, at::ScalarType y_type, const Dropout& site,
-                                       const at::Tensor& sum) {
+  static at::Tensor backward_on_device(detail::NormBackward args, const at::Tensor& y_gradient, at::ScalarType y_type,
+                                       const Dropout& site, const at::Tensor& sum) {
     const std::int64_t at_once = args.width <= 512 ? 528 : 396;  // as many as an H100 runs at the same time
     at::Tensor zeros;
     if (!y_gradient.defined()) {

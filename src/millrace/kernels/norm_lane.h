@@ -93,8 +93,8 @@ C10_HOST_DEVICE inline void load_sum(NormRow<kGroups>& row, const R* residual, c
 }
 
 template <class Y, int kGroups>
-C10_HOST_DEVICE inline void write_normed(const NormRow<kGroups>& row, float mean, float rate, const float* weight, const float* bias,
-                                         Y* y) {
+C10_HOST_DEVICE inline void write_normed(const NormRow<kGroups>& row, float mean, float rate, const float* weight,
+                                         const float* bias, Y* y) {
   MILLRACE_UNROLLED
   for (int slot = 0; slot < kGroups; ++slot) {
     if (!row.has(slot)) continue;
@@ -103,7 +103,8 @@ C10_HOST_DEVICE inline void write_normed(const NormRow<kGroups>& row, float mean
       const std::int64_t column = row.column(slot, word);
       const PairOf<float> w = pair_at(weight, column), b = pair_at(bias, column);
       const int i = 8 * slot + 2 * word;
-      put_pair(y, column, (row.values[i] - mean) * rate * w.first + b.first, (row.values[i + 1] - mean) * rate * w.second + b.second);
+      put_pair(y, column, (row.values[i] - mean) * rate * w.first + b.first,
+               (row.values[i + 1] - mean) * rate * w.second + b.second);
     }
   }
 }
@@ -111,8 +112,8 @@ C10_HOST_DEVICE inline void write_normed(const NormRow<kGroups>& row, float mean
 // What the backward pass knows of a row: its normed values, and the gradient of y times the weight.
 template <int kGroups>
 struct NormGradientRow {
-  NormRow<kGroups> normed;             // (sum - mean) * rate
-  float weighted[8 * kGroups] = {};    // dy * weight
+  NormRow<kGroups> normed;           // (sum - mean) * rate
+  float weighted[8 * kGroups] = {};  // dy * weight
 };
 
 // Loads both, and adds the row's part of the gradients of weight and bias to the lane's.
@@ -159,8 +160,9 @@ template <int kGroups>
 // Writes the gradients of residual and branch; `mean_weighted` and `mean_product`: means over the row of weighted and of weighted
 // times normed. `sum_gradient` and `branch_gradient` may be null.
 template <class R, class Y, int kGroups>
-C10_HOST_DEVICE inline void write_gradient(const NormGradientRow<kGroups>& row, float rate, float mean_weighted, float mean_product,
-                                           const R* sum_gradient, R* residual_gradient, Y* branch_gradient, const Keep& keep) {
+C10_HOST_DEVICE inline void write_gradient(const NormGradientRow<kGroups>& row, float rate, float mean_weighted,
+                                           float mean_product, const R* sum_gradient, R* residual_gradient, Y* branch_gradient,
+                                           const Keep& keep) {
   MILLRACE_UNROLLED
   for (int slot = 0; slot < kGroups; ++slot) {
     if (!row.normed.has(slot)) continue;

@@ -96,7 +96,13 @@ class Pass {
  public:
   Pass(std::string_view name, const torch::nn::Module& part, c10::Device device, std::function<void()> run, Watcher* watcher,
        std::size_t index)
-      : name_(name), part_(part), device_(device), run_(std::move(run)), watcher_(watcher), index_(index), generators_(where_kept(device, RandomScope::is_recorded())) {
+      : name_(name),
+        part_(part),
+        device_(device),
+        run_(std::move(run)),
+        watcher_(watcher),
+        index_(index),
+        generators_(where_kept(device, RandomScope::is_recorded())) {
     if (at::autocast::is_autocast_enabled(device.type())) autocast_ = at::autocast::get_autocast_dtype(device.type());
     place_ = RandomScope::position();
   }

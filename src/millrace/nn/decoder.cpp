@@ -112,7 +112,8 @@ std::pair<at::Tensor, at::Tensor> add_rms_norm(const at::Tensor& branch, const a
 
 at::Tensor swiglu(const at::Tensor& packed, const Fused& fused) {
   if (choose<kFusedSwiglu>(fused, kernels::has_decoder_kernels(packed))) return kernels::swiglu(packed);
-  if (kernels::has_device_rows(packed) && packed.size(-1) % 16 == 0 && choose<kFusedSwiglu>(fused)) return kernels::device_swiglu(packed);
+  if (kernels::has_device_rows(packed) && packed.size(-1) % 16 == 0 && choose<kFusedSwiglu>(fused))
+    return kernels::device_swiglu(packed);
   const auto halves = packed.chunk(2, -1);
   return at::silu(halves[0]) * halves[1];
 }

@@ -83,8 +83,9 @@ bool takes_device_linear(const at::Tensor& input, const at::Tensor& weight, cons
 }
 
 bool packs_on_device(const at::Tensor& input, const QkvWeights& w, const Fused& fused) {
-  return w.w_k.sizes().equals(w.w_q.sizes()) && w.w_v.sizes().equals(w.w_q.sizes()) && takes_device_linear(input, w.w_q, w.b_q, fused) &&
-         kernels::has_device_linear(input, w.w_k, w.b_k) && kernels::has_device_linear(input, w.w_v, w.b_v);
+  return w.w_k.sizes().equals(w.w_q.sizes()) && w.w_v.sizes().equals(w.w_q.sizes()) &&
+         takes_device_linear(input, w.w_q, w.b_q, fused) && kernels::has_device_linear(input, w.w_k, w.b_k) &&
+         kernels::has_device_linear(input, w.w_v, w.b_v);
 }
 
 bool all_defined(const QkvWeights& w) { return w.b_q.defined() && w.b_k.defined() && w.b_v.defined(); }

@@ -24,8 +24,9 @@ __global__ void __launch_bounds__(kThreads) pad(PaddedVolume v, const X* in, X* 
   if (i >= count) return;
   constexpr int kElements = sizeof(E) / sizeof(X);
   const PixelPiece at = piece_of(i, v.pixel / kElements, kElements, v.depth + 2, v.height + 2, v.width + 2);
-  const std::int64_t from = plain_place(v, at.plane, kernels::detail::wrapped(at.d - 1, v.depth),
-                                        kernels::detail::wrapped(at.h - 1, v.height), kernels::detail::wrapped(at.w - 1, v.width));
+  const std::int64_t from =
+      plain_place(v, at.plane, kernels::detail::wrapped(at.d - 1, v.depth), kernels::detail::wrapped(at.h - 1, v.height),
+                  kernels::detail::wrapped(at.w - 1, v.width));
   *reinterpret_cast<E*>(out + padded_place(v, at.plane, at.d, at.h, at.w) + at.element) =
       *reinterpret_cast<const E*>(in + from + at.element);
 }
@@ -44,8 +45,9 @@ __global__ void __launch_bounds__(kThreads) unpad(PaddedVolume v, const X* in, X
     for (int h = 0; h < heights; ++h) {
 #pragma unroll 1
       for (int w = 0; w < widths; ++w) {
-        const X* const from = in + padded_place(v, at.plane, shown_at(at.d, v.depth, d), shown_at(at.h, v.height, h),
-                                               shown_at(at.w, v.width, w)) + at.element;
+        const X* const from =
+            in + padded_place(v, at.plane, shown_at(at.d, v.depth, d), shown_at(at.h, v.height, h), shown_at(at.w, v.width, w)) +
+            at.element;
         const E piece = *reinterpret_cast<const E*>(from);
         const X* const elements = reinterpret_cast<const X*>(&piece);
 #pragma unroll
@@ -72,7 +74,8 @@ cudaError_t launch_all(const CircularPad& args, cudaStream_t stream) {
   for (std::int64_t first = 0; first < whole.samples; first += at_once) {
     PaddedVolume some = whole;
     some.samples = std::min(at_once, whole.samples - first);
-    const std::int64_t plain = first * whole.planes * whole.depth * whole.height * whole.row(), padded = first * whole.padded_stride;
+    const std::int64_t plain = first * whole.planes * whole.depth * whole.height * whole.row(),
+                       padded = first * whole.padded_stride;
     const auto* in = static_cast<const X*>(args.in) + (args.backward ? padded : plain);
     auto* out = static_cast<X*>(args.out) + (args.backward ? plain : padded);
     const auto count = static_cast<std::uint32_t>(of_sample * some.samples);
@@ -94,7 +97,8 @@ cudaError_t launch_circular_pad(const CircularPad& args, cudaStream_t stream) {
     const PaddedVolume& v = args.volume;
     const auto whole = [](std::int64_t number) { return number % Piece<X>::kElements == 0; };
     const auto begins_piece = [](const void* data) { return reinterpret_cast<std::uintptr_t>(data) % sizeof(Piece<X>) == 0; };
-    const bool pieces = whole(v.pixel) && whole(v.step) && whole(v.padded_first) && begins_piece(args.in) && begins_piece(args.out);
+    const bool pieces =
+        whole(v.pixel) && whole(v.step) && whole(v.padded_first) && begins_piece(args.in) && begins_piece(args.out);
     return pieces ? launch_all<X, Piece<X>>(args, stream) : launch_all<X, X>(args, stream);
   });
 }

@@ -10,7 +10,7 @@
 namespace millrace::device {
 
 // `matrix` (rows, columns) contiguous, columns a multiple of 16 bytes; `parts` (blocks, columns), all of it written.
-[[nodiscard]] cudaError_t launch_column_sums(const void* matrix, kernels::detail::Type type, std::int64_t rows, std::int64_t columns,
-                                             std::int64_t blocks, float* parts, cudaStream_t stream);
+[[nodiscard]] cudaError_t launch_column_sums(const void* matrix, kernels::detail::Type type, std::int64_t rows,
+                                             std::int64_t columns, std::int64_t blocks, float* parts, cudaStream_t stream);
 
 }  // namespace millrace::device

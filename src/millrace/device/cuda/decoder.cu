@@ -52,7 +52,9 @@ __global__ void __launch_bounds__(kThreads) turn(DeviceTurn a) {
   }
 }
 
-unsigned blocks_of(std::int64_t threads) { return static_cast<unsigned>(std::min((threads + kThreads - 1) / kThreads, kMostBlocks)); }
+unsigned blocks_of(std::int64_t threads) {
+  return static_cast<unsigned>(std::min((threads + kThreads - 1) / kThreads, kMostBlocks));
+}
 
 }  // namespace
 

@@ -10,6 +10,7 @@
 
 #include "millrace/device/device.h"
 #include "millrace/kernels/attention_draws.h"
+#include "millrace/kernels/default_generator.h"
 #include "millrace/kernels/dropout_bits.h"
 #include "millrace/kernels/plain.h"
 
@@ -64,7 +65,10 @@ TEST_F(CudaDropout, AttentionDropsTheSameAgainAndCountedTheWeightsOfTheCpu) {
   const at::Tensor q = at::randn({2, 40, 3, 16}), k = at::randn({2, 40, 3, 16}), v = at::randn({2, 40, 3, 16});
   const kernels::Dropout site = site_of(0.3, 2 * 3 * 40 * 40);
   const auto half = [](const at::Tensor& x) { return x.cuda().to(at::kHalf); };
-  const auto fused = [&] { return kernels::causal_attention(half(q), half(k), half(v), site); };
+  const auto fused = [&] {
+    kernels::seed_default_generator(at::Device("cuda:0"), kKey);  // as before each forward pass: step/draws.h
+    return kernels::causal_attention(half(q), half(k), half(v), site);
+  };
   const at::Tensor first = fused();
   (void)at::randn({100}, at::TensorOptions().device(at::kCUDA));  // advances the generator
   EXPECT_TRUE(at::equal(fused(), first));

@@ -42,7 +42,8 @@ cudaError_t launch(const Of& of, std::int64_t count, const RecordedSite* recorde
 
 // Sixteen bytes at a time where all tensors begin at such a piece; the rest one by one.
 template <class Function, class X>
-__global__ void __launch_bounds__(kThreads) pointwise(const X* x, const X* gradient, X* out, std::int64_t count, bool whole_pieces) {
+__global__ void __launch_bounds__(kThreads)
+    pointwise(const X* x, const X* gradient, X* out, std::int64_t count, bool whole_pieces) {
   constexpr int kElements = Piece<X>::kElements;
   const std::int64_t begin = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x, step = std::int64_t{gridDim.x} * blockDim.x;
   const std::int64_t pieces = whole_pieces ? count / kElements : 0;

@@ -38,8 +38,8 @@ void norm_forward(const kernels::detail::NormForward& args, std::int64_t rows, S
   on_device(index, [&](cudaStream_t stream) { return launch_norm_forward(args, rows, recorded, stream); });
 }
 
-void norm_backward(const kernels::detail::NormBackward& args, std::int64_t rows, std::int64_t blocks, Site recorded, float* partial,
-                   c10::DeviceIndex index) {
+void norm_backward(const kernels::detail::NormBackward& args, std::int64_t rows, std::int64_t blocks, Site recorded,
+                   float* partial, c10::DeviceIndex index) {
   on_device(index, [&](cudaStream_t stream) { return launch_norm_backward(args, rows, blocks, recorded, partial, stream); });
 }
 
@@ -81,8 +81,7 @@ void circular_pad(const kernels::CircularPad& args, c10::DeviceIndex index) {
 
 void column_sums(const void* matrix, kernels::detail::Type type, std::int64_t rows, std::int64_t columns, std::int64_t blocks,
                  float* parts, c10::DeviceIndex index) {
-  on_device(index,
-            [&](cudaStream_t stream) { return launch_column_sums(matrix, type, rows, columns, blocks, parts, stream); });
+  on_device(index, [&](cudaStream_t stream) { return launch_column_sums(matrix, type, rows, columns, blocks, parts, stream); });
 }
 
 void write(void* to_device, const void* from, std::size_t bytes, c10::DeviceIndex index) {

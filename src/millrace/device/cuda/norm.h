@@ -15,6 +15,7 @@ namespace millrace::device {
                                               const kernels::detail::RecordedSite* recorded, cudaStream_t stream);
 // `partial`: (2, blocks, width), the gradients of weight and of bias that each block has found; all of it is written.
 [[nodiscard]] cudaError_t launch_norm_backward(const kernels::detail::NormBackward& args, std::int64_t rows, std::int64_t blocks,
-                                               const kernels::detail::RecordedSite* recorded, float* partial, cudaStream_t stream);
+                                               const kernels::detail::RecordedSite* recorded, float* partial,
+                                               cudaStream_t stream);
 
 }  // namespace millrace::device

@@ -1,7 +1,7 @@
 #include "millrace/device/cuda/record.h"
 
-#include <ATen/cuda/CUDAGeneratorImpl.h>
 #include <ATen/core/CachingHostAllocator.h>
+#include <ATen/cuda/CUDAGeneratorImpl.h>
 #include <ATen/cuda/CUDAGraph.h>
 #include <c10/core/Event.h>
 #include <c10/cuda/CUDACachingAllocator.h>

@@ -86,7 +86,7 @@ class StepNumbers {
 struct StepContext {
   HostNumber<std::int64_t> step;    // 0-based
   HostNumber<std::uint64_t> epoch;  // 0-based, of the batch
-  std::int64_t total_steps = 0;  // length of the run; 0 = open end, or an evaluation without a run
+  std::int64_t total_steps = 0;     // length of the run; 0 = open end, or an evaluation without a run
   bool training = true;
   const Tensors* earlier = nullptr;  // detached outputs of the previous objectives for the same micro-batch
   StepNumbers* numbers = nullptr;    // see number(); null: the step is not recorded

@@ -1,8 +1,5 @@
 #include "millrace/train/step/objective_step.h"
 
-#include <ATen/TensorOperators.h>
-#include <ATen/ops/_foreach_norm.h>
-#include <ATen/ops/zeros_like.h>
 #include <torch/nn/module.h>
 
 #include <algorithm>
@@ -237,19 +234,6 @@ void ObjectiveStep::merge_passes() {
       whole = whole.defined() ? whole + part : part;
     }
   }
-}
-
-at::Tensor ObjectiveStep::gradient_size() const {
-  std::vector<at::Tensor> gradients;
-  const auto add = [&](const at::Tensor& gradient) {
-    if (gradient.defined()) gradients.push_back(gradient);
-  };
-  for (const at::Tensor& parameter : parameters_) add(parameter.grad());
-  for (const Pass& pass : sums_->passes) std::ranges::for_each(pass.gradients, add);
-  std::vector<at::Tensor> norms = gradients.empty() ? std::vector<at::Tensor>() : at::_foreach_norm(gradients, 2);
-  at::Tensor squares = at::zeros_like(norm_);
-  for (const at::Tensor& norm : norms) squares = squares + norm.to(at::kFloat).square();
-  return squares.sqrt();
 }
 
 bool ObjectiveStep::host_says_skip() const {

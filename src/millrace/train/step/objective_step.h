@@ -74,12 +74,11 @@ class ObjectiveStep {
   // Runs the backward pass of one micro-batch; returns the loss detached. `in_step`: whether this micro-batch is the step's only
   // one over all ranks, and whether it is this rank's last one.
   Loss add(Loss loss, MicroPosition in_step);
-  void sum_over(Agreement& agreement);             // gradients and counts over all ranks; collective
-  void follow_root(Agreement& agreement);          // takes rank 0's count of steps without a loss; collective
-  [[nodiscard]] bool takes_part() const;           // some micro-batch of this step had a loss
-  [[nodiscard]] at::Tensor gradient_size() const;  // norm of the gradients so far, as they are: a scalar on the device
-  [[nodiscard]] bool host_says_skip() const;       // reads the gradients; waits for the device
-  void judge(std::optional<bool> bad_says_host);   // decides whether the step counts; nullopt: on the device alone
+  void sum_over(Agreement& agreement);            // gradients and counts over all ranks; collective
+  void follow_root(Agreement& agreement);         // takes rank 0's count of steps without a loss; collective
+  [[nodiscard]] bool takes_part() const;          // some micro-batch of this step had a loss
+  [[nodiscard]] bool host_says_skip() const;      // reads the gradients; waits for the device
+  void judge(std::optional<bool> bad_says_host);  // decides whether the step counts; nullopt: on the device alone
   // Scalar f32, 1 = a spike, for a step that is finite by `bad`; nullopt without optim.spike_zscore.
   [[nodiscard]] std::optional<at::Tensor> spike(const at::Tensor& bad);
   // Updates the parameters, unless skip is 1 or `applies` is false, and calls the objective's after_update; drops the gradients.

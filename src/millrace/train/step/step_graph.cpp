@@ -105,7 +105,7 @@ at::Tensor numbers_of(const StepResult& result, const at::Tensor& gradient_sizes
 // The norm of each objective's gradient, on the device.
 at::Tensor sizes_of(const std::vector<ObjectiveStep>& objectives) {
   std::vector<at::Tensor> sizes;
-  for (const ObjectiveStep& objective : objectives) sizes.push_back(objective.gradient_size());
+  for (const ObjectiveStep& objective : objectives) sizes.push_back(StepProgress::gradient_size(objective));
   return at::stack(sizes);
 }
 
@@ -355,6 +355,7 @@ void StepGraph::launch_the_rest() {
   parts_.distrust_counters();
   for (std::size_t i = 0; i < latest.after.size(); ++i) latest.after[i].restore(parts_.objectives[i]);
   now_ = nullptr;
+  if (clock_ != nullptr) clock_->clear();  // the step has a mark at its beginning alone
   clock_ = nullptr;
 }
 

@@ -15,11 +15,9 @@ class StepProgress {
   explicit StepProgress(const ObjectiveStep& objective) : sums_(*objective.sums_) {
     for (const at::Tensor& parameter : objective.parameters_) gradients_.push_back(parameter.grad());
   }
-  // The objective goes on from here.
-  void restore(ObjectiveStep& objective) const {
-    *objective.sums_ = sums_;
-    for (std::size_t i = 0; i < gradients_.size(); ++i) objective.parameters_[i].mutable_grad() = gradients_[i];
-  }
+  void restore(ObjectiveStep& objective) const;  // the objective goes on from here
+  // The norm of an objective's gradients so far, as they are: a scalar on the device.
+  [[nodiscard]] static at::Tensor gradient_size(const ObjectiveStep& objective);
 
  private:
   ObjectiveStep::Sums sums_;
