@@ -1,9 +1,11 @@
 """The test programs under the label gpu, case by case as their reports say."""
+import re
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 from .. import processes
 
+BUILT_IN = re.compile(r"/\S*/(?=(?:src|tests|recipes)/)")  # where the sources lay when the test was built
 FILTER = "-*WithoutAGpu*"  # those are of the machine that has the sources
 
 
@@ -13,7 +15,7 @@ def cases(report):
         name = f"{case.get('classname')}.{case.get('name')}"
         failure, skipped = case.find("failure"), case.find("skipped")
         if failure is not None:
-            yield name, "failed", failure.get("message", "")
+            yield name, "failed", BUILT_IN.sub("", failure.get("message", ""))
         elif skipped is not None:
             yield name, "skipped", (skipped.get("message") or "no reason given").strip().splitlines()[-1]
         elif case.get("status") == "run":

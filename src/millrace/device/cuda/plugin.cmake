@@ -58,7 +58,7 @@ if(MILLRACE_NVCC)
     set(_object "${_folder}/${_name}.o")
     list(APPEND _objects "${_object}")
     add_custom_command(OUTPUT "${_object}" DEPENDS "${_source}" DEPFILE "${_object}.d" VERBATIM
-      COMMAND "${MILLRACE_NVCC}" -ccbin "${CMAKE_CXX_COMPILER}" -std=c++20 -O3 --expt-relaxed-constexpr ${_codes}
+      COMMAND "${MILLRACE_NVCC}" -ccbin "${CMAKE_CXX_COMPILER}" -std=c++20 -O3 --expt-relaxed-constexpr --compress-mode=size ${_codes}
         -gencode arch=compute_100,code=compute_100 -Xptxas=-warn-spills,-Werror -Werror all-warnings
         -Xcompiler=-fPIC,-fvisibility=hidden,-Wall,-Wextra,-Wshadow "-I${CMAKE_SOURCE_DIR}/src"
         -isystem "${TorchWheel_SITE}/torch/include" -MD -MF "${_object}.d" -c "${_source}" -o "${_object}")
