@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -63,7 +64,8 @@ def run(words):
 
 def resources(nvcc, source, architecture):
     """{kernel: (registers, bytes of shared memory, bytes spilled)}, the largest among its types."""
-    text = run([*nvcc, f"-gencode=arch=compute_{architecture},code=sm_{architecture}", "-Xptxas=-v", "-c", str(source), "-o", "/dev/null"]).stderr
+    with tempfile.TemporaryDirectory() as folder:
+        text = run([*nvcc, f"-gencode=arch=compute_{architecture},code=sm_{architecture}", "-Xptxas=-v", "-c", str(source), "-o", f"{folder}/kernels.o"]).stderr
     found = {}
     for block in re.split(r"Compiling entry function", text)[1:]:
         name = next((kernel for kernel in kernels_of(source) if re.search(rf"\d{kernel}(I|E|P)", block.split("'")[1])), None)
@@ -74,7 +76,9 @@ def resources(nvcc, source, architecture):
 
 def widths(nvcc, source):
     """{kernel: most bytes that one load or store of the device's memory moves}."""
-    text = run([*nvcc, "-arch=compute_90", "-ptx", str(source), "-o", "/dev/stdout"]).stdout
+    with tempfile.TemporaryDirectory() as folder:
+        run([*nvcc, "-arch=compute_90", "-ptx", str(source), "-o", f"{folder}/kernels.ptx"])
+        text = Path(folder, "kernels.ptx").read_text(encoding="utf-8")
     found = {}
     for block in re.split(r"\.entry ", text)[1:]:
         name = next((kernel for kernel in kernels_of(source) if re.search(rf"\d{kernel}(I|E|P)", block.split("(")[0])), None)
