@@ -158,6 +158,10 @@ int run_bench(const Invocation& call) {
     arguments.problems().push_back(
         {"rounds come from stdin, not from " + millrace::quoted(*rounds), "flag --rounds=" + *rounds, "write --rounds=stdin"});
   }
+  if (!trace.empty() && (rounds || describes)) {
+    arguments.problems().push_back(
+        {"no trace is recorded with --rounds or --describe", "flag --trace=" + trace, "leave one of them out"});
+  }
   StepBench::Options options = take_options(entry, arguments);
   options.overrides = config_overrides(entry, arguments);
   const Joined ranks = join_ranks({});

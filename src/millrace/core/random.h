@@ -12,6 +12,8 @@
 
 namespace millrace {
 
+class SiteRecorder;
+
 // Set by the trainer before each forward pass, read by layers that draw random numbers (dropout). Thread-local: the loop's
 // thread owns LibTorch. Each next_site() call within a forward pass is one site; the order of calls is the model's order.
 //
@@ -20,8 +22,6 @@ namespace millrace {
 // holds for tensors whose first dimension runs over the batch's rows (or over equal pieces of each row, in order). Other tensors,
 // and batches of several groups, whose rows may have equal positions, have separate streams, but not those of one process; for
 // groups the rows of all groups are counted together, and RowScope says which rows are which.
-class SiteRecorder;
-
 class RandomScope {
  public:
   // One call of a layer that draws random numbers: its key, and the elements of the site's stream that the tensor uses.

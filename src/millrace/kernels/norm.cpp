@@ -24,13 +24,6 @@ float* row_scratch(std::int64_t width) {
   return static_cast<float*>(scratch(static_cast<std::size_t>(4 * floats + width / 8 + 128)));
 }
 
-const void* moved(const void* data, std::int64_t elements, detail::Type type) {
-  return data == nullptr ? nullptr : static_cast<const char*>(data) + elements * (type == detail::Type::f32 ? 4 : 2);
-}
-void* moved(void* data, std::int64_t elements, detail::Type type) {
-  return data == nullptr ? nullptr : static_cast<char*>(data) + elements * (type == detail::Type::f32 ? 4 : 2);
-}
-
 detail::NormForward from_row(detail::NormForward args, std::int64_t row) {
   const std::int64_t elements = row * args.width;
   args.residual = moved(args.residual, elements, args.residual_type);

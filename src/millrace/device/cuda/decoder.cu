@@ -15,11 +15,6 @@ using kernels::detail::RmsLane;
 constexpr int kThreads = 256;
 constexpr std::int64_t kMostBlocks = std::int64_t{1} << 20;  // threads loop if there are more elements
 
-__device__ float over_warp(float value) {
-  for (int distance = 16; distance > 0; distance /= 2) value += __shfl_xor_sync(0xFFFFFFFFU, value, distance);
-  return value;
-}
-
 // A warp for each row.
 template <class X, class Y>
 __global__ void __launch_bounds__(kThreads, 2) rms_rows(DeviceRms a) {

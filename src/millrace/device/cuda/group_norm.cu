@@ -20,11 +20,6 @@ using kernels::detail::result_of;
 
 constexpr int kThreads = 256;
 
-__device__ float over_warp(float value) {
-  for (int distance = 16; distance > 0; distance /= 2) value += __shfl_xor_sync(0xFFFFFFFFU, value, distance);
-  return value;
-}
-
 // Contiguous: a block for each channel and split. E: an element, or a piece of neighbours.
 template <class X, class E>
 __global__ void __launch_bounds__(kThreads) sum_planes(DeviceGroupNorm a) {

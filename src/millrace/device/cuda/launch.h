@@ -10,4 +10,10 @@ namespace millrace::device {
 using kernels::Piece;
 using kernels::with_types;
 
+// The sum over the 32 lanes of a warp, for each of them. All lanes take part.
+__device__ inline float over_warp(float value) {
+  for (int distance = 16; distance > 0; distance /= 2) value += __shfl_xor_sync(0xFFFFFFFFU, value, distance);
+  return value;
+}
+
 }  // namespace millrace::device

@@ -17,11 +17,6 @@ using kernels::detail::RecordedSite;
 
 constexpr int kWarps = 4;  // of a block; each handles a row at a time
 
-__device__ float over_warp(float value) {
-  for (int distance = 16; distance > 0; distance /= 2) value += __shfl_xor_sync(0xFFFFFFFFU, value, distance);
-  return value;
-}
-
 // The site of the row; a recorded one is in the device's memory.
 __device__ Keep keep_of(const Keep& given, const RecordedSite* recorded, std::int64_t row, std::int64_t width) {
   Keep keep = given;

@@ -14,11 +14,6 @@ using kernels::detail::RmsNorm;
 
 constexpr int kThreads = 256;
 
-__device__ float over_warp(float value) {
-  for (int distance = 16; distance > 0; distance /= 2) value += __shfl_xor_sync(0xFFFFFFFFU, value, distance);
-  return value;
-}
-
 // Contiguous: a thread for each position; neighbours read neighbours of each channel.
 template <class X>
 __global__ void __launch_bounds__(kThreads, 2) planes(RmsNorm a) {

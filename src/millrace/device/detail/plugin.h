@@ -13,7 +13,7 @@ namespace millrace::device::detail {
 inline constexpr const char* kPluginFile = "libmillrace_cuda.so";
 inline constexpr const char* kPluginEntry = "millrace_cuda_backend";
 inline constexpr const char* kKernelsEntry = "millrace_cuda_kernels";
-// Raised with every change of Backend; a plugin with another number is refused.
+// Raised with every change of Backend or kernels::DeviceTable; a plugin with another number is refused.
 inline constexpr int kPluginInterface = 5;
 
 // The plugin's function: returns its backend, or null if it was built for another interface. Never throws.

@@ -11,13 +11,6 @@
 namespace millrace::kernels {
 namespace {
 
-std::int64_t bytes_of(detail::Type type) { return type == detail::Type::f32 ? 4 : 2; }
-
-const void* moved(const void* data, std::int64_t elements, detail::Type type) {
-  return data == nullptr ? nullptr : static_cast<const char*>(data) + elements * bytes_of(type);
-}
-void* moved(void* data, std::int64_t elements, detail::Type type) { return static_cast<char*>(data) + elements * bytes_of(type); }
-
 detail::DropoutArgs at_stretch(detail::DropoutArgs args, const DropoutRun& stretch) {
   args.x = moved(args.x, stretch.begin, args.x_type);
   args.residual = moved(args.residual, stretch.begin, args.out_type);

@@ -12,6 +12,14 @@ namespace millrace::kernels {
 
 using detail::DropoutRun;
 
+// Element `elements` after the first; null stays null.
+[[nodiscard]] inline const void* moved(const void* data, std::int64_t elements, detail::Type type) {
+  return data == nullptr ? nullptr : static_cast<const char*>(data) + elements * (type == detail::Type::f32 ? 4 : 2);
+}
+[[nodiscard]] inline void* moved(void* data, std::int64_t elements, detail::Type type) {
+  return data == nullptr ? nullptr : static_cast<char*>(data) + elements * (type == detail::Type::f32 ? 4 : 2);
+}
+
 // The runs of a tensor with this many elements, in its order. InternalError if the site's runs have another number of elements.
 [[nodiscard]] std::vector<DropoutRun> dropout_runs(const Dropout& site, std::int64_t elements);
 

@@ -282,6 +282,7 @@ Ending Trainer::finish(Ending ending) {
     state_sha256_ = snapshot::digest(content());
   }
   if (agreement().any(!meter_.is_empty())) log();  // logs after the save: a resumed run counts these steps in its next line
+  report_graph();                                  // a short run may have no log line after it is known
   const bool validates = !goes_on && parts_.validation != nullptr && validated_step_ != step_;
   if (validates) validate();
   reporter_.end_progress();

@@ -23,6 +23,10 @@
 
 namespace millrace {
 
+class StepGraph;
+class StepLaunches;
+struct HostReads;
+
 // RecipeError: the first step of a run must have a loss.
 [[noreturn]] void refuse_absence(const Batch& batch);
 
@@ -33,10 +37,6 @@ using LossVisitor = std::function<void(const std::string& objective, const Loss&
 //
 // A step whose loss or gradients are not finite, or that is a spike (optim.spike_zscore), is skipped: parameters, optimiser,
 // averaged weights and running statistics of all objectives stay unchanged, to the bit. fp16 scales each objective's loss.
-class StepGraph;
-class StepLaunches;
-struct HostReads;
-
 class Stepper {
  public:
   struct Options {
