@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <optional>
 
@@ -73,7 +74,7 @@ void remember(Context* context, const Dropout& site) {
   std::vector<std::int64_t> runs;
   for (const IndexRun& run : site.runs) runs.insert(runs.end(), {run.first, run.count});
   context->saved_data["runs"] = runs;
-  context->saved_data["on_device"] = static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(site.on_device));
+  context->saved_data["on_device"] = std::bit_cast<std::int64_t>(site.on_device);
 }
 template <class Context>
 [[nodiscard]] Dropout remembered(Context* context) {
@@ -81,7 +82,7 @@ template <class Context>
   Dropout site{saved["p"].toDouble(), static_cast<std::uint64_t>(saved["key"].toInt()), saved["first"].toInt(), {}};
   const std::vector<std::int64_t> runs = saved["runs"].toIntVector();
   for (std::size_t i = 0; i < runs.size(); i += 2) site.runs.push_back({runs[i], runs[i + 1]});
-  site.on_device = reinterpret_cast<const void*>(static_cast<std::intptr_t>(saved["on_device"].toInt()));
+  site.on_device = std::bit_cast<const void*>(saved["on_device"].toInt());
   return site;
 }
 
