@@ -53,8 +53,7 @@ class BenchShapes : public testing::TestWithParam<std::size_t> {
 TEST_P(BenchShapes, HaveTheParametersAndTheBatchOfPythonsSide) {
   static const bool has_torch =  // asked once: an import takes seconds
       !interop::torch_python().empty() && interop::run_python("import torch", {}, interop::torch_python()).status == 0;
-  if (!has_torch)
-    GTEST_SKIP() << "no Python with torch: run ./dev test once, which makes .deps/venv";
+  if (!has_torch) GTEST_SKIP() << "no Python with torch: run ./dev test once, which makes .deps/venv";
   const Json ours = describe_step(recipe(case_.recipe), {.shape = case_.shape, .overrides = case_.overrides});
   const std::string script = std::string(MILLRACE_SOURCE_DIR "/bench/step/") + case_.peer + "_step_peer.py";
   const std::string command = interop::shell_quoted(interop::torch_python()) + " " + interop::shell_quoted(script) +
