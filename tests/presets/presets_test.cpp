@@ -66,8 +66,11 @@ auto sessions(const recipes::neural_response::SampleSessions& size) {
 
 std::vector<Case> all_cases() {
   const Json few = {{"recipe.per_class", 64}, {"recipe.val_samples", 32}};
-  const Json one_block = {{"recipe.per_class", 64},        {"recipe.val_samples", 2},     {"data.batch_size", 2},
-                          {"recipe.decoder_layers", 1}, {"recipe.vision_layers", 2}};
+  const Json one_block = {{"recipe.per_class", 64},
+                          {"recipe.val_samples", 2},
+                          {"data.batch_size", 2},
+                          {"recipe.decoder_layers", 1},
+                          {"recipe.vision_layers", 2}};
   const auto large_sessions = sessions({.sessions = 2, .units = 110, .bins = 3000, .side = 51, .lags = 25});
   const auto small_sessions = sessions({.sessions = 2, .units = 32, .bins = 6000, .side = 31, .lags = 25});
   const auto smoke_sessions = sessions({.sessions = 2, .bins = 6000});
@@ -133,8 +136,8 @@ class PresetTest : public testing::TestWithParam<Case> {
     const auto aliases = aliases_of(entry);
     config::Layers layers(schema, aliases);
     layers.add_values(entry.defaults, "recipe");
-    layers.add_values(std::ranges::find(entry.presets, GetParam().preset, [](const auto& preset) { return preset.first; })->second,
-                      "preset");
+    layers.add_values(
+        std::ranges::find(entry.presets, GetParam().preset, [](const auto& preset) { return preset.first; })->second, "preset");
     layers.add_values({{"data.dir", data_.string()}}, "test");
     layers.add_values(GetParam().cut, "test");
     const std::filesystem::path shown = folder_ / "shown";
@@ -162,7 +165,8 @@ class PresetTest : public testing::TestWithParam<Case> {
 TEST_P(PresetTest, IsRehearsedWithItsPrediction) {
   GetParam().make_data(data_);
   const std::string shown = rehearse();
-  EXPECT_THAT(shown, AllOf(HasSubstr("\n  training    "), HasSubstr(" rows  "), HasSubstr("\n  predict     "), HasSubstr(" -> ")));
+  EXPECT_THAT(shown,
+              AllOf(HasSubstr("\n  training    "), HasSubstr(" rows  "), HasSubstr("\n  predict     "), HasSubstr(" -> ")));
   EXPECT_THAT(shown, Not(HasSubstr("no batch")));
   EXPECT_THAT(shown, Not(HasSubstr("predict     not tried")));
 }

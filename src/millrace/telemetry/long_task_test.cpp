@@ -35,7 +35,7 @@ TEST(LongTask, SaysInALogOnceWhatItIsAndAboutHowLong) {
   Log log;
   Console console(Console::Mode::plain, log.descriptor());
   {
-    LongTask task(console, "timing kernels in bf16", 0.05);
+    LongTask task(console, "timing kernels in bf16", 0.5);
     task.expect(42);
     EXPECT_EQ(log.line(), "timing kernels in bf16: about 42 s\n");
   }

@@ -145,9 +145,11 @@ void Assembly::try_convolutions() {
   if (setup_.agreement().ranks().rank == 0) {
     telemetry::LongTask told(setup_.console(), "trying the step's convolutions in bf16");
     const double began = steady_seconds();
+    bool is_over = false;
     const auto goes_on = [&](std::size_t done, std::size_t all) {
       if (done > 0) told.expect((steady_seconds() - began) * static_cast<double>(all) / static_cast<double>(done));
-      return trial_time_.left() > 0;
+      is_over = trial_time_.left() <= 0;
+      return !is_over;
     };
     (void)try_on_batch([&](const Batch& batch) {
       const LibraryOnly library_only;
@@ -156,7 +158,7 @@ void Assembly::try_convolutions() {
       choice = choose_convolutions([&] { (void)trials.try_precision(batch, std::nullopt); }, kept_trials(), trial,
                                    before == nullptr ? "" : before->get<std::string>(), goes_on);
     });
-    if (trial_time_.left() <= 0) choice.reason += "; " + trial_time_.reason();
+    if (is_over) choice.reason += "; " + trial_time_.reason();
   }
   const Json agreed = setup_.agreement().from_root(choice.to_json());
   if (auto taken = convolution_choice_in(agreed)) choice = std::move(*taken);

@@ -85,7 +85,8 @@ precision::Decision Assembly::try_precisions() {
     decision = precision::choose(setup_.context().device, in_format);
     if (decision.by_time) keep_format(kept_trials(), trial, values, precision::name_of(decision.autocast), decision.reason);
   };
-  if (!within_time([&] { how = try_on_batch(try_all); })) return {.autocast = std::nullopt, .reason = "fp32: " + trial_time_.reason()};
+  if (!within_time([&] { how = try_on_batch(try_all); }))
+    return {.autocast = std::nullopt, .reason = "fp32: " + trial_time_.reason()};
   kept_trials().save();
   decision.reason += how.value_or("");
   return decision;
