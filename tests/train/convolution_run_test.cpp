@@ -162,7 +162,8 @@ TEST_F(ConvolutionRun, WhatARunFoundIsGoneAroundByWhoUsesItsModel) {
 
 // A clock that runs away: after the first trial step the time is over.
 TEST_F(ConvolutionRun, TrialsThatTakeTooLongAreGivenUpAndThePlanSaysSo) {
-  Assembled late({{"precision.dtype", "auto"}});
+  const Json open = {{"precision.dtype", "auto"}};
+  Assembled late(open);
   double now = 0;
   late.assembly.limit_trials([&now] { return now += 20; });
   late.assembly.decide();
