@@ -85,7 +85,7 @@ std::vector<Case> all_cases() {
       {"language_model", "nano", text(20'000)},
       {"language_model", "test", text(20'000)},
       {"language_model", "small_model", text(40'000), Length::quick, {{"data.batch_size", 2}}},
-      {"language_model", "full", text(40'000), kLong, {{"data.batch_size", 2}}},
+      {"language_model", "full", text(120'000), kLong, {{"data.batch_size", 2}}},
       {"language_model", "large_model", text(40'000), kLong, {{"data.batch_size", 2}}},
       {"language_model", "bigwill", text(40'000), kLong, {{"data.batch_size", 2}}},
       {"cosmology", "smoke", sky({8, 32, 64, 3, 10})},
