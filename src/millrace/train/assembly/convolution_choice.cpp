@@ -143,11 +143,19 @@ void Assembly::try_convolutions() {
   const Json* before = kept(kOption);
   ConvolutionChoice choice;
   if (setup_.agreement().ranks().rank == 0) {
-    telemetry::LongTask told(setup_.console(), "trying the step's convolutions in bf16");
-    const double began = steady_seconds();
+    std::optional<telemetry::LongTask> told;
+    double began = 0;
     bool is_over = false;
+    const auto step = [&](StepTrials& trials, const Batch& batch) {
+      const telemetry::LongTask first(setup_.console(), "making a first step, which tells how long trials take");
+      (void)trials.try_precision(batch, std::nullopt);
+    };
     const auto goes_on = [&](std::size_t done, std::size_t all) {
-      if (done > 0) told.expect((steady_seconds() - began) * static_cast<double>(all) / static_cast<double>(done));
+      if (!told) {
+        told.emplace(setup_.console(), "trying the step's convolutions in bf16 in a separate process");
+        began = steady_seconds();
+      }
+      if (done > 0) told->expect((steady_seconds() - began) * static_cast<double>(all) / static_cast<double>(done));
       is_over = trial_time_.left() <= 0;
       return !is_over;
     };
@@ -155,7 +163,7 @@ void Assembly::try_convolutions() {
       const LibraryOnly library_only;
       const std::string trial = trial_of(kConvolutionTrial, batch);
       StepTrials trials(*stepper_, &trial_time_);
-      choice = choose_convolutions([&] { (void)trials.try_precision(batch, std::nullopt); }, kept_trials(), trial,
+      choice = choose_convolutions([&] { step(trials, batch); }, kept_trials(), trial,
                                    before == nullptr ? "" : before->get<std::string>(), goes_on);
     });
     if (is_over) choice.reason += "; " + trial_time_.reason();
