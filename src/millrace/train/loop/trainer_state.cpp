@@ -209,6 +209,7 @@ Json Trainer::results() const {
               {"samples", meter_.samples()},
               {"metrics", scores_.results()},
               {"metrics_order", scores_.names()},
+              {"best", scores_.judged_result()},
               {"loss", {{"first", number_or_text(meter_.first_loss())}, {"last", number_or_text(meter_.last_loss())}}},
               {"objectives", std::move(objectives)},
               {"step_ms", {{"p50", times.step_ms_p50}, {"p95", times.step_ms_p95}}},

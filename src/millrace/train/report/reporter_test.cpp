@@ -58,7 +58,7 @@ TEST_F(ReporterTest, EveryObjectiveIsInTheLineAndInTheLog) {
   EXPECT_THAT(text, HasSubstr("step  40/100  epoch 2  loss 1.5000"));
   EXPECT_THAT(text, HasSubstr("80.0 volumes/s")) << "80 samples of two volumes in 2 s";
   EXPECT_THAT(text, HasSubstr("discriminator 0.2500"));
-  EXPECT_THAT(text, HasSubstr("generator lr 1e-03"));
+  EXPECT_THAT(text, HasSubstr("generator lr 0.001"));
   EXPECT_THAT(text, HasSubstr("discriminator lr 5e-04 spikes 2 scale 1024"));
   const Json record = records().at(0);
   EXPECT_EQ(record.at("kind"), "step");
@@ -98,7 +98,7 @@ TEST_F(ReporterTest, OneObjectiveHasThePlainNames) {
     record.window.means["generator"] = std::nan("");
     reporter.step(record);
   });
-  EXPECT_THAT(text, HasSubstr("lr 1e-03"));
+  EXPECT_THAT(text, HasSubstr("lr 0.001"));
   EXPECT_THAT(text, Not(HasSubstr("generator lr")));
   EXPECT_EQ(records().at(0).at("lr"), 1e-3);
   EXPECT_EQ(records().at(0).at("generator"), "nan") << "not a number, but not lost";
