@@ -34,8 +34,10 @@ class Report : public testing::TestWithParam<bool> {};
 // Each metric's best is that of the log, in the summary and on the page, in a run that was stopped between validations too.
 TEST_P(Report, BestIsTheBestOfTheLog) {
   const toys::TemporaryFolder folder;
-  const Json config = {{"train.epochs", 3},           {"train.validate_every", 2},
-                       {"snapshot.every_steps", 1},   {"snapshot.best_metric", "absolute_error"},
+  const Json config = {{"train.epochs", 3},
+                       {"train.validate_every", 2},
+                       {"snapshot.every_steps", 1},
+                       {"snapshot.best_metric", "absolute_error"},
                        {"snapshot.best_is", "highest"}};
   if (GetParam()) {
     int seen = 0;
@@ -68,10 +70,11 @@ TEST_P(Report, BestIsTheBestOfTheLog) {
     ASSERT_NE(shown, nullptr) << name;
     EXPECT_EQ(shown->best->value, best->second) << name;
     EXPECT_EQ(shown->best->step, static_cast<double>(best->first)) << name;
-    EXPECT_THAT(page, HasSubstr("<b>" + metrics::figure_of(name, best->second) + "</b><span>" + name + ", best</span><i>at step " +
-                                with_commas(best->first)));
+    EXPECT_THAT(page, HasSubstr("<b>" + metrics::figure_of(name, best->second) + "</b><span>" + name +
+                                ", best</span><i>at step " + with_commas(best->first)));
   }
-  EXPECT_NE(outcome.summary["metrics"]["val_loss"]["best_step"], judged["step"]) << "the two must differ for this test to say something";
+  EXPECT_NE(outcome.summary["metrics"]["val_loss"]["best_step"], judged["step"])
+      << "the two must differ for this test to say something";
 }
 
 INSTANTIATE_TEST_SUITE_P(, Report, testing::Bool(), [](const auto& each) { return each.param ? "resumed" : "uninterrupted"; });

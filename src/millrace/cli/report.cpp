@@ -40,7 +40,8 @@ std::string state_of(const std::vector<std::filesystem::path>& folders) {
   for (const auto& folder : folders) {
     for (const char* name : {run_files::kLog, run_files::kSummary, run_files::kPictures}) {
       std::error_code ignored;
-      const auto size = std::filesystem::is_regular_file(folder / name, ignored) ? std::filesystem::file_size(folder / name, ignored) : 0;
+      const auto size =
+          std::filesystem::is_regular_file(folder / name, ignored) ? std::filesystem::file_size(folder / name, ignored) : 0;
       const auto written = std::filesystem::last_write_time(folder / name, ignored);
       state += std::to_string(size) + " " + std::to_string(written.time_since_epoch().count()) + "\n";
     }
@@ -75,8 +76,8 @@ int follow(const std::vector<std::filesystem::path>& folders, const std::filesys
       server.set_page(std::move(page));
       if (shown.empty()) {
         const std::string number = std::to_string(server.port());
-        print(printable(file.string()) + "\n" + server.address() + "\nfrom another machine: ssh -L " + number + ":127.0.0.1:" +
-              number + " HOST; Ctrl-C ends it\n");
+        print(printable(file.string()) + "\n" + server.address() + "\nfrom another machine: ssh -L " + number +
+              ":127.0.0.1:" + number + " HOST; Ctrl-C ends it\n");
         std::fflush(stdout);
       }
       shown = std::move(state);
@@ -102,8 +103,9 @@ int run_report(const Invocation& call) {
   if (port > kMostPort || (port > 0 && !follows))
     throw UsageError({port > kMostPort ? std::to_string(port) + " is no port" : "--port is for --follow", "--port",
                       "give a number from 1 to 65535, with --follow"});
-  const std::filesystem::path file = out ? std::filesystem::path(*out)
-                                         : folders.size() == 1 ? folders.front() / run_files::kReport : std::filesystem::path("report.html");
+  const std::filesystem::path file = out                   ? std::filesystem::path(*out)
+                                     : folders.size() == 1 ? folders.front() / run_files::kReport
+                                                           : std::filesystem::path("report.html");
   if (follows) return follow(folders, file, static_cast<std::uint16_t>(port));
   write_atomically(Fs::real(), file, page_of(folders));
   print(printable(file.string()) + "\n");

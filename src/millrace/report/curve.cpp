@@ -114,7 +114,8 @@ std::string_view word_of(Axis axis) {
 Json json_of(const std::vector<Point>& points) {
   Json all = Json::array();
   for (const Point& point : points) {
-    if (is_drawn(point)) all.push_back({Json::parse(significant(point.x, 9)), Json::parse(significant(point.y, 5), nullptr, false)});
+    if (is_drawn(point))
+      all.push_back({Json::parse(significant(point.x, 9)), Json::parse(significant(point.y, 5), nullptr, false)});
   }
   return all;
 }

@@ -15,12 +15,12 @@ struct Point {
 };
 
 struct Series {
-  std::string name;           // for the legend; of several runs the same for each
-  std::vector<Point> points;  // x rises; values that are not finite make a gap
-  int colour = -1;            // related series share a colour; -1 = by position
-  int dash = 0;               // 0 = a solid line
-  int run = 0;                // series of a run are hidden together
-  bool has_marks = false;     // a mark at each point: the values of validations
+  std::string name;                          // for the legend; of several runs the same for each
+  std::vector<Point> points;                 // x rises; values that are not finite make a gap
+  int colour = -1;                           // related series share a colour; -1 = by position
+  int dash = 0;                              // 0 = a solid line
+  int run = 0;                               // series of a run are hidden together
+  bool has_marks = false;                    // a mark at each point: the values of validations
   std::optional<Point> best = std::nullopt;  // gets a ring
 };
 
@@ -28,9 +28,9 @@ enum class Axis : std::uint8_t { linear, logarithmic, share };  // share: from 0
 
 struct Curve {
   std::string title;
-  std::vector<Series> series;  // in the order of their colours
-  bool is_metric = false;      // metrics between 0 and 1 share that axis, so that the eye can compare them
-  bool rises = false;          // its highest value is the best: never logarithmic by itself
+  std::vector<Series> series;                      // in the order of their colours
+  bool is_metric = false;                          // metrics between 0 and 1 share that axis, so that the eye can compare them
+  bool rises = false;                              // its highest value is the best: never logarithmic by itself
   std::optional<double> best_step = std::nullopt;  // gets a line across
   std::vector<std::string> runs = {};              // their names, if there are several
   std::optional<std::pair<double, double>> steps = std::nullopt;  // of the axis; nullopt: those of the points

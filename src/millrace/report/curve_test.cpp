@@ -54,9 +54,12 @@ Curve curve_of(const std::function<double(double)>& value, bool is_metric = fals
 }
 
 TEST(Curve, TheDataChooseTheAxis) {
-  EXPECT_EQ(axis_of(curve_of([](double t) { return 0.0041 + 0.04 * std::exp(-12 * t); })), Axis::logarithmic) << "a loss that fell";
+  EXPECT_EQ(axis_of(curve_of([](double t) { return 0.0041 + 0.04 * std::exp(-12 * t); })), Axis::logarithmic)
+      << "a loss that fell";
   EXPECT_EQ(axis_of(curve_of([](double t) { return 1.5 + 2 * std::exp(-8 * t); })), Axis::linear) << "no decades";
-  const auto warm_up_and_cosine = [](double t) { return t < 0.1 ? t + 1e-8 : 0.5 * (1 + std::cos(M_PI * (t - 0.1) / 0.9)) + 1e-8; };
+  const auto warm_up_and_cosine = [](double t) {
+    return t < 0.1 ? t + 1e-8 : 0.5 * (1 + std::cos(M_PI * (t - 0.1) / 0.9)) + 1e-8;
+  };
   EXPECT_EQ(axis_of(curve_of(warm_up_and_cosine)), Axis::linear) << "though it spans eight decades";
   EXPECT_EQ(axis_of(curve_of([](double t) { return std::pow(0.1, std::floor(4 * t)); })), Axis::logarithmic) << "a rate in steps";
   EXPECT_EQ(axis_of(curve_of([](double t) { return -std::exp(-9 * t); })), Axis::linear) << "not positive";
@@ -96,7 +99,8 @@ TEST(Curve, ABandHasItsMeanOverIt) {
   const std::vector<Point> means = mean(noise);
   EXPECT_EQ(means.size(), 100U);
   for (const Point& point : means) EXPECT_NEAR(point.y, 5, 0.15);
-  EXPECT_THAT(to_html({.title = "t", .series = {{.name = "a", .points = noise}}}), testing::AllOf(HasSubstr("c0 d0 raw"), HasSubstr("c0 d0 mean")));
+  EXPECT_THAT(to_html({.title = "t", .series = {{.name = "a", .points = noise}}}),
+              testing::AllOf(HasSubstr("c0 d0 raw"), HasSubstr("c0 d0 mean")));
   EXPECT_THAT(to_html({.title = "t", .series = {{.name = "a", .points = smooth}}}), Not(HasSubstr("mean")));
 }
 
@@ -108,7 +112,8 @@ TEST(Curve, RunsHaveAColourEachAndTheirSeriesDashes) {
 }
 
 TEST(Curve, ValidationsAreMarkedAndTheBestHasARing) {
-  Curve curve{.title = "t", .series = {{.name = "a", .points = {{1, 1}, {2, 3}, {3, 2}}, .has_marks = true, .best = Point{2, 3}}}};
+  Curve curve{.title = "t",
+              .series = {{.name = "a", .points = {{1, 1}, {2, 3}, {3, 2}}, .has_marks = true, .best = Point{2, 3}}}};
   curve.best_step = 3;
   const std::string html = to_html(curve);
   EXPECT_THAT(html, testing::AllOf(HasSubstr("<circle class=\"c0 d0 ring\""), HasSubstr("<line class=\"best\"")));

@@ -21,7 +21,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::size_t kMostRequest = 16'384;           // bytes
+constexpr std::size_t kMostRequest = 16'384;            // bytes
 constexpr std::chrono::seconds kToAsk(2), kToTake(60);  // a page of two megabytes over a slow line
 constexpr int kLookMs = 100;
 constexpr int kWaiting = 16;  // connections
@@ -63,7 +63,8 @@ void send_all(int connection, std::string_view bytes, const std::function<bool()
 // The value of a header, in small letters; "" without it.
 std::string header_in(std::string_view head, std::string_view name) {
   std::string small(head);
-  std::ranges::transform(small, small.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+  std::ranges::transform(small, small.begin(),
+                         [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
   const std::string mark = "\r\n" + std::string(name) + ":";
   const std::size_t at = small.find(mark);
   if (at == std::string::npos) return "";
@@ -71,7 +72,8 @@ std::string header_in(std::string_view head, std::string_view name) {
   return begin < end ? small.substr(begin, small.find_last_not_of(" \t\r", end - 1) + 1 - begin) : "";
 }
 
-// A page of another site can make a browser ask this server under a name of its own that leads to 127.0.0.1: such a request is refused.
+// A page of another site can make a browser ask this server under a name of its own that leads to 127.0.0.1: such a request is
+// refused.
 bool names_this_machine(std::string_view host) {
   const std::string_view name = host.substr(0, host.rfind(':'));
   return name == "127.0.0.1" || name == "localhost";
@@ -120,7 +122,8 @@ PageServer::PageServer(std::uint16_t port) : path_(random_path()) {
   const int again = 1;  // a port of a server that has just ended can be had at once
   socklen_t size = sizeof address;
   const bool works = socket_ >= 0 && ::setsockopt(socket_, SOL_SOCKET, SO_REUSEADDR, &again, sizeof again) == 0 &&
-                     ::bind(socket_, reinterpret_cast<const sockaddr*>(&address), size) == 0 && ::listen(socket_, kWaiting) == 0 &&
+                     ::bind(socket_, reinterpret_cast<const sockaddr*>(&address), size) == 0 &&
+                     ::listen(socket_, kWaiting) == 0 &&
                      ::getsockname(socket_, reinterpret_cast<sockaddr*>(&address), &size) == 0;
   if (!works) {
     const std::string why = std::strerror(errno);
@@ -153,7 +156,9 @@ void PageServer::answer(int connection, const std::function<bool()>& stop) const
   if (!with_body && method != "HEAD")
     return send_all(connection, response("405 Method Not Allowed", "text/plain", "only GET\n", true), stop);
   if (!names_this_machine(header_in(*head, "host")) || path != path_)
-    return send_all(connection, response("404 Not Found", "text/plain", "no such page: see the address that report printed\n", with_body), stop);
+    return send_all(connection,
+                    response("404 Not Found", "text/plain", "no such page: see the address that report printed\n", with_body),
+                    stop);
   send_all(connection, response("200 OK", "text/html", page_, with_body), stop);
 }
 

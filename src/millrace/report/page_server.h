@@ -8,8 +8,9 @@
 
 namespace millrace::report {
 
-// Listens on the loopback address 127.0.0.1 alone, and answers only requests that name the page's random path: another user of the
-// machine can reach the port, but not the page. One connection at a time, and each has a limit of time and bytes. Used by one thread.
+// Listens on the loopback address 127.0.0.1 alone, and answers only requests that name the page's random path: another user of
+// the machine can reach the port, but not the page. One connection at a time, and each has a limit of time and bytes. Used by one
+// thread.
 class PageServer {
  public:
   // `port` 0: a free one. UsageError if the port is taken or not allowed.

@@ -2,8 +2,8 @@
 
 namespace millrace::report::detail {
 
-// Draws the diagrams anew from their data, as curve.cpp drew them: with another axis, range, smoothing or choice of runs, and with the
-// values under the pointer. Without the script they stay as they are.
+// Draws the diagrams anew from their data, as curve.cpp drew them: with another axis, range, smoothing or choice of runs, and
+// with the values under the pointer. Without the script they stay as they are.
 constinit const std::string_view kScript = R"(
 'use strict';
 const W=400,H=190,L=58,R=20,T=8,B=26,NS='http://www.w3.org/2000/svg',tip=document.getElementById('tip');
@@ -26,7 +26,7 @@ const mean=q=>{const n=q.length,s=Math.max(1,Math.floor(n/100)),w=Math.max(1,Mat
  for(let i=0;i<n;i+=s){const t=q.slice(Math.max(0,i-w),i+w+1);o.push([q[i][0],t.reduce((u,v)=>u+v[1],0)/t.length])}return o};
 const smoothed=(q,w)=>{let s=0,n=0;return q.map(p=>{s=w*s+(1-w)*p[1];n=w*n+1-w;return[p[0],s/n]})};
 const node=(name,attributes,text)=>{const e=document.createElementNS(NS,name);
- for(const k in attributes)e.setAttribute(k,attributes[k]);if(text!==undefined)e.textContent=text;return e};
+ for(const k in attributes){const v=attributes[k];e.setAttribute(k,typeof v==='number'?+v.toFixed(1):v)}if(text!==undefined)e.textContent=text;return e};
 const button=(text,title,act)=>{const e=document.createElement('button');e.type='button';e.textContent=text;e.title=title;
  e.addEventListener('click',act);return e};
 const figures=[];
@@ -113,7 +113,7 @@ class Figure{
   for(const k of ['x1','x2'])this.line.setAttribute(k,this.px(near));
   this.line.setAttribute('visibility','visible');
   this.now.replaceChildren(...this.values.slice(0,6).map(v=>{const e=document.createElement('span');
-   e.className='t'+v.look[1];e.textContent=num(v.value);return e}));
+   e.className='t'+v.look[1];e.textContent=num(+v.value.toPrecision(3));return e}));
   this.now.hidden=false;
  }
  listen(){

@@ -34,7 +34,7 @@ button{font:inherit;color:var(--soft);background:none;border:0;padding:0;cursor:
 .controls label{display:flex;gap:8px;align-items:center;margin-left:auto}#steps label{margin-left:0}.controls input{width:140px;accent-color:var(--accent)}
 .controls output{min-width:2.8em;font-variant-numeric:tabular-nums}
 .run{color:var(--ink)}.run[aria-pressed=false]{opacity:.4;text-decoration:line-through}
-.now{position:absolute;right:30px;bottom:34px;display:flex;gap:8px;font-size:11px;background:var(--card);opacity:.9;padding:0 4px;pointer-events:none;font-variant-numeric:tabular-nums}
+.now{position:absolute;right:30px;bottom:34px;display:flex;gap:8px;font-size:11px;background:var(--card);opacity:.9;padding:0 4px;pointer-events:none;white-space:nowrap;font-variant-numeric:tabular-nums}
 .now[hidden],.pictures img[hidden],figure[hidden]{display:none}.when{color:var(--soft);font-variant-numeric:tabular-nums}.live{color:var(--good)}
 .t0{color:var(--s0)}.t1{color:var(--s1)}.t2{color:var(--s2)}.t3{color:var(--s3)}.t4{color:var(--s4)}.t5{color:var(--s5)}
 svg.key{width:16px;height:4px;margin:0 5px 0 0;vertical-align:middle;border-radius:0}
@@ -73,7 +73,7 @@ white-space:pre;font-variant-numeric:tabular-nums;z-index:9}
 @media(max-width:520px){main{padding:18px 14px 40px}h1{font-size:20px}}
 @media print{@page{margin:14mm}body{background:#fff;font-size:12px}main{max-width:none;padding:0}h2{break-after:avoid;margin-top:22px}
 figure,.verdict,.figures,tr,.two>div{break-inside:avoid}.grid2,.pictures,.two{grid-template-columns:1fr 1fr;gap:10px}table,th{font-size:11px}
-.figures{grid-template-columns:repeat(4,1fr)}.bar i,i.key{print-color-adjust:exact;-webkit-print-color-adjust:exact}.by-hand,#tip,.tools,.now,.controls label{display:none}.controls{position:static}}
+.figures{grid-template-columns:repeat(4,1fr)}.bar i,i.key{print-color-adjust:exact;-webkit-print-color-adjust:exact}.by-hand,#tip,.tools,.now,.controls label{display:none}.controls{position:static;background:none}.scroll{overflow:visible}.scroll table,.scroll th{font-size:10px}.scroll th,.scroll td{padding-right:6px}.note{font-size:11px}}
 )";
 
 }  // namespace millrace::report::detail

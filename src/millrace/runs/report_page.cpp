@@ -78,11 +78,13 @@ std::string curves_html(std::span<const RunStory> runs, std::span<const Validati
   if (first.empty() && quiet.empty()) return "";
   const bool marks_best = std::ranges::any_of(validations, [](const Validations& each) { return each.best.has_value(); });
   return legend_html(names) + "<div class=\"grid2\">" + first + "</div>" +
-         folded(rest, drawn - std::min(drawn, kShownCurves), " more curves") + folded(quiet, drawn_quiet, " diagrams of quiet metrics") +
-         "<p class=\"note\">By step." +
-         (marks_best ? std::string(" A ring marks the best value of a metric") +
-                           (runs.size() == 1 ? ", the broken line the step of the best " + escaped(validations.front().judged) + "." : ".")
-                     : "") +
+         folded(rest, drawn - std::min(drawn, kShownCurves), " more curves") +
+         folded(quiet, drawn_quiet, " diagrams of quiet metrics") + "<p class=\"note\">By step." +
+         (marks_best
+              ? std::string(" A ring marks the best value of a metric") +
+                    (runs.size() == 1 ? ", the broken line the step of the best " + escaped(validations.front().judged) + "."
+                                      : ".")
+              : "") +
          "<span class=\"by-hand\"> Drag to look at a part, double-click for all of it.</span></p>";
 }
 
@@ -117,15 +119,14 @@ std::string report_page(std::span<const RunStory> runs, int reload_s) {
     parts.push_back(parts_of(run));
     size += parts.back().before.size() + parts.back().after.size();
   }
-  const std::string pictures =
-      report::section("Pictures", pictures_html(runs, names, size < kMostPage ? kMostPage - size : 0));
+  const std::string pictures = report::section("Pictures", pictures_html(runs, names, size < kMostPage ? kMostPage - size : 0));
   if (runs.size() == 1) {
     body += parts.front().before + pictures + parts.front().after;
   } else {
     body += pictures;
     for (std::size_t i = 0; i < runs.size(); ++i)
-      body += "<details><summary>" + escaped(names[i]) + ": time, memory, plan, config</summary>" + parts[i].before + parts[i].after +
-              "</details>\n";
+      body += "<details><summary>" + escaped(names[i]) + ": time, memory, plan, config</summary>" + parts[i].before +
+              parts[i].after + "</details>\n";
   }
   return report::page(title, body, reload_s);
 }

@@ -9,8 +9,8 @@
 
 namespace millrace::runs {
 
-// A page about one or more runs. A missing or damaged file leaves its part out. `reload_s` > 0: the page loads itself again after so
-// many seconds.
+// A page about one or more runs. A missing or damaged file leaves its part out. `reload_s` > 0: the page loads itself again after
+// so many seconds.
 [[nodiscard]] std::string report_page(std::span<const RunStory> runs, int reload_s = 0);
 
 // Writes RUN/report.html, replacing the whole file. FsError.

@@ -25,15 +25,15 @@ struct MetricStory {
 };
 
 struct Validations {
-  std::string judged;                          // the metric that selects the best snapshot; "" = no validation
-  std::optional<MetricStory::Moment> best;     // of the judged metric
-  std::vector<MetricStory> metrics;            // in the recipe's order, the judged one first
+  std::string judged;                       // the metric that selects the best snapshot; "" = no validation
+  std::optional<MetricStory::Moment> best;  // of the judged metric
+  std::vector<MetricStory> metrics;         // in the recipe's order, the judged one first
   [[nodiscard]] const MetricStory* find(std::string_view name) const;  // nullptr if it was not measured
 };
 
-// Steps that a resumed run repeated count once, with their last values, and values of an earlier version of a metric do not count.
-// Of a run of an older version of Millrace only the judged metric and the losses have a best value: its files do not say for the
-// others which value is better.
+// Steps that a resumed run repeated count once, with their last values, and values of an earlier version of a metric do not
+// count. Of a run of an older version of Millrace only the judged metric and the losses have a best value: its files do not say
+// for the others which value is better.
 [[nodiscard]] Validations validations_of(const RunStory& run);
 
 }  // namespace millrace::runs

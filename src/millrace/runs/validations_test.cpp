@@ -29,9 +29,9 @@ RunStory story_of_lines(std::vector<std::vector<Json>> processes) {
 }
 
 TEST(Validations, EachMetricHasItsBestAndItsValueAtTheBestStep) {
-  const Validations all = validations_of(
-      story_of_lines({{start(0), validation(1, 2.0, 0.5), kMetrics, validation(2, 1.0, 0.8), validation(3, 3.0, 0.9),
-                       validation(4, 1.5, 0.9), validation(5, 1.0, "nan")}}));
+  const Validations all =
+      validations_of(story_of_lines({{start(0), validation(1, 2.0, 0.5), kMetrics, validation(2, 1.0, 0.8),
+                                      validation(3, 3.0, 0.9), validation(4, 1.5, 0.9), validation(5, 1.0, "nan")}}));
   EXPECT_EQ(all.judged, "accuracy");
   ASSERT_EQ(all.metrics.size(), 2U);
   const MetricStory& accuracy = all.metrics[0];
@@ -70,7 +70,8 @@ TEST(Validations, OfAnOlderRunOnlyTheLossesAndTheJudgedMetricHaveABest) {
   RunStory run = story_of_lines({{start(0), validation(1, 2.0, 0.5), validation(2, 1.0, 0.4)}});
   run.folder = folder;
   for (Json& line : run.processes.front()) line["size"] = 3.5;
-  run.summary = {{"metrics", {{"accuracy", {{"last", 0.4}}}, {"size", {{"quiet", true}}}}}, {"metrics_order", {"size", "accuracy"}}};
+  run.summary = {{"metrics", {{"accuracy", {{"last", 0.4}}}, {"size", {{"quiet", true}}}}},
+                 {"metrics_order", {"size", "accuracy"}}};
   const Validations all = validations_of(run);
   std::filesystem::remove_all(folder);
   ASSERT_EQ(all.metrics.size(), 3U);
@@ -84,10 +85,11 @@ TEST(Validations, OfAnOlderRunOnlyTheLossesAndTheJudgedMetricHaveABest) {
 }
 
 TEST(Validations, AFileMayHoldAnything) {
-  for (const char* text :
-       {R"([{"kind": "metrics", "judged": 3, "order": 5, "quiet": {"a": 1}, "best_is": ["x"]}])",
-        R"([{"kind": "metrics", "judged": "a", "order": [1, "a"], "quiet": [2], "best_is": {"a": 7}}, {"kind": "validation", "step": "x"}])",
-        R"([{"kind": "validation", "step": 1e300, "a": 1}, {"kind": "validation", "step": 1, "a": null, "b": [1]}, {"kind": 3}, {}])"}) {
+  for (
+      const char* text :
+      {R"([{"kind": "metrics", "judged": 3, "order": 5, "quiet": {"a": 1}, "best_is": ["x"]}])",
+       R"([{"kind": "metrics", "judged": "a", "order": [1, "a"], "quiet": [2], "best_is": {"a": 7}}, {"kind": "validation", "step": "x"}])",
+       R"([{"kind": "validation", "step": 1e300, "a": 1}, {"kind": "validation", "step": 1, "a": null, "b": [1]}, {"kind": 3}, {}])"}) {
     const Json lines = Json::parse(text);
     EXPECT_TRUE(validations_of(story_of_lines({{lines.begin(), lines.end()}})).metrics.empty()) << text;
   }

@@ -148,10 +148,10 @@ class Gathering {
   const Validations& validations_;
 };
 
-// What a board's own metrics end in: "left/r2" and "left/mae" are different measures, "recall/cat" and "recall/dog" the same of two
-// classes.
-constexpr std::array<std::string_view, 10> kMeasures = {"mae",      "rmse",          "r2",    "pearson",        "accuracy",
-                                                        "macro_f1", "balanced_accuracy", "units", "units_left_out", "units_below_0"};
+// What a board's own metrics end in: "left/r2" and "left/mae" are different measures, "recall/cat" and "recall/dog" the same of
+// two classes.
+constexpr std::array<std::string_view, 10> kMeasures = {
+    "mae", "rmse", "r2", "pearson", "accuracy", "macro_f1", "balanced_accuracy", "units", "units_left_out", "units_below_0"};
 
 constexpr std::string_view kOfAGroup = "/…";
 
@@ -189,8 +189,8 @@ class Places {
   std::map<std::string, int> places_;
 };
 
-// Each run has a colour, and its series have different dashes; the series of a single run have different colours, those of a group
-// the colour of their member.
+// Each run has a colour, and its series have different dashes; the series of a single run have different colours, those of a
+// group the colour of their member.
 report::Curve curve_of(const std::string& title, const Diagram& diagram, std::span<const Validations> validations,
                        std::span<const std::string> names) {
   report::Curve curve{.title = title, .series = {}, .is_metric = diagram.rank != kLoss && diagram.rank != kMachine};
@@ -211,9 +211,11 @@ report::Curve curve_of(const std::string& title, const Diagram& diagram, std::sp
     for (const auto& [step, value] : values) series.points.push_back({step, value});
     series.has_marks = name.role == "validation";
     const std::string whole = name.member.empty() ? title : title.substr(0, title.size() - kOfAGroup.size()) + "/" + name.member;
-    if (const MetricStory* const metric = metric_of(validations[name.run], whole); metric != nullptr && diagram.rank != kMachine) {
+    if (const MetricStory* const metric = metric_of(validations[name.run], whole);
+        metric != nullptr && diagram.rank != kMachine) {
       curve.rises = curve.rises || metric->best_is == metrics::Means::BestIs::highest;
-      if (metric->name == validations[name.run].judged && metric->name.starts_with("val_") && !curve.rises) curve.is_metric = false;
+      if (metric->name == validations[name.run].judged && metric->name.starts_with("val_") && !curve.rises)
+        curve.is_metric = false;
       if (series.has_marks && metric->best) series.best = report::Point{metric->best->step, metric->best->value};
     }
     curve.series.push_back(std::move(series));

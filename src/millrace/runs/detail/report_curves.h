@@ -16,8 +16,8 @@ struct CurvesOfRuns {
   std::vector<report::Curve> quiet;  // of metrics that lines for people leave out
 };
 
-// Several runs share a diagram, and so do the metrics of a group, such as the recall of each class. If a run was resumed, the steps
-// that it repeated count once. `validations`, `names`: of each run.
+// Several runs share a diagram, and so do the metrics of a group, such as the recall of each class. If a run was resumed, the
+// steps that it repeated count once. `validations`, `names`: of each run.
 [[nodiscard]] CurvesOfRuns curves_of(std::span<const RunStory> runs, std::span<const Validations> validations,
                                      std::span<const std::string> names);
 

@@ -34,7 +34,8 @@ void add_metrics(std::vector<Tile>& tiles, const Validations& validations, std::
     if ((metric.quiet && !is_judged) || tiles.size() >= most) continue;
     if (metric.best) {
       Tile tile{.name = metric.name + ", best", .value = text(metric.best->value), .note = at_step(metric.best->step)};
-      if (metric.at_best && metric.best->step != validations.best->step) tile.note += "; " + text(*metric.at_best) + " at the best step";
+      if (metric.at_best && metric.best->step != validations.best->step)
+        tile.note += "; " + text(*metric.at_best) + " at the best step";
       tiles.push_back(std::move(tile));
       if (is_judged) tiles.push_back({"at step", with_commas(static_cast<std::int64_t>(metric.best->step))});
     } else if (metric.at_best) {

@@ -48,8 +48,8 @@ std::vector<Shown> pictures_of(std::span<const RunStory> runs) {
   std::map<std::pair<std::string, std::size_t>, Steps> found;
   for (std::size_t run = 0; run < runs.size(); ++run) {
     std::error_code error;
-    for (fs::directory_iterator entry(runs[run].folder / run_files::kPictures, error); !error && entry != fs::directory_iterator();
-         entry.increment(error)) {
+    for (fs::directory_iterator entry(runs[run].folder / run_files::kPictures, error);
+         !error && entry != fs::directory_iterator(); entry.increment(error)) {
       const std::string file = entry->path().filename().string();
       if (!file.ends_with(".png")) continue;
       const std::int64_t step = run_files::step_of_picture(std::string(run_files::kPictures) + "/" + file);
@@ -83,9 +83,14 @@ std::vector<std::int64_t> by_importance(const std::set<std::int64_t>& steps) {
   return order;
 }
 
-// The newest picture of each, then those of all steps by their importance; returns the names of those whose newest did not fit.
-std::set<std::string> embed(std::vector<Shown>& pictures, std::size_t most) {
-  std::set<std::string> left_out;
+struct LeftOut {
+  std::set<std::string> names;  // of pictures whose newest did not fit
+  std::size_t earlier = 0;      // pictures of earlier steps
+};
+
+// The newest picture of each, then those of all steps by their importance.
+LeftOut embed(std::vector<Shown>& pictures, std::size_t most) {
+  LeftOut left_out;
   std::set<std::int64_t> steps;
   std::size_t sum = 0;
   const auto put = [&](Shown& picture, std::int64_t step) {
@@ -99,12 +104,12 @@ std::set<std::string> embed(std::vector<Shown>& pictures, std::size_t most) {
     return true;
   };
   for (Shown& picture : pictures) {
-    if (!put(picture, picture.files.rbegin()->first)) left_out.insert(picture.name);
+    if (!put(picture, picture.files.rbegin()->first)) left_out.names.insert(picture.name);
     for (const auto& [step, file] : picture.files) steps.insert(step);
   }
   for (const std::int64_t step : by_importance(steps)) {
     for (Shown& picture : pictures) {
-      if (!picture.images.empty()) put(picture, step);
+      if (!picture.images.empty() && !put(picture, step)) ++left_out.earlier;
     }
   }
   return left_out;
@@ -119,8 +124,8 @@ std::string figure_of(const Shown& picture, const std::string& run) {
   if (!run.empty()) html += "<span class=\"t" + std::to_string(picture.run % 6) + "\">" + escaped(run) + "</span>";
   html += "<span class=\"when\">" + when(newest) + "</span></figcaption>";
   for (const auto& [step, image] : picture.images) {
-    html += "<img alt=\"" + escaped(picture.name) + " " + when(step) + "\"" + (step == newest ? "" : " hidden") + " data-step=\"" +
-            std::to_string(step) + "\" src=\"data:image/png;base64," + image + "\">";
+    html += "<img alt=\"" + escaped(picture.name) + " " + when(step) + "\"" + (step == newest ? "" : " hidden") +
+            " data-step=\"" + std::to_string(step) + "\" src=\"data:image/png;base64," + image + "\">";
   }
   return html + "</figure>";
 }
@@ -129,19 +134,22 @@ std::string figure_of(const Shown& picture, const std::string& run) {
 
 std::string pictures_html(std::span<const RunStory> runs, std::span<const std::string> names, std::size_t most) {
   std::vector<Shown> pictures = pictures_of(runs);
-  const std::set<std::string> left_out = embed(pictures, most);
+  const LeftOut left_out = embed(pictures, most);
   std::string html, before;
   for (const Shown& picture : pictures) {
     if (picture.images.empty()) continue;
-    if (runs.size() > 1 && picture.name != before) html += (html.empty() ? "" : "</div>") + std::string("<div class=\"pictures side\">");
+    if (runs.size() > 1 && picture.name != before)
+      html += (html.empty() ? "" : "</div>") + std::string("<div class=\"pictures side\">");
     before = picture.name;
     html += figure_of(picture, runs.size() > 1 ? names[picture.run] : "");
   }
   if (!html.empty()) html = runs.size() > 1 ? html + "</div>" : "<div class=\"pictures\">" + html + "</div>";
   if (!html.empty()) html = "<div class=\"controls\" id=\"steps\"></div>" + html;
-  if (!left_out.empty())
+  if (!left_out.names.empty())
     html += "<p class=\"note\">Too large for this page, in the run's folder: " +
-            escaped(joined(left_out, ", ", [](const std::string& name) { return name; })) + ".</p>";
+            escaped(joined(left_out.names, ", ", [](const std::string& name) { return name; })) + ".</p>";
+  if (left_out.earlier > 0)
+    html += "<p class=\"note\">" + std::to_string(left_out.earlier) + " more pictures of earlier steps are in pictures/.</p>";
   return html;
 }
 

@@ -297,6 +297,7 @@ void Reporter::validation(const ValidationRecord& record) {
 
 // What a reader of the log needs to know of the metrics: once, and anew when it changes.
 void Reporter::describe_metrics(const ValidationRecord& record) {
+  if (record.means.empty()) return;
   Json order = Json::array(), quiet = Json::array(), best_is = Json::object();
   for (const auto& [name, value] : record.means) {
     order.push_back(name);
@@ -304,8 +305,11 @@ void Reporter::describe_metrics(const ValidationRecord& record) {
     const auto direction = name == record.judged ? record.best.best_is : record.means.best_is_of(name);
     if (const std::string_view word = word_of(direction); !word.empty()) best_is[name] = word;
   }
-  Json described = {{"step", record.step},   {"judged", record.judged}, {"order", std::move(order)},
-                    {"quiet", std::move(quiet)}, {"best_is", std::move(best_is)}};
+  Json described = {{"step", record.step},
+                    {"judged", record.judged},
+                    {"order", std::move(order)},
+                    {"quiet", std::move(quiet)},
+                    {"best_is", std::move(best_is)}};
   Json lasting = described;
   lasting.erase("step");
   if (lasting == metrics_described_) return;

@@ -233,6 +233,31 @@ TEST_F(ReporterTest, AValidationThatIsNotTheBestNamesTheBest) {
   EXPECT_THAT(text, HasSubstr("validation  step 9  val_generator 2.0000  (best 1.5000 at step 6)"));
 }
 
+TEST_F(ReporterTest, TheLogDescribesTheMetricsOnceAndWhenTheyChange) {
+  (void)said([](Reporter& reporter) {
+    metrics::Means means{{"val_loss", 2.0}, {"size", 7.0}, {"psnr", 20.0}};
+    means.set_best_is({{"psnr", metrics::Means::BestIs::highest}});
+    Metric best;
+    best.best_is = metrics::Means::BestIs::lowest;
+    for (const std::int64_t step : {1, 2})
+      reporter.validation({.step = step, .means = means, .judged = "val_loss", .best = best});
+    means.set_quiet({"size"});
+    reporter.validation({.step = 3, .means = means, .judged = "val_loss", .best = best});
+  });
+  std::vector<Json> described;
+  for (const Json& line : records()) {
+    if (line.at("kind") == "metrics") described.push_back(line);
+  }
+  ASSERT_EQ(described.size(), 2U);
+  EXPECT_EQ(described[0].at("step"), 1);
+  EXPECT_EQ(described[0].at("judged"), "val_loss");
+  EXPECT_EQ(described[0].at("order"), Json({"val_loss", "size", "psnr"}));
+  EXPECT_EQ(described[0].at("best_is"), (Json{{"psnr", "highest"}, {"val_loss", "lowest"}}));
+  EXPECT_TRUE(described[0].at("quiet").empty());
+  EXPECT_EQ(described[1].at("step"), 3);
+  EXPECT_EQ(described[1].at("quiet"), Json::array({"size"}));
+}
+
 TEST_F(ReporterTest, AValidationsLineIsInTheRecipesOrderWithoutItsQuietNames) {
   const std::string text = said([](Reporter& reporter) {
     metrics::Means means{{"val_generator", 2.0}, {"zeal", 0.5}, {"recall/cat", 0.25}, {"corr", 0.75}, {"bits/units", 1200}};

@@ -18,8 +18,8 @@ struct Metric {
   static constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
   double last = kNaN;
-  // The lowest or highest value so far and the step of the first validation that had it. NaN is never best: without a number, or if
-  // nobody knows which value is better, `best` is NaN and best_step -1.
+  // The lowest or highest value so far and the step of the first validation that had it. NaN is never best: without a number, or
+  // if nobody knows which value is better, `best` is NaN and best_step -1.
   double best = kNaN;
   std::int64_t best_step = -1;
   // The value at the newest step at which the judged metric was best and this one was measured; NaN and -1 as above.
@@ -81,7 +81,8 @@ class Scores {
   // {name: {last, best, best_step, at_best}}, null for what is unknown; with best_is, quiet and version unless they are unknown,
   // false and 1. at_best: the value at the step of judged_result().
   [[nodiscard]] Json results() const;
-  [[nodiscard]] Json judged_result() const;  // {metric, is, value, step} of the judged metric's best; null before there is a number
+  [[nodiscard]] Json judged_result()
+      const;  // {metric, is, value, step} of the judged metric's best; null before there is a number
   [[nodiscard]] std::vector<std::string> names() const;  // names of the metrics in their order, which a JSON object does not keep
   void write_state(Json& trainer, Json& report) const;   // the trainer's part of a snapshot, and the part used only in reports
   void load_state(const SavedJson& trainer, const SavedJson& report);
