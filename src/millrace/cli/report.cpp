@@ -52,6 +52,7 @@ std::string state_of(const std::vector<std::filesystem::path>& folders) {
 
 std::string page_of(const std::vector<std::filesystem::path>& folders, int reload_s = 0) {
   std::vector<runs::RunStory> stories;
+  stories.reserve(folders.size());
   for (const auto& folder : folders) stories.push_back(runs::read_story(folder));
   return runs::report_page(stories, reload_s);
 }
@@ -75,9 +76,9 @@ int follow(const std::vector<std::filesystem::path>& folders, const std::filesys
       write_atomically(Fs::real(), file, page);
       server.set_page(std::move(page));
       if (shown.empty()) {
-        const std::string number = std::to_string(server.port());
-        print(printable(file.string()) + "\n" + server.address() + "\nfrom another machine: ssh -L " + number +
-              ":127.0.0.1:" + number + " HOST; Ctrl-C ends it\n");
+        const std::string port_text = std::to_string(server.port());
+        print(printable(file.string()) + "\n" + server.address() + "\n");
+        print("from another machine: ssh -L " + port_text + ":127.0.0.1:" + port_text + " HOST; Ctrl-C ends it\n");
         std::fflush(stdout);
       }
       shown = std::move(state);

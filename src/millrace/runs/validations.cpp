@@ -139,7 +139,8 @@ Validations validations_of(const RunStory& run) {
     if (is_loss(name) && described.judged.empty()) described.judged = name;
     if (name.starts_with("val_")) described.best_is.try_emplace(name, BestIs::lowest);
   }
-  std::ranges::stable_partition(described.order, [&](const std::string& name) { return name == described.judged; });
+  std::stable_partition(described.order.begin(), described.order.end(),
+                        [&](const std::string& name) { return name == described.judged; });
   if (const auto judged = gathered.all.find(described.judged); judged != gathered.all.end()) {
     validations.judged = described.judged;
     validations.best = best_of(judged->second, described.best_is[described.judged]);

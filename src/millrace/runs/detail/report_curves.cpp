@@ -29,7 +29,7 @@ constexpr std::array<Known, 9> kKnown = {{{"lr", "learning rate"},
                                           {"data_wait", "share of waiting for data"},
                                           {"others", "share of other programs"}}};
 
-enum Rank : int { kJudged, kLoss, kMetric, kMachine, kQuiet };
+enum class Rank : std::uint8_t { judged, loss, metric, machine, quiet };
 
 using Values = std::map<double, double>;  // by step
 struct Name {
@@ -39,7 +39,7 @@ struct Name {
   auto operator<=>(const Name&) const = default;
 };
 struct Diagram {
-  int rank = kMetric;
+  Rank rank = Rank::metric;
   std::size_t order = 0;  // order within its rank
   std::map<Name, Values> series;
 };
@@ -104,9 +104,9 @@ class Gathering {
       } else if (key.starts_with("memory_")) {
         machine(20, "memory, bytes", key.substr(7), step, value);
       } else if (key.starts_with("train/")) {
-        measured(kMetric, key.substr(6), "train", step, value);
+        measured(Rank::metric, key.substr(6), "train", step, value);
       } else {
-        measured(kLoss, key, "train", step, value);
+        measured(Rank::loss, key, "train", step, value);
       }
     }
     if (line.contains("shares") && line["shares"].is_object() && line["shares"].contains("data_wait")) {
@@ -118,13 +118,13 @@ class Gathering {
   void add_validation(const Json& line, double step) {
     for (const auto& [key, value] : line.items()) {
       if (!is_curve(key, value)) continue;
-      measured(kMetric, key.starts_with("val_") ? key.substr(4) : key, "validation", step, value);
+      measured(Rank::metric, key.starts_with("val_") ? key.substr(4) : key, "validation", step, value);
     }
   }
 
   void machine(std::size_t order, const std::string& title, const std::string& series, double step, const Json& value) {
     Diagram& diagram = to_[title];
-    diagram.rank = kMachine;
+    diagram.rank = Rank::machine;
     diagram.order = order;
     diagram.series[{run_, "", series}][step] = value.get<double>();
   }
@@ -136,10 +136,10 @@ class Gathering {
       const MetricStory* const metric = metric_of(validations_, title);
       const std::size_t place = metric == nullptr ? to_.size() : static_cast<std::size_t>(metric - validations_.metrics.data());
       diagram.order = title == "loss" ? 0 : place + 1;
-      if (metric != nullptr && metric->quiet) diagram.rank = kQuiet;
-      if (metric != nullptr && metric->name == validations_.judged) diagram.rank = kJudged;
+      if (metric != nullptr && metric->quiet) diagram.rank = Rank::quiet;
+      if (metric != nullptr && metric->name == validations_.judged) diagram.rank = Rank::judged;
     }
-    if (rank == kLoss && diagram.rank == kMetric) diagram.rank = kLoss;
+    if (rank == Rank::loss && diagram.rank == Rank::metric) diagram.rank = Rank::loss;
     diagram.series[{run_, "", series}][step] = value.get<double>();
   }
 
@@ -160,14 +160,14 @@ Diagrams with_groups(Diagrams all) {
   std::map<std::string, std::vector<std::string>> groups;
   for (const auto& [title, diagram] : all) {
     const auto slash = title.rfind('/');
-    const bool can = slash != std::string::npos && slash > 0 && (diagram.rank == kMetric || diagram.rank == kQuiet);
+    const bool can = slash != std::string::npos && slash > 0 && (diagram.rank == Rank::metric || diagram.rank == Rank::quiet);
     if (can && std::ranges::find(kMeasures, title.substr(slash + 1)) == kMeasures.end())
       groups[title.substr(0, slash)].push_back(title);
   }
   for (const auto& [name, titles] : groups) {
     const std::string title = name + std::string(kOfAGroup);
     if (titles.size() < 2 || all.contains(title)) continue;
-    Diagram group{.rank = kQuiet, .order = all[titles.front()].order, .series = {}};
+    Diagram group{.rank = Rank::quiet, .order = all[titles.front()].order, .series = {}};
     for (const std::string& each : titles) {
       Diagram& diagram = all[each];
       group.rank = std::min(group.rank, diagram.rank);
@@ -193,7 +193,7 @@ class Places {
 // group the colour of their member.
 report::Curve curve_of(const std::string& title, const Diagram& diagram, std::span<const Validations> validations,
                        std::span<const std::string> names) {
-  report::Curve curve{.title = title, .series = {}, .is_metric = diagram.rank != kLoss && diagram.rank != kMachine};
+  report::Curve curve{.title = title, .series = {}, .is_metric = diagram.rank != Rank::loss && diagram.rank != Rank::machine};
   Places members, roles, dashes;
   std::set<std::string> known_roles;
   for (const auto& [name, values] : diagram.series) known_roles.insert(name.role);
@@ -212,7 +212,7 @@ report::Curve curve_of(const std::string& title, const Diagram& diagram, std::sp
     series.has_marks = name.role == "validation";
     const std::string whole = name.member.empty() ? title : title.substr(0, title.size() - kOfAGroup.size()) + "/" + name.member;
     if (const MetricStory* const metric = metric_of(validations[name.run], whole);
-        metric != nullptr && diagram.rank != kMachine) {
+        metric != nullptr && diagram.rank != Rank::machine) {
       curve.rises = curve.rises || metric->best_is == metrics::Means::BestIs::highest;
       if (metric->name == validations[name.run].judged && metric->name.starts_with("val_") && !curve.rises)
         curve.is_metric = false;
@@ -249,7 +249,7 @@ CurvesOfRuns curves_of(std::span<const RunStory> runs, std::span<const Validatio
   CurvesOfRuns curves;
   for (const auto& [title, diagram] : sorted) {
     report::Curve curve = curve_of(title, *diagram, validations, names);
-    if (says_something(curve)) (diagram->rank == kQuiet ? curves.quiet : curves.shown).push_back(std::move(curve));
+    if (says_something(curve)) (diagram->rank == Rank::quiet ? curves.quiet : curves.shown).push_back(std::move(curve));
   }
   return curves;
 }

@@ -25,7 +25,7 @@ std::string at_step(double step) { return "at step " + with_commas(static_cast<s
 // The judged metric with its step first, then a few others, the terms of a loss last.
 void add_metrics(std::vector<Tile>& tiles, const Validations& validations, std::size_t most) {
   std::vector<MetricStory> metrics = validations.metrics;
-  std::ranges::stable_partition(metrics, [&](const MetricStory& metric) {
+  std::stable_partition(metrics.begin(), metrics.end(), [&](const MetricStory& metric) {
     return metric.name == validations.judged || !metric.name.starts_with("val_") || metric.name.find('/') == std::string::npos;
   });
   for (const MetricStory& metric : metrics) {
