@@ -206,6 +206,7 @@ void Autoencoder3d::measure(const Batch& batch, const StepResult& result, metric
   const at::Tensor recon = result.outputs().at("recon").clamp(0, 1);
   const at::Tensor squared = (recon - target).square().flatten(1).mean(1);
   board.add_mean("psnr", squared.log10() * -10, squared.ne(0));
+  board.highest_is_best("psnr");
   if (batch.split() == Split::validation) {  // in training it is a term of the loss
     const LossTerm kl = divergence(result.outputs().at("mean"), result.outputs().at("deviation"), 0);
     board.add("kl", kl.sum, kl.count);

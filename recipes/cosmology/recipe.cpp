@@ -143,6 +143,7 @@ void Cosmology::measure(const Batch& batch, const StepResult& result, metrics::B
   board.add("residual_power", residual, power);
   board.add("pca_residual_power", left, power);
   board.add_log("pca_logmse", left, at::scalar_tensor(static_cast<double>(truth.numel()), truth.options()));
+  for (const char* power_left : {"residual_power", "delay_residual"}) board.lowest_is_best(power_left);
   DelaySpectra here;
   here.add(truth, recovered, input);
   board.add("delay_residual", here.residual.sum(), here.truth.sum());

@@ -296,6 +296,7 @@ void ImagePairs::measure(const Batch& batch, const StepResult& result, metrics::
   const auto& names = answer_names();
   board.add_classification(logits, result.outputs().at("labels"), {.classes = {names.begin(), names.end()}});
   if (logits.size(0) == 2 * batch.rows()) board.add_rate("swap_agreement", swap_agreement(logits));
+  board.highest_is_best("swap_agreement");
   board.add_mean("consistency_weight", result.outputs().at("consistency_weight"));
   board.quiet("consistency_weight");
   board.quiet("balanced_accuracy");
@@ -343,6 +344,8 @@ void ImagePairs::end_validation(metrics::Board& board) {  // host: after a valid
   }
   board.quiet("score_pearson");
   board.quiet("score_mae");
+  board.highest_is_best("score_*");
+  board.lowest_is_best("score_mae");
 }
 
 Facts ImagePairs::facts() const {

@@ -178,6 +178,7 @@ std::vector<Objective> LanguageModel::objectives() {
 void LanguageModel::measure(const Batch& batch, const StepResult& result, metrics::Board& board) {
   const LossTerm& loss = result.losses[0].term();
   board.add("bits_per_char", loss.sum / std::numbers::ln2, loss.count);
+  board.lowest_is_best("bits_per_char");
   if (model().mask_cache_size() > 0) board.add("mask_cache_bytes", static_cast<double>(model().mask_cache_bytes()), 1.0);
   if (const auto logits = result.outputs().find("logits"); logits != result.outputs().end())
     lost_.add(logits->second, batch["target"], data::Tokenizer::kPad);

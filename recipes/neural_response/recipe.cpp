@@ -373,6 +373,8 @@ void NeuralResponse::measure(const Batch& batch, const StepResult& result, metri
   for (const char* quiet :
        {"bps/*", "bps_overall/*", "val_bps/*", "session_loss/*", "nan_skip/*", "groups_per_step", "forwards_per_step"})
     board.quiet(quiet);
+  board.lowest_is_best("session_loss/*");
+  board.lowest_is_best("nan_skip/*");
 }
 
 std::vector<std::vector<double>> NeuralResponse::bits() const {

@@ -151,6 +151,40 @@ TEST_F(Use, MetricsStandInTheRecipesOrder) {
   const Result inspected = millrace({"inspect", "r"});
   EXPECT_THAT(inspected.out, testing::ContainsRegex("\n  val_loss +[0-9.]+  \\([0-9.]+ at the best step [23]\\)\n"));
   EXPECT_EQ(Json::parse(millrace({"inspect", "r", "--json"}).out)["metrics"][0]["name"], "val_loss");
+  EXPECT_EQ(summary["best"]["metric"], "val_loss");
+  EXPECT_EQ(summary["best"]["value"], summary["metrics"]["val_loss"]["best"]);
+}
+
+// Another process holds the run's lock, as one that trains does, and adds a line to its log.
+TEST_F(Use, ThePageFollowsARun) {
+  const std::string script = R"(
+"$0" report r --follow >said & pid=$!
+until_there() { for i in $(seq 600); do "$@" && return; sleep 0.1; done; }
+page() {
+  local port=$(sed -n 's|^http://127.0.0.1:\([0-9]*\)/.*|\1|p' said) path=$(sed -n 's|^http://[^/]*\(/.*\)|\1|p' said)
+  exec 3<>/dev/tcp/127.0.0.1/$port && printf 'GET %s HTTP/1.1\r\nHost: localhost:%s\r\n\r\n' "$path" "$port" >&3 && cat <&3 >"$1"; exec 3<&-
+}
+until_there grep -q '^from another machine' said
+page before
+printf '%s\n' '{"kind":"step","time":99,"step":777,"loss":1.5}' >>r/log.jsonl
+has_news() { page after; grep -q '777,1.5' after; }
+until_there has_news
+cp r/report.html during
+kill -TERM $pid; wait $pid; echo "exit code $?")";
+  const Result all =
+      run({"/usr/bin/flock", "-x", "r/lock", "/bin/bash", "-c", script, MILLRACE_PROGRAM}, {.folder = root_.path()});
+  EXPECT_THAT(all.out, HasSubstr("exit code 0")) << all.err;
+  const auto text = [&](const char* name) { return read_text(root_.path() / name); };
+  EXPECT_THAT(text("said"),
+              testing::ContainsRegex("^r/report.html\nhttp://127.0.0.1:[0-9]+/[0-9a-f]+/\nfrom another machine: ssh -L "));
+  EXPECT_THAT(text("before"), testing::AllOf(testing::StartsWith("HTTP/1.1 200"), HasSubstr("<body data-reload=\"5\">"),
+                                             testing::Not(HasSubstr("777,1.5"))));
+  EXPECT_THAT(text("after"), testing::AllOf(HasSubstr("<body data-reload=\"5\">"), HasSubstr("777,1.5")));
+  EXPECT_THAT(text("during"), HasSubstr("777,1.5")) << "the file is kept up to date too";
+  EXPECT_THAT(text("r/report.html"), testing::Not(HasSubstr("data-reload"))) << "nobody renews it any more";
+  const Result port = millrace({"report", "r", "--port=80"});
+  EXPECT_EQ(port.exit_code, 2);
+  EXPECT_THAT(port.err, HasSubstr("--port is for --follow"));
 }
 
 TEST_F(Use, ExportCarriesWhatAPythonUserNeeds) {

@@ -119,17 +119,25 @@ std::string fixed(double value, int digits) {
   return special.empty() ? fmt::format("{:.{}f}", value, std::max(digits, 0)) : special;
 }
 
-std::string significant(double value, int digits) {
+namespace {
+
+std::string with_digits(double value, int digits, int least_exponent) {
   std::string special = spelled_out(value);
   if (!special.empty()) return special;
   if (value == 0) return "0";
   const std::string scientific = fmt::format("{:.{}e}", value, std::max(digits, 1) - 1);
   const std::size_t e = scientific.find('e');
   const int exponent = std::stoi(scientific.substr(e + 1));
-  if (exponent < -2 || exponent >= 6) return without_trailing_zeros(scientific.substr(0, e)) + scientific.substr(e);
+  if (exponent < least_exponent || exponent >= 6) return without_trailing_zeros(scientific.substr(0, e)) + scientific.substr(e);
   // fmt's 'f' of the rounded number: the exponent above already accounts for a carry such as 9.99 -> 10.
   return without_trailing_zeros(fmt::format("{:.{}f}", std::stod(scientific), std::max(digits - 1 - exponent, 0)));
 }
+
+}  // namespace
+
+std::string significant(double value, int digits) { return with_digits(value, digits, -3); }
+
+std::string lasting(double value, int digits) { return with_digits(value, digits, -2); }
 
 std::string figure(double value) {
   constexpr double kLeast = 1e-3, kMost = 100;  // the range that decimals show well

@@ -62,7 +62,12 @@ TEST(Format, FixedAndSignificant) {
   EXPECT_EQ(fixed(2.317, 4), "2.3170");
   EXPECT_EQ(fixed(kNan, 2), "nan");
   EXPECT_EQ(fixed(-kInf, 2), "-inf");
-  EXPECT_EQ(significant(0.001, 3), "1e-03");
+  EXPECT_EQ(significant(0.001, 3), "0.001");
+  EXPECT_EQ(significant(0.0099996, 3), "0.01");
+  EXPECT_EQ(significant(0.00099996, 3), "0.001");
+  EXPECT_EQ(significant(0.00051, 3), "5.1e-04");
+  EXPECT_EQ(lasting(0.001, 3), "1e-03") << "texts of snapshots hold it so";
+  EXPECT_EQ(lasting(0.0523, 3), "0.0523");
   EXPECT_EQ(significant(0.05231, 3), "0.0523");
   EXPECT_EQ(significant(12.44, 3), "12.4");
   EXPECT_EQ(significant(9.996, 3), "10");

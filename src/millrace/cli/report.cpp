@@ -1,36 +1,114 @@
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
 #include "millrace/base/fs.h"
 #include "millrace/cli/shared/arguments.h"
 #include "millrace/cli/shared/command.h"
 #include "millrace/cli/shared/text.h"
+#include "millrace/report/page_server.h"
 #include "millrace/runs/report_page.h"
+#include "millrace/system/signals.h"
+#include "millrace/train/run_folder/run_files.h"
 
 namespace millrace::cli {
 namespace {
 
 constexpr std::string_view kReportHelp =
-    R"(Writes one HTML page of a run, or of several side by side: verdict, curves, where the time went, memory, pictures, plan, config. The
-page needs no network and no script to be read. train leaves RUN/report.html when it ends; this writes it anew, also of a run that goes
-on or died.
+    R"(Writes one HTML page of a run, or of several side by side: verdict, curves, where the time went, memory, pictures by step, plan,
+config, and what differs between the configs of several runs. The page needs no network and no script to be read; with its script the
+curves have another axis, a part of the steps, smoothing, the values of a step in all diagrams, and themselves as SVG and CSV. train
+leaves RUN/report.html when it ends; this writes it anew, also of a run that goes on or died.
 
   --out FILE            where to; of one run RUN/report.html, of several ./report.html
+  --follow              keeps the page up to date while the runs train: writes it anew when they log something, and shows it at an
+                        address of this machine, where it loads itself again. A page that was opened from its file does so too.
+                        Ctrl-C ends it
+  --port N              the port of --follow; a free one by default. From another machine: ssh -L N:127.0.0.1:N HOST, then the same
+                        address there
 )";
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kReloadS = 5;
+
+// A text that changes when a run has something new to show.
+std::string state_of(const std::vector<std::filesystem::path>& folders) {
+  std::string state;
+  for (const auto& folder : folders) {
+    for (const char* name : {run_files::kLog, run_files::kSummary, run_files::kPictures}) {
+      std::error_code ignored;
+      const auto size =
+          std::filesystem::is_regular_file(folder / name, ignored) ? std::filesystem::file_size(folder / name, ignored) : 0;
+      const auto written = std::filesystem::last_write_time(folder / name, ignored);
+      state += std::to_string(size) + " " + std::to_string(written.time_since_epoch().count()) + "\n";
+    }
+    state += runs::Run(folder).is_running() ? "running\n" : "over\n";
+  }
+  return state;
+}
+
+std::string page_of(const std::vector<std::filesystem::path>& folders, int reload_s = 0) {
+  std::vector<runs::RunStory> stories;
+  stories.reserve(folders.size());
+  for (const auto& folder : folders) stories.push_back(runs::read_story(folder));
+  return runs::report_page(stories, reload_s);
+}
+
+bool any_is_running(const std::vector<std::filesystem::path>& folders) {
+  return std::ranges::any_of(folders, [](const auto& folder) { return runs::Run(folder).is_running(); });
+}
+
+// A page takes at most a tenth of the time, however long the logs are.
+int follow(const std::vector<std::filesystem::path>& folders, const std::filesystem::path& file, std::uint16_t port) {
+  install_signal_handlers();
+  report::PageServer server(port);
+  std::string shown;
+  Clock::time_point next = Clock::now();
+  const auto stop = [] { return pending_signal() != 0; };
+  while (!stop()) {
+    std::string state = state_of(folders);
+    if (state != shown && Clock::now() >= next) {
+      const auto began = Clock::now();
+      std::string page = page_of(folders, any_is_running(folders) ? kReloadS : 0);
+      write_atomically(Fs::real(), file, page);
+      server.set_page(std::move(page));
+      if (shown.empty()) {
+        const std::string port_text = std::to_string(server.port());
+        print(printable(file.string()) + "\n" + server.address() + "\n");
+        print("from another machine: ssh -L " + port_text + ":127.0.0.1:" + port_text + " HOST; Ctrl-C ends it\n");
+        std::fflush(stdout);
+      }
+      shown = std::move(state);
+      next = Clock::now() + std::max<Clock::duration>(std::chrono::seconds(2), 9 * (Clock::now() - began));
+    }
+    server.serve(Clock::now() + std::chrono::seconds(1), stop);
+  }
+  write_atomically(Fs::real(), file, page_of(folders));  // a page that nobody renews must not load itself again
+  return 0;
+}
 
 int run_report(const Invocation& call) {
   Arguments arguments(call.words);
   const auto out = arguments.value("out");
-  std::vector<runs::RunStory> runs;
-  while (const auto folder = arguments.positional()) runs.push_back(runs::read_story(*folder));
+  const bool follows = arguments.flag("follow");
+  constexpr std::int64_t kMostPort = 65'535;
+  const std::int64_t port = arguments.integer("port", 0, 0);
+  std::vector<std::filesystem::path> folders;
+  while (const auto folder = arguments.positional()) folders.emplace_back(*folder);
   arguments.finish("report");
-  if (runs.empty())
+  if (folders.empty())
     throw UsageError({"report needs the folder of a run", "millrace report RUN...", "millrace runs lists the runs below ./runs"});
-  if (runs.size() == 1 && !out) {
-    print(printable(runs::write_report(runs.front().folder).string()) + "\n");
-    return 0;
-  }
-  const std::filesystem::path file = out.value_or("report.html");
-  write_atomically(Fs::real(), file, runs::report_page(runs));
+  if (port > kMostPort || (port > 0 && !follows))
+    throw UsageError({port > kMostPort ? std::to_string(port) + " is no port" : "--port is for --follow", "--port",
+                      "give a number from 1 to 65535, with --follow"});
+  const std::filesystem::path file = out                   ? std::filesystem::path(*out)
+                                     : folders.size() == 1 ? folders.front() / run_files::kReport
+                                                           : std::filesystem::path("report.html");
+  if (follows) return follow(folders, file, static_cast<std::uint16_t>(port));
+  write_atomically(Fs::real(), file, page_of(folders));
   print(printable(file.string()) + "\n");
   return 0;
 }
@@ -39,7 +117,7 @@ int run_report(const Invocation& call) {
 
 constinit const Command kReport = {
     .name = "report",
-    .arguments = "RUN... [--out FILE]",
+    .arguments = "RUN... [--out FILE] [--follow] [--port N]",
     .summary = "one page of a run, or of several side by side: verdict, curves, time, memory, pictures",
     .group = "Look at things",
     .help = kReportHelp,

@@ -127,8 +127,10 @@ void Board::add(std::string_view name, const Loss& loss) {
     const std::string own = plain ? std::string(name) : std::string(name) + "/" + term.name;
     check_scalar(own, "the sum", sum);
     check_scalar(own, "the count", count);
+    know(own, BestIs::lowest);
     add(own, reading, {sum, count});
     if (plain) continue;
+    know(name, BestIs::lowest);
     const at::Tensor wide_count = count.detach().to(at::kDouble);
     const at::Tensor share = term.weight_now.defined() ? wide_count * term.weight_now : wide_count * term.weight;
     add_to_total(name, term.name, reading, {sum, count, share});
@@ -163,6 +165,11 @@ void Board::add(const Board& other) {
     }
   }
   quiet_.insert(other.quiet_.begin(), other.quiet_.end());
+  best_is_.insert(other.best_is_.begin(), other.best_is_.end());
+}
+
+void Board::know(std::string_view pattern, BestIs best_is) {
+  if (best_is_.find(pattern) == best_is_.end()) best_is_.emplace(pattern, best_is);
 }
 
 void Board::add_mean(std::string_view name, const at::Tensor& values) {
@@ -187,6 +194,7 @@ void Board::add_correlation(std::string_view name, const at::Tensor& x, const at
   detail::check_shapes(name, "x", x, "y", y);
   const at::Tensor a = wide(x);
   const at::Tensor b = wide(y);
+  know(name, BestIs::highest);
   add(name, Reading::correlation, {count_of(a), a.sum(), b.sum(), (a * a).sum(), (b * b).sum(), (a * b).sum()});
 }
 
@@ -197,6 +205,9 @@ void Board::add_regression(const at::Tensor& predicted, const at::Tensor& target
   const at::Tensor error = wide(predicted) - y;
   const at::Tensor count = count_of(y);
   const at::Tensor squares = error.square().sum();
+  know(prefix + "mae", BestIs::lowest);
+  know(prefix + "rmse", BestIs::lowest);
+  know(prefix + "r2", BestIs::highest);
   add(prefix + "mae", Reading::mean, {error.abs().sum(), count});
   add(prefix + "rmse", Reading::root_mean, {squares, count});
   add(prefix + "r2", Reading::determination, {count, squares, y.sum(), y.square().sum()});
@@ -288,6 +299,7 @@ void Board::put(Means& means, const Entry& entry, const double* value) {
 Means Board::means() const {
   Means means;
   means.set_quiet(quiet_);
+  means.set_best_is(best_is_);
   const Host host = read_back();
   for (std::size_t i = 0; i < entries_.size(); ++i) put(means, entries_[i], host.of(i));
   put_information(means, host);
@@ -297,6 +309,7 @@ Means Board::means() const {
 void Board::reset() {
   entries_.clear();
   quiet_.clear();
+  best_is_.clear();
 }
 
 }  // namespace millrace::metrics

@@ -14,6 +14,7 @@
 //   board.add("bits", loss.sum / std::numbers::ln2, loss.count);         // the recipe's own sums
 //   board.add_bits_per_event("bps/a", spikes, rates, mask, "bps");       // information about counts
 //   board.quiet("band/*");                                               // these names: only in the logs
+//   board.lowest_is_best("width");                                       // so that a summary can say when it was best
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -95,6 +96,11 @@ class Board {
   void add(const Board& other);
   // Omits names from lines for people, see Means::shown_on_console. A star at the end of the pattern stands for any rest.
   void quiet(std::string_view pattern) { quiet_.emplace(pattern); }
+  // Say which value of these metrics is the best, for summary.json and reports; patterns as in quiet(), and the longest one that
+  // fits a name counts. Known without it: losses (lowest), what add_regression, add_classification, add_correlation and
+  // add_bits_per_event measure, and snapshot.best_metric, for which snapshot.best_is decides.
+  void lowest_is_best(std::string_view pattern) { best_is_.insert_or_assign(std::string(pattern), Means::BestIs::lowest); }
+  void highest_is_best(std::string_view pattern) { best_is_.insert_or_assign(std::string(pattern), Means::BestIs::highest); }
 
   // The means, in the order in which the names were first added. NaN if the count is zero.
   [[nodiscard]] Means means() const;
@@ -110,6 +116,7 @@ class Board {
   [[nodiscard]] bool empty() const noexcept { return entries_.empty(); }
 
  private:
+  using BestIs = Means::BestIs;
   enum class Reading : std::uint8_t {
     mean,
     log_mean,
@@ -166,9 +173,11 @@ class Board {
   };
   [[nodiscard]] Host read_back() const;
   void put_information(Means& means, const Host& host) const;
+  void know(std::string_view pattern, BestIs best_is);  // unless the recipe has said so
 
   std::vector<Entry> entries_;
   Means::Patterns quiet_;
+  Means::Directions best_is_;
 };
 
 }  // namespace millrace::metrics

@@ -102,8 +102,11 @@ Board::Entry& Board::classification_of(const Classification& how) {
     entry.how = how;
     entry.parts = {detail::integers_on(at::kCPU, {classes * classes + detail::kAside}), detail::integers_on(at::kCPU, {}),
                    detail::integers_on(at::kCPU, {detail::kExtremes})};
-    if (how.per_class) {
-      for (const char* each : {"recall/*", "precision/*", "f1/*"}) quiet(how.prefix() + each);
+    for (const char* each : {"accuracy", "balanced_accuracy", "macro_f1"}) know(how.prefix() + each, BestIs::highest);
+    if (how.top_k > 0) know(how.prefix() + "top" + std::to_string(how.top_k) + "_accuracy", BestIs::highest);
+    for (const char* each : {"recall/*", "precision/*", "f1/*"}) {
+      if (how.per_class) quiet(how.prefix() + each);
+      if (how.per_class) know(how.prefix() + each, BestIs::highest);
     }
   } else if (entry.how.classes != how.classes || entry.how.top_k != how.top_k) {
     detail::refuse(entry.name, "other classes, or another top_k, than in an earlier batch",

@@ -72,6 +72,8 @@ void Board::add_bits_per_event(std::string_view name, const at::Tensor& counts, 
   detail::check_shapes(name, "the counts", counts, "the rates", rates);
   detail::check_shapes(name, "the counts", counts, "the mask", mask);
   if (counts.dim() != 2) detail::refuse(name, "counts have shape " + detail::shape_text(counts), "give them as [rows, units]");
+  know(name, BestIs::highest);
+  know(overall, BestIs::highest);
   add_information(name, overall, information_sums(counts, rates, mask));
 }
 

@@ -137,9 +137,17 @@ void Board::load_state(const SavedJson& state) {
 
 void Board::sum_over(Agreement& agreement) {
   if (agreement.alone()) return;
-  const std::vector<Json> all = agreement.gather(state());
+  Json mine = state();  // a snapshot's state has no directions: measuring gives them again
+  for (const auto& [pattern, best_is] : best_is_) mine["best_is"][pattern] = static_cast<int>(best_is);
+  const std::vector<Json> all = agreement.gather(mine);
   reset();
-  for (const Json& one : all) add_saved(SavedJson(one, "metrics of another rank"));
+  for (const Json& one : all) {
+    const SavedJson saved(one, "metrics of another rank");
+    add_saved(saved);
+    const auto directions = saved.find("best_is");
+    if (!directions) continue;
+    for (const auto& [pattern, best_is] : directions->members()) know(pattern, static_cast<BestIs>(best_is.integer(0, 2)));
+  }
 }
 
 }  // namespace millrace::metrics

@@ -453,5 +453,32 @@ TEST(Board, MeansReadsBackOnce) {
   EXPECT_LE(copies, 1 + 3) << "one from the device; counts of integers become doubles first";
 }
 
+TEST(Board, KnowsWhichValueIsTheBest) {
+  Board board;
+  const at::Tensor x = at::tensor({1.0, 2.0, 4.0}), y = at::tensor({1.0, 3.0, 4.0});
+  board.add_regression(x, y, "left");
+  board.add_classification(at::tensor({0, 1, 1}), at::tensor({0, 1, 0}), {.classes = {"cat", "dog"}});
+  board.add_mean("size", x);
+  board.add_mean("band/low", x);
+  board.add_mean("band/high", x);
+  board.lowest_is_best("band/*");
+  board.highest_is_best("band/high");
+  const LossTerm plain{.sum = at::scalar_tensor(2.0), .count = at::scalar_tensor(1.0)};
+  board.add("val_loss", Loss{.terms = {plain}});
+  board.highest_is_best("left/mae");  // the recipe's word counts
+  Board all;
+  all.add(board);
+  using BestIs = Means::BestIs;
+  for (const Board* each : {&board, &all}) {
+    const Means means = each->means();
+    for (const char* name : {"left/r2", "left/pearson", "accuracy", "macro_f1", "recall/cat", "f1/dog", "band/high", "left/mae"})
+      EXPECT_EQ(means.best_is_of(name), BestIs::highest) << name;
+    for (const char* name : {"left/rmse", "val_loss", "band/low"}) EXPECT_EQ(means.best_is_of(name), BestIs::lowest) << name;
+    for (const char* name : {"size", "accurac", "left"}) EXPECT_EQ(means.best_is_of(name), BestIs::unknown) << name;
+  }
+  board.reset();
+  EXPECT_EQ(board.means().best_is_of("accuracy"), BestIs::unknown);
+}
+
 }  // namespace
 }  // namespace millrace::metrics

@@ -7,6 +7,13 @@
 #include "millrace/base/format.h"
 
 namespace millrace::metrics {
+namespace {
+
+bool fits(std::string_view pattern, std::string_view name) {
+  return pattern.ends_with('*') ? name.starts_with(pattern.substr(0, pattern.size() - 1)) : name == pattern;
+}
+
+}  // namespace
 
 Means::const_iterator Means::find(std::string_view name) const noexcept {
   return std::find_if(values_.begin(), values_.end(), [&](const value_type& value) { return value.first == name; });
@@ -37,9 +44,18 @@ Means::MetricVersion Means::version_of(std::string_view name) const {
 }
 
 bool Means::shown_on_console(std::string_view name) const noexcept {
-  return std::none_of(quiet_.begin(), quiet_.end(), [&](std::string_view pattern) {
-    return pattern.ends_with('*') ? name.starts_with(pattern.substr(0, pattern.size() - 1)) : name == pattern;
-  });
+  return std::none_of(quiet_.begin(), quiet_.end(), [&](std::string_view pattern) { return fits(pattern, name); });
+}
+
+Means::BestIs Means::best_is_of(std::string_view name) const {
+  BestIs found = BestIs::unknown;
+  std::size_t longest = 0;
+  for (const auto& [pattern, best_is] : best_is_) {
+    if (!fits(pattern, name) || pattern.size() < longest) continue;
+    longest = pattern.size();
+    found = best_is;
+  }
+  return found;
 }
 
 }  // namespace millrace::metrics

@@ -1,6 +1,7 @@
 // Measured values by name, in the order in which the names were added.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <initializer_list>
 #include <map>
@@ -23,9 +24,13 @@ class Means {
     friend bool operator==(const MetricVersion&, const MetricVersion&) = default;
   };
 
+  // Which value of a metric is its best; unknown for a metric of which nobody has said so, such as a count or a size.
+  enum class BestIs : std::uint8_t { unknown, lowest, highest };
+
   using value_type = std::pair<std::string, double>;
   using const_iterator = std::vector<value_type>::const_iterator;
   using Patterns = std::set<std::string, std::less<>>;
+  using Directions = std::map<std::string, BestIs, std::less<>>;  // by pattern, see Board::best_is
 
   Means() = default;
   Means(std::initializer_list<value_type> values) : values_(values) {}
@@ -48,11 +53,18 @@ class Means {
   void set_version(std::string_view name, MetricVersion version) { versions_[std::string(name)] = version; }
   [[nodiscard]] MetricVersion version_of(std::string_view name) const;  // 1 if it was never set
 
-  friend bool operator==(const Means&, const Means&) = default;
+  void set_best_is(Directions directions) { best_is_ = std::move(directions); }
+  [[nodiscard]] BestIs best_is_of(std::string_view name) const;  // by the longest pattern that fits
+
+  // Names, values, versions and quiet names; what is known of directions is no result.
+  friend bool operator==(const Means& a, const Means& b) {
+    return a.values_ == b.values_ && a.quiet_ == b.quiet_ && a.versions_ == b.versions_;
+  }
 
  private:
   std::vector<value_type> values_;
   Patterns quiet_;
+  Directions best_is_;
   std::map<std::string, MetricVersion, std::less<>> versions_;
 };
 

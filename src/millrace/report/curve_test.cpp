@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <cmath>
+#include <functional>
 #include <limits>
 
 namespace millrace::report {
@@ -45,11 +46,30 @@ TEST(Marks, AreRoundAndInside) {
     EXPECT_THAT(marks(low, high, 5), testing::IsEmpty());
 }
 
-TEST(Curve, IsLogarithmicWherePositiveAndWide) {
-  EXPECT_TRUE(is_logarithmic({"t", {{"a", {{1, 1}, {2, 100}}}}}));
-  EXPECT_FALSE(is_logarithmic({"t", {{"a", {{1, 1}, {2, 20}}}}}));
-  EXPECT_FALSE(is_logarithmic({"t", {{"a", {{1, 0}, {2, 100}}}}}));
-  EXPECT_FALSE(is_logarithmic({"t", {}}));
+// A curve of 300 points.
+Curve curve_of(const std::function<double(double)>& value, bool is_metric = false, bool rises = false) {
+  Curve curve{.title = "t", .series = {{.name = "a", .points = {}}}, .is_metric = is_metric, .rises = rises};
+  for (int i = 0; i < 300; ++i) curve.series[0].points.push_back({1.0 * i, value(i / 300.0)});
+  return curve;
+}
+
+TEST(Curve, TheDataChooseTheAxis) {
+  EXPECT_EQ(axis_of(curve_of([](double t) { return 0.0041 + 0.04 * std::exp(-12 * t); })), Axis::logarithmic)
+      << "a loss that fell";
+  EXPECT_EQ(axis_of(curve_of([](double t) { return 1.5 + 2 * std::exp(-8 * t); })), Axis::linear) << "no decades";
+  const auto warm_up_and_cosine = [](double t) {
+    return t < 0.1 ? t + 1e-8 : 0.5 * (1 + std::cos(M_PI * (t - 0.1) / 0.9)) + 1e-8;
+  };
+  EXPECT_EQ(axis_of(curve_of(warm_up_and_cosine)), Axis::linear) << "though it spans eight decades";
+  EXPECT_EQ(axis_of(curve_of([](double t) { return std::pow(0.1, std::floor(4 * t)); })), Axis::logarithmic) << "a rate in steps";
+  EXPECT_EQ(axis_of(curve_of([](double t) { return -std::exp(-9 * t); })), Axis::linear) << "not positive";
+  const auto accuracy = [](double t) { return 0.02 + 0.9 * (1 - std::exp(-9 * t)); };
+  EXPECT_EQ(axis_of(curve_of(accuracy, true, true)), Axis::share);
+  EXPECT_EQ(axis_of(curve_of(accuracy)), Axis::linear) << "no metric";
+  EXPECT_EQ(axis_of(curve_of([](double t) { return 0.98 + 0.01 * t; }, true, true)), Axis::linear) << "a flat line from 0 to 1";
+  EXPECT_EQ(axis_of(curve_of([](double t) { return 0.001 + 0.9 * std::exp(-20 * t); }, true)), Axis::logarithmic);
+  EXPECT_EQ(axis_of(curve_of([](double t) { return t < 0.7 ? 0.001 : 0.3; }, true, true)), Axis::share) << "highest is best";
+  EXPECT_EQ(axis_of({.title = "t", .series = {}}), Axis::linear);
 }
 
 TEST(Curve, HasNoCoordinateThatIsNoNumber) {
@@ -60,11 +80,11 @@ TEST(Curve, HasNoCoordinateThatIsNoNumber) {
                                            {{1, kNan}, {2, 3}, {3, inf}, {4, 4}},
                                            {{1, 0}, {1, 0}},
                                            {{1, 7}}}) {
-    std::string html = to_html({"t", {{"a", points}}});
+    std::string html = to_html({.title = "t", .series = {{.name = "a", .points = points}}});
     html.erase(0, html.find("<svg"));
     EXPECT_THAT(html, testing::AllOf(Not(HasSubstr("nan")), Not(HasSubstr("inf"))));
   }
-  EXPECT_EQ(to_html({"t", {{"a", {{1, kNan}}}}}), "");
+  EXPECT_EQ(to_html({.title = "t", .series = {{.name = "a", .points = {{1, kNan}}}}}), "");
 }
 
 TEST(Curve, ABandHasItsMeanOverIt) {
@@ -79,15 +99,43 @@ TEST(Curve, ABandHasItsMeanOverIt) {
   const std::vector<Point> means = mean(noise);
   EXPECT_EQ(means.size(), 100U);
   for (const Point& point : means) EXPECT_NEAR(point.y, 5, 0.15);
-  EXPECT_THAT(to_html({"t", {{"a", noise}}}), testing::AllOf(HasSubstr("c0 d0 raw"), HasSubstr("c0 d0 mean")));
-  EXPECT_THAT(to_html({"t", {{"a", smooth}}}), Not(HasSubstr("mean")));
+  EXPECT_THAT(to_html({.title = "t", .series = {{.name = "a", .points = noise}}}),
+              testing::AllOf(HasSubstr("c0 d0 raw"), HasSubstr("c0 d0 mean")));
+  EXPECT_THAT(to_html({.title = "t", .series = {{.name = "a", .points = smooth}}}), Not(HasSubstr("mean")));
 }
 
 TEST(Curve, RunsHaveAColourEachAndTheirSeriesDashes) {
   const std::vector<Point> two = {{1, 1}, {2, 2}};
   const std::string html = to_html({"t", {{"a train", two, 0, 0}, {"a validation", two, 0, 1}, {"b train", two, 1, 0}}});
-  for (const char* look : {"class=\"c0 d0\" data-i=\"0\"", "class=\"c0 d1\" data-i=\"1\"", "class=\"c1 d0\" data-i=\"2\""})
+  for (const char* look : {"<path class=\"c0 d0\"", "<path class=\"c0 d1\"", "<path class=\"c1 d0\""})
     EXPECT_THAT(html, HasSubstr(look));
+}
+
+TEST(Curve, ValidationsAreMarkedAndTheBestHasARing) {
+  Curve curve{.title = "t",
+              .series = {{.name = "a", .points = {{1, 1}, {2, 3}, {3, 2}}, .has_marks = true, .best = Point{2, 3}}}};
+  curve.best_step = 3;
+  const std::string html = to_html(curve);
+  EXPECT_THAT(html, testing::AllOf(HasSubstr("<circle class=\"c0 d0 ring\""), HasSubstr("<line class=\"best\"")));
+  const auto count = [&](const std::string& what) {
+    std::size_t found = 0;
+    for (std::size_t at = html.find(what); at != std::string::npos; at = html.find(what, at + 1)) ++found;
+    return found;
+  };
+  EXPECT_EQ(count("<circle class=\"c0 d0\""), 3U);
+  EXPECT_THAT(html, HasSubstr("&quot;best&quot;:[2,3]")) << "for the script: " << html.substr(0, 300);
+  curve.steps = std::pair(0.0, 2.5);
+  EXPECT_THAT(to_html(curve), Not(HasSubstr("<line class=\"best\""))) << "outside the axis";
+}
+
+TEST(Curve, AverageOfSectionsKeepsTheMean) {
+  std::vector<Point> points = wave(1000);
+  points[7].y = kNan;
+  const std::vector<Point> few = averaged(points, 10);
+  ASSERT_EQ(few.size(), 10U);
+  EXPECT_NEAR(few[9].x, 949.5, 0.6);
+  EXPECT_NEAR(few[9].y, 0, 0.02);
+  EXPECT_EQ(averaged(wave(5), 10).size(), 5U);
 }
 
 TEST(Curve, EscapesWhatFilesSay) {

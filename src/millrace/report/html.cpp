@@ -103,11 +103,13 @@ std::string section(std::string_view title, const std::string& html) {
   return html.empty() ? "" : "<section><h2>" + escaped(title) + "</h2>\n" + html + "</section>\n";
 }
 
-std::string page(std::string_view title, const std::string& body) {
+std::string page(std::string_view title, const std::string& body, int reload_s) {
   return "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" "
          "content=\"width=device-width,initial-scale=1\"><title>" +
-         escaped(title) + "</title><style>" + std::string(detail::kStyle) + "</style></head>\n<body><main>\n" + body +
-         "</main><div id=\"tip\" hidden></div><script>" + std::string(detail::kScript) + "</script></body></html>\n";
+         escaped(title) + "</title><style>" + std::string(detail::kStyle) + "</style></head>\n<body" +
+         (reload_s > 0 ? " data-reload=\"" + std::to_string(reload_s) + "\"" : "") + "><main>\n" + body +
+         "</main><div id=\"tip\" hidden></div><script>" + std::string(detail::kScript) + std::string(detail::kPageScript) +
+         "</script></body></html>\n";
 }
 
 }  // namespace millrace::report

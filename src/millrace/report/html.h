@@ -24,7 +24,7 @@ struct Part {
 [[nodiscard]] std::string shares(const std::vector<Part>& parts);
 // <section> with a heading; "" if it is empty.
 [[nodiscard]] std::string section(std::string_view title, const std::string& html);
-// The whole document around the sections.
-[[nodiscard]] std::string page(std::string_view title, const std::string& body);
+// The whole document around the sections. `reload_s` > 0: it loads itself again after so many seconds.
+[[nodiscard]] std::string page(std::string_view title, const std::string& body, int reload_s = 0);
 
 }  // namespace millrace::report

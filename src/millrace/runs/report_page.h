@@ -1,6 +1,7 @@
 // report.html: one page about one or more runs.
 #pragma once
 
+#include <filesystem>
 #include <span>
 #include <string>
 
@@ -8,8 +9,9 @@
 
 namespace millrace::runs {
 
-// A page about one or more runs. A missing or damaged file leaves its part out.
-[[nodiscard]] std::string report_page(std::span<const RunStory> runs);
+// A page about one or more runs. A missing or damaged file leaves its part out. `reload_s` > 0: the page loads itself again after
+// so many seconds.
+[[nodiscard]] std::string report_page(std::span<const RunStory> runs, int reload_s = 0);
 
 // Writes RUN/report.html, replacing the whole file. FsError.
 std::filesystem::path write_report(const std::filesystem::path& run);

@@ -56,6 +56,118 @@ TEST(ReportPage, OfALongRunIsAtMostTwoMegabytes) {
   }
 }
 
+// A short run of a classifier with its files in a folder.
+RunStory classifier(const std::filesystem::path& folder, double rate) {
+  std::filesystem::create_directories(folder / "pictures");
+  std::ofstream(folder / "config.json") << Json{
+      {"values", {{"optim", {{"learning_rate", rate}, {"name", "adamw"}}}, {"run", {{"dir", folder.string()}}}}}};
+  for (const char* name : {"look.png", "look.step-00000001.png", "look.step-00000002.png", "only.png"})
+    std::ofstream(folder / "pictures" / name) << "\x89PNG" << name;
+  RunStory run;
+  run.folder = folder;
+  run.recipe = "toy";
+  run.state = {.id = "done", .text = "done at step 3", .step = 3};
+  std::vector<Json> lines = {{{"kind", "start"}, {"step", 0}}};
+  for (int step = 1; step <= 3; ++step) {
+    lines.push_back({{"kind", "step"}, {"step", step}, {"loss", 3.0 / step}, {"lr", rate}, {"train/recall/cat", 0.5}});
+    lines.push_back({{"kind", "validation"},
+                     {"step", step},
+                     {"val_loss", 3.5 / step},
+                     {"macro_f1", step == 2 ? 0.875 : 0.25},
+                     {"accuracy", 0.1 * step},
+                     {"recall/cat", 0.2},
+                     {"recall/dog", 0.3},
+                     {"left/mae", 1},
+                     {"left/r2", 0.5}});
+  }
+  lines.push_back({{"kind", "metrics"},
+                   {"step", 3},
+                   {"judged", "macro_f1"},
+                   {"order", {"val_loss", "accuracy", "macro_f1", "recall/cat", "recall/dog", "left/mae", "left/r2"}},
+                   {"quiet", {"recall/cat", "recall/dog"}},
+                   {"best_is", {{"val_loss", "lowest"}, {"accuracy", "highest"}, {"macro_f1", "highest"}}}});
+  run.processes = {std::move(lines)};
+  return run;
+}
+
+// The titles of the diagrams, in their order.
+std::vector<std::string> titles_in(const std::string& page) {
+  constexpr std::string_view kBefore = "\"><figcaption><b>";
+  std::vector<std::string> titles;
+  for (std::size_t at = page.find("<figure class=\"curve\""); at != std::string::npos;
+       at = page.find("<figure class=\"curve\"", at + 1)) {
+    const std::size_t begin = page.find(kBefore, at) + kBefore.size();
+    titles.push_back(page.substr(begin, page.find('<', begin) - begin));
+  }
+  return titles;
+}
+
+std::filesystem::path own_folder(const std::string& name) {
+  return testing::TempDir() + "report-" + name + "-" + std::to_string(::getpid());
+}
+
+TEST(ReportPage, BeginsWithTheMetricThatJudgesAndSaysBestOfTheBest) {
+  const Folder folder(own_folder("judged"));
+  const RunStory run = classifier(folder.path, 0.001);
+  const std::string page = report_page({&run, 1});
+  EXPECT_THAT(page, HasSubstr("<div class=\"figures\"><div><b>0.8750</b><span>macro_f1, best</span><i>at step 2</i></div>"));
+  EXPECT_THAT(page, HasSubstr("<b>0.3000</b><span>accuracy, best</span><i>at step 3; 0.2000 at the best step</i>"));
+  EXPECT_THAT(page, HasSubstr("<b>1.0000</b><span>left/mae, at the best step</span>"))
+      << "nobody said which of its values is better";
+  EXPECT_THAT(titles_in(page),
+              testing::ElementsAre("macro_f1", "loss", "accuracy", "left/mae", "left/r2", "learning rate", "recall/…"))
+      << "classes together, quiet ones last; mae and r2 are no group";
+  EXPECT_THAT(page, HasSubstr("the broken line the step of the best macro_f1"));
+}
+
+TEST(ReportPage, HasThePicturesOfEachStep) {
+  const Folder folder(own_folder("pictures"));
+  const RunStory run = classifier(folder.path, 0.001);
+  const std::string page = report_page({&run, 1});
+  EXPECT_THAT(page, HasSubstr("<img alt=\"look step 1\" hidden data-step=\"1\""));
+  EXPECT_THAT(page, HasSubstr("<img alt=\"look step 2\" data-step=\"2\"")) << "the newest is shown";
+  EXPECT_THAT(page, HasSubstr("<img alt=\"only \" data-step=\"-1\""));
+  EXPECT_THAT(page, Not(HasSubstr("alt=\"look \""))) << "it is the picture of step 2";
+}
+
+TEST(ReportPage, OfSeveralRunsSaysWhatDiffersAndHasOneLegend) {
+  const Folder a(own_folder("a")), b(own_folder("b"));
+  const std::vector<RunStory> runs = {classifier(a.path, 0.001), classifier(b.path, 0.01)};
+  const std::string page = report_page(runs);
+  EXPECT_THAT(page, HasSubstr("What differs in their configs"));
+  EXPECT_THAT(page, HasSubstr("<tr><td>optim.learning_rate</td><td class=\"n\">0.001</td><td class=\"n\">0.01</td></tr>"));
+  const std::string differences = page.substr(0, page.find("<h2>Curves</h2>"));
+  EXPECT_THAT(differences, testing::AllOf(Not(HasSubstr("run.dir")), Not(HasSubstr("adamw"))));
+  EXPECT_THAT(page, HasSubstr("<th class=\"n\">macro_f1, best</th><th class=\"n\">at step</th>"));
+  const std::string name = a.path.filename().string();
+  const auto button =
+      page.find("data-run=\"0\"><svg class=\"key\" viewBox=\"0 0 16 4\"><path class=\"c0\" d=\"M0 2L16 2\"/></svg>" + name);
+  ASSERT_NE(button, std::string::npos);
+  const std::string curves = page.substr(button, page.find("<h2>Pictures</h2>") - button);
+  EXPECT_EQ(curves.find(name, curves.find("<figure")), std::string::npos) << "no diagram repeats the names";
+  EXPECT_THAT(page, HasSubstr("<figure class=\"picture\" data-run=\"1\"><figcaption><b>look</b>"));
+  const std::vector<RunStory> same = {runs[0], runs[0]};
+  EXPECT_THAT(report_page(same), HasSubstr("Their configs are the same."));
+}
+
+TEST(ReportPage, StepsThatAResumedRunRepeatedAreDrawnOnce) {
+  RunStory run = long_story(0);
+  const Folder folder(run.folder);
+  run.processes = {{{{"kind", "start"}, {"step", 0}},
+                    {{"kind", "step"}, {"step", 10}, {"loss", 5}},
+                    {{"kind", "step"}, {"step", 20}, {"loss", 4}}},
+                   {{{"kind", "start"}, {"step", 10}}, {{"kind", "step"}, {"step", 15}, {"loss", 3}}}};
+  EXPECT_THAT(report_page({&run, 1}), HasSubstr("&quot;points&quot;:[[10,5],[15,3]]"));
+}
+
+TEST(ReportPage, LoadsItselfAgainOnlyWhereAsked) {
+  RunStory run = long_story(0);
+  const Folder folder(run.folder);
+  run.processes.front().resize(20);
+  EXPECT_THAT(report_page({&run, 1}), testing::AllOf(Not(HasSubstr("<body data-reload")), Not(HasSubstr("live, as of"))));
+  EXPECT_THAT(report_page({&run, 1}, 5), testing::AllOf(HasSubstr("<body data-reload=\"5\">"), HasSubstr("live, as of")));
+}
+
 TEST(ReportPage, SaysWhatHadTheTime) {
   RunStory run = long_story(0);
   EXPECT_THAT(report_page({&run, 1}), HasSubstr("Most of its time went into <b>backward</b>."));

@@ -76,8 +76,12 @@ std::vector<RunRow::Metric> metrics_of(const Json& summary) {
   for (const std::string& name : metrics_in_order(summary)) {
     const Json& metric = summary["metrics"][name];
     if (!metric.is_object() || metric.contains("quiet")) continue;
-    metrics.push_back({name, number_at(metric, {"last"}), number_at(metric, {"best"}), count_at(metric, {"best_step"}),
-                       std::max<std::int64_t>(count_at(metric, {"version"}), 1)});
+    metrics.push_back({.name = name,
+                       .last = number_at(metric, {"last"}),
+                       .best = number_at(metric, {"best"}),
+                       .at_best = number_at(metric, {"at_best"}),
+                       .best_step = count_at(metric, {"best_step"}),
+                       .version = std::max<std::int64_t>(count_at(metric, {"version"}), 1)});
   }
   return metrics;
 }
@@ -105,14 +109,27 @@ void add_doctor(const Json& summary, const Run::LastLines& last, RunRow& row) {
   if (is_over) row.bound_by = text_at(summary, {"bound_by"});
 }
 
+// Summaries of earlier versions have the value at the best step of the judged metric as each metric's best.
+void take_as_at_best(RunRow& row) {
+  for (RunRow::Metric& metric : row.metrics) {
+    metric.at_best = metric.best;
+    if (metric.name != row.best_metric) metric.best.reset();
+  }
+}
+
 void add_best(const Run& run, RunRow& row) {
-  const std::string named = text_at(run.config(), {"values", "snapshot", "best_metric"});
+  const Json& summary = run.summary();
+  const bool says = summary.is_object() && summary.contains("best");
+  const std::string named =
+      says ? text_at(summary, {"best", "metric"}) : text_at(run.config(), {"values", "snapshot", "best_metric"});
   for (const RunRow::Metric& metric : row.metrics) {
     if (!row.best_metric.empty() && named != metric.name) continue;
     row.best_metric = metric.name;
     row.best = metric.best;
+    row.best_step = metric.best_step;
     row.best_version = metric.version;
   }
+  if (!says) take_as_at_best(row);
 }
 
 }  // namespace

@@ -15,7 +15,9 @@ namespace millrace::runs {
 struct RunRow {
   struct Metric {
     std::string name;
-    std::optional<double> last, best;  // value at the last and at the best validation; nullopt: not a number
+    std::optional<double> last;     // at the last validation; nullopt: not a number
+    std::optional<double> best;     // its own best, at best_step; nullopt: unknown
+    std::optional<double> at_best;  // at RunRow::best_step; nullopt: not measured there, or not a number
     std::int64_t best_step = 0;
     std::int64_t version = 1;  // see metrics::Means::MetricVersion
   };
@@ -34,6 +36,7 @@ struct RunRow {
   std::string best_metric;               // the metric that judges, else the recipe's first
   std::int64_t best_version = 1;         // version of best_metric, see metrics::Means::MetricVersion
   std::optional<double> best;            // best value of best_metric
+  std::int64_t best_step = 0;            // its step, if there is such a value
   std::optional<std::int64_t> findings;  // findings of the doctor; nullopt: not checked, or not near the end of the log
   std::string bound_by;                  // the largest account; "" = unknown
   [[nodiscard]] Json to_json() const;

@@ -51,7 +51,7 @@ class Console {
 // Joins the parts of a long line, two spaces apart, wrapped to the terminal's width or, elsewhere, to 100 columns.
 [[nodiscard]] std::string in_lines(const Console& console, const std::vector<std::string>& parts);
 
-// The log line: "step  300/800  epoch 2  loss 2.3170  lr 1e-03  18.4k tokens/s  wait 1 %  ETA 42 s".
+// The log line: "step  300/800  epoch 2  loss 2.3170  lr 0.001  18.4k tokens/s  wait 1 %  ETA 42 s".
 [[nodiscard]] std::string to_text(const Console::Progress& progress);
 
 }  // namespace millrace::telemetry

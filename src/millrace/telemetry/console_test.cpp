@@ -104,7 +104,7 @@ TEST(Console, KnowsThatLinesWereLost) {
 }
 
 TEST(ProgressText, IsTheLogLine) {
-  EXPECT_EQ(to_text(progress_at(300)), "step 300/800  epoch 2  loss 2.3170  lr 1e-03  18.4k tok/s  wait 1 %  ETA 42 s");
+  EXPECT_EQ(to_text(progress_at(300)), "step 300/800  epoch 2  loss 2.3170  lr 0.001  18.4k tok/s  wait 1 %  ETA 42 s");
   EXPECT_THAT(to_text(progress_at(9)), StartsWith("step   9/800  epoch 2"));
   Console::Progress bare;
   bare.step = 12;

@@ -118,13 +118,16 @@ Report inspect_run(const fs::path& path) {
                   {"last written", row.when},      {"size", human_bytes(static_cast<double>(bytes_below(path)))}};
   for (const runs::RunRow::Metric& metric : row.metrics) {
     std::string text = metric.last ? metrics::figure_of(metric.name, *metric.last) : "is not a number";
-    if (metric.best)
-      text += "  (" + metrics::figure_of(metric.name, *metric.best) + " at the best step " + with_commas(metric.best_step) + ")";
+    const auto figure = [&](double value) { return metrics::figure_of(metric.name, value); };
+    if (metric.at_best) text += "  (" + figure(*metric.at_best) + " at the best step " + with_commas(row.best_step) + ")";
+    if (metric.best && metric.best_step != row.best_step)
+      text += "  (best " + figure(*metric.best) + " at step " + with_commas(metric.best_step) + ")";
     report.facts.emplace_back(metric.name, std::move(text));
     const auto number = [](const std::optional<double>& value) { return value ? Json(*value) : Json(); };
     report.details["metrics"].push_back({{"name", metric.name},
                                          {"last", number(metric.last)},
                                          {"best", number(metric.best)},
+                                         {"at_best", number(metric.at_best)},
                                          {"best_step", metric.best ? Json(metric.best_step) : Json()}});
   }
   for (const fs::path& branch : runs::Run(path).branches()) {

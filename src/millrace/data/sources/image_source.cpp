@@ -48,7 +48,7 @@ ImageSource::ImageSource(std::vector<std::filesystem::path> files, ImageSamples 
                  to_text(image.shape) + (samples_.random_crop ? " random" : " middle") +
                  (samples_.random_flip ? " flipped" : "") + (samples_.reduce ? " reduced" : "");
   for (std::size_t c = 0; samples_.normalise && c < static_cast<std::size_t>(channels); ++c) {
-    fingerprint_ += ' ' + significant(samples_.mean[c], 9) + '/' + significant(samples_.deviation[c], 9);
+    fingerprint_ += ' ' + lasting(samples_.mean[c], 9) + '/' + lasting(samples_.deviation[c], 9);
   }
 }
 

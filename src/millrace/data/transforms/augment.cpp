@@ -119,7 +119,7 @@ class Windowing final : public Augmentation {
     if (place_ != Place::whole && std::all_of(padding_.margin.begin(), padding_.margin.end(), [](auto m) { return m == 0; }))
       return text;
     text += " margin " + to_text(padding_.margin);
-    return text + (padding_.border == Border::reflect ? " reflect" : " constant " + significant(padding_.value, 17));
+    return text + (padding_.border == Border::reflect ? " reflect" : " constant " + lasting(padding_.value, 17));
   }
   void apply(const Field& field, const std::byte* from, std::byte* to, Philox random) const override {
     constexpr std::size_t kFewAxes = 8;
@@ -182,7 +182,7 @@ class Flip final : public AlongAxes {
       detail::refuse_composing("a probability of " + significant(probability, 6), text(), "set it between 0 and 1");
     }
   }
-  [[nodiscard]] std::string text() const override { return "random_flip " + axes_text() + " p " + significant(probability_, 9); }
+  [[nodiscard]] std::string text() const override { return "random_flip " + axes_text() + " p " + lasting(probability_, 9); }
   [[nodiscard]] bool works_in_place() const override { return true; }
   void apply(const Field& field, const std::byte* from, std::byte* to, Philox random) const override {
     for (const std::int64_t axis : axes_) {
@@ -238,7 +238,7 @@ class Normalise final : public Augmentation {
   }
   [[nodiscard]] std::string text() const override {
     std::string text = "normalise";
-    for (std::size_t c = 0; c < mean_.size(); ++c) text += ' ' + significant(mean_[c], 9) + '/' + significant(deviation_[c], 9);
+    for (std::size_t c = 0; c < mean_.size(); ++c) text += ' ' + lasting(mean_[c], 9) + '/' + lasting(deviation_[c], 9);
     return text;
   }
   [[nodiscard]] bool works_in_place() const override { return true; }
@@ -272,7 +272,7 @@ class Noise final : public Augmentation {
     if (field.dtype != DType::f32) refuse_step(field, *this, "is not f32", "put data::normalise before the noise");
     return field;
   }
-  [[nodiscard]] std::string text() const override { return "gaussian_noise " + significant(deviation_, 9); }
+  [[nodiscard]] std::string text() const override { return "gaussian_noise " + lasting(deviation_, 9); }
   [[nodiscard]] bool works_in_place() const override { return true; }
   void apply(const Field& field, const std::byte* from, std::byte* to, Philox random) const override {
     detail::add_normal(reinterpret_cast<const float*>(from), field.bytes() / sizeof(float), static_cast<float>(deviation_),

@@ -253,11 +253,11 @@ TEST(Augment, the_fingerprint_says_the_steps) {
   EXPECT_THAT(
       augment(picture, {"image"},
               {random_crop({8, 8}, {.margin = {1, 1}, .border = Border::reflect}), random_flip({-1}), centre_crop({4, 4}),
-               pad({.margin = {2}, .value = 3}), random_roll({-1}), normalise({0.5F}, {0.25F}), gaussian_noise(0.1)})
+               pad({.margin = {2}, .value = 3}), random_roll({-1}), normalise({0.5F}, {0.25F}), gaussian_noise(0.001)})
           ->fingerprint(),
       testing::StartsWith("map \"augment image: random_crop [8,8] margin [1,1] reflect, random_flip -1 p 0.5, centre_crop "
                           "[4,4], pad margin [2] constant 3, random_roll -1, normalise 0.5/0.25, gaussian_noise "
-                          "0.1\" to image f32[3,4,8] of (memory "));
+                          "1e-03\" to image f32[3,4,8] of (memory "));
 }
 
 TEST(Augment, mistakes_are_named_when_the_source_is_made) {

@@ -337,7 +337,7 @@ std::shared_ptr<const Source> subset(std::shared_ptr<const Source> source, std::
 
 std::shared_ptr<const Source> random_subset(std::shared_ptr<const Source> source, const Fraction& fraction) {
   source = detail::required(std::move(source), "random_subset()");
-  const std::string range = significant(fraction.from, 9) + " to " + significant(fraction.to, 9);
+  const std::string range = lasting(fraction.from, 9) + " to " + lasting(fraction.to, 9);
   if (!(fraction.from >= 0 && fraction.from < fraction.to && fraction.to <= 1)) {
     refuse_composing("a fraction from " + range + " has no samples", "random_subset()",
                      "give a range within 0 and 1 that begins before it ends");

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <map>
+#include <set>
 
 namespace millrace::runs {
 namespace {
@@ -28,26 +29,21 @@ constexpr std::array<Known, 9> kKnown = {{{"lr", "learning rate"},
                                           {"data_wait", "share of waiting for data"},
                                           {"others", "share of other programs"}}};
 
-enum Rank : int { kLoss, kMetric, kMachine };
-
-struct Key {
-  int rank = kMetric;
-  std::size_t order = 0;  // order within its rank
-  std::string title;
-  auto operator<=>(const Key&) const = default;
-};
+enum class Rank : std::uint8_t { judged, loss, metric, machine, quiet };
 
 using Values = std::map<double, double>;  // by step
 struct Name {
   std::size_t run = 0;
-  std::string text;
+  std::string member;  // of a group; "" = the diagram is of one metric
+  std::string role;    // "train", "validation", the name of an objective
   auto operator<=>(const Name&) const = default;
 };
-using Named = std::map<Name, Values>;  // the series of a diagram
-struct Diagrams {
-  std::map<std::string, std::size_t> seen;  // titles, in order of appearance
-  std::map<Key, Named> all;
+struct Diagram {
+  Rank rank = Rank::metric;
+  std::size_t order = 0;  // order within its rank
+  std::map<Name, Values> series;
 };
+using Diagrams = std::map<std::string, Diagram>;  // by title
 
 bool ends_with(std::string_view text, std::string_view end) { return text.size() > end.size() && text.ends_with(end); }
 
@@ -60,9 +56,15 @@ std::pair<std::string, std::string> without_objective(const std::string& key) {
   return known ? std::pair{last, key.substr(0, dot)} : std::pair{key, std::string()};
 }
 
+// The metric of this title: a validation's value of what training has as "loss" is "val_loss".
+const MetricStory* metric_of(const Validations& validations, const std::string& title) {
+  const MetricStory* const found = validations.find("val_" + title);
+  return found != nullptr ? found : validations.find(title);
+}
+
 class Gathering {
  public:
-  Gathering(Diagrams& to, std::size_t run) : to_(to), run_(run) {}
+  Gathering(Diagrams& to, std::size_t run, const Validations& validations) : to_(to), run_(run), validations_(validations) {}
 
   void add(const std::vector<Json>& lines) {
     for (const Json& line : lines) {
@@ -70,6 +72,7 @@ class Gathering {
       const auto kind = line["kind"].get<std::string>();
       const auto step = line.find("step");
       if (step == line.end() || !step->is_number() || std::abs(step->get<double>()) > kMostSteps) continue;
+      if (kind == "start") forget_after(step->get<double>());
       if (kind == "step") add_step(line, step->get<double>());
       if (kind == "validation") add_validation(line, step->get<double>());
     }
@@ -80,88 +83,173 @@ class Gathering {
     return value.is_number() && std::ranges::find(kNoCurve, key) == kNoCurve.end();
   }
 
+  // A process that resumes from a snapshot repeats the steps after it.
+  void forget_after(double step) {
+    for (auto& [title, diagram] : to_) {
+      for (auto& [name, values] : diagram.series) {
+        if (name.run == run_) values.erase(values.upper_bound(step), values.end());
+      }
+    }
+  }
+
   void add_step(const Json& line, double step) {
     for (const auto& [key, value] : line.items()) {
       if (!is_curve(key, value)) continue;
       const auto [name, objective] = without_objective(key);
       const auto known = std::ranges::find(kKnown, name, &Known::key);
       if (known != kKnown.end()) {
-        put({kMachine, static_cast<std::size_t>(known - kKnown.begin()), std::string(known->title)}, objective, step, value);
+        machine(static_cast<std::size_t>(known - kKnown.begin()), std::string(known->title), objective, step, value);
       } else if (ends_with(key, "_per_s")) {
-        put({kMachine, 4, key.substr(0, key.size() - 6) + " a second"}, "", step, value);
+        machine(4, key.substr(0, key.size() - 6) + " a second", "", step, value);
       } else if (key.starts_with("memory_")) {
-        put({kMachine, 20, "memory, bytes"}, key.substr(7), step, value);
+        machine(20, "memory, bytes", key.substr(7), step, value);
       } else if (key.starts_with("train/")) {
-        put(metric(key.substr(6)), "train", step, value);
+        measured(Rank::metric, key.substr(6), "train", step, value);
       } else {
-        put(loss(key), "train", step, value);
+        measured(Rank::loss, key, "train", step, value);
       }
     }
     if (line.contains("shares") && line["shares"].is_object() && line["shares"].contains("data_wait")) {
       if (const Json& wait = line["shares"]["data_wait"]; wait.is_number())
-        put({kMachine, 7, "share of waiting for data"}, "", step, wait);
+        machine(7, "share of waiting for data", "", step, wait);
     }
   }
 
   void add_validation(const Json& line, double step) {
     for (const auto& [key, value] : line.items()) {
       if (!is_curve(key, value)) continue;
-      if (key.starts_with("val_"))
-        put(loss(key.substr(4)), "validation", step, value);
-      else
-        put(metric(key), "validation", step, value);
+      measured(Rank::metric, key.starts_with("val_") ? key.substr(4) : key, "validation", step, value);
     }
   }
 
-  Key loss(const std::string& name) { return {kLoss, order_of(name), name}; }
-  Key metric(const std::string& name) { return {kMetric, order_of(name), name}; }
-  std::size_t order_of(const std::string& name) {
-    return to_.seen.try_emplace(name, name == "loss" ? 0 : to_.seen.size() + 1).first->second;
+  void machine(std::size_t order, const std::string& title, const std::string& series, double step, const Json& value) {
+    Diagram& diagram = to_[title];
+    diagram.rank = Rank::machine;
+    diagram.order = order;
+    diagram.series[{run_, "", series}][step] = value.get<double>();
   }
 
-  void put(const Key& key, const std::string& series, double step, const Json& value) {
-    to_.all[key][{run_, series}][step] = value.get<double>();
+  void measured(Rank rank, const std::string& title, const std::string& series, double step, const Json& value) {
+    const auto [found, is_new] = to_.try_emplace(title);
+    Diagram& diagram = found->second;
+    if (is_new) {
+      const MetricStory* const metric = metric_of(validations_, title);
+      const std::size_t place = metric == nullptr ? to_.size() : static_cast<std::size_t>(metric - validations_.metrics.data());
+      diagram.order = title == "loss" ? 0 : place + 1;
+      if (metric != nullptr && metric->quiet) diagram.rank = Rank::quiet;
+      if (metric != nullptr && metric->name == validations_.judged) diagram.rank = Rank::judged;
+    }
+    if (rank == Rank::loss && diagram.rank == Rank::metric) diagram.rank = Rank::loss;
+    diagram.series[{run_, "", series}][step] = value.get<double>();
   }
 
   Diagrams& to_;
   std::size_t run_;
+  const Validations& validations_;
 };
 
-// Each run has a colour, and its series have different dashes; the series of a single run have different colours.
-report::Curve curve_of(const std::string& title, const Named& named, std::span<const RunStory> runs) {
-  report::Curve curve{.title = title, .series = {}};
-  std::size_t before = 0;
-  int dash = 0;
-  for (const auto& [name, values] : named) {
-    report::Series series{.name = name.text, .points = {}};
-    if (runs.size() > 1) {
-      dash = !curve.series.empty() && name.run == before ? dash + 1 : 0;
-      before = name.run;
-      series.name = runs[name.run].folder.filename().string() + (name.text.empty() ? "" : " " + name.text);
-      series.colour = static_cast<int>(name.run);
-      series.dash = dash;
+// What a board's own metrics end in: "left/r2" and "left/mae" are different measures, "recall/cat" and "recall/dog" the same of
+// two classes.
+constexpr std::array<std::string_view, 10> kMeasures = {
+    "mae", "rmse", "r2", "pearson", "accuracy", "macro_f1", "balanced_accuracy", "units", "units_left_out", "units_below_0"};
+
+constexpr std::string_view kOfAGroup = "/…";
+
+// Metrics of which a name has more than one become one diagram, named by what they share.
+Diagrams with_groups(Diagrams all) {
+  std::map<std::string, std::vector<std::string>> groups;
+  for (const auto& [title, diagram] : all) {
+    const auto slash = title.rfind('/');
+    const bool can = slash != std::string::npos && slash > 0 && (diagram.rank == Rank::metric || diagram.rank == Rank::quiet);
+    if (can && std::ranges::find(kMeasures, title.substr(slash + 1)) == kMeasures.end())
+      groups[title.substr(0, slash)].push_back(title);
+  }
+  for (const auto& [name, titles] : groups) {
+    const std::string title = name + std::string(kOfAGroup);
+    if (titles.size() < 2 || all.contains(title)) continue;
+    Diagram group{.rank = Rank::quiet, .order = all[titles.front()].order, .series = {}};
+    for (const std::string& each : titles) {
+      Diagram& diagram = all[each];
+      group.rank = std::min(group.rank, diagram.rank);
+      group.order = std::min(group.order, diagram.order);
+      for (auto& [of, values] : diagram.series) group.series[{of.run, each.substr(name.size() + 1), of.role}] = std::move(values);
+      all.erase(each);
+    }
+    all[title] = std::move(group);
+  }
+  return all;
+}
+
+// The place of a series' value among those of its diagram.
+class Places {
+ public:
+  int of(const std::string& text) { return places_.try_emplace(text, static_cast<int>(places_.size())).first->second; }
+
+ private:
+  std::map<std::string, int> places_;
+};
+
+// Each run has a colour, and its series have different dashes; the series of a single run have different colours, those of a
+// group the colour of their member.
+report::Curve curve_of(const std::string& title, const Diagram& diagram, std::span<const Validations> validations,
+                       std::span<const std::string> names) {
+  report::Curve curve{.title = title, .series = {}, .is_metric = diagram.rank != Rank::loss && diagram.rank != Rank::machine};
+  Places members, roles, dashes;
+  std::set<std::string> known_roles;
+  for (const auto& [name, values] : diagram.series) known_roles.insert(name.role);
+  for (const auto& [name, values] : diagram.series) {
+    report::Series series{.name = name.role, .points = {}};
+    if (!name.member.empty()) series.name = name.member + (known_roles.size() > 1 ? ", " + name.role : "");
+    series.run = static_cast<int>(name.run);
+    if (names.size() > 1) {
+      series.colour = series.run;
+      series.dash = dashes.of(series.name);
+    } else if (!name.member.empty()) {
+      series.colour = members.of(name.member);
+      series.dash = roles.of(name.role);
     }
     for (const auto& [step, value] : values) series.points.push_back({step, value});
+    series.has_marks = name.role == "validation";
+    const std::string whole = name.member.empty() ? title : title.substr(0, title.size() - kOfAGroup.size()) + "/" + name.member;
+    if (const MetricStory* const metric = metric_of(validations[name.run], whole);
+        metric != nullptr && diagram.rank != Rank::machine) {
+      curve.rises = curve.rises || metric->best_is == metrics::Means::BestIs::highest;
+      if (metric->name == validations[name.run].judged && metric->name.starts_with("val_") && !curve.rises)
+        curve.is_metric = false;
+      if (series.has_marks && metric->best) series.best = report::Point{metric->best->step, metric->best->value};
+    }
     curve.series.push_back(std::move(series));
   }
+  if (names.size() == 1 && validations.front().best) curve.best_step = validations.front().best->step;
+  if (names.size() > 1) curve.runs.assign(names.begin(), names.end());
   return curve;
+}
+
+bool says_something(const report::Curve& curve) {
+  return std::ranges::any_of(curve.series, [](const report::Series& series) {
+    return std::ranges::any_of(series.points, [](const report::Point& point) { return point.y != 0; });
+  });
 }
 
 }  // namespace
 
-std::vector<report::Curve> curves_of(std::span<const RunStory> runs) {
+CurvesOfRuns curves_of(std::span<const RunStory> runs, std::span<const Validations> validations,
+                       std::span<const std::string> names) {
   Diagrams diagrams;
   for (std::size_t i = 0; i < runs.size(); ++i) {
-    Gathering gathering(diagrams, i);
+    Gathering gathering(diagrams, i, validations[i]);
     for (const auto& process : runs[i].processes) gathering.add(process);
   }
-  std::vector<report::Curve> curves;
-  for (const auto& [key, named] : diagrams.all) {
-    report::Curve curve = curve_of(key.title, named, runs);
-    const bool says_something = std::ranges::any_of(curve.series, [](const report::Series& series) {
-      return std::ranges::any_of(series.points, [](const report::Point& point) { return point.y != 0; });
-    });
-    if (says_something) curves.push_back(std::move(curve));
+  diagrams = with_groups(std::move(diagrams));
+  std::vector<std::pair<std::string, const Diagram*>> sorted;
+  for (const auto& [title, diagram] : diagrams) sorted.emplace_back(title, &diagram);
+  std::ranges::stable_sort(sorted, [](const auto& a, const auto& b) {
+    return std::pair(a.second->rank, a.second->order) < std::pair(b.second->rank, b.second->order);
+  });
+  CurvesOfRuns curves;
+  for (const auto& [title, diagram] : sorted) {
+    report::Curve curve = curve_of(title, *diagram, validations, names);
+    if (says_something(curve)) (diagram->rank == Rank::quiet ? curves.quiet : curves.shown).push_back(std::move(curve));
   }
   return curves;
 }

@@ -6,11 +6,19 @@
 
 #include "millrace/report/curve.h"
 #include "millrace/runs/run_story.h"
+#include "millrace/runs/validations.h"
 
 namespace millrace::runs {
 
-// The curves in this order: losses with validation losses, other metrics, learning rates, norms, rates, times, memory. Several
-// runs share a diagram, labelled by their folders. If a run was resumed, the last process that logged a step counts.
-[[nodiscard]] std::vector<report::Curve> curves_of(std::span<const RunStory> runs);
+struct CurvesOfRuns {
+  // The metric that judges, losses with validation losses, other metrics, learning rates, norms, rates, times, memory.
+  std::vector<report::Curve> shown;
+  std::vector<report::Curve> quiet;  // of metrics that lines for people leave out
+};
+
+// Several runs share a diagram, and so do the metrics of a group, such as the recall of each class. If a run was resumed, the
+// steps that it repeated count once. `validations`, `names`: of each run.
+[[nodiscard]] CurvesOfRuns curves_of(std::span<const RunStory> runs, std::span<const Validations> validations,
+                                     std::span<const std::string> names);
 
 }  // namespace millrace::runs

@@ -63,6 +63,12 @@ Best best_of(const Json& metrics, const std::string& judge, const char* best, co
   return found;
 }
 
+Best best_in(const Json& judged) {
+  if (!judged.is_object()) return {};  // no validation gave a number
+  return {.step = judged.at("step").get<std::int64_t>(),
+          .metric = judged.at("metric").get<std::string>() + " " + significant(judged.at("value").get<double>(), 6)};
+}
+
 std::string judge_of(const Json& config) {
   const Json::json_pointer place("/snapshot/best_metric");
   return config.is_object() && config.contains(place) && config.at(place).is_string() ? config.at(place).get<std::string>() : "";
@@ -76,7 +82,8 @@ Best best_of(Fs& fs, const std::filesystem::path& run, const snapshot::Content& 
   const std::string judge = judge_of(newest.config);
   try {
     const bool is_of_it = summary.is_object() && summary.value("steps", Json()) == newest.step && summary.contains("metrics");
-    if (is_of_it) return best_of(summary["metrics"], judge, "/best", "/best_step");
+    if (is_of_it && summary.contains("best")) return best_in(summary["best"]);
+    if (is_of_it) return best_of(summary["metrics"], judge, "/best", "/best_step");  // of an earlier version
     return trainer == nullptr ? Best() : best_of(trainer->json.at("metrics"), judge, "/1", "/2");
   } catch (const Json::exception&) {  // written by another program
     return {};

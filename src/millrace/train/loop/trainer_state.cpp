@@ -189,6 +189,14 @@ std::vector<BlockTime> Trainer::blocks_of(const Json& accounts) const {
   return share_out(accounts.at("forward"), accounts.at("backward"), parts_.stepper->blocks().times());
 }
 
+namespace {
+
+Json results_of(const Scores& scores) {
+  return {{"metrics", scores.results()}, {"metrics_order", scores.names()}, {"best", scores.judged_result()}};
+}
+
+}  // namespace
+
 Json Trainer::results() const {
   const auto times = total_times();
   const Meter::OfProcess here =
@@ -207,8 +215,6 @@ Json Trainer::results() const {
   Json all = {{"steps", step_},
               {"epochs", epoch_},
               {"samples", meter_.samples()},
-              {"metrics", scores_.results()},
-              {"metrics_order", scores_.names()},
               {"loss", {{"first", number_or_text(meter_.first_loss())}, {"last", number_or_text(meter_.last_loss())}}},
               {"objectives", std::move(objectives)},
               {"step_ms", {{"p50", times.step_ms_p50}, {"p95", times.step_ms_p95}}},
@@ -217,6 +223,7 @@ Json Trainer::results() const {
               {"wall_s", times.wall},
               {"skipped_steps", parts_.stepper->skips().in_all().item<double>()},
               {"spike_steps", spikes}};
+  all.update(results_of(scores_));
   all["samples_per_s"] = times.step_seconds > 0 ? static_cast<double>(here.samples) / times.step_seconds : 0.0;
   if (parts_.names.rate_unit != "samples")
     all[parts_.names.rate_unit + "_per_s"] = all["samples_per_s"].get<double>() * parts_.names.units_per_sample;

@@ -292,6 +292,29 @@ void Reporter::validation(const ValidationRecord& record) {
       sinks_.events->scalar(name.starts_with("val_") ? name.substr(4) + "/val" : names_.metric_tags + name, record.step, value);
   }
   this->record("validation", std::move(values));
+  describe_metrics(record);
+}
+
+// What a reader of the log needs to know of the metrics: once, and anew when it changes.
+void Reporter::describe_metrics(const ValidationRecord& record) {
+  if (record.means.empty()) return;
+  Json order = Json::array(), quiet = Json::array(), best_is = Json::object();
+  for (const auto& [name, value] : record.means) {
+    order.push_back(name);
+    if (!record.means.shown_on_console(name)) quiet.push_back(name);
+    const auto direction = name == record.judged ? record.best.best_is : record.means.best_is_of(name);
+    if (const std::string_view word = word_of(direction); !word.empty()) best_is[name] = word;
+  }
+  Json described = {{"step", record.step},
+                    {"judged", record.judged},
+                    {"order", std::move(order)},
+                    {"quiet", std::move(quiet)},
+                    {"best_is", std::move(best_is)}};
+  Json lasting = described;
+  lasting.erase("step");
+  if (lasting == metrics_described_) return;
+  metrics_described_ = std::move(lasting);
+  this->record("metrics", std::move(described));
 }
 
 void Reporter::epoch(const Meter::EpochRow& row, std::int64_t step, const metrics::Means& means, bool on_console) {

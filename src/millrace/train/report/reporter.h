@@ -113,6 +113,7 @@ class Reporter {
   void step_line(const StepRecord& record) const;
   void step_json(const StepRecord& record) const;
   void step_events(const StepRecord& record) const;
+  void describe_metrics(const ValidationRecord& record);
 
   Sinks sinks_;
   RecordNames names_;
@@ -120,6 +121,7 @@ class Reporter {
   std::optional<StepLogWriter> step_log_;
   double rate_ = 0;  // rate in the last step record
   double wait_share_ = 0;
+  Json metrics_described_;  // what the log's last line of kind "metrics" said
 };
 
 // True if other programs used the cores for a part of the time that is large enough to report.

@@ -58,7 +58,7 @@ TEST_F(ReporterTest, EveryObjectiveIsInTheLineAndInTheLog) {
   EXPECT_THAT(text, HasSubstr("step  40/100  epoch 2  loss 1.5000"));
   EXPECT_THAT(text, HasSubstr("80.0 volumes/s")) << "80 samples of two volumes in 2 s";
   EXPECT_THAT(text, HasSubstr("discriminator 0.2500"));
-  EXPECT_THAT(text, HasSubstr("generator lr 1e-03"));
+  EXPECT_THAT(text, HasSubstr("generator lr 0.001"));
   EXPECT_THAT(text, HasSubstr("discriminator lr 5e-04 spikes 2 scale 1024"));
   const Json record = records().at(0);
   EXPECT_EQ(record.at("kind"), "step");
@@ -98,7 +98,7 @@ TEST_F(ReporterTest, OneObjectiveHasThePlainNames) {
     record.window.means["generator"] = std::nan("");
     reporter.step(record);
   });
-  EXPECT_THAT(text, HasSubstr("lr 1e-03"));
+  EXPECT_THAT(text, HasSubstr("lr 0.001"));
   EXPECT_THAT(text, Not(HasSubstr("generator lr")));
   EXPECT_EQ(records().at(0).at("lr"), 1e-3);
   EXPECT_EQ(records().at(0).at("generator"), "nan") << "not a number, but not lost";
@@ -231,6 +231,31 @@ TEST_F(ReporterTest, AValidationThatIsNotTheBestNamesTheBest) {
         {.step = 9, .means = {{"val_generator", 2.0}}, .judged = "val_generator", .gained = false, .best = {2.0, 1.5, 6}});
   });
   EXPECT_THAT(text, HasSubstr("validation  step 9  val_generator 2.0000  (best 1.5000 at step 6)"));
+}
+
+TEST_F(ReporterTest, TheLogDescribesTheMetricsOnceAndWhenTheyChange) {
+  (void)said([](Reporter& reporter) {
+    metrics::Means means{{"val_loss", 2.0}, {"size", 7.0}, {"psnr", 20.0}};
+    means.set_best_is({{"psnr", metrics::Means::BestIs::highest}});
+    Metric best;
+    best.best_is = metrics::Means::BestIs::lowest;
+    for (const std::int64_t step : {1, 2})
+      reporter.validation({.step = step, .means = means, .judged = "val_loss", .best = best});
+    means.set_quiet({"size"});
+    reporter.validation({.step = 3, .means = means, .judged = "val_loss", .best = best});
+  });
+  std::vector<Json> described;
+  for (const Json& line : records()) {
+    if (line.at("kind") == "metrics") described.push_back(line);
+  }
+  ASSERT_EQ(described.size(), 2U);
+  EXPECT_EQ(described[0].at("step"), 1);
+  EXPECT_EQ(described[0].at("judged"), "val_loss");
+  EXPECT_EQ(described[0].at("order"), Json({"val_loss", "size", "psnr"}));
+  EXPECT_EQ(described[0].at("best_is"), (Json{{"psnr", "highest"}, {"val_loss", "lowest"}}));
+  EXPECT_TRUE(described[0].at("quiet").empty());
+  EXPECT_EQ(described[1].at("step"), 3);
+  EXPECT_EQ(described[1].at("quiet"), Json::array({"size"}));
 }
 
 TEST_F(ReporterTest, AValidationsLineIsInTheRecipesOrderWithoutItsQuietNames) {

@@ -10,6 +10,11 @@
 
 namespace millrace {
 
+std::string_view word_of(metrics::Means::BestIs best_is) {
+  if (best_is == metrics::Means::BestIs::unknown) return "";
+  return best_is == metrics::Means::BestIs::highest ? "highest" : "lowest";
+}
+
 Metric& Scores::Metrics::operator[](std::string_view name) {
   const auto found = std::ranges::find(values_, name, &value_type::first);
   return found != values_.end() ? found->second : values_.emplace_back(std::string(name), Metric{}).second;
@@ -56,17 +61,36 @@ bool Scores::rank(std::int64_t step, double value) {
 void Scores::forget_other_version(const metrics::Means::MetricVersion& now) {
   forgot_.clear();
   const auto known = metrics_.find(judged_);
-  if (known == metrics_.end() || known->second.version == now.number || !now.moved || known->second.best_step < 0) return;
+  if (known == metrics_.end() || known->second.version == now.number || !now.moved || known->second.at_best_step < 0) return;
   forgot_ = judged_ + " is measured by version " + std::to_string(now.number) + " now: its best of before, " +
-            significant(known->second.best, 4) + " at step " + std::to_string(known->second.best_step) + " by version " +
+            significant(known->second.at_best, 4) + " at step " + std::to_string(known->second.at_best_step) + " by version " +
             std::to_string(known->second.version) + ", does not count any more";
   for (const auto& [name, metric] : Scores::Metrics(metrics_)) {
-    metrics_[name].best = std::nan("");
-    metrics_[name].best_step = -1;
+    metrics_[name].at_best = Metric::kNaN;
+    metrics_[name].at_best_step = -1;
   }
   best_.clear();
   early_stop_best_ = std::nan("");
   without_gain_ = 0;
+}
+
+// The metric's own best. Values of an earlier definition do not count where the new one gives others.
+void Scores::record_own(Metric& metric, std::int64_t step, const metrics::Means& means,
+                        const metrics::Means::value_type& now) const {
+  const auto& [name, value] = now;
+  const metrics::Means::MetricVersion version = means.version_of(name);
+  if (metric.best_step >= 0 && metric.version != version.number && version.moved) {
+    metric.best = Metric::kNaN;
+    metric.best_step = -1;
+  }
+  using BestIs = metrics::Means::BestIs;
+  metric.best_is = name != judged_ ? means.best_is_of(name) : highest_ ? BestIs::highest : BestIs::lowest;
+  metric.version = version.number;
+  if (metric.best_is == BestIs::unknown || !std::isfinite(value)) return;
+  const bool equal_or_worse = metric.best_is == BestIs::highest ? metric.best >= value : metric.best <= value;
+  if (equal_or_worse) return;
+  metric.best = value;
+  metric.best_step = step;
 }
 
 bool Scores::record(std::int64_t step, const metrics::Means& means) {
@@ -80,16 +104,16 @@ bool Scores::record(std::int64_t step, const metrics::Means& means) {
   forget_other_version(means.version_of(judged_));
   const auto before = metrics_.find(judged_);
   const bool equal_or_worse =
-      before != metrics_.end() && (highest_ ? before->second.best >= judged : before->second.best <= judged);
+      before != metrics_.end() && (highest_ ? before->second.at_best >= judged : before->second.at_best <= judged);
   const bool gained = std::isfinite(judged) && !equal_or_worse;
-  for (const auto& [name, value] : means) {
-    Metric& metric = metrics_[name];
-    metric.last = value;
-    metric.quiet = !means.shown_on_console(name);
-    metric.version = means.version_of(name).number;
+  for (const auto& now : means) {
+    Metric& metric = metrics_[now.first];
+    metric.last = now.second;
+    metric.quiet = !means.shown_on_console(now.first);
+    record_own(metric, step, means, now);
     if (gained) {
-      metric.best = value;
-      metric.best_step = step;
+      metric.at_best = now.second;
+      metric.at_best_step = step;
     }
   }
   std::vector<std::string> order;
@@ -111,13 +135,31 @@ std::vector<std::int64_t> Scores::best_steps() const {
 
 bool Scores::stopped_improving() const { return patience_ > 0 && without_gain_ >= patience_; }
 
+std::int64_t Scores::judged_step() const {
+  const auto judged = metrics_.find(judged_);
+  return judged == metrics_.end() ? -1 : judged->second.at_best_step;
+}
+
+Json Scores::judged_result() const {
+  const std::int64_t step = judged_step();
+  if (step < 0) return {};
+  return {{"metric", judged_},
+          {"is", highest_ ? "highest" : "lowest"},
+          {"value", number_or_text(metrics_.at(judged_).at_best)},
+          {"step", step}};
+}
+
 Json Scores::results() const {
   Json all = Json::object();
+  const std::int64_t judged = judged_step();
   for (const auto& [name, metric] : metrics_) {
-    const bool has_best = metric.best_step >= 0;
+    const bool has_best = metric.best_step >= 0 && metric.knows_all;
+    const bool was_there = judged >= 0 && metric.at_best_step == judged;
     all[name] = {{"last", number_or_text(metric.last)},
                  {"best", has_best ? number_or_text(metric.best) : Json()},
-                 {"best_step", has_best ? Json(metric.best_step) : Json()}};
+                 {"best_step", has_best ? Json(metric.best_step) : Json()},
+                 {"at_best", was_there ? number_or_text(metric.at_best) : Json()}};
+    if (const std::string_view word = word_of(metric.best_is); !word.empty()) all[name]["best_is"] = word;
     if (metric.quiet) all[name]["quiet"] = true;
     if (metric.version != 1) all[name]["version"] = metric.version;
   }
@@ -134,11 +176,16 @@ void Scores::write_state(Json& trainer, Json& report) const {
   report["metrics_order"] = names();
   for (const auto& [name, metric] : metrics_)
     if (metric.version != 1) report["metric_versions"][name] = metric.version;
+  report["metric_bests"] = Json::object();
+  for (const auto& [name, metric] : metrics_) {
+    if (name != judged_ && metric.knows_all)
+      report["metric_bests"][name] = {static_cast<int>(metric.best_is), number_or_null(metric.best), metric.best_step};
+  }
   trainer["validations_without_gain"] = without_gain_;
   trainer["early_stop_best"] = number_or_null(early_stop_best_);
   trainer["metrics"] = Json::object();
   for (const auto& [name, metric] : metrics_) {
-    Json& saved = trainer["metrics"][name] = {number_or_null(metric.last), number_or_null(metric.best), metric.best_step};
+    Json& saved = trainer["metrics"][name] = {number_or_null(metric.last), number_or_null(metric.at_best), metric.at_best_step};
     if (metric.quiet) saved.push_back(true);
   }
   if (best_.size() < 2) return;
@@ -149,8 +196,12 @@ void Scores::write_state(Json& trainer, Json& report) const {
 
 Metric metric_from(const SavedJson& saved, std::int64_t step) {
   const std::vector<SavedJson> values = saved.list(saved.json().is_array() && saved.json().size() == 4 ? 4 : 3);
-  return {values[0].number_or_nan(), values[1].number_or_nan(), values[2].integer(-1, step),
-          values.size() == 4 && values[3].boolean()};
+  Metric metric;
+  metric.last = values[0].number_or_nan();
+  metric.at_best = values[1].number_or_nan();
+  metric.at_best_step = values[2].integer(-1, step);
+  metric.quiet = values.size() == 4 && values[3].boolean();
+  return metric;
 }
 
 std::vector<std::string> metrics_in_order(const Json& summary) {
@@ -166,6 +217,27 @@ std::vector<std::string> metrics_in_order(const Json& summary) {
   return names;
 }
 
+// Snapshots of earlier versions hold the best of the judged metric alone.
+void Scores::load_bests(const SavedJson& report) {
+  const auto bests = report.find("metric_bests");
+  for (const auto& [name, each] : Scores::Metrics(metrics_)) {
+    Metric& metric = metrics_[name];
+    const auto saved = bests ? bests->find(name) : std::nullopt;
+    if (saved) {
+      const std::vector<SavedJson> values = saved->list(3);
+      metric.best_is = static_cast<metrics::Means::BestIs>(values[0].integer(0, 2));
+      metric.best = values[1].number_or_nan();
+      metric.best_step = values[2].integer(-1);
+    } else if (name == judged_) {
+      metric.best_is = highest_ ? metrics::Means::BestIs::highest : metrics::Means::BestIs::lowest;
+      metric.best = metric.at_best;
+      metric.best_step = metric.at_best_step;
+    } else {
+      metric.knows_all = false;
+    }
+  }
+}
+
 void Scores::load_state(const SavedJson& trainer, const SavedJson& report) {
   without_gain_ = trainer["validations_without_gain"].integer(0);
   if (const auto best = trainer.find("early_stop_best")) early_stop_best_ = best->number_or_nan();
@@ -176,6 +248,7 @@ void Scores::load_state(const SavedJson& trainer, const SavedJson& report) {
     for (const auto& [name, version] : versions->members())
       if (metrics_.find(name) != metrics_.end()) metrics_[name].version = static_cast<int>(version.integer(1, 1000));
   }
+  load_bests(report);
   std::vector<std::string> order = {judged_};  // the order for an older snapshot, which did not keep it
   if (const auto saved = report.find("metrics_order")) {
     order.clear();
@@ -188,8 +261,8 @@ void Scores::load_state(const SavedJson& trainer, const SavedJson& report) {
       const std::vector<SavedJson> values = saved.list(2);
       best_.push_back({values[0].number(), values[1].integer(0)});
     }
-  } else if (const auto judged = metrics_.find(judged_); judged != metrics_.end() && judged->second.best_step >= 0) {
-    best_.push_back({judged->second.best, judged->second.best_step});
+  } else if (const auto judged = metrics_.find(judged_); judged != metrics_.end() && judged->second.at_best_step >= 0) {
+    best_.push_back({judged->second.at_best, judged->second.at_best_step});
   }
   if (best_.size() > keeps_) best_.resize(keeps_);
 }

@@ -15,16 +15,26 @@
 namespace millrace {
 
 struct Metric {
-  double last = std::numeric_limits<double>::quiet_NaN();
-  // For the judged metric the lowest or highest value; for the others the value at that step. NaN is never best: until there is a
-  // number, `best` is NaN and best_step -1.
-  double best = std::numeric_limits<double>::quiet_NaN();
+  static constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+  double last = kNaN;
+  // The lowest or highest value so far and the step of the first validation that had it. NaN is never best: without a number, or
+  // if nobody knows which value is better, `best` is NaN and best_step -1.
+  double best = kNaN;
   std::int64_t best_step = -1;
+  // The value at the newest step at which the judged metric was best and this one was measured; NaN and -1 as above.
+  double at_best = kNaN;
+  std::int64_t at_best_step = -1;
   bool quiet = false;  // not shown in lines for people
   int version = 1;     // see metrics::MetricVersion
+  metrics::Means::BestIs best_is = metrics::Means::BestIs::unknown;
+  bool knows_all = true;  // false: earlier validations are not known, so that `best` can't be
 };
 
-// Reads what write_state() writes: [last, best, best_step], and a fourth value true for a quiet metric. SnapshotError for
+// "lowest", "highest"; "" = unknown.
+[[nodiscard]] std::string_view word_of(metrics::Means::BestIs best_is);
+
+// Reads what write_state() writes: [last, at_best, at_best_step], and a fourth value true for a quiet metric. SnapshotError for
 // anything else, or if the best step is after `step`.
 [[nodiscard]] Metric metric_from(const SavedJson& saved, std::int64_t step);
 
@@ -68,7 +78,11 @@ class Scores {
   [[nodiscard]] bool stopped_improving() const;                // train.early_stop_patience is used up
   [[nodiscard]] const Metrics& metrics() const noexcept { return metrics_; }
 
-  [[nodiscard]] Json results() const;  // {name: {last, best, best_step}}, with quiet and version unless they are false and 1
+  // {name: {last, best, best_step, at_best}}, null for what is unknown; with best_is, quiet and version unless they are unknown,
+  // false and 1. at_best: the value at the step of judged_result().
+  [[nodiscard]] Json results() const;
+  [[nodiscard]] Json judged_result()
+      const;  // {metric, is, value, step} of the judged metric's best; null before there is a number
   [[nodiscard]] std::vector<std::string> names() const;  // names of the metrics in their order, which a JSON object does not keep
   void write_state(Json& trainer, Json& report) const;   // the trainer's part of a snapshot, and the part used only in reports
   void load_state(const SavedJson& trainer, const SavedJson& report);
@@ -79,7 +93,10 @@ class Scores {
     std::int64_t step = 0;
   };
   bool rank(std::int64_t step, double value);
+  void record_own(Metric& metric, std::int64_t step, const metrics::Means& means, const metrics::Means::value_type& now) const;
+  [[nodiscard]] std::int64_t judged_step() const;  // -1: no number yet
   void forget_other_version(const metrics::Means::MetricVersion& now);
+  void load_bests(const SavedJson& report);
 
   std::string judged_;
   bool named_ = false;  // snapshot.best_metric names the judged metric

@@ -22,10 +22,70 @@ TEST(Scores, TheLossJudgesAndEqualIsNoGain) {
   EXPECT_FALSE(scores.record(2, {{"val_loss", 2.0}, {"accuracy", 0.9}}));
   EXPECT_TRUE(scores.record(3, {{"val_loss", 1.0}, {"accuracy", 0.7}}));
   const Metric& accuracy = scores.metrics().at("accuracy");
-  EXPECT_EQ(accuracy.best, 0.7) << "the value at the best step, not its own best";
-  EXPECT_EQ(accuracy.best_step, 3);
+  EXPECT_EQ(accuracy.at_best, 0.7) << "the value at the best step, not its own best";
+  EXPECT_EQ(accuracy.at_best_step, 3);
+  EXPECT_TRUE(std::isnan(accuracy.best)) << "nobody has said which value of it is better";
   EXPECT_EQ(accuracy.last, 0.7);
   EXPECT_THAT(scores.best_steps(), ElementsAre(3));
+}
+
+// Two validations with a run that is resumed between them; `version`: of the snapshot, 0 = before each metric's best was kept.
+Scores resumed_scores(int version) {
+  const auto means_of = [](double loss, double accuracy, double size) {
+    Means means{{"val_loss", loss}, {"accuracy", accuracy}, {"size", size}};
+    means.set_best_is({{"acc*", Means::BestIs::highest}});
+    return means;
+  };
+  Scores before = scores_of();
+  before.record(1, means_of(2.0, 0.5, 7));
+  before.record(2, means_of(3.0, 0.9, 8));
+  Json saved = Json::object(), report = Json::object();
+  before.write_state(saved, report);
+  if (version == 0) report.erase("metric_bests");
+  Scores after = scores_of();
+  after.load_state(SavedJson(saved, "trainer"), SavedJson(report, "report"));
+  after.record(3, means_of(1.0, 0.8, 9));
+  after.record(4, means_of(1.5, std::nan(""), 1));
+  return after;
+}
+
+TEST(Scores, EachMetricHasItsOwnBest) {
+  const Scores scores = resumed_scores(1);
+  const Json results = scores.results();
+  EXPECT_EQ(results["val_loss"],
+            Json::parse(R"({"last": 1.5, "best": 1.0, "best_step": 3, "at_best": 1.0, "best_is": "lowest"})"));
+  EXPECT_EQ(results["accuracy"],
+            Json::parse(R"({"last": "nan", "best": 0.9, "best_step": 2, "at_best": 0.8, "best_is": "highest"})"));
+  EXPECT_EQ(results["size"], Json::parse(R"({"last": 1.0, "best": null, "best_step": null, "at_best": 9.0})"));
+  EXPECT_EQ(scores.judged_result(), Json::parse(R"({"metric": "val_loss", "is": "lowest", "value": 1.0, "step": 3})"));
+  EXPECT_TRUE(scores_of().judged_result().is_null());
+}
+
+TEST(Scores, ASnapshotOfBeforeKnowsTheBestOfTheJudgedMetricAlone) {
+  Scores scores = resumed_scores(0);
+  EXPECT_EQ(scores.results()["val_loss"]["best"], 1.0);
+  EXPECT_TRUE(scores.results()["accuracy"]["best"].is_null()) << "0.8 is the best of what is known, not of the run";
+  EXPECT_EQ(scores.results()["accuracy"]["at_best"], 0.8);
+  Json saved = Json::object(), report = Json::object();
+  scores.write_state(saved, report);
+  Scores again = scores_of();
+  again.load_state(SavedJson(saved, "trainer"), SavedJson(report, "report"));
+  again.record(5, {{"val_loss", 2.0}, {"accuracy", 0.99}});
+  EXPECT_TRUE(again.results()["accuracy"]["best"].is_null()) << "nor does a run that is resumed once more";
+}
+
+TEST(Scores, TheBestOfAnotherVersionOfAMetricIsForgottenAlone) {
+  Scores scores = scores_of();
+  Means means{{"val_loss", 1.0}, {"bits", 0.9}};
+  means.set_best_is({{"bits", Means::BestIs::highest}});
+  scores.record(1, means);
+  means.set_version("bits", {.number = 2, .moved = true});
+  means["bits"] = 0.2;
+  means["val_loss"] = 2.0;
+  scores.record(2, means);
+  EXPECT_EQ(scores.results()["bits"]["best"], 0.2);
+  EXPECT_EQ(scores.results()["bits"]["best_step"], 2);
+  EXPECT_EQ(scores.results()["val_loss"]["best_step"], 1);
 }
 
 TEST(Scores, QuietNamesAreMarkedInTheResults) {
@@ -133,6 +193,7 @@ TEST(Scores, ABestOfAnotherVersionCountsNoMoreWhereTheValueMoved) {
     means.set_version("bits", {.number = 2, .moved = moved});
     EXPECT_EQ(after.record(2, means), moved);
     EXPECT_EQ(after.metrics().at("bits").best_step, moved ? 2 : 1);
+    EXPECT_EQ(after.metrics().at("bits").at_best_step, moved ? 2 : 1);
     EXPECT_THAT(after.best_steps(), ElementsAre(moved ? 2 : 1));
     EXPECT_EQ(after.results()["bits"]["version"], 2);
     EXPECT_EQ(after.forgot().empty(), !moved);

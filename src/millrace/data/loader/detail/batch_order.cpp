@@ -268,7 +268,7 @@ std::string BatchOrder::make_order_text() const {
     const Set& set = sets_[group];
     text += (group == 0 ? "; " : ", ") + set.name;
     if (own_sizes) text += " by " + with_commas(set.slices.batch_size * set.slices.world_size);
-    if (set.weight) text += " weighs " + significant(*set.weight, 9);
+    if (set.weight) text += " weighs " + lasting(*set.weight, 9);
     if (set.weights) text += " weights " + std::to_string(draws->prints[group]);
   }
   return text;

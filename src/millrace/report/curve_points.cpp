@@ -1,0 +1,141 @@
+// What is drawn of a curve's points, and on which axis.
+#include <algorithm>
+#include <cmath>
+
+#include "millrace/report/curve.h"
+#include "millrace/report/detail/range.h"
+
+namespace millrace::report {
+
+using detail::is_drawn;
+using detail::Range;
+
+namespace {
+
+constexpr std::size_t kManyPoints = 100;
+
+// The value below which `share` of the sorted values lie.
+double quantile(const std::vector<double>& sorted, double share) {
+  return sorted[static_cast<std::size_t>(share * static_cast<double>(sorted.size() - 1))];
+}
+
+bool is_pressed_down(const std::vector<double>& sorted) {
+  const double low = sorted.front(), high = sorted.back();
+  if (!(low > 0 && high > low)) return false;
+  const auto place = [&](double share) { return (quantile(sorted, share) - low) / (high - low); };
+  constexpr double kHalfBelow = 0.2, kQuarterBelow = 0.03;  // of the height of a linear axis
+  return (high >= 5 * low && place(0.5) < kHalfBelow) || (high >= 30 * low && place(0.25) < kQuarterBelow);
+}
+
+}  // namespace
+
+std::vector<Point> thinned(const std::vector<Point>& points, std::size_t most) {
+  if (points.size() <= most || most < 2) return points;
+  const std::size_t stretches = most / 2;
+  std::vector<Point> kept;
+  kept.reserve(most);
+  for (std::size_t i = 0; i < stretches; ++i) {
+    const auto begin = points.begin() + static_cast<std::ptrdiff_t>(points.size() * i / stretches);
+    const auto end = points.begin() + static_cast<std::ptrdiff_t>(points.size() * (i + 1) / stretches);
+    auto least = end, greatest = end;
+    for (auto point = begin; point != end; ++point) {
+      if (!is_drawn(*point)) continue;
+      if (least == end || point->y < least->y) least = point;
+      if (greatest == end || point->y > greatest->y) greatest = point;
+    }
+    if (least == end) continue;
+    kept.push_back(least < greatest ? *least : *greatest);
+    if (least != greatest) kept.push_back(least < greatest ? *greatest : *least);
+  }
+  return kept;
+}
+
+std::vector<Point> averaged(const std::vector<Point>& points, std::size_t sections) {
+  std::vector<Point> drawn;
+  std::ranges::copy_if(points, std::back_inserter(drawn), is_drawn);
+  if (drawn.size() <= sections || sections == 0) return drawn;
+  std::vector<Point> means;
+  for (std::size_t i = 0; i < sections; ++i) {
+    const std::size_t begin = drawn.size() * i / sections, end = drawn.size() * (i + 1) / sections;
+    Point sum;
+    for (std::size_t k = begin; k < end; ++k) {
+      sum.x += drawn[k].x / static_cast<double>(end - begin);
+      sum.y += drawn[k].y / static_cast<double>(end - begin);
+    }
+    means.push_back(sum);
+  }
+  return means;
+}
+
+bool is_noisy(const std::vector<Point>& points) {
+  if (points.size() < kManyPoints) return false;
+  constexpr double kTimes = 8;  // a band's values go up and down by this many times their range, in all
+  double way = 0, last = 0;
+  Range range;
+  for (const Point& point : points) {
+    if (!is_drawn(point)) continue;
+    if (!range.is_empty()) way += std::abs(point.y - last);
+    last = point.y;
+    range.add(point.y);
+  }
+  return !range.is_empty() && way > kTimes * (range.high - range.low);
+}
+
+std::vector<Point> mean(const std::vector<Point>& points) {
+  std::vector<Point> drawn;
+  std::ranges::copy_if(points, std::back_inserter(drawn), is_drawn);
+  constexpr std::size_t kWide = 50;  // the mean reaches this fraction of all points to each side
+  const std::size_t count = drawn.size(), each = std::max<std::size_t>(1, count / kManyPoints);
+  const std::size_t wide = std::max<std::size_t>(1, count / kWide);
+  std::vector<Point> means;
+  for (std::size_t i = 0; i < count; i += each) {
+    const std::size_t begin = i < wide ? 0 : i - wide, end = std::min(count, i + wide + 1);
+    double sum = 0;
+    for (std::size_t k = begin; k < end; ++k) sum += drawn[k].y / static_cast<double>(end - begin);
+    means.push_back({drawn[i].x, sum});
+  }
+  return means;
+}
+
+std::vector<double> marks(double low, double high, int count) {
+  std::vector<double> all;
+  if (!(low < high) || !std::isfinite(high - low) || count < 1) return all;
+  const double rough = (high - low) / count;
+  const double power = std::pow(10, std::floor(std::log10(rough)));
+  double step = 10 * power;
+  for (const double digit : {1.0, 2.0, 5.0}) {
+    if (digit * power >= rough) {
+      step = digit * power;
+      break;
+    }
+  }
+  const double first = std::ceil(low / step - 1e-9);
+  for (int i = 0; i <= 2 * count && (first + i) * step <= high + 1e-9 * step; ++i) all.push_back((first + i) * step + 0.0);
+  return all;
+}
+
+Axis axis_of(const Curve& curve) {
+  Range all;
+  bool pressed_down = false;
+  for (const Series& series : curve.series) {
+    std::vector<double> values;
+    for (const Point& point : series.points) {
+      if (is_drawn(point)) values.push_back(point.y);
+    }
+    if (values.empty()) continue;
+    std::ranges::sort(values);
+    all.add(values.front());
+    all.add(values.back());
+    pressed_down = pressed_down || is_pressed_down(values);
+  }
+  if (!curve.rises && pressed_down && all.low > 0) return Axis::logarithmic;
+  constexpr double kMuch = 0.2;  // of 0 to 1: what changes less would be a flat line there
+  return curve.is_metric && all.low >= 0 && all.high <= 1 && all.high - all.low >= kMuch ? Axis::share : Axis::linear;
+}
+
+std::size_t points_for(std::size_t series) {
+  constexpr std::size_t kOfAPage = 16'000;  // some forty bytes each
+  return std::clamp(kOfAPage / std::max<std::size_t>(series, 1), kFewestPoints, kMostPoints);
+}
+
+}  // namespace millrace::report
