@@ -4,10 +4,12 @@
     tools/ticks.py [--root DIR]
 
 A guide table has the columns "its advice | here | seen by", a table of promises "promise | shown by"; a README has the first, and may
-have the second. The last column holds, in backticks: a test (`Suite.Case`), a config key (`memory.recompute`), a command
-(`millrace max-batch`), a switch (`--off=autocast`), a path (`bench/step`) or a part of the proof for GPUs (`gpu-proof life`), whose table in
-docs/gpu.md has to be of a card. A row about a GPU, ranks or several machines says "not yet seen" as well, unless a test of tests/ranks or the
-proof shows it; a machine without a GPU is seen anywhere. Tests are looked for in the sources; tools/run_tests.py says which ran.
+have the second. The last column holds, in backticks, what can fail when the row is untrue: a test (`Suite.Case`), a path below tests/ or a
+part of the proof for GPUs (`gpu-proof life`), whose table in docs/gpu.md has to be of a card. Besides these it may name a config key
+(`memory.recompute`), a command (`millrace max-batch`), a switch (`--off=autocast`) or another path (`bench/step`). A row about something
+that is not there says "not here" in that column, and the column "here" says so in words. A row about a GPU, ranks or several machines says
+"not yet seen" beside its test, unless a test of tests/ranks or the proof shows it; a machine without a GPU is seen anywhere; "not yet seen"
+alone, or of something that is not here, is refused. Tests are looked for in the sources; tools/run_tests.py says which ran.
 Keys, commands and switches are read from docs/reference/config.md and the golden texts, which tests compare with the program.
 """
 import argparse
@@ -26,6 +28,7 @@ TEST = re.compile(r"^\s*TEST(?:_F|_P)?\(\s*(\w+)\s*,\s*(\w+)\s*\)", re.MULTILINE
 TEST_NAME = re.compile(r"[A-Z]\w*\.\w+")
 KEY_NAME = re.compile(r"[a-z_]+(?:\.[a-z_0-9]+)+")
 NOT_SEEN = "not yet seen"
+NOT_HERE = "not here"
 ELSEWHERE = re.compile(r"(?<!without a )\b(?:GPUs?|CUDA|ranks?|sharding|distributed)\b")
 
 
@@ -46,6 +49,10 @@ class Known:
     def is_seen_elsewhere(self, tick):
         """Whether a tick names a test of several processes, or a part of the proof that ran on a card."""
         return self.proved.get(tick, False) or (tick in self.tests and tick.split(".")[0] in {"EqualRanks", "Ranks", "Death", "Replicas"})
+
+    def can_fail(self, tick):
+        """Whether a tick is a test or a part of the proof, rather than a name that only exists."""
+        return TEST_NAME.fullmatch(tick) or tick.startswith(("tests/", "gpu-proof "))
 
     def text(self, name):
         path = self.root / name
@@ -108,9 +115,12 @@ def problems(root, ran=None):
             found.append((name, 1, "no guide table with the columns \"its advice | here | seen by\""))
         for number, advice, here, seen in rows_of(text):
             ticks = re.findall(r"`([^`]+)`", seen)
-            if not ticks and NOT_SEEN not in seen:
-                found.append((name, number, f"\"{advice}\": nothing shows it; name a test, key, command or switch, or say \"{NOT_SEEN}\""))
-            elsewhere = any(known.is_seen_elsewhere(tick) for tick in ticks)
+            is_absent = NOT_HERE in seen
+            if is_absent and NOT_SEEN in seen:
+                found.append((name, number, f"\"{advice}\": what is \"{NOT_HERE}\" can't be \"{NOT_SEEN}\""))
+            if not is_absent and not any(known.can_fail(tick) for tick in ticks):
+                found.append((name, number, f"\"{advice}\": nothing shows it; name a test, or say \"{NOT_HERE}\" if it is not written"))
+            elsewhere = is_absent or any(known.is_seen_elsewhere(tick) for tick in ticks)
             if ELSEWHERE.search(f"{advice} {here}") and NOT_SEEN not in seen and not elsewhere:
                 found.append((name, number, f"\"{advice}\" is about a GPU or ranks; say \"{NOT_SEEN}\""))
             for tick in ticks:

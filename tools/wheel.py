@@ -42,8 +42,12 @@ def stage_program(build, stage):
     for source in sorted((ROOT / "python/millrace_train").glob("*.py")):
         shutil.copy2(source, package)
     shutil.copy2(ROOT / "src/millrace/base/version.h", stage)
-    for program in [*(package / "bin").iterdir(), *(package / "lib").glob("*.so")]:
+    for program in [*programs_of(stage), *(package / "lib").glob("*.so")]:
         run(patchelf(), "--remove-rpath", program)
+
+
+def programs_of(stage):
+    return [*(stage / "millrace_train/bin").iterdir(), *(stage / "millrace_train/libexec/millrace").iterdir()]
 
 
 def patchelf():
@@ -117,7 +121,7 @@ def stage_licences(build, stage, wheel_libraries):
 def shared_libraries(stage):
     """Debian's shared libraries on this machine that the programs load: those that auditwheel will add."""
     found = set()
-    for program in (stage / "millrace_train/bin").iterdir():
+    for program in programs_of(stage):
         for line in subprocess.run(["ldd", str(program)], capture_output=True, text=True).stdout.splitlines():
             match = re.search(r"=> (/\S+)", line)
             if match and not re.search(r"/(libc|libm|libdl|libpthread|librt|libstdc\+\+|libgcc_s)\.so", match[1]):

@@ -22,8 +22,8 @@ class Started(unittest.TestCase):
         self.site = Path(scratch.name) / "site"
         package = self.site / "millrace_train"
         shutil.copytree(ROOT / "python/millrace_train", package, ignore=shutil.ignore_patterns("__pycache__"))
-        self.program("millrace", 'printf "%s\\n" "$0" "$@"; echo "LD=$LD_LIBRARY_PATH"; exit 7')
-        self.program("millrace-torch", "exit 0")
+        self.program("bin/millrace", 'printf "%s\\n" "$0" "$@"; echo "LD=$LD_LIBRARY_PATH"; exit 7')
+        self.program("libexec/millrace/millrace-torch", "exit 0")
         (package / "lib/gomp").mkdir(parents=True)
         self.package = package
         self.torch()
@@ -35,7 +35,7 @@ class Started(unittest.TestCase):
         return path
 
     def program(self, name, script):
-        self.write(f"millrace_train/bin/{name}", "#!/bin/sh\n" + script + "\n").chmod(0o755)
+        self.write(f"millrace_train/{name}", "#!/bin/sh\n" + script + "\n").chmod(0o755)
 
     def torch(self, version="2.11.0+cu130", libraries=("libtorch_cpu.so", "libc10.so", "libgomp.so.1"), folder="torch/lib", abi=ABI):
         shutil.rmtree(self.site / "torch", ignore_errors=True)
@@ -137,7 +137,7 @@ class Started(unittest.TestCase):
         self.refused("Permission denied", "reinstall it")
         (self.package / "bin/millrace").unlink()
         self.refused("No such file", "reinstall it")
-        (self.package / "bin/millrace-torch").unlink()
+        (self.package / "libexec/millrace/millrace-torch").unlink()
         self.refused("No such file", "reinstall")
 
 

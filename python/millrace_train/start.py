@@ -11,6 +11,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 PROGRAM = HERE / "bin" / "millrace"
+TORCH_PROGRAM = HERE / "libexec" / "millrace" / "millrace-torch"  # what PROGRAM becomes; it alone needs torch
 WANTED = "2.11"
 INSTALL = f"install it into this environment: {sys.executable or 'python3'} -m pip install 'torch=={WANTED}.*'"
 
@@ -83,18 +84,17 @@ def search_path(libraries):
 
 def check_links(environment):
     """Whether the dynamic linker finds everything that the program needs, in the version that it needs."""
-    program = PROGRAM.with_name("millrace-torch")
     try:
         # What `ldd` does: the dynamic linker lists instead of starting.
-        done = subprocess.run([program], env={**environment, "LD_TRACE_LOADED_OBJECTS": "1", "LD_WARN": "1"}, stdin=subprocess.DEVNULL,
+        done = subprocess.run([TORCH_PROGRAM], env={**environment, "LD_TRACE_LOADED_OBJECTS": "1", "LD_WARN": "1"}, stdin=subprocess.DEVNULL,
                               capture_output=True, text=True, errors="replace")
     except OSError as error:
-        raise Unfit(f"the program can't be started: {error.strerror}", str(program),
+        raise Unfit(f"the program can't be started: {error.strerror}", str(TORCH_PROGRAM),
                     "the file system must allow programs; else reinstall: pip install --force-reinstall --no-deps millrace-train") from error
     lines = [line.strip() for line in (done.stdout + done.stderr).splitlines()]
     wrong = [line for line in lines if "not found" in line or "error while loading" in line]
     if wrong or done.returncode != 0:
-        where = wrong[0] + (f" and {len(wrong) - 1} more" if wrong[1:] else "") if wrong else f"exit status {done.returncode} of {program}"
+        where = wrong[0] + (f" and {len(wrong) - 1} more" if wrong[1:] else "") if wrong else f"exit status {done.returncode} of {TORCH_PROGRAM}"
         given = os.environ.get("LD_LIBRARY_PATH")
         following = (f"LD_LIBRARY_PATH is {given!r}: start millrace without it, or take the folder with that library out of it" if given
                      else "reinstall torch with the packages that it requires, and see that glibc is 2.34 or newer (ldd --version)")

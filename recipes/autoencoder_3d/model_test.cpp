@@ -1,6 +1,7 @@
 #include "recipes/autoencoder_3d/model.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Context.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/conv3d.h>
@@ -14,6 +15,8 @@
 
 #include <filesystem>
 
+#include "millrace/base/error.h"
+#include "millrace/base/finally.h"
 #include "millrace/config/schema_of.h"
 #include "millrace/snapshot/snapshot.h"
 #include "recipes/autoencoder_3d/entry_parts.h"
@@ -115,6 +118,27 @@ TEST(AutoencoderModel, WhatNoNetworkCanHaveIsToldBeforeItIsMade) {
   config.adv_weight = 0;
   EXPECT_EQ(first_problem(config), "") << "there is none";
   EXPECT_FALSE(VolumeGan(config).has_discriminator());
+}
+
+// Without a fused kernel attention keeps a map of all pairs: more than a few thousand voxels are refused with its bytes.
+TEST(AutoencoderModel, AttentionWithoutAFusedKernelIsRefusedWithItsBytes) {
+  const at::Tensor many = at::zeros({1, kMostMappedTokens + 1, 8}), few = at::zeros({1, 16, 8});
+  EXPECT_EQ(self_attention(many, many, many).sizes(), many.sizes());
+  at::globalContext().setSDPUseFlash(false);
+  const std::string refused = finally(
+      [&]() -> std::string {
+        EXPECT_EQ(self_attention(few, few, few).sizes(), few.sizes());
+        try {
+          (void)self_attention(many, many, many);
+        } catch (const DeviceError& error) {
+          return error.what();
+        }
+        return "";
+      },
+      [] { at::globalContext().setSDPUseFlash(true); });
+  EXPECT_THAT(refused,
+              HasSubstr("attention over 4097 voxels of 8 channels has no fused kernel on this device; its map alone would "
+                        "take 67"));
 }
 
 // Names as torch.save() of a DistributedDataParallel's state dict has them; a discriminator alone is accepted, half a network is

@@ -43,7 +43,8 @@ void Cosmology::before_training() {
   const DataConfig& input = context_.config->data;
   const SkyFolders folders = sky_folders(recipe_, input);
   if (!input.dir.empty() && !recipe_.signal_dir.empty() && !recipe_.foreground_dir.empty())
-    context_.note("data.dir " + input.dir + " is not looked at: recipe.signal_dir and recipe.foreground_dir name both folders");
+    context_.note("data.dir " + input.dir.string() +
+                  " is not looked at: recipe.signal_dir and recipe.foreground_dir name both folders");
   sky_ = open_sky(recipe_, folders.signal, folders.foreground, context_.seed, open_, input);
   for (const std::string& text : sky_->notices) context_.note(text);
   for (const std::string& text : check_validation_sky(*sky_)) context_.note(text);

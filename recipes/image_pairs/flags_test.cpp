@@ -70,11 +70,32 @@ TEST(PairFlags, TheGuidesCommandLinesParse) {
     EXPECT_THAT(all.notices, Contains(HasSubstr(said)));
 }
 
+// Each flag changes its key and no other; a flag without a key changes none.
 TEST(PairFlags, AFlagThatIsNotGivenChangesNothing) {
   const config::Resolved plain = resolve({});
   EXPECT_EQ(plain.values["optim"]["clip_norm"], 1.0);
+  EXPECT_EQ(plain.values["log"]["gpu_every"], 100);
+  EXPECT_EQ(plain.values["precision"]["dtype"], "auto");
   EXPECT_THAT(plain.notices, IsEmpty());
-  EXPECT_EQ(resolve({"--max_steps=3"}).values["optim"], plain.values["optim"]);
+  for (const auto& [flag, key] : {std::pair("--max_steps=3", "/train/max_steps"),
+                                  {"--epochs=7", "/train/epochs"},
+                                  {"--batch_size=3", "/data/batch_size"},
+                                  {"--learning_rate=0.5", "/optim/learning_rate"},
+                                  {"--clip_grad_norm=0.5", "/optim/clip_norm"},
+                                  {"--amp_dtype=bf16", "/precision/dtype"},
+                                  {"--gpu_log_interval=7", "/log/gpu_every"},
+                                  {"--cudnn_benchmark=true", "/device/cudnn"},
+                                  {"--data_dir=d", "/data/dir"},
+                                  {"--output_dir=o", "/run/parent"},
+                                  {"--seed=7", "/train/seed"},
+                                  {"--samples=7", "/recipe/val_samples"},
+                                  {"--compile=true", ""},
+                                  {"--detect_anomaly", ""},
+                                  {"--grad_log_interval=3", ""}}) {
+    const Json changes = Json::diff(plain.values, resolve({flag}).values);
+    ASSERT_EQ(changes.size(), *key == '\0' ? 0U : 1U) << flag << ": " << changes;
+    for (const Json& change : changes) EXPECT_EQ(change["path"], key) << flag;
+  }
 }
 
 // LoRA learns at the given rate, the projector at a tenth of it on a frozen base.

@@ -78,7 +78,8 @@ Json defaults() {
           {"train.early_stop_patience", 5},
           {"train.early_stop_delta", 1e-4},
           {"snapshot.frozen", "leave_out"},
-          {"log.train_metrics", true}};
+          {"log.train_metrics", true},
+          {"log.gpu_every", 100}};
 }
 
 std::vector<std::pair<std::string, Json>> presets() {

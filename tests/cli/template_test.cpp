@@ -28,6 +28,7 @@ struct Kind {
 const Kind kKinds[] = {
     {"table", "r2", 0.9, "errors", DType::f32, {5, 2}, "CsvSource"},
     {"image", "accuracy", 0.6, "predicted", DType::f32, {5, 1, 32, 32}, "ImageSource"},
+    {"signal", "macro_f1", 0.6, "spectrograms", DType::f32, {5, 1, 768}, "FileSource"},
     {"volume", "r2", 0.6, "slices", DType::f32, {5, 8, 12, 10}, "NiftiSource"},
     {"text", "accuracy", 0.6, "accuracy", DType::u8, {5, 20}, "read_file"},
 };
@@ -95,7 +96,7 @@ TEST(Template, AnUnknownKindIsRefused) {
   const Result refused = run({MILLRACE_PROGRAM, "new", "toy", "--kind=images"}, {.folder = scratch.path()});
   EXPECT_EQ(refused.exit_code, 2);
   EXPECT_THAT(refused.err, HasSubstr("there is no kind of recipe \"images\""));
-  EXPECT_THAT(refused.err, HasSubstr("did you mean \"image\"? kinds: table, image, volume, text"));
+  EXPECT_THAT(refused.err, HasSubstr("did you mean \"image\"? kinds: table, image, signal, volume, text"));
   EXPECT_FALSE(std::filesystem::exists(scratch.path() / "toy"));
 }
 

@@ -101,10 +101,11 @@ TEST_F(Tune, ARunThatFollowsTheDoctorSaysWhatThatGained) {
       std::find_if(findings.begin(), findings.end(), [](const Json& each) { return each["id"] == "snapshot_often"; });
   ASSERT_NE(found, findings.end()) << findings.dump(1);
   second.insert(second.end(), {"--run=runs/b", "--snapshot.every_steps=" + (*found)["value"].get<std::string>(),
-                               "--targets.samples_per_s=1e9", "--strict"});
+                               "--targets.samples_per_s=1e9", "--targets.gpu_busy=0.1", "--strict"});
   const Result result = millrace(second);
   ASSERT_EQ(result.exit_code, 4) << result.err;
   EXPECT_THAT(result.out, HasSubstr("doctor  target_missed: "));
+  EXPECT_THAT(result.out, HasSubstr("not measured in this run, and so not met: targets.gpu_busy\n"));
   if (json("runs/b/summary.json")["others"].get<double>() > .1 || json("runs/a/summary.json")["others"].get<double>() > .1)
     GTEST_SKIP() << "other programs had the cores: such runs are not compared";
   EXPECT_THAT(result.out, AllOf(HasSubstr("doctor snapshot.every_steps="), HasSubstr("was expected (snapshot_often)")));

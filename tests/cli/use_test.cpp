@@ -78,6 +78,13 @@ TEST_F(Use, OfARunWhoseRecipeNobodyNames) {
   EXPECT_EQ(eval.exit_code, 2);
   EXPECT_THAT(eval.err, HasSubstr("millrace eval needs the name of a recipe"));
   EXPECT_THAT(millrace({"eval", "--from", "nowhere"}).err, HasSubstr("there is no file or folder nowhere"));
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"eval", "--from", "."}, {"eval", "language_model", "--from", "."}, {"predict", "--from", "."}}) {
+    const Result above = millrace(words);
+    EXPECT_EQ(above.exit_code, 2);
+    EXPECT_THAT(above.err, HasSubstr(". is a folder of runs"));
+    EXPECT_THAT(above.err, HasSubstr("name a run: --from ./"));
+  }
   EXPECT_EQ(millrace({"eval", "--from", "r", "--json"}).exit_code, 0);
   EXPECT_EQ(millrace({"eval", "language_model", "--from", "r", "--train.validate_batches=1"}).exit_code, 0);
   const Result unused = millrace({"eval", "--from", "r", "--optim.learning_rate=.1", "--epochs=3"});

@@ -284,13 +284,20 @@ TEST(Doctor, BlocksOfTheModelShareOutForwardAndBackward) {
 }
 
 TEST(Doctor, ATargetIsAFindingWhereItIsMissedAndAFigureOfTheSummaryInEachCase) {
-  Json config = with({{"targets.samples_per_s", 1e9}, {"targets.train_it_per_s", 0.001}, {"targets.data_wait", 0.9}});
+  Json config = with({{"targets.samples_per_s", 1e9},
+                      {"targets.train_it_per_s", 0.001},
+                      {"targets.data_wait", 0.9},
+                      {"targets.gpu_busy", 0.1},
+                      {"device.name", "cpu"}});
   RunOutcome run = toys::run(toys::patient(), "", config);
   const std::string what = finding_of(run, "target_missed")["what"];
   EXPECT_THAT(what, HasSubstr("of 1.00G samples/s (targets.samples_per_s)"));
   EXPECT_THAT(what, Not(HasSubstr("it/s")));
   const Json targets = run.summary.at("targets");
-  ASSERT_EQ(targets.size(), 3U);
+  ASSERT_EQ(targets.size(), 4U);
+  EXPECT_TRUE(targets[0].at("met") && targets[2].at("met")) << targets;
+  EXPECT_TRUE(targets[3].at("measured").is_null() && !targets[3].at("met"))
+      << "without a GPU nothing is known of it: " << targets;
   EXPECT_FALSE(targets[1].at("met")) << targets;
   const double loop = row_seconds(run) * run.summary.at("samples").get<double>();
   EXPECT_NEAR(targets[0].at("measured").get<double>() * loop, run.summary.at("steps").get<double>(), 12) << targets;

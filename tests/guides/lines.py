@@ -85,13 +85,15 @@ def cosmology(place):
         ("python precompute_pca.py \\\n    --config your_config.json \\\n    --num-samples 100 \\\n    --device cpu", 0,
          ["runs: ", "pca fit --config your_config.json"]),
         ("python train2.py --config your_config.json", 0,
-         ["runs: ", "train cosmology --config your_config.json", "training_params.val_num_workers: validation has readers of its own",
+         ["runs: ", "train cosmology --config your_config.json", "pca components of trained/unet", "training_params.val_num_workers: validation has readers of its own",
           "training_params.use_compile: there is nothing to compile", "done at step"]),
         ("python validate_pca.py --pca-components trained/unet/pca_components_nfg4.safetensors --config your_config.json", 0,
-         ["runs: ", "pca validate --pca-components"]),
+         ["runs: ", "pca validate --pca-components", "stored components    ", "of each batch        ", "speed-up             ",
+          "relative error       ", "no fault: ", "variance explained   "]),
         *launched(("accelerate config default", 0, ["configuration saved"]),  # `accelerate config` asks
-                  ("accelerate launch train2.py --config your_config.json", 0,
-                   ["runs: ", "train cosmology --config your_config.json", "already complete at step"])),
+                  # The run of the line above is complete: one epoch more, so that accelerate's process trains.
+                  ("export MILLRACE_TRAIN__EPOCHS=2\naccelerate launch train2.py --config your_config.json", 0,
+                   ["runs: ", "train cosmology --config your_config.json", "resumed from step", "done at step"])),
     ]
 
 

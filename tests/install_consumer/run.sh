@@ -15,6 +15,8 @@ expect() { # expect WHAT COMMAND...
 
 cmake --install "$build" --prefix "$prefix" >/dev/null
 expect "the installed program starts" "$prefix/bin/millrace" --version
+expect "bin/ has nothing but millrace" test "$(ls "$prefix/bin")" = millrace
+expect "the commands of the originals are in share/millrace/originals" test -x "$prefix/share/millrace/originals/cosmology/train2.py"
 expect "the headers of the public list are installed, and no other" \
   diff <(grep '^millrace/' "$here/../../cmake/public_headers.txt") <(cd "$prefix/include" && find millrace -name '*.h' | LC_ALL=C sort)
 

@@ -15,6 +15,7 @@ namespace {
 
 using testing::ContainsRegex;
 using testing::HasSubstr;
+using testing::Not;
 
 constexpr int kEndless = 1000000;
 const std::vector<std::string> kSavesOften = {"--snapshot.every_steps=5"};
@@ -63,6 +64,8 @@ TEST(Ranks, ASignalStopsAllAfterTheirStepAndTheRunGoesOn) {
 TEST(Ranks, AFailureStartsAllAnewAndTheEndIsThatOfAnUntouchedRun) {
   RankProgram program("language_model");
   ASSERT_EQ(program.run(program.launched(2, program.words("straight", 2, 400))), 0) << program.output();
+  EXPECT_THAT(program.output(), HasSubstr("[0] done at step 400"));
+  EXPECT_THAT(program.output(), Not(HasSubstr("[1] "))) << "rank 0 alone writes";
   const auto words = program.words("killed", 2, 400, kSavesOften);
   const pid_t launcher = program.start(program.launched(2, words, {"--max-restarts", "1"}));
   program.wait_for_step(launcher, "killed");

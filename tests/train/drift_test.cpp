@@ -5,7 +5,8 @@
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
-#include <iterator>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "millrace/device/device.h"
@@ -14,9 +15,10 @@
 namespace millrace {
 namespace {
 
-std::size_t entries_of(const char* folder) {
-  return static_cast<std::size_t>(
-      std::distance(std::filesystem::directory_iterator(folder), std::filesystem::directory_iterator()));
+std::set<std::string> entries_of(const char* folder) {
+  std::set<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) names.insert(entry.path().filename().string());
+  return names;
 }
 
 // Of the loop's thread alone, so that a busy machine does not matter.
@@ -27,7 +29,7 @@ double cpu_seconds() {
 }
 
 struct Epoch {
-  std::size_t threads = 0;
+  std::set<std::string> threads;  // their numbers: threads that are made anew have others
   std::size_t files = 0;
   std::uint64_t bytes = 0;
   double median_seconds = 0;  // between two forward passes
@@ -46,7 +48,7 @@ TEST(Drift, TwoHundredEpochsLeaveEverythingAsItWas) {
     if (seconds.size() == kPasses) {
       std::nth_element(seconds.begin(), seconds.begin() + kPasses / 2, seconds.end());
       epochs.push_back(
-          {entries_of("/proc/self/task"), entries_of("/proc/self/fd"), device::resident_bytes(), seconds[kPasses / 2]});
+          {entries_of("/proc/self/task"), entries_of("/proc/self/fd").size(), device::resident_bytes(), seconds[kPasses / 2]});
       seconds.clear();
     }
     last = cpu_seconds();

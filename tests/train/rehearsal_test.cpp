@@ -4,8 +4,11 @@
 #include <torch/nn/module.h>
 #include <torch/nn/modules/linear.h>
 
+#include <algorithm>
+
 #include "millrace/base/error.h"
 #include "millrace/data/sources/memory_source.h"
+#include "millrace/measure/verification.h"
 #include "millrace/train/recipe/config.h"
 #include "millrace/train/run/rehearsal.h"
 #include "toys.h"
@@ -26,7 +29,8 @@ enum class Slips : std::uint8_t {
   predicted_rows,
   predicted_name,
   nothing_counts,
-  unused_parameter
+  unused_parameter,
+  elsewhere  // prepare() makes a field on another device
 };
 
 struct RehearsedConfig {
@@ -56,6 +60,10 @@ class Rehearsed final : public Recipe {
     if (split == Split::validation && !toy_.validates) return {};
     return data::single(std::make_shared<data::MemorySource>(std::vector{
         data::memory_array("x", {3}, std::vector<float>(48, 0.5F)), data::memory_array("y", {1}, std::vector<float>(16, 1.0F))}));
+  }
+  Batch prepare(Batch batch) override {
+    if (toy_.slip == Slips::elsewhere) batch.set("drawn", at::zeros({4}, at::kMeta));
+    return batch;
   }
   torch::nn::Module& model() override { return *net_; }
   std::vector<Objective> objectives() override {
@@ -169,6 +177,31 @@ TEST(Rehearsal, AloneItWritesNothing) {
   RunRequest request{.entry = &row, .config = layers.resolve(), .dry_run = DryRun::rehearsal, .console = &console};
   EXPECT_EQ(run_training(request).exit_code, 0);
   EXPECT_TRUE(std::filesystem::is_empty(parent.path()));
+}
+
+// What `doctor RECIPE --verify` says of a batch with a field that is not on the run's device.
+TEST(Verification, NamesTheFieldsThatAreElsewhere) {
+  const Entry row = slipping();
+  const config::Schema schema = schema_of(row);
+  for (const char* slip : {"none", "elsewhere"}) {
+    config::Layers layers(schema);
+    layers.add_values(row.defaults, "recipe");
+    layers.add_values({{"toy.slip", slip}, {"device.name", "cpu"}}, "test");
+    telemetry::Console console(telemetry::Console::Mode::quiet);
+    std::vector<Check> checks;
+    try {
+      (void)verify_run({.entry = &row, .config = layers.resolve(), .console = &console},
+                       [&](const Check& check) { checks.push_back(check); });
+    } catch (const std::exception& error) {
+      EXPECT_STREQ(slip, "elsewhere") << error.what();  // a field on the device "meta" has no data to rehearse with
+    }
+    const auto found = std::ranges::find(checks, "data loading", &Check::name);
+    ASSERT_NE(found, checks.end());
+    const bool sound = std::string(slip) == "none";
+    EXPECT_EQ(found->level, sound ? Check::Level::pass : Check::Level::warn);
+    EXPECT_THAT(found->found, HasSubstr(sound ? "; all on cpu" : "; not on cpu: drawn on meta"));
+    EXPECT_THAT(found->next, HasSubstr(sound ? "" : "in Recipe::prepare() make new fields on the device"));
+  }
 }
 
 }  // namespace

@@ -2,9 +2,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <csignal>
 #include <fstream>
+#include <string>
+#include <vector>
 
 #include "millrace/base/error.h"
+#include "millrace/base/format.h"
+#include "millrace/format/csv.h"
 #include "millrace/snapshot/snapshot.h"
 #include "toys.h"
 
@@ -56,6 +61,40 @@ TEST(Session, WritesTheFilesOfARun) {
   int lines = 0;
   for (std::string line; std::getline(history, line);) ++lines;
   EXPECT_EQ(lines, 1 + 3);
+}
+
+// A validation in the middle of an epoch is in that epoch's row, also if the run was resumed in between; an epoch without one has
+// empty cells.
+TEST(Session, TheHistoryHasTheNewestValidationOfEachEpoch) {
+  const auto history_of = [](int stopped_in) {
+    const toys::TemporaryFolder folder;
+    int updates = 0;
+    toys::at_point = [&](const char* point) {
+      if (std::string_view(point) == "update" && ++updates == stopped_in) (void)std::raise(SIGTERM);
+    };
+    for (int starts = stopped_in > 0 ? 2 : 1; starts > 0; --starts)
+      (void)toys::run(toys::grouped_regression(), folder.path(),
+                      {{"train.max_steps", 12}, {"toy.rows", 16}, {"train.validate_every", 6}, {"log.every", 100}});
+    toys::at_point = nullptr;
+    std::ifstream file(folder.path() / "history.csv");
+    std::vector<std::string> lines;  // without the times
+    for (std::string line; std::getline(file, line);) {
+      const format::CsvTable table = format::parse_csv(line + "\n");
+      std::vector<std::string> cells = table.rows.at(0);
+      cells.erase(cells.begin() + 3, cells.begin() + 5);
+      lines.push_back(joined(cells, ","));
+    }
+    return lines;
+  };
+  const std::vector<std::string> lines = history_of(0);
+  ASSERT_EQ(lines.size(), 4U) << "four batches an epoch";
+  EXPECT_THAT(lines[0], testing::StartsWith("epoch,train_loss,val_loss,"));
+  const auto cells = [&](std::size_t row) { return format::parse_csv(lines.at(row) + "\n").rows.at(0); };
+  EXPECT_EQ(cells(1).at(2), "");
+  EXPECT_NE(cells(2).at(2), "") << "that of step 6";
+  EXPECT_NE(cells(2).at(3), "") << "a metric of its own";
+  EXPECT_NE(cells(3).at(2), cells(2).at(2)) << "that of step 12";
+  EXPECT_EQ(history_of(7), lines);
 }
 
 TEST(Session, AStepBelongsToTheEpochItWasMadeIn) {

@@ -62,7 +62,8 @@ def check_contents(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     forbidden = [name for name in names if Path(name).name.startswith(FORBIDDEN)]
     expect(not forbidden, f"no library of glibc's, of torch's or of a network inside: {forbidden}")
-    for part in ("bin/millrace-torch", "bin/millrace-hdf5", "bin/millrace-convolutions", "lib/gomp/libgomp.so.1", "man/man1/millrace.1",
+    for part in ("bin/millrace", "libexec/millrace/millrace-torch", "libexec/millrace/millrace-hdf5", "libexec/millrace/millrace-convolutions",
+                 "lib/gomp/libgomp.so.1", "man/man1/millrace.1",
                  "bash-completion/completions/millrace", "licences/millrace.txt", "licences/libhdf5-dev.txt"):
         expect(any(name.endswith(part) for name in names), f"{part} is inside")
     expect("manylinux_2_34" in wheel.name, f"the tag is that of glibc 2.34: {wheel.name}")

@@ -107,7 +107,7 @@ class SessionSource final : public data::Source {
 
   // Parts are the blocks that the split's windows touch, in order.
   [[nodiscard]] data::Keeps keeps() const override {
-    return session_->stimulus_kind() == StimulusKind::transformed ? data::Keeps::nothing : data::Keeps::parts;
+    return session_->stimulus_kind() == StimulusKind::transformed ? data::Keeps::memory : data::Keeps::parts;
   }
   [[nodiscard]] std::int64_t parts() const override { return static_cast<std::int64_t>(blocks_.size()); }
   [[nodiscard]] std::size_t parts_per_sample() const override { return 2; }

@@ -92,7 +92,7 @@ TEST_F(SessionSourceTest, OtherTransformsTravelAsNumbers) {
 
   write("dataset.yaml", head + "transforms:\n  stim: {source: stim, ops: [diff: {}, mul: 2, unsqueeze: 1], expose_as: stim}\n");
   const auto changed = source();
-  EXPECT_EQ(changed->keeps(), data::Keeps::nothing);
+  EXPECT_EQ(changed->keeps(), data::Keeps::memory);
   EXPECT_EQ(field_of<float>(*changed, 3, 0)[35], 2.0F * static_cast<float>(grey(bin, 11) - grey(bin - 1, 11)));
   EXPECT_NE(changed->fingerprint(), grey_levels->fingerprint());
   EXPECT_EQ(source(StimulusFormat::bf16)->fields()[0].dtype, DType::bf16);

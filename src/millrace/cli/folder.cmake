@@ -3,7 +3,7 @@
 # and @learns@ from that folder.
 set(template_source "${CMAKE_BINARY_DIR}/generated/millrace/cli/template_texts.cpp")
 set(template_rows "")
-foreach(kind table image volume text)
+foreach(kind table image signal volume text)
   foreach(name README.md learns)
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${dir}/templates/${kind}/${name}.in")
     file(READ "${dir}/templates/${kind}/${name}.in" ${name})

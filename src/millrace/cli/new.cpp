@@ -20,11 +20,12 @@ NAME is a lower-case word: letters, digits and underscores.
 
   --kind table          a number learnt from the columns of a table: CSV or .npy files (the default)
   --kind image          small pictures told apart: a folder of PNG or JPEG files for each class
+  --kind signal         signals, sounds and series told apart: a folder of .wav or .npy files for each class
   --kind volume         noise taken out of 3-D volumes: NIfTI, .npy or HDF5 files
   --kind text           the next character of a text: a text file
 )";
 
-constexpr std::array kKinds = {"table", "image", "volume", "text"};
+constexpr std::array kKinds = {"table", "image", "signal", "volume", "text"};
 
 // Reserved words of C++ and CMake targets, and the namespaces that recipe.cpp uses.
 constexpr std::array<std::string_view, 110> kForbidden = {
@@ -119,7 +120,7 @@ int run_new(const Invocation& call) {
 }  // namespace
 
 constinit const Command kNew = {.name = "new",
-                                .arguments = "NAME [--kind table|image|volume|text]",
+                                .arguments = "NAME [--kind table|image|signal|volume|text]",
                                 .summary = "make a folder with a recipe of your own",
                                 .group = "Make things",
                                 .help = kNewHelp,

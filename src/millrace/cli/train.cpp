@@ -40,7 +40,7 @@ they end the program within ten seconds, and the same command starts again.
                         before its first step
   --verbose             name what the plan only counts, such as the known faults that are worked around, and what the
                         rehearsal does not check
-  --strict              exit code 4 when the run ends and misses one of its targets.*
+  --strict              exit code 4 when the run ends and one of its targets.* is missed, or was not measured
   --json                print summary.json on stdout when done; everything else goes to stderr
 
 Precedence: flag > environment (MILLRACE_OPTIM__LEARNING_RATE=1e-3) > files in order > preset > the run in --run DIR > the

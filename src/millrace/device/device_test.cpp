@@ -3,6 +3,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
+#include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -127,6 +128,13 @@ TEST(Backends, CudaIsThereOrSaysWhyNot) {
   Backend* const backend = cuda(&reason);
   EXPECT_EQ(backend == nullptr, !reason.empty()) << reason;
   EXPECT_EQ(cuda(), backend);
+  if (backend != nullptr) {
+    EXPECT_GT(backend->device_count(), 0);
+  } else if (dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL) == nullptr) {
+    EXPECT_EQ(reason, "no NVIDIA driver (libcuda.so.1 is not there)");
+  } else {
+    EXPECT_THAT(reason, testing::AnyOf(HasSubstr("CUDA plugin"), HasSubstr("GPU"), HasSubstr("driver")));
+  }
 }
 
 TEST(Backends, PluginThatDoesNotLoadSaysWhy) {

@@ -5,7 +5,7 @@ set_source_files_properties("${dir}/operation_census.cpp" PROPERTIES COMPILE_DEF
 set_source_files_properties("${dir}/cpu.cpp" "${dir}/shared_cores.cpp" "${dir}/shared_cores_test.cpp" PROPERTIES COMPILE_FLAGS "-fopenmp" SKIP_UNITY_BUILD_INCLUSION ON)
 # millrace-convolutions: a separate program for computations that may hang or crash (convolution_trial.h).
 set_source_files_properties("${dir}/convolution_trial.cpp" PROPERTIES COMPILE_DEFINITIONS
-  "MILLRACE_CONVOLUTIONS_BUILT=\"${CMAKE_BINARY_DIR}/millrace-convolutions\";MILLRACE_CONVOLUTIONS_INSTALLED=\"${CMAKE_INSTALL_FULL_BINDIR}/millrace-convolutions\""
+  "MILLRACE_CONVOLUTIONS_BUILT=\"${CMAKE_BINARY_DIR}/millrace-convolutions\";MILLRACE_CONVOLUTIONS_INSTALLED=\"${CMAKE_INSTALL_FULL_LIBEXECDIR}/millrace/millrace-convolutions\""
   SKIP_UNITY_BUILD_INCLUSION ON)
 add_executable(millrace-convolutions "${dir}/child/main.cpp" "${dir}/child/watched_memory.cpp")
 mr_warnings(millrace-convolutions)
@@ -18,7 +18,7 @@ if(MILLRACE_TESTS)  # in place of LibTorch's gradient, for tests of what the pro
   set_source_files_properties("${dir}/convolution_trial_test.cpp" PROPERTIES COMPILE_DEFINITIONS
     "MILLRACE_FAULTY_CONVOLUTIONS=\"$<TARGET_FILE:millrace_faulty_convolutions>\"" SKIP_UNITY_BUILD_INCLUSION ON)
 endif()
-install(TARGETS millrace-convolutions RUNTIME DESTINATION bin COMPONENT program)
+install(TARGETS millrace-convolutions RUNTIME DESTINATION libexec/millrace COMPONENT program)
 if(MILLRACE_CUDA AND NOT TARGET millrace_cuda)
   include("${dir}/cuda/plugin.cmake")
 endif()

@@ -28,7 +28,8 @@ Opened open_cuda() {
   }
   std::error_code ignored;
   const fs::path folder = fs::read_symlink("/proc/self/exe", ignored).parent_path();
-  Backend* const backend = detail::open_plugin({folder, folder / "lib", folder.parent_path() / "lib"}, opened.reason);
+  Backend* const backend = detail::open_plugin(
+      {folder, folder / "lib", folder.parent_path() / "lib", folder.parent_path().parent_path() / "lib"}, opened.reason);
   if (backend == nullptr) return opened;
   if (backend->device_count() == 0) {
     opened.reason = "the NVIDIA driver lists no GPU";

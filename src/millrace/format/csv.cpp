@@ -1,5 +1,6 @@
 #include "millrace/format/csv.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -121,27 +122,33 @@ void CsvWriter::take_over(Fs& fs, std::optional<std::int64_t> keep_through) {
   CsvTable table = parse_csv(text);
   if (!table.complete) table.rows.pop_back();
   if (table.rows.empty()) return fs.remove_all(file_.path());
-  if (table.rows.front() != columns_) {
+  const std::vector<std::string> found = table.rows.front();
+  const auto common = static_cast<std::ptrdiff_t>(std::min(found.size(), columns_.size()));
+  if (!std::equal(found.begin(), found.begin() + common, columns_.begin())) {
     std::filesystem::path aside = file_.path();
     aside += ".old";
     return fs.rename(file_.path(), aside);
   }
+  if (found.size() > columns_.size()) columns_ = found;
   std::string kept = csv_line(columns_) + "\n";
   for (std::size_t i = 1; i < table.rows.size(); ++i) {
-    const std::vector<std::string>& row = table.rows[i];
+    std::vector<std::string>& row = table.rows[i];
     const std::optional<std::int64_t> step = to_step(row.front());
-    if (row.size() == columns_.size() && step && (!keep_through || *step <= *keep_through)) kept += csv_line(row) + "\n";
+    if (row.size() != found.size() || !step || (keep_through && *step > *keep_through)) continue;
+    row.resize(columns_.size());
+    kept += csv_line(row) + "\n";
   }
   if (kept != text) write_atomically(fs, file_.path(), kept);
   has_head_ = true;
 }
 
 void CsvWriter::row(std::int64_t step, std::span<const std::string> cells) {
-  MR_CHECK(cells.size() + 1 == columns_.size(), "a CSV row needs one cell per column");
+  MR_CHECK(cells.size() < columns_.size(), "a CSV row has no more cells than columns");
   if (!has_head_ && !file_.write_line(csv_line(columns_))) return;
   has_head_ = true;
   std::vector<std::string> row = {std::to_string(step)};
   row.insert(row.end(), cells.begin(), cells.end());
+  row.resize(columns_.size());
   file_.write_line(csv_line(row));
 }
 

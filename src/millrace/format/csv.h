@@ -58,10 +58,12 @@ struct CsvTable {
 class CsvWriter {
  public:
   // Continues an existing file of the same columns, but drops a row that was cut and, for a run resumed at step `keep_through`,
-  // the rows after that step; a file with other columns is kept as "<path>.old".
+  // the rows after that step. If the file or `columns` has only further columns at its end, the table has them all, and older
+  // rows are empty there; a file with other columns is kept as "<path>.old".
   CsvWriter(Fs& fs, const std::filesystem::path& path, std::vector<std::string> columns, Warn warn,
             std::optional<std::int64_t> keep_through = std::nullopt);
-  void row(std::int64_t step, std::span<const std::string> cells);  // one cell per column after the first
+  void row(std::int64_t step, std::span<const std::string> cells);  // for the columns after the first; those at the end may lack
+  [[nodiscard]] const std::vector<std::string>& columns() const noexcept { return columns_; }
 
  private:
   void take_over(Fs& fs, std::optional<std::int64_t> keep_through);

@@ -95,9 +95,23 @@ TEST(Board, AddsInDouble) {
 
 TEST(Board, KeepsNoGraphAndNoReferenceToTheAddend) {
   Board board;
-  at::Tensor loss = scalar(2);
-  loss.set_requires_grad(true);
-  board.add("x", loss, scalar(1));
+  // A graph that is kept holds the weight that it began with.
+  at::Tensor weight = at::arange(1, 7, at::kFloat).view({2, 3});
+  weight.set_requires_grad(true);
+  at::Tensor values = weight * weight;
+  board.add("x", values.sum() / 45.5, scalar(1));
+  board.add("loss", Loss{.terms = {{.sum = values.sum(), .count = scalar(1), .name = "a"},
+                                   {.sum = values.sum(), .count = scalar(1), .name = "b"}}});
+  board.add_log("log", values.sum(), scalar(1));
+  board.add_mean("mean", values);
+  board.add_mean("defined", values, values > 4);
+  board.add_correlation("r", values, values + weight);
+  board.add_regression(values, values + weight);
+  board.add_classification(values, at::zeros({2}, at::kLong));
+  board.add_bits_per_event("bits", at::ones({2, 3}), values, at::ones({2, 3}), "all");
+  EXPECT_GT(weight.use_count(), 1U) << "the graph still lives";
+  values = at::Tensor();
+  EXPECT_EQ(weight.use_count(), 1U);
   const at::Tensor plain = scalar(5);
   board.add("y", plain, scalar(1));
   plain.fill_(7);

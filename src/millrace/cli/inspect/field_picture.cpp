@@ -83,25 +83,53 @@ Picture column_histograms(const SeenField& field) {
   return picture::histograms(what);
 }
 
-// Draws one row per sample; for [C,n] one series per channel of the first samples.
+// One below the other; all have the width of drawn pictures.
+Picture stacked(const std::vector<Picture>& some) {
+  Picture all = some.front();
+  for (std::size_t i = 1; i < some.size(); ++i) {
+    all.height += some[i].height;
+    all.rgb.insert(all.rgb.end(), some[i].rgb.begin(), some[i].rgb.end());
+  }
+  return all;
+}
+
+// The finite values' range, for the axes of all samples; nullopt: that of each sample's values.
+std::optional<picture::Range> range_of(const at::Tensor& values) {
+  const at::Tensor real = as_real(values, at::kDouble);
+  const at::Tensor finite = real.masked_select(at::isfinite(real));
+  if (finite.numel() == 0) return std::nullopt;
+  const picture::Range range{finite.min().item<double>(), finite.max().item<double>()};
+  return range.low < range.high ? std::optional(range) : std::nullopt;
+}
+
+// Draws a plot for each of the first samples, with the same axes; for [C,n] with a series for each channel.
 Picture curves(const SeenField& field) {
   const bool has_channels = field.values.dim() == 3;
   const FieldAxis along = axis_of(field, has_channels ? 1 : 0, "index");
   const std::string of_channel = axis_of(field, 0, "channel").label;
-  picture::Curves what{.name = field.name, .title = field.title, .x = drawn(along), .y = value_of(field)};
   std::vector<double> places;
   for (std::int64_t i = 0; i < field.values.size(-1) && !is_index(along); ++i) places.push_back(place_at(along, i));
   const std::int64_t channels = has_channels ? field.values.size(1) : 1;
-  const std::int64_t rows = std::min(field.values.size(0), std::max<std::int64_t>(1, kCurves / channels));
-  what.caption = with_says(field, first_of(rows, field.values.size(0), "rows"));
+  const std::int64_t rows = std::min(field.values.size(0), kCurves);
+  picture::Axis y = value_of(field);
+  y.limits = range_of(field.values.narrow(0, 0, rows));
+  std::vector<Picture> plots;
   for (std::int64_t row = 0; row < rows; ++row) {
+    const bool is_last = row + 1 == rows;
+    picture::Curves what{.name = field.name,
+                         .title = (row == 0 ? field.title + ": " : "") + sample(field, row),
+                         .caption = is_last ? with_says(field, first_of(rows, field.values.size(0), "rows")) : "",
+                         .x = drawn(along),
+                         .y = y};
     const at::Tensor of_row = has_channels ? field.values[row] : field.values[row].unsqueeze(0);
     for (std::int64_t c = 0; c < channels; ++c) {
-      const std::string channel = has_channels ? ", " + of_channel + " " + std::to_string(c) : "";
-      what.series.push_back({.name = sample(field, row) + channel, .x = places, .y = numbers<double>(of_row[c])});
+      const std::string channel = has_channels && channels > 1 ? of_channel + " " + std::to_string(c) : "";
+      what.series.push_back({.name = channel, .x = places, .y = numbers<double>(of_row[c])});
     }
+    if (at::isfinite(of_row).any().item<bool>()) plots.push_back(picture::curves(what));
   }
-  return picture::curves(what);
+  if (plots.empty()) throw RecipeError({"no finite value", "", ""});
+  return stacked(plots);
 }
 
 picture::Map map_of(const at::Tensor& plane, std::string title) {
@@ -267,7 +295,7 @@ The picture of a field is chosen by its shape behind the rows; of complex number
   [n]  whole numbers        map, a row for each sample
   [n]  up to 3 numbers      histograms, one for each column
   [n]  up to 8 numbers      map, a row for each sample
-  [n]                       curves of the first samples
+  [n]                       curves: a plot for each of the first samples
   [H,W] both 8 or more      images; [C,n] with C below 8: curves; otherwise maps
   [1,H,W], [3,H,W]          images, as are bytes of [H,W,1] and [H,W,3]
   [C,H,W]                   maps of the first channels

@@ -27,7 +27,7 @@ struct SeenField {
 //   [n]  whole numbers        map, one row per sample: token ids
 //   [n]  up to 3              histograms, one per column
 //   [n]  up to 8              map, one row per sample
-//   [n]                       curves of the first samples
+//   [n]                       curves: a plot for each of the first samples
 //   [H,W] both 8 or more      images
 //   [C,n] C below 8           curves, one per channel; otherwise maps
 //   [1|3,H,W], u8 [H,W,1|3]   images, in colour if there are 3 channels

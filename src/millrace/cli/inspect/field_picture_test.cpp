@@ -52,6 +52,18 @@ TEST(FieldPicture, AxesThatAreKnownAreDrawn) {
   }
 }
 
+// Signals have a plot each, one below the other: six samples at most, whatever their channels.
+TEST(FieldPicture, SignalsHaveAPlotEach) {
+  const auto height = [](const std::vector<std::int64_t>& shape) { return picture_of(field_of(shape, at::kFloat))->height; };
+  EXPECT_EQ(height({2, 40}), 2 * height({1, 40}));
+  EXPECT_EQ(height({6, 1, 40}), 6 * height({1, 1, 40}));
+  EXPECT_GT(height({9, 40}), height({6, 40})) << "the caption says that three are left out";
+  EXPECT_LT(height({9, 40}), height({6, 40}) + height({1, 40}));
+  SeenField field = field_of({3, 40}, at::kFloat);
+  field.values[1].fill_(std::nan(""));
+  EXPECT_LT(picture_of(field)->height, height({3, 40})) << "a signal without a finite value has none";
+}
+
 TEST(FieldPicture, ThereIsNoneOfNothing) {
   for (const std::vector<std::int64_t>& shape :
        std::vector<std::vector<std::int64_t>>{{}, {0}, {0, 3}, {4, 0, 3}, {1, 1, 1, 1, 1, 1}})

@@ -1,4 +1,5 @@
-// The program `millrace` that users start: checks that LibTorch can be loaded, then becomes millrace-torch from the same folder.
+// The program `millrace` that users start: checks that LibTorch can be loaded, then becomes millrace-torch, which is beside it in
+// a build folder and in libexec/millrace of an installation.
 #include <sys/auxv.h>
 #include <unistd.h>
 
@@ -29,10 +30,17 @@ fs::path own_folder() {
   return fs::path(name == nullptr ? "" : name).parent_path();
 }
 
+fs::path program_to_become() {
+  const fs::path folder = own_folder();
+  std::error_code error;
+  const fs::path beside = folder / "millrace-torch";
+  return fs::exists(beside, error) ? beside : folder.parent_path() / "libexec" / "millrace" / "millrace-torch";
+}
+
 // Replaces this process by the program; returns the error message if that fails.
 std::string become(char** argv) {
   if (std::string refusal = start_refusal(); !refusal.empty()) return refusal;
-  const fs::path program = own_folder() / "millrace-torch";
+  const fs::path program = program_to_become();
   std::string waits = kOpenmpWaits, pages = kMallocPages;  // putenv keeps them
   if (!configures_openmp_waits(environ)) ::putenv(waits.data());
   if (!configures_malloc(environ)) ::putenv(pages.data());
@@ -42,7 +50,8 @@ std::string become(char** argv) {
   return to_text("FileError",
                  {"the program " + program.string() + " can't be started: " + std::generic_category().message(error_number),
                   "millrace becomes it",
-                  error_number == ENOENT ? "install millrace again: both belong into one folder" : remedy_for(error_number)});
+                  error_number == ENOENT ? "install millrace again: its parts belong where `./dev install` puts them"
+                                         : remedy_for(error_number)});
 }
 
 }  // namespace

@@ -10,7 +10,7 @@ namespace {
 constexpr std::int64_t kLeastBatches = 16;
 
 std::string why(const std::string& bound) {
-  if (bound == "batches") return "larger ones leave less than " + std::to_string(kLeastBatches) + " batches an epoch";
+  if (bound == "batches") return "twice as many leave less than " + std::to_string(kLeastBatches) + " batches an epoch";
   if (bound == "data") return "it takes the whole training set";
   return bound == "config" ? "a larger one is refused" : "a larger one runs out of memory";
 }

@@ -8,9 +8,11 @@
 #include "millrace/cli/shared/arguments.h"
 #include "millrace/format/safetensors.h"
 #include "millrace/precision/precision.h"
+#include "millrace/runs/run_row.h"
 #include "millrace/snapshot/snapshot.h"
 #include "millrace/train/assembly/weights.h"
 #include "millrace/train/run/command_config.h"
+#include "millrace/train/run_folder/run_files.h"
 #include "millrace/train/run_folder/run_record.h"
 
 namespace millrace::cli {
@@ -66,6 +68,15 @@ std::optional<std::string> take_from(Arguments& arguments) {
 void require_there(const std::string& from) {
   if (!std::filesystem::exists(from))
     throw UsageError({"there is no file or folder " + from, "flag --from", "millrace runs lists the runs below ./runs"});
+  if (!std::filesystem::is_directory(from) || Fs::real().exists(std::filesystem::path(from) / run_files::kRun)) return;
+  constexpr std::size_t kMostNames = 5;
+  std::vector<std::string> names;  // newest first
+  for (const runs::RunRow& row : runs::find_runs(from))
+    if (names.size() < kMostNames) names.push_back(row.folder.string());
+  if (names.empty() || std::filesystem::equivalent(names.front(), from)) return;
+  throw UsageError(
+      {from + " is a folder of runs", "flag --from",
+       "name a run: --from " + names.front() + (names.size() > 1 ? "; the newest are " + joined(names, ", ") : std::string())});
 }
 
 // The recipe's name as found in the path; "" if the path does not name it.

@@ -87,6 +87,7 @@ std::uint64_t cache_payload(const Source& source) {
   const std::uint64_t each = kBlockOverhead + 2 * sizeof(void*);  // the block's overhead and the part's entry in the table
   switch (source.keeps()) {
     case Keeps::nothing:
+    case Keeps::memory:
       return 0;
     case Keeps::rows:
       return parts * (row_bytes_of(source) + each);
@@ -104,7 +105,7 @@ CachedSource::CachedSource(std::shared_ptr<const Source> source, std::shared_ptr
       name_(std::move(name)),
       keeps_(source_->keeps()),
       parts_per_sample_(source_->parts_per_sample()) {
-  MR_CHECK(keeps_ != Keeps::nothing, "a source that keeps nothing needs no cache");
+  MR_CHECK(is_cacheable(keeps_), "a source that keeps nothing needs no cache");
   MR_CHECK(parts_per_sample_ >= 1 && parts_per_sample_ <= kMostParts, "a sample has one to kMostParts parts");
   detail::check_keeping(*source_, name_);
   for (const Field& field : source_->fields()) field_bytes_.push_back(field.bytes());
@@ -247,7 +248,7 @@ Chosen<std::shared_ptr<SampleCache>> choose_cache(std::span<const Dataset> datas
   if (wish == CacheWish::off) return {nullptr, "off: as configured"};
   std::uint64_t payload = 0;
   for (const Dataset& dataset : datasets) payload += cache_payload(*dataset.source);
-  if (payload == 0) return {nullptr, "off: the data is in memory already"};
+  if (payload == 0) return {nullptr, detail::reason_to_keep_nothing(datasets)};
   const auto text = [](std::uint64_t bytes) { return human_bytes(static_cast<double>(bytes)); };
   const std::uint64_t budget = budget_bytes > 0 ? budget_bytes : available_bytes / 2;
   const std::string of =
@@ -261,7 +262,7 @@ Chosen<std::shared_ptr<SampleCache>> choose_cache(std::span<const Dataset> datas
 void use_cache(Pipeline& pipeline, const std::shared_ptr<SampleCache>& cache) {
   if (!cache) return;
   for (Dataset& dataset : pipeline.datasets) {
-    if (dataset.source->keeps() == Keeps::nothing) continue;
+    if (!is_cacheable(dataset.source->keeps())) continue;
     dataset.source = std::make_shared<CachedSource>(dataset.source, cache, dataset.name);
   }
 }

@@ -196,7 +196,13 @@ TEST(CacheChoice, decides_by_size_against_free_memory_and_says_why) {
   EXPECT_EQ(choose(CacheWish::ram, 40'000).value->counters().budget_bytes, 20'000U);
   EXPECT_EQ(choose(std::nullopt, 0, 50'000).reason, "ram: 40 kB to keep, data.cache_bytes is 50 kB");
   const std::vector<Dataset> nothing = {{"", counting(Keeps::nothing)}};
-  EXPECT_EQ(choose_cache(nothing, CacheWish::ram, 1 << 30).reason, "off: the data is in memory already");
+  EXPECT_EQ(choose_cache(nothing, CacheWish::ram, 1 << 30).reason,
+            "off: samples are made anew at each read, as their source says");
+  const Dataset in_memory = {"", counting(Keeps::memory)};
+  EXPECT_EQ(choose_cache(std::vector{in_memory, in_memory}, CacheWish::ram, 1 << 30).reason,
+            "off: the data is in memory already");
+  EXPECT_EQ(choose_cache(std::vector{in_memory, nothing[0]}, CacheWish::ram, 1 << 30).reason,
+            "off: samples are made anew at each read, as their source says");
 }
 
 // Claims Keeps::rows although it draws numbers for some rows.

@@ -289,11 +289,11 @@ Chosen<std::shared_ptr<DiskCache>> choose_disk_cache(std::span<const Dataset> da
       payload += detail::part_file_bytes(bytes);
     }
   }
-  if (payload == 0) return {nullptr, "off: the data is in memory already"};
+  if (payload == 0) return {nullptr, detail::reason_to_keep_nothing(datasets)};
   if (content / count < kLeastPart)
     return {nullptr, "off: parts of " + text(content / count) + " are so small that reading the source is as fast"};
   for (const Dataset& dataset : datasets) {
-    if (dataset.source->keeps() == Keeps::nothing) continue;
+    if (!is_cacheable(dataset.source->keeps())) continue;
     for (const DiskCache::Part& part : *cache->parts_of(dataset.source)) needed.insert(detail::part_file_name(part.key));
   }
   const auto is_needed = [&](const std::string& name) { return needed.contains(name); };
@@ -312,7 +312,7 @@ Chosen<std::shared_ptr<DiskCache>> choose_disk_cache(std::span<const Dataset> da
 void use_cache(Pipeline& pipeline, const std::shared_ptr<DiskCache>& cache) {
   if (!cache) return;
   for (Dataset& dataset : pipeline.datasets) {
-    if (dataset.source->keeps() == Keeps::nothing) continue;
+    if (!is_cacheable(dataset.source->keeps())) continue;
     dataset.source = std::make_shared<DiskCachedSource>(dataset.source, cache, dataset.name);
   }
 }

@@ -338,7 +338,8 @@ TEST_F(DiskCacheTest, ChoosesByWhatThereIsToKeep) {
     const std::vector<Dataset> datasets = {{.name = "", .source = std::move(source)}};
     return choose_disk_cache(datasets, {.folder = std::move(folder), .fs = &disk_}).reason;
   };
-  EXPECT_EQ(reason(std::make_shared<CountingSource>(9), folder_ / "parts"), "off: the data is in memory already");
+  EXPECT_EQ(reason(std::make_shared<CountingSource>(9), folder_ / "parts"),
+            "off: samples are made anew at each read, as their source says");
   const auto small = std::make_shared<CountingSource>(9);
   small->kept = Keeps::parts;
   EXPECT_EQ(reason(small, folder_ / "parts"), "off: parts of 8 B are so small that reading the source is as fast");

@@ -1,5 +1,6 @@
 #include "millrace/data/loader/keeping.h"
 
+#include <algorithm>
 #include <array>
 #include <new>
 
@@ -50,6 +51,12 @@ void refuse_empty_part(std::int64_t part, const std::string& name) {
   throw ConfigError(Message{.what = "part " + std::to_string(part) + " of " + label(name) + " has 0 bytes, but is to be cached",
                             .where = "part_bytes() of its source, which says Keeps::parts",
                             .next = "return the number of bytes that load() writes"});
+}
+
+std::string reason_to_keep_nothing(std::span<const Dataset> datasets) {
+  const bool in_memory = std::all_of(datasets.begin(), datasets.end(),
+                                     [](const Dataset& dataset) { return dataset.source->keeps() == Keeps::memory; });
+  return in_memory ? "off: the data is in memory already" : "off: samples are made anew at each read, as their source says";
 }
 
 void check_keeping(const Source& source, const std::string& name) {

@@ -1,6 +1,7 @@
 // Checks what a cache relies on, before a batch is read.
 #pragma once
 
+#include <span>
 #include <string>
 
 #include "millrace/data/loader/source.h"
@@ -11,6 +12,9 @@ namespace millrace::data::detail {
 // the former draws random numbers or the latter's part has no bytes. A sample that can't be read is not checked. `name` is the
 // data set's, "" if there is only one.
 void check_keeping(const Source& source, const std::string& name);
+
+// Why a cache keeps nothing of these data sets, of which none is cacheable: for the plan.
+[[nodiscard]] std::string reason_to_keep_nothing(std::span<const Dataset> datasets);
 
 // Throws a ConfigError: read() drew random numbers, though its source says Keeps::rows.
 [[noreturn]] void refuse_drawn_rows(const std::string& name);

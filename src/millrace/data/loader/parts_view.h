@@ -15,7 +15,9 @@ class PartsView {
   // ConfigError if the source breaks its promise: see check_keeping().
   explicit PartsView(std::shared_ptr<const Source> source);
 
-  [[nodiscard]] bool keeps() const noexcept { return keeps_ != Keeps::nothing; }
+  // What a source whose samples are made of this one's keeps: this one's parts, or what the other says if there are no parts.
+  [[nodiscard]] Keeps wrapped() const noexcept { return keeps() ? Keeps::parts : keeps_; }
+  [[nodiscard]] bool keeps() const noexcept { return is_cacheable(keeps_); }
   [[nodiscard]] std::int64_t parts() const;
   [[nodiscard]] std::size_t parts_per_sample() const;
   void parts_of(std::int64_t index, const ReadRandom& random, std::span<std::int64_t> parts) const;

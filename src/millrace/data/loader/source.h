@@ -75,10 +75,12 @@ class ReadRandom {
 
 // What a cache may keep of a data set (see cached_source.h).
 enum class Keeps : std::uint8_t {
-  nothing,  // data that is in memory already, or as cheap to read as a copy
+  nothing,  // read() makes each sample anew, and a cache must not keep it
+  memory,   // the source holds its data in memory, or has its files mapped into it: a read is a copy, and a cache saves nothing
   rows,     // the rows that read() wrote. read() draws no random numbers: loader and cache refuse a source that does
   parts     // the parts that load() writes; finish() makes rows of them and may draw random numbers
 };
+[[nodiscard]] constexpr bool is_cacheable(Keeps keeps) noexcept { return keeps == Keeps::rows || keeps == Keeps::parts; }
 
 inline constexpr std::size_t kMostParts = 4;
 

@@ -54,6 +54,7 @@ class CsvSource final : public Source {
   }
   [[nodiscard]] std::string fingerprint() const override { return fingerprint_; }
   [[nodiscard]] std::vector<FileStamp> stamps() const override { return stamps_of({&path_, 1}); }
+  [[nodiscard]] Keeps keeps() const override { return Keeps::memory; }
   [[nodiscard]] std::int64_t samples_per_ticket() const override { return rows_->samples_per_ticket(); }
   [[nodiscard]] std::string read_as() const override { return read_as_; }
   // "throws.csv line 12".

@@ -30,6 +30,7 @@ class TokenSource final : public Source {
   void read(std::span<const std::int64_t> indices, Rows rows, const ReadRandom& random) const override;
   [[nodiscard]] std::string fingerprint() const override;
   [[nodiscard]] std::vector<FileStamp> stamps() const override { return files_; }
+  [[nodiscard]] Keeps keeps() const override { return Keeps::memory; }
   [[nodiscard]] std::int64_t samples_per_ticket() const override;
   [[nodiscard]] std::int64_t tokens_left_out() const noexcept;  // tokens at the end, too few for a window
 

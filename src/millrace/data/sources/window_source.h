@@ -21,6 +21,7 @@ class WindowSource final : public Source {
   [[nodiscard]] std::int64_t size() const override { return size_; }
   void read(std::span<const std::int64_t> indices, Rows rows, const ReadRandom& random) const override;
   [[nodiscard]] std::string fingerprint() const override { return fingerprint_; }
+  [[nodiscard]] Keeps keeps() const override { return Keeps::memory; }
   [[nodiscard]] std::int64_t samples_per_ticket() const override { return samples_per_ticket_; }
 
  private:

@@ -47,7 +47,7 @@ class SelectedSource final : public Source {
           source_->will_need(some, random.part(begin, some.size()));
         });
   }
-  [[nodiscard]] Keeps keeps() const override { return view_.keeps() ? Keeps::parts : Keeps::nothing; }
+  [[nodiscard]] Keeps keeps() const override { return view_.wrapped(); }
   [[nodiscard]] std::int64_t parts() const override {
     return used_.empty() ? view_.parts() : static_cast<std::int64_t>(used_.size());
   }
@@ -130,8 +130,10 @@ class ConcatSource final : public Source {
   [[nodiscard]] bool looks_ahead() const override { return any_of(&Source::looks_ahead); }
   void will_need(std::span<const std::int64_t> indices, const ReadRandom& random) const noexcept override;
   [[nodiscard]] Keeps keeps() const override {
-    const bool any = std::any_of(views_.begin(), views_.end(), [](const detail::PartsView& view) { return view.keeps(); });
-    return any ? Keeps::parts : Keeps::nothing;
+    const auto any = [this](Keeps what) {
+      return std::any_of(views_.begin(), views_.end(), [what](const detail::PartsView& view) { return view.wrapped() == what; });
+    };
+    return any(Keeps::parts) ? Keeps::parts : any(Keeps::nothing) ? Keeps::nothing : Keeps::memory;
   }
   [[nodiscard]] std::int64_t parts() const override { return first_part_.back(); }
   [[nodiscard]] std::size_t parts_per_sample() const override { return parts_per_sample_; }

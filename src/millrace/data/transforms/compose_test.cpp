@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <numeric>
 #include <set>
 
@@ -88,7 +90,7 @@ TEST(Map, makes_drops_and_passes_fields_on) {
   EXPECT_THAT(rows_of<std::int64_t>(*dropped, {1}), ElementsAre(1));
   EXPECT_THAT(source->fingerprint(),
               HasSubstr("map \"square\" to x f64[2], row i64[], sign u8[] of (memory x f32[] x 3 crc32c "));
-  EXPECT_EQ(source->keeps(), Keeps::nothing) << "it is in memory already";
+  EXPECT_EQ(source->keeps(), Keeps::memory) << "a copy of it would save nothing";
 }
 
 TEST(Map, streams_are_equal_with_the_cache_off_and_on_for_any_readers) {
@@ -222,6 +224,50 @@ TEST(Generate, makes_samples_up_from_their_numbers) {
             "generate() was given no function");
   EXPECT_EQ(refusal_message<ConfigError>([] { (void)generate("a", -1, {}, [](auto&&...) {}); }).what,
             "generate() was asked for -1 samples");
+}
+
+// A function that reads files says so: messages name the file, a cache may keep the rows, and a file that changed is noticed.
+TEST(Generate, says_where_its_samples_come_from_and_what_may_be_kept) {
+  const auto write = [](std::int64_t index, const MutableSample& out, const SampleRandom&) {
+    out.values<std::int64_t>("x")[0] = 10 * index;
+  };
+  const std::vector<Field> fields = {{"x", DType::i64, {}}};
+  const std::filesystem::path folder = testing::TempDir() + "generated_of_files";
+  std::filesystem::create_directories(folder);
+  std::vector<std::filesystem::path> files;
+  for (const char* name : {"a.bin", "b.bin", "c.bin"}) std::ofstream(files.emplace_back(folder / name)) << name;
+  const SourcePtr read = generate("tens 1", 3, fields, write, {.keeps = Keeps::rows, .files = files});
+  EXPECT_EQ(read->describe(1), files[1].string());
+  EXPECT_EQ(read->stamps(), stamps_of(files));
+  EXPECT_TRUE(read->looks_ahead());
+  EXPECT_EQ(read->samples_per_ticket(), 1);
+  EXPECT_EQ(subset(read, {2})->describe(0), files[2].string());
+  EXPECT_EQ(read->fingerprint(), generate("tens 1", 3, fields, write)->fingerprint()) << "files may be moved";
+
+  Pipeline pipeline = single(read);
+  const auto cache = std::make_shared<SampleCache>(cache_payload(*read));
+  use_cache(pipeline, cache);
+  Loader loader(pipeline, by_eights(0));
+  (void)two_epochs(loader);
+  EXPECT_EQ(cache->counters().hits, 3U) << "the second epoch's";
+
+  const SourcePtr named =
+      generate("tens 1", 3, fields, write, {.describe = [](std::int64_t i) { return "night " + std::to_string(i); }});
+  EXPECT_EQ(named->describe(2), "night 2");
+  EXPECT_EQ(named->keeps(), Keeps::nothing);
+  EXPECT_EQ(generate("tens 1", 3, fields, write, {.keeps = Keeps::memory})->keeps(), Keeps::memory);
+  const SourcePtr draws = generate(
+      "noise 1", 3, {{"x", DType::u32, {}}},
+      [](std::int64_t, const MutableSample& out, const SampleRandom& random) { out.values<std::uint32_t>("x")[0] = random()(); },
+      {.keeps = Keeps::rows});
+  EXPECT_THAT(refusal_message<ConfigError>([&] { (void)map(draws, {.name = "same", .makes = {}, .function = {}}); }).what,
+              HasSubstr("draws random numbers in read(): a cache of its rows would freeze them"));
+  EXPECT_EQ(refusal_message<ConfigError>([&] { (void)generate("a", 5, fields, write, {.keeps = Keeps::parts}); }).what,
+            "generate \"a\" says Keeps::parts, and has none");
+  EXPECT_EQ(refusal_message<ConfigError>([&] {
+              (void)generate("a", 5, {{"y", DType::i64, {-1}}}, write);
+            }).what,
+            "generate \"a\" makes field \"y\" of shape [-1]");
 }
 
 TEST(Subset, has_the_samples_of_its_list) {

@@ -33,7 +33,7 @@ class MapSource final : public Source {
   void will_need(std::span<const std::int64_t> indices, const ReadRandom& random) const noexcept override {
     source_->will_need(indices, random.inside());
   }
-  [[nodiscard]] Keeps keeps() const override { return view_.keeps() ? Keeps::parts : Keeps::nothing; }
+  [[nodiscard]] Keeps keeps() const override { return view_.wrapped(); }
   [[nodiscard]] std::int64_t parts() const override { return view_.parts(); }
   [[nodiscard]] std::size_t parts_per_sample() const override { return view_.parts_per_sample(); }
   void parts_of(std::int64_t index, const ReadRandom& random, std::span<std::int64_t> parts) const override {
@@ -85,11 +85,7 @@ MapSource::MapSource(std::shared_ptr<const Source> source, Mapping mapping)
   for (const std::size_t bytes : field_bytes_) sample_bytes += bytes;
   samples_per_ticket_ = std::clamp<std::int64_t>(static_cast<std::int64_t>(kTicketBytes / sample_bytes), 1,
                                                  std::max<std::int64_t>(1, source_->samples_per_ticket()));
-  fingerprint_ =
-      "map " + quoted(mapping_.name) + " to " +
-      joined(fields_, ", ",
-             [](const Field& field) { return field.name + ' ' + std::string(name_of(field.dtype)) + to_text(field.shape); }) +
-      " of (" + source_->fingerprint() + ')';
+  fingerprint_ = "map " + quoted(mapping_.name) + " to " + detail::text_of(fields_) + " of (" + source_->fingerprint() + ')';
 }
 
 void MapSource::declare_fields() {
@@ -97,6 +93,7 @@ void MapSource::declare_fields() {
   inner_bytes_ = detail::bytes_of(inner);
   const auto called = [](const std::string& name) { return [&name](const Field& field) { return field.name == name; }; };
   for (const std::string& name : mapping_.drops) (void)field_called(name, inner);
+  detail::check_fields(mapping_.makes, "map " + quoted(mapping_.name), "Mapping::makes");
   for (const Field& field : inner) {
     const auto made = std::find_if(mapping_.makes.begin(), mapping_.makes.end(), called(field.name));
     const bool drops = std::find(mapping_.drops.begin(), mapping_.drops.end(), field.name) != mapping_.drops.end();
@@ -108,15 +105,6 @@ void MapSource::declare_fields() {
   for (const Field& field : mapping_.makes) {
     const bool there = std::any_of(fields_.begin(), fields_.end(), called(field.name));
     if (!there) fields_.push_back(field);
-    if (std::count_if(mapping_.makes.begin(), mapping_.makes.end(), called(field.name)) > 1) {
-      detail::refuse_composing("map " + quoted(mapping_.name) + " makes field " + quoted(field.name) + " twice", "Mapping::makes",
-                               "name each field once");
-    }
-    if (!element_count(field.shape)) {
-      detail::refuse_composing(
-          "map " + quoted(mapping_.name) + " makes field " + quoted(field.name) + " of shape " + to_text(field.shape),
-          "Mapping::makes", "give sizes of 0 or more, that of one sample");
-    }
     made_.push_back(static_cast<std::size_t>(std::find_if(fields_.begin(), fields_.end(), called(field.name)) - fields_.begin()));
   }
 }
@@ -170,43 +158,10 @@ void MapSource::finish(std::int64_t index, std::span<const std::span<const std::
   call(in.span(), rows, random);
 }
 
-// The source under a generate(): the number of each sample, which a map turns into fields.
-class NumberSource final : public Source {
- public:
-  explicit NumberSource(std::int64_t size) : size_(size) {}
-  [[nodiscard]] std::span<const Field> fields() const override { return {&field_, 1}; }
-  [[nodiscard]] std::int64_t size() const override { return size_; }
-  void read(std::span<const std::int64_t> indices, Rows rows, const ReadRandom&) const override {
-    std::memcpy(rows.field_data[0], indices.data(), indices.size_bytes());
-  }
-  [[nodiscard]] std::string fingerprint() const override { return std::to_string(size_) + " numbers"; }
-  [[nodiscard]] std::int64_t samples_per_ticket() const override { return std::int64_t{1} << 16U; }
-
- private:
-  Field field_{"", DType::i64, {}};  // a name that no user field has
-  std::int64_t size_;
-};
-
 }  // namespace
 
 std::shared_ptr<const Source> map(std::shared_ptr<const Source> source, Mapping mapping) {
   return std::make_shared<MapSource>(std::move(source), std::move(mapping));
-}
-
-std::shared_ptr<const Source> generate(std::string name, std::int64_t size, std::vector<Field> fields,
-                                       GenerateFunction function) {
-  if (size < 0 || !function) {
-    detail::refuse_composing(
-        size < 0 ? "generate() was asked for " + with_commas(size) + " samples" : "generate() was given no function",
-        "generate()", "give it a size of 0 or more, and a function that writes the fields");
-  }
-  Mapping mapping{.name = std::move(name), .makes = std::move(fields), .drops = {""}, .function = {}};
-  mapping.function = [function = std::move(function)](const Sample& in, const MutableSample& out, const SampleRandom& random) {
-    std::int64_t index = 0;
-    std::memcpy(&index, in.data(0), sizeof index);
-    function(index, out, random);
-  };
-  return map(std::make_shared<NumberSource>(size), std::move(mapping));
 }
 
 }  // namespace millrace::data

@@ -25,6 +25,20 @@ namespace millrace {
 using telemetry::Phase;
 using telemetry::Span;
 
+namespace {
+
+// Each metric's value at the latest validation.
+metrics::Means latest_of(const Scores& scores) {
+  metrics::Means means;
+  for (const auto& [name, metric] : scores.metrics()) {
+    means[name] = metric.last;
+    if (metric.quiet) means.add_quiet(name);
+  }
+  return means;
+}
+
+}  // namespace
+
 std::string_view name_of(Ending ending) noexcept {
   switch (ending) {
     case Ending::max_steps:
@@ -315,7 +329,14 @@ void Trainer::end_epoch() {
   meter_.sum_epoch(agreement());
   epoch_end_.row = meter_.take_epoch(epoch_);
   epoch_end_.row->peak_bytes = recovery_.take_epoch_peak();
-  if (!validation_pending_) write_history({});
+  if (validation_pending_) return;
+  // With train.validate_every the newest validation of an epoch may lie before its end. That there was one follows from the step
+  // alone, so that a run which was resumed in between writes the same row.
+  const std::int64_t spacing = parts_.config->train.validate_every;
+  const std::int64_t latest = spacing > 0 && parts_.validation != nullptr ? step_ / spacing * spacing : 0;
+  const auto before =
+      static_cast<std::int64_t>(epoch_ - 1) * parts_.loader->batches_per_epoch() / parts_.config->optim.accumulate;
+  write_history(latest > before ? latest_of(scores_) : metrics::Means());
 }
 
 LoggedStep Trainer::logged_step(const StepRecord& record) const {

@@ -31,6 +31,14 @@ void check_data(data::Loader& training, data::Loader* validation, const SavedJso
   if (const Json held_out = saved("validation"); !held_out.is_null()) validation->check_data(held_out, "the validation data");
 }
 
+Json results_of(const data::Cache::Counters& cache) {
+  return {{"hit_rate", cache.hit_rate()},
+          {"hits", cache.hits},
+          {"misses", cache.misses},
+          {"bytes", cache.bytes},
+          {"budget_bytes", cache.budget_bytes}};
+}
+
 }  // namespace
 
 snapshot::Content Trainer::content() const {
@@ -234,22 +242,17 @@ Json Trainer::results() const {
                    {"bad_samples", read.bad_samples},
                    {"wait_s", read.wait_seconds},
                    {"read_s", read.read_seconds}};
-  if (parts_.cache != nullptr) {
-    const data::Cache::Counters cache = parts_.cache->counters();
-    all["cache"] = {{"hit_rate", cache.hit_rate()},
-                    {"hits", cache.hits},
-                    {"misses", cache.misses},
-                    {"bytes", cache.bytes},
-                    {"budget_bytes", cache.budget_bytes}};
-  }
+  if (parts_.cache != nullptr) all["cache"] = results_of(parts_.cache->counters());
+  std::vector<doctor::Evidence::Target> measured;
   if (diagnosis_) {
     const doctor::Evidence seen = diagnosis_->of_the_run();
     all["findings"] = doctor::to_json(doctor::findings_of(seen));
-    if (!seen.targets.empty() && doctor::can_judge(seen)) all["targets"] = to_json(seen.targets);
+    if (doctor::can_judge(seen)) measured = seen.targets;
     all["doctor"] = {{"looking_s", diagnosis_->seconds()},
                      {"sampler_share", parts_.sampler == nullptr ? 0.0 : parts_.sampler->cost()},
                      {"trials", diagnosis_->trials().to_json()}};
   }
+  if (Json targets = to_json(parts_.config->targets, measured); !targets.empty()) all["targets"] = std::move(targets);
   if (!agreement().alone()) {
     const GradientSums::Traffic sent = traffic_of(*parts_.stepper);
     all["gradients_sent"] = {{"bytes", sent.bytes},

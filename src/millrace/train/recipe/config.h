@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -22,7 +23,7 @@ struct DataConfig {
 
   static constexpr std::int64_t kBatchSize = 4;
 
-  std::string dir;
+  std::filesystem::path dir;
   config::Auto<std::int64_t> batch_size = kBatchSize;
   config::Auto<std::int64_t> workers;
   std::int64_t prefetch = 2;
@@ -43,7 +44,7 @@ struct DataConfig {
     using C = DataConfig;
     using config::field;
     return std::tuple{
-        field<&C::dir>("Folder of the input data (--data). Empty: the preset makes its own.").path().free_on_resume(),
+        field<&C::dir>("Folder of the input data (--data). Empty: the preset makes its own.").free_on_resume(),
         field<&C::batch_size>(
             "Samples of each data set in a batch, on each rank. auto = the largest that runs whole steps here, so that "
             "an epoch has sixteen batches at least.")
@@ -163,7 +164,7 @@ struct TrainConfig {
             .min(0)
             .unit("s")
             .free_on_resume(),
-        field<&C::off>("Switchboard rows to turn off (--off=a,b). millrace list --switches names them.")};
+        field<&C::off>("Optimisations to turn off, by name (--off=a,b). millrace list --switches names them.")};
   }
 };
 

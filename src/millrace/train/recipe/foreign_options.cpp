@@ -110,7 +110,7 @@ std::vector<config::Alias> shared_words() {
       {"resume", "train.resume", nullptr, ""},
       {"log_gpu_memory", "log.gpu_memory", nullptr, ""},
       {"gpu_log_interval", "log.gpu_every", steps_of_interval, "0 = off"},
-      accepted_word("grad_log_interval", "the gradient's norm is in each log line"),
+      accepted_word("grad_log_interval", "the gradient's norm is in each line of log.jsonl"),
       accepted_word("compile",
                     "there is nothing to compile: the program is, and on a CPU what fusing would gain is in its kernels"),
       {"profile", "profile.steps", steps_of_profile, "true = 10 steps"},

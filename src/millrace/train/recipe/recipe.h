@@ -180,7 +180,7 @@ struct FieldWords {
 struct Facts {
   std::string rate_unit = "samples";  // what rates count: samples, tokens, volumes
   double units_per_sample = 1.0;      // rate_units in a sample
-  std::vector<std::string> history;   // metrics that get a column in history.csv
+  std::vector<std::string> history;   // metrics that get a column in history.csv; empty: those that the console shows
   std::string metric_tags;            // prefix of validation metrics' names in event files, e.g. "val/"
   std::string frozen_source;          // origin of weights that are not trained; kept with snapshot.frozen=leave_out
   Json lines = Json::object();        // name -> value: additional lines of the plan, e.g. {"vocabulary": 65}
@@ -213,7 +213,9 @@ struct Facts {
 //   end_validation    after its last batch                               none        fp32            those of the validation
 //   draw, tables      after a validation, if pictures are kept           none        fp32            from what measure() kept
 //   samples           before the first step and after the last           none        fp32            the run's
-//   predict           for some rows at a time                            none        precision.dtype  the run's
+//   predict           for some rows at a time                            none        precision.dtype  those of a snapshot,
+//                                                                                                     averaged ones, if any; for
+//                                                                                                     --from RUN the best's
 //   state, load_state with each snapshot; load_state also before predict and eval
 //
 // A micro-batch is on the device, in train mode or in evaluation mode as batch.split() says. In a grouped pipeline a group may

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <utility>
 
 #include "millrace/base/format.h"
@@ -317,6 +318,33 @@ void Reporter::describe_metrics(const ValidationRecord& record) {
   this->record("metrics", std::move(described));
 }
 
+// A metric that is there only later becomes a further column.
+void Reporter::history_row(const Meter::EpochRow& row, const metrics::Means& means) {
+  const std::string loss = "val_" + names_.loss;
+  const std::vector<std::string> first = {"epoch", "train_loss", "val_loss", "seconds", names_.rate_unit + "_per_s"};
+  const auto metrics_begin = static_cast<std::ptrdiff_t>(first.size());
+  std::vector<std::string> wished = names_.history;
+  for (const auto& [name, value] : means)
+    if (names_.history.empty() && name != loss && means.shown_on_console(name)) wished.push_back(name);
+  std::vector<std::string> columns = history_ == nullptr ? first : history_->columns();
+  for (const std::string& name : wished)
+    if (std::find(columns.begin() + metrics_begin, columns.end(), name) == columns.end()) columns.push_back(name);
+  if (history_ == nullptr || columns.size() > history_->columns().size()) {
+    const auto kept = history_ == nullptr ? std::optional(sinks_.epochs_kept) : std::nullopt;
+    const auto warn = [this](const std::string& text) { warning(text); };
+    history_ = std::make_unique<format::CsvWriter>(*sinks_.fs, sinks_.history, std::move(columns), warn, kept);
+  }
+  const auto cell = [&means](const std::string& name) {
+    const auto it = means.find(name);
+    return it == means.end() || std::isnan(it->second) ? std::string() : format::csv_number(it->second);
+  };
+  const std::string train_loss = std::isnan(row.train_loss) ? std::string() : format::csv_number(row.train_loss);
+  std::vector<std::string> cells = {train_loss, cell(loss), fixed(row.seconds, 3),
+                                    fixed(rate_of(row.samples_here, row.seconds), 1)};
+  std::transform(history_->columns().begin() + metrics_begin, history_->columns().end(), std::back_inserter(cells), cell);
+  history_->row(static_cast<std::int64_t>(row.epoch), cells);
+}
+
 void Reporter::epoch(const Meter::EpochRow& row, std::int64_t step, const metrics::Means& means, bool on_console) {
   const double rate = rate_of(row.samples_here, row.seconds);
   const double steps_per_second = per_second(row.steps_here, row.seconds);
@@ -327,22 +355,7 @@ void Reporter::epoch(const Meter::EpochRow& row, std::int64_t step, const metric
       line += "  validation " + human_rate(per_second(row.validation_batches, row.validation_seconds)) + " it/s";
     sinks_.console->line(line);
   }
-  if (!sinks_.history.empty()) {
-    if (history_ == nullptr) {
-      std::vector<std::string> columns = {"epoch", "train_loss", "val_loss", "seconds", names_.rate_unit + "_per_s"};
-      columns.insert(columns.end(), names_.history.begin(), names_.history.end());
-      const auto warn = [this](const std::string& text) { warning(text); };
-      history_ = std::make_unique<format::CsvWriter>(*sinks_.fs, sinks_.history, std::move(columns), warn, sinks_.epochs_kept);
-    }
-    const auto cell = [&means](const std::string& name) {
-      const auto it = means.find(name);
-      return it == means.end() || std::isnan(it->second) ? std::string() : format::csv_number(it->second);
-    };
-    const std::string train_loss = std::isnan(row.train_loss) ? std::string() : format::csv_number(row.train_loss);
-    std::vector<std::string> cells = {train_loss, cell("val_" + names_.loss), fixed(row.seconds, 3), fixed(rate, 1)};
-    for (const std::string& name : names_.history) cells.push_back(cell(name));
-    history_->row(static_cast<std::int64_t>(row.epoch), cells);
-  }
+  if (!sinks_.history.empty()) history_row(row, means);
   if (sinks_.events != nullptr) {
     sinks_.events->scalar("time/epoch_s", step, row.seconds);
     sinks_.events->scalar("time/train_it_per_s", step, steps_per_second);

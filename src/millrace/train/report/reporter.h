@@ -69,7 +69,7 @@ class Reporter {
     std::string rate_unit = "samples";
     double units_per_sample = 1.0;
     std::string metric_tags;           // prefix of validation metrics' names in event files, e.g. "val/"
-    std::vector<std::string> history;  // metrics that get a column of history.csv
+    std::vector<std::string> history;  // metrics that get a column of history.csv; empty: those that the console shows
     std::optional<StepLog> step_log = std::nullopt;
     std::optional<BlindAnswer> blind = std::nullopt;
   };
@@ -110,6 +110,7 @@ class Reporter {
  private:
   [[nodiscard]] double rate_of(std::int64_t samples, double seconds) const;
   void own_log(const StepRecord& record);
+  void history_row(const Meter::EpochRow& row, const metrics::Means& means);
   void step_line(const StepRecord& record) const;
   void step_json(const StepRecord& record) const;
   void step_events(const StepRecord& record) const;

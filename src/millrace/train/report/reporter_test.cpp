@@ -165,6 +165,30 @@ TEST_F(ReporterTest, AnEpochIsARowOfHistory) {
   EXPECT_EQ(records().at(1).at("epoch"), 2);
 }
 
+// Without Facts::history a table has what the console shows; a metric that comes later is a further column, also after a resume.
+TEST_F(ReporterTest, ARowOfHistoryHasWhatTheConsoleShows) {
+  const auto epochs = [this](std::int64_t kept, std::vector<std::pair<std::uint64_t, metrics::Means>> rows) {
+    testing::internal::CaptureStdout();
+    telemetry::Console console(telemetry::Console::Mode::plain);
+    Reporter reporter({.console = &console, .history = folder_ / "shown.csv", .epochs_kept = kept, .fs = &Fs::real()}, {});
+    for (const auto& [epoch, means] : rows)
+      reporter.epoch({.epoch = epoch, .train_loss = 2, .seconds = 4, .samples_here = 8}, 5, means);
+    (void)testing::internal::GetCapturedStdout();
+    return Fs::real().read_file(folder_ / "shown.csv");
+  };
+  metrics::Means means = {{"val_loss", 1.5}, {"accuracy", 0.5}, {"recall/owl", 0.25}};
+  means.add_quiet("recall/*");
+  EXPECT_EQ(epochs(0, {{1, {}}, {2, means}}),
+            "epoch,train_loss,val_loss,seconds,samples_per_s,accuracy\n1,2,,4.000,2.0,\n2,2,1.5,4.000,2.0,0.5\n");
+  metrics::Means more = means;
+  more["macro_f1"] = 0.75;
+  const std::string resumed =
+      "epoch,train_loss,val_loss,seconds,samples_per_s,accuracy,macro_f1\n1,2,,4.000,2.0,,\n2,2,,4.000,2.0,,\n"
+      "3,2,1.5,4.000,2.0,0.5,0.75\n";
+  EXPECT_EQ(epochs(1, {{2, {}}, {3, more}}), resumed) << "epoch 2 was made again";
+  EXPECT_EQ(epochs(3, {{4, {}}}), resumed + "4,2,,4.000,2.0,,\n") << "the file knows its columns";
+}
+
 TEST_F(ReporterTest, AnEpochsLineHasTheSpeedOfTrainingAndOfValidation) {
   Meter::EpochRow row{.epoch = 3, .train_loss = 2.5, .seconds = 40, .samples = 800, .samples_here = 800, .steps_here = 100};
   EXPECT_THAT(said([&](Reporter& reporter) { reporter.epoch(row, 300, {}, true); }),

@@ -1,5 +1,7 @@
 #include "millrace/train/report/targets.h"
 
+#include <algorithm>
+
 namespace millrace {
 
 std::vector<doctor::Evidence::Target> targets_of(const TargetsConfig& config, const Reached& reached) {
@@ -22,10 +24,16 @@ std::vector<doctor::Evidence::Target> targets_of(const TargetsConfig& config, co
   return targets;
 }
 
-Json to_json(const std::vector<doctor::Evidence::Target>& targets) {
+Json to_json(const TargetsConfig& config, const std::vector<doctor::Evidence::Target>& measured) {
   Json json = Json::array();
-  for (const doctor::Evidence::Target& target : targets)
-    json.push_back({{"key", target.key}, {"asked", target.asked}, {"measured", target.measured}, {"met", target.met()}});
+  for (const doctor::Evidence::Target& asked : targets_of(config, {0.0, 0.0, 0.0, 0.0, 0.0})) {
+    const auto found = std::ranges::find(measured, asked.key, &doctor::Evidence::Target::key);
+    const bool is_known = found != measured.end();
+    json.push_back({{"key", asked.key},
+                    {"asked", asked.asked},
+                    {"measured", is_known ? Json(found->measured) : Json()},
+                    {"met", is_known && found->met()}});
+  }
   return json;
 }
 

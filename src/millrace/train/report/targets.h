@@ -17,6 +17,8 @@ struct Reached {
 
 // The targets that the config sets and for which `reached` has a result.
 [[nodiscard]] std::vector<doctor::Evidence::Target> targets_of(const TargetsConfig& config, const Reached& reached);
-[[nodiscard]] Json to_json(const std::vector<doctor::Evidence::Target>& targets);  // [{key, asked, measured, met}]
+// [{key, asked, measured, met}] of all targets that the config sets; one that is not among `measured` has measured null and is
+// not met.
+[[nodiscard]] Json to_json(const TargetsConfig& config, const std::vector<doctor::Evidence::Target>& measured);
 
 }  // namespace millrace

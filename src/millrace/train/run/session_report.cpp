@@ -93,12 +93,20 @@ std::string lag_advice(const Json& summary, std::int64_t max_lag) {
          std::to_string(enough - max_lag) + (enough - max_lag == 1 ? " step more" : " steps more") + "; or save less often";
 }
 
-// The largest shares of the time, and at most three things to improve.
+// A line about the targets of which nothing is known: without it they would pass for met.
+std::string unknown_targets(const Json& summary) {
+  std::string keys;
+  for (const Json& target : summary.value("targets", Json::array()))
+    if (target["measured"].is_null()) keys += (keys.empty() ? "" : ", ") + target["key"].get<std::string>();
+  return keys.empty() ? "" : "\nnot measured in this run, and so not met: " + keys;
+}
+
+// At most three things to improve.
 std::string verdict(const Json& summary) {
-  if (!summary.contains("findings")) return "";
+  std::string text = unknown_targets(summary);
+  if (!summary.contains("findings")) return text;
   constexpr std::size_t kMost = 3;
   const Json& findings = summary["findings"];
-  std::string text;
   for (std::size_t i = 0; i < std::min(findings.size(), kMost); ++i)
     text += "\ndoctor  " + findings[i]["text"].get<std::string>();
   if (findings.size() > kMost)

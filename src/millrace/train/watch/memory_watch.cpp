@@ -17,7 +17,8 @@ std::string share_text(const MemoryWatch::Reading& now) {
   return "step " + with_commas(now.step) + ": " +
          (now.on_gpu ? "tensors and the memory reserved for them take " : "the process holds ") + bytes(now.used) + ", " +
          percent(share) + " of the " + bytes(now.room) + " that " + (now.on_gpu ? "the GPU has" : "it may have") +
-         ": lower data.batch_size, or set memory.recompute=all or memory.micro_batches=2";
+         ": lower data.batch_size, or set memory.recompute=all or memory.micro_batches=2" +
+         (now.on_gpu ? "" : "; readers and their batches take less with data.workers=1 and data.prefetch=1");
 }
 
 std::string rise_text(int rises, const MemoryWatch::Reading& begin, const MemoryWatch::Reading& now) {

@@ -33,7 +33,8 @@ TEST(MemoryWatch, TellsOnceWhenLittleIsLeft) {
   now.step = 1100;
   now.used = 910 * kMb;
   EXPECT_THAT(watch.look(now), ElementsAre("step 1,100: the process holds 910 MB, 91 % of the 1.0 GB that it may have: lower "
-                                           "data.batch_size, or set memory.recompute=all or memory.micro_batches=2"));
+                                           "data.batch_size, or set memory.recompute=all or memory.micro_batches=2; readers and "
+                                           "their batches take less with data.workers=1 and data.prefetch=1"));
   now.used = 990 * kMb;
   EXPECT_THAT(watch.look(now), IsEmpty());
   MemoryWatch unknown;

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "millrace/base/error.h"
+#include "millrace/base/format.h"
 #include "millrace/data/loader/source.h"
 
 namespace millrace::data::detail {
@@ -22,6 +23,26 @@ namespace millrace::data::detail {
 inline std::shared_ptr<const Source> required(std::shared_ptr<const Source> source, const std::string& caller) {
   if (!source) refuse_composing(caller + " was given no source", caller, "give it a source, not a null pointer");
   return source;
+}
+
+// Checks fields that a function writes: ConfigError, as of `caller` and with `where`, if a name comes twice or a size is
+// negative.
+inline void check_fields(std::span<const Field> fields, const std::string& caller, const std::string& where) {
+  for (const Field& field : fields) {
+    const auto same = [&field](const Field& other) { return other.name == field.name; };
+    if (std::count_if(fields.begin(), fields.end(), same) > 1)
+      refuse_composing(caller + " makes field " + quoted(field.name) + " twice", where, "name each field once");
+    if (!element_count(field.shape)) {
+      refuse_composing(caller + " makes field " + quoted(field.name) + " of shape " + to_text(field.shape), where,
+                       "give sizes of 0 or more, that of one sample");
+    }
+  }
+}
+
+// "x f64[2], row i64[]"
+inline std::string text_of(std::span<const Field> fields) {
+  return joined(fields, ", ",
+                [](const Field& field) { return field.name + ' ' + std::string(name_of(field.dtype)) + to_text(field.shape); });
 }
 
 // Calls `use` with the inner numbers of `indices`, in blocks of a fixed buffer: for will_need(), which must not allocate or
