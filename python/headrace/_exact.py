@@ -140,13 +140,30 @@ def _unchanged(batch: Any) -> Any:
 
 
 class _Keys:
-    """What the DataLoader takes for a sampler: the batches that are left of the loader's epoch."""
+    """What the DataLoader takes for a sampler: the batches that are left of an epoch, as the loader sets them. It does not hold the loader,
+    whose workers end with it."""
 
-    def __init__(self, loader: "Exact"):
-        self.loader = loader
+    def __init__(self):
+        self.batches: Iterator[tuple[int, int, list[int]]] = iter(())
 
     def __iter__(self) -> Iterator[tuple[int, int, list[int]]]:
-        return self.loader._keys()
+        return self.batches
+
+
+def _keys_of(epoch: int, begin: int, order: Any, batch_size: int, ranks: tuple[int, int], drop_last: bool) -> Iterator[tuple[int, int, list[int]]]:
+    """The batches of a rank from position `begin` to the epoch's end: (epoch, position of the first sample, indices).
+
+    A step of all ranks is a stretch of the order, and ranks take their parts of it one behind the other. Of what is left at the end each takes
+    an equal part; where it is no multiple of the ranks, the first samples of the order make up for it.
+    """
+    rank, world = ranks
+    for start in range(begin, len(order), batch_size * world):
+        left = len(order) - start
+        if drop_last and left < batch_size * world:
+            return
+        rows = min(batch_size, math.ceil(left / world))
+        first = start + rank * rows
+        yield epoch, first, order.take(range(first, first + rows), mode="wrap").tolist()
 
 
 class _Loop:
@@ -179,7 +196,7 @@ class Exact:
         self._passed_on = {name: value for name, value in options.items() if name in checks.PASSED_ON and value is not None}
         self._source = _Batches(dataset, options["collate_fn"], self.seed)
         self._length = len(dataset)
-        self._loader: Any = None
+        self._keys, self._loader = _Keys(), None
         self._epoch, self._position = 0, 0    # of the next sample
         self._untouched = True                # no batch of a loop has been handed out since (_epoch, _position) was set
         self._turn, self._ranks_now = 0, (0, 1)
@@ -236,20 +253,6 @@ class Exact:
             return numpy.arange(self._length)
         return numpy.random.RandomState(numpy.frombuffer(_digest(self.seed, epoch, 0, _ORDER), "<u4")).permutation(self._length)
 
-    def _keys(self) -> Iterator[tuple[int, int, list[int]]]:
-        """Of the batches of this rank from the current place to the epoch's end. A step of all ranks is a stretch of the order, and ranks
-        take their parts of it one behind the other. Of what is left at the end each takes an equal part; where it is no multiple of the
-        ranks, the first samples of the order make up for it."""
-        epoch, begin, (rank, world) = self._epoch, self._position, self._ranks_now
-        order = self._order(epoch)
-        for start in range(begin, self._length, self.batch_size * world):
-            left = self._length - start
-            rows = self.batch_size if left >= self.batch_size * world else math.ceil(left / world)
-            if rows < self.batch_size and self.drop_last:
-                return
-            first = start + rank * rows
-            yield epoch, first, order.take(range(first, first + rows), mode="wrap").tolist()
-
     # -- a loop ------------------------------------------------------------------------------------------------------------
 
     def _place(self, epoch: int, position: int) -> None:
@@ -265,6 +268,7 @@ class Exact:
         self._ranks_now = self._ranks()
         if self._loader is None:
             self._loader = self._make_loader()
+        self._keys.batches = _keys_of(self._epoch, self._position, self._order(self._epoch), self.batch_size, self._ranks_now, self.drop_last)
         try:
             return self._turn, iter(self._loader)
         except Exception as error:
@@ -280,7 +284,7 @@ class Exact:
         generator = torch.Generator()
         generator.manual_seed(self.seed)
         options = {"persistent_workers": True, **self._passed_on} if self.num_workers else self._passed_on
-        return torch.utils.data.DataLoader(self._source, batch_size=None, sampler=_Keys(self), collate_fn=_unchanged, generator=generator,
+        return torch.utils.data.DataLoader(self._source, batch_size=None, sampler=self._keys, collate_fn=_unchanged, generator=generator,
                                            num_workers=self.num_workers, **options)
 
     def _next(self, loop: _Loop) -> Any:

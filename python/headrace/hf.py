@@ -6,9 +6,10 @@
 """
 from __future__ import annotations
 
+import sys
 from typing import Any
 
-from headrace.errors import KindError, MomentError, PackageError, StateError
+from headrace.errors import KindError, MomentError, StateError
 
 
 class _Next:
@@ -44,16 +45,14 @@ def attach(trainer: Any, loader: Any) -> Any:
     The batch size, the order and the workers are the loader's; the Trainer's arguments for them have no effect on training. Raises
     `StateError` when training resumes from a checkpoint that was saved without the loader.
     """
-    try:
-        from transformers import Trainer, TrainerCallback
-        from transformers.trainer_callback import ExportableState
-    except ImportError as error:
-        raise PackageError(f"transformers can't be imported: {error}", "headrace.hf.attach", "install transformers into this environment") from error
-    if not isinstance(trainer, Trainer):
+    transformers = sys.modules.get("transformers")  # who has a Trainer has imported it
+    if transformers is None or not isinstance(trainer, transformers.Trainer):
         raise KindError(f"{type(trainer).__name__} is no transformers.Trainer", "headrace.hf.attach(trainer, loader)", "give the trainer first, then the loader")
     if not all(hasattr(loader, name) for name in ("state_dict", "load_state_dict", "dataset", "__len__")):
         raise KindError(f"{type(loader).__name__} has no state that could be saved", "headrace.hf.attach(trainer, loader)",
                         "make the loader by headrace.exact(dataset, ...)")
+
+    from transformers.trainer_callback import ExportableState, TrainerCallback
 
     class HeadraceLoader(TrainerCallback, ExportableState):
         """Its name is that of the state in trainer_state.json."""
