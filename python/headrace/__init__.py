@@ -10,7 +10,7 @@ import importlib
 # importing it would put the module in the function's place.
 _PLACES = {
     "exact": "_exact", "Exact": "_exact", "sample_seed": "_exact",
-    "runs": "_runs", "Run": "_runs", "train": "_runs",
+    "runs": "_runs", "Run": "_runs", "RunError": "_runs", "train": "_runs",
     "Error": "errors", "UsageError": "errors", "KindError": "errors", "StateError": "errors", "MomentError": "errors", "DataError": "errors",
     "FileError": "errors", "MissingError": "errors", "PackageError": "errors",
 }
