@@ -192,7 +192,7 @@ class Exact:
         self.dataset, self.batch_size = dataset, batch_size
         self.shuffle, self.seed, self.drop_last = options["shuffle"], options["seed"], options["drop_last"]
         self.num_workers = options["num_workers"]
-        self._given_ranks = None if options["rank"] is None else (options["rank"], options["world"])
+        self._given_ranks = None if options["rank"] is None else (options["rank"], options["ranks"])
         self._passed_on = {name: value for name, value in options.items() if name in checks.PASSED_ON and value is not None}
         self._source = _Batches(dataset, options["collate_fn"], self.seed)
         self._length = len(dataset)
@@ -229,6 +229,11 @@ class Exact:
         checks.whole_number("epoch", epoch, 0, "loader.set_epoch")
         if epoch != self._epoch + (not self._untouched):
             self._place(epoch, 0)
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the next sample, from 0: `for epoch in range(loader.epoch, 10)` goes on after a resume."""
+        return self._epoch
 
     def __repr__(self) -> str:
         return (f"headrace.exact({type(self.dataset).__name__} of {self._length} samples, batch_size={self.batch_size}, shuffle={self.shuffle}, "
@@ -325,7 +330,7 @@ class Exact:
 
 
 def exact(dataset: Any, batch_size: int = 1, *, shuffle: bool = False, seed: int = 0, num_workers: int = 0, drop_last: bool = False,
-          collate_fn: Callable[[list], Any] | None = None, pin_memory: bool = False, rank: int | None = None, world: int | None = None,
+          collate_fn: Callable[[list], Any] | None = None, pin_memory: bool = False, rank: int | None = None, ranks: int | None = None,
           **more: Any) -> Exact:
     """A loader over a map-style dataset whose batches can be had again, to the bit.
 
@@ -340,8 +345,8 @@ def exact(dataset: Any, batch_size: int = 1, *, shuffle: bool = False, seed: int
     torch's, NumPy's or Python's global generator are a function of (`seed`, epoch, position); for other generators there is `sample_seed()`.
     With `num_workers=0` the caller's generators stay as they are.
 
-    `batch_size` is that of each rank. `rank` and `world` come from torch.distributed unless given. `more`: prefetch_factor,
+    `batch_size` is that of each rank. `rank` and `ranks` (how many there are) come from torch.distributed unless given. `more`: prefetch_factor,
     persistent_workers (True), timeout in seconds, worker_init_fn, multiprocessing_context, pin_memory_device, as DataLoader takes them.
     """
     return Exact(dataset, batch_size, {"shuffle": shuffle, "seed": seed, "num_workers": num_workers, "drop_last": drop_last, "collate_fn": collate_fn,
-                                       "pin_memory": pin_memory, "rank": rank, "world": world, **more})
+                                       "pin_memory": pin_memory, "rank": rank, "ranks": ranks, **more})

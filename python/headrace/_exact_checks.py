@@ -7,7 +7,7 @@ from typing import Any
 from headrace.errors import KindError, PackageError, StateError, UsageError
 
 PASSED_ON = ("pin_memory", "prefetch_factor", "persistent_workers", "timeout", "worker_init_fn", "multiprocessing_context", "pin_memory_device")
-TAKEN = ("shuffle", "seed", "num_workers", "drop_last", "collate_fn", "rank", "world", *PASSED_ON)
+TAKEN = ("shuffle", "seed", "num_workers", "drop_last", "collate_fn", "rank", "ranks", *PASSED_ON)
 WHERE = "headrace.exact"
 # What DataLoader takes and this loader can't: why, and what to do.
 REFUSED = {
@@ -76,15 +76,15 @@ def options(given: Any, batch_size: Any, options: dict[str, Any]) -> None:
     for name in ("shuffle", "drop_last", "pin_memory"):
         yes_or_no(name, options[name])
     whole_number("seed", options["seed"], 0, most=SEEDS - 1)
-    rank, world = options["rank"], options["world"]
-    if (rank is None) != (world is None):
-        raise UsageError(f"{'rank' if world is None else 'world'} is given without {'world' if world is None else 'rank'}", f"{WHERE}(rank={rank}, world={world})",
-                         "give both, or leave both to torch.distributed")
+    rank, ranks = options["rank"], options["ranks"]
+    if (rank is None) != (ranks is None):
+        raise UsageError(f"{'rank' if ranks is None else 'ranks'} is given without {'ranks' if ranks is None else 'rank'}",
+                         f"{WHERE}(rank={rank}, ranks={ranks})", "give both, or leave both to torch.distributed")
     if rank is not None:
-        whole_number("world", world, 1)
+        whole_number("ranks", ranks, 1)
         whole_number("rank", rank, 0)
-        if rank >= world:
-            raise UsageError(f"rank is {rank} of {world}", f"{WHERE}(rank={rank}, world={world})", f"ranks count from 0: give 0 to {world - 1}")
+        if rank >= ranks:
+            raise UsageError(f"rank is {rank} of {ranks}", f"{WHERE}(rank={rank}, ranks={ranks})", f"ranks count from 0: give 0 to {ranks - 1}")
     for name in ("collate_fn", "worker_init_fn"):
         value = options.get(name)
         if value is not None and not callable(value):
@@ -95,8 +95,8 @@ def options(given: Any, batch_size: Any, options: dict[str, Any]) -> None:
                              f"give num_workers=1 or more, or leave {name} out")
     if options.get("prefetch_factor") is not None:
         whole_number("prefetch_factor", options["prefetch_factor"], 1)
-    if options["drop_last"] and len(given) < batch_size * (world or 1):
-        raise UsageError(f"no batch is left: the dataset has {len(given)} samples, fewer than the {batch_size * (world or 1)} of a step, and drop_last leaves them out",
+    if options["drop_last"] and len(given) < batch_size * (ranks or 1):
+        raise UsageError(f"no batch is left: the dataset has {len(given)} samples, fewer than the {batch_size * (ranks or 1)} of a step, and drop_last leaves them out",
                          f"{WHERE}(batch_size={batch_size}, drop_last=True)", "take a smaller batch_size, or drop_last=False")
 
 

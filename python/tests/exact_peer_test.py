@@ -78,9 +78,9 @@ class Order(unittest.TestCase):
 
     def test_ranks_share_an_epoch_in_equal_parts(self):
         for size, drop in ((2, False), (3, False), (3, True), (4, True)):
-            parts = [seen(headrace.exact(Numbers(11), size, shuffle=True, seed=3, rank=rank, world=2, drop_last=drop)) for rank in range(2)]
+            parts = [seen(headrace.exact(Numbers(11), size, shuffle=True, seed=3, rank=rank, ranks=2, drop_last=drop)) for rank in range(2)]
             self.assertEqual([len(batch) for batch in parts[0]], [len(batch) for batch in parts[1]])
-            self.assertEqual(len(parts[0]), len(headrace.exact(Numbers(11), size, rank=0, world=2, drop_last=drop)))
+            self.assertEqual(len(parts[0]), len(headrace.exact(Numbers(11), size, rank=0, ranks=2, drop_last=drop)))
             together = [index for pair in zip(*parts) for batch in pair for index in batch]
             alone = flat(headrace.exact(Numbers(11), 1, shuffle=True, seed=3))
             expected = alone[:11 // (2 * size) * 2 * size] if drop else alone
@@ -90,7 +90,7 @@ class Order(unittest.TestCase):
     def test_ranks_of_torchrun_count_unless_ranks_are_given(self):
         with unittest.mock.patch.dict("os.environ", {"RANK": "1", "WORLD_SIZE": "2"}):
             self.assertEqual(seen(headrace.exact(Numbers(8), 2)), [[2, 3], [6, 7]])
-            self.assertEqual(flat(headrace.exact(Numbers(4), 2, rank=0, world=1)), [0, 1, 2, 3])
+            self.assertEqual(flat(headrace.exact(Numbers(4), 2, rank=0, ranks=1)), [0, 1, 2, 3])
 
     def test_set_epoch_moves_only_to_another_epoch(self):
         loader, plain = headrace.exact(Numbers(), 3, shuffle=True), headrace.exact(Numbers(), 3, shuffle=True)
@@ -151,7 +151,7 @@ class Resume(unittest.TestCase):
         begun = next(loop).tolist() + next(loop).tolist()
         parts = []
         for rank in range(2):
-            part = headrace.exact(Numbers(20), 3, shuffle=True, rank=rank, world=2)
+            part = headrace.exact(Numbers(20), 3, shuffle=True, rank=rank, ranks=2)
             part.load_state_dict(loader.state_dict())
             parts.append(seen(part))
         self.assertEqual(begun + [index for pair in zip(*parts) for batch in pair for index in batch], whole)
@@ -169,7 +169,7 @@ class Resume(unittest.TestCase):
     def test_ranks_draw_other_numbers_and_the_same_as_one_process(self):
         whole = headrace.exact(kills.Noisy(), 4, seed=11, shuffle=True)
         rows = torch.cat([batch for batch in whole])
-        parts = [torch.cat(list(headrace.exact(kills.Noisy(), 2, seed=11, shuffle=True, rank=rank, world=2))) for rank in range(2)]
+        parts = [torch.cat(list(headrace.exact(kills.Noisy(), 2, seed=11, shuffle=True, rank=rank, ranks=2))) for rank in range(2)]
         together = torch.cat([torch.cat([a, b]) for a, b in zip(parts[0].split(2), parts[1].split(2))])
         self.assertTrue(torch.equal(together[:len(rows)], rows))
 
@@ -255,8 +255,8 @@ def mistakes():
         (lambda: exact(Numbers(), 2, in_order=False), ValueError, "in_order is no argument", "leave it out"),
         (lambda: exact(Numbers(), batchsize=2), TypeError, "has no argument batchsize", "did you mean batch_size?"),
         (lambda: exact(Numbers(), 2, collate_fn=[]), TypeError, "collate_fn is [], not a function", "without parentheses"),
-        (lambda: exact(Numbers(), 2, rank=1), ValueError, "rank is given without world", "give both"),
-        (lambda: exact(Numbers(), 2, rank=2, world=2), ValueError, "rank is 2 of 2", "give 0 to 1"),
+        (lambda: exact(Numbers(), 2, rank=1), ValueError, "rank is given without ranks", "give both"),
+        (lambda: exact(Numbers(), 2, rank=2, ranks=2), ValueError, "rank is 2 of 2", "give 0 to 1"),
         (lambda: exact(Numbers(), 2, prefetch_factor=4), ValueError, "prefetch_factor is of worker processes", "num_workers=1 or more"),
         (lambda: exact(Numbers(3), 4, drop_last=True), ValueError, "no batch is left", "a smaller batch_size"),
         (lambda: exact(Numbers()).load_state_dict(None), TypeError, "the state is None", "loader.state_dict() returned"),
