@@ -1,0 +1,352 @@
+"""A loader whose samples and random numbers are a function of seed, epoch and position, for any map-style dataset.
+
+The order is one permutation for each epoch. Before each sample the three generators that datasets draw from (torch, NumPy's global one,
+`random`) are seeded by (seed, epoch, position): so a batch is the same with any number of workers, and after a resume.
+"""
+from __future__ import annotations
+
+import math
+import os
+import random
+import sys
+import traceback
+from hashlib import blake2b
+from typing import Any, Callable, Iterator
+
+from headrace import _exact_checks as checks
+from headrace.errors import DataError, KindError, MomentError
+
+STATE_VERSION = 1
+_ORDER, _SAMPLE, _COLLATE = 0, 1, 2  # what random numbers are for
+_current_seed: int | None = None
+
+
+def sample_seed() -> int:
+    """The seed of the sample that is being read, 64 bits, for generators of your own: `numpy.random.default_rng(headrace.sample_seed())`.
+
+    Call it in `dataset[i]` or in `collate_fn`, below `headrace.exact`; elsewhere it raises `MomentError`.
+    """
+    if _current_seed is None:
+        raise MomentError("no sample is being read", "headrace.sample_seed()", "call it in the dataset's __getitem__ or in collate_fn")
+    return _current_seed
+
+
+def _digest(seed: int, epoch: int, position: int, purpose: int) -> bytes:
+    return blake2b(b"%d %d %d %d" % (seed, epoch, position, purpose), digest_size=24).digest()
+
+
+class _Generators:
+    """The three global generators: seeded by a digest, and kept and put back."""
+
+    def __init__(self):
+        import numpy
+        import torch
+        self._torch, self._numpy = torch.default_generator, numpy.random
+
+    def seed(self, digest: bytes) -> None:
+        global _current_seed
+        self._torch.manual_seed(int.from_bytes(digest[:8], "little"))
+        self._numpy.seed(int.from_bytes(digest[8:12], "little"))
+        random.seed(int.from_bytes(digest[12:16], "little"))
+        _current_seed = int.from_bytes(digest[16:], "little")
+
+    def kept(self) -> tuple:
+        return self._torch.get_state(), self._numpy.get_state(legacy=False), random.getstate()
+
+    def put_back(self, states: tuple) -> None:
+        global _current_seed
+        self._torch.set_state(states[0])
+        self._numpy.set_state(states[1])
+        random.setstate(states[2])
+        _current_seed = None
+
+
+class _RemoteError(Exception):
+    """The traceback of a worker process, as text."""
+
+
+class _Failure:
+    """What stands in for a batch that could not be made: the parts of a DataError and its cause. It crosses from worker processes, where
+    DataLoader would make one text of an exception."""
+
+    def __init__(self, what: str, where: str, next: str, cause: BaseException, in_worker: bool):
+        self.parts, self.cause, self.text = (what, where, next), cause, None
+        if in_worker:
+            import pickle
+            self.text = "".join(traceback.format_exception(type(cause), cause, cause.__traceback__))
+            try:
+                pickle.loads(pickle.dumps(cause))
+            except Exception:
+                self.cause = None
+
+    def error(self) -> DataError:
+        error = DataError(*self.parts)
+        error.__cause__ = self.cause
+        if self.text is not None:
+            remote = _RemoteError("\n" + self.text)
+            if self.cause is None:
+                error.__cause__ = remote
+            else:
+                self.cause.__cause__ = remote
+        return error
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+
+
+class _Batches:
+    """The dataset that the DataLoader sees: its samples are batches, by (epoch, position of the first sample, indices). In each process
+    that reads, there is one copy."""
+
+    def __init__(self, dataset: Any, collate: Callable | None, seed: int):
+        self.dataset, self.collate, self.seed = dataset, collate, seed
+        self.generators: _Generators | None = None
+
+    def __getstate__(self) -> dict:
+        return {**self.__dict__, "generators": None}
+
+    def __getitem__(self, key: tuple[int, int, list[int]]) -> Any:
+        from torch.utils.data import default_collate, get_worker_info
+        if self.generators is None:
+            self.generators = _Generators()
+        epoch, first, indices = key
+        in_worker = get_worker_info() is not None
+        samples, where = [], f"epoch {epoch}, position {first}"
+        for position, index in enumerate(indices, first):
+            try:
+                self.generators.seed(_digest(self.seed, epoch, position, _SAMPLE))
+                samples.append(self.dataset[index])
+            except Exception as error:
+                return _Failure(f"sample {index} of the dataset raised {_first_line(error)}", f"epoch {epoch}, position {position}",
+                                f"read it alone: dataset[{index}]; the traceback above says where it fails", error, in_worker)
+        try:
+            self.generators.seed(_digest(self.seed, epoch, first, _COLLATE))
+            return (self.collate or default_collate)(samples)
+        except Exception as error:
+            empty = [index for index, sample in zip(indices, samples) if sample is None]
+            if empty and self.collate is None:
+                return _Failure(f"sample {empty[0]} of the dataset is None", where,
+                                "let __getitem__ return a sample for every index, or give a collate_fn that leaves None out", error, in_worker)
+            shown = ", ".join(map(str, indices[:8])) + (", ..." if len(indices) > 8 else "")
+            return _Failure(f"samples {shown} make no batch: {_first_line(error)}", where,
+                            "give collate_fn, which makes a batch of a list of samples, or return samples of one shape" if self.collate is None
+                            else "look at collate_fn with these samples: collate_fn([dataset[i] for i in ...])", error, in_worker)
+
+
+def _unchanged(batch: Any) -> Any:
+    return batch
+
+
+class _Keys:
+    """What the DataLoader takes for a sampler: the batches that are left of an epoch, as the loader sets them. It does not hold the loader,
+    whose workers end with it."""
+
+    def __init__(self):
+        self.batches: Iterator[tuple[int, int, list[int]]] = iter(())
+
+    def __iter__(self) -> Iterator[tuple[int, int, list[int]]]:
+        return self.batches
+
+
+def _keys_of(epoch: int, begin: int, order: Any, batch_size: int, ranks: tuple[int, int], drop_last: bool) -> Iterator[tuple[int, int, list[int]]]:
+    """The batches of a rank from position `begin` to the epoch's end: (epoch, position of the first sample, indices).
+
+    A step of all ranks is a stretch of the order, and ranks take their parts of it one behind the other. Of what is left at the end each takes
+    an equal part; where it is no multiple of the ranks, the first samples of the order make up for it.
+    """
+    rank, world = ranks
+    for start in range(begin, len(order), batch_size * world):
+        left = len(order) - start
+        if drop_last and left < batch_size * world:
+            return
+        rows = min(batch_size, math.ceil(left / world))
+        first = start + rank * rows
+        yield epoch, first, order.take(range(first, first + rows), mode="wrap").tolist()
+
+
+class _Loop:
+    """One pass over a loader. It begins with the first batch: what has only been asked for with iter() changes nothing."""
+
+    def __init__(self, loader: "Exact"):
+        self.loader, self.turn, self.batches, self.ended = loader, None, None, False
+
+    def __iter__(self) -> "_Loop":
+        return self
+
+    def __next__(self) -> Any:
+        if self.ended:
+            raise StopIteration
+        if self.turn is None:
+            self.turn, self.batches = self.loader._begin()
+        return self.loader._next(self)
+
+
+class Exact:
+    """A loader with a state, see `exact()`. Iterate it once for each epoch. Not for several threads."""
+
+    def __init__(self, dataset: Any, batch_size: int, options: dict[str, Any]):
+        checks.dataset(dataset)
+        checks.options(dataset, batch_size, options)
+        self.dataset, self.batch_size = dataset, batch_size
+        self.shuffle, self.seed, self.drop_last = options["shuffle"], options["seed"], options["drop_last"]
+        self.num_workers = options["num_workers"]
+        self._given_ranks = None if options["rank"] is None else (options["rank"], options["ranks"])
+        self._passed_on = {name: value for name, value in options.items() if name in checks.PASSED_ON and value is not None}
+        self._source = _Batches(dataset, options["collate_fn"], self.seed)
+        self._length = len(dataset)
+        self._keys, self._loader = _Keys(), None
+        self._epoch, self._position = 0, 0    # of the next sample
+        self._untouched = True                # no batch of a loop has been handed out since (_epoch, _position) was set
+        self._turn, self._ranks_now = 0, (0, 1)
+        self._alone: _Generators | None = None
+
+    # -- what training loops call ------------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        """Batches of a whole epoch, on each rank. After a resume inside an epoch the first loop has fewer."""
+        share = self.batch_size * self._ranks()[1]
+        return self._length // share if self.drop_last else math.ceil(self._length / share)
+
+    def __iter__(self) -> _Loop:
+        return _Loop(self)
+
+    def state_dict(self) -> dict[str, int | bool]:
+        """Which sample comes next: a small dictionary of numbers, the same on every rank. Valid at any time, also inside an epoch."""
+        return {"headrace": STATE_VERSION, "length": self._length, "seed": self.seed, "shuffle": self.shuffle, "epoch": self._epoch,
+                "position": self._position}
+
+    def load_state_dict(self, state: dict[str, int | bool]) -> None:
+        """Goes on where `state_dict()` was taken: the next loop begins with that sample, and is empty where that was the epoch's end. Worker
+        count, batch size and ranks may be others. Raises `StateError` for the state of another dataset, seed or order."""
+        checks.state(state, self._length, self.seed, self.shuffle, STATE_VERSION)
+        self._place(state["epoch"], state["position"])
+
+    def set_epoch(self, epoch: int) -> None:
+        """Nothing has to call it: each loop is the next epoch. Where `epoch` is another than the one that comes next, the next loop is the
+        whole of that epoch."""
+        checks.whole_number("epoch", epoch, 0, "loader.set_epoch")
+        if epoch != self._epoch + (not self._untouched):
+            self._place(epoch, 0)
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the next sample, from 0: `for epoch in range(loader.epoch, 10)` goes on after a resume."""
+        return self._epoch
+
+    def __repr__(self) -> str:
+        return (f"headrace.exact({type(self.dataset).__name__} of {self._length} samples, batch_size={self.batch_size}, shuffle={self.shuffle}, "
+                f"seed={self.seed}, num_workers={self.num_workers}; epoch {self._epoch}, position {self._position})")
+
+    # -- the order ---------------------------------------------------------------------------------------------------------
+
+    def _ranks(self) -> tuple[int, int]:
+        """(rank, world): given, or of torch.distributed, or of torchrun's variables before it is initialised."""
+        if self._given_ranks is not None:
+            return self._given_ranks
+        distributed = sys.modules.get("torch.distributed")
+        if distributed is not None and distributed.is_available() and distributed.is_initialized():
+            return distributed.get_rank(), distributed.get_world_size()
+        rank, world = os.environ.get("RANK", ""), os.environ.get("WORLD_SIZE", "")
+        return (int(rank), int(world)) if rank.isdigit() and world.isdigit() and int(rank) < int(world) else (0, 1)
+
+    def _order(self, epoch: int) -> Any:
+        """Indices by position. NumPy promises that RandomState's numbers never change; torch's permutations have changed."""
+        import numpy
+        if not self.shuffle:
+            return numpy.arange(self._length)
+        return numpy.random.RandomState(numpy.frombuffer(_digest(self.seed, epoch, 0, _ORDER), "<u4")).permutation(self._length)
+
+    # -- a loop ------------------------------------------------------------------------------------------------------------
+
+    def _place(self, epoch: int, position: int) -> None:
+        self._epoch, self._position, self._untouched = epoch, position, True
+        self._turn += 1  # A loop that is under way belongs to the old place.
+
+    def _begin(self) -> tuple[int, Iterator]:
+        checks.same_length(self.dataset, self._length)
+        if not self._untouched:
+            self._epoch, self._position = self._epoch + 1, 0  # The loop before was left early.
+        self._untouched = False
+        self._turn += 1
+        self._ranks_now = self._ranks()
+        if self._loader is None:
+            self._loader = self._make_loader()
+        self._keys.batches = _keys_of(self._epoch, self._position, self._order(self._epoch), self.batch_size, self._ranks_now, self.drop_last)
+        try:
+            return self._turn, iter(self._loader)
+        except Exception as error:
+            self._untouched = True
+            if self.num_workers and "pickle" in f"{type(error).__name__} {error}":
+                raise KindError(f"the dataset can't be sent to worker processes: {_first_line(error)}", repr(self),
+                                "define its class, its transforms and collate_fn at the top of a module, without lambda; or num_workers=0") from error
+            raise
+
+    def _make_loader(self) -> Any:
+        import torch
+        # A generator of its own: DataLoader draws a number from it for each epoch, and the caller's numbers must not depend on that.
+        generator = torch.Generator()
+        generator.manual_seed(self.seed)
+        options = {"persistent_workers": True, **self._passed_on} if self.num_workers else self._passed_on
+        return torch.utils.data.DataLoader(self._source, batch_size=None, sampler=self._keys, collate_fn=_unchanged, generator=generator,
+                                           num_workers=self.num_workers, **options)
+
+    def _next(self, loop: _Loop) -> Any:
+        if loop.turn != self._turn:
+            raise MomentError("this loop is over: another one began over the same loader, or the loader was given another place", repr(self),
+                              "for two loops at a time make two loaders; call load_state_dict and set_epoch before a loop")
+        try:
+            batch = self._fetch(loop.batches)
+        except StopIteration:
+            loop.ended = True
+            self._epoch, self._position, self._untouched = self._epoch + 1, 0, True
+            raise
+        if isinstance(batch, _Failure):
+            loop.ended = True
+            raise batch.error()
+        self._position = min(self._position + self.batch_size * self._ranks_now[1], self._length)
+        return batch
+
+    def _fetch(self, batches: Iterator) -> Any:
+        if self.num_workers:
+            try:
+                return next(batches)
+            except RuntimeError as error:
+                if "DataLoader" not in str(error):
+                    raise
+                self._loader = None
+                raise DataError(f"a worker process of the loader ended or gave no answer: {_first_line(error)}", repr(self),
+                                "num_workers=0 shows an exception at its line; where memory ran out, take fewer workers or a smaller prefetch_factor; "
+                                "in a container give more shared memory (--shm-size)") from error
+        # The samples are read in this process: the model's own random numbers must not notice.
+        if self._alone is None:
+            self._alone = _Generators()
+        kept = self._alone.kept()
+        try:
+            return next(batches)
+        finally:
+            self._alone.put_back(kept)
+
+
+def exact(dataset: Any, batch_size: int = 1, *, shuffle: bool = False, seed: int = 0, num_workers: int = 0, drop_last: bool = False,
+          collate_fn: Callable[[list], Any] | None = None, pin_memory: bool = False, rank: int | None = None, ranks: int | None = None,
+          **more: Any) -> Exact:
+    """A loader over a map-style dataset whose batches can be had again, to the bit.
+
+        loader = headrace.exact(MyDataset(), batch_size=64, shuffle=True, seed=7, num_workers=8)
+        for epoch in range(10):
+            for batch in loader: ...
+            torch.save({"model": model.state_dict(), "loader": loader.state_dict()}, "last.pt")
+        loader.load_state_dict(state)   # goes on at that batch, with those random numbers, with any number of workers
+
+    Each loop over it is the next epoch. A batch is what `collate_fn` (torch's `default_collate`) makes of a list of `batch_size` samples
+    `dataset[i]`; the last one of an epoch may be smaller, unless `drop_last`. Random numbers that the dataset or `collate_fn` draws from
+    torch's, NumPy's or Python's global generator are a function of (`seed`, epoch, position); for other generators there is `sample_seed()`.
+    With `num_workers=0` the caller's generators stay as they are.
+
+    `batch_size` is that of each rank. `rank` and `ranks` (how many there are) come from torch.distributed unless given. `more`: prefetch_factor,
+    persistent_workers (True), timeout in seconds, worker_init_fn, multiprocessing_context, pin_memory_device, as DataLoader takes them.
+    """
+    return Exact(dataset, batch_size, {"shuffle": shuffle, "seed": seed, "num_workers": num_workers, "drop_last": drop_last, "collate_fn": collate_fn,
+                                       "pin_memory": pin_memory, "rank": rank, "ranks": ranks, **more})

@@ -1,0 +1,72 @@
+"""Reads a safetensors file as torch tensors or NumPy arrays over a private mapping of it."""
+from __future__ import annotations
+
+import json
+import mmap
+import struct
+from pathlib import Path
+from typing import Any
+
+from headrace.errors import FileError, PackageError
+
+# Name in the file -> (torch's name, NumPy's; None: NumPy has none).
+_KINDS = {"F64": ("float64", "<f8"), "F32": ("float32", "<f4"), "F16": ("float16", "<f2"), "BF16": ("bfloat16", None), "I64": ("int64", "<i8"),
+          "I32": ("int32", "<i4"), "I16": ("int16", "<i2"), "I8": ("int8", "i1"), "U8": ("uint8", "u1"), "BOOL": ("bool", "?"),
+          "U16": ("uint16", "<u2"), "U32": ("uint32", "<u4"), "U64": ("uint64", "<u8")}
+_MOST_HEADER = 100 << 20  # bytes
+
+
+def _header(path: Path, mapped: mmap.mmap) -> tuple[dict[str, Any], int]:
+    """The header without its metadata, and where the data begin."""
+    try:
+        (length,) = struct.unpack_from("<Q", mapped)
+        if length > min(_MOST_HEADER, len(mapped) - 8):
+            raise ValueError(f"its header would be {length} bytes long")
+        header = json.loads(mapped[8:8 + length])
+        header.pop("__metadata__", None)
+        for name, each in header.items():
+            begin, end = each["data_offsets"]
+            if each["dtype"] not in _KINDS or not 0 <= begin <= end <= len(mapped) - 8 - length:
+                raise ValueError(f"{name} is of type {each['dtype']} at bytes {begin} to {end}")
+        return header, 8 + length
+    except (ValueError, KeyError, TypeError, AttributeError, struct.error) as error:
+        raise FileError(f"{path} is no safetensors file, or damaged: {error}", str(path), "take another snapshot of the run") from error
+
+
+def _torch_tensor(mapped: mmap.mmap, offset: int, count: int, kind: str, shape: list[int]) -> Any:
+    import torch
+    dtype = getattr(torch, _KINDS[kind][0])
+    return torch.frombuffer(mapped, dtype=dtype, count=count, offset=offset).reshape(shape) if count else torch.empty(shape, dtype=dtype)
+
+
+def _numpy_array(mapped: mmap.mmap, offset: int, count: int, kind: str, shape: list[int]) -> Any:
+    import numpy
+    if kind == "BF16":
+        halves = numpy.frombuffer(mapped, "<u2", count, offset).astype("<u4")
+        return (halves << 16).view("<f4").reshape(shape)
+    return numpy.frombuffer(mapped, _KINDS[kind][1], count, offset).reshape(shape)
+
+
+def load(path: Path, to: str) -> dict[str, Any]:
+    """{name: array of its shape}. `to`: "torch" or "numpy"; bfloat16 becomes float32 in NumPy."""
+    try:
+        import torch  # noqa: F401
+    except ImportError as error:
+        if to == "torch":
+            raise PackageError(f"torch can't be imported: {error}", "run.weights()", 'install torch, or take NumPy arrays: run.weights(to="numpy")') from error
+    make = _torch_tensor if to == "torch" else _numpy_array
+    with open(path, "rb") as file:
+        if path.stat().st_size == 0:
+            raise FileError(f"{path} is empty", str(path), "take another snapshot of the run")
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+    header, begin = _header(path, mapped)
+    found = {}
+    for name, each in header.items():
+        count = 1
+        for size in each["shape"]:
+            count *= size
+        try:
+            found[name] = make(mapped, begin + each["data_offsets"][0], count, each["dtype"], each["shape"])
+        except (ValueError, RuntimeError) as error:
+            raise FileError(f"{path} is damaged: {name}: {error}", str(path), "take another snapshot of the run") from error
+    return found

@@ -1,0 +1,273 @@
+"""`headrace run -- python train.py`: starts a program in the environment that a training loop on a CPU needs.
+
+With `--quiet` this process becomes the program. Else it stays as its parent, to count page faults, and passes everything on: exit status,
+the signal that ended it, signals that are sent to this process alone. Standard input and output are the program's own.
+"""
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import select
+import shutil
+import signal
+import sys
+import time
+from dataclasses import dataclass
+from typing import Mapping, NoReturn, Sequence
+
+from headrace.environment import Plan, plan_for, this_machine
+from headrace.errors import Error, FileError, MissingError, UsageError
+
+HELP = """\
+headrace run [--quiet] [--compare] -- COMMAND...
+
+Starts COMMAND (python train.py, torchrun ..., accelerate launch ..., python -m ...) with an environment in which training on a CPU is
+faster: malloc keeps freed memory and requests pages of 2 MB, threads by cores, control group and processes, short waits between
+parallel loops. Variables that you have set stay. At the end it says how many page faults there were and what they took.
+
+  --quiet     say nothing: headrace becomes COMMAND, without a process beside it
+  --compare   run COMMAND twice to its end, first as it is and then so, and compare both; what COMMAND writes, it writes twice
+"""
+PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM, signal.SIGWINCH)
+PR_SET_PDEATHSIG = 1
+GROUP_SECONDS = 0.1  # in which a signal to a whole process group has reached all of it
+
+
+@dataclass
+class Usage:
+    """What a finished program and the processes that it waited for took. Seconds, bytes."""
+
+    status: int  # as os.waitpid returns it
+    wall: float
+    user: float
+    kernel: float
+    faults: int
+    peak: int
+
+    def __str__(self) -> str:
+        cpu = self.user + self.kernel
+        share = f", {100 * self.kernel / cpu:.0f} %" if cpu else ""
+        return (f"{self.wall:.1f} s; CPU {cpu:.1f} s, of it in the kernel {self.kernel:.1f} s{share}; {self.faults:,} page faults; "
+                f"peak memory {self.peak / 1e6:,.0f} MB")
+
+
+def _where(words: Sequence[str]) -> str:
+    return " ".join(["headrace run", *words])
+
+
+def parse(words: Sequence[str]) -> tuple[set[str], list[str]]:
+    """The options before `--`, and the command behind it."""
+    right = "headrace run -- python train.py"
+    if "--" not in words:
+        if any(word in ("--help", "-h") for word in words):
+            return {"--help"}, []
+        command = " ".join(word for word in words if word not in ("--quiet", "--compare"))
+        raise UsageError("there is no -- before the command", _where(words), f"write: headrace run -- {command}" if command else f"write: {right}")
+    at = list(words).index("--")
+    options, command = set(words[:at]), list(words[at + 1:])
+    for option in words[:at]:
+        if option not in ("--quiet", "--compare", "--help", "-h"):
+            raise UsageError(f"headrace run has no option {option}", _where(words), "options: --quiet, --compare; all that is the command's goes behind --")
+    if options & {"--help", "-h"}:
+        return {"--help"}, []
+    if {"--quiet", "--compare"} <= options:
+        raise UsageError("--compare says what it measured, --quiet says nothing", _where(words), "leave one of them out")
+    if not command:
+        raise UsageError("there is no command behind --", _where(words), f"write: {right}")
+    return options, command
+
+
+def _script_of(command: Sequence[str]) -> str | None:
+    """The script that a Python is to run, if its words are simple: python [-u ...] train.py."""
+    if not os.path.basename(command[0]).startswith("python"):
+        return None
+    for word in command[1:]:
+        if word in ("-u", "-O", "-OO", "-B", "-E", "-I", "-s", "-S", "-P"):
+            continue
+        return None if word.startswith("-") else word
+    return None
+
+
+def check(command: Sequence[str]) -> None:
+    """Raises what `exec` or Python would say later and less clearly."""
+    program, where = command[0], _where(["--", *command])
+    assignment, _, _ = program.partition("=")
+    if "=" in program and assignment.isidentifier():
+        raise UsageError(f"{program} is a variable, not a program", where, f"write it first: {program} headrace run -- {' '.join(command[1:]) or 'python train.py'}")
+    if shutil.which(program) is None:
+        if program.endswith(".py") and os.path.isfile(program):
+            raise UsageError(f"{program} is a script, not a program", where, f"write: headrace run -- python {' '.join(command)}")
+        if os.path.isdir(program):
+            raise UsageError(f"{program} is a folder", where, "name the program to start, such as python")
+        if os.path.exists(program):
+            raise FileError(f"{program} may not be executed", where, f"chmod +x {program}, or start it by its interpreter: headrace run -- python {program}")
+        raise MissingError(f"there is no program {program}", where,
+                           "activate the environment that has it, or give its path" if os.sep not in program else "look at the path")
+    script = _script_of(command)
+    if script is not None and not os.path.exists(script):
+        raise MissingError(f"there is no script {script}", where, f"look at the path: the current folder is {os.getcwd()}")
+
+
+def _become(command: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
+    # Python ignores these two for itself, and what is ignored stays so through exec.
+    for name in ("SIGPIPE", "SIGXFSZ"):
+        signal.signal(getattr(signal, name), signal.SIG_DFL)
+    try:
+        os.execvpe(command[0], list(command), dict(environment))
+    except OSError as error:
+        raise FileError(f"{command[0]} can't be started: {error.strerror}", _where(["--", *command]),
+                        "look at its first line, which names its interpreter, and at the machine it is made for") from error
+
+
+def _listen(parent_gone: int, heard: int) -> NoReturn:
+    """In a process beside the program: writes the number of each signal that reaches it, until the parent is gone.
+
+    A signal to the whole group (from a terminal, from Slurm) reaches the program by itself; the parent passes on what it alone got.
+    """
+    poll = select.poll()
+    poll.register(parent_gone, select.POLLIN | select.POLLHUP)
+    while not poll.poll(0):
+        found = signal.sigtimedwait(PASSED_ON, 0.5)
+        if found is not None:
+            os.write(heard, bytes([found.si_signo]))
+    os._exit(0)
+
+
+class _Parent:
+    """Waits for a program and passes signals on to it."""
+
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str]):
+        self.command, self.environment = command, environment
+        self.before = signal.pthread_sigmask(signal.SIG_BLOCK, [*PASSED_ON, signal.SIGCHLD])
+        self.listener, self.heard, self.alive = self._start_listener()
+        self.began = time.monotonic()
+        self.program = self._start_program()
+
+    @staticmethod
+    def _start_listener() -> tuple[int, int, int]:
+        gone, alive = os.pipe()
+        heard, tell = os.pipe()
+        listener = os.fork()
+        if listener == 0:
+            os.close(alive)
+            for number in (0, 1, 2):  # a pipe that waits for the program's end must not wait for this process
+                os.close(number)
+            _listen(gone, tell)
+        os.close(gone)
+        os.close(tell)
+        return listener, heard, alive
+
+    def _start_program(self) -> int:
+        parent = os.getpid()
+        program = os.fork()
+        if program:
+            return program
+        try:
+            # A parent that is killed takes the program with it, as if they were one.
+            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() != parent:
+                os._exit(1)
+            signal.pthread_sigmask(signal.SIG_SETMASK, self.before)
+            _become(self.command, self.environment)
+        except Error as error:
+            print(error.text(), file=sys.stderr, flush=True)
+        finally:
+            os._exit(126)
+
+    def _reached_all(self, number: int) -> bool:
+        """Whether the listener got this signal too."""
+        end = time.monotonic() + GROUP_SECONDS
+        while (left := end - time.monotonic()) > 0 and select.select([self.heard], [], [], left)[0]:
+            said = os.read(self.heard, 64)
+            if number in said or not said:
+                return bool(said)
+        return False
+
+    def _end_listener(self) -> None:
+        os.close(self.alive)
+        os.kill(self.listener, signal.SIGKILL)
+        os.waitpid(self.listener, 0)
+        os.close(self.heard)
+
+    def wait(self) -> Usage:
+        while True:
+            pid, status, used = os.wait4(self.program, os.WNOHANG)
+            if pid:
+                break
+            found = signal.sigwaitinfo([*PASSED_ON, signal.SIGCHLD])
+            if found.si_signo != signal.SIGCHLD and not self._reached_all(found.si_signo):
+                os.kill(self.program, found.si_signo)
+        wall = time.monotonic() - self.began
+        self._end_listener()
+        while signal.sigtimedwait([signal.SIGCHLD, *PASSED_ON], 0):  # the program has answered them
+            pass
+        signal.pthread_sigmask(signal.SIG_SETMASK, self.before)
+        return Usage(status, wall, used.ru_utime, used.ru_stime, used.ru_minflt + used.ru_majflt, used.ru_maxrss * 1024)
+
+
+def start_and_wait(command: Sequence[str], environment: Mapping[str, str]) -> Usage:
+    """Runs `command` as a child and says what it took. Signals to this process reach it; call it in the main thread of a process that
+    has no other."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    return _Parent(command, environment).wait()
+
+
+def end_as(status: int) -> int:
+    """The exit code of a finished program. Where a signal ended it, this process ends by the same."""
+    if not os.WIFSIGNALED(status):
+        return os.WEXITSTATUS(status)
+    number = os.WTERMSIG(status)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))  # the program has left its core
+    try:
+        signal.signal(number, signal.SIG_DFL)
+    except OSError:  # SIGKILL
+        pass
+    os.kill(os.getpid(), number)
+    return 128 + number
+
+
+def _tell(text: str) -> None:
+    print(f"headrace run  {text}", file=sys.stderr, flush=True)
+
+
+def _announce(plan: Plan) -> None:
+    for subject, text in plan.lines:
+        _tell(f"{subject:<8} {text}")
+    if plan.variables:
+        _tell(f"{'set':<8} " + " ".join(f"{name}={value}" for name, value in plan.variables.items()))
+
+
+def compare(command: Sequence[str], plan: Plan) -> int:
+    """Runs `command` as it is and with the plan's variables, and says what each took. The exit code is the first that is not 0."""
+    _tell("compare  the command runs twice: first as it is")
+    plain = start_and_wait(command, os.environ)
+    _tell(f"as it is {plain}")
+    if plain.status:
+        return end_as(plain.status)
+    ours = start_and_wait(command, {**os.environ, **plan.variables})
+    _tell(f"set so   {ours}")
+    if ours.status == 0:
+        change = 100 * (1 - ours.wall / plain.wall)
+        _tell(f"so it takes {abs(change):.0f} % {'less' if change >= 0 else 'more'} time, {plain.faults:,} -> {ours.faults:,} page faults; "
+              "one run each: a few per cent are noise")
+    return end_as(ours.status)
+
+
+def main(words: Sequence[str]) -> int:
+    """`words`: what stands behind `headrace run`. Returns the exit code of the command; raises `Error` where it can't be started."""
+    options, command = parse(words)
+    if "--help" in options:
+        print(HELP, end="")
+        return 0
+    check(command)
+    plan = plan_for(command, os.environ, this_machine())
+    if "--quiet" in options:
+        _become(command, {**os.environ, **plan.variables})
+    _announce(plan)
+    if "--compare" in options:
+        return compare(command, plan)
+    usage = start_and_wait(command, {**os.environ, **plan.variables})
+    _tell(str(usage))
+    return end_as(usage.status)

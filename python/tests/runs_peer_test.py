@@ -1,0 +1,316 @@
+"""Runs as Python objects: what their folders say, the program that trains, and trackers that follow."""
+import contextlib
+import fcntl
+import io
+import json
+import math
+import os
+import struct
+import sys
+import tempfile
+import types
+import unittest
+import unittest.mock
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import headrace
+from headrace import _safetensors, follow
+
+try:
+    import numpy
+except ImportError:
+    numpy = None
+
+FINDING = {"id": "few_readers", "text": "few_readers: steps wait for data 61 %; data.workers=4: about 52 % less time", "gain": 0.52, "key": "data.workers", "value": "4"}
+FIRST = [{"kind": "start", "step": 0, "process": 7, "unix_time": 1000.0, "time": 0.1}, {"kind": "step", "step": 1, "epoch": 1, "loss": 3.0, "time": 1.0, "shares": {"forward": 1}},
+         {"kind": "step", "step": 2, "epoch": 1, "loss": "nan", "time": 2.0}, {"kind": "validation", "step": 2, "val_loss": 2.5, "score": 0.1, "seconds": 9.0, "time": 3.0},
+         {"kind": "step", "step": 3, "epoch": 2, "loss": 9.0, "time": 4.0}, {"kind": "findings", "step": 3, "findings": [FINDING], "time": 4.5}]
+RESUMED = [{"kind": "start", "step": 2, "process": 8, "unix_time": 2000.0, "time": 0.1}, {"kind": "step", "step": 3, "epoch": 2, "loss": 2.0, "time": 1.0},
+           {"kind": "validation", "step": 3, "val_loss": 2.25, "score": 0.2, "time": 2.0}]
+
+
+def write_log(folder, lines):
+    (folder / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"kind": "st')
+
+
+def safetensors(tensors):
+    """{name: (dtype, shape, bytes)} as a file's bytes."""
+    header, data = {}, b""
+    for name, (kind, shape, content) in tensors.items():
+        header[name] = {"dtype": kind, "shape": shape, "data_offsets": [len(data), len(data) + len(content)]}
+        data += content
+    text = json.dumps({**header, "__metadata__": {"format": "pt"}}).encode()
+    return struct.pack("<Q", len(text)) + text + data
+
+
+def make_run(folder, summary=None, snapshots=()):
+    folder.mkdir(parents=True)
+    (folder / "run.json").write_text('{"recipe": "cosmology"}')
+    (folder / "config.json").write_text('{"optim": {"learning_rate": 0.001}}')
+    write_log(folder, FIRST + RESUMED)
+    if summary:
+        (folder / "summary.json").write_text(json.dumps(summary))
+    for step in snapshots:
+        place = folder / f"snapshots/step-{step:08}"
+        place.mkdir(parents=True)
+        content = safetensors({"w": ("F32", [2], struct.pack("<2f", step, 0.5)), "b": ("BF16", [1], struct.pack("<H", 0x3F80)), "n": ("I64", [], struct.pack("<q", step))})
+        (place / "model.safetensors").write_bytes(content)
+        (place / "manifest.json").write_text(json.dumps({"files": {"model.safetensors": {"bytes": len(content)}}}))
+    return folder
+
+
+DONE = {"exit_reason": "epochs", "steps": 3, "metrics": {"score": {"last": 0.2, "best": 0.2, "best_step": 3}, "val_loss": {"last": 2.25, "best": "nan", "best_step": 3}},
+        "metrics_order": ["val_loss", "score"], "findings": [FINDING]}
+
+
+class Folders(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = Path(folder.name)
+
+    def test_history_is_columns_in_which_a_resume_replaces_what_it_made_again(self):
+        history = headrace.Run(make_run(self.root / "a")).history
+        self.assertEqual(history["step"], [1, 2, 3])
+        self.assertEqual({len(column) for column in history.values()}, {3})
+        self.assertEqual(history["val_loss"][1:], [2.5, 2.25])
+        self.assertTrue(math.isnan(history["val_loss"][0]) and math.isnan(history["loss"][1]))
+        self.assertEqual(history["loss"][2], 2.0)
+        self.assertEqual(history["time"], [1.0, 2.0, 1.0])
+        self.assertNotIn("seconds", history)
+
+    def test_state_is_what_the_program_says(self):
+        for number, (summary, snapshots, expected) in enumerate(((None, (), "new"), (None, (2,), "stopped"), (DONE, (3,), "done: epochs"), (DONE, (4,), "stopped"),
+                                                                 ({"exit_reason": "signal", "steps": 3}, (3,), "stopped"), ({"exit_reason": "error"}, (3,), "failed"))):
+            run = headrace.Run(make_run(self.root / f"r{number}", summary, snapshots))
+            self.assertEqual(run.state, expected)
+            (run.folder / "lock").write_text("")
+            self.assertEqual(run.state, expected)
+            with open(run.folder / "lock") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                self.assertEqual(run.state, "running")
+
+    def test_metrics_and_findings_of_a_finished_and_of_a_running_run(self):
+        run = headrace.Run(make_run(self.root / "a", DONE, (3,)))
+        self.assertEqual(list(run.metrics), ["val_loss", "score"])
+        self.assertEqual((run.metrics["score"].best, run.metrics["score"].best_step), (0.2, 3))
+        self.assertTrue(math.isnan(run.metrics["val_loss"].best))
+        self.assertEqual((str(run.findings[0]), run.findings[0].gain, run.findings[0].key), (FINDING["text"], 0.52, "data.workers"))
+        (run.folder / "lock").write_text("")
+        with open(run.folder / "lock") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            self.assertEqual((run.metrics["val_loss"].last, run.metrics["val_loss"].best, run.metrics["val_loss"].best_step), (2.25, 2.25, 3))
+            self.assertEqual(run.metrics["score"].last, 0.2)
+            self.assertTrue(math.isnan(run.metrics["score"].best))
+            self.assertEqual(run.findings, [])  # the process since the resume has found nothing
+
+    def test_runs_are_listed_the_newest_first_and_shown(self):
+        for number, name in enumerate(("cosmology/a", "cosmology/b", "c")):
+            folder = make_run(self.root / name, DONE, (3,))
+            for file in ("log.jsonl", "config.json", "summary.json"):
+                os.utime(folder / file, (number, number))
+        found = headrace.runs(self.root)
+        self.assertEqual([run.name for run in found], ["c", "b", "a"])
+        self.assertEqual((found[0].recipe, found[0].step), ("cosmology", 3))
+        self.assertIn("done: epochs, step 3, val_loss 2.25", repr(found[0]))
+        page = found[0]._repr_html_()
+        for part in ("<svg", "few_readers", "<td>val_loss</td><td>2.25</td><td>nan</td>"):
+            self.assertIn(part, page)
+
+    def test_damaged_files_hide_nothing_else(self):
+        run = headrace.Run(make_run(self.root / "a"))
+        (run.folder / "run.json").write_text("[")
+        (run.folder / "summary.json").write_text('{"steps": 3, "recipe": "cosmology"}')
+        self.assertEqual((run.recipe, run.step, run.findings), ("cosmology", 3, []))
+
+    @unittest.skipIf(numpy is None, "there is no NumPy in this Python")
+    def test_weights_are_those_of_a_complete_snapshot(self):
+        run = headrace.Run(make_run(self.root / "a", None, (2, 3)))
+        (run.folder / "snapshots/step-00000009").mkdir()  # not complete
+        weights = run.weights(to="numpy")
+        self.assertEqual({name: (value.dtype.name, value.tolist()) for name, value in weights.items()}, {"w": ("float32", [3.0, 0.5]), "b": ("float32", [1.0]), "n": ("int64", 3)})
+        self.assertEqual(run.weights(2, to="numpy")["n"], 2)
+        weights["w"][0] = 7
+        self.assertEqual(run.weights(to="numpy")["w"][0], 3)
+        try:
+            import torch
+        except ImportError:
+            return
+        found = run.weights()
+        self.assertEqual((found["b"].dtype, found["b"].item(), found["w"].tolist(), found["n"].shape), (torch.bfloat16, 1.0, [3.0, 0.5], torch.Size([])))
+
+    def test_mistakes_say_what_where_and_next(self):
+        run = headrace.Run(make_run(self.root / "a", DONE, (2, 3)))
+        without = headrace.Run(make_run(self.root / "b"))
+        short = headrace.Run(make_run(self.root / "c", DONE, (3,)))
+        file = short.folder / "snapshots/step-00000003/model.safetensors"
+        file.write_bytes(file.read_bytes()[:-1])
+        damaged = self.root / "damaged.safetensors"
+        damaged.write_bytes(b"\xff" * 64)
+        for write, kind, what, following in (
+                (lambda: headrace.runs(self.root / "rusn"), FileNotFoundError, "there is no folder", "runs lie in"),
+                (lambda: headrace.Run(self.root), FileNotFoundError, "is no run folder", "lists the runs below it"),
+                (lambda: headrace.Run(self.root / "no"), FileNotFoundError, "there is no folder", "the current folder is"),
+                (lambda: run.weights(7), FileNotFoundError, "there is no snapshot of step 7", "steps with one: 2, 3"),
+                (lambda: run.weights(to="jax"), ValueError, "to is 'jax'", 'give "torch" or "numpy"'),
+                (lambda: run.weights(average=True, to="numpy"), FileNotFoundError, "no averaged weights", "leave average out"),
+                (lambda: without.weights(to="numpy"), FileNotFoundError, "the run has no snapshot yet", "it saves"),
+                (lambda: short.weights(to="numpy"), OSError, "its manifest says", "the snapshot before"),
+                (lambda: _safetensors.load(damaged, "numpy"), OSError, "is no safetensors file, or damaged", "another snapshot")):
+            with self.subTest(what), self.assertRaises(kind) as caught:
+                write()
+            with self.subTest(what):
+                self.assertIsInstance(caught.exception, headrace.Error)
+                self.assertIn(what, caught.exception.what)
+                self.assertTrue(caught.exception.where)
+                self.assertIn(following, caught.exception.next)
+
+
+class Train(unittest.TestCase):
+    def test_a_missing_or_another_program_is_told(self):
+        with tempfile.TemporaryDirectory() as folder:
+            other = Path(folder) / "millrace"
+            other.write_text("#!/bin/sh\necho router 0.23\n")
+            other.chmod(0o755)
+            for environment, what in (({"PATH": folder + "/no"}, "the program millrace is not on the PATH"), ({"MILLRACE": folder + "/no"}, "which MILLRACE names"),
+                                      ({"MILLRACE": str(other)}, "is not Millrace")):
+                with unittest.mock.patch.dict(os.environ, environment), self.assertRaises(headrace.FileError) as caught:
+                    headrace.train("cosmology")
+                self.assertIn(what, caught.exception.what)
+                self.assertIn("MILLRACE", caught.exception.next)
+
+    def test_it_starts_stops_resumes_and_says_what_is_wrong(self):
+        program = Path(os.environ.get("MILLRACE_BUILD", "build/release")) / "millrace"
+        if not program.exists():
+            self.skipTest("the program is not built")
+        with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.dict(os.environ, {"MILLRACE": str(program.resolve())}):
+            self.addCleanup(os.chdir, os.getcwd())
+            os.chdir(folder)
+            with self.assertRaises(headrace.Error) as caught:
+                headrace.train("language_model", {"optim.lerning_rate": 1e-3}, preset="smoke")
+            self.assertIn("lerning_rate", caught.exception.what)
+            self.assertIn("--optim.learning_rate", caught.exception.next)
+            words = {"values": {"train": {"max_steps": 100000}}, "preset": "smoke", "run": "runs/a"}
+            run = headrace.train("language_model", **words)
+            self.assertEqual(run.state, "running")
+            self.assertRaises(headrace.MomentError, headrace.train, "language_model", **words)
+            headrace.Run("runs/a").stop()
+            self.assertEqual(run.wait().state, "stopped")
+            run = headrace.train("language_model", {"train.max_steps": run.step + 1}, run="runs/a")
+            self.assertEqual(run.wait().state, "done: max_steps")
+            self.assertIn("val_loss", run.metrics)
+            self.assertIn("done at step", run.output)
+
+
+class FakeWandb:
+    """A wandb whose runs outlive their processes, by id."""
+
+    def __init__(self):
+        self.runs, self.asked = {}, []
+        self.module = types.SimpleNamespace(init=self.init)
+
+    def init(self, **words):
+        self.asked.append(words)
+        rows = self.runs.setdefault(words["id"], {})
+        ended = []
+        return types.SimpleNamespace(step=max(rows, default=-1) + 1, log=lambda values, step: rows.__setitem__(step, values), finish=lambda exit_code: ended.append(exit_code))
+
+
+class FakeMlflow:
+    """An MlflowClient with one experiment."""
+
+    def __init__(self):
+        self.runs = {}
+
+    def get_experiment_by_name(self, name):
+        return None
+
+    def create_experiment(self, name):
+        return "1"
+
+    def search_runs(self, experiments, filter_string):
+        wanted = filter_string.split("'")[1]
+        return [types.SimpleNamespace(info=types.SimpleNamespace(run_id=key), data=types.SimpleNamespace(tags=run["tags"]))
+                for key, run in self.runs.items() if run["tags"]["headrace.run"] == wanted]
+
+    def create_run(self, experiment, tags):
+        self.runs["x"] = {"tags": dict(tags), "metrics": {}, "params": {}}
+        return types.SimpleNamespace(info=types.SimpleNamespace(run_id="x"))
+
+    def update_run(self, run, status):
+        self.runs[run]["status"] = status
+
+    def log_param(self, run, key, value):
+        self.runs[run]["params"][key] = value
+
+    def log_metric(self, run, key, value, step):
+        self.runs[run]["metrics"].setdefault(key, {})[step] = value
+
+    def set_tag(self, run, key, value):
+        self.runs[run]["tags"][key] = str(value)
+
+    def set_terminated(self, run, status):
+        self.runs[run]["status"] = status
+
+
+class Follow(unittest.TestCase):
+    def follow(self, module, *words):
+        with unittest.mock.patch.dict(sys.modules, module), contextlib.redirect_stdout(io.StringIO()) as said:
+            self.assertEqual(follow.main(words), 0)
+        return said.getvalue()
+
+    def test_wandb_has_one_run_over_a_resume(self):
+        with tempfile.TemporaryDirectory() as folder:
+            run, fake = make_run(Path(folder) / "a"), FakeWandb()
+            write_log(run, FIRST[:4])
+            self.assertEqual(self.follow({"wandb": fake.module}, str(run), "--to", "wandb", "--once"), "2 steps sent to wandb\n")
+            write_log(run, FIRST[:4] + RESUMED)
+            self.assertEqual(self.follow({"wandb": fake.module}, str(run), "--to", "wandb", "--once"), "1 steps sent to wandb\n")
+            (rows,) = fake.runs.values()
+            self.assertEqual(rows, {1: {"epoch": 1.0, "loss": 3.0}, 2: {"epoch": 1.0, "val_loss": 2.5, "score": 0.1, "seconds": 9.0},
+                                    3: {"epoch": 2.0, "loss": 2.0, "val_loss": 2.25, "score": 0.2}})
+            self.assertEqual((fake.asked[0]["resume"], fake.asked[0]["project"], fake.asked[0]["config"]), ("allow", "cosmology", {"optim": {"learning_rate": 0.001}}))
+
+    def test_mlflow_has_one_run_over_a_resume(self):
+        with tempfile.TemporaryDirectory() as folder:
+            run, fake = make_run(Path(folder) / "a", {"exit_reason": "signal", "steps": 2}, (2,)), FakeMlflow()
+            module = {"mlflow": types.SimpleNamespace(MlflowClient=lambda: fake)}
+            write_log(run, FIRST[:4])
+            self.follow(module, str(run), "--to", "mlflow")
+            self.assertEqual(fake.runs["x"]["status"], "KILLED")
+            write_log(run, FIRST[:4] + RESUMED)
+            (run / "summary.json").write_text(json.dumps(DONE))
+            self.follow(module, str(run), "--to", "mlflow")
+            self.assertEqual(fake.runs["x"]["metrics"]["val_loss"], {2: 2.5, 3: 2.25})
+            self.assertEqual((fake.runs["x"]["status"], fake.runs["x"]["params"]), ("FINISHED", {"optim.learning_rate": 0.001}))
+
+    def test_a_running_run_is_followed_to_its_end(self):
+        with tempfile.TemporaryDirectory() as folder:
+            run, sent = make_run(Path(folder) / "a"), []
+            write_log(run, FIRST[:3])
+            (run / "lock").write_text("")
+            tracker = types.SimpleNamespace(last_step=-1, log=lambda step, values: sent.append(step), finish=lambda state: sent.append(state))
+            lock = open(run / "lock")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+
+            def wait():  # between two looks the run goes on, and ends
+                write_log(run, FIRST)
+                lock.close()
+
+            follow.follow(headrace.Run(run), tracker, wait=wait)
+            self.assertEqual(sent, [1, 2, 3, "new"])
+
+    def test_mistakes(self):
+        for words, what in (([], "no run is named"), (["a"], "no tracker is named"), (["a", "--to", "tensorbord"], "there is no tracker tensorbord"), (["a", "--to"], "--to has no value"),
+                            (["a", "b", "--to", "wandb"], "takes no b"), (["no", "--to", "wandb"], "there is no folder no")):
+            with self.subTest(words), self.assertRaises(headrace.Error) as caught:
+                follow.main(words)
+            self.assertIn(what, caught.exception.what)
+        with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.dict(sys.modules, {"wandb": None}), self.assertRaises(ImportError) as caught:
+            follow.main([str(make_run(Path(folder) / "a")), "--to", "wandb"])
+        self.assertIn("pip install wandb", caught.exception.next)
+
+
+if __name__ == "__main__":
+    unittest.main()
