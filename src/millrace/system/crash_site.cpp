@@ -88,6 +88,20 @@ bool is_authors(std::string_view file) {
   return file.find("/include/") == std::string_view::npos && file.find("/src/millrace/") == std::string_view::npos;
 }
 
+// The path without "folder/..", written into `room`.
+std::string_view collapsed(std::string_view path, std::span<char> room) {
+  std::size_t used = 0;
+  for (std::size_t i = 0; i < path.size() && used < room.size();) {
+    if (path.substr(i).starts_with("/../") && used > 0) {
+      while (used > 0 && room[--used] != '/') continue;
+      i += 3;
+    } else {
+      room[used++] = path[i++];
+    }
+  }
+  return {room.data(), used};
+}
+
 // "/there/recipe.cpp:92" of addr2line's "/there/recipe.cpp:92 (discriminator 3)"; "" if it is no line of the author's.
 std::string_view place_in(std::string_view line) {
   line = line.substr(0, line.find(' '));
@@ -155,13 +169,14 @@ std::string_view program_name() noexcept { return last_part(program_path()); }
 bool add_author_line(const CrashSite& site, HandlerText& text) noexcept {
   if (site.count == 0 || modules.program_size == 0) return false;
   static std::array<char, 16384> room;
-  static std::array<char, 4096> folder;
+  static std::array<char, 4096> folder, short_path;
   std::string_view rest = printed_by_addr2line(site, room);
   while (!rest.empty()) {
     const std::size_t end = std::min(rest.find('\n'), rest.size());
     std::string_view place = place_in(rest.substr(0, end));
     rest.remove_prefix(std::min(end + 1, rest.size()));
     if (place.empty()) continue;
+    place = collapsed(place, short_path);
     const char* here = ::getcwd(folder.data(), folder.size() - 1);
     const std::string_view current = here == nullptr ? "" : here;
     const bool below = !current.empty() && place.starts_with(current) && place.substr(current.size()).starts_with('/');

@@ -187,7 +187,7 @@ void compare_outputs(const std::string& objective, const Loss& whole, const Loss
 }  // namespace
 
 LossCheck check_adds_up(Stepper& stepper, const Batch& batch, const StepResult& whole) {
-  constexpr double kOfOutputs = 1e-2, kOfShortOutputs = 2e-1;
+  constexpr double kOfOutputs = 2e-3, kOfShortOutputs = 1e-1;
   LossCheck check;
   std::vector<std::string>& left_out = check.unchecked;
   std::vector<std::size_t> checked;

@@ -19,7 +19,7 @@ struct LossCheck {
 // must be the same: counts to 1e-4 of their value, sums to 2e-3, or to 3e-2 where the stepper computes in 16 bits. Costs two
 // forward passes. Not checked are objectives with a reason in Objective::whole_batch, a batch of one row, a batch with a field of
 // more or fewer rows, a loss that draws random numbers. RecipeError, with the numbers, for another loss that does not add up.
-// Outputs with a row for each row of the batch are compared row by row, to 1e-2 of the largest value, in 16 bits to 2e-1.
+// Outputs with a row for each row of the batch are compared row by row, to 2e-3 of the largest value, in 16 bits to 1e-1.
 [[nodiscard]] LossCheck check_adds_up(Stepper& stepper, const Batch& batch, const StepResult& whole);
 
 }  // namespace millrace

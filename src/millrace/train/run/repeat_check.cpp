@@ -10,7 +10,7 @@
 namespace millrace {
 namespace {
 
-constexpr double kOnGpu = 1e-3;
+constexpr double kOfDevice = 1e-3;
 
 // Gives batches as they are read.
 class AsRead final : public Recipe {
@@ -27,7 +27,7 @@ class AsRead final : public Recipe {
 // The first row in which both differ; -1 = none.
 std::int64_t differing_row(const at::Tensor& a, const at::Tensor& b) {
   if (a.sizes() != b.sizes() || a.scalar_type() != b.scalar_type() || a.dim() == 0) return 0;
-  if (a.is_cpu() ? a.equal(b) : a.allclose(b, kOnGpu, kOnGpu, /*equal_nan=*/true)) return -1;
+  if (a.is_cpu() ? a.equal(b) : a.allclose(b, kOfDevice, kOfDevice, /*equal_nan=*/true)) return -1;
   for (std::int64_t row = 0; row < a.size(0); ++row) {
     const at::Tensor x = a[row], y = b[row];
     // NaN is equal to NaN here.
@@ -91,10 +91,10 @@ std::string check_metrics_repeat(Recipe& recipe, const Batch& batch, const StepR
   recipe.measure(batch, result, again);
   recipe.end_validation(again);
   recipe.begin_validation();
-  const Json before = first.state();
-  for (const Json& entry : again.state().at("entries")) {
+  const Json before = first.state(), after = again.state();
+  const Json& entries = before.at("entries");
+  for (const Json& entry : after.at("entries")) {
     const auto same_name = [&](const Json& other) { return other.at("name") == entry.at("name"); };
-    const Json& entries = before.at("entries");
     const auto found = std::ranges::find_if(entries, same_name);
     if (found != entries.end() && same(*found, entry)) continue;
     return "metric " + quoted(entry.at("name").get<std::string>()) + " comes out otherwise when " + to_text(batch.origin()) +
