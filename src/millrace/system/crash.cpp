@@ -77,7 +77,7 @@ void log_words(const char* kind, std::string_view words) noexcept {
   write_text(log, entry.view().data(), entry.view().size());
 }
 
-// The texts of a report. There is one: of the thread that crashed first.
+// The texts of a report: of the thread that crashed first.
 struct CrashReport {
   std::array<char, 1024> what_room{}, place_room{}, next_room{};
   HandlerText what{what_room}, place{place_room}, next{next_room};
@@ -124,7 +124,7 @@ void add_next(CrashReport& report, const CrashSite& site, bool has_line) noexcep
 
 // What this thread has noted is written first: the walk over the stack ends the process where the stack is damaged.
 void report_crash(const Row& row, const void* context) noexcept {
-  static CrashReport report;
+  CrashReport report;
   report.what.add(row.text);
   static LastWords called;
   HandlerText call(called);
@@ -169,7 +169,7 @@ void report_crash_once(const Row& row, const void* context) noexcept {
     while (nobody != self) ::pause();
     return;  // the report itself crashed
   }
-  constexpr unsigned kMostSeconds = 10;
+  constexpr unsigned kMostSeconds = 60;  // addr2line reads all lines of the program
   ::signal(SIGALRM, SIG_DFL);
   ::alarm(kMostSeconds);
   report_crash(row, context);

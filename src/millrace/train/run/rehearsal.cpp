@@ -221,9 +221,8 @@ void rehearse_training(Assembly& assembly, Rehearsal& rehearsal) {
          rehearsal);
   if (const auto& names = rehearsed.in_no_objective; !names.empty())
     warn(parameters_that(names, "is", "are") + " in no objective and will not learn: " + listed(names) +
-             " (left out of Objective::parameters, or made in a forward pass instead of the constructor? what is to stay as it "
-             "is: "
-             "set_requires_grad(false))",
+             " (left out of Objective::parameters, or made in a forward pass instead of the constructor? "
+             "what is to stay as it is: set_requires_grad(false))",
          rehearsal);
 }
 
