@@ -166,8 +166,8 @@ void report_crash_once(const Row& row, const void* context) noexcept {
   const long self = ::syscall(SYS_gettid);
   long nobody = 0;
   if (!reporter.compare_exchange_strong(nobody, self)) {
-    while (nobody != self) ::pause();
-    return;  // the report itself crashed
+    if (nobody == self) return;  // the report itself crashed
+    while (true) ::pause();
   }
   constexpr unsigned kMostSeconds = 60;  // addr2line reads all lines of the program
   ::signal(SIGALRM, SIG_DFL);

@@ -1,5 +1,6 @@
 #include "millrace/train/run/loss_check.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
 
 #include <algorithm>

@@ -41,16 +41,16 @@ constexpr std::array<Kind, 13> kKinds = {{
     {"same dtype", kTypes},
 }};
 
-std::string until(std::string text, std::string_view words) { return text.substr(0, text.find(words)); }
+std::string until(const std::string& text, std::string_view words) { return text.substr(0, text.find(words)); }
 
 }  // namespace
 
 Message refusal_of(std::string text) {
-  text = until(std::move(text), " Hint: ");  // about Python
-  text = until(std::move(text), " This could be because the operator doesn't exist");
-  text = until(std::move(text), ", please report a bug to PyTorch");
+  text = until(text, " Hint: ");  // about Python
+  text = until(text, " This could be because the operator doesn't exist");
+  text = until(text, ", please report a bug to PyTorch");
   if (text.find("does not have a deterministic implementation") != std::string::npos) {
-    return {until(std::move(text), ","), "train.deterministic",
+    return {until(text, ","), "train.deterministic",
             "compute it with other operations, or set train.deterministic=false: runs then agree to rounding"};
   }
   for (const Kind& kind : kKinds) {
