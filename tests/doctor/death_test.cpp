@@ -119,7 +119,8 @@ std::vector<Death> deaths() {
        "it had not moved any more, and was stopped by SIGTERM: " + still},
       {"Device", "device", {}, 1, "failed", R"re(of an error: RecipeError  .* failed in loss\(\): the device is gone)re"}};
   if (kSanitized) return all;
-  all.push_back({"Fault", "fault", {}, 128 + SIGSEGV, "crashed", R"re(of a segmentation fault \(SIGSEGV\) in step [0-9]+)re"});
+  all.push_back(
+      {"Fault", "fault", {}, 128 + SIGSEGV, "crashed", R"re(of a segmentation fault \(SIGSEGV\) in loss\(\) of recipe )re"});
   all.push_back({"Memory", "memory", {}, 1, "out_of_memory", "for want of memory: DeviceError  out of memory with one sample"});
   return all;
 }

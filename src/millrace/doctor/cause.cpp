@@ -250,9 +250,11 @@ Cause cause_of(const std::vector<Json>& lines, bool alive, const SystemMark& now
   const std::string launcher = launcher_text(lines);
   if (const Json* end = last_of(lines, "end")) return ended(*end, launcher, std::move(cause));
   cause.is_death = true;
-  const std::string at = cause.step == 0 ? " before its first log line" : " after step " + with_commas(cause.step);
-  const std::string died = "died" + at;
   const Json* start = last_of(lines, "start");
+  const std::string at = cause.step != 0    ? " after step " + with_commas(cause.step)
+                         : start == nullptr ? " before its first step"
+                                            : " before its first log line";
+  const std::string died = "died" + at;
   const SystemMark then = start == nullptr || !start->contains("system") ? SystemMark{} : SystemMark::of((*start)["system"]);
   if (cause_from_log(lines, died, cause) || cause_from_system(lines, then, now, died, cause)) return cause;
   if (!launcher.empty()) {

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <iterator>
 
 #include "millrace/base/error.h"
 #include "millrace/base/foreign_json.h"
@@ -70,7 +71,10 @@ const Run::LastLines& Run::last_lines() const {
 }
 
 const std::vector<std::vector<Json>>& Run::processes() const {
-  if (!processes_) processes_ = doctor::processes_in(end_of(folder_ / run_files::kLog, kMostLog));
+  if (!processes_) {
+    processes_ = doctor::processes_in(end_of(folder_ / run_files::kLog, kMostLog));
+    std::ranges::move(doctor::processes_in(end_of(folder_ / run_files::kLock, kMostLog)), std::back_inserter(*processes_));
+  }
   return *processes_;
 }
 

@@ -31,9 +31,10 @@ class Run {
   [[nodiscard]] const Json& plan() const { return read(plan_, "plan.json"); }
   // The summary of the last process that ended, which need not be the last that started.
   [[nodiscard]] const Json& summary() const { return read(summary_, "summary.json"); }
-  [[nodiscard]] const LastLines& last_lines() const;                      // takes constant time for a log of any length
-  [[nodiscard]] const std::vector<std::vector<Json>>& processes() const;  // the lines of log.jsonl, by process
-  [[nodiscard]] std::string recipe() const;                               // "" if no file names it
+  [[nodiscard]] const LastLines& last_lines() const;  // takes constant time for a log of any length
+  // The lines of log.jsonl, by process; of one that crashed before its first step a line in lock.
+  [[nodiscard]] const std::vector<std::vector<Json>>& processes() const;
+  [[nodiscard]] std::string recipe() const;  // "" if no file names it
   // The step of the newest snapshot that is complete and Millrace's; nullopt without such a snapshot. SnapshotError if the folder
   // of snapshots can't be read.
   [[nodiscard]] std::optional<std::int64_t> newest_snapshot() const;

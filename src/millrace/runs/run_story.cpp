@@ -119,7 +119,7 @@ RunStory story_of(const Run& run) {
 RunStory read_story(const std::filesystem::path& folder) {
   const Run run(folder);
   std::error_code ignored;
-  if (std::filesystem::is_directory(folder, ignored) && run.is_there()) return story_of(run);
+  if (std::filesystem::is_directory(folder, ignored) && (run.is_there() || !run.processes().empty())) return story_of(run);
   throw UsageError(
       {printable(folder.string()) + (std::filesystem::exists(folder, ignored) ? " is no run folder" : " does not exist"),
        "the words after the command", "give the folder of a run; millrace runs lists those below ./runs"});

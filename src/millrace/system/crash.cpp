@@ -1,14 +1,20 @@
 #include "millrace/system/crash.h"
 
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
-#include <cstring>
+#include <string_view>
 
 #include "millrace/base/doing.h"
+#include "millrace/system/crash_site.h"
+#include "millrace/system/foreign_call.h"
+#include "millrace/system/handler_text.h"
 
 namespace millrace {
 namespace {
@@ -34,7 +40,7 @@ constexpr std::array<Row, 14> kSignals = {{{SIGSEGV, "a segmentation fault (SIGS
                                            {SIGPWR, "a power failure (SIGPWR)", false}}};
 
 // A stack for the handler, for the case that a thread's own stack has run out.
-alignas(16) std::array<char, 32768> handler_stack;
+alignas(16) std::array<char, 65536> handler_stack;
 
 std::atomic<int> crash_log{-1};
 
@@ -47,61 +53,146 @@ void write_text(int descriptor, const char* text, std::size_t size) noexcept {
   }
 }
 
-// Built only with functions that handlers may call; cut when there is no more room.
-template <std::size_t size>
-struct HandlerText {
-  std::array<char, size> chars{};
-  std::size_t used = 0;
-  void add(const char* more, std::size_t count) noexcept {
-    for (std::size_t i = 0; i < count && used < size; ++i) chars[used++] = more[i];
-  }
-  void add(const char* more) noexcept { add(more, std::strlen(more)); }
-};
-using LastWords = HandlerText<1024>;
+using LastWords = std::array<char, 4096>;
 
-// Adds what the process was doing; false if that is not known.
-bool add_doing(LastWords& words) noexcept {
+// Adds " in step 12, backward of loss"; false if what the process does is not known.
+bool add_doing(HandlerText& text, std::string_view before) noexcept {
   std::array<char, 512> doing{};
   if (describe_doing(doing.data(), doing.size()) == 0) return false;
-  words.add(" in ");
-  words.add(doing.data());
+  text.add(before).add(doing.data());
   return true;
 }
 
-void log_words(const char* kind, const LastWords& words) noexcept {
+void log_words(const char* kind, std::string_view words) noexcept {
   const int log = crash_log.load();
   if (log < 0) return;
-  HandlerText<1200> entry;
-  entry.add("{\"kind\":\"");
-  entry.add(kind);
-  entry.add("\",\"text\":\"");
-  for (std::size_t i = 0; i < words.used; ++i) {
-    const char c = words.chars[i];
+  std::array<char, 6144> room{};
+  HandlerText entry(room);
+  entry.add("{\"kind\":\"").add(kind).add("\",\"text\":\"");
+  for (const char c : words.substr(0, room.size() - 64)) {
     const char plain = c == '"' || c == '\\' || static_cast<unsigned char>(c) < ' ' ? '\'' : c;
-    entry.add(&plain, 1);
+    entry.add({&plain, 1});
   }
   entry.add("\"}\n");
-  write_text(log, entry.chars.data(), entry.used);
+  write_text(log, entry.view().data(), entry.view().size());
 }
 
-// Writes a line with a single call, so that lines of other threads don't interleave.
-extern "C" void on_crash(int number, siginfo_t* info, void*) {
+// The texts of a report: of the thread that crashed first.
+struct CrashReport {
+  std::array<char, 1024> what_room{}, place_room{}, next_room{};
+  HandlerText what{what_room}, place{place_room}, next{next_room};
+  bool in_foreign_code = false, in_doing = false;
+
+  void log() const noexcept {
+    static LastWords line;
+    HandlerText text(line);
+    text.add(what.view()).add("; ").add(place.view());
+    if (!next.view().empty()) text.add("; next: ").add(next.view());
+    log_words("crash", text.view());
+  }
+};
+
+void add_thread(CrashReport& report) noexcept {
+  std::array<char, 17> name{};
+  ::prctl(PR_GET_NAME, name.data());
+  const bool is_main = ::syscall(SYS_gettid) == ::getpid();
+  report.place.add(is_main ? "the main thread" : "thread ").add(is_main ? "" : name.data());
+  if (report.in_foreign_code) add_doing(report.place, is_main ? ", in " : "; the run was in ");
+}
+
+void add_addresses(const CrashSite& site, HandlerText& text) noexcept {
+  constexpr std::size_t kShown = 4;
+  if (!site.library.empty() && !site.in_program) text.add(" ").add(site.library);
+  for (std::size_t i = 0; i < std::min(site.count, kShown); ++i)
+    text.add(" ").add(program_name()).add("+").add_hex(site.calls[i]);
+}
+
+void add_next(CrashReport& report, const CrashSite& site, bool has_line) noexcept {
+  HandlerText& next = report.next;
+  if (report.in_foreign_code) {
+    next.add("look there for an index out of range, a null pointer, a layer that was never made");
+    if (!site.in_program) next.add("; else ").add(kCrashRemedy);
+  } else if (report.in_doing) {
+    next.add(kCrashRemedy);
+  } else {
+    next.add("if it comes again, report it with the command line and these addresses");
+  }
+  if (has_line || site.count == 0) return;
+  next.add("; the lines, of a build with -g1: addr2line -Cfipe ").add(program_path());
+  for (std::size_t i = 0; i < site.count; ++i) next.add(" ").add_hex(site.calls[i]);
+}
+
+// What this thread has noted is written first: the walk over the stack ends the process where the stack is damaged.
+void report_crash(const Row& row, const void* context) noexcept {
+  CrashReport report;
+  report.what.add(row.text);
+  static LastWords called;
+  HandlerText call(called);
+  report.in_foreign_code = ForeignCall::describe_here(call);
+  if (report.in_foreign_code) report.what.add(" in ").add(call.view());
+  if (!report.in_foreign_code) report.in_doing = add_doing(report.what, " in ");
+  add_thread(report);
+  static std::array<char, 4096> lines;
+  HandlerText text(lines);
+  text.add("crash: ").add(report.what.view()).add("\n  where    ").add(report.place.view()).add("\n");
+  write_text(STDERR_FILENO, text.view().data(), text.view().size());
+  report.log();
+
+  const CrashSite site = crash_site(context);
+  HandlerText more(lines);
+  static LastWords line_room;
+  HandlerText line(line_room);
+  const bool has_line = add_author_line(site, line.add("at "));
+  if (has_line) {
+    more.add("           ").add(line.view()).add("\n");
+    report.place.add("; ").add(line.view());
+  }
+  static LastWords address_room;
+  HandlerText addresses(address_room);
+  add_addresses(site, addresses);
+  if (!addresses.view().empty()) {
+    more.add("          ").add(addresses.view()).add("\n");
+    report.place.add(";").add(addresses.view());
+  }
+  add_next(report, site, has_line);
+  more.add("  next     ").add(report.next.view()).add("\n");
+  write_text(STDERR_FILENO, more.view().data(), more.view().size());
+  report.log();
+}
+
+// One thread reports; others that crash meanwhile wait for it.
+void report_crash_once(const Row& row, const void* context) noexcept {
+  static std::atomic<long> reporter{0};
+  const long self = ::syscall(SYS_gettid);
+  long nobody = 0;
+  if (!reporter.compare_exchange_strong(nobody, self)) {
+    if (nobody == self) return;  // the report itself crashed
+    while (true) ::pause();
+  }
+  constexpr unsigned kMostSeconds = 60;  // addr2line reads all lines of the program
+  ::signal(SIGALRM, SIG_DFL);
+  ::alarm(kMostSeconds);
+  report_crash(row, context);
+  ::alarm(0);
+}
+
+extern "C" void on_crash(int number, siginfo_t* info, void* context) {
   Row row{number, "a signal", false};
   for (const Row& known : kSignals) {
     if (known.number == number) row = known;
   }
-  LastWords words;
-  words.add(row.text);
-  if (add_doing(words) && row.is_fault) {
-    words.add("; next: ");
-    words.add(kCrashRemedy);
+  if (row.is_fault) {
+    report_crash_once(row, context);
+  } else {
+    LastWords room{};
+    HandlerText words(room);
+    add_doing(words.add(row.text), " in ");
+    std::array<char, 4200> line{};
+    HandlerText text(line);
+    text.add("ended by ").add(words.view()).add("\n");
+    write_text(STDERR_FILENO, text.view().data(), text.view().size());
+    log_words("signal", words.view());
   }
-  HandlerText<1100> line;
-  line.add(row.is_fault ? "crash: " : "ended by ");
-  line.add(words.chars.data(), words.used);
-  line.add("\n");
-  write_text(STDERR_FILENO, line.chars.data(), line.used);
-  log_words(row.is_fault ? "crash" : "signal", words);
   // SA_RESETHAND restored the default action. A fault of the processor comes again at the same instruction and takes that action;
   // a signal from outside does not, whatever its code says, so it is raised again.
   if (!row.is_fault || info == nullptr || info->si_code <= 0) ::raise(number);
@@ -122,13 +213,14 @@ void keep_a_second_for_the_last_line() noexcept {
 void set_crash_log(int descriptor) noexcept { crash_log.store(descriptor); }
 
 void log_last_signal(const char* text) noexcept {
-  LastWords words;
-  words.add(text);
-  add_doing(words);
-  log_words("signal", words);
+  LastWords room{};
+  HandlerText words(room);
+  add_doing(words.add(text), " in ");
+  log_words("signal", words.view());
 }
 
 void install_crash_line() noexcept {
+  prepare_crash_sites();
   stack_t stack{};
   stack.ss_sp = handler_stack.data();
   stack.ss_size = handler_stack.size();

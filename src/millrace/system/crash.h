@@ -3,13 +3,16 @@
 
 namespace millrace {
 
-// From here on SIGSEGV, SIGBUS, SIGILL, SIGFPE and SIGABRT report on stderr what the process was doing (base/doing.h) and what to
-// try; SIGQUIT, SIGXCPU, SIGALRM, SIGUSR2 and others that would end it silently report their name and what it was doing. Then
-// they have their usual effect: the exit status and a core dump stay. A signal that is ignored or already has a handler, such as
-// a sanitizer's, is left alone. A limit on CPU time that would kill at once (ulimit -t) sends SIGXCPU a second earlier.
+// From here on SIGSEGV, SIGBUS, SIGILL, SIGFPE and SIGABRT report on stderr what the crashing thread was in
+// (system/foreign_call.h, else base/doing.h), which thread it is, the line of the author's source if the build has it, addresses
+// in the program, and what to try; SIGQUIT, SIGXCPU, SIGALRM, SIGUSR2 and others that would end it silently report their name and
+// what it was doing. Then they have their usual effect: the exit status and a core dump stay. A signal that is ignored or already
+// has a handler, such as a sanitizer's, is left alone. A limit on CPU time that would kill at once (ulimit -t) sends SIGXCPU a
+// second earlier.
 void install_crash_line() noexcept;
-// From now on also writes the report as a line {"kind": "crash", "text": ...} to this open file, a run's log.jsonl; the kind is
-// "signal" for the second group of signals. -1 = stop. The descriptor stays the caller's.
+// From now on also writes the report as a line {"kind": "crash", "text": ...} to this open file, a run's log.jsonl or, before it
+// has one, its lock; of two such lines the second says more. The kind is "signal" for the second group of signals. -1 = stop. The
+// descriptor stays the caller's.
 void set_crash_log(int descriptor) noexcept;
 // Writes, to that file alone, that a signal ends the process: `text`, and what the process was doing. For signal handlers.
 void log_last_signal(const char* text) noexcept;

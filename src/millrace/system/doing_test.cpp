@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <fstream>
@@ -15,6 +16,7 @@
 #include <utility>
 
 #include "millrace/system/crash.h"
+#include "millrace/system/foreign_call.h"
 
 namespace millrace {
 namespace {
@@ -113,14 +115,15 @@ TEST_P(Crash, SaysWhatWasDoneAndEndsAsBefore) {
       },
       testing::KilledBySignal(number),
       std::string("^crash: ") + text +
-          " in step 3, backward, aten::convolution_backward .2, 2.; next: try --precision.dtype=fp32");
+          " in step 3, backward, aten::convolution_backward .2, 2.\n  where    the main thread\n[^\n]*.0x[^\n]*\n"
+          "  next     try --precision.dtype=fp32");
 }
 INSTANTIATE_TEST_SUITE_P(Signals, Crash,
                          testing::Values(std::pair{SIGSEGV, "a segmentation fault .SIGSEGV."},
                                          std::pair{SIGABRT, "an abort .SIGABRT."},
                                          std::pair{SIGILL, "an illegal instruction .SIGILL."}));
 
-TEST(CrashDeathTest, AWriteThroughANullPointerIsOneLine) {
+TEST(CrashDeathTest, AWriteThroughANullPointerOutsideOfARunIsToReport) {
   EXPECT_EXIT(
       {
         install_crash_line();
@@ -128,12 +131,51 @@ TEST(CrashDeathTest, AWriteThroughANullPointerIsOneLine) {
         *nowhere = 1;
         ::_exit(0);
       },
-      testing::KilledBySignal(SIGSEGV), "^crash: a segmentation fault .SIGSEGV.\n$");
+      testing::KilledBySignal(SIGSEGV),
+      "^crash: a segmentation fault .SIGSEGV.\n  where    the main thread\n[^\n]*.0x[^\n]*\n  next     if it comes again, report "
+      "it "
+      "with the command line and these addresses; the lines, of a build with -g1: addr2line -Cfipe /[^ ]* 0x");
 }
 
 std::string text_of(const std::string& file) {
   std::ifstream stream(file);
   return {std::istreambuf_iterator<char>(stream), {}};
+}
+
+// Where this is called from, the report says the call, not what the loop is doing.
+TEST(CrashDeathTest, InForeignCodeTheCallAndTheThreadAreNamed) {
+  struct Call {
+    static void describe(const void* number, HandlerText& text) noexcept {
+      text.add("read() of sample ").add(*static_cast<const std::int64_t*>(number));
+    }
+  };
+  const std::string file = testing::TempDir() + "crash-log-" + std::to_string(::getpid());
+  EXPECT_EXIT(
+      {
+        install_crash_line();
+        set_crash_log(::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600));
+        doing_step(3);
+        std::thread([] {
+          ::pthread_setname_np(::pthread_self(), "a-reader");
+          const std::int64_t sample = 31;
+          const ForeignCall outer("not this");
+          const ForeignCall inner(&Call::describe, &sample);
+          ::raise(SIGSEGV);
+        }).join();
+      },
+      testing::KilledBySignal(SIGSEGV),
+      "^crash: a segmentation fault .SIGSEGV. in read.. of sample 31\n  where    thread a-reader; the run was in step "
+      "3\n[^\n]*.0x[^\n]*\n"
+      "  next     look there for an index out of range");
+  const std::string log = text_of(file);
+  EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 2) << log;
+  const std::string last = log.substr(log.find('\n') + 1);
+  EXPECT_EQ(
+      last.find("{\"kind\":\"crash\",\"text\":\"a segmentation fault (SIGSEGV) in read() of sample 31; thread a-reader; the run"),
+      0U)
+      << log;
+  EXPECT_TRUE(last.ends_with("\"}\n")) << log;
+  ::unlink(file.c_str());
 }
 
 TEST(CrashDeathTest, ASignalFromOutsideIsNamedOnStderrAndInTheLogAndEndsAsBefore) {

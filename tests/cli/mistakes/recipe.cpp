@@ -1,12 +1,12 @@
-// Recipes with a planted mistake, for mistakes_test.cpp: `--plant.mistake=NAME` picks it. Without it both recipes train.
+// Recipes with a planted mistake, for mistakes_test.cpp: `--plant.mistake=NAME` picks it. Without it all recipes train.
 //   mistakes   a classifier of eight numbers: three classes, 24 samples, 16 for validation, in memory or in .npy files of
-//   data.dir grouped    two data sets of unlike width, one objective of two terms
+//   data.dir waves      signals: waves.cpp grouped    two data sets of unlike width, one objective of two terms
 // A mistake in an Entry comes before any config: the variable MISTAKE_IN_ENTRY picks it.
 #include <cstdlib>
 #include <limits>
 #include <stdexcept>
 
-#include "millrace/recipe.h"
+#include "planted.h"
 
 namespace mistakes {
 namespace {
@@ -14,13 +14,6 @@ namespace {
 using namespace millrace;
 
 constexpr std::int64_t kClasses = 3, kWidth = 8, kTrain = 24, kHeldOut = 16;
-
-struct PlantConfig {
-  std::string mistake;
-  static consteval auto fields() {
-    return std::tuple{config::field<&PlantConfig::mistake>("Which mistake is made.").free_on_resume()};
-  }
-};
 
 struct NetConfig {
   std::vector<std::int64_t> widths = {8};
@@ -451,7 +444,7 @@ std::vector<Entry> entries() {
   if (mistake == "entry_without_a_name") mistakes.name.clear();
   if (mistake == "entry_makes_nothing") mistakes.make = [](const Json&, const Context&) { return std::unique_ptr<Recipe>(); };
   if (mistake == "problems_throw") mistakes.problems = [](const Json&) -> std::vector<Problem> { throw std::logic_error("odd"); };
-  return {mistakes, grouped};
+  return {mistakes, grouped, waves_entry()};
 }
 
 }  // namespace

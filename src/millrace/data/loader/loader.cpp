@@ -9,6 +9,7 @@
 #include "millrace/data/loader/detail/batch_work.h"
 #include "millrace/data/loader/detail/data_identity.h"
 #include "millrace/data/loader/detail/engine.h"
+#include "millrace/data/loader/detail/kept_batches.h"
 #include "millrace/data/loader/detail/loader_state.h"
 #include "millrace/data/loader/detail/readers.h"
 #include "millrace/data/loader/detail/tuner.h"
@@ -301,6 +302,8 @@ struct Loader::Impl {
     std::shared_ptr<BatchSlot> slot = engine->next();
     const std::int64_t now = steady_nanoseconds();
     counters.wait_seconds += static_cast<double>(now - began) * 1e-9;
+    if (kept.are_most(engine->lent(), engine->slots()) && !std::exchange(warned_starved, true))
+      warn(detail::KeptBatches::text(engine->lent(), engine->slots()));
     if (!slot->bad.empty()) {
       try {
         settle(*slot);
@@ -413,6 +416,7 @@ struct Loader::Impl {
   detail::Quarantine quarantine;
   std::exception_ptr failed;  // thrown again until restart() or load_state()
   bool warned_starved = false;
+  detail::KeptBatches kept;
   std::optional<detail::Tuner> tuner;
   detail::Stages stages;
   detail::Measured mark;  // counters when the interval began

@@ -289,6 +289,16 @@ TEST(Loader, a_consumer_that_keeps_every_batch_is_warned_once_and_served) {
   }
 }
 
+TEST(Loader, a_consumer_that_keeps_most_batches_is_named) {
+  std::string warnings;
+  LoaderOptions options = shuffled(4, 2);
+  options.warn = [&](const std::string& line) { warnings += line; };
+  options.prefetch = 8;
+  Loader loader(counting(100), options);
+  for (std::array<HostBatch, 6> kept; auto batch = loader.next();) kept.at(batch->index % 6) = std::move(*batch);
+  EXPECT_THAT(warnings, testing::MatchesRegex("the recipe holds [4-7] of the loader's [0-9]+ batches, and the readers wait .*"));
+}
+
 TEST(Loader, a_consumer_that_keeps_more_than_the_budget_is_stopped) {
   for (const int readers : {0, 2}) {
     LoaderOptions options = shuffled(4, readers);

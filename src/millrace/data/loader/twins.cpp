@@ -61,11 +61,30 @@ std::string notice_of(const std::vector<std::string>& pairs, const std::string& 
          (pairs.size() > 1 ? ", …" : "");
 }
 
+// A line for each data set of the validation that the training has too. Files are compared by what they hold.
+std::vector<std::string> same_sources(const std::vector<Dataset>& training, const std::vector<Dataset>& validation) {
+  std::vector<std::string> lines;
+  for (const Dataset& here : validation) {
+    for (const Dataset& there : training) {
+      const Source &a = *here.source, &b = *there.source;
+      if (a.size() != b.size() || a.size() == 0 || !a.stamps().empty() || a.fingerprint() != b.fingerprint()) continue;
+      lines.push_back(
+          "the validation" + (here.name.empty() ? "" : " \"" + here.name + "\"") + " has the " + std::to_string(a.size()) +
+          " samples of the training" + (there.name.empty() ? "" : " \"" + there.name + "\"") +
+          ", by its fingerprint: it says nothing of samples that the model has not seen (does data() look at the split? "
+          "if they do differ, so must fingerprint())");
+      break;
+    }
+  }
+  return lines;
+}
+
 }  // namespace
 
 std::vector<std::string> notices_of_twins(const std::vector<Dataset>& training, const std::vector<Dataset>& validation) {
   const std::vector<NamedFile> learned = files_of(training), judged = files_of(validation);
-  if (may_be_chance(learned, judged)) return {};
+  std::vector<std::string> notices = same_sources(training, validation);
+  if (may_be_chance(learned, judged)) return notices;
   std::map<Content, const std::string*> first;
   std::vector<std::string> twice, leaked;  // "a.txt and b.txt"
   for (const NamedFile& file : learned) {
@@ -78,7 +97,6 @@ std::vector<std::string> notices_of_twins(const std::vector<Dataset>& training, 
       if (at != first.end()) leaked.push_back(quoted(file.name) + " and " + quoted(*at->second));
     }
   }
-  std::vector<std::string> notices;
   if (!twice.empty())
     notices.push_back(notice_of(twice, "", "the same content as another file, by size and digest") +
                       ". Next: remove one of the two, unless it is meant to count twice");

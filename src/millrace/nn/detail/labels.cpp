@@ -28,6 +28,16 @@ at::Tensor outside(const at::Tensor& labels, std::int64_t classes, std::int64_t 
 
 void check_labels(const at::Tensor& logits, const at::Tensor& labels) {
   const std::string where = "labels of a cross-entropy";
+  if (labels.is_floating_point() && labels.sizes() == logits.sizes() && logits.dim() > 1) {
+    throw DataError(
+        {"the labels " + type_text(labels) + text_of(labels.sizes()) +
+             " are a number for each class, a cross-entropy "
+             "takes ids of classes, i64" +
+             text_of(logits.sizes().slice(0, logits.dim() - 1)),
+         where,
+         "give ids: labels.argmax(-1); for labels that are truly shared between classes sum it up yourself, without a "
+         "label_smoothing: -(labels * logits.log_softmax(-1)).sum(), with the number of rows as count"});
+  }
   if (labels.scalar_type() != at::kLong) {
     throw DataError({"the labels are " + type_text(labels) + text_of(labels.sizes()) + ", a cross-entropy takes i64 (int64)",
                      where, "convert them in prepare() or in the source, e.g. batch[\"label\"].to(at::kLong)"});

@@ -3,6 +3,7 @@
 #include <ATen/core/grad_mode.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <new>
 #include <system_error>
@@ -13,8 +14,10 @@
 #include "millrace/base/fs.h"
 #include "millrace/base/throw_site.h"
 #include "millrace/device/errors.h"
+#include "millrace/system/foreign_call.h"
 #include "millrace/system/signals.h"
 #include "millrace/train/recipe/detail/callback_checks.h"
+#include "millrace/train/recipe/detail/refusals.h"
 
 namespace millrace {
 namespace {
@@ -63,16 +66,7 @@ Message caught_message() {
     throw;
   } catch (const c10::Error& error) {
     if (device::kind_of(error) != device::ErrorKind::other) throw;
-    std::string text = first_line(error.what_without_backtrace());
-    text = text.substr(0, text.find(" Hint: "));  // the hint is about Python
-    if (text.find("does not have a deterministic implementation") != std::string::npos) {
-      return {text.substr(0, text.find(',')), "train.deterministic",
-              "compute it with other operations, or set train.deterministic=false: runs then agree to rounding"};
-    }
-    const bool in_place = text.find("modified by an inplace operation") != std::string::npos;
-    return {"LibTorch refused an operation: " + text, "",
-            in_place ? "write b = a + 1, not a.add_(1), where the backward pass needs the old a"
-                     : "compare the shapes and types of the fields with what the operation takes"};
+    return refusal_of(first_line(error.what_without_backtrace()));
   } catch (const std::exception& error) {
     if (device::kind_of(error) != device::ErrorKind::other) throw;
     const std::string text = first_line(error.what());
@@ -95,6 +89,39 @@ std::string author_line() {
   return place.empty() ? "" : "at " + place;
 }
 
+// The in-place operations on each tensor of a batch so far, as LibTorch counts them.
+class FieldVersions {
+ public:
+  explicit FieldVersions(const Batch& batch) : batch_(batch) {
+    for_each([&](const Group&, const std::string&, const at::Tensor& tensor) { before_.push_back(version_of(tensor)); });
+  }
+  // RecipeError for the first field that was changed since.
+  void require_unchanged() const {
+    auto before = before_.begin();
+    for_each([&](const Group& group, const std::string& name, const at::Tensor& tensor) {
+      if (before == before_.end() || *before++ == version_of(tensor)) return;
+      throw RecipeError({"field " + quoted(name) + (group.name.empty() ? "" : " of group " + quoted(group.name)) +
+                             " of the batch was changed in place",
+                         "",
+                         "write x = batch[" + quoted(name) + "] * 2, not batch[" + quoted(name) +
+                             "].mul_(2): a step may compute a batch more than once; what changes fields for good is prepare()"});
+    });
+  }
+
+ private:
+  template <class Visit>
+  void for_each(const Visit& visit) const {
+    for (const Group& group : batch_.groups()) {
+      for (const auto& [name, tensor] : group.fields) visit(group, name, tensor);
+    }
+  }
+  static std::uint32_t version_of(const at::Tensor& tensor) {
+    return tensor.defined() && !tensor.is_inference() ? static_cast<std::uint32_t>(tensor._version()) : 0;
+  }
+  const Batch& batch_;
+  std::vector<std::uint32_t> before_;
+};
+
 // Completes message.where: `otherwise` if nothing else names the place, with the author's source line before it, if that is
 // known.
 void complete_where(Message& message, const std::string& otherwise) {
@@ -114,7 +141,24 @@ struct RecipeGuard::Site {
   const StepContext* step = nullptr;
   const Tensors* inputs = nullptr;
   const StepResult* result = nullptr;
+
+  // "loss() of recipe mine, objective "main", training batch 3 of epoch 0, step 4"; the call: the recipe's name and a site.
+  using Call = std::pair<const std::string&, const Site&>;
+  static void describe(const void* call, HandlerText& text) noexcept;
 };
+
+void RecipeGuard::Site::describe(const void* call, HandlerText& text) noexcept {
+  const auto& [recipe, site] = *static_cast<const Call*>(call);
+  text.add(site.callback).add(" of recipe ").add(recipe);
+  if (site.objective != nullptr) text.add(", objective \"").add(*site.objective).add("\"");
+  if (site.batch != nullptr) {
+    const BatchOrigin& origin = site.batch->origin();
+    const bool training = origin.split == Split::train;
+    text.add(training ? ", training batch " : ", validation batch ").add(static_cast<std::int64_t>(origin.index));
+    if (training) text.add(" of epoch ").add(static_cast<std::int64_t>(origin.epoch));
+  }
+  if (site.step != nullptr && site.step->training) text.add(", step ").add(site.step->step + 1);
+}
 
 RecipeGuard::RecipeGuard(std::string name, std::unique_ptr<Recipe> recipe) : name_(std::move(name)), recipe_(std::move(recipe)) {
   if (!recipe_) throw RecipeError({"the entry of recipe " + name_ + " made no recipe", "Entry::make", "return one"});
@@ -123,6 +167,8 @@ RecipeGuard::RecipeGuard(std::string name, std::unique_ptr<Recipe> recipe) : nam
 template <class Call>
 decltype(auto) RecipeGuard::in(const Site& site, Call&& call) const {
   try {
+    const Site::Call called(name_, site);
+    const ForeignCall foreign(&Site::describe, &called);
     const ThrowWatch watch;
     return std::forward<Call>(call)();
   } catch (...) {
@@ -179,6 +225,12 @@ void RecipeGuard::rethrow(const Site& site) const {
     throw DataError(std::move(message));
   } catch (...) {
     Message message = caught_message();
+    const bool no_outputs =
+        site.result != nullptr && std::ranges::all_of(site.result->losses, [](const Loss& loss) { return loss.outputs.empty(); });
+    if (no_outputs && message.what.find("map::at") != std::string::npos)
+      message.next =
+          "the loss gives no outputs: return Loss{.terms = {term}, .outputs = {{\"logits\", logits}}}, with the name "
+          "that measure() asks for";
     message.what = failed_in(site) + message.what;
     append_line(message.where, where(site));
     complete_where(message, std::string("Recipe::") + site.callback);
@@ -243,7 +295,9 @@ std::vector<Objective> RecipeGuard::objectives() {
       objective.loss = [this, name = objective.name, loss = std::move(objective.loss)](const Batch& batch,
                                                                                        const StepContext& context) {
         return in({.callback = "loss()", .batch = &batch, .objective = &name, .step = &context}, [&] {
+          const FieldVersions versions(batch);
           std::optional<Loss> result = loss(batch, context);
+          versions.require_unchanged();
           if (result) check_loss(*result, context.training);
           return result;
         });
@@ -268,7 +322,11 @@ void RecipeGuard::begin_validation() {
 
 void RecipeGuard::measure(const Batch& batch, const StepResult& result, metrics::Board& board) {
   const at::NoGradGuard no_grad;
-  in({.callback = "measure()", .batch = &batch, .result = &result}, [&] { recipe_->measure(batch, result, board); });
+  in({.callback = "measure()", .batch = &batch, .result = &result}, [&] {
+    const FieldVersions versions(batch);
+    recipe_->measure(batch, result, board);
+    versions.require_unchanged();
+  });
 }
 
 void RecipeGuard::before_training() {
@@ -327,6 +385,7 @@ std::unique_ptr<Recipe> make_guarded(const std::string& name, const MakeRecipe& 
                                      const Context& context) {
   std::unique_ptr<Recipe> recipe;
   try {
+    const ForeignCall foreign("a recipe's constructor");
     const ThrowWatch watch;
     recipe = make(config, context);
   } catch (...) {
@@ -340,6 +399,7 @@ std::unique_ptr<Recipe> make_guarded(const std::string& name, const MakeRecipe& 
 
 void in_entry(const std::string& recipe, const std::string& function, const std::function<void()>& call) {
   try {
+    const ForeignCall foreign("a function of a recipe's Entry");
     const ThrowWatch watch;
     call();
   } catch (...) {

@@ -1,7 +1,11 @@
 #include "millrace/train/run/loss_check.h"
 
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/cat.h>
+
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <vector>
 
@@ -163,10 +167,30 @@ void compare(const Place& place, const Numbers& whole, std::vector<Numbers> halv
   }
 }
 
+// The outputs of an objective whose rows are not those of two half batches, one after the other: a line each.
+void compare_outputs(const std::string& objective, const Loss& whole, const Loss& first, const Loss& second, std::int64_t rows,
+                     double tolerance, std::vector<std::string>& warnings) {
+  for (const auto& [name, output] : whole.outputs) {
+    const auto a = first.outputs.find(name), b = second.outputs.find(name);
+    if (!output.is_floating_point() || output.dim() == 0 || output.size(0) != rows) continue;
+    if (a == first.outputs.end() || b == second.outputs.end() || a->second.dim() != output.dim()) continue;
+    const at::Tensor halves = at::cat({a->second, b->second}).to(at::kFloat), values = output.to(at::kFloat);
+    if (halves.sizes() != values.sizes() || values.numel() == 0) continue;
+    const auto largest = values.abs().max().item<double>(), difference = (values - halves).abs().max().item<double>();
+    if (!std::isfinite(largest) || !(difference > tolerance * largest)) continue;
+    warnings.push_back("output " + quoted(name) + " of objective " + quoted(objective) +
+                       ": a row depends on the other rows of its batch in evaluation mode, by " + percent(difference / largest) +
+                       " of the largest value; predict and eval then give other numbers for other batches (a norm that takes the "
+                       "statistics of the batch, a mean over dimension 0?)");
+  }
+}
+
 }  // namespace
 
-std::vector<std::string> check_adds_up(Stepper& stepper, const Batch& batch, const StepResult& whole) {
-  std::vector<std::string> left_out;
+LossCheck check_adds_up(Stepper& stepper, const Batch& batch, const StepResult& whole) {
+  constexpr double kOfOutputs = 2e-3, kOfShortOutputs = 1e-1;
+  LossCheck check;
+  std::vector<std::string>& left_out = check.unchecked;
   std::vector<std::size_t> checked;
   for (std::size_t i = 0; i < whole.losses.size(); ++i) {
     const std::string& reason = stepper.objectives()[i].spec().whole_batch;
@@ -176,29 +200,40 @@ std::vector<std::string> check_adds_up(Stepper& stepper, const Batch& batch, con
       checked.push_back(i);
     }
   }
-  if (checked.empty()) return left_out;
+  if (checked.empty()) return check;
   if (micro_batches_of(batch, 2) < 2) {
     left_out.push_back("the loss of a batch of one row");
-    return left_out;
+    return check;
   }
   if (const std::string field = field_of_other_rows(batch); !field.empty()) {
     left_out.push_back("the loss of a batch whose field " + quoted(field) + " has other rows than its " +
                        std::to_string(batch.rows()) + " samples");
-    return left_out;
+    return check;
   }
-  const std::vector<Numbers> all = numbers_of(whole), first = numbers_of(stepper.evaluate(micro_batch(batch, 0, 2))),
-                             second = numbers_of(stepper.evaluate(micro_batch(batch, 1, 2))),
+  const StepResult first_half = stepper.evaluate(micro_batch(batch, 0, 2)),
+                   second_half = stepper.evaluate(micro_batch(batch, 1, 2));
+  const std::vector<Numbers> all = numbers_of(whole), first = numbers_of(first_half), second = numbers_of(second_half),
                              turned = numbers_of(stepper.evaluate(reversed(batch)));
   const Tolerance& tolerance = stepper.autocast() ? kShort : kWide;
   for (const std::size_t i : checked) {
+    std::vector<std::string> odd;
+    compare_outputs(stepper.objective_name(i), whole.losses[i], first_half.losses[i], second_half.losses[i], batch.rows(),
+                    stepper.autocast() ? kOfShortOutputs : kOfOutputs, odd);
+    const auto draws = [&] { return !agree(all[i], numbers_of(stepper.evaluate(elsewhere(batch)))[i], tolerance); };
     try {
       compare({stepper, batch, i}, all[i], {first[i], second[i]}, turned[i], tolerance);
+      if (odd.empty() || draws()) continue;
+      std::ranges::move(odd, std::back_inserter(check.warnings));
     } catch (const RecipeError&) {
-      if (agree(all[i], numbers_of(stepper.evaluate(elsewhere(batch)))[i], tolerance)) throw;
-      left_out.push_back("the loss of objective " + quoted(stepper.objective_name(i)) + ", which draws random numbers");
+      if (!draws()) throw;
+      const std::string loss = "the loss of objective " + quoted(stepper.objective_name(i));
+      left_out.push_back(loss + ", which draws random numbers");
+      check.warnings.push_back(loss +
+                               " draws random numbers in evaluation mode: ask is_training() before a dropout; what a "
+                               "validation must draw, draw for each row in prepare() (nn::normal_rows)");
     }
   }
-  return left_out;
+  return check;
 }
 
 }  // namespace millrace

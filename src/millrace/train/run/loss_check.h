@@ -8,12 +8,18 @@
 
 namespace millrace {
 
+struct LossCheck {
+  std::vector<std::string> unchecked;  // what was not checked and why, a line each
+  // A line for each output whose rows depend on the other rows of their batch, and for each loss that draws random numbers.
+  std::vector<std::string> warnings;
+};
+
 // Computes the loss of a prepared batch again, in evaluation mode: of its two halves, and of its rows in reverse order. The sums
 // and counts of the halves must add up to those of `whole`, evaluate()'s result for the batch, and those of the reversed batch
 // must be the same: counts to 1e-4 of their value, sums to 2e-3, or to 3e-2 where the stepper computes in 16 bits. Costs two
-// forward passes. Returns what was not checked and why, a line each: objectives with a reason in Objective::whole_batch, a batch
-// of one row, a batch with a field of more or fewer rows, a loss that draws random numbers. RecipeError, with the numbers, for
-// another loss that does not add up.
-[[nodiscard]] std::vector<std::string> check_adds_up(Stepper& stepper, const Batch& batch, const StepResult& whole);
+// forward passes. Not checked are objectives with a reason in Objective::whole_batch, a batch of one row, a batch with a field of
+// more or fewer rows, a loss that draws random numbers. RecipeError, with the numbers, for another loss that does not add up.
+// Outputs with a row for each row of the batch are compared row by row, to 2e-3 of the largest value, in 16 bits to 1e-1.
+[[nodiscard]] LossCheck check_adds_up(Stepper& stepper, const Batch& batch, const StepResult& whole);
 
 }  // namespace millrace

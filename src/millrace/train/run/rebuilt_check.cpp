@@ -56,9 +56,35 @@ std::unique_ptr<Recipe> rebuilt(const Assembly& assembly, const snapshot::Conten
   return recipe;
 }
 
+// What of a saved state the recipe does not give back once it was loaded; "" = nothing.
+std::string not_taken(const State& saved, const Recipe& recipe) {
+  State now;
+  try {
+    now = recipe.state();
+  } catch (const RecipeError&) {  // of a recipe that only a run makes whole
+    return "";
+  }
+  for (const auto& [name, tensor] : saved.tensors) {
+    const auto found = now.tensors.find(name);
+    if (found == now.tensors.end() || !found->second.cpu().equal(tensor.cpu())) return "tensor " + quoted(name);
+  }
+  return saved.json == now.json ? "" : "its JSON";
+}
+
 bool same(double a, double b, bool on_cpu) {
   if (std::isnan(a) || std::isnan(b)) return std::isnan(a) && std::isnan(b);
   return a == b || (!on_cpu && std::abs(a - b) <= kOnGpu * std::max(std::abs(a), std::abs(b)));
+}
+
+bool same_fields(const Batch& a, const Batch& b) {
+  const auto of_groups = [](const Group& x, const Group& y) {
+    return std::ranges::all_of(x.fields, [&](const auto& field) {
+      const auto found = y.fields.find(field.first);
+      return found != y.fields.end() && found->second.sizes() == field.second.sizes() && found->second.equal(field.second);
+    });
+  };
+  return a.groups().size() == b.groups().size() &&
+         std::equal(a.groups().begin(), a.groups().end(), b.groups().begin(), of_groups);
 }
 
 // "loss: sum 3.1 of 8 in the run, 5.2 of 8 rebuilt" for the first term that differs; "" = all are the same.
@@ -86,6 +112,14 @@ std::string compared(Assembly& assembly, const snapshot::Content& content) {
   const Stepper& stepper = assembly.stepper();
   const Split split = assembly.loaders().validation() != nullptr ? Split::validation : Split::train;
   const std::unique_ptr<Recipe> recipe = rebuilt(assembly, content);
+  if (const State* saved = snapshot::part_of(content, snapshot::kRecipe)) {
+    if (const std::string what = not_taken(*saved, *recipe); !what.empty())
+      return "load_state() does not take what state() gave to the snapshot of step " + std::to_string(content.step) + ": " +
+             what +
+             " is another one\n  where    Recipe::load_state()\n  next     take each tensor and the JSON over from its argument: "
+             "a "
+             "resumed run, eval and predict begin from there";
+  }
   Stepper other(*recipe, assembly.switches(), assembly.setup().timeline(),
                 {.device = stepper.device(),
                  .seed = stepper.seed(),
@@ -97,6 +131,10 @@ std::string compared(Assembly& assembly, const snapshot::Content& content) {
   other.begin_step(std::max<std::int64_t>(content.step - 1, 0));
   const std::optional<Batch> batch = assembly.trial_batch(split), again = assembly.trial_batch(split, recipe.get());
   if (!batch || !again) return "";
+  if (!same_fields(*batch, *again)) {
+    const std::optional<Batch> third = assembly.trial_batch(split);
+    if (third && !same_fields(*batch, *third)) return "";  // by random numbers of the recipe, as the rehearsal said
+  }
   const std::string found = difference(stepper, assembly.stepper().evaluate(*batch), other.evaluate(*again));
   if (found.empty()) return "";
   return "what the snapshot of step " + std::to_string(content.step) + " holds does not give the run's numbers: for one " +

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <utility>
 
 #include "millrace/base/clock.h"
 #include "millrace/base/error.h"
@@ -17,6 +19,7 @@
 #include "millrace/system/signals.h"
 #include "millrace/train/run/loss_check.h"
 #include "millrace/train/run/prediction.h"
+#include "millrace/train/run/repeat_check.h"
 #include "millrace/train/step/step_trials.h"
 
 namespace millrace {
@@ -46,6 +49,8 @@ std::string nearest_of(const metrics::Means& means, const std::string& wrong) {
   return nearest(wrong, names.data(), names.data() + names.size());
 }
 
+bool counts_nothing(const LossTerm& term) { return term.count.item<double>() == 0; }
+
 // RecipeError for a negative count, and for a loss that counts nothing: its only gradient would be NaN.
 void check_counts(const Stepper& stepper, const StepResult& result) {
   for (std::size_t i = 0; i < result.losses.size(); ++i) {
@@ -60,8 +65,7 @@ void check_counts(const Stepper& stepper, const StepResult& result) {
   }
   for (std::size_t i = 0; i < result.losses.size(); ++i) {
     const auto& terms = result.losses[i].terms;
-    const auto is_empty = [](const LossTerm& term) { return term.count.item<double>() == 0; };
-    if (terms.empty() || !std::ranges::all_of(terms, is_empty)) continue;
+    if (terms.empty() || !std::ranges::all_of(terms, counts_nothing)) continue;
     throw RecipeError({"objective " + quoted(stepper.objective_name(i)) +
                            " counts nothing in the first training batch: the count of " +
                            (terms.size() == 1 ? "its loss" : "each of its terms") + " is 0",
@@ -149,16 +153,49 @@ void look_at_values(const Batch& batch, Rehearsal& rehearsal) {
   }
 }
 
-void rehearse_training(Assembly& assembly, Rehearsal& rehearsal) {
-  const std::optional<Batch> batch = assembly.trial_batch(Split::train);
-  if (!batch) return;
+void warn(const std::string& text, Rehearsal& rehearsal) {
+  if (!text.empty()) rehearsal.warnings.push_back(text);
+}
+
+// "a, b, c and 4 more".
+std::string listed(const std::vector<std::string>& names) {
+  std::string list;
+  for (std::size_t i = 0; i < std::min(names.size(), kListed); ++i) list += (i == 0 ? "" : ", ") + names[i];
+  if (names.size() > kListed) list += " and " + std::to_string(names.size() - kListed) + " more";
+  return list;
+}
+
+std::string parameters_that(const std::vector<std::string>& names, const char* one, const char* several) {
+  return std::to_string(names.size()) + (names.size() == 1 ? " parameter " : " parameters ") +
+         (names.size() == 1 ? one : several);
+}
+
+void take(LossCheck check, Rehearsal& rehearsal) {
+  rehearsal.unchecked = std::move(check.unchecked);
+  std::ranges::move(check.warnings, std::back_inserter(rehearsal.warnings));
+}
+
+// The first batch; it is read again to compare, unless reading takes long.
+std::optional<Batch> first_batch(const Assembly& assembly, Split split, Rehearsal& rehearsal) {
+  constexpr double kSeconds = 0.5;
+  const double begin = steady_seconds();
+  std::optional<Batch> batch = assembly.trial_batch(split);
+  if (!batch) return batch;
+  if (steady_seconds() - begin <= kSeconds) warn(check_batch_repeats(assembly, split, *batch), rehearsal);
   look_at_values(*batch, rehearsal);
+  return batch;
+}
+
+void rehearse_training(Assembly& assembly, Rehearsal& rehearsal) {
+  const std::optional<Batch> batch = first_batch(assembly, Split::train, rehearsal);
+  if (!batch) return;
   Stepper& stepper = assembly.stepper();
   const StepTrials::RehearsedStep rehearsed = StepTrials(stepper).rehearse(*batch);
   rehearsal.training_rows = batch->rows();
   const auto is_absent = [](const Loss& loss) { return loss.terms.empty(); };
   if (std::ranges::all_of(rehearsed.result.losses, is_absent)) refuse_absence(*batch);
   check_counts(stepper, rehearsed.result);
+  warn(probabilities_in(rehearsed.result), rehearsal);
   Recipe& recipe = assembly.recipe();
   const bool training = recipe.model().is_training();
   recipe.model().eval();
@@ -166,7 +203,7 @@ void rehearse_training(Assembly& assembly, Rehearsal& rehearsal) {
   rehearse_prediction(assembly, *batch, rehearsal);
   if (assembly.loaders().validation() == nullptr) {
     const at::NoGradGuard no_grad;
-    rehearsal.unchecked = check_adds_up(stepper, *batch, stepper.evaluate(*batch));
+    take(check_adds_up(stepper, *batch, stepper.evaluate(*batch)), rehearsal);
   }
   recipe.model().train(training);
   metrics::Board board;
@@ -180,20 +217,20 @@ void rehearse_training(Assembly& assembly, Rehearsal& rehearsal) {
       rehearsal.warnings.push_back("the first training batch has no finite " + name + ": " + significant(value, 4) +
                                    not_finite_in(*batch));
   }
-  const std::vector<std::string>& without = rehearsed.without_gradient;
-  if (without.empty()) return;
-  std::string list;
-  for (std::size_t i = 0; i < std::min(without.size(), kListed); ++i) list += (i == 0 ? "" : ", ") + without[i];
-  if (without.size() > kListed) list += " and " + std::to_string(without.size() - kListed) + " more";
-  rehearsal.warnings.push_back(std::to_string(without.size()) + (without.size() == 1 ? " parameter gets" : " parameters get") +
-                               " no gradient from the first batch: " + list +
-                               " (unused in the forward pass, or cut off by detach()?)");
+  if (const auto& names = rehearsed.without_gradient; !names.empty())
+    warn(parameters_that(names, "gets", "get") + " no gradient from the first batch: " + listed(names) +
+             " (unused in the forward pass, or cut off by detach()?)",
+         rehearsal);
+  if (const auto& names = rehearsed.in_no_objective; !names.empty())
+    warn(parameters_that(names, "is", "are") + " in no objective and will not learn: " + listed(names) +
+             " (left out of Objective::parameters, or made in a forward pass instead of the constructor? "
+             "what is to stay as it is: set_requires_grad(false))",
+         rehearsal);
 }
 
 void rehearse_validation(Assembly& assembly, Rehearsal& rehearsal) {
-  const std::optional<Batch> batch = assembly.trial_batch(Split::validation);
+  const std::optional<Batch> batch = first_batch(assembly, Split::validation, rehearsal);
   if (!batch) return;
-  look_at_values(*batch, rehearsal);
   Recipe& recipe = assembly.recipe();
   const bool training = recipe.model().is_training();
   const at::NoGradGuard no_grad;
@@ -211,8 +248,15 @@ void rehearse_validation(Assembly& assembly, Rehearsal& rehearsal) {
     for (const Picture& picture : recipe.draw())
       rehearsal.pictures.push_back(picture.name + " " + std::to_string(picture.width) + "x" + std::to_string(picture.height));
   }
-  rehearsal.unchecked = check_adds_up(assembly.stepper(), *batch, result);
-  recipe.begin_validation();
+  warn(check_metrics_repeat(recipe, *batch, result, board), rehearsal);
+  for (std::size_t i = 0; i < result.losses.size(); ++i) {
+    const auto& terms = result.losses[i].terms;
+    if (!terms.empty() && std::ranges::all_of(terms, counts_nothing))
+      warn("objective " + quoted(assembly.stepper().objective_name(i)) + " counts nothing in " + to_text(batch->origin()) +
+               ": a loss of no number is no judge; look at masks and ignored labels",
+           rehearsal);
+  }
+  take(check_adds_up(assembly.stepper(), *batch, result), rehearsal);
   recipe.model().train(training);
 }
 

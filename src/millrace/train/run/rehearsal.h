@@ -23,9 +23,10 @@ struct Rehearsal {
 };
 
 // Runs data, prepare, losses, gradients, measure, draw and predict once each, after `assembly` has made its choices, and the
-// losses of the validation batch (without a validation: of the training batch, in evaluation mode) for two more batches. Changes
-// no random number, statistic, gradient or state; a recipe's own validation state is reset. Out-of-memory ends the rehearsal of a
-// split early, since a run recovers from it.
+// losses of the validation batch (without a validation: of the training batch, in evaluation mode) for two more batches. Reads
+// and prepares both batches again, if that takes less than 0.5 s, and measures the validation batch again (repeat_check.h).
+// Changes no random number, statistic, gradient or state; a recipe's own validation state is reset. Out-of-memory ends the
+// rehearsal of a split early, since a run recovers from it.
 //   RecipeError   what leaves a callback (see RecipeGuard); a loss that counts nothing, that does not add up (loss_check.h) or
 //   that
 //                 depends on layers which the model does not hold (stray_leaves.h); a history column without a metric

@@ -43,9 +43,11 @@ Session::~Session() {
   ::close(crash_log_);
 }
 
-void Session::log_crashes() {
-  crash_log_ = ::open((folder_->path() / run_files::kLog).c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
+void Session::log_crashes(const char* file) {
+  const int before = crash_log_;
+  crash_log_ = ::open((folder_->path() / file).c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
   set_crash_log(crash_log_);
+  if (before >= 0) ::close(before);
 }
 
 RunOutcome Session::run() {

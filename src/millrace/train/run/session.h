@@ -35,7 +35,7 @@ class Session {
   void find_snapshot();
   void share_snapshot();
   void begin_folder();
-  void log_crashes();  // writes crashes to log.jsonl, from here on
+  void log_crashes(const char* file);  // writes crashes to this file of the folder, from here on
   [[nodiscard]] RecipeFolders places() const;
   // `total_steps` of the run; 0 = not known yet.
   [[nodiscard]] bool already_complete(std::int64_t total_steps) const;
@@ -87,7 +87,7 @@ class Session {
   double opening_seconds_ = 0;          // of the recipe and its data
   std::vector<Choice> logged_choices_;  // choices of the plan logged so far
   std::size_t notices_shown_ = 0;
-  int crash_log_ = -1;  // descriptor of log.jsonl; -1 = not open
+  int crash_log_ = -1;  // descriptor of log.jsonl, before the run begins of lock; -1 = not open
 };
 
 // Versions of Millrace, LibTorch, the compiler and the CPU capability; "build" identifies the program's build, if it is known.

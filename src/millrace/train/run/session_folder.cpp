@@ -55,6 +55,7 @@ void Session::open_folder() {
   if (place_.folder.empty()) return;
   Fs& fs = *request_.fs;
   folder_ = std::make_unique<RunFolder>(fs, place_, request_.entry->name, request_.fresh);
+  log_crashes(run_files::kLock);
   find_snapshot();
   if (resumed_ && resumed_->from.parent_path().parent_path() == folder_->path()) check_changes();
   const auto warn = [this](const std::string& text) { console().warning(text); };

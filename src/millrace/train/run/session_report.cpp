@@ -62,7 +62,7 @@ void add_metrics(std::vector<std::string>& parts, const Json& summary) {
     if (metric.contains("quiet")) continue;
     const Json& last = metric["last"];
     parts.push_back(name + (last.is_number() ? " " + metrics::figure_of(name, last.get<double>()) : " is not a number"));
-    if (!last.is_number() && metric["best_step"].is_number())
+    if (!last.is_number() && metric["best_step"].is_number() && metric["best"].is_number())
       parts.back() += " (best " + figure(metric["best"].get<double>()) + " at step " + fact_text(metric["best_step"]) + ")";
   }
 }
@@ -199,7 +199,7 @@ void Session::log_choices() {
                         {"system", doctor::system_mark().to_json()},
                         {"plan", setup_.plan().to_json()},
                         {"versions", versions()}});
-  log_crashes();
+  log_crashes(run_files::kLog);
   setup_.show_notices_with([this](const std::string& line) {
     console().notice(line);
     log_->write("notice", {{"text", line}, {"step", trainer_->step()}});

@@ -11,6 +11,7 @@
 #include <charconv>
 #include <cstring>
 #include <ctime>
+#include <sstream>
 #include <stdexcept>
 
 #include "millrace/base/error.h"
@@ -74,12 +75,16 @@ long process_of_staging(const std::string& name) {
   throw UsageError({"can't write to the run folder " + folder.string(), why, "choose another folder with --run"});
 }
 
-// Whether the file holds only process ids, or nothing: left by a process that was killed at once.
+// Whether the file holds no more than a lock does: process ids, and what a handler of crashes added.
 bool is_bare_lock(const stdfs::path& file) {
+  constexpr std::uintmax_t kMost = 65536;
   std::error_code code;
-  if (stdfs::file_size(file, code) > 4096 || code) return false;
-  const std::string text = Fs::real().read_file(file);
-  return text.find_first_not_of("0123456789\n") == std::string::npos;
+  if (stdfs::file_size(file, code) > kMost || code) return false;
+  std::istringstream text(Fs::real().read_file(file));
+  for (std::string line; std::getline(text, line);) {
+    if (!number_in(line) && !line.empty() && !line.starts_with(run_files::kCrashInLock)) return false;
+  }
+  return true;
 }
 
 std::string joined_names(const std::vector<std::string>& names) {
@@ -91,7 +96,7 @@ std::string joined_names(const std::vector<std::string>& names) {
 }  // namespace
 
 // <run>/lock, held for the life of the object. Its lines are the processes that worked in the folder since it was last cleaned
-// up.
+// up, and after them what a handler says of a crash before the first step.
 class RunFolder::Lock {
  public:
   // Null if the folder disappeared meanwhile.

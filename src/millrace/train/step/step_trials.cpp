@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <iterator>
+#include <set>
 #include <utility>
 
 #include "millrace/base/doing.h"
@@ -131,6 +132,14 @@ StepTrials::RehearsedStep StepTrials::rehearse(const Batch& batch) {
                                            [&](const std::string& objective, const Loss& loss) { strays.look(objective, loss); });
     strays.refuse(batch);
     stepper_.blocks_.check(stepper_.blocks_.recompute());
+    std::set<const void*> moved;
+    for (const ObjectiveStep& objective : stepper_.objectives_) {
+      for (const at::Tensor& parameter : objective.parameters()) moved.insert(parameter.unsafeGetTensorImpl());
+    }
+    for (const auto& parameter : stepper_.model().named_parameters()) {
+      if (parameter.value().requires_grad() && !moved.contains(parameter.value().unsafeGetTensorImpl()))
+        rehearsed.in_no_objective.push_back(parameter.key());
+    }
     for (const ObjectiveStep& objective : stepper_.objectives_) {
       if (!objective.takes_part() || stepper_.sums_gradients()) continue;  // with several ranks the gradients are kept elsewhere
       for (const auto& group : objective.optimizer().groups()) {

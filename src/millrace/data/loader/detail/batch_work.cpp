@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <new>
 #include <numeric>
+#include <stdexcept>
 
 #include "millrace/base/clock.h"
 #include "millrace/base/format.h"
+#include "millrace/data/loader/detail/reading.h"
 #include "millrace/data/loader/detail/thread_usage.h"
 #include "millrace/telemetry/spans.h"
 
@@ -53,6 +55,7 @@ BatchWork::BatchWork(std::vector<Dataset> datasets, WorkOptions options, std::sh
   for (std::size_t group = 0; group < datasets_.size(); ++group) {
     OpenDataset part;
     part.source = datasets_[group].source;
+    part.reads = reads_of(*part.source);
     part.seed = order_.seed(group);
     part.rows_per_ticket = std::clamp<std::int64_t>(part.source->samples_per_ticket(), 1, order_.most_rows(group));
     rows_per_ticket_ = std::min(rows_per_ticket_, part.rows_per_ticket);
@@ -303,6 +306,8 @@ void BatchWork::read_rows(BatchSlot& slot, const Block& block, std::span<const s
   }
   activity_of(block.reader).index.store(indices.front(), std::memory_order_relaxed);
   const std::span positions(here.positions.data() + first_row, indices.size());
+  const Reading reading{part.reads, datasets_[block.group].name, indices, block.batch % batches_per_epoch_, block.epoch};
+  const ForeignCall foreign(&Reading::describe, &reading);
   part.source->read(indices, Rows{rows}, ReadRandom(part.seed, block.epoch, positions));
 }
 
@@ -456,6 +461,12 @@ Message reason_of(const BadRow& bad, const std::string& sample) {
     throw;
   } catch (const std::bad_alloc&) {
     throw;
+  } catch (const std::logic_error& error) {  // of vector::at() and the like; what checks a file throws others
+    return {.what = sample + " can't be read: the code of its source failed: " + error.what(),
+            .where = "",
+            .next =
+                "look in read() of the source for an index, a name or a number that is out of range; where the file is at fault, "
+                "throw DataError (base/error.h), which names it"};
   } catch (const std::exception& error) {
     return {.what = sample + " can't be read: " + error.what(), .where = "", .next = ""};
   } catch (...) {

@@ -109,6 +109,7 @@ class BatchWork {
   // The layout of one data set.
   struct OpenDataset {
     std::shared_ptr<const Source> source;
+    std::string reads;                       // "read() of mine::Sky" where that class is not ours, else "read() of a source"
     std::vector<std::size_t> field_bytes;    // of one row
     std::vector<std::size_t> field_offsets;  // in the slot
     std::uint64_t seed = 0;

@@ -11,6 +11,8 @@
 //   void stalled(std::uint64_t batch, double seconds);       consumer's thread; a batch has not come for that long
 #pragma once
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -18,6 +20,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -63,6 +66,10 @@ class Engine {
   [[nodiscard]] std::size_t slots() const {
     const std::lock_guard lock(state_->mutex);
     return state_->made;
+  }
+  [[nodiscard]] std::size_t lent() const {
+    const std::lock_guard lock(state_->mutex);
+    return state_->lent;
   }
   // Number of the batch that next() returns.
   [[nodiscard]] std::uint64_t position() const noexcept { return position_; }
@@ -338,7 +345,10 @@ class Engine {
         state_->ids.resize(static_cast<std::size_t>(reader) + 1);
       }
       try {
-        threads_.emplace_back([state = state_, reader] { serve(state, reader); });
+        threads_.emplace_back([state = state_, reader] {
+          ::pthread_setname_np(::pthread_self(), ("mr-reader-" + std::to_string(reader)).c_str());
+          serve(state, reader);
+        });
       } catch (const std::system_error&) {
         return;  // a limit on threads: continue with those that started
       }

@@ -109,7 +109,9 @@ void check_objectives(const std::vector<Objective>& objectives, const torch::nn:
       if (const auto [it, is_new] = movers.emplace(parameter, who); !is_new) {
         refuse("parameter " + quoted(name) + " is moved " +
                    (it->second == who ? "twice by " + who : "by " + it->second + " and by " + who),
-               "give each objective its own parameters; losses of the same parameters are terms of one objective");
+               it->second == who
+                   ? "leave it in one ParameterGroup: each has a learning rate and a decay of its own"
+                   : "give each objective its own parameters; losses of the same parameters are terms of one objective");
       }
     };
     for (const auto& group : objective.parameters) {

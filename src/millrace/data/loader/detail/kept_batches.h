@@ -1,0 +1,27 @@
+// Batches that a consumer keeps for good: the readers have no room, wait, and the input looks slow.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+namespace millrace::data::detail {
+
+class KeptBatches {
+ public:
+  // Called with each batch. True if the consumer has held most of the loader's batches for some batches in a row.
+  bool are_most(std::size_t lent, std::size_t all) noexcept {
+    constexpr std::size_t kUsual = 3;  // the step's, one on its way to the device, one that is given back late
+    constexpr int kInARow = 3;
+    in_a_row_ = lent > kUsual && 2 * lent > all ? in_a_row_ + 1 : 0;
+    return in_a_row_ >= kInARow;
+  }
+  [[nodiscard]] static std::string text(std::size_t lent, std::size_t all) {
+    return "the recipe holds " + std::to_string(lent) + " of the loader's " + std::to_string(all) +
+           " batches, and the readers wait for room: clone() what is to be kept of a batch";
+  }
+
+ private:
+  int in_a_row_ = 0;
+};
+
+}  // namespace millrace::data::detail

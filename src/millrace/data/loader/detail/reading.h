@@ -1,0 +1,26 @@
+// A call of Source::read, for the report of a crash in it.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "millrace/data/loader/source.h"
+#include "millrace/system/foreign_call.h"
+
+namespace millrace::data::detail {
+
+// "read() of mine::Sky", with the class of the source; "read() of a source" if the class is Millrace's.
+[[nodiscard]] std::string reads_of(const Source& source);
+
+struct Reading {
+  const std::string& reads;    // see reads_of()
+  const std::string& dataset;  // its name
+  std::span<const std::int64_t> indices;
+  std::uint64_t batch, epoch;
+
+  // "read() of mine::Sky, sample 31 of data set "x", batch 3 of epoch 0".
+  static void describe(const void* call, HandlerText& text) noexcept;
+};
+
+}  // namespace millrace::data::detail
