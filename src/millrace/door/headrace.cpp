@@ -36,7 +36,8 @@ Message message_of(const ConfigError& error) {
   if (error.problems().size() == 1) return error.message();
   Message all{.what = std::to_string(error.problems().size()) + " mistakes"};
   for (const Problem& problem : error.problems()) {
-    const std::string rest = (problem.where.empty() ? "" : " (" + problem.where + ")") + (problem.next.empty() ? "" : ": " + problem.next);
+    const std::string rest =
+        (problem.where.empty() ? "" : " (" + problem.where + ")") + (problem.next.empty() ? "" : ": " + problem.next);
     all.what += "\n" + problem.what + rest;
   }
   return all;
@@ -81,8 +82,22 @@ class Messages {
   std::deque<Json> lines_;
 };
 
+Json fields_json(std::span<const Field> fields) {
+  Json all = Json::array();
+  for (const Field& field : fields)
+    all.push_back({{"name", field.name}, {"dtype", name_of(field.dtype)}, {"shape", field.shape}});
+  return all;
+}
+
 data::MapFunction mapping_of(const headrace_map& given) {
-  return [given](const data::Sample& in, const data::MutableSample& out, const data::SampleRandom& random) {
+  const auto described = std::make_shared<std::once_flag>();
+  return [given, described](const data::Sample& in, const data::MutableSample& out, const data::SampleRandom& random) {
+    if (given.describe != nullptr) {
+      std::call_once(*described, [&] {
+        given.describe(text_of({{"fields", fields_json(in.fields())}, {"made", fields_json(out.fields())}}).c_str(),
+                       given.context);
+      });
+    }
     std::vector<const void*> from;
     std::vector<void*> to;
     for (std::size_t f = 0; f < in.fields().size(); ++f) from.push_back(in.data(f));
@@ -132,7 +147,8 @@ namespace {
 
 data::Loader& loader_of(headrace_loader* opened) {
   if (opened == nullptr) {
-    throw UsageError({.what = "there is no loader", .where = "a function of libheadrace.so", .next = "call headrace_open() first"});
+    throw UsageError(
+        {.what = "there is no loader", .where = "a function of libheadrace.so", .next = "call headrace_open() first"});
   }
   if (opened->process != ::getpid()) {
     throw UsageError({.what = "this loader was opened by process " + std::to_string(opened->process) +
@@ -141,12 +157,6 @@ data::Loader& loader_of(headrace_loader* opened) {
                       .next = "open a loader in each process, or start processes by spawn"});
   }
   return *opened->loader;
-}
-
-Json fields_json(std::span<const Field> fields) {
-  Json all = Json::array();
-  for (const Field& field : fields) all.push_back({{"name", field.name}, {"dtype", name_of(field.dtype)}, {"shape", field.shape}});
-  return all;
 }
 
 void fill(headrace_batch& out, Slot& slot) {
@@ -169,7 +179,8 @@ int next(headrace_loader& opened, std::int64_t milliseconds, headrace_batch& out
   std::optional<data::HostBatch> batch = loader.next();
   opened.at_end = batch && static_cast<std::int64_t>(batch->index) + 1 == loader.batches_per_epoch();
   if (!batch) return HEADRACE_END;
-  auto slot = std::make_unique<Slot>(Slot{.batch = std::move(*batch), .rows = {}, .data = {}, .items = {}, .process = ::getpid()});
+  auto slot =
+      std::make_unique<Slot>(Slot{.batch = std::move(*batch), .rows = {}, .data = {}, .items = {}, .process = ::getpid()});
   fill(out, *slot);
   (void)slot.release();
   return HEADRACE_BATCH;
@@ -181,11 +192,16 @@ Json counters_json(const headrace_loader& opened, const data::Loader& loader) {
   for (const data::Loader::SlowFile& file : loader.slow_files()) {
     slow.push_back({{"name", file.name}, {"reads", file.reads}, {"excess_seconds", file.excess_seconds}, {"worst", file.worst}});
   }
-  Json result = {{"batches", counters.batches},           {"samples", counters.samples},
-                 {"bad_samples", counters.bad_samples},   {"wait_seconds", counters.wait_seconds},
-                 {"read_seconds", counters.read_seconds}, {"read_cpu_seconds", counters.read_cpu_seconds},
-                 {"readers", loader.readers()},           {"buffer_bytes", loader.buffer_bytes()},
-                 {"cache", nullptr},                      {"slow_files", std::move(slow)}};
+  Json result = {{"batches", counters.batches},
+                 {"samples", counters.samples},
+                 {"bad_samples", counters.bad_samples},
+                 {"wait_seconds", counters.wait_seconds},
+                 {"read_seconds", counters.read_seconds},
+                 {"read_cpu_seconds", counters.read_cpu_seconds},
+                 {"readers", loader.readers()},
+                 {"buffer_bytes", loader.buffer_bytes()},
+                 {"cache", nullptr},
+                 {"slow_files", std::move(slow)}};
   if (opened.cache) {
     const data::Cache::Counters cache = opened.cache->counters();
     result["cache"] = {
@@ -265,8 +281,7 @@ int headrace_restart(headrace_loader* loader, uint64_t epoch) {
 }
 
 const char* headrace_counters(headrace_loader* loader) {
-  return guarded<>(static_cast<const char*>(nullptr),
-                   [&] { return say(text_of(counters_json(*loader, loader_of(loader)))); });
+  return guarded<>(static_cast<const char*>(nullptr), [&] { return say(text_of(counters_json(*loader, loader_of(loader)))); });
 }
 
 const char* headrace_plan(headrace_loader* loader) {

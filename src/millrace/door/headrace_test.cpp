@@ -17,8 +17,9 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr const char* kSleeping = R"({"data": {"kind": "sleeping", "samples": 20, "sleep_ms": 0, "slow_ms": 0}, "batch_size": 4, )"
-                                  R"("seed": 3, "readers": 2})";
+constexpr const char* kSleeping =
+    R"({"data": {"kind": "sleeping", "samples": 20, "sleep_ms": 0, "slow_ms": 0}, "batch_size": 4, )"
+    R"("seed": 3, "readers": 2})";
 
 struct Closed {
   void operator()(headrace_loader* loader) const { headrace_close(loader); }
@@ -109,12 +110,14 @@ TEST(Door, maps_by_a_function_of_the_caller) {
                                    *static_cast<float*>(to[0]) = 2 * value + *static_cast<float*>(context);
                                    return value == 5 ? 7 : 0;
                                  },
+                             .describe = nullptr,
                              .context = nullptr};
   float added = 1;
   headrace_map maps[] = {doubled};
   maps[0].context = &added;
-  const std::string map = R"({"data": {"kind": "map", "name": "doubled", "function": 0, "makes": {"y": {"dtype": "f32"}}, "of": )"
-                          R"({"kind": "sleeping", "samples": 8, "sleep_ms": 0, "slow_ms": 0}}, "batch_size": 8, "shuffle": false, )";
+  const std::string map =
+      R"({"data": {"kind": "map", "name": "doubled", "function": 0, "makes": {"y": {"dtype": "f32"}}, "of": )"
+      R"({"kind": "sleeping", "samples": 8, "sleep_ms": 0, "slow_ms": 0}}, "batch_size": 8, "shuffle": false, )";
   const Opened loader(headrace_open((map + R"("bad_samples": "skip"})").c_str(), maps, 1));
   ASSERT_NE(loader, nullptr) << headrace_error();
   headrace_batch batch{};
@@ -132,7 +135,8 @@ TEST(Door, maps_by_a_function_of_the_caller) {
 }
 
 TEST(Door, says_mistakes_in_three_parts) {
-  EXPECT_EQ(headrace_open(R"({"data": {"kind": "hdf5", "files": ["no-such-*.h5"], "datasets": {"x": "/x"}}})", nullptr, 0), nullptr);
+  EXPECT_EQ(headrace_open(R"({"data": {"kind": "hdf5", "files": ["no-such-*.h5"], "datasets": {"x": "/x"}}})", nullptr, 0),
+            nullptr);
   const Json missing = Json::parse(headrace_error());
   EXPECT_EQ(missing["kind"], "DataError");
   EXPECT_THAT(missing["what"].get<std::string>(), HasSubstr("no file matches"));

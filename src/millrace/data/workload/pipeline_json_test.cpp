@@ -61,10 +61,10 @@ TEST(PipelineJson, selects_joins_and_repeats) {
 }
 
 TEST(PipelineJson, groups_are_data_sets) {
-  const Pipeline pipeline = pipeline_from(
-      Json::parse(R"({"kind": "groups", "grouping": "mix", "weights": {"b": 2}, "of": {"a": )" + std::string(kRows) + R"(, "b": )" +
-                  kRows + "}}"),
-      {});
+  const Pipeline pipeline =
+      pipeline_from(Json::parse(R"({"kind": "groups", "grouping": "mix", "weights": {"b": 2}, "of": {"a": )" +
+                                std::string(kRows) + R"(, "b": )" + kRows + "}}"),
+                    {});
   ASSERT_EQ(pipeline.datasets.size(), 2U);
   EXPECT_EQ(pipeline.grouping, Grouping::mix);
   EXPECT_EQ(pipeline.datasets[1].weight, 2.0);

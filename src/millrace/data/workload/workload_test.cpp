@@ -13,7 +13,8 @@ OpenWorkload opened(const std::string& json) { return open_workload(parse_worklo
 TEST(Workload, delivers_the_same_bytes_whatever_the_order_and_the_readers) {
   const std::string memory = R"({"kind": "memory", "samples": 50, "shapes": {"x": [20], "y": [5]}})";
   const std::string groups = R"({"kind": "groups", "of": {"a": )" + memory + R"(, "b": )" + memory + R"(, "c": )" + memory + "}}";
-  for (const std::string& data : {memory, groups, std::string(R"({"kind": "sleeping", "samples": 50, "sleep_ms": 0, "slow_ms": 1})")}) {
+  for (const std::string& data :
+       {memory, groups, std::string(R"({"kind": "sleeping", "samples": 50, "sleep_ms": 0, "slow_ms": 1})")}) {
     const auto digest = [&](const std::string& more) {
       OpenWorkload open = opened("{\"data\": " + data + more + "}");
       Loader loader(open.pipeline, open.options);
@@ -28,8 +29,8 @@ TEST(Workload, delivers_the_same_bytes_whatever_the_order_and_the_readers) {
 }
 
 TEST(Workload, measures_whole_epochs_and_their_ends) {
-  OpenWorkload open = opened(
-      R"({"data": {"kind": "sleeping", "samples": 20, "sleep_ms": 0.1, "slow_ms": 0.2}, "batch_size": 4})");
+  OpenWorkload open =
+      opened(R"({"data": {"kind": "sleeping", "samples": 20, "sleep_ms": 0.1, "slow_ms": 0.2}, "batch_size": 4})");
   Loader loader(open.pipeline, open.options);
   std::int64_t consumed = 0;
   const LoaderRates rates = measure_loader(loader, 0.05, [&](const HostBatch&) { ++consumed; });
