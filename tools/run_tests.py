@@ -85,10 +85,10 @@ def interpreter(test):
 
 
 def python_tests(build):
-    """tools/*_test.py and tests/field/*_test.py: unittest files, each run in a separate process; MILLRACE_BUILD names the build folder."""
+    """tools/*_test.py, tests/field/*_test.py and python/tests/*_test.py: unittest files, each run in a separate process; MILLRACE_BUILD names the build folder."""
     return [Test(f"{folder}/{path.name}", [*interpreter(path), __file__, "--unittest", str(path)], ["unit"], str(ROOT),
                  {"MILLRACE_BUILD": str(build.resolve())})
-            for folder in ("tools", "tests/field") for path in sorted((ROOT / folder).glob("*_test.py"))]
+            for folder in ("tools", "tests/field", "python/tests") for path in sorted((ROOT / folder).glob("*_test.py"))]
 
 
 def wanted(test, options):
@@ -265,7 +265,7 @@ def parse(arguments):
     parser.add_argument("--label", help="only tests with this label")
     parser.add_argument("--only", metavar="REGEX", help="only test programs whose name matches")
     parser.add_argument("--quiet", action="store_true", help="one line per failing program, and the totals")
-    parser.add_argument("--no-python", action="store_true", help="leave out tools/*_test.py and tests/field/*_test.py")
+    parser.add_argument("--no-python", action="store_true", help="leave out tools/*_test.py, tests/field/*_test.py and python/tests/*_test.py")
     parser.add_argument("--unittest", metavar="FILE", help=argparse.SUPPRESS)
     options, rest = parser.parse_known_args(arguments)
     unknown = [word for word in rest if not word.startswith("--gtest_")]

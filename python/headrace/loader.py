@@ -82,6 +82,14 @@ def _close_all() -> None:
         loader.close()
 
 
+def _levels_to_the_caller() -> int:
+    """stacklevel of the line outside this file that led here."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename == __file__:
+        level, frame = level + 1, frame.f_back
+    return level
+
+
 def _ranks(rank: int | None, ranks: int | None) -> tuple[int, int, int]:
     """(rank, ranks, how many of them are on this machine): as given, or those of torch.distributed where it has been initialised."""
     if (rank is None) != (ranks is None):
@@ -347,7 +355,7 @@ class Loader:
         said = self._library.messages(self._handle)
         for line in json.loads(said) if said else []:
             if line["kind"] == "warning":
-                warnings.warn(in_python(line["text"]), LoaderWarning, stacklevel=4)
+                warnings.warn(in_python(line["text"]), LoaderWarning, stacklevel=_levels_to_the_caller())
             else:
                 self._notes.append(in_python(line["text"]))
 

@@ -275,7 +275,7 @@ struct Loader::Impl {
     constexpr std::uint64_t kNamed = 3;
     if (++reported_in_epoch > kNamed || !bad.error) return;
     const DataError error = error_of(bad);
-    warn(work->sample_name(bad.group, bad.index) + (bad.replaced ? " is replaced: " : " is left out: ") + error.message().what +
+    warn(work->sample_label(bad.group, bad.index) + (bad.replaced ? " is replaced: " : " is left out: ") + error.message().what +
          " (" + place(batch) + ")");
   }
 
