@@ -1,6 +1,7 @@
 """headrace.Loader over libheadrace.so of the build: batches, epochs, resumes, life and death of its memory and threads."""
 import ctypes
 import gc
+import importlib.util
 import os
 import random
 import signal
@@ -23,6 +24,7 @@ sys.path.insert(0, str(PACKAGE))
 import headrace as mr  # noqa: E402
 
 ROWS = 50
+needs_torch = unittest.skipUnless(importlib.util.find_spec("torch"), "torch is not installed")
 
 
 def resident():
@@ -64,6 +66,7 @@ class LoaderTest(unittest.TestCase):
 
 
 class Batches(LoaderTest):
+    @needs_torch
     def test_torch_tensors_of_the_rows(self):
         import torch
         for batch in self.loader(shuffle=True):
@@ -177,6 +180,7 @@ class Epochs(LoaderTest):
             second.load_state_dict(state)
             self.assertEqual(got + self.stream(second, 30 - cut), expected, cut)
 
+    @needs_torch
     def test_a_state_survives_torch_save(self):
         import torch
         loader = self.loader()
@@ -205,6 +209,7 @@ class Life(LoaderTest):
         gc.collect()
         self.assertTrue(np.array_equal(np.concatenate([batch["x"] for batch in kept]), self.x))
 
+    @needs_torch
     def test_tensors_are_valid_after_the_close(self):
         loader = self.loader()
         row = next(iter(loader))["x"][2:4]  # a view alone keeps the batch
