@@ -5,7 +5,11 @@
 
 #include <cstdint>
 
-#include "millrace/system/machine.h"
+namespace millrace {
+
+std::uint64_t available_memory_bytes();  // of system/machine.h
+
+}  // namespace millrace
 
 namespace millrace::device {
 
