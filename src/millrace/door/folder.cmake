@@ -1,5 +1,8 @@
 # libheadrace.so: this folder with everything below it, for programs in other languages. It is loaded into somebody else's program:
 # only headrace_* can be seen, its C++ library is inside, and what replaces functions for a whole process stays out.
+if(MILLRACE_TORCH_FREE)  # sanitizers are linked into programs, not into a guest of other programs
+  return()
+endif()
 set(map "${dir}/exports.map")
 add_library(headrace SHARED $<TARGET_OBJECTS:${target}>)
 # The C++ library comes first: libmillrace_base.a has a __cxa_throw too (base/throw_site.cpp), which is for our own programs.
