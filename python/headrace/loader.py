@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import ctypes
 import html
 import importlib.util
@@ -82,6 +83,32 @@ def _close_all() -> None:
         loader.close()
 
 
+def _renew_locks() -> None:
+    # In a fork nobody holds a lock that another thread of its parent held.
+    for loader in list(_open):
+        loader._lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_renew_locks)
+
+
+def _promised_bytes() -> int:
+    """What the caches of the open loaders may still take of the free memory."""
+    promised = 0
+    for loader in list(_open):
+        with contextlib.suppress(MomentError):  # closed, or of the process that this one is a fork of
+            cache = loader.counters()["cache"]
+            promised += cache["budget_bytes"] - cache["bytes"] if cache else 0
+    return promised
+
+
+def _plain(value: Any) -> Any:
+    """A number of NumPy or torch as one of Python."""
+    if hasattr(value, "item"):
+        return value.item()
+    raise TypeError(f"{value!r} is neither a number nor a text")
+
+
 def _levels_to_the_caller() -> int:
     """stacklevel of the line outside this file that led here."""
     level, frame = 1, sys._getframe(1)
@@ -149,11 +176,12 @@ class Loader:
         functions: list = []
         description = {"data": described(pipeline._part, functions), "batch_size": batch_size, "shuffle": shuffle, "seed": seed,
                        "drop_last": drop_last, "readers": "auto" if readers is None else readers, "prefetch": prefetch, "cache": cache,
-                       "cache_bytes": cache_bytes or "auto", "max_buffer_bytes": max_buffer_bytes or "auto", "bad_samples": bad_samples,
+                       "cache_bytes": "auto" if cache_bytes is None else cache_bytes, "memory_promised": _promised_bytes(),
+                       "max_buffer_bytes": "auto" if max_buffer_bytes is None else max_buffer_bytes, "bad_samples": bad_samples,
                        "max_bad_fraction": max_bad_fraction, "rank": self.rank, "ranks": self.ranks, "ranks_here": here}
         self._maps = Maps(functions)
         try:
-            text = json.dumps(description)
+            text = json.dumps(description, default=_plain)
         except TypeError as error:
             raise KindError(f"an argument is of the wrong type: {error}", "headrace.Loader()", "give plain numbers and texts") from None
         self._library = library()

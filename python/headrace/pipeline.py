@@ -39,9 +39,9 @@ class Pipeline:
 
     def __repr__(self) -> str:
         words, part = [], self._part
-        while isinstance(part, Mapping):
+        while part is not None:
             words.append(part["kind"])
-            part = part.get("of")
+            part = None if part["kind"] in ("concat", "groups") else part.get("of")
         return f"<headrace.Pipeline {' < '.join(words)}>"
 
     def _above(self, kind: str, **keys: Any) -> Pipeline:
@@ -128,7 +128,7 @@ def _file(path: Path, call: str) -> str:
     if not found:
         pattern = glob.has_magic(name)
         raise MissingError(f'no file matches "{name}"' if pattern else f'there is no file "{name}"', f"headrace.{call}()",
-                           f"check the path; the current folder is {os.getcwd()}")
+                           f"check the path; only its last part may be a pattern; the current folder is {os.getcwd()}")
     return name
 
 

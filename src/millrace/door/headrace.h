@@ -37,10 +37,10 @@ enum { HEADRACE_FAILED = -1, HEADRACE_END = 0, HEADRACE_BATCH = 1, HEADRACE_NOT_
 typedef struct {
   void* slot;
   uint64_t epoch;
-  uint64_t index;              // within the epoch
-  const int64_t* rows;         // of each group; 0 is possible
-  void* const* data;           // of each field of each group: its first byte, 64-byte aligned, rows contiguous
-  const int64_t* const* items; // of each group: the number of each row's sample in its data set
+  uint64_t index;               // within the epoch
+  const int64_t* rows;          // of each group; 0 is possible
+  void* const* data;            // of each field of each group: its first byte, 64-byte aligned, rows contiguous
+  const int64_t* const* items;  // of each group: the number of each row's sample in its data set
 } headrace_batch;
 
 // A function for parts of kind "map": reads the fields of one sample and writes those that it makes, in the order of the

@@ -85,8 +85,9 @@ OpenWorkload open_workload(const Workload& workload, const fs::path& folder) {
       pipeline_from(workload.data, {.folder = folder, .name = workload.name + ", data", .functions = workload.functions});
   const std::optional<CacheWish> wish = keys.cache.is_auto() ? std::nullopt : std::optional(keys.cache.value());
   const std::uint64_t available = available_memory_bytes() / static_cast<std::uint64_t>(keys.ranks_here);
+  const std::uint64_t promised = std::min(available, static_cast<std::uint64_t>(keys.memory_promised));
   Chosen<std::shared_ptr<SampleCache>> cache =
-      choose_cache(open.pipeline.datasets, wish, available, static_cast<std::uint64_t>(keys.cache_bytes.value_or(0)));
+      choose_cache(open.pipeline.datasets, wish, available - promised, static_cast<std::uint64_t>(keys.cache_bytes.value_or(0)));
   use_cache(open.pipeline, cache.value);
   open.cache = std::move(cache.value);
   open.cache_reason = std::move(cache.reason);

@@ -32,6 +32,7 @@ struct LoaderKeys {
   config::Auto<std::int64_t> max_buffer_bytes;
   config::Auto<CacheWish> cache = CacheWish::off;
   config::Auto<std::int64_t> cache_bytes;
+  std::int64_t memory_promised = 0;
   BadSamples bad_samples = BadSamples::fail;
   double max_bad_fraction = 0.001;
   std::int64_t rank = 0;
@@ -41,22 +42,24 @@ struct LoaderKeys {
   static consteval auto fields() {
     using C = LoaderKeys;
     using config::field;
-    return std::tuple{field<&C::batch_size>("Samples of a batch (of each data set where there are groups).").min(1),
-                      field<&C::shuffle>("A new random order each epoch."),
-                      field<&C::drop_last>("Drop an epoch's last smaller batch."),
-                      field<&C::seed>("Seed of order and augmentation.").min(0),
-                      field<&C::readers>("Reader threads; 0 = in the calling thread.").min(0).max(256),
-                      field<&C::prefetch>("Batches ready ahead, at first.").min(1).max(1024),
-                      field<&C::max_buffer_bytes>("Most memory for batches; auto = 1 GiB, or three batches if they are larger.")
-                          .min(1)
-                          .unit("bytes"),
-                      field<&C::cache>("Keeps samples once read; auto = where all fit."),
-                      field<&C::cache_bytes>("Most memory of the cache; auto = half of what is free.").min(1).unit("bytes"),
-                      field<&C::bad_samples>("What happens with a sample that can't be read."),
-                      field<&C::max_bad_fraction>("Largest share of bad samples in an epoch.").min(0).max(1),
-                      field<&C::rank>("Which of the ranks this is.").min(0),
-                      field<&C::ranks>("Processes that share each epoch.").min(1),
-                      field<&C::ranks_here>("Of these, on this machine: they share its cores and memory.").min(1)};
+    return std::tuple{
+        field<&C::batch_size>("Samples of a batch (of each data set where there are groups).").min(1),
+        field<&C::shuffle>("A new random order each epoch."),
+        field<&C::drop_last>("Drop an epoch's last smaller batch."),
+        field<&C::seed>("Seed of order and augmentation.").min(0),
+        field<&C::readers>("Reader threads; 0 = in the calling thread.").min(0).max(256),
+        field<&C::prefetch>("Batches ready ahead, at first.").min(1).max(1024),
+        field<&C::max_buffer_bytes>("Most memory for batches; auto = 1 GiB, or three batches if they are larger.")
+            .min(1)
+            .unit("bytes"),
+        field<&C::cache>("Keeps samples once read; auto = where all fit."),
+        field<&C::cache_bytes>("Most memory of the cache; auto = half of what is free.").min(1).unit("bytes"),
+        field<&C::memory_promised>("Of the free memory, what the caches of other loaders will take.").min(0).unit("bytes"),
+        field<&C::bad_samples>("What happens with a sample that can't be read."),
+        field<&C::max_bad_fraction>("Largest share of bad samples in an epoch.").min(0).max(1),
+        field<&C::rank>("Which of the ranks this is.").min(0),
+        field<&C::ranks>("Processes that share each epoch.").min(1),
+        field<&C::ranks_here>("Of these, on this machine: they share its cores and memory.").min(1)};
   }
 };
 

@@ -198,7 +198,7 @@ std::vector<fs::path> files_of(const Part& part, const std::vector<std::string>&
   for (const std::string& name : names) {
     const fs::path path = part.input.folder / name;
     std::error_code none;
-    if (path.filename().string().find_first_of("*?[") == std::string::npos) {
+    if (path.filename().string().find_first_of("*?[") == std::string::npos || fs::exists(path, none)) {
       if (!fs::is_directory(path, none)) {
         found.push_back(path);
       } else {
