@@ -25,7 +25,8 @@ class _PythonMap:
     def __init__(self, function: Any):
         self.function = function
         self.seconds = 0.0
-        self.error: BaseException | None = None  # of the latest call that failed
+        self.error: Exception | None = None  # of the latest call that failed
+        self.interrupt: BaseException | None = None  # Ctrl-C, where the calling thread reads
         self._lock = threading.Lock()
         self._fields: list = []
         self._made: list = []
@@ -60,8 +61,11 @@ class _PythonMap:
                     raise ValueError(f'the function of map() made "{name}" of shape {value.shape}, and makes= says {shape}')
                 numpy.frombuffer(memory.from_address(made[i]), dtype).reshape(shape)[...] = value
             return 0
-        except BaseException as error:  # whatever it is, it can't pass through the library
+        except Exception as error:  # it can't pass through the library
             self.error = error
+            return 1
+        except BaseException as interrupt:
+            self.interrupt = interrupt
             return 1
         finally:
             with self._lock:
@@ -88,10 +92,13 @@ class Maps:
         """Spent in Python functions, over all readers."""
         return sum(python.seconds for python in self._python)
 
-    def take_error(self) -> BaseException | None:
+    def error(self) -> Exception | None:
         """The exception of the latest call that failed."""
+        return next((python.error for python in self._python if python.error is not None), None)
+
+    def raise_interrupt(self) -> None:
+        """Raises what ended a call from outside, such as Ctrl-C."""
         for python in self._python:
-            if python.error is not None:
-                error, python.error = python.error, None
-                return error
-        return None
+            if python.interrupt is not None:
+                interrupt, python.interrupt = python.interrupt, None
+                raise interrupt

@@ -188,6 +188,7 @@ class Loader:
         self._lock = threading.RLock()
         self._handle = self._library.open(text.encode(), self._maps.table, self._maps.count)
         if self._handle is None:
+            self._maps.raise_interrupt()
             raise self._failure()
         _open.add(self)
         said = _library.text(self._library.describe(self._handle))
@@ -229,9 +230,12 @@ class Loader:
                     epoch.over = True
                     raise StopIteration
                 else:
+                    self._maps.raise_interrupt()
+                    error = self._failure()
                     self._show_messages()
-                    raise self._failure()
+                    raise error
             slot = _Slot(batch.slot, self._library.release)
+            self._maps.raise_interrupt()
             self._epoch, self._handed = batch.epoch, batch.index + 1
             return self._made(batch, slot)
 
@@ -376,7 +380,8 @@ class Loader:
 
     def _failure(self) -> Exception:
         error = _library.failure()
-        error.__cause__ = self._maps.take_error()
+        if "function of map()" in str(error):
+            error.__cause__ = self._maps.error()
         return error
 
     def _show_messages(self) -> None:

@@ -284,6 +284,15 @@ class Life(LoaderTest):
         process.send_signal(signal.SIGINT)
         self.assertEqual(process.communicate(timeout=15)[0], "heard\n")
 
+    def test_ctrl_c_is_heard_where_the_calling_thread_reads(self):
+        def interrupted(sample, draws):
+            raise KeyboardInterrupt
+
+        data = self.rows().map(interrupted, {"y": ("i64", ())})
+        for policy in ("fail", "skip"):
+            with self.assertRaises(KeyboardInterrupt):
+                next(iter(self.loader(data, readers=0, bad_samples=policy, max_bad_fraction=1, as_="numpy")))
+
     def test_no_handlers_and_no_other_names(self):
         names = subprocess.run(["nm", "-D", "--defined-only", os.environ["HEADRACE_LIBRARY"]], capture_output=True, text=True, check=True).stdout
         names = [line.split()[-1] for line in names.splitlines()]

@@ -124,7 +124,7 @@ struct Slot {
 }  // namespace
 
 struct headrace_loader {
-  explicit headrace_loader(data::Workload workload) {
+  explicit headrace_loader(const data::Workload& workload) {
     data::OpenWorkload open = data::open_workload(workload, "");
     cache = std::move(open.cache);
     cache_reason = std::move(open.cache_reason);
@@ -220,7 +220,7 @@ headrace_loader* headrace_open(const char* description, const headrace_map* maps
   return guarded<>(static_cast<headrace_loader*>(nullptr), [&] {
     data::Workload workload = data::parse_workload(description == nullptr ? "" : description, "the loader");
     for (std::size_t i = 0; i < count; ++i) workload.functions.push_back(mapping_of(maps[i]));
-    return std::make_unique<headrace_loader>(std::move(workload)).release();
+    return std::make_unique<headrace_loader>(workload).release();
   });
 }
 

@@ -30,6 +30,7 @@ extern "C" {
 
 typedef struct headrace_loader headrace_loader;
 
+// NOLINTNEXTLINE(readability-identifier-naming): the style of C
 enum { HEADRACE_FAILED = -1, HEADRACE_END = 0, HEADRACE_BATCH = 1, HEADRACE_NOT_YET = 2 };
 
 // A batch in host memory. `slot` owns it: everything else is valid until headrace_release(slot). Groups are the data sets of the
