@@ -10,9 +10,11 @@ import sys
 import tempfile
 import threading
 import time
+import types
 import unittest
 import warnings
 from pathlib import Path
+from unittest import mock
 
 import h5py
 import numpy as np
@@ -133,6 +135,14 @@ class Batches(LoaderTest):
             self.assertEqual(len(loader), 3)
             seen += [n for batch in loader for n in batch["n"].tolist()]
         self.assertEqual(sorted(seen), list(range(ROWS)))
+
+
+    def test_ranks_are_those_of_torch_distributed(self):
+        world = types.SimpleNamespace(is_available=lambda: True, is_initialized=lambda: True, get_world_size=lambda: 3, get_rank=lambda: 1)
+        with mock.patch.dict(sys.modules, {"torch.distributed": world}):
+            loader = self.loader(as_="numpy")
+        self.assertEqual((loader.rank, loader.ranks, len(loader)), (1, 3, 3))
+        self.assertEqual(next(iter(loader))["n"].tolist(), list(range(8, 16)))
 
 
 class Epochs(LoaderTest):
