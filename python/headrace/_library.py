@@ -79,6 +79,7 @@ _ARGUMENTS = {"workers": "readers"}
 def in_python(text: str) -> str:
     """A sentence of the library in the words of this package: data.batch_size=4 is batch_size=4."""
     text = re.sub(r"\bdata\.([a-z_]+\b)(?!\.)", lambda found: _ARGUMENTS.get(found[1], found[1]), text)
+    text = text.replace("or accept that they have changed", "or load with accept_changed=True")
     return text.replace("the recipe's data()", "the pipeline").replace("=false", "=False").replace("=true", "=True")
 
 

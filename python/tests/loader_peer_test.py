@@ -218,10 +218,21 @@ class Epochs(LoaderTest):
         loader = self.loader()
         next(iter(loader))
         torch.save(loader.state_dict(), self.folder / "state.pt")
-        self.assertLess(len(str(loader.state_dict())), 400)
+        self.assertLess(len(str(loader.state_dict())), 500)
         other = self.loader()
         other.load_state_dict(torch.load(self.folder / "state.pt", weights_only=True))
         self.assertEqual(next(iter(other))["n"][0].item(), 8)
+
+    def test_files_that_changed_are_noticed(self):
+        np.save(self.folder / "c.npy", self.x)
+        state = self.loader(mr.npy({"x": self.folder / "c.npy"})).state_dict()
+        (self.folder / "c.npy").rename(self.folder / "d.npy")
+        self.loader(mr.npy({"x": self.folder / "d.npy"})).load_state_dict(state)
+        np.save(self.folder / "d.npy", self.x + 1)
+        changed = self.loader(mr.npy({"x": self.folder / "d.npy"}))
+        with self.assertRaisesRegex(mr.StateError, "accept_changed=True"):
+            changed.load_state_dict(state)
+        changed.load_state_dict(state, accept_changed=True)
 
     def test_two_loops_at_once_are_refused(self):
         loader = self.loader()

@@ -10,6 +10,7 @@
 #include "millrace/base/error.h"
 #include "millrace/base/foreign_json.h"
 #include "millrace/base/format.h"
+#include "millrace/base/hash.h"
 #include "millrace/base/version.h"
 #include "millrace/data/workload/workload.h"
 
@@ -139,6 +140,7 @@ struct headrace_loader {
   std::shared_ptr<data::SampleCache> cache;
   std::string cache_reason;
   std::vector<data::Dataset> datasets;
+  std::string content;  // of the files; "" = not read yet
   std::optional<data::Loader> loader;
   bool at_end = false;  // the epoch's last batch was handed over, its end was not
 };
@@ -184,6 +186,27 @@ int next(headrace_loader& opened, std::int64_t milliseconds, headrace_batch& out
   fill(out, *slot);
   (void)slot.release();
   return HEADRACE_BATCH;
+}
+
+// What the files hold, in the order in which they make samples: equal for data that was moved or renamed.
+const std::string& content_of(headrace_loader& opened) {
+  if (!opened.content.empty()) return opened.content;
+  Sha256 hash;
+  for (const Json& dataset : opened.loader->data_state()) {
+    for (const char* const key : {"files", "groups"}) {  // the last two values of a row: size or number, and digest
+      if (!dataset.contains(key)) continue;
+      for (const Json& row : dataset[key]) hash.update(row[row.size() - 2].dump() + row[row.size() - 1].dump() + "\n");
+    }
+  }
+  opened.content = hash.hex().substr(0, 32);
+  return opened.content;
+}
+
+void refuse_other_content(const Json& state, headrace_loader& opened) {
+  if (text_at(state, {"content"}).empty() || text_at(state, {"content"}) == content_of(opened)) return;
+  throw SnapshotError({.what = "the files are not those that the state was saved with: contents, sizes or their order differ",
+                       .where = "content of the state",
+                       .next = "restore the files, or accept that they have changed"});
 }
 
 Json counters_json(const headrace_loader& opened, const data::Loader& loader) {
@@ -255,6 +278,7 @@ void headrace_release(void* slot) {
 const char* headrace_state(headrace_loader* loader) {
   return guarded<>(static_cast<const char*>(nullptr), [&] {
     Json state = loader_of(loader).state();
+    state["content"] = content_of(*loader);
     if (loader->at_end) {
       state["epoch"] = state["epoch"].get<std::uint64_t>() + 1;
       state["next_batch"] = 0;
@@ -266,7 +290,10 @@ const char* headrace_state(headrace_loader* loader) {
 
 int headrace_load_state(headrace_loader* loader, const char* state) {
   return guarded<>(static_cast<int>(HEADRACE_FAILED), [&] {
-    loader_of(loader).load_state(parse_shallow(state == nullptr ? "" : state));
+    const Json saved = parse_shallow(state == nullptr ? "" : state);
+    data::Loader& opened = loader_of(loader);
+    refuse_other_content(saved, *loader);
+    opened.load_state(saved);
     loader->at_end = false;
     return 0;
   });

@@ -76,8 +76,9 @@ const char* headrace_describe(headrace_loader* loader);
 int headrace_next(headrace_loader* loader, int64_t milliseconds, headrace_batch* batch);
 void headrace_release(void* slot);
 
-// The place in the data: {"fingerprint", "seed", "epoch", "next_batch", ...}, of the batch that headrace_next() returns next. At
-// the end of an epoch it is the beginning of the next. Loading refuses another pipeline, batch size or seed.
+// The place in the data: {"fingerprint", "content", "seed", "epoch", "next_batch", ...}, of the batch that headrace_next()
+// returns next. At the end of an epoch it is the beginning of the next. "content" is a digest of the files, which the first call
+// reads in part. Loading refuses another pipeline, batch size or seed, and other files unless "content" is left out.
 const char* headrace_state(headrace_loader* loader);
 int headrace_load_state(headrace_loader* loader, const char* state);
 
