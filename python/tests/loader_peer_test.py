@@ -27,6 +27,7 @@ import headrace as mr  # noqa: E402
 
 ROWS = 50
 needs_torch = unittest.skipUnless(importlib.util.find_spec("torch"), "torch is not installed")
+needs_pillow = unittest.skipUnless(importlib.util.find_spec("PIL"), "Pillow is not installed")
 
 
 def resident():
@@ -144,6 +145,29 @@ class Batches(LoaderTest):
         self.assertEqual((loader.rank, loader.ranks, len(loader)), (1, 3, 3))
         self.assertEqual(next(iter(loader))["n"].tolist(), list(range(8, 16)))
 
+    def test_numbers_of_numpy_are_numbers(self):
+        loader = self.loader(self.rows().take(np.int64(20)).augment("x", mr.random_crop(np.array([2, 2]))), np.int32(4), seed=np.int64(3))
+        self.assertEqual((len(loader), next(iter(loader))["x"].shape), (5, (4, 2, 2)))
+
+    def test_pipelines_show_what_they_are(self):
+        both = mr.groups({"kind": self.rows(), "b": self.rows().take(2)})
+        self.assertEqual([repr(self.rows().take(2)), repr(both)], ["<headrace.Pipeline take < npy>", "<headrace.Pipeline groups>"])
+        loader = self.loader(self.rows(), cache="ram")
+        self.assertIn("50 samples in 7 batches", loader.plan())
+        self.assertIn("<td>readers</td>", loader._repr_html_())
+        loader.close()
+        self.assertIn("closed", loader._repr_html_())
+
+    @needs_pillow
+    def test_centred_crops_of_pictures(self):
+        from PIL import Image
+        picture = np.random.default_rng(1).integers(0, 256, (12, 10, 3), dtype=np.uint8)
+        (self.folder / "photos").mkdir()
+        Image.fromarray(picture).save(self.folder / "photos/a[1].png")
+        for path in (self.folder / "photos", self.folder / "photos/*.png", self.folder / "photos/a[1].png"):
+            batch = next(iter(self.loader(mr.images(path, crop=(4, 6), random=False), 1, as_="numpy")))
+            self.assertTrue(np.array_equal(batch["image"][0], picture[4:8, 2:8]))
+
 
 class Epochs(LoaderTest):
     def stream(self, loader, count):
@@ -191,28 +215,6 @@ class Epochs(LoaderTest):
             self.assertEqual(got + self.stream(second, 30 - cut), expected, cut)
 
     @needs_torch
-    def test_numbers_of_numpy_are_numbers(self):
-        loader = self.loader(self.rows().take(np.int64(20)).augment("x", mr.random_crop(np.array([2, 2]))), np.int32(4), seed=np.int64(3))
-        self.assertEqual((len(loader), next(iter(loader))["x"].shape), (5, (4, 2, 2)))
-
-    def test_pipelines_show_what_they_are(self):
-        both = mr.groups({"kind": self.rows(), "b": self.rows().take(2)})
-        self.assertEqual([repr(self.rows().take(2)), repr(both)], ["<headrace.Pipeline take < npy>", "<headrace.Pipeline groups>"])
-        loader = self.loader(self.rows(), cache="ram")
-        self.assertIn("50 samples in 7 batches", loader.plan())
-        self.assertIn("<td>readers</td>", loader._repr_html_())
-        loader.close()
-        self.assertIn("closed", loader._repr_html_())
-
-    def test_centred_crops_of_pictures(self):
-        from PIL import Image
-        picture = np.random.default_rng(1).integers(0, 256, (12, 10, 3), dtype=np.uint8)
-        (self.folder / "photos").mkdir()
-        Image.fromarray(picture).save(self.folder / "photos/a[1].png")
-        for path in (self.folder / "photos", self.folder / "photos/*.png", self.folder / "photos/a[1].png"):
-            batch = next(iter(self.loader(mr.images(path, crop=(4, 6), random=False), 1, as_="numpy")))
-            self.assertTrue(np.array_equal(batch["image"][0], picture[4:8, 2:8]))
-
     def test_a_state_survives_torch_save(self):
         import torch
         loader = self.loader()
