@@ -21,8 +21,11 @@ foreach(target millrace millrace-torch millrace-hdf5 millrace-convolutions millr
   endif()
 endforeach()
 
+add_custom_target(headrace_wheel DEPENDS headrace millrace-hdf5)
+
 if(MILLRACE_TESTS)
+  add_test(NAME headrace_wheel COMMAND "${CMAKE_SOURCE_DIR}/tests/wheel/headrace.py" "${CMAKE_BINARY_DIR}")
   add_test(NAME wheel COMMAND "${CMAKE_SOURCE_DIR}/tests/wheel/run.py" "${CMAKE_BINARY_DIR}")
-  set_tests_properties(wheel PROPERTIES LABELS slow)
-  add_custom_target(millrace_wheel_test ALL DEPENDS millrace_wheel)  # `./dev test` builds all
+  set_tests_properties(wheel headrace_wheel PROPERTIES LABELS slow)
+  add_custom_target(millrace_wheel_test ALL DEPENDS millrace_wheel headrace_wheel)  # `./dev test` builds all
 endif()

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Packs the built program into a wheel that works with any installed torch 2.11 (./dev wheel sets up and builds first).
+"""Packs what is built into a wheel (./dev wheel sets up and builds first): millrace-train, the program, which works with any installed
+torch 2.11, or headrace, the library for Python, which needs no torch.
 
-    tools/wheel.py --build build/release --out dist
+    tools/wheel.py [millrace-train | headrace] --build build/release --out dist
 
-Stages the programs, the plugin, completions, the manual page and the licences of all that is inside, has hatchling pack them and
-auditwheel add the libraries that Debian has and other systems may lack. Which these are is read from the programs. Two calls on one
-build give the same bytes.
+Stages the programs, libraries and licences of all that is inside, has hatchling pack them and auditwheel add the libraries that Debian
+has and other systems may lack. Which these are is read from the programs. Two calls on one build give the same bytes.
 """
 import argparse
 import os
@@ -13,13 +13,31 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 SYSROOT = ROOT / ".deps/sysroot"  # made by ./dev --no-root
-MOST_BYTES = 48_000_000
-# Never packed: LibTorch's libraries, and those that LibTorch brings or loads itself.
+# LibTorch's libraries, and those that LibTorch brings or loads itself.
 BESIDE_TORCH = ["libtorch*.so*", "libc10*.so*", "libgomp*.so*", "libcudart.so*", "libnccl.so*"]
+
+
+@dataclass(frozen=True)
+class Wheel:
+    package: str       # of Python, in python/
+    component: str     # of cmake --install
+    target: str        # that builds all of it
+    project: str       # its pyproject.toml, in python/
+    readme: str        # in python/
+    most_bytes: int
+    left_out: tuple = ()     # libraries that are never packed
+    has_pages: bool = False  # completions and the manual page
+
+
+WHEELS = {
+    "millrace-train": Wheel("millrace_train", "program", "millrace_wheel", "pyproject.toml", "README.md", 48_000_000, tuple(BESIDE_TORCH), True),
+    "headrace": Wheel("headrace", "headrace", "headrace_wheel", "headrace.toml", "headrace.md", 8_000_000),
+}
 
 
 def fail(what, where, following):
@@ -34,20 +52,22 @@ def run(*command, **options):
     return done.stdout
 
 
-def stage_program(build, stage):
-    package = stage / "millrace_train"
-    run("cmake", "--install", build, "--component", "program", "--prefix", package, "--strip")
-    for name in ("pyproject.toml", "tag.py", "README.md"):
-        shutil.copy2(ROOT / "python" / name, stage)
-    for source in sorted((ROOT / "python/millrace_train").glob("*.py")):
-        shutil.copy2(source, package)
+def stage_package(wheel, build, stage):
+    package = stage / wheel.package
+    run("cmake", "--install", build, "--component", wheel.component, "--prefix", package, "--strip")
+    shutil.copy2(ROOT / "python" / wheel.project, stage / "pyproject.toml")
+    shutil.copy2(ROOT / "python" / wheel.readme, stage / "README.md")
+    shutil.copy2(ROOT / "python/tag.py", stage)
+    shutil.copytree(ROOT / "python" / wheel.package, package, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy2(ROOT / "src/millrace/base/version.h", stage)
-    for program in [*programs_of(stage), *(package / "lib").glob("*.so")]:
+    for program in programs(stage / wheel.package):
         run(patchelf(), "--remove-rpath", program)
 
 
-def programs_of(stage):
-    return [*(stage / "millrace_train/bin").iterdir(), *(stage / "millrace_train/libexec/millrace").iterdir()]
+def programs(package):
+    """The programs and libraries of ours in the staged package."""
+    folders = ("bin", "lib", "libexec/millrace")
+    return [file for folder in folders for file in sorted((package / folder).glob("*")) if file.is_file()]
 
 
 def patchelf():
@@ -62,9 +82,9 @@ def stage_pages(build, stage):
         target.write_text(run(build / "millrace", "docs", page))
 
 
-def linked_files(build):
+def linked_files(wheel, build):
     """Every library file, static or shared, that the programs are linked with, from the build's own commands; fonts and headers too."""
-    commands = run("ninja", "-C", build, "-t", "commands", "millrace_wheel")
+    commands = run("ninja", "-C", build, "-t", "commands", wheel.target)
     files = {Path(word) for word in re.findall(r"(?<=\s)/\S+\.(?:a|so)(?:\.\S+)?(?=\s)", commands) if word.startswith("/")}
     files |= {Path(word) for word in re.findall(r'MILLRACE_FONT_FILE=\\?"([^"\\]+)', commands)}
     files |= {Path(path) for path in header_files(build)}
@@ -102,12 +122,12 @@ def notices_of(files):
     return {package: notice for package, notice in sorted(notices.items()) if not package.startswith(("libc6", "libstdc++", "libgcc", "gcc-"))}
 
 
-def stage_licences(build, stage, wheel_libraries):
+def stage_licences(wheel, build, stage):
     folder = stage / "licences"
     folder.mkdir()
     shutil.copy2(ROOT / "LICENSE", folder / "millrace.txt")
-    files = [file for file in [*linked_files(build), *wheel_libraries]
-             if not any(file.match(pattern) for pattern in BESIDE_TORCH) and not file.is_relative_to(build)]
+    files = [file for file in [*linked_files(wheel, build), *shared_libraries(stage / wheel.package)]
+             if not any(file.match(pattern) for pattern in wheel.left_out) and not file.is_relative_to(build)]
     texts = set()
     for package, notice in notices_of(files).items():
         if not notice.exists():
@@ -118,10 +138,10 @@ def stage_licences(build, stage, wheel_libraries):
     return len(texts)
 
 
-def shared_libraries(stage):
+def shared_libraries(package):
     """Debian's shared libraries on this machine that the programs load: those that auditwheel will add."""
     found = set()
-    for program in programs_of(stage):
+    for program in programs(package):
         for line in subprocess.run(["ldd", str(program)], capture_output=True, text=True).stdout.splitlines():
             match = re.search(r"=> (/\S+)", line)
             if match and not re.search(r"/(libc|libm|libdl|libpthread|librt|libstdc\+\+|libgcc_s)\.so", match[1]):
@@ -129,8 +149,10 @@ def shared_libraries(stage):
     return sorted(found)
 
 
-def remarks_on_gpus(stage):
+def remarks_on_gpus(wheel, stage):
     """GPU features that the wheel lacks, since this machine lacked something when it was built."""
+    if wheel.component != "program":
+        return ""
     plugin = stage / "millrace_train/lib/libmillrace_cuda.so"
     if not plugin.exists():
         return "; without the plugin for GPUs: the torch that it was built with has no CUDA"
@@ -141,33 +163,35 @@ def remarks_on_gpus(stage):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("name", nargs="?", choices=WHEELS, default="millrace-train")
     parser.add_argument("--build", type=Path, default=ROOT / "build/release")
     parser.add_argument("--out", type=Path, default=ROOT / "dist")
     options = parser.parse_args()
-    build = options.build.resolve()
-    work = build / "wheel"
+    wheel, build = WHEELS[options.name], options.build.resolve()
+    work = build / "wheel" / wheel.package
     shutil.rmtree(work, ignore_errors=True)
     stage = work / "stage"
     stage.mkdir(parents=True)
-    stage_program(build, stage)
-    stage_pages(build, stage)
-    licences = stage_licences(build, stage, shared_libraries(stage))
+    stage_package(wheel, build, stage)
+    if wheel.has_pages:
+        stage_pages(build, stage)
+    licences = stage_licences(wheel, build, stage)
     environment = {**os.environ, "SOURCE_DATE_EPOCH": run("git", "-C", ROOT, "log", "-1", "--format=%ct").strip(),
                    "PATH": f"{patchelf().parent}:{os.environ['PATH']}"}
     run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", work / "raw", cwd=stage, env=environment)
     raw = next((work / "raw").glob("*.whl"))
-    excluded = [word for pattern in BESIDE_TORCH for word in ("--exclude", pattern)]
-    run(sys.executable, "-m", "auditwheel", "repair", *excluded, "-w", work / "repaired", raw, env=environment)
-    wheel = next((work / "repaired").glob("*.whl"))
-    size = wheel.stat().st_size
-    if size > MOST_BYTES:
-        fail(f"the wheel has {size / 1e6:.1f} MB, more than {MOST_BYTES / 1e6:.0f}", str(wheel), "look for what grew: python -m zipfile -l")
+    left_out = [word for pattern in wheel.left_out for word in ("--exclude", pattern)]
+    run(sys.executable, "-m", "auditwheel", "repair", *left_out, "-w", work / "repaired", raw, env=environment)
+    packed = next((work / "repaired").glob("*.whl"))
+    size = packed.stat().st_size
+    if size > wheel.most_bytes:
+        fail(f"the wheel has {size / 1e6:.1f} MB, more than {wheel.most_bytes / 1e6:.0f}", str(packed), "look for what grew: python -m zipfile -l")
     options.out.mkdir(parents=True, exist_ok=True)
-    for old in options.out.glob("millrace_train-*.whl"):
+    for old in options.out.glob(f"{wheel.package}-*.whl"):
         old.unlink()
-    target = options.out / wheel.name
-    shutil.copyfile(wheel, target)
-    print(f"wrote {target}, {size / 1e6:.1f} MB, with {licences} licences of libraries{remarks_on_gpus(stage)}")
+    target = options.out / packed.name
+    shutil.copyfile(packed, target)
+    print(f"wrote {target}, {size / 1e6:.1f} MB, with {licences} licences of libraries{remarks_on_gpus(wheel, stage)}")
 
 
 if __name__ == "__main__":

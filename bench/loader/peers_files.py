@@ -71,7 +71,7 @@ class Workload:
 
     def describe(self):
         """name -> description."""
-        return {self.name: self.description, self.name + "-fixed": {**self.description, **self.fixed}}
+        return {self.name: self.description, self.name + "-fixed": {**self.description, "data": {**self.description["data"], **self.fixed}}}
 
     fixed = {}
 
@@ -103,7 +103,8 @@ class Hdf5(Workload):
                         data[i] = np.round(smooth + random.standard_normal((64, 64, 64)), 2)
             os.rename(file + ".part", file)
         self.file = file
-        self.description = {"kind": "hdf5", "files": ["pairs.h5"], "names": ["/x", "/y"], "batch_size": self.batch_size}
+        data = {"kind": "hdf5", "files": ["pairs.h5"], "datasets": {"x": "/x", "y": "/y"}}
+        self.description = {"data": data, "batch_size": self.batch_size}
 
     def dataset(self, fixed):
         path = self.file
@@ -178,7 +179,7 @@ class Nifti(Workload):
                 out.write(gzip.compress(header.tobytes() + volume.tobytes(), 6))
             os.rename(self.path(name) + ".part", self.path(name))
         self.files = [self.path(name) for name in names]
-        self.description = {"kind": "nifti", "files": names, "crop": [64, 64, 64], "batch_size": self.batch_size}
+        self.description = {"data": {"kind": "nifti", "files": names, "crop": [64, 64, 64]}, "batch_size": self.batch_size}
         if self.cached:
             self.description["cache"] = "ram"
             self.description["cache_bytes"] = 1 << 33
@@ -260,14 +261,8 @@ class Jpeg(Workload):
             pixels = np.asarray(coarse, dtype=np.int16) + random.integers(-12, 13, (375, 500, 3))
             Image.fromarray(np.clip(pixels, 0, 255).astype(np.uint8)).save(self.path(name), quality=85)
         self.files = [self.path(name) for name in names]
-        self.description = {
-            "kind": "image",
-            "files": names,
-            "crop": [224, 224],
-            "flip": True,
-            "normalise": True,
-            "batch_size": self.batch_size,
-        }
+        data = {"kind": "images", "files": names, "crop": [224, 224], "flip": True, "normalise": True}
+        self.description = {"data": data, "batch_size": self.batch_size}
 
     @staticmethod
     def crop(pixels, fixed):
@@ -348,13 +343,11 @@ class Grouped(Workload):
             values = random.random((self.n + 24, 16 + 4 * i), dtype=np.float32)
             values.tofile(self.path(f"d{i}.bin"))
             self.arrays[f"d{i}"] = values
-        self.description = {
-            "kind": "grouped",
-            "arrays": {name: name + ".bin" for name in self.arrays},
-            "shapes": {name: [values.shape[1]] for name, values in self.arrays.items()},
-            "window": 25,
-            "batch_size": self.batch_size,
+        groups = {
+            name: {"kind": "memory", "arrays": {name: name + ".bin"}, "shapes": {name: [values.shape[1]]}, "window": 25}
+            for name, values in self.arrays.items()
         }
+        self.description = {"data": {"kind": "groups", "of": groups}, "batch_size": self.batch_size}
 
     def documented(self, workers, fixed=False):
         arrays, n = list(self.arrays.values()), self.n
@@ -401,7 +394,7 @@ class Stragglers(Workload):
 
     def make(self):
         self.n = self.count(4000)
-        self.description = {"kind": "sleeping", "samples": self.n, "batch_size": self.batch_size}
+        self.description = {"data": {"kind": "sleeping", "samples": self.n}, "batch_size": self.batch_size}
 
     @staticmethod
     def read(index):

@@ -11,6 +11,12 @@ import importlib
 _PLACES = {
     "exact": "_exact", "Exact": "_exact", "sample_seed": "_exact",
     "runs": "_runs", "Run": "_runs", "RunError": "_runs", "train": "_runs",
+    "Loader": "loader", "LoaderWarning": "loader",
+    "Pipeline": "pipeline", "Step": "pipeline",
+    "hdf5": "pipeline", "nifti": "pipeline", "images": "pipeline", "npy": "pipeline", "npz": "pipeline", "csv": "pipeline",
+    "tokens": "pipeline", "concat": "pipeline", "groups": "pipeline",
+    "random_crop": "pipeline", "centre_crop": "pipeline", "pad": "pipeline", "random_flip": "pipeline", "random_roll": "pipeline",
+    "normalise": "pipeline", "gaussian_noise": "pipeline",
     "Error": "errors", "UsageError": "errors", "KindError": "errors", "StateError": "errors", "MomentError": "errors", "DataError": "errors",
     "FileError": "errors", "MissingError": "errors", "PackageError": "errors",
 }

@@ -20,7 +20,7 @@ NAME = re.compile(r"\b(?:k[A-Z]\w*|next|remedy|correct)\b|\b[a-z]\w*(?=\()")
 NO_READERS = {
     "writes files": "format/*_writer.cpp format/detail/npy_header.cpp hdf5/write.cpp data/files/nifti_writer.cpp recipes/*/make_data.cpp",
     "speaks to the author of a recipe, in C++": """data/transforms/augment.cpp data/transforms/compose.cpp data/*/detail/*.h data/loader/detail/batch_*.cpp data/loader/detail/draws.cpp
-        data/sources/detail/file_list.cpp data/loader/keeping.cpp data/loader/sample.cpp data/*/*_source.cpp data/sources/token_source.cpp data/workload/workload.cpp
+        data/sources/detail/file_list.cpp data/loader/keeping.cpp data/loader/sample.cpp data/*/*_source.cpp data/sources/token_source.cpp data/workload/*.cpp data/workload/detail/*.cpp door/*.cpp
         data/files/tokenizer.cpp data/loader/arena.cpp""",
     "is about keys of the config, flags, or inputs of predict": """system/instructions.cpp recipes/*/entry.cpp recipes/common/entry.h recipes/*/model.cpp recipes/*/network.cpp
         recipes/*/checks.cpp recipes/*/prompt.cpp recipes/*/recipe.cpp recipes/*/*_command*.cpp recipes/*/commands.cpp recipes/*/trained.cpp

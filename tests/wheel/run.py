@@ -15,34 +15,14 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+from wheels import ROOT, expect, failures, pack, unpack
+
 FORBIDDEN = ("libc.so", "libm.so", "libstdc++", "libgcc_s", "libtorch", "libc10", "libcrypto", "libcurl", "libX11")
-failures = []
-
-
-def expect(true, what):
-    print(("ok      " if true else "FAILED  ") + what, flush=True)
-    if not true:
-        failures.append(what)
 
 
 def torch_site():
     given = os.environ.get("MILLRACE_TORCH", "").removesuffix("/torch")
     return Path(given) if given else next((ROOT / ".deps/venv/lib").glob("python3*/site-packages"))
-
-
-def pack(build, out):
-    subprocess.run([ROOT / ".deps/venv/bin/python", ROOT / "tools/wheel.py", "--build", build, "--out", out], check=True)
-    return next(out.glob("*.whl"))
-
-
-def unpack(wheel, site):
-    """As an installer does: data beside, programs executable as the archive says."""
-    with zipfile.ZipFile(wheel) as archive:
-        for entry in archive.infolist():
-            target = Path(archive.extract(entry, site))
-            if (entry.external_attr >> 16) & 0o111:
-                target.chmod(0o755)
 
 
 class Wheel:
@@ -107,8 +87,8 @@ def main():
     build = Path(sys.argv[1]).resolve()
     with tempfile.TemporaryDirectory(prefix="wheel ü ") as scratch:
         folder = Path(scratch)
-        wheel = pack(build, folder / "one")
-        expect(wheel.read_bytes() == pack(build, folder / "two").read_bytes(), "packed twice it has the same bytes")
+        wheel = pack(build, "millrace-train", folder / "one")
+        expect(wheel.read_bytes() == pack(build, "millrace-train", folder / "two").read_bytes(), "packed twice it has the same bytes")
         check_contents(wheel)
         site = folder / "site packages"
         unpack(wheel, site)

@@ -6,7 +6,7 @@ set_source_files_properties("${dir}/throw_site.cpp" PROPERTIES SKIP_UNITY_BUILD_
 set_source_files_properties("${dir}/throw_site_test.cpp" PROPERTIES COMPILE_OPTIONS "-g;-O0" SKIP_UNITY_BUILD_INCLUSION ON)
 # Whatever is linked with this folder runs on older systems too (older_systems.cpp says which).
 set_source_files_properties("${dir}/older_systems.cpp" PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
-foreach(function hypot arc4random_buf _ZNSt18condition_variable4waitERSt11unique_lockISt5mutexE)
+foreach(function hypot arc4random arc4random_buf _ZNSt18condition_variable4waitERSt11unique_lockISt5mutexE)
   # Taken from the library in any case: what calls the function may stand behind it on the command line.
   target_link_options(${target} INTERFACE "LINKER:--wrap=${function},--undefined=__wrap_${function}")
 endforeach()

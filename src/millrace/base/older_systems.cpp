@@ -1,4 +1,4 @@
-// Three functions for which programs built here would need a newer glibc (above 2.34) or libstdc++ (above gcc 11's) than Ubuntu
+// Functions for which programs built here would need a newer glibc (above 2.34) or libstdc++ (above gcc 11's) than Ubuntu
 // 22.04, RHEL 9 and similar systems have. base/folder.cmake makes the linker (--wrap) send their callers here, also those in
 // static libraries.
 #include <pthread.h>
@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <condition_variable>
 #include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <mutex>
 
@@ -30,6 +31,14 @@ extern "C" void __wrap_arc4random_buf(void* target, std::size_t bytes) {
     at += got;
     bytes -= static_cast<std::size_t>(got);
   }
+}
+
+// Replaces arc4random, which a static libstdc++ calls for std::random_device.
+extern "C" std::uint32_t __wrap_arc4random();
+extern "C" std::uint32_t __wrap_arc4random() {
+  std::uint32_t number = 0;
+  ::__wrap_arc4random_buf(&number, sizeof number);
+  return number;
 }
 
 // Replaces std::condition_variable::wait(std::unique_lock<std::mutex>&), which got a new symbol version when gcc 12 made it

@@ -1,11 +1,9 @@
 #include <ATen/Parallel.h>
 #include <ATen/Version.h>
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
-#include <memory>
 #include <numeric>
 #include <thread>
 #include <vector>
@@ -14,34 +12,18 @@
 #include "millrace/base/format.h"
 #include "millrace/device/attention_guard.h"
 #include "millrace/device/convolution_guard.h"
-#include "millrace/device/detail/machine.h"
 #include "millrace/device/device.h"
 #include "millrace/device/preflight.h"
 #include "millrace/system/instructions.h"
+#include "millrace/system/machine.h"
 
 namespace millrace::device {
-
-std::vector<int> detail::allowed_cpus() {
-  std::vector<int> cpus;
-  for (int size = CPU_SETSIZE; size <= (1 << 20); size *= 4) {  // the call fails until the set covers the machine
-    const std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> set(CPU_ALLOC(static_cast<std::size_t>(size)),
-                                                               [](cpu_set_t* memory) { CPU_FREE(memory); });
-    const std::size_t bytes = CPU_ALLOC_SIZE(static_cast<std::size_t>(size));
-    if (!set || sched_getaffinity(0, bytes, set.get()) != 0) continue;
-    for (int cpu = 0; cpu < size; ++cpu) {
-      if (CPU_ISSET_S(static_cast<std::size_t>(cpu), bytes, set.get())) cpus.push_back(cpu);
-    }
-    break;
-  }
-  if (cpus.empty()) cpus.resize(std::max(1U, std::thread::hardware_concurrency()));
-  return cpus;
-}
 
 namespace {
 
 Cpu read_cpu() {
-  const detail::Machine machine;
-  const std::vector<int> cpus = detail::allowed_cpus();
+  const Machine machine;
+  const std::vector<int> cpus = allowed_cpus();
   const std::set<std::string> flags = machine.cpu_flags();
   Cpu cpu;
   cpu.name = machine.cpu_name();

@@ -4,8 +4,8 @@
 #include <charconv>
 
 #include "millrace/base/error.h"
-#include "millrace/device/detail/machine.h"
 #include "millrace/device/detail/plugin.h"
+#include "millrace/system/machine.h"
 
 namespace millrace::device {
 

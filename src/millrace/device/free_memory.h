@@ -5,11 +5,15 @@
 
 #include <cstdint>
 
+namespace millrace {
+
+std::uint64_t available_memory_bytes();  // of system/machine.h
+
+}  // namespace millrace
+
 namespace millrace::device {
 
-// Free memory of the machine, below the limits of the control group and of `ulimit -v`. Reads system files: do not call it within
-// a step.
-[[nodiscard]] std::uint64_t available_memory_bytes();
+using millrace::available_memory_bytes;
 // Memory for more tensors: on a CPU the system's free memory; on a GPU the memory that its driver has free for any program, and
 // LibTorch's unused memory there. Asks the driver: do not call it within a step.
 [[nodiscard]] std::uint64_t free_tensor_memory(c10::Device device);

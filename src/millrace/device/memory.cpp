@@ -3,12 +3,9 @@
 
 #include <algorithm>
 #include <fstream>
-#include <optional>
 #include <string>
 
-#include "millrace/device/detail/machine.h"
 #include "millrace/device/device.h"
-#include "millrace/system/process_limits.h"
 
 namespace millrace::device {
 
@@ -37,16 +34,6 @@ std::uint64_t private_resident_bytes() {
   std::uint64_t shared = 0;
   numbers >> size >> resident >> shared;
   return (resident - std::min(resident, shared)) * page;
-}
-
-std::uint64_t available_memory_bytes() {
-  const auto free_pages = [] {
-    return static_cast<std::uint64_t>(sysconf(_SC_AVPHYS_PAGES)) * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
-  };
-  const auto available = detail::Machine().available_memory();
-  const std::uint64_t bytes = available ? *available : free_pages();
-  const std::optional<std::uint64_t> mappable = address_space_left();
-  return mappable ? std::min(bytes, *mappable - std::min(*mappable, kept_address_space())) : bytes;
 }
 
 void keep_freed_memory() noexcept {

@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include "millrace/device/detail/machine.h"
+#include "millrace/system/machine.h"
 
 namespace millrace::device {
 namespace {
@@ -44,7 +44,7 @@ CpuSeconds cpu_seconds(std::istream& stat, const std::vector<int>& cpus) {
 
 }  // namespace
 
-Neighbours::Neighbours() : Neighbours("/", detail::allowed_cpus()) {}
+Neighbours::Neighbours() : Neighbours("/", allowed_cpus()) {}
 
 Neighbours::Neighbours(std::filesystem::path root, std::vector<int> cpus) : root_(std::move(root)), cpus_(std::move(cpus)) {
   first_ = last_ = now();
@@ -66,7 +66,7 @@ std::optional<Neighbours::Counts> Neighbours::now() const {
   std::ifstream stat(root_ / "proc/stat");
   const CpuSeconds cpus = cpu_seconds(stat, cpus_);
   if (!any || cpus.cpus == 0) return std::nullopt;
-  counts.held = detail::Machine(root_).throttled_seconds();
+  counts.held = Machine(root_).throttled_seconds();
   counts.used = cpus.used;
   counts.available = cpus.available;
   counts.passed = cpus.available / cpus.cpus;

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "millrace/device/detail/machine.h"
+#include "millrace/system/machine.h"
 
 namespace millrace::device {
 namespace {
@@ -165,7 +165,7 @@ TEST_F(NeighboursTest, WhereTheKernelSaysNothingNothingIsSaid) {
   EXPECT_EQ(neighbours().take(), std::nullopt);
 }
 
-TEST(AllowedCpus, ThereIsOneAtLeast) { EXPECT_FALSE(detail::allowed_cpus().empty()); }
+TEST(AllowedCpus, ThereIsOneAtLeast) { EXPECT_FALSE(allowed_cpus().empty()); }
 
 }  // namespace
 }  // namespace millrace::device

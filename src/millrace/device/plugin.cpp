@@ -1,7 +1,7 @@
 #include <dlfcn.h>
 
-#include "millrace/device/detail/machine.h"
 #include "millrace/device/detail/plugin.h"
+#include "millrace/system/machine.h"
 
 namespace millrace::device {
 
@@ -76,7 +76,7 @@ Backend* cuda(std::string* reason) {
 Choice choose(const std::string& wish, int local_rank) {
   std::string reason;
   const Backend* const backend = cuda(&reason);
-  return detail::choose(wish, local_rank, backend, reason, detail::Machine().has_nvidia_gpu());
+  return detail::choose(wish, local_rank, backend, reason, Machine().has_nvidia_gpu());
 }
 
 }  // namespace millrace::device

@@ -17,9 +17,9 @@
 
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
-#include "millrace/device/detail/machine.h"
 #include "millrace/device/device.h"
 #include "millrace/device/tensor_memory.h"
+#include "millrace/system/machine.h"
 #include "millrace/system/process_limits.h"
 
 namespace millrace::device {
@@ -134,7 +134,7 @@ std::string memory_account() {
     text += "; the address space is limited to " + bytes_text(*limit) + " (ulimit -v), " + bytes_text(mapped_bytes()) +
             " of it are in use";
   if (const auto limit = limit_of(RLIMIT_DATA)) text += "; data are limited to " + bytes_text(*limit) + " (ulimit -d)";
-  if (const auto limit = detail::Machine().memory_limit())
+  if (const auto limit = Machine().memory_limit())
     text += "; the control group is limited to " + bytes_text(*limit) + " (memory.max)";
   return text + "; " + bytes_text(available_memory_bytes()) + " are free";
 }
@@ -143,7 +143,7 @@ std::string thread_account() {
   std::vector<std::string> limits;
   if (const auto limit = limit_of(RLIMIT_NPROC))
     limits.push_back(with_commas(static_cast<std::int64_t>(*limit)) + " processes and threads of this user (ulimit -u)");
-  if (const auto limit = detail::Machine().thread_limit())
+  if (const auto limit = Machine().thread_limit())
     limits.push_back(with_commas(static_cast<std::int64_t>(*limit)) + " of the control group (pids.max)");
   if (const auto limit = limit_of(RLIMIT_AS))
     limits.push_back(bytes_text(*limit) + " of address space (ulimit -v), of which " + bytes_text(mapped_bytes()) +

@@ -5,17 +5,17 @@
 
 #include <algorithm>
 
-#include "millrace/device/detail/machine.h"
 #include "millrace/device/device.h"
+#include "millrace/system/machine.h"
 #include "millrace/system/process_limits.h"
 
 namespace millrace::device {
 
 ProcessResources process_resources() {
-  const detail::Machine machine;
+  const Machine machine;
   ProcessResources resources;
   resources.machine_cpus = static_cast<int>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN)));
-  resources.allowed_cpus = static_cast<int>(detail::allowed_cpus().size());
+  resources.allowed_cpus = static_cast<int>(allowed_cpus().size());
   resources.cpu_quota = machine.cpu_quota();
   resources.machine_memory = static_cast<std::uint64_t>(std::max(0L, sysconf(_SC_PHYS_PAGES))) *
                              static_cast<std::uint64_t>(std::max(0L, sysconf(_SC_PAGESIZE)));

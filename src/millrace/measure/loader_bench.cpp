@@ -119,8 +119,8 @@ Json bench_workload(const data::Workload& workload, const std::filesystem::path&
   data::LoaderRates rates = data::measure_loader(loader, options.seconds, consume);
   rates.first_batch += made - began;
   Json result = rates.to_json();
-  result["kind"] = workload.kind;
-  result["batch_size"] = workload.batch_size;
+  result["kind"] = workload.kind();
+  result["batch_size"] = workload.loader.batch_size;
   result["samples_per_epoch"] = loader.samples_per_epoch();
   result["open_ms"] = (opened - opening) * 1e3;
   result["readers"] = loader.readers();

@@ -1,5 +1,7 @@
 #include "millrace/system/child.h"
 
+#include <dlfcn.h>
+#include <link.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -14,22 +16,28 @@ namespace {
 
 namespace fs = std::filesystem;
 
-fs::path running_program() {
-  std::error_code error;
+// The file that holds this code: the running program, or a library of ours in somebody else's program.
+fs::path own_file() {
+  Dl_info info{};
+  link_map* object = nullptr;
+  const bool known =
+      ::dladdr1(reinterpret_cast<void*>(&own_file), &info, reinterpret_cast<void**>(&object), RTLD_DL_LINKMAP) != 0;
+  if (known && object->l_name != nullptr && *object->l_name != '\0') return object->l_name;
+  std::error_code error;  // the program itself has no name in the linker's list
   return fs::read_symlink("/proc/self/exe", error);
 }
 
 }  // namespace
 
 std::string find_beside(std::string_view name, const fs::path& built, const fs::path& installed) {
-  for (const fs::path& candidate : {running_program().parent_path() / name, built, installed}) {
+  for (const fs::path& candidate : {own_file().parent_path() / name, built, installed}) {
     if (::access(candidate.c_str(), X_OK) == 0) return candidate.string();
   }
   return "";
 }
 
 std::string looked_for_beside(const fs::path& installed) {
-  return "looked for beside " + quoted(running_program().string()) + " and in " + quoted(installed.string());
+  return "looked for beside " + quoted(own_file().string()) + " and in " + quoted(installed.string());
 }
 
 SpawnActions::SpawnActions() {

@@ -9,7 +9,8 @@
 
 namespace millrace {
 
-// The program `name`: next to the running one, else where it was built, else where it was installed. "" = not found.
+// The program `name`: next to the running one (or next to the library that holds this code), else where it was built, else where
+// it was installed. "" = not found.
 [[nodiscard]] std::string find_beside(std::string_view name, const std::filesystem::path& built,
                                       const std::filesystem::path& installed);
 // "looked for beside "/usr/bin/millrace" and in …": for the error if it was not found.

@@ -71,14 +71,7 @@ int bench_recipe(const Invocation& call, Arguments& arguments, const std::string
 
 }  // namespace
 
-std::string bench_loader_help() {
-  std::string text = "\nKinds of a described workload, and the keys of its JSON file:\n";
-  for (const data::WorkloadKind& kind : data::workload_kinds()) {
-    text += "  " + std::string(kind.name) + std::string(12 - std::min<std::size_t>(kind.name.size(), 11), ' ') +
-            std::string(kind.help) + "\n";
-  }
-  return text + "\n" + config::help_text(data::workload_schema());
-}
+std::string bench_loader_help() { return data::workload_help(); }
 
 int bench_loader(const Invocation& call, Arguments& arguments) {
   const bool json = arguments.flag("json");

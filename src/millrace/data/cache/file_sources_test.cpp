@@ -260,6 +260,15 @@ TEST_F(FileSourcesTest, ImageCropsAreBytesOrPlanes) {
                                                        61 / 255.0F, 59 / 255.0F / 2, 62 / 255.0F / 2));
 }
 
+TEST_F(FileSourcesTest, CentredImagesAreTakenByALoader) {
+  const ImageSamples centred{.height = 2, .width = 3, .random_crop = false, .normalise = false};
+  Loader loader(single(std::make_shared<ImageSource>(std::vector{png("a.png", 6, 8), png("b.png", 6, 8)}, centred)),
+                {.batch_size = 2});
+  const std::optional<HostBatch> batch = loader.next();
+  ASSERT_TRUE(batch.has_value());
+  EXPECT_EQ(static_cast<int>(batch->groups[0].data[0][18]), 54);  // of the second image: the first value is that of the crop
+}
+
 TEST_F(FileSourcesTest, ImageCropsAndFlipsAreDrawnFromTheReadsStream) {
   const stdfs::path path = png("a.png", 6, 8);
   const ImageSamples options{.height = 2, .width = 3, .random_flip = true, .normalise = false};

@@ -1,7 +1,6 @@
 #include "millrace/data/loader/loader.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "millrace/base/clock.h"
 #include "millrace/base/error.h"
@@ -277,7 +276,7 @@ struct Loader::Impl {
     constexpr std::uint64_t kNamed = 3;
     if (++reported_in_epoch > kNamed || !bad.error) return;
     const DataError error = error_of(bad);
-    warn(work->sample_name(bad.group, bad.index) + (bad.replaced ? " is replaced: " : " is left out: ") + error.message().what +
+    warn(work->sample_label(bad.group, bad.index) + (bad.replaced ? " is replaced: " : " is left out: ") + error.message().what +
          " (" + place(batch) + ")");
   }
 
@@ -318,6 +317,14 @@ struct Loader::Impl {
     for (const HostBatch::Group& group : result.groups) counters.samples += group.positions.size();
     if (options.adapts && now >= next_look) look();
     return result;
+  }
+
+  bool wait(std::chrono::milliseconds most) {
+    if (failed || batch == work->batches_per_epoch()) return true;
+    const std::int64_t began = steady_nanoseconds();
+    const bool there = engine->wait(most);
+    counters.wait_seconds += static_cast<double>(steady_nanoseconds() - began) * 1e-9;
+    return there;
   }
 
   [[nodiscard]] HostBatch read_again(std::uint64_t of_epoch, std::uint64_t index) const {
@@ -428,15 +435,6 @@ struct Loader::Impl {
   detail::DataCheck data_check = detail::DataCheck::same;  // for the next load_state()
 };
 
-double most_bad(double fraction, std::int64_t all) noexcept {
-  const double allowed = fraction * static_cast<double>(all);
-  return allowed > 0 ? std::max(allowed, 1.0) : 0.0;
-}
-
-double fraction_for(std::int64_t bad, std::int64_t all) noexcept {
-  return std::min(1.0, std::ceil(1e4 * static_cast<double>(bad) / static_cast<double>(all)) / 1e4);
-}
-
 Loader::Loader(Pipeline pipeline, LoaderOptions options) {
   check(pipeline, options);
   impl_ = std::make_unique<Impl>(std::move(pipeline), std::move(options));
@@ -445,6 +443,8 @@ Loader::Loader(Pipeline pipeline, LoaderOptions options) {
 Loader::~Loader() = default;
 
 std::optional<HostBatch> Loader::next() { return impl_->next(); }
+
+bool Loader::wait(std::chrono::milliseconds most) { return impl_->wait(most); }
 
 HostBatch Loader::read_again(std::uint64_t epoch, std::uint64_t index) const { return impl_->read_again(epoch, index); }
 

@@ -1,6 +1,7 @@
 // The loader: index plan -> tickets -> reader threads -> ring of slots -> batches in order. Torch-free.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -116,6 +117,9 @@ class Loader {
   // are already being read). Throws DataError naming the sample, its batch and its reader, and throws it again until restart() or
   // load_state(). Order, content and errors do not depend on the number of readers.
   [[nodiscard]] std::optional<HostBatch> next();
+  // Waits until next() will return at once, for `most` at most; false: not yet. For a caller that must look at something else
+  // while it waits. Without readers next() itself reads: true.
+  [[nodiscard]] bool wait(std::chrono::milliseconds most);
   [[nodiscard]] std::uint64_t epoch() const noexcept;             // epoch of the next batch
   [[nodiscard]] std::int64_t batches_per_epoch() const noexcept;  // on each rank
   [[nodiscard]] std::int64_t samples_per_epoch() const noexcept;  // over all data sets and ranks

@@ -1,12 +1,13 @@
-// A loader's workload described by a small JSON file, timed by `millrace bench loader` and bench/loader.
+// A loader described by JSON: a pipeline, and how batches are made of it. `millrace bench loader` and bench/loader time it, the
+// Python package trains with it.
 //
-//   {"kind": "sleeping", "samples": 4000, "batch_size": 16, "sleep_ms": 2, "slow_ms": 120, "slow_fraction": 0.03}
+//   {"data": {"kind": "sleeping", "samples": 4000, "sleep_ms": 2}, "batch_size": 16, "readers": 4}
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
-#include <map>
-#include <span>
+#include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -17,81 +18,63 @@
 #include "millrace/config/schema.h"
 #include "millrace/data/cache/cached_source.h"
 #include "millrace/data/loader/loader.h"
+#include "millrace/data/workload/pipeline_json.h"
 
 namespace millrace::data {
 
-struct Workload {
-  std::string kind = "memory";
-  std::vector<std::string> files;
-  std::vector<std::string> names;
-  bool one_a_file = false;
-  std::map<std::string, std::string> arrays;
-  std::map<std::string, std::vector<std::int64_t>> shapes;
-  std::int64_t samples = 20'000;
-  std::int64_t datasets = 8;
-  std::int64_t window = 1;
-  std::int64_t overlap = 0;
-  std::vector<std::int64_t> crop;
-  bool random = true;
-  bool flip = false;
-  bool normalise = false;
-  double sleep_ms = 2;
-  double slow_ms = 120;
-  double slow_fraction = 0.03;
+struct LoaderKeys {
   std::int64_t batch_size = 16;
   bool shuffle = true;
   bool drop_last = false;
   std::int64_t seed = 1;
   config::Auto<std::int64_t> readers;
   std::int64_t prefetch = 2;
-  std::int64_t max_buffer_bytes = std::int64_t{1} << 30;
+  config::Auto<std::int64_t> max_buffer_bytes;
   config::Auto<CacheWish> cache = CacheWish::off;
-  std::int64_t cache_bytes = std::int64_t{1} << 30;
+  config::Auto<std::int64_t> cache_bytes;
+  std::int64_t memory_promised = 0;
+  BadSamples bad_samples = BadSamples::fail;
+  double max_bad_fraction = 0.001;
+  std::int64_t rank = 0;
+  std::int64_t ranks = 1;
+  std::int64_t ranks_here = 1;
 
   static consteval auto fields() {
-    using C = Workload;
+    using C = LoaderKeys;
     using config::field;
     return std::tuple{
-        field<&C::kind>("What is read: see the kinds below."),
-        field<&C::files>("Files or patterns such as *.h5, beside the description."),
-        field<&C::names>("hdf5: the data sets, each a field. npz: the arrays; empty: all."),
-        field<&C::one_a_file>("hdf5: a sample is a file's data sets; else an index of their first axis."),
-        field<&C::arrays>("memory, grouped: name of a field (or data set) and its file of 32-bit floats."),
-        field<&C::shapes>("memory, grouped: the shape of one row of each array. sleeping: of \"x\"."),
-        field<&C::samples>("Generated samples, where no file is given (of each data set).").min(1),
-        field<&C::datasets>("grouped: generated data sets.").min(1).max(64),
-        field<&C::window>("tokens: their number. grouped: rows of a sample.").min(1),
-        field<&C::overlap>("tokens: shared with the window before.").min(0),
-        field<&C::crop>("nifti: a block of each volume. image: height and width. Empty: the whole volume; 224, 224.").min(1),
-        field<&C::random>("nifti, image: where the crop lies is drawn anew at each read."),
-        field<&C::flip>("image: half of the reads are flipped left to right."),
-        field<&C::normalise>("image: floats by ImageNet's mean and deviation, channels first; else bytes."),
-        field<&C::sleep_ms>("sleeping: how long a read takes.").min(0),
-        field<&C::slow_ms>("sleeping: how long a slow one takes.").min(0),
-        field<&C::slow_fraction>("sleeping: fraction of slow reads.").min(0).max(1),
-        field<&C::batch_size>("Samples of a batch (per data set when grouped).").min(1),
+        field<&C::batch_size>("Samples of a batch (of each data set where there are groups).").min(1),
         field<&C::shuffle>("A new random order each epoch."),
         field<&C::drop_last>("Drop an epoch's last smaller batch."),
         field<&C::seed>("Seed of order and augmentation.").min(0),
         field<&C::readers>("Reader threads; 0 = in the calling thread.").min(0).max(256),
         field<&C::prefetch>("Batches ready ahead, at first.").min(1).max(1024),
-        field<&C::max_buffer_bytes>("Most memory for batches.").min(1).unit("bytes"),
-        field<&C::cache>("Keeps samples once read; auto = where all fit into cache_bytes."),
-        field<&C::cache_bytes>("Most memory of the cache.").min(1).unit("bytes")};
+        field<&C::max_buffer_bytes>("Most memory for batches; auto = 1 GiB, or three batches if they are larger.")
+            .min(1)
+            .unit("bytes"),
+        field<&C::cache>("Keeps samples once read; auto = where all fit."),
+        field<&C::cache_bytes>("Most memory of the cache; auto = half of what is free.").min(1).unit("bytes"),
+        field<&C::memory_promised>("Of the free memory, what the caches of other loaders will take.").min(0).unit("bytes"),
+        field<&C::bad_samples>("What happens with a sample that can't be read."),
+        field<&C::max_bad_fraction>("Largest share of bad samples in an epoch.").min(0).max(1),
+        field<&C::rank>("Which of the ranks this is.").min(0),
+        field<&C::ranks>("Processes that share each epoch.").min(1),
+        field<&C::ranks_here>("Of these, on this machine: they share its cores and memory.").min(1)};
   }
 };
 
-// One row of the table of kinds.
-struct WorkloadKind {
-  std::string_view name;
-  std::string_view help;
-  Pipeline (*open)(const Workload& workload, const std::filesystem::path& folder);
+struct Workload {
+  Json data;                               // of the pipeline: see pipeline_json.h
+  LoaderKeys loader;                       // the other keys
+  std::string name;                        // begins the places in messages
+  std::vector<MapFunction> functions;      // see PipelineInput
+  [[nodiscard]] std::string kind() const;  // of the topmost part
 };
-[[nodiscard]] std::span<const WorkloadKind> workload_kinds();
 
-[[nodiscard]] config::Schema workload_schema();
+// The keys for help: the loader's, and those of each kind of part.
+[[nodiscard]] std::string workload_help();
 
-// ConfigError lists all that is wrong with the text, with positions.
+// ConfigError lists all that is wrong with the loader's keys. The pipeline is checked when it is opened. `name` is the file's.
 [[nodiscard]] Workload parse_workload(std::string_view json, const std::string& name);
 [[nodiscard]] Workload read_workload(const std::filesystem::path& file);
 

@@ -10,14 +10,16 @@ namespace {
 
 OpenWorkload opened(const std::string& json) { return open_workload(parse_workload(json, "w.json"), "."); }
 
-TEST(Workload, every_kind_delivers_the_same_bytes_whatever_the_order_and_the_readers) {
-  for (const std::string kind : {"memory", "grouped", "sleeping"}) {
+TEST(Workload, delivers_the_same_bytes_whatever_the_order_and_the_readers) {
+  const std::string memory = R"({"kind": "memory", "samples": 50, "shapes": {"x": [20], "y": [5]}})";
+  const std::string groups = R"({"kind": "groups", "of": {"a": )" + memory + R"(, "b": )" + memory + R"(, "c": )" + memory + "}}";
+  for (const std::string& data :
+       {memory, groups, std::string(R"({"kind": "sleeping", "samples": 50, "sleep_ms": 0, "slow_ms": 1})")}) {
     const auto digest = [&](const std::string& more) {
-      OpenWorkload open =
-          opened("{\"kind\": \"" + kind + "\", \"samples\": 50, \"datasets\": 3, \"sleep_ms\": 0, \"slow_ms\": 1" + more + "}");
+      OpenWorkload open = opened("{\"data\": " + data + more + "}");
       Loader loader(open.pipeline, open.options);
       const StreamDigest stream = digest_epoch(loader);
-      EXPECT_EQ(stream.samples, kind == "grouped" ? 150 : 50);
+      EXPECT_EQ(stream.samples, data == groups ? 150 : 50);
       return stream.digest;
     };
     const std::string expected = digest("");
@@ -27,7 +29,8 @@ TEST(Workload, every_kind_delivers_the_same_bytes_whatever_the_order_and_the_rea
 }
 
 TEST(Workload, measures_whole_epochs_and_their_ends) {
-  OpenWorkload open = opened("{\"kind\": \"sleeping\", \"samples\": 20, \"batch_size\": 4, \"sleep_ms\": 0.1, \"slow_ms\": 0.2}");
+  OpenWorkload open =
+      opened(R"({"data": {"kind": "sleeping", "samples": 20, "sleep_ms": 0.1, "slow_ms": 0.2}, "batch_size": 4})");
   Loader loader(open.pipeline, open.options);
   std::int64_t consumed = 0;
   const LoaderRates rates = measure_loader(loader, 0.05, [&](const HostBatch&) { ++consumed; });
@@ -50,10 +53,12 @@ TEST(Workload, mistakes_are_named) {
     }
     return "";
   };
-  EXPECT_THAT(what("{\"kind\": \"tape\"}"), testing::HasSubstr("there is no kind \"tape\""));
-  EXPECT_THAT(what("{\"bach_size\": 1}"), testing::HasSubstr("batch_size"));
-  EXPECT_THAT(what("{\"kind\": \"tokens\"}"), testing::HasSubstr("kind \"tokens\" needs files, and there are none"));
-  EXPECT_THAT(what("{\"arrays\": {\"x\": \"x.bin\"}}"), testing::HasSubstr("array \"x\" has no shape"));
+  EXPECT_THAT(what("{"), testing::HasSubstr("this is no JSON"));
+  EXPECT_THAT(what(R"({"batch_size": 1})"), testing::HasSubstr("the description has no data"));
+  EXPECT_THAT(what(R"({"data": {"kind": "tape"}})"), testing::HasSubstr("there is no kind \"tape\""));
+  EXPECT_THAT(what(R"({"data": {"kind": "sleeping"}, "bach_size": 1})"), testing::HasSubstr("batch_size"));
+  EXPECT_THAT(what(R"({"data": {"kind": "memory", "arrays": {"x": "x.bin"}}})"), testing::HasSubstr("array \"x\" has no shape"));
+  EXPECT_THAT(what(R"({"data": {"kind": "sleeping"}, "rank": 2, "ranks": 2})"), testing::HasSubstr("rank 2 of 2"));
 }
 
 }  // namespace

@@ -20,6 +20,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -87,6 +88,14 @@ class Engine {
     return {slot.release(), [state = state_](Slot* back) noexcept { give_back(*state, std::unique_ptr<Slot>(back)); }};
   }
 
+  // Waits until next() will return at once, for `most` at most; false: not yet. Without readers next() works itself: true.
+  bool wait(std::chrono::milliseconds most) {
+    if (threads_.empty()) return true;
+    const std::shared_ptr<Run> run = state_->run;
+    ensure_slot(*run);
+    return await(run->cells[position_ % run->cells.size()], Clock::now() + most);
+  }
+
   // Changes the number of readers from now on. More are started if needed; surplus readers sleep after their current ticket. At
   // least 1, unless the engine has had no reader so far.
   void set_readers(int readers) {
@@ -107,6 +116,7 @@ class Engine {
   // Drops prepared batches; next() continues with batch `first_batch`. Does not wait for tickets in progress.
   void restart(std::uint64_t first_batch) {
     position_ = first_batch;
+    asked_.reset();
     if (threads_.empty()) return;
     {
       const std::lock_guard lock(state_->mutex);
@@ -428,22 +438,35 @@ class Engine {
     assign(*state_, run);
   }
 
+  // Waits for the batch of `cell`, which is the one at position_, until `end`. A stall is reported after first_stall, then after
+  // twice as long, ..., however many calls the wait is made of.
+  bool await(const Cell& cell, typename Clock::time_point end) {
+    const auto done = [&cell] { return cell.remaining.load(std::memory_order_acquire) == 0; };
+    if (spin_until(done)) return true;
+    if (!asked_) {
+      asked_ = Clock::now();
+      patience_ = state_->options.first_stall;
+    }
+    std::unique_lock lock(state_->mutex);
+    while (!state_->consumer_wake.wait_until(lock, std::min(end, *asked_ + patience_), done)) {
+      const auto now = Clock::now();
+      if (now >= *asked_ + patience_) {
+        lock.unlock();
+        state_->work->stalled(position_, std::chrono::duration<double>(now - *asked_).count());
+        patience_ *= 2;
+        lock.lock();
+      }
+      if (now >= end) return false;
+    }
+    return true;
+  }
+
   std::unique_ptr<Slot> take_ready() {
     const std::shared_ptr<Run> run = state_->run;  // only this thread replaces the run
     ensure_slot(*run);
     Cell& cell = run->cells[position_ % run->cells.size()];
-    const auto done = [&cell] { return cell.remaining.load(std::memory_order_acquire) == 0; };
-    if (!spin_until(done)) {
-      const auto began = Clock::now();
-      auto patience = state_->options.first_stall;
-      std::unique_lock lock(state_->mutex);
-      while (!state_->consumer_wake.wait_until(lock, began + patience, done)) {
-        lock.unlock();
-        state_->work->stalled(position_, std::chrono::duration<double>(Clock::now() - began).count());
-        patience *= 2;
-        lock.lock();
-      }
-    }
+    await(cell, Clock::time_point::max());
+    asked_.reset();
     const std::lock_guard lock(state_->mutex);
     return std::move(cell.slot);
   }
@@ -451,6 +474,8 @@ class Engine {
   std::shared_ptr<State> state_;
   std::vector<std::thread> threads_;
   std::uint64_t position_ = 0;
+  std::optional<typename Clock::time_point> asked_;  // when the wait for the batch at position_ began
+  std::chrono::milliseconds patience_{0};            // its next stall is reported this long after asked_
 };
 
 }  // namespace millrace::data::detail

@@ -1,4 +1,4 @@
-#include "millrace/device/detail/machine.h"
+#include "millrace/system/machine.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <array>
 #include <fstream>
 
-namespace millrace::device::detail {
+namespace millrace {
 namespace {
 
 namespace fs = std::filesystem;
@@ -166,4 +166,4 @@ TEST_F(MachineTest, SeesAGpuByItsDriverFiles) {
 }
 
 }  // namespace
-}  // namespace millrace::device::detail
+}  // namespace millrace

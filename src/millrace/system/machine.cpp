@@ -1,13 +1,20 @@
-#include "millrace/device/detail/machine.h"
+#include "millrace/system/machine.h"
+
+#include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
 #include <fstream>
 #include <iterator>
+#include <memory>
 #include <sstream>
+#include <thread>
 #include <vector>
 
-namespace millrace::device::detail {
+#include "millrace/system/process_limits.h"
+
+namespace millrace {
 
 namespace fs = std::filesystem;
 
@@ -176,4 +183,30 @@ bool Machine::has_nvidia_gpu() const {
   return gpus != fs::directory_iterator() || fs::exists(root_ / "dev/nvidia0", ignored);
 }
 
-}  // namespace millrace::device::detail
+std::vector<int> allowed_cpus() {
+  std::vector<int> cpus;
+  for (int size = CPU_SETSIZE; size <= (1 << 20); size *= 4) {  // the call fails until the set covers the machine
+    const std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> set(CPU_ALLOC(static_cast<std::size_t>(size)),
+                                                               [](cpu_set_t* memory) { CPU_FREE(memory); });
+    const std::size_t bytes = CPU_ALLOC_SIZE(static_cast<std::size_t>(size));
+    if (!set || sched_getaffinity(0, bytes, set.get()) != 0) continue;
+    for (int cpu = 0; cpu < size; ++cpu) {
+      if (CPU_ISSET_S(static_cast<std::size_t>(cpu), bytes, set.get())) cpus.push_back(cpu);
+    }
+    break;
+  }
+  if (cpus.empty()) cpus.resize(std::max(1U, std::thread::hardware_concurrency()));
+  return cpus;
+}
+
+std::uint64_t available_memory_bytes() {
+  const auto free_pages = [] {
+    return static_cast<std::uint64_t>(sysconf(_SC_AVPHYS_PAGES)) * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+  };
+  const auto available = Machine().available_memory();
+  const std::uint64_t bytes = available ? *available : free_pages();
+  const std::optional<std::uint64_t> mappable = address_space_left();
+  return mappable ? std::min(bytes, *mappable - std::min(*mappable, kept_address_space())) : bytes;
+}
+
+}  // namespace millrace

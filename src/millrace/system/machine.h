@@ -10,9 +10,12 @@
 #include <string>
 #include <vector>
 
-namespace millrace::device::detail {
+namespace millrace {
 
 [[nodiscard]] std::vector<int> allowed_cpus();  // logical CPUs this process may run on; never empty
+// Free memory of the machine, below the limits of the control group and of `ulimit -v`. Reads system files: do not call it within
+// a step.
+[[nodiscard]] std::uint64_t available_memory_bytes();
 
 class Machine {
  public:
@@ -41,4 +44,4 @@ class Machine {
   std::filesystem::path root_;
 };
 
-}  // namespace millrace::device::detail
+}  // namespace millrace

@@ -1,0 +1,104 @@
+"""libheadrace.so through ctypes: its functions, and its failures as exceptions of this package."""
+from __future__ import annotations
+
+import ctypes
+import functools
+import json
+import os
+import re
+from pathlib import Path
+
+from headrace.errors import DataError, Error, MissingError, MomentError, StateError, UsageError
+
+FAILED, END, BATCH, NOT_YET = -1, 0, 1, 2
+
+
+class Batch(ctypes.Structure):
+    """headrace_batch of headrace.h."""
+
+    _fields_ = [("slot", ctypes.c_void_p), ("epoch", ctypes.c_uint64), ("index", ctypes.c_uint64),
+                ("rows", ctypes.POINTER(ctypes.c_int64)), ("data", ctypes.POINTER(ctypes.c_void_p)),
+                ("items", ctypes.POINTER(ctypes.POINTER(ctypes.c_int64)))]
+
+
+CALL = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_void_p), ctypes.c_uint64, ctypes.c_void_p)
+DESCRIBE = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_void_p)
+
+
+class Map(ctypes.Structure):
+    """headrace_map of headrace.h."""
+
+    _fields_ = [("call", CALL), ("describe", DESCRIBE), ("context", ctypes.c_void_p)]
+
+
+_TEXT, _HANDLE = ctypes.c_char_p, ctypes.c_void_p
+_FUNCTIONS = {
+    "version": (_TEXT, []),
+    "error": (_TEXT, []),
+    "open": (_HANDLE, [_TEXT, ctypes.POINTER(Map), ctypes.c_size_t]),
+    "describe": (_TEXT, [_HANDLE]),
+    "next": (ctypes.c_int, [_HANDLE, ctypes.c_int64, ctypes.POINTER(Batch)]),
+    "release": (None, [ctypes.c_void_p]),
+    "state": (_TEXT, [_HANDLE]),
+    "load_state": (ctypes.c_int, [_HANDLE, _TEXT]),
+    "restart": (ctypes.c_int, [_HANDLE, ctypes.c_uint64]),
+    "counters": (_TEXT, [_HANDLE]),
+    "plan": (_TEXT, [_HANDLE]),
+    "messages": (_TEXT, [_HANDLE]),
+    "close": (None, [_HANDLE]),
+}
+
+
+class Library:
+    """The functions of the library, by their names without headrace_."""
+
+    def __init__(self, path: Path):
+        try:
+            library = ctypes.CDLL(str(path))
+        except OSError as error:
+            place = "HEADRACE_LIBRARY" if "HEADRACE_LIBRARY" in os.environ else str(path)
+            raise MissingError(f"the library of headrace can't be loaded: {error}", place,
+                               "install headrace again from its wheel, which is for Linux on x86-64") from None
+        for name, (result, arguments) in _FUNCTIONS.items():
+            function = getattr(library, f"headrace_{name}")
+            function.restype, function.argtypes = result, arguments
+            setattr(self, name, function)
+
+
+@functools.lru_cache(maxsize=1)
+def library() -> Library:
+    """Loaded once. HEADRACE_LIBRARY names another one, for tests of a build."""
+    return Library(Path(os.environ.get("HEADRACE_LIBRARY") or Path(__file__).resolve().parent / "lib" / "libheadrace.so"))
+
+
+_KINDS = {"ConfigError": UsageError, "UsageError": MomentError, "DataError": DataError, "SnapshotError": StateError}
+# The library speaks of keys of a config; here they are arguments.
+_ARGUMENTS = {"workers": "readers"}
+
+
+def in_python(text: str) -> str:
+    """A sentence of the library in the words of this package: data.batch_size=4 is batch_size=4."""
+    text = re.sub(r"\bdata\.([a-z_]+\b)(?!\.)", lambda found: _ARGUMENTS.get(found[1], found[1]), text)
+    text = text.replace("or accept that they have changed", "or load with accept_changed=True")
+    return text.replace("the recipe's data()", "the pipeline").replace("=false", "=False").replace("=true", "=True")
+
+
+def failure() -> Exception:
+    """This thread's latest failure as an exception."""
+    said = json.loads(library().error())
+    if said["kind"] == "MemoryError":
+        return MemoryError(f"{said['what']}; {said['next']}")
+    return _KINDS.get(said["kind"], Error)(*(in_python(said[part]) for part in ("what", "where", "next")))
+
+
+def text(result: bytes | None):
+    """The JSON of a text that a function returned."""
+    if result is None:
+        raise failure()
+    return json.loads(result)
+
+
+def check(code: int) -> int:
+    if code == FAILED:
+        raise failure()
+    return code

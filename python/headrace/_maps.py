@@ -1,0 +1,104 @@
+"""Functions of Pipeline.map() as the library calls them, on its reader threads."""
+from __future__ import annotations
+
+import ctypes
+import json
+import threading
+import time
+from typing import Any
+
+from headrace._library import CALL, DESCRIBE, Map
+
+_NUMPY = {"bool": "?", "u8": "u1", "i8": "i1", "i16": "<i2", "u16": "<u2", "i32": "<i4", "u32": "<u4", "i64": "<i8", "u64": "<u8",
+          "f16": "<f2", "bf16": "<u2", "f32": "<f4", "f64": "<f8", "c64": "<c8", "c128": "<c16"}
+
+
+def numpy_dtype(name: str):
+    """NumPy's dtype of a field. NumPy has no bf16: its bits as u16."""
+    import numpy
+    return numpy.dtype(_NUMPY[name])
+
+
+class _PythonMap:
+    """A Python function: its sample as NumPy arrays over the library's memory, and what it costs."""
+
+    def __init__(self, function: Any):
+        self.function = function
+        self.seconds = 0.0
+        self.error: Exception | None = None  # of the latest call that failed
+        self.interrupt: BaseException | None = None  # Ctrl-C, where the calling thread reads
+        self._lock = threading.Lock()
+        self._fields: list = []
+        self._made: list = []
+
+    def describe(self, text: bytes, _context: Any) -> None:
+        said = json.loads(text)
+        self._fields, self._made = self._views(said["fields"]), self._views(said["made"])
+
+    @staticmethod
+    def _views(fields: list) -> list:
+        views = []
+        for field in fields:
+            dtype, shape = numpy_dtype(field["dtype"]), tuple(field["shape"])
+            count = 1
+            for size in shape:
+                count *= size
+            views.append((field["name"], ctypes.c_ubyte * (count * dtype.itemsize), dtype, shape))
+        return views
+
+    def call(self, fields: Any, made: Any, seed: int, _context: Any) -> int:
+        import numpy
+        began = time.perf_counter()
+        try:
+            sample = {}
+            for i, (name, memory, dtype, shape) in enumerate(self._fields):
+                sample[name] = numpy.frombuffer(memory.from_address(fields[i]), dtype).reshape(shape)
+                sample[name].flags.writeable = False
+            result = self.function(sample, numpy.random.Generator(numpy.random.Philox(seed)))
+            for i, (name, memory, dtype, shape) in enumerate(self._made):
+                value = numpy.asarray(result[name])
+                if value.shape != shape:
+                    raise ValueError(f'the function of map() made "{name}" of shape {value.shape}, and makes= says {shape}')
+                numpy.frombuffer(memory.from_address(made[i]), dtype).reshape(shape)[...] = value
+            return 0
+        except Exception as error:  # it can't pass through the library
+            self.error = error
+            return 1
+        except BaseException as interrupt:
+            self.interrupt = interrupt
+            return 1
+        finally:
+            with self._lock:
+                self.seconds += time.perf_counter() - began
+
+
+class Maps:
+    """The functions of a pipeline for one loader: keeps alive what the library calls."""
+
+    def __init__(self, functions: list):
+        self._python = []
+        self.table = (Map * max(1, len(functions)))()
+        self.count = len(functions)
+        for entry, given in zip(self.table, functions):
+            if given.address is not None:
+                entry.call = ctypes.cast(given.address, CALL)
+                continue
+            python = _PythonMap(given.function)
+            self._python.append(python)
+            entry.call, entry.describe = CALL(python.call), DESCRIBE(python.describe)
+
+    @property
+    def seconds(self) -> float:
+        """Spent in Python functions, over all readers."""
+        return sum(python.seconds for python in self._python)
+
+    def error(self) -> Exception | None:
+        """The exception of the latest call that failed."""
+        return next((python.error for python in self._python if python.error is not None), None)
+
+    def raise_interrupt(self) -> None:
+        """Raises what ended a call from outside, such as Ctrl-C."""
+        for python in self._python:
+            if python.interrupt is not None:
+                interrupt, python.interrupt = python.interrupt, None
+                raise interrupt

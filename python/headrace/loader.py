@@ -1,0 +1,435 @@
+"""A loader for a training loop: batches of torch tensors, or NumPy arrays, read by native threads.
+
+    loader = headrace.Loader(train, batch_size=16, shuffle=True, seed=7)
+    for epoch in range(loader.epoch, 10):
+        for batch in loader:                       # {"vis": tensor, "truth": tensor}
+            ...
+        torch.save({"model": model.state_dict(), "loader": loader.state_dict()}, "last.pt")
+"""
+from __future__ import annotations
+
+import atexit
+import contextlib
+import ctypes
+import html
+import importlib.util
+import json
+import math
+import os
+import sys
+import threading
+import warnings
+import weakref
+from typing import Any, Iterator, Mapping
+
+from headrace import _library
+from headrace._library import BATCH, END, NOT_YET, check, in_python, library
+from headrace._maps import Maps, numpy_dtype
+from headrace.errors import KindError, MomentError, PackageError, StateError, UsageError
+from headrace.pipeline import Pipeline, described
+
+_PATIENCE_MS = 100  # after so long without a batch the call returns once, so that Ctrl-C is heard
+_TORCH = {"bool": "bool", "u8": "uint8", "i8": "int8", "i16": "int16", "u16": "uint16", "i32": "int32", "u32": "uint32", "i64": "int64",
+          "u64": "uint64", "f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64", "c64": "complex64", "c128": "complex128"}
+
+
+class LoaderWarning(UserWarning):
+    """A bad sample that was left out, a reader that is stuck, batches that are kept."""
+
+
+class _Slot:
+    """Owns the memory of a batch: goes back to the loader when the last array over it dies."""
+
+    __slots__ = ("_address", "_release")
+
+    def __init__(self, address: int, release: Any):
+        self._address, self._release = address, release
+
+    def __del__(self):
+        self._release(self._address)
+
+
+class _Samples:
+    """What loader.dataset is for: its length."""
+
+    def __init__(self, count: int):
+        self._count = count
+
+    def __len__(self) -> int:
+        return self._count
+
+
+class _Epoch:
+    """One pass over a loader. Nothing happens before its first batch is asked for."""
+
+    __slots__ = ("_loader", "begun", "over")
+
+    def __init__(self, loader: Loader):
+        self._loader, self.begun, self.over = loader, False, False
+
+    def __iter__(self) -> _Epoch:
+        return self
+
+    def __next__(self) -> dict:
+        return self._loader._next(self)
+
+
+_open: weakref.WeakSet = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    # Reader threads may not outlive what they use: the interpreter and the library's own memory.
+    for loader in list(_open):
+        loader.close()
+
+
+def _renew_locks() -> None:
+    # In a fork nobody holds a lock that another thread of its parent held.
+    for loader in list(_open):
+        loader._lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_renew_locks)
+
+
+def _promised_bytes() -> int:
+    """What the caches of the open loaders may still take of the free memory."""
+    promised = 0
+    for loader in list(_open):
+        with contextlib.suppress(MomentError):  # closed, or of the process that this one is a fork of
+            cache = loader.counters()["cache"]
+            promised += cache["budget_bytes"] - cache["bytes"] if cache else 0
+    return promised
+
+
+def _plain(value: Any) -> Any:
+    """A number of NumPy or torch as one of Python."""
+    if hasattr(value, "item"):
+        return value.item()
+    raise TypeError(f"{value!r} is neither a number nor a text")
+
+
+def _levels_to_the_caller() -> int:
+    """stacklevel of the line outside this file that led here."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename == __file__:
+        level, frame = level + 1, frame.f_back
+    return level
+
+
+def _ranks(rank: int | None, ranks: int | None) -> tuple[int, int, int]:
+    """(rank, ranks, how many of them are on this machine): as given, or those of torch.distributed where it has been initialised."""
+    if (rank is None) != (ranks is None):
+        raise UsageError("rank and ranks belong together", "headrace.Loader()", "give both, or none of them")
+    if ranks is not None:
+        return rank, ranks, 1
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        return 0, 1, 1
+    world = distributed.get_world_size()
+    return distributed.get_rank(), world, min(world, int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
+
+
+class Loader:
+    """Batches of a pipeline's samples, read by native threads ahead of the loop, without the GIL.
+
+    Each `for` is an epoch: the first gives epoch 0 (or goes on where load_state_dict() points to), every other the next epoch, also
+    where the one before was broken off. iter() alone does nothing.
+
+    A batch is {field: tensor [rows, ...]}, for groups {group: {field: tensor}}. Tensors lie over the loader's memory without a copy,
+    in host memory. They may be written to and kept, also after the loader is closed; each batch that is kept takes memory for another
+    one, and beyond max_buffer_bytes the loader refuses: clone() what is to be kept for long. The last batch of an epoch may be smaller.
+
+    The same arguments give the same batches for any number of readers: order and augmentation are functions of seed, epoch and
+    position. Readers and batches ahead are chosen, and adapted while the loop waits: plan() says why.
+
+    Arguments:
+        pipeline: what is read, as of headrace.hdf5().
+        batch_size: samples per rank (of each data set where there are groups).
+        shuffle: a new order in each epoch; else the order of the files.
+        seed: of order and augmentation.
+        drop_last: without the last smaller batch of an epoch.
+        readers: threads; None: chosen; 0: the calling thread reads.
+        prefetch: batches ready ahead, at first.
+        cache: "auto" keeps samples in memory once read where all fit into cache_bytes (half of the free memory); "ram" keeps those that
+            fit; "off". What is random is drawn after it.
+        max_buffer_bytes: of all batches; None: 1 GiB, or three batches.
+        bad_samples: one that can't be read raises DataError ("fail"), is left out ("skip"), is replaced ("substitute"), or is replaced
+            and not read again ("quarantine"); never more than max_bad_fraction of an epoch.
+        rank, ranks: of this process; None: those of torch.distributed if it has been initialised. Every rank has equally many batches.
+        as_: "torch" or "numpy"; None: torch where it is installed.
+
+    A loader belongs to one process: in a fork of it, it raises MomentError. Calls from several threads wait for each other.
+    """
+
+    def __init__(self, pipeline: Pipeline, batch_size: int = 1, shuffle: bool = False, *, seed: int = 0, drop_last: bool = False,
+                 readers: int | None = None, prefetch: int = 2, cache: str = "auto", cache_bytes: int | None = None,
+                 max_buffer_bytes: int | None = None, bad_samples: str = "fail", max_bad_fraction: float = 0.001,
+                 rank: int | None = None, ranks: int | None = None, as_: str | None = None):
+        self._handle = None
+        if not isinstance(pipeline, Pipeline):
+            raise KindError(f"a loader of {type(pipeline).__name__}", "headrace.Loader()",
+                            "give a pipeline, as of headrace.hdf5(); for a torch Dataset there is headrace.exact()")
+        self.batch_size, self.drop_last = batch_size, drop_last
+        self.rank, self.ranks, here = _ranks(rank, ranks)
+        self._arrays = _array_maker(as_)
+        functions: list = []
+        description = {"data": described(pipeline._part, functions), "batch_size": batch_size, "shuffle": shuffle, "seed": seed,
+                       "drop_last": drop_last, "readers": "auto" if readers is None else readers, "prefetch": prefetch, "cache": cache,
+                       "cache_bytes": "auto" if cache_bytes is None else cache_bytes, "memory_promised": _promised_bytes(),
+                       "max_buffer_bytes": "auto" if max_buffer_bytes is None else max_buffer_bytes, "bad_samples": bad_samples,
+                       "max_bad_fraction": max_bad_fraction, "rank": self.rank, "ranks": self.ranks, "ranks_here": here}
+        self._maps = Maps(functions)
+        try:
+            text = json.dumps(description, default=_plain)
+        except TypeError as error:
+            raise KindError(f"an argument is of the wrong type: {error}", "headrace.Loader()", "give plain numbers and texts") from None
+        self._library = library()
+        self._lock = threading.RLock()
+        self._handle = self._library.open(text.encode(), self._maps.table, self._maps.count)
+        if self._handle is None:
+            self._maps.raise_interrupt()
+            raise self._failure()
+        _open.add(self)
+        said = _library.text(self._library.describe(self._handle))
+        self._groups, self._batches, self._samples = said["groups"], said["batches"], said["samples"]
+        self._layouts: list[dict] = [{} for _ in self._groups]  # of each group: rows -> what its arrays are
+        self._grouped = len(self._groups) > 1 or self._groups[0]["name"] != ""
+        self._batch = _library.Batch()
+        self._batch_at = ctypes.byref(self._batch)
+        self._current: _Epoch | None = None
+        self._epoch, self._handed = 0, 0  # batches of this epoch that a loop has had
+        self._resumed = False             # the next loop goes on with the epoch
+        self._notes: list[str] = []
+
+    # -- the loop
+
+    def __iter__(self) -> Iterator[dict]:
+        return _Epoch(self)
+
+    def __len__(self) -> int:
+        """Batches of an epoch, on each rank."""
+        return self._batches
+
+    def _next(self, epoch: _Epoch) -> dict:
+        if epoch.over:
+            raise StopIteration
+        with self._lock:
+            handle = self._opened()
+            if epoch is not self._current:
+                self._begin(epoch)
+            call, batch, at = self._library.next, self._batch, self._batch_at
+            while True:
+                code = call(handle, _PATIENCE_MS, at)
+                if code == BATCH:
+                    break
+                if code == NOT_YET:
+                    self._show_messages()
+                elif code == END:
+                    self._end()
+                    epoch.over = True
+                    raise StopIteration
+                else:
+                    self._maps.raise_interrupt()
+                    error = self._failure()
+                    self._show_messages()
+                    raise error
+            slot = _Slot(batch.slot, self._library.release)
+            self._maps.raise_interrupt()
+            self._epoch, self._handed = batch.epoch, batch.index + 1
+            return self._made(batch, slot)
+
+    def _begin(self, epoch: _Epoch) -> None:
+        if epoch.begun:
+            raise MomentError("this loop has been overtaken: another loop over the same loader, or load_state_dict(), came after its first "
+                              "batch", "headrace.Loader", "make a loader for each loop")
+        if self._handed and not self._resumed:
+            if self._handed == self._batches:
+                check(self._library.next(self._handle, _PATIENCE_MS, self._batch_at))  # takes the end of the epoch
+                self._end()
+            else:
+                check(self._library.restart(self._handle, self._epoch + 1))
+                self._epoch, self._handed = self._epoch + 1, 0
+        self._resumed = False
+        epoch.begun, self._current = True, epoch
+
+    def _end(self) -> None:
+        self._current = None
+        self._epoch, self._handed = self._epoch + 1, 0
+        self._show_messages()
+
+    def _made(self, batch: _library.Batch, slot: _Slot) -> dict:
+        field, groups, counts, data = 0, {}, batch.rows, batch.data
+        for number, group in enumerate(self._groups):
+            rows = counts[number]
+            layout = self._layouts[number].get(rows)
+            if layout is None:
+                layout = self._layouts[number][rows] = [self._arrays.layout(each, rows) for each in group["fields"]]
+            made = groups[group["name"]] = {}
+            for name, memory, make in layout:
+                view = memory.from_address(data[field])
+                view.slot = slot
+                made[name] = make(view)
+                field += 1
+        return groups if self._grouped else groups[""]
+
+    # -- state
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the next batch; where the latest loop has had all batches of its epoch, the epoch after it."""
+        return self._epoch + (self._handed == self._batches)
+
+    def state_dict(self) -> dict:
+        """The place after the batches that the loop has had: about 400 bytes of plain numbers and texts. In mid-epoch too; at the end of
+        an epoch it is the beginning of the next. After a `break` it is the place of the break: a loop that loads it goes on there. The first
+        call reads parts of the files, for their digest."""
+        with self._lock:
+            return {"headrace": 1, **_library.text(self._library.state(self._opened()))}
+
+    def load_state_dict(self, state: Mapping[str, Any], accept_changed: bool = False) -> None:
+        """The next `for` goes on at that place, with the same batches, for any number of readers, and with another number of ranks where
+        batch_size times ranks is the same. StateError for a state of another pipeline, seed or batch size, and where the files hold
+        something else (of large files parts are compared; names and places don't count), unless `accept_changed`."""
+        if not isinstance(state, Mapping) or state.get("headrace") != 1:
+            raise StateError("this is no state of a headrace.Loader", "load_state_dict()", "give what state_dict() returned")
+        with self._lock:
+            handle = self._opened()
+            left_out = ("headrace", "content") if accept_changed else ("headrace",)
+            check(self._library.load_state(handle, json.dumps({key: state[key] for key in state if key not in left_out}).encode()))
+            self._current = None
+            self._epoch, self._handed = state["epoch"], state["next_batch"]
+            self._resumed = True
+
+    # -- what it does
+
+    def counters(self) -> dict:
+        """Since the loader was made: batches, samples and bad_samples handed over; wait_seconds of the loop; read_seconds and
+        read_cpu_seconds over all readers; python_seconds in Python functions of map(); readers, buffer_bytes, cache, slow_files."""
+        with self._lock:
+            said = _library.text(self._library.counters(self._opened()))
+        return {**said, "python_seconds": self._maps.seconds}
+
+    def plan(self) -> str:
+        """What was chosen, and why: readers, cache, memory, how files are read; and each change since."""
+        return "\n".join(f"{name:<10}{text}" for name, text in self._plan())
+
+    def _plan(self) -> list[tuple[str, str]]:
+        with self._lock:
+            said = _library.text(self._library.plan(self._opened()))
+            self._show_messages()
+        rows = [("epoch", f"{self._samples:,} samples in {self._batches:,} batches on each of {self.ranks} ranks" if self.ranks > 1 else
+                 f"{self._samples:,} samples in {self._batches:,} batches")]
+        for data in said["data"]:
+            words = [word for word in (data["rule"], data["read_as"]) if word]
+            if words:
+                rows.append(("data", ": ".join(word for word in (data["name"], "; ".join(words)) if word)))
+        rows += [("readers", in_python(said["readers_reason"])), ("cache", in_python(said["cache_reason"])),
+                 ("memory", f"{said['buffer_bytes'] / 2**20:,.0f} MiB for batches")]
+        counters = self.counters()
+        if counters["python_seconds"] > 0:
+            share = counters["python_seconds"] / max(counters["read_seconds"], 1e-9)
+            rows.append(("map", f"Python functions take {share:.0%} of the readers' time, one thread at a time: compile them with numba.cfunc"))
+        return rows + [("change", note) for note in self._notes]
+
+    def _repr_html_(self) -> str:
+        rows = self._plan() if self._handle else [("state", "closed")]
+        cells = "".join(f"<tr><td>{html.escape(name)}</td><td>{html.escape(text)}</td></tr>" for name, text in rows)
+        fields = ", ".join(f"{each['name']} {each['dtype']} {each['shape']}" for group in self._groups for each in group["fields"])
+        return f"<b>headrace.Loader</b> {html.escape(fields)}<table>{cells}</table>"
+
+    def __repr__(self) -> str:
+        state = f"{self._batches:,} batches of {self.batch_size}" if self._handle else "closed"
+        return f"<headrace.Loader: {state}>"
+
+    @property
+    def dataset(self) -> _Samples:
+        """For programs that ask for len(loader.dataset): the samples of an epoch over all ranks."""
+        return _Samples(self._samples)
+
+    @property
+    def sampler(self) -> None:
+        """The loader has the order itself."""
+        return None
+
+    # -- life
+
+    def close(self) -> None:
+        """Stops the readers. Batches stay valid while they are held. May be called twice."""
+        if self._handle is None:
+            return
+        with self._lock:
+            handle, self._handle = self._handle, None
+            if handle is not None:
+                self._library.close(handle)
+
+    def __enter__(self) -> Loader:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    def __del__(self):
+        self.close()
+
+    def __reduce__(self):
+        raise MomentError("a loader can't be copied or sent to another process: it has threads", "headrace.Loader",
+                          "send the pipeline, and make a loader there")
+
+    def _opened(self) -> int:
+        if self._handle is None:
+            raise MomentError("this loader is closed", "headrace.Loader", "make another one")
+        return self._handle
+
+    def _failure(self) -> Exception:
+        error = _library.failure()
+        if "function of map()" in str(error):
+            error.__cause__ = self._maps.error()
+        return error
+
+    def _show_messages(self) -> None:
+        said = self._library.messages(self._handle)
+        for line in json.loads(said) if said else []:
+            if line["kind"] == "warning":
+                warnings.warn(in_python(line["text"]), LoaderWarning, stacklevel=_levels_to_the_caller())
+            else:
+                self._notes.append(in_python(line["text"]))
+
+
+class _NumpyArrays:
+    """Makes NumPy arrays over a batch."""
+
+    def layout(self, field: Mapping[str, Any], rows: int) -> tuple:
+        """(name, type of the memory, what makes an array of it)."""
+        import numpy
+        dtype, shape, array = numpy_dtype(field["dtype"]), (rows, *field["shape"]), numpy.ndarray
+        return field["name"], ctypes.c_ubyte * (math.prod(shape) * dtype.itemsize), lambda view: array(shape, dtype, view)
+
+
+class _TorchTensors:
+    """Makes torch tensors over a batch."""
+
+    def layout(self, field: Mapping[str, Any], rows: int) -> tuple:
+        """(name, type of the memory, what makes a tensor of it)."""
+        import numpy
+        import torch
+        dtype = getattr(torch, _TORCH[field["dtype"]], None)
+        if dtype is None:
+            raise PackageError(f'field "{field["name"]}" has {_TORCH[field["dtype"]]} numbers, which torch {torch.__version__} does not know',
+                               "headrace.Loader()", 'use a newer torch, or as_="numpy"')
+        shape, bits, array, tensor = (rows, *field["shape"]), numpy_dtype(field["dtype"]), numpy.ndarray, torch.from_numpy
+        memory = ctypes.c_ubyte * (math.prod(shape) * bits.itemsize)
+        if dtype is torch.bfloat16:  # NumPy has its bits alone
+            return field["name"], memory, lambda view: tensor(array(shape, "<i2", view)).view(dtype)
+        return field["name"], memory, lambda view: tensor(array(shape, bits, view))  # a third of the time of frombuffer and view
+
+
+def _array_maker(as_: str | None) -> Any:
+    if as_ not in (None, "torch", "numpy"):
+        raise UsageError(f"as_ is {as_!r}", "headrace.Loader()", 'give "torch" or "numpy"')
+    if as_ is None:
+        as_ = "torch" if "torch" in sys.modules or importlib.util.find_spec("torch") else "numpy"
+    if not (as_ in sys.modules or importlib.util.find_spec(as_)):
+        raise PackageError(f"{as_} is not installed", "headrace.Loader()", f"{sys.executable} -m pip install {as_}")
+    return _TorchTensors() if as_ == "torch" else _NumpyArrays()

@@ -1,0 +1,260 @@
+"""What a loader reads: sources of samples, and what selects, joins and changes them.
+
+    data = headrace.hdf5("sky/*.h5", {"vis": "/vis", "truth": "/cosmo"})
+    data = data.augment(["vis", "truth"], headrace.random_flip([-1]), headrace.random_roll([-2]))
+    train, held_out = data.split(0.9, seed=1)          # the same samples in every run
+
+A pipeline is a description: nothing is opened before a Loader is made of it. Paths are seen from the current folder. A pattern such as
+*.h5 may be the last part of a path; its files are sorted by name. In an array of a sample the last axes are rows and columns; axes are
+counted from the end: -1 columns, -2 rows, -3 depth.
+"""
+from __future__ import annotations
+
+import glob
+import os
+from typing import Any, Callable, Iterable, Mapping, Sequence, Union
+
+from headrace.errors import KindError, MissingError, UsageError
+
+Path = Union[str, "os.PathLike[str]"]
+
+
+class Step:
+    """A step of an augmentation, for Pipeline.augment()."""
+
+    def __init__(self, kind: str, **keys: Any):
+        self._json = {"kind": kind, **{name: value for name, value in keys.items() if value is not None}}
+
+    def __repr__(self) -> str:
+        keys = ", ".join(f"{name}={value!r}" for name, value in self._json.items() if name != "kind")
+        return f"headrace.{self._json['kind']}({keys})"
+
+
+class Pipeline:
+    """A source of samples, made by hdf5(), nifti(), images(), npy(), npz(), csv(), tokens(), concat() or groups(). Never changed: each
+    method returns another pipeline."""
+
+    def __init__(self, part: Mapping[str, Any]):
+        self._part = dict(part)
+
+    def __repr__(self) -> str:
+        words, part = [], self._part
+        while part is not None:
+            words.append(part["kind"])
+            part = None if part["kind"] in ("concat", "groups") else part.get("of")
+        return f"<headrace.Pipeline {' < '.join(words)}>"
+
+    def _above(self, kind: str, **keys: Any) -> Pipeline:
+        if self._part["kind"] == "groups":
+            raise UsageError(f"{kind} of groups", f"Pipeline.{kind}()", "call it on each data set, then make the groups")
+        return Pipeline({"kind": kind, **keys, "of": self._part})
+
+    def augment(self, fields: str | Sequence[str], *steps: Step) -> Pipeline:
+        """Steps on `fields`, drawn anew at each read by (seed, epoch, position): the same numbers for all fields of one call, so that a
+        picture and its mask are flipped alike. They run on the reader threads."""
+        names = [fields] if isinstance(fields, str) else list(fields)
+        for step in steps:
+            if not isinstance(step, Step):
+                raise KindError(f"a step is {step!r}", "Pipeline.augment()", "give steps such as headrace.random_flip([-1])")
+        return self._above("augment", names=names, steps=[step._json for step in steps])
+
+    def split(self, share: float = 0.9, *, seed: int = 0) -> tuple[Pipeline, Pipeline]:
+        """Two pipelines: about `share` of the samples, and the others. Which samples is a function of `seed` and their number alone: the
+        same in every run, and samples that are appended later move none."""
+        if not 0 < share < 1:
+            raise UsageError(f"a share of {share}", "Pipeline.split()", "give a number between 0 and 1")
+        return self.share(0, share, seed=seed), self.share(share, 1, seed=seed)
+
+    def share(self, begin: float, end: float, *, seed: int = 0) -> Pipeline:
+        """The samples whose number, drawn from 0 to 1, lies in [begin, end): for splits in more than two parts."""
+        return self._above("share", **{"from": begin, "to": end}, seed=seed)
+
+    def subset(self, indices: Iterable[int]) -> Pipeline:
+        """Samples by their numbers, in this order; a number may come twice."""
+        return self._above("subset", indices=[int(index) for index in indices])
+
+    def take(self, count: int) -> Pipeline:
+        """The first `count` samples."""
+        return self._above("take", count=count)
+
+    def repeat(self, times: int) -> Pipeline:
+        """All samples `times` times in an epoch, each augmented anew."""
+        return self._above("repeat", times=times)
+
+    def map(self, function: Callable | int, makes: Mapping[str, tuple[str, Sequence[int]]], *, name: str | None = None,
+            drops: Sequence[str] = ()) -> Pipeline:
+        """Fields made by a function, sample by sample, on the reader threads. `makes` names them: {"x": ("f32", (3, 64))}. A field with
+        the name of one of the source replaces it; the others are passed on but for `drops`. A state is loaded only where `name`, by
+        default the function's, is the same: put parameters into it.
+
+        A Python function is called as function(sample, random): `sample` is {field: numpy array}, valid during the call; `random` a
+        numpy Generator of this sample, epoch and position; it returns {field: array}. Only one thread at a time runs Python: such
+        functions hold back readers and the training loop, and Loader.counters()["python_seconds"] says how long.
+        The address of a C function, or a function compiled by numba.cfunc, runs on all readers at once:
+        int f(const void* const* fields, void* const* made, uint64_t seed, void* context), `makes` sorted by name; 0 = done.
+        An exception, and another value than 0, is a bad sample: see Loader(bad_samples=...)."""
+        address = function if isinstance(function, int) else getattr(function, "address", None)
+        if address is None and not callable(function):
+            raise KindError(f"the function of a map is {function!r}", "Pipeline.map()", "give a function, or the address of a C function")
+        called = name or getattr(function, "__qualname__", None)
+        if called is None:
+            raise UsageError("the function of a map has no name", "Pipeline.map()", 'give name="...", with its parameters in it')
+        made = {field: {"dtype": dtype, "shape": list(shape)} for field, (dtype, shape) in makes.items()}
+        return self._above("map", function=_Function(function, address), name=called, makes=made, drops=list(drops))
+
+
+class _Function:
+    """The function of a map: numbered when a loader is opened."""
+
+    def __init__(self, function: Any, address: int | None):
+        self.function, self.address = function, address
+
+
+def described(part: Any, functions: list[_Function]) -> Any:
+    """The JSON of a part, with functions replaced by their numbers in `functions`."""
+    if isinstance(part, _Function):
+        functions.append(part)
+        return len(functions) - 1
+    if isinstance(part, Mapping):
+        return {key: described(value, functions) for key, value in part.items()}
+    if isinstance(part, list) and part and isinstance(part[0], Mapping):
+        return [described(value, functions) for value in part]
+    return part
+
+
+def _file(path: Path, call: str) -> str:
+    name = os.fspath(path)
+    found = glob.has_magic(os.path.basename(name)) and glob.glob(name) or os.path.exists(name)
+    if not found:
+        pattern = glob.has_magic(name)
+        raise MissingError(f'no file matches "{name}"' if pattern else f'there is no file "{name}"', f"headrace.{call}()",
+                           f"check the path; only its last part may be a pattern; the current folder is {os.getcwd()}")
+    return name
+
+
+def _files(paths: Path | Iterable[Path], call: str) -> list[str]:
+    some = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
+    if not some:
+        raise UsageError("no file is named", f"headrace.{call}()", "give a path, a pattern such as *.h5, or a list of paths")
+    return [_file(path, call) for path in some]
+
+
+def hdf5(files: Path | Iterable[Path], datasets: Mapping[str, str], *, rows: bool = True,
+         keep: Mapping[str, Sequence[tuple[int, int]]] | None = None) -> Pipeline:
+    """Data sets of HDF5 files: {"x": "/x"} names each field and its data set. A sample is an index of the first axis (rows=True), or a
+    file (rows=False). Files must agree in types and shapes, but for the first axis of rows. `keep` reads parts [begin, end) of a field's
+    last axes: {"vis": [(0, 64)]}."""
+    part: dict[str, Any] = {"kind": "hdf5", "files": _files(files, "hdf5"), "datasets": dict(datasets), "rows": rows}
+    if keep:
+        part["keep"] = {name: [list(pair) for pair in pairs] for name, pairs in keep.items()}
+    return Pipeline(part)
+
+
+def nifti(files: Path | Iterable[Path], *, name: str = "volume", crop: Sequence[int] = (), random: bool = True,
+          as_float: bool = False) -> Pipeline:
+    """Volumes of .nii and .nii.gz files, or a block of `crop` voxels of each (one size per axis, slowest first), at a random place or in
+    the centre. Values are those stored, or f32 scaled as the header says (as_float)."""
+    return Pipeline({"kind": "nifti", "files": _files(files, "nifti"), "name": name, "crop": list(crop), "random": random, "as_float": as_float})
+
+
+def images(files: Path | Iterable[Path] | None = None, *, labelled: Path | None = None, name: str = "image",
+           crop: tuple[int, int] = (224, 224), pixels: str = "rgb", random: bool = True, flip: bool = False, reduce: bool = False,
+           normalise: bool = False, mean: Sequence[float] = (0.485, 0.456, 0.406),
+           deviation: Sequence[float] = (0.229, 0.224, 0.225)) -> Pipeline:
+    """Crops of JPEG and PNG files: u8 [height, width, channels], or with normalise=True f32 [channels, height, width] of
+    (value / 255 - mean) / deviation. `labelled` is a folder with a folder for each class instead of `files`, and adds "label", i64 [].
+    Pictures are not resized: one that is smaller than the crop is a bad sample. `reduce` decodes a JPEG at 1/2, 1/4 or 1/8 of its size
+    where the crop still fits. `pixels`: "rgb" or "gray"."""
+    part: dict[str, Any] = {"kind": "images", "name": name, "crop": list(crop), "pixels": pixels, "random": random, "flip": flip,
+                            "reduce": reduce, "normalise": normalise, "mean": list(mean), "deviation": list(deviation)}
+    if (files is None) == (labelled is None):
+        raise UsageError("images needs files or a labelled folder", "headrace.images()", "give one of them")
+    if files is not None:
+        part["files"] = _files(files, "images")
+    else:
+        part["labelled"] = _file(labelled, "images")
+    return Pipeline(part)
+
+
+def npy(arrays: Mapping[str, Path]) -> Pipeline:
+    """Rows of .npy files, each a field: {"x": "x.npy", "y": "y.npy"}. The first axes must be equally long."""
+    return Pipeline({"kind": "npy", "arrays": {name: _file(path, "npy") for name, path in arrays.items()}})
+
+
+def npz(files: Path | Iterable[Path], names: Sequence[str] = ()) -> Pipeline:
+    """A sample is an .npz file; its fields are the arrays `names`, or all of them."""
+    return Pipeline({"kind": "npz", "files": _files(files, "npz"), "names": list(names)})
+
+
+def csv(file: Path, columns: Mapping[str, str | Sequence[str] | None], *, whole: Sequence[str] = ()) -> Pipeline:
+    """Rows of a table whose first row names the columns: {"x": ["speed", "angle"]} is f32 [2]; {"distance": None} is the column of that
+    name, f32 []. Fields of `whole` are i64. The table is read into memory."""
+    fields = {name: [chosen] if isinstance(chosen, str) else list(chosen or ()) for name, chosen in columns.items()}
+    return Pipeline({"kind": "csv", "file": _file(file, "csv"), "columns": fields, "whole": list(whole)})
+
+
+def tokens(file: Path, window: int, *, overlap: int = 0, dtype: str | None = None, vocabulary: int | None = None) -> Pipeline:
+    """Windows of `window` tokens, the field "tokens": of a token file of Millrace, or of bare little-endian ids of dtype "u16" or "u32",
+    all below `vocabulary`. Neighbours share `overlap` tokens: 1 where the next token is the target."""
+    sizes = {None: 0, "u16": 2, "uint16": 2, "u32": 4, "uint32": 4}
+    if dtype not in sizes:
+        raise UsageError(f"tokens of dtype {dtype!r}", "headrace.tokens()", 'give "u16" or "u32", or None for a token file of Millrace')
+    part = {"kind": "tokens", "file": _file(file, "tokens"), "window": window, "overlap": overlap, "bytes": sizes[dtype]}
+    if vocabulary is not None:
+        part["vocabulary"] = vocabulary
+    elif sizes[dtype]:
+        part["vocabulary"] = 1 << (8 * sizes[dtype])
+    return Pipeline(part)
+
+
+def concat(pipelines: Iterable[Pipeline]) -> Pipeline:
+    """The samples of all pipelines, one after the other. Their fields must be equal."""
+    return Pipeline({"kind": "concat", "of": [one._part for one in pipelines]})
+
+
+def groups(pipelines: Mapping[str, Pipeline], grouping: str = "each", *, weights: Mapping[str, float] | None = None,
+           samples_per_epoch: int | None = None) -> Pipeline:
+    """Several data sets of different shapes in each batch: {"a": {field: tensor}, "b": ...}. `grouping`: "each" has batch_size rows of
+    each until the longest ends; "repeat" begins the shorter ones again; "cut" ends with the shortest; "mix" has batch_size rows in total,
+    drawn by `weights`. A group may have no rows."""
+    part: dict[str, Any] = {"kind": "groups", "grouping": grouping, "of": {name: one._part for name, one in pipelines.items()}}
+    if weights:
+        part["weights"] = dict(weights)
+    if samples_per_epoch is not None:
+        part["samples_per_epoch"] = samples_per_epoch
+    return Pipeline(part)
+
+
+def random_crop(size: Sequence[int], *, margin: Sequence[int] = (), border: str = "constant", value: float = 0) -> Step:
+    """A part of `size` (of the last axes) at a random place, within margins that are added first: constant, or border="reflect"."""
+    return Step("random_crop", size=list(size), margin=list(margin), border=border, value=value)
+
+
+def centre_crop(size: Sequence[int], *, margin: Sequence[int] = (), border: str = "constant", value: float = 0) -> Step:
+    """The central part of `size`."""
+    return Step("centre_crop", size=list(size), margin=list(margin), border=border, value=value)
+
+
+def pad(margin: Sequence[int], *, border: str = "constant", value: float = 0) -> Step:
+    """Margins on both sides of the last axes."""
+    return Step("pad", margin=list(margin), border=border, value=value)
+
+
+def random_flip(axes: Sequence[int], probability: float = 0.5) -> Step:
+    """Each of `axes` reversed with `probability`."""
+    return Step("random_flip", axes=list(axes), probability=probability)
+
+
+def random_roll(axes: Sequence[int]) -> Step:
+    """Each of `axes` shifted cyclically, for periodic arrays."""
+    return Step("random_roll", axes=list(axes))
+
+
+def normalise(mean: Sequence[float], deviation: Sequence[float]) -> Step:
+    """f32 of (x - mean) / deviation, one number for each index of the first axis, or one for all; u8 is divided by 255 first."""
+    return Step("normalise", mean=list(mean), deviation=list(deviation))
+
+
+def gaussian_noise(deviation: float) -> Step:
+    """Normal numbers added to an f32 array."""
+    return Step("gaussian_noise", deviation=deviation)

@@ -1,0 +1,63 @@
+// What the kinds of parts of a pipeline's JSON have in common while they are read.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "millrace/config/schema_of.h"
+#include "millrace/data/transforms/augment.h"
+#include "millrace/data/workload/pipeline_json.h"
+
+namespace millrace::data::detail {
+
+using SourcePtr = std::shared_ptr<const Source>;
+
+// A part with its place in the tree.
+struct Part {
+  const Json& json;
+  const PipelineInput& input;
+  std::string place;  // "w.json, data.of"
+};
+
+[[noreturn]] void refuse_part(const Part& part, std::string what, std::string next);
+
+// The values of a part, all keys checked but "kind" and "of".
+[[nodiscard]] Json values_of(const Part& part, const config::Schema& schema);
+template <class Keys>
+[[nodiscard]] Keys keys_of(const Part& part) {
+  return config::read<Keys>(values_of(part, config::schema_of<Keys>()));
+}
+
+struct PartKind {
+  std::string_view name;
+  std::string_view help;
+  config::Schema (*schema)();
+  SourcePtr (*open)(const Part& part);
+};
+struct StepKind {
+  std::string_view name;
+  std::string_view help;
+  config::Schema (*schema)();
+  Step (*open)(const Part& part);
+};
+[[nodiscard]] std::span<const PartKind> file_kinds();     // parts that read files
+[[nodiscard]] std::span<const PartKind> made_kinds();     // arrays, tokens, and samples that only take time
+[[nodiscard]] std::span<const PartKind> compose_kinds();  // parts made of other parts
+[[nodiscard]] std::span<const StepKind> step_kinds();
+
+[[nodiscard]] SourcePtr open_part(const Part& part);
+// The part below, under "of".
+[[nodiscard]] SourcePtr open_below(const Part& part);
+[[nodiscard]] Step open_step(const Part& part);
+
+// Files and patterns such as "*.h5", in the order given; the files of a pattern sorted by name, those of a folder that have one
+// of the `endings` too.
+[[nodiscard]] std::vector<std::filesystem::path> files_of(const Part& part, const std::vector<std::string>& names,
+                                                          const std::vector<std::string>& endings);
+
+}  // namespace millrace::data::detail
