@@ -47,7 +47,7 @@ void write_text(int descriptor, const char* text, std::size_t size) noexcept {
   }
 }
 
-// Built only with functions that handlers may call; cut when there is no more room.
+// A text of fixed size, built only with functions that signal handlers may call. Text that does not fit is cut.
 template <std::size_t size>
 struct HandlerText {
   std::array<char, size> chars{};
@@ -102,8 +102,8 @@ extern "C" void on_crash(int number, siginfo_t* info, void*) {
   line.add("\n");
   write_text(STDERR_FILENO, line.chars.data(), line.used);
   log_words(row.is_fault ? "crash" : "signal", words);
-  // SA_RESETHAND restored the default action. A fault of the processor comes again at the same instruction and takes that action;
-  // a signal from outside does not, whatever its code says, so it is raised again.
+  // SA_RESETHAND has restored the default action. A fault of the processor happens again at the same instruction and then ends
+  // the process. A signal that another process sent does not happen again, so it is raised here.
   if (!row.is_fault || info == nullptr || info->si_code <= 0) ::raise(number);
 }
 

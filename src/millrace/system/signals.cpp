@@ -26,11 +26,11 @@ constexpr std::array<Row, 4> kCaught = {{{SIGTERM, "SIGTERM", "a second signal t
 std::atomic<int> pending{0};
 static_assert(std::atomic<int>::is_always_lock_free, "the handler may only touch lock-free atomics");
 
-std::atomic<int> sender{0};  // process; 0 = the kernel
+std::atomic<int> sender{0};  // number of the sending process; 0 = the kernel
 std::atomic<bool> had_echo{false};
 std::array<char, 32> sender_name{};  // written once, by the handler of the first signal
 
-// The sender may be gone by the time its name is needed.
+// Keeps the sender's name now, because the sender may have ended when the name is needed.
 void keep_name_of(int process) noexcept {
   std::array<char, 40> path = {'/', 'p', 'r', 'o', 'c', '/'};
   std::array<char, 12> digits{};
@@ -52,14 +52,15 @@ void keep_name_of(int process) noexcept {
   ::_exit(exit_code_for(number));
 }
 
-// True for a second signal of a pair from the launcher and from the process that signalled both the launcher and its ranks.
+// True for the second of two signals with one cause: one came from the launcher, the other from the process that signalled both
+// the launcher and its ranks.
 bool is_echo(int process) noexcept {
   const int parent = ::getppid();
   return (process == parent) != (sender.load() == parent) && !had_echo.exchange(true);
 }
 
 extern "C" void on_signal(int number, siginfo_t* info, void*) {
-  const int error = errno;  // errno of the call that this interrupts
+  const int error = errno;  // kept for the call that this signal interrupts
   const int process = info != nullptr && info->si_code <= 0 ? info->si_pid : 0;
   int none = 0;
   if (!pending.compare_exchange_strong(none, number)) {
@@ -81,10 +82,11 @@ void install_signal_handlers() {
   for (const Row& row : kCaught) {
     struct sigaction before {};
     const bool is_ignored = ::sigaction(row.number, nullptr, &before) == 0 && before.sa_handler == SIG_IGN;
-    if (!is_ignored) ::sigaction(row.number, &action, nullptr);  // nohup, or a shell's trap '' INT
+    // A signal ignored by nohup or a shell's trap '' INT stays ignored.
+    if (!is_ignored) ::sigaction(row.number, &action, nullptr);
   }
   struct sigaction ignore {};
-  ignore.sa_handler = SIG_IGN;  // writing to a closed pipe fails with an error that can be reported
+  ignore.sa_handler = SIG_IGN;  // a write to a closed pipe then fails with an error that can be reported
   ::sigaction(SIGPIPE, &ignore, nullptr);
 }
 

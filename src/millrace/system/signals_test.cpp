@@ -17,7 +17,7 @@
 namespace millrace {
 namespace {
 
-// If a script started the tests with &, SIGINT is ignored, and would stay ignored.
+// Restores default actions: if a script started the tests with &, SIGINT is ignored and would stay so.
 void forget_what_was_ignored() {
   for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGUSR1}) ::signal(number, SIG_DFL);
 }
@@ -64,7 +64,7 @@ TEST(SignalsDeathTest, ASecondOneLeavesAtOnce) {
       ::testing::ExitedWithCode(130), "");
 }
 
-// How a child ended that got SIGTERM from another process and then from its parent.
+// How a child ends that gets SIGTERM from another process and then from its parent.
 int end_after_both() {
   int go[2] = {}, ready[2] = {};
   EXPECT_EQ(::pipe(go) + ::pipe(ready), 0);
