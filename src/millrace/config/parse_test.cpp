@@ -25,7 +25,7 @@ Parsed parse(std::string_view text, std::string_view suffix) {
   return parsed;
 }
 
-// "what | where | next" of the only problem.
+// "what | where | next" of the only problem in the text.
 std::string problem_of(std::string_view text, std::string_view suffix) {
   const Parsed parsed = parse(text, suffix);
   if (parsed.problems.size() != 1) return std::to_string(parsed.problems.size()) + " problems";

@@ -37,7 +37,8 @@ bool TreeBuilder::key(std::string text, std::size_t line) {
   } else {
     const auto [depth, is_new] = depths_.try_emplace(path, open_.size());
     std::string& origin = origins_[path];
-    const bool in_another_form = !is_new && depth->second != open_.size();  // once as section and key, once with a dot
+    // The key is written once as section and key, once with a dot.
+    const bool in_another_form = !is_new && depth->second != open_.size();
     origin = (in_another_form ? origin + " and " : "") + place(line);
   }
   key_ = std::move(text);
