@@ -42,7 +42,7 @@ struct WrittenSafetensors {
 // dtype, size); FsError from the file.
 WrittenSafetensors write_safetensors(WritableFile& file, std::span<const Field> tensors, const TensorBytes& bytes_of,
                                      const Metadata& metadata = {});
-// Size that such a file will have. DataError as above.
+// Size of the file that write_safetensors() writes. DataError as above.
 [[nodiscard]] std::uint64_t safetensors_bytes(std::span<const Field> tensors, const Metadata& metadata = {});
 
 struct StoredTensor {

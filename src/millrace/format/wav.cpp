@@ -59,7 +59,7 @@ float value_at(const std::byte* from, const WavLayout& layout) {
     return static_cast<float>(number_at<double>({from, 8}, 0));
   }
   if (layout.bits == 8) return (static_cast<float>(std::to_integer<int>(*from)) - 128.0F) / 128.0F;
-  std::uint32_t bits = 0;  // in the highest bytes, so that the sign is right
+  std::uint32_t bits = 0;  // the number in the highest bytes, so that its sign is right
   const auto bytes = static_cast<std::size_t>(layout.bits / 8);
   std::memcpy(reinterpret_cast<std::byte*>(&bits) + (4 - bytes), from, bytes);
   return static_cast<float>(std::bit_cast<std::int32_t>(bits)) / 2147483648.0F;
@@ -94,7 +94,7 @@ WavFile::WavFile(const std::filesystem::path& path) : file_(std::make_unique<Inp
       layout_.frames = static_cast<std::int64_t>(bytes) / (layout_.channels * (layout_.bits / 8));
       return;
     }
-    at = begin + bytes + bytes % 2;  // chunks begin at even places
+    at = begin + bytes + bytes % 2;  // chunks begin at even offsets
   }
   refuse_wav(*file_, "the file has no sound in it");
 }

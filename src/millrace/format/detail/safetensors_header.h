@@ -1,4 +1,4 @@
-// The JSON header of a safetensors file, parsed without building a document: hostile text can't cost more than its length.
+// Parses the JSON header of a safetensors file without building a document, so that the cost is bounded by the text's length.
 #pragma once
 
 #include <string>
@@ -17,7 +17,7 @@ struct Header {
   Metadata metadata;
 };
 
-// `problem` is empty or describes what is wrong.
+// `problem` says what is wrong; "" if nothing is.
 struct ParsedHeader {
   Header header;
   std::string problem;
