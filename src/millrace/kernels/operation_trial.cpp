@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t kLeastRounds = 3;
 constexpr std::size_t kMostRounds = 15;
-constexpr double kEnoughMs = 40;  // for all rounds of a call, with both implementations
+constexpr double kEnoughMs = 40;  // time for all rounds of a call, with both implementations
 
 enum class Choice : std::uint8_t { none, ours, library };
 std::atomic<std::uint64_t> changes = 0;
@@ -59,7 +59,7 @@ std::string key_of(const Call& call) {
 CallTime timed(const std::function<void()>& ours, const std::function<void()>& library) {
   ours();
   library();
-  WorkClock clock;  // made now, when the threads that it covers exist
+  WorkClock clock;  // made here because the threads that it covers exist now
   std::vector<WorkClock::Time> of_ours, of_library;
   double spent = 0;
   const auto run = [&](const std::function<void()>& implementation, std::vector<WorkClock::Time>& times) {
@@ -145,7 +145,7 @@ bool takes_ours(const Call& call, const std::function<void()>& ours, const std::
     Running& trial = *trial_of_thread;
     const std::string key = key_of(call);
     if (!trial.only_counts && !trial.known.contains(key) && !trial.measured.contains(key)) {
-      const NoTrial inside;  // the timed functions may call other operations
+      const NoTrial inside;  // the timed functions may call other operations, which must not start a trial
       trial.measured[key] = timed(ours, library);
     }
     Counted& counted = trial.calls.try_emplace(key, Counted{call.operation, call.type, call.work}).first->second;

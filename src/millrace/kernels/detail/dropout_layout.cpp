@@ -25,11 +25,11 @@ detail::GeluArgs at_stretch(detail::GeluArgs args, const DropoutRun& stretch) {
   return args;
 }
 
-// Each run has separate groups; a thread gets a share of all of them.
+// Runs a kernel over all runs. Each run has its own groups, and each thread gets a share of all groups.
 template <class Args>
 void over_groups(const Args& whole, const Dropout& site, void (*kernel)(const Args&, std::int64_t, std::int64_t)) {
   const std::vector<DropoutRun> stretches = dropout_runs(site, whole.count);
-  std::vector<std::int64_t> ends;  // of each run's groups in the count of all groups
+  std::vector<std::int64_t> ends;  // for each run, the number of groups up to its end
   ends.reserve(stretches.size());
   std::int64_t groups = 0;
   for (const DropoutRun& stretch : stretches) ends.push_back(groups += (stretch.count + kDropoutGroup - 1) / kDropoutGroup);
