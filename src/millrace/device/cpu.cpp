@@ -23,7 +23,7 @@ namespace millrace::device {
 
 std::vector<int> detail::allowed_cpus() {
   std::vector<int> cpus;
-  for (int size = CPU_SETSIZE; size <= (1 << 20); size *= 4) {  // the call fails until the set covers the machine
+  for (int size = CPU_SETSIZE; size <= (1 << 20); size *= 4) {  // the call fails until the set has room for all CPUs
     const std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> set(CPU_ALLOC(static_cast<std::size_t>(size)),
                                                                [](cpu_set_t* memory) { CPU_FREE(memory); });
     const std::size_t bytes = CPU_ALLOC_SIZE(static_cast<std::size_t>(size));
@@ -79,11 +79,11 @@ void set_threads(int intra_op) {
                            " this process may use: they would wait for each other",
                        "device.threads", "leave it at auto, or choose " + std::to_string(most_threads()) + " at most"});
   }
-  static int made = 0;  // threads in each pool: existing ones need nothing more from the system
+  static int made = 0;  // threads that each pool has already; they need nothing more from the system
   if (threads <= made) return at::set_num_threads(threads);
   guard_address_space(threads);
-  // ATen creates a second pool as large as OpenMP's, and hangs if it can't; OpenMP ends the process.
-  constexpr int kOthers = 3;  // a reader, the writer and the sampler, which report a failure themselves
+  // Checked here, because ATen's second pool, as large as OpenMP's, hangs if it can't be created, and OpenMP ends the process.
+  constexpr int kOthers = 3;  // a reader, the writer and the sampler, which report their own failures
   require_threads(2 * (threads - 1) + kOthers);
   at::set_num_threads(threads);
   made = threads;
