@@ -26,7 +26,7 @@ using testing::HasSubstr;
 
 const std::vector<double> kWeights = {1.0, 0.25, 3.0, 0.0, 2.0};
 
-// The header's formula in fp64, one row and class at a time.
+// Computes the header's formula in fp64, one row and class at a time.
 std::pair<double, double> by_hand(const at::Tensor& logits, const at::Tensor& labels, const CrossEntropyOptions& options) {
   const at::Tensor logs = at::log_softmax(logits.detach().to(at::kDouble), 1);
   const auto weight = [&](std::int64_t i) { return options.class_weights.empty() ? 1.0 : options.class_weights[i]; };

@@ -43,7 +43,7 @@ void write(const std::string& file, const NamedTensors& tensors) {
   out->close();
 }
 
-// 3 -> 2 with a norm.
+// A linear layer from 3 to 2, and a norm.
 struct NetImpl : torch::nn::Module {
   NetImpl() {
     register_module("first", first);
@@ -154,7 +154,7 @@ TEST(LoadWeights, WhatIsMissingUnexpectedOrOfAnotherShapeIsNamedWithTheNearestNa
             "\"frist.bias\" [2] is not part of the module\n"
             "  where    w.pt\n  next     give other names with .rename = {{\"frist.\", \"first.\"}}");
   write("w.pt", other_name);
-  Net mended;  // the remedy works
+  Net mended;  // the remedy in the message works
   EXPECT_EQ(load_weights(*mended, "w.pt", {.rename = {{"frist.", "first."}}}).taken, 7U);
 
   NamedTensors other_shape = sound();
