@@ -13,7 +13,7 @@ namespace {
 
 constexpr const char* kWorkspace = "CUBLAS_WORKSPACE_CONFIG";
 constexpr const char* kFixedWorkspace =
-    ":4096:8";  // cuBLAS: with several streams at work, only a workspace of fixed size gives repeatable bits
+    ":4096:8";  // cuBLAS: if several streams work, only a workspace of fixed size gives repeatable bits
 
 void fix_workspace() {
   ::setenv(kWorkspace, kFixedWorkspace, /*replace=*/0);
@@ -53,7 +53,8 @@ void use_gpu_settings(const GpuSettings& settings, c10::Device device) {
   if (settings.deterministic) fix_workspace();
   at::Context& context = at::globalContext();
   context.setDeterministicAlgorithms(settings.deterministic, /*warn_only=*/false);
-  context.setDeterministicFillUninitializedMemory(false);  // each of our kernels writes its whole result
+  // Not needed, because each of Millrace's kernels writes its whole result.
+  context.setDeterministicFillUninitializedMemory(false);
   context.setDeterministicCuDNN(settings.deterministic);
   context.setBenchmarkCuDNN(settings.timed_convolutions);
   kernels::set_counted_attention(settings.deterministic);

@@ -63,7 +63,7 @@ TEST(LossScale, AnIncompleteStateIsRefusedAndChangesNothing) {
   EXPECT_EQ(scale.scale().item<double>(), 65536.0);
 }
 
-// Passes steps to fp16's rule one by one, at the scale that each of them leaves.
+// Passes steps to fp16's rule one by one, each with the scale that the previous step left.
 bool gives_up(OverflowRule& rule, LossScale& scale, int steps, const std::function<bool(int)>& overflows) {
   for (int i = 0; i < steps; ++i) {
     const at::Tensor bad = number(overflows(i) ? 1 : 0);
@@ -76,7 +76,7 @@ bool gives_up(OverflowRule& rule, LossScale& scale, int steps, const std::functi
 TEST(OverflowRule, LetsTheScaleFindItsPlace) {
   OverflowRule rule(at::kCPU, at::kHalf);
   LossScale scale(at::kCPU);
-  EXPECT_FALSE(gives_up(rule, scale, 16, [](int) { return true; }));  // down to 1
+  EXPECT_FALSE(gives_up(rule, scale, 16, [](int) { return true; }));  // the scale falls to 1
   EXPECT_FALSE(gives_up(rule, scale, 500, [](int) { return false; }));
   EXPECT_TRUE(gives_up(rule, scale, 1, [](int) { return true; }));
   EXPECT_EQ(rule.reason(), "the loss scale fell to 0.5");
