@@ -44,7 +44,7 @@ TEST(Schedule, WarmupRisesLinearlyAndReachesTheBase) {
   }
 }
 
-// Equals LinearLR(start_factor=0.1, total_iters=5), then CosineAnnealingLR, chained as in PyTorch.
+// Equals PyTorch's LinearLR(start_factor=0.1, total_iters=5), chained with CosineAnnealingLR.
 TEST(Schedule, WarmupFromAPartOfTheRate) {
   OptimConfig c = config(ScheduleKind::warmup_cosine, 5);
   c.warmup_start = 0.1;
@@ -186,7 +186,8 @@ OptimConfig plateau_config() {
 TEST(Plateau, DecaysAfterPatienceAndStopsAtTheFloor) {
   Plateau plateau(plateau_config());
   const double nan = std::numeric_limits<double>::quiet_NaN();
-  // Improvement means more than 10 % below the best. Patience 1: the second bad value in a row decays, floor 0.1 / 0.4.
+  // A value improves if it is more than 10 % below the best. With patience 1 the second bad value in a row decays the factor,
+  // down to 0.1 / 0.4.
   const double metrics[] = {1.0, 0.95, 0.8, 0.79, 0.78, nan, 0.77, 0.6, 9, 9, 9, 9};
   const double factors[] = {1.0, 1.0, 1.0, 1.0, 0.5, 0.5, 0.25, 0.25, 0.25, 0.25, 0.25, 0.25};
   for (std::size_t i = 0; i < std::size(metrics); ++i) {
@@ -196,8 +197,8 @@ TEST(Plateau, DecaysAfterPatienceAndStopsAtTheFloor) {
 }
 
 TEST(Plateau, AThresholdIsOfTheMagnitudeAlsoBelowZero) {
-  // Each row: the best value, the next one, and whether it improves by 10 %; an equal or higher one never does, on either side of
-  // 0.
+  // Each row: the best value, the next value, and whether the next value improves by 10 %. An equal or higher value never
+  // improves, on either side of 0.
   const struct {
     double first, next;
     bool better;
