@@ -1,4 +1,4 @@
-// Counts of classes on a board.
+// The part of Board that counts classes.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/maximum.h>
@@ -23,7 +23,7 @@ std::string table_name(const Classification& how) { return how.prefix() + "confu
 
 bool is_logits(const at::Tensor& predicted) { return predicted.is_floating_point(); }
 
-// Adds missing names of classes.
+// Fills in the names of classes that are missing.
 Classification named(const at::Tensor& predicted, Classification how) {
   const std::string name = table_name(how);
   if (is_logits(predicted)) {
@@ -79,7 +79,7 @@ void check_labels(const at::Tensor& predicted, const at::Tensor& labels, const C
                    "movedim(1, -1) makes of images [rows,classes,height,width]"});
 }
 
-// The number of classes that rank above a label's own, in argmax's order. NaN ranks above all.
+// The number of classes that rank above the label's class, in argmax's order. NaN ranks above all.
 at::Tensor places(const at::Tensor& logits, const at::Tensor& labels) {
   const at::Tensor own = labels.clamp(0, logits.size(1) - 1).unsqueeze(1);
   const at::Tensor score = logits.gather(1, own);
@@ -88,7 +88,7 @@ at::Tensor places(const at::Tensor& logits, const at::Tensor& labels) {
   return logits.size(1) - behind.sum(1);
 }
 
-// A new table is all zeros: it is made where it is counted, so that no data travel.
+// Makes a new table's zeros on the device on which it is counted, so that no data are copied.
 void begin_on(std::vector<at::Tensor>& parts, const at::Device& device) {
   for (at::Tensor& part : parts) part = detail::integers_on(device, part.sizes());
 }
@@ -141,7 +141,7 @@ void Board::add_classification(const at::Tensor& predicted, const at::Tensor& la
   if (is_logits(scores)) cell = cell.masked_fill(scores.ne(scores).any(-1).reshape({-1}), aside + 2);
   cell = cell.masked_fill(~meant, aside);
   for (at::Tensor& part : entry.parts) detail::move_to(part, ids.device());
-  // Integers: the order of a device's atomic additions does not change the result.
+  // The counts are integers, so the order of a device's atomic additions does not change the result.
   entry.parts[0].index_add_(0, cell.to(entry.parts[0].device()), at::ones_like(cell).to(entry.parts[0].device()));
   if (full.top_k > 0) entry.parts[1].add_((places(scores.reshape({-1, classes}), truth).lt(full.top_k) & counted).sum());
   const at::Tensor label = truth.masked_fill(~meant, 0);

@@ -1,4 +1,4 @@
-// Information in rates about counts, on a board.
+// The part of Board that measures the information of rates about counts.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/tensor.h>
@@ -18,10 +18,10 @@ namespace {
 
 constexpr double kFloor = 1e-8;  // keeps the logarithm of every rate finite
 constexpr std::int64_t kSums = 4;
-// In version 1 units without an event counted too, with up to 1 / ln 2, and units without a bin counted as 0.
+// Version 1 also counted units without an event, with up to 1 / ln 2, and counted units without a bin as 0.
 constexpr int kVersion = detail::kMendedVersion;
 
-// True also for sums that are NaN: a mean over them must not look sound.
+// True also for NaN, because a mean over such a unit must not look sound.
 bool counts(double bins, double events) { return bins != 0 && events != 0; }
 
 }  // namespace
@@ -95,7 +95,7 @@ Board::UnitCounts Board::information_of(const Entry& entry, const double* sums) 
   return found;
 }
 
-// A name without units that count has no value, and does not enter the mean over names.
+// If no unit of a name counts, the name has no value and is left out of the mean over names.
 void Board::put_information(Means& means, const Host& host) const {
   struct Overall {
     double sum = 0;
@@ -111,7 +111,7 @@ void Board::put_information(Means& means, const Host& host) const {
     const Entry& entry = entries_[i];
     if (entry.reading != Reading::information) continue;
     const UnitCounts found = information_of(entry, host.of(i));
-    means[entry.name] = found.mean;  // put() has added the entry
+    means[entry.name] = found.mean;  // put() has added the entry already
     means.set_version(entry.name, {.number = kVersion, .moved = found.moved});
     Overall& overall = overalls[entry.overall];
     overall.all.units += found.units;

@@ -1,4 +1,4 @@
-// A board's sums as JSON: for snapshots, and between ranks.
+// The part of Board that writes and reads its sums as JSON, for snapshots and between ranks.
 #include <ATen/ops/maximum.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/tensor.h>
@@ -16,11 +16,11 @@ using detail::kPerTerm;
 
 namespace {
 
-constexpr std::int64_t kMost = std::int64_t{1} << 53;  // up to this size each integer is exact as a double
+constexpr std::int64_t kMost = std::int64_t{1} << 53;  // integers up to this size are exact as doubles
 
 }  // namespace
 
-// Of the counts of classes only the nonzero ones are saved: cell, count, cell, count, …
+// Saves only the nonzero counts of classes: cell, count, cell, count, …
 Json Board::saved_of(const Entry& entry, const double* value) {
   Json saved = {{"name", entry.name}, {"reading", word_of(entry.reading)}};
   if (entry.reading == Reading::information) {
