@@ -38,7 +38,7 @@ class Variables {
   }
   [[nodiscard]] int number_or(const char* name, int otherwise) const { return has(name) ? number(name) : otherwise; }
 
-  // The first of two variables that is set; if neither is, an error names the first.
+  // The name of the first of two variables that is set. If neither is set, returns the first name, so that an error names it.
   [[nodiscard]] const char* first_of(const char* name, const char* other) const {
     return has(name) || !has(other) ? name : other;
   }
@@ -76,7 +76,8 @@ Rendezvous of_torchrun(const Environment& environment) {
   return result;
 }
 
-// All ranks of a job must find the same port without communication; two jobs on a machine should find different ones.
+// The store's port. All ranks of a job must find the same port without communication; two jobs on a machine should find different
+// ports.
 int port_of(const std::string& job) {
   return kFirstPort + static_cast<int>(crc32c(std::as_bytes(std::span(job.data(), job.size()))) % kPorts);
 }
@@ -118,7 +119,8 @@ Rendezvous of_pmi(const Environment& environment) {
   return result;
 }
 
-// The number of tasks on a node by Slurm's list, such as "4(x2),3": two nodes with 4, one with 3. 0 if the list does not say.
+// The number of tasks on a node according to Slurm's list: "4(x2),3" is two nodes with 4 tasks and one node with 3. 0 if the list
+// does not say.
 int tasks_of_node(const std::string& counts, int node) {
   int first = 0;
   for (const char* at = counts.c_str(); *at != '\0';) {
