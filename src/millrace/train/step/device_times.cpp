@@ -18,7 +18,7 @@ constexpr std::array kOfSteps = {Phase::data_wait, Phase::copy,      Phase::prep
 
 std::size_t index_of(Phase phase) { return static_cast<std::size_t>(phase); }
 
-// The quantile by nearest rank, as in Timeline.
+// The quantile by nearest rank, as Timeline computes it.
 double quantile(std::vector<float> values, double part) {
   const auto rank = static_cast<std::size_t>(std::ceil(part * static_cast<double>(values.size())));
   const auto nth = values.begin() + static_cast<std::ptrdiff_t>(std::max<std::size_t>(rank, 1) - 1);

@@ -24,7 +24,7 @@
 namespace millrace {
 namespace {
 
-// The cores that this process may run on, "0,1,4".
+// The cores that this process may use, as "0,1,4".
 std::string allowed_cores() {
   cpu_set_t set;
   CPU_ZERO(&set);
@@ -40,7 +40,7 @@ std::string named(std::size_t rank, const Json& host) {
   return "rank " + std::to_string(rank) + " on " + host.get<std::string>();
 }
 
-// {path: value} of the keys that must be equal on all ranks.
+// Collects {path: value} of the keys that must be equal on all ranks.
 Json binding_values(const config::Schema& schema, const Json& config) {
   Json values = Json::object();
   for (const config::Leaf& leaf : schema.leaves) {
