@@ -337,7 +337,7 @@ class Checker {
     if (std::ranges::count(names, key) > 0) return;
     const std::string suggestion = nearest(key, names.data(), names.data() + names.size());
     problem("unknown key " + quoted(path + "." + key), suggestion.empty()
-                                                           ? "remove it; known are " + type_text(type)
+                                                           ? "remove it; the known names are " + type_text(type)
                                                            : "did you mean " + quoted(path + "." + suggestion) + "?");
   }
 

@@ -24,7 +24,7 @@ namespace detail {
 // For each type of member: type() for the schema, write() to canonical JSON, read() from canonical JSON.
 template <class T>
 struct Codec {
-  static_assert(HasFields<T>, "a config member can't have this type: see config/field.h for those it can");
+  static_assert(HasFields<T>, "a config member can't have this type: config/field.h lists the possible types");
 };
 
 [[noreturn]] void wrong_kind(const char* expected, const Json& value);

@@ -130,7 +130,7 @@ class Program {
   // Starts the program. Returns the error; "" if it started.
   std::string start(const ConvolutionJob& job) {
     std::string program = find_program();
-    if (program.empty()) return "the program millrace-convolutions is not there";
+    if (program.empty()) return "the program millrace-convolutions was not found";
     std::array<int, 2> ends{};
     const std::string text = detail::to_json(job).dump();
     const Descriptor words(::memfd_create("millrace", MFD_CLOEXEC));

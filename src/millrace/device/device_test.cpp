@@ -90,7 +90,7 @@ TEST(Choose, RefusalsNameTheDevicesThereAre) {
   const FakeGpus one(1);
   const FakeGpus two(2);
   EXPECT_EQ(refusal("gpu", 0, &one),
-            "ConfigError  device.name \"gpu\" is no device\n"
+            "ConfigError  device.name \"gpu\" is not a device\n"
             "  where    devices: cpu, cuda:0 (GPU A)\n"
             "  next     use auto, cpu, cuda or cuda:<number>");
   EXPECT_EQ(refusal("cuda:1", 0, nullptr),
@@ -100,7 +100,7 @@ TEST(Choose, RefusalsNameTheDevicesThereAre) {
   EXPECT_THAT(refusal("cuda:2", 0, &two), HasSubstr("needs GPU 2, and there are 2"));
   EXPECT_THAT(refusal("cuda", 1, &one), HasSubstr("needs GPU 1, and there is 1"));
   for (const char* word : {"", "cuda:", "cuda:x", "cuda:1x", "cuda:-1", "cuda:99999999999", "CPU"}) {
-    EXPECT_THAT(refusal(word, 0, &two), HasSubstr("is no device")) << word;
+    EXPECT_THAT(refusal(word, 0, &two), HasSubstr("is not a device")) << word;
   }
 }
 

@@ -83,7 +83,7 @@ void require_threads(int count) {
     for (; made < count; ++made) crowd.add();
   } catch (const std::system_error& error) {
     throw DeviceError({"only " + std::to_string(made) + " of the " + std::to_string(count) +
-                           " threads that this needs could be made: " + error.code().message(),
+                           " needed threads could be created: " + error.code().message(),
                        thread_account(), "raise the limit, end other programs, or use fewer threads (--device.threads=1)"});
   }
   // Waits until the kernel has removed the joined threads. Until then they count towards the limit, and OpenMP's next thread

@@ -102,7 +102,7 @@ Processes::Processes(Rendezvous rendezvous, ProcessesOptions options)
   for (int rank = 0; rank < ranks.world_size; ++rank) all.push_back("here/" + std::to_string(rank));
   if (store.add("taken/" + std::to_string(ranks.rank), 1) != 1) {
     throw DistributedError({"another process already has rank " + std::to_string(ranks.rank), "the environment of this process",
-                            "each process needs a rank of its own; a run that meets at the same port needs another one"});
+                            "give each process a different rank; if another run uses the same port, choose another port"});
   }
   store.set(all[static_cast<std::size_t>(ranks.rank)], bytes_of(host_name()));
   try {
@@ -210,7 +210,7 @@ void Processes::throw_lost_rank(const std::string& reason) {
   throw DistributedError(
       {"rank " + std::to_string(ranks.rank) + " lost " + who + " (" + reason.substr(0, reason.find('\n')) + ")",
        "rank " + std::to_string(ranks.rank) + " of " + std::to_string(ranks.world_size) + " on " + host_name(),
-       "check what ended or froze there: its last lines may give the reason; the same command resumes from the last "
+       "find out why it ended or hangs there: its last lines may give the reason; the same command resumes from the last "
        "snapshot"});
 }
 
@@ -280,7 +280,7 @@ void Processes::share(std::vector<at::Tensor>& values, const std::vector<int>& o
   MR_CHECK(values.size() == owners.size(), "each value has an owner");
   if (has_left_) {
     throw DistributedError(
-        {"the other ranks can't be asked any more: this one ends with an error",
+        {"the other ranks can't be reached any more, because this rank ends with an error",
          "rank " + std::to_string(rendezvous_.ranks.rank) + " of " + std::to_string(rendezvous_.ranks.world_size),
          "the same command resumes from the last snapshot"});
   }

@@ -26,7 +26,7 @@ class Variables {
     if (!has(name)) {
       throw DistributedError({"the environment of a process that " + launcher_ + " started has no " + name, name,
                               "start the ranks with millrace launch, torchrun, srun or mpirun, which set it; to train in one "
-                              "process, unset WORLD_SIZE and what else they set"});
+                              "process, unset WORLD_SIZE and the other variables that they set"});
     }
     const std::string value = text(name);
     int number = 0;
@@ -52,7 +52,7 @@ void check(const Rendezvous& rendezvous) {
   const Ranks& ranks = rendezvous.ranks;
   const auto refuse = [&](const std::string& what) {
     throw DistributedError({what, "the environment that " + rendezvous.launcher + " set",
-                            "each process needs a rank of its own, from 0 to the number of processes - 1"});
+                            "give each process a different rank, from 0 to the number of processes - 1"});
   };
   if (ranks.rank >= ranks.world_size)
     refuse("rank " + std::to_string(ranks.rank) + " of " + std::to_string(ranks.world_size) + " processes");
@@ -87,7 +87,7 @@ void find_store(const Variables& variables, const std::string& job, Rendezvous& 
   result.host = variables.text("MASTER_ADDR");
   if (result.host.empty() && is_one_machine) result.host = "127.0.0.1";
   if (result.host.empty()) {
-    throw DistributedError({result.launcher + " started ranks on several machines and does not say where rank 0 is",
+    throw DistributedError({result.launcher + " started ranks on several machines and does not name the machine of rank 0",
                             "MASTER_ADDR",
                             "set MASTER_ADDR to the name of the first machine for all ranks, e.g. mpirun -x MASTER_ADDR=HOST"});
   }

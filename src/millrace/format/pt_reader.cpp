@@ -252,9 +252,9 @@ void PtFile::read(const PtTensor& tensor, std::span<std::byte> into) {
 
 void PtFile::read_part(const PtTensor& tensor, std::uint64_t first, std::span<std::byte> into) {
   if (first == 0 && into.size() == tensor.bytes) return read(tensor, into);
-  MR_CHECK(is_row_major(tensor) && first + into.size() <= tensor.bytes, "only of a row-major tensor a part can be read");
+  MR_CHECK(is_row_major(tensor) && first + into.size() <= tensor.bytes, "only a row-major tensor can be read in part");
   const std::size_t width = size_of(tensor.dtype);
-  MR_CHECK(first % width == 0 && into.size() % width == 0, "a part of a tensor is whole elements of it");
+  MR_CHECK(first % width == 0 && into.size() % width == 0, "a part of a tensor must consist of whole elements");
   Storage& storage = storages_[tensor.storage];
   check(storage);
   file_->read(storage.offset + tensor.first * width + first, into);

@@ -401,7 +401,7 @@ TEST_F(PtTest, TensorsThatLieAboutTheirStorageAreRefused) {
   EXPECT_THAT(refused(dict({text("a") + global("torch._utils", "_rebuild_tensor_v2") + ")R"})),
               HasSubstr("not described as torch"));
   EXPECT_THAT(refused(dict({text("a") + global("torch._utils", "_rebuild_parameter") + ")R"})),
-              HasSubstr("is a parameter of no tensor"));
+              HasSubstr("is a parameter without a tensor"));
   EXPECT_THAT(refused(dict({"N" + number(1)})), HasSubstr("a key of a dict is None"));
   EXPECT_THAT(refused(dict({six_floats(), six_floats()})), HasSubstr("the name \"w\" occurs twice"));
   EXPECT_THAT(refused(dict({text("a.w") + number(1), text("a") + dict({text("w") + number(2)})})), HasSubstr("occurs twice"));

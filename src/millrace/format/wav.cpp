@@ -45,7 +45,7 @@ WavLayout layout_from(const InputFile& file, std::span<const std::byte> chunk) {
                                            : code == kWavePcm && layout.bits % 8 == 0 && layout.bits >= 8 && layout.bits <= 32;
   if (!is_known) {
     throw UnreadKind({"the sound has format code " + std::to_string(code) + " with " + std::to_string(layout.bits) +
-                          " bits, which is not read: PCM of 8 to 32 bits and floats are",
+                          " bits, which Millrace does not read; it reads PCM of 8 to 32 bits, and floats",
                       file.path().string(), "write it anew: ffmpeg -i FILE -c:a pcm_s16le OUT.wav"});
   }
   if (layout.channels < 1 || layout.rate < 1) refuse_wav(file, "the sound has no channel or no rate");
@@ -71,7 +71,7 @@ WavFile::WavFile(const std::filesystem::path& path) : file_(std::make_unique<Inp
   std::array<std::byte, kRiffBytes> head{};
   if (file_->size() < kRiffBytes) refuse_wav(*file_, "the file is too short for a sound");
   file_->read(0, head);
-  if (word_at(head, 0) != "RIFF" || word_at(head, 8) != "WAVE") refuse_wav(*file_, "the file is no WAVE file");
+  if (word_at(head, 0) != "RIFF" || word_at(head, 8) != "WAVE") refuse_wav(*file_, "the file is not a WAVE file");
   bool has_format = false;
   for (std::uint64_t at = kRiffBytes; at + kChunkBytes <= file_->size();) {
     std::array<std::byte, kChunkBytes> chunk{};
@@ -96,7 +96,7 @@ WavFile::WavFile(const std::filesystem::path& path) : file_(std::make_unique<Inp
     }
     at = begin + bytes + bytes % 2;  // chunks begin at even offsets
   }
-  refuse_wav(*file_, "the file has no sound in it");
+  refuse_wav(*file_, "the file holds no sound");
 }
 
 void WavFile::read(std::span<float> out) const {

@@ -68,8 +68,9 @@ TEST(Wav, ChannelsStandOneAfterTheOtherAndOtherChunksArePassedOver) {
 TEST(Wav, WhatIsDamagedCompressedOrNoSoundIsRefused) {
   const std::string sound = wav(1, 1, 16, std::string(100, 'x'));
   EXPECT_THAT(refused(sound.substr(0, sound.size() - 10)), HasSubstr("the sound is cut off: 90 of 100 bytes are there"));
-  EXPECT_THAT(refused(wav(17, 1, 4, "abcd")), HasSubstr("the sound has format code 17 with 4 bits, which is not read"));
-  EXPECT_THAT(refused("RIFF????AVI LIST"), HasSubstr("the file is no WAVE file"));
+  EXPECT_THAT(refused(wav(17, 1, 4, "abcd")),
+              HasSubstr("the sound has format code 17 with 4 bits, which Millrace does not read"));
+  EXPECT_THAT(refused("RIFF????AVI LIST"), HasSubstr("the file is not a WAVE file"));
   EXPECT_THAT(refused(wav(1, 0, 16, "ab")), HasSubstr("the sound has no channel or no rate"));
   for (std::size_t bytes = 0; bytes < sound.size(); ++bytes) EXPECT_THROW((void)read(sound.substr(0, bytes)), DataError) << bytes;
 }

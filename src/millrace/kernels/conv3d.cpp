@@ -160,7 +160,8 @@ bool has_direct_conv3d(const at::Tensor& x, const at::Tensor& more, const at::Te
 
 at::Tensor direct_conv3d(const at::Tensor& x, const at::Tensor& more, const at::Tensor& weight, const at::Tensor& bias) {
   MR_CHECK(has_direct_conv3d(x, more, weight, bias), "direct_conv3d has no kernel for these tensors");
-  MR_CHECK(weight.size(1) == x.size(1) + (more.defined() ? more.size(1) : 0), "direct_conv3d: the weight has other channels");
+  MR_CHECK(weight.size(1) == x.size(1) + (more.defined() ? more.size(1) : 0),
+           "direct_conv3d: the weight needs as many channels as both inputs together");
   const OperationSpan span("millrace::direct_conv3d", x, more, weight, bias);
   return DirectConv3dFunction::apply(x, weight, bias, optional(more));
 }

@@ -223,7 +223,7 @@ void Pass::compute() {
     throw InternalError({"block " + quoted(name_) + " ran differently the second time: it saved " + std::to_string(saved_) +
                              " tensors for its gradient, then " + std::to_string(tensors_.size()) + " of other shapes or number",
                          "memory.recompute",
-                         "a block must be a function of what it captures and of parameters; leave it out of memory.recompute"});
+                         "a block must depend only on what it captures and on parameters; remove it from memory.recompute"});
   }
   if (watcher_ != nullptr) watcher_->second_pass_ends(index_);
   spent.add(steady_nanoseconds() - began);

@@ -24,7 +24,7 @@ constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 void check_scalar(std::string_view name, const char* what, const at::Tensor& value) {
   if (value.defined() && value.numel() == 1) return;
   detail::refuse(name, std::string(what) + " has shape " + detail::shape_text(value) + ", expected a scalar",
-                 "add its values up with sum(), or give them all to add_mean()");
+                 "add up its values with sum(), or pass all of them to add_mean()");
 }
 
 void accumulate(at::Tensor& total, const at::Tensor& value) {
@@ -92,7 +92,7 @@ Board::Entry& Board::entry_of(std::string_view name, Reading reading) {
     detail::refuse(name,
                    "the name is in use by a " + std::string(word_of(found->reading)) + "; a " + std::string(word_of(reading)) +
                        " was added under it",
-                   "give each its own name; a loss has the same terms in each batch");
+                   "give each metric a different name; a loss must have the same terms in each batch");
   }
   return *found;
 }

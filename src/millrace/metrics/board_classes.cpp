@@ -30,7 +30,7 @@ Classification named(const at::Tensor& predicted, Classification how) {
     const std::int64_t classes = predicted.dim() > 0 ? predicted.size(-1) : 0;
     if (classes < 2) {
       detail::refuse(name, "logits " + detail::shape_text(predicted) + " are of fewer than two classes",
-                     "the classes are the last dimension; of a single logit give the answer as booleans: logits.squeeze(-1) > 0");
+                     "the last dimension must be the classes; turn a single logit into booleans: logits.squeeze(-1) > 0");
     }
     if (how.classes.empty()) {
       for (std::int64_t i = 0; i < classes; ++i) how.classes.push_back(std::to_string(i));
@@ -53,7 +53,7 @@ Classification named(const at::Tensor& predicted, Classification how) {
     detail::refuse(name,
                    with_commas(classes) + " classes are more than the " + with_commas(detail::kMostClasses) +
                        " that a table of counts holds",
-                   "count hits alone: add_rate(\"accuracy\", logits.argmax(-1) == labels)");
+                   "count only the hits: add_rate(\"accuracy\", logits.argmax(-1) == labels)");
   }
   if (how.top_k != 0 && (!is_logits(predicted) || how.top_k < 2 || how.top_k >= classes)) {
     detail::refuse(name,
@@ -107,7 +107,7 @@ Board::Entry& Board::classification_of(const Classification& how) {
     }
   } else if (entry.how.classes != how.classes || entry.how.top_k != how.top_k) {
     detail::refuse(entry.name, "other classes, or another top_k, than in an earlier batch",
-                   "give the same ones for each batch, and each classifier a .name of its own");
+                   "use the same classes for each batch, and give each classifier a different .name");
   }
   return entry;
 }
@@ -159,7 +159,7 @@ Confusion Board::table_of(const Entry& entry, const double* value) {
     const bool label = extreme[0] > 0 || extreme[1] >= classes;
     const double* own = label ? extreme : extreme + 2;
     const double bad = own[1] >= classes ? own[1] : -own[0];
-    throw DataError({std::string(label ? "label " : "predicted class ") + fixed(bad, 0) + " is none of the " +
+    throw DataError({std::string(label ? "label " : "predicted class ") + fixed(bad, 0) + " is not one of the " +
                          std::to_string(table.classes.size()) + " classes 0.." + std::to_string(table.classes.size() - 1) + "; " +
                          with_commas(static_cast<std::int64_t>(value[cells + 1])) + " in all",
                      "metric " + quoted(entry.name),

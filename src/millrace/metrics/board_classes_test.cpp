@@ -127,12 +127,12 @@ TEST(BoardClasses, ALabelOutsideIsFoundWhenItIsRead) {
     return text;
   };
   EXPECT_THAT(told(at::zeros({3, 10}), ids({0, 12, 3}), {}),
-              AllOf(HasSubstr("DataError  label 12 is none of the 10 classes 0..9; 1 in all"), HasSubstr("metric \"confusion\""),
-                    HasSubstr("number the classes from 0")));
+              AllOf(HasSubstr("DataError  label 12 is not one of the 10 classes 0..9; 1 in all"),
+                    HasSubstr("metric \"confusion\""), HasSubstr("number the classes from 0")));
   EXPECT_THAT(told(at::zeros({3, 10}), ids({-1, -100, -2}), {.name = "g"}),
-              AllOf(HasSubstr("label -2 is none of the 10 classes 0..9; 2 in all"), HasSubstr("metric \"g/confusion\"")));
+              AllOf(HasSubstr("label -2 is not one of the 10 classes 0..9; 2 in all"), HasSubstr("metric \"g/confusion\"")));
   EXPECT_THAT(told(ids({0, 3}), ids({0, 1}), {.classes = {"a", "b"}}),
-              HasSubstr("predicted class 3 is none of the 2 classes 0..1"));
+              HasSubstr("predicted class 3 is not one of the 2 classes 0..1"));
   EXPECT_EQ(told(at::zeros({2, 3}), ids({255, 0}), {.ignore_index = 255}), "accepted");
 }
 

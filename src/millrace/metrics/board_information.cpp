@@ -61,7 +61,7 @@ void Board::add_information(std::string_view name, std::string_view overall, con
   if (entry.parts[0].sizes() != sums.sizes()) {
     detail::refuse(
         name, "other units than in an earlier batch: " + detail::shape_text(sums) + " and " + detail::shape_text(entry.parts[0]),
-        "give each set of units a name of its own");
+        "give each set of units a different name");
   }
   detail::move_to(entry.parts[0], sums.device());
   entry.parts[0] = entry.parts[0] + sums.to(entry.parts[0].options());
@@ -139,7 +139,7 @@ void Board::add_saved_information(std::string_view name, const SavedJson& saved)
   if (sums.size() % kSums != 0) saved["sums"].refuse("4 sums for each unit");
   for (const Entry& known : entries_) {
     if (known.name == name && known.parts[0].numel() != static_cast<std::int64_t>(sums.size()))
-      saved["sums"].refuse("as many as an entry before it of the same name has");
+      saved["sums"].refuse("as many as an earlier entry of the same name has");
   }
   add_information(name, saved["overall"].text(), at::tensor(sums, at::kDouble).reshape({kSums, -1}));
 }

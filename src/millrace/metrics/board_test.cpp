@@ -412,9 +412,9 @@ TEST(Board, ASavedOneOfAnotherHandIsRefusedByName) {
   EXPECT_EQ(table(with(R"("prefix": "")", R"("prefix": "g")")),
             begin + "entries/0/name is \"confusion\", not the table of its prefix");
   EXPECT_EQ(table(good + "," + with(R"(["a", "b"])", R"(["a", "c"])")),
-            begin + R"(entries/1/classes is ["a","c"], not those of an entry before it of the same name)");
+            begin + R"(entries/1/classes is ["a","c"], not those of an earlier entry of the same name)");
   EXPECT_EQ(table(good + R"(,{"name": "confusion", "reading": "mean", "sums": [1, 2]})"),
-            begin + "entries/1/reading is \"mean\", not that of an entry before it of the same name");
+            begin + "entries/1/reading is \"mean\", not that of an earlier entry of the same name");
 }
 
 // The meta device has no values, and any read-back from it throws. So the test proves that add() does not wait.

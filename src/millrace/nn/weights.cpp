@@ -95,7 +95,7 @@ std::vector<Stored> chosen(const std::vector<Stored>& tensors, const std::filesy
   if (taken.empty()) taken = below(all, options.prefix, /*by_plain=*/true);
   if (!taken.empty()) return taken;
   throw DataError({"no tensor of the file has a name that begins with " + quoted(options.prefix), path.string(),
-                   "take another prefix; the names begin with " + beginnings(all)});
+                   "choose another prefix; the names begin with " + beginnings(all)});
 }
 
 std::string renamed(const std::string& name, const std::map<std::string, std::string>& rename) {
@@ -215,8 +215,8 @@ Problems problems_of(const Names& wanted, const std::vector<const Stored*>& othe
   } else if (!problems.before.empty()) {
     next = "give other names with .rename = {{" + quoted(problems.before) + ", " + quoted(problems.after) + "}}";
   } else if (taken > 0) {
-    next = problems.missing.empty() ? "leave what is unexpected aside with .strict = false, or choose a part with .prefix"
-                                    : "keep the module's own values of what is missing with .strict = false";
+    next = problems.missing.empty() ? "ignore unexpected tensors with .strict = false, or choose a part with .prefix"
+                                    : "keep the module's values for missing tensors with .strict = false";
   }
   throw DataError({std::move(what), path.string(), std::move(next)});
 }
@@ -242,7 +242,8 @@ std::vector<std::string> notice_of(const Names& wanted, const Problems& problems
   if (!problems.missing.empty())
     notices.push_back(std::to_string(problems.missing.size()) + " weights are not in the file and keep their values");
   if (!problems.unexpected.empty())
-    notices.push_back(std::to_string(problems.unexpected.size()) + " tensors of the file that the module has not are left aside");
+    notices.push_back(std::to_string(problems.unexpected.size()) +
+                      " tensors of the file that the module does not have are ignored");
   return notices;
 }
 

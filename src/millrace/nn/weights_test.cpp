@@ -118,7 +118,7 @@ TEST(LoadWeights, APartIsChosenByItsPrefixAlsoBehindAWrapper) {
   }
   EXPECT_EQ(refused(sound("encoder."), {.prefix = "encodr."}),
             "no tensor of the file has a name that begins with \"encodr.\"\n  where    w.pt\n"
-            "  next     take another prefix; the names begin with \"encoder.\"");
+            "  next     choose another prefix; the names begin with \"encoder.\"");
 }
 
 TEST(LoadWeights, BeginningsOfNamesAreReplacedTheLongestFirst) {
@@ -170,7 +170,7 @@ TEST(LoadWeights, WhatIsMissingUnexpectedOrOfAnotherShapeIsNamedWithTheNearestNa
   NamedTensors more = sound();
   more["head.weight"] = at::zeros({5});
   EXPECT_THAT(refused(more), HasSubstr("1 unexpected\n\"head.weight\" [5] is not part of the module"));
-  EXPECT_THAT(refused(more), HasSubstr("next     leave what is unexpected aside with .strict = false"));
+  EXPECT_THAT(refused(more), HasSubstr("next     ignore unexpected tensors with .strict = false"));
 }
 
 TEST(LoadWeights, NothingIsChangedWhereAFileDoesNotFit) {

@@ -310,7 +310,8 @@ struct Optimizer::Impl {
       }
     }
     for (const auto& [name, tensor] : given.tensors) {
-      if (!own.contains(name) && !others.contains(name)) refuse("the optimiser's state has a tensor this model does not", name);
+      if (!own.contains(name) && !others.contains(name))
+        refuse("the optimiser's state has a tensor that this model does not have", name);
     }
   }
 };

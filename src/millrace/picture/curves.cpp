@@ -16,12 +16,12 @@ double x_of(const Series& series, std::size_t i) { return series.x.empty() ? sta
 void check(const Curves& what) {
   if (what.series.empty()) refuse(what.name, "has no curves", "give it one series or more, or do not draw it");
   for (const Series& series : what.series) {
-    if (series.y.empty()) refuse(what.name, "has no values in series " + quoted(series.name), "leave the series out");
+    if (series.y.empty()) refuse(what.name, "has no values in series " + quoted(series.name), "remove the series");
     if (!series.x.empty() && series.x.size() != series.y.size()) {
       refuse(what.name,
              "has " + std::to_string(series.x.size()) + " x and " + std::to_string(series.y.size()) + " y values in series " +
                  quoted(series.name),
-             "give as many of both, or no x: then it counts 0, 1, 2, …");
+             "give equal numbers of both, or no x, which then counts 0, 1, 2, …");
     }
   }
   check_axis(what.name, "x axis", what.x);

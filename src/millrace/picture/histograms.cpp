@@ -15,7 +15,7 @@ constexpr std::int64_t kMostBins = 400;
 void check(const Histograms& what) {
   if (what.series.empty()) refuse(what.name, "has no values", "give it one series or more, or do not draw it");
   for (const Histograms::Sampled& sampled : what.series) {
-    if (sampled.values.empty()) refuse(what.name, "has no values in series " + quoted(sampled.name), "leave the series out");
+    if (sampled.values.empty()) refuse(what.name, "has no values in series " + quoted(sampled.name), "remove the series");
   }
   if (what.bins < 0 || what.bins > kMostBins) {
     refuse(what.name, "has " + std::to_string(what.bins) + " bins",

@@ -36,7 +36,7 @@ void check(const Maps& what) {
     if (map.height < 1 || map.width < 1) {
       refuse(what.name,
              "has " + std::to_string(map.height) + " x " + std::to_string(map.width) + " values in map " + quoted(map.title),
-             "leave the map out: it has nothing to show");
+             "remove the map: it has no values");
     }
     const std::optional<std::int64_t> count = element_count({map.height, map.width});
     if (count && *count == static_cast<std::int64_t>(map.values.size())) continue;

@@ -36,9 +36,10 @@ GpuSettings choose_gpu_settings(bool deterministic, std::optional<bool> timed, c
   }
   GpuSettings settings{.deterministic = deterministic, .timed_convolutions = !deterministic && timed.value_or(true)};
   settings.deterministic_reason =
-      deterministic ? "every operation adds in a fixed order; an operation that can't is an error"
-                    : "sums by atomic additions come in another order each time: runs of one seed agree to rounding, not to the "
-                      "bit; train.deterministic=true asks for the bits";
+      deterministic
+          ? "every operation adds in a fixed order; an operation that can't is an error"
+          : "atomic additions come in another order each time, so runs with the same seed agree up to rounding, not to the "
+            "bit; train.deterministic=true asks for the bits";
   if (deterministic) {
     settings.convolutions_reason = "a timing may choose another way in each run, which train.deterministic forbids";
   } else if (!timed) {

@@ -55,7 +55,7 @@ TEST(LossScale, AnIncompleteStateIsRefusedAndChangesNothing) {
   State state = {.tensors = {{"loss_scale", number(8)}}};
   const auto refusal = [&] { return millrace::refusal<SnapshotError>([&] { scale.load_state(state); }); };
   EXPECT_EQ(refusal(),
-            "SnapshotError  the state of the loss scale has no number \"growth_tracker\"\n"
+            "SnapshotError  the state of the loss scale lacks the number \"growth_tracker\"\n"
             "  where    snapshot, part \"optimizer\"\n"
             "  next     use an older snapshot, or start with --fresh");
   state.tensors["growth_tracker"] = at::zeros({2});

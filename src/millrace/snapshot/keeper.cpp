@@ -47,14 +47,14 @@ void Keeper::wrote(const std::filesystem::path& snapshot) {
 
 void Keeper::name_once(const std::string& name, const std::string& reason, const Tell& warn) {
   if (named_.insert(name).second && warn && !reported_.contains(name)) {
-    warn((snapshots_ / name).string() + " " + reason + ": it counts as no snapshot and stays where it is");
+    warn((snapshots_ / name).string() + " " + reason + ": it does not count as a snapshot and stays where it is");
   }
 }
 
 bool Keeper::is_whole(const std::string& name, std::int64_t step, const Tell& warn) {
   if (!detail::is_our_snapshot(fs_, snapshots_ / name, step)) {
     whole_.erase(name);
-    name_once(name, "is damaged, or holds what Millrace did not write", warn);
+    name_once(name, "is damaged, or holds files that Millrace did not write", warn);
     return false;
   }
   if (whole_.contains(name)) return true;

@@ -68,7 +68,7 @@ class Loader {
 
   [[nodiscard]] const detail::FileRecord& record_of(const std::string& file) const {
     const auto found = manifest_.files.find(file);
-    if (found == manifest_.files.end()) refuse(detail::kManifestFile, "says nothing about " + file);
+    if (found == manifest_.files.end()) refuse(detail::kManifestFile, "does not mention " + file);
     return found->second;
   }
 

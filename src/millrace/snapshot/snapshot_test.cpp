@@ -183,7 +183,7 @@ TEST_F(SnapshotTest, CraftedManifestsAndStatesAreRefused) {
     EXPECT_THAT(refusal(path), HasSubstr("manifest.json is damaged: ")) << rest.substr(0, 100);
   }
   put(path / "manifest.json", signed_text("\", \"format\": 1, \"step\": 3, \"files\": {}}"));
-  EXPECT_THAT(refusal(path), HasSubstr("manifest.json says nothing about state.json"));
+  EXPECT_THAT(refusal(path), HasSubstr("manifest.json does not mention state.json"));
 
   for (const std::string& state : std::initializer_list<std::string>{
            "", "[]", "{}", R"({"step":3})", R"({"step":4,"config":{},"models":[],"parts":{}})",

@@ -59,7 +59,7 @@ class CudaBackend final : public Backend {
     const c10::cuda::CUDAGuard guard(as_index(index));
     std::size_t free = 0;
     std::size_t total = 0;
-    check(cudaMemGetInfo(&free, &total), "the driver does not say how much memory is free", "cuda:" + std::to_string(index));
+    check(cudaMemGetInfo(&free, &total), "the driver does not report the free memory", "cuda:" + std::to_string(index));
     return {free, total};
   }
 

@@ -23,9 +23,9 @@ class NcclGroups final : public RankGroups {
     const cudaError_t status = cudaDeviceGetPCIBusId(id.data(), static_cast<int>(id.size()), gpu);
     if (status == cudaSuccess) return id.data();
     (void)cudaGetLastError();  // clears the error, which a later call would report again
-    throw DeviceError({.what = std::string("the GPU does not tell its address: ") + cudaGetErrorString(status),
+    throw DeviceError({.what = std::string("the GPU's address can't be read: ") + cudaGetErrorString(status),
                        .where = "cuda:" + std::to_string(gpu),
-                       .next = "see whether nvidia-smi lists it"});
+                       .next = "check that nvidia-smi lists it"});
   }
 
   [[nodiscard]] c10::intrusive_ptr<c10d::Backend> connect(const RankGroups::Seat& seat) override {

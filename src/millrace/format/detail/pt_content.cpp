@@ -149,7 +149,7 @@ class Interpreter {
     const PickleNode* made = &call;
     if (call.word->kind == Kind::rebuild_parameter) {
       if (call.items.empty() || call.items.size() > 4 || node(call.items[0]).kind != PickleKind::call)
-        throw RefusedContent{quoted(name) + " is a parameter of no tensor"};
+        throw RefusedContent{quoted(name) + " is a parameter without a tensor"};
       made = &node(call.items[0]);
     }
     const auto refuse = [&](const std::string& why) { throw RefusedContent{"tensor " + quoted(name) + " " + why}; };
@@ -166,7 +166,7 @@ class Interpreter {
       const PickleNode& word = node(made->items[6]);
       if (word.kind == PickleKind::foreign) {
         const std::string type = class_name(word);
-        throw RefusedContent{"tensor " + quoted(name) + " has the element type " + type + ", which is not read here", true,
+        throw RefusedContent{"tensor " + quoted(name) + " has the element type " + type + ", which Millrace does not read", true,
                              remedy_of(type.substr(1, type.size() - 2))};
       }
       dtype = word.kind == PickleKind::word && word.word->kind == Kind::dtype ? std::optional(word.word->dtype) : std::nullopt;

@@ -235,7 +235,7 @@ void put_digests(WireWriter& out, const OpenDataset& dataset, std::span<const Bl
     } catch (const LibraryError& error) {
       words = error.what();
     } catch (const std::bad_alloc&) {
-      words = "the library may not have more memory";
+      words = "the library has reached its limit on memory";
     }
     out.list(std::span<const std::int64_t>(block.offset)).list(std::span<const std::int64_t>(block.count));
     out.text(words).put(crc32c(std::as_bytes(std::span(bytes))));

@@ -71,7 +71,7 @@ DType float_of(hid_t type) {
     if (exponent_bits == 5) return DType::f16;
     if (exponent_bits == 8) return DType::bf16;
   }
-  throw LibraryError("floats of " + std::to_string(size) + " bytes that are no IEEE format");
+  throw LibraryError("floats of " + std::to_string(size) + " bytes in a format that is not IEEE's");
 }
 
 std::string member_name(hid_t type, unsigned index) {

@@ -36,7 +36,7 @@ std::string find_program() {
   }
   std::string found = find_beside("millrace-hdf5", MILLRACE_HDF5_BUILT, MILLRACE_HDF5_INSTALLED);
   if (!found.empty()) return found;
-  throw DataError({.what = "HDF5 files are read through the program millrace-hdf5, which is not there",
+  throw DataError({.what = "HDF5 files are read through the program millrace-hdf5, which was not found",
                    .where = looked_for_beside(MILLRACE_HDF5_INSTALLED),
                    .next = "install millrace again, or name the program in MILLRACE_HDF5_CHILD"});
 }

@@ -45,7 +45,7 @@ cairo_font_face_t* font() {
     FT_Face loaded = nullptr;
     MR_CHECK(FT_Init_FreeType(&library) == 0, "FreeType does not start");
     const auto bytes = static_cast<FT_Long>(&millrace_font_end - &millrace_font_begin);
-    MR_CHECK(FT_New_Memory_Face(library, &millrace_font_begin, bytes, 0, &loaded) == 0, "FreeType does not take the font");
+    MR_CHECK(FT_New_Memory_Face(library, &millrace_font_begin, bytes, 0, &loaded) == 0, "FreeType can't read the font");
     return cairo_ft_font_face_create_for_ft_face(loaded, 0);
   }();
   return face;

@@ -232,7 +232,7 @@ void saving(const std::filesystem::path& run, std::int64_t step, const std::func
     refuse(std::string("its state is not valid JSON: ") + error.what(), "report this; texts in a state must be UTF-8");
   } catch (const c10::Error& error) {
     if (device::is_device_lost(error)) throw;  // the snapshot itself is not at fault
-    refuse(std::string("a tensor can't be copied: ") + error.what_without_backtrace(), "see whether the device failed");
+    refuse(std::string("a tensor can't be copied: ") + error.what_without_backtrace(), "check whether the device failed");
   } catch (const std::bad_alloc&) {
     const std::string limit = limit_of(RLIMIT_AS) ? " within the limit of address space (ulimit -v)" : "";
     refuse("there is no memory for a copy of the state" + limit, "write it without a copy: --off=async_snapshot");

@@ -34,7 +34,7 @@ void set_quantiles(telemetry::Timeline::Summary& times, const std::vector<float>
 }  // namespace
 
 void DeviceTimes::add(std::span<const Mark> marks, std::span<const double> between_ms) {
-  MR_CHECK(marks.empty() || between_ms.size() + 1 == marks.size(), "a time from each mark to the next");
+  MR_CHECK(marks.empty() || between_ms.size() + 1 == marks.size(), "there must be a time from each mark to the next");
   double step_ms = 0;
   for (std::size_t i = 0; i + 1 < marks.size(); ++i) {
     if (marks[i].ends_step) continue;

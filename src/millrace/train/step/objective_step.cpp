@@ -26,7 +26,7 @@ std::vector<optim::ParameterGroup> groups_of(const Objective& objective, const t
   std::erase_if(groups, [](const optim::ParameterGroup& group) { return group.parameters.empty(); });
   if (groups.empty()) {
     throw ConfigError({"objective " + quoted(objective.name) + " has nothing to train: no parameter requires a gradient",
-                       "Recipe::objectives()", "leave set_requires_grad(true) on what is to learn"});
+                       "Recipe::objectives()", "keep requires_grad on for the parameters that should learn"});
   }
   return groups;
 }

@@ -190,7 +190,7 @@ class StepGraph::Recorder final : public StepLaunches {
     part.work = record(work);
     if (!before.equal(host_draws()))
       throw RecipeError({"the loss draws random numbers on the host", "Objective::loss, after_update",
-                         "draw with layers of nn, or in Recipe::prepare, which runs before each step"});
+                         "draw them in layers of nn, or in Recipe::prepare, which runs before each step"});
     if (reads_.step)
       throw RecipeError({"the loss depends on StepContext::step", "Objective::loss", "take the number from StepContext::number"});
     if (part.work->draws() && !part.seed)
@@ -206,7 +206,7 @@ class StepGraph::Recorder final : public StepLaunches {
   std::unique_ptr<device::Recording> record(const Work& work) {
     const Span span(timeline_, Phase::trials);
     auto recording = device::backend_of(device_).record(device_.index(), work);
-    if (!recording) throw DeviceError({"the device records no work", device_.str(), "train with --off step_graph"});
+    if (!recording) throw DeviceError({"the device can't record work", device_.str(), "train with --off step_graph"});
     return recording;
   }
 
@@ -445,7 +445,7 @@ StepResult StepGraph::compared(Recorded& recorded, const Batch& batch) {
   parts_.drop();
   StepResult itself = parts_.passes(batch, micro.in_step, direct_);
   if (!is_whole(itself)) {
-    give_up("an objective has a loss in some steps alone");
+    give_up("an objective has a loss in only some steps");
     return itself;
   }
   const device::ExpectedReads of_the_comparison;

@@ -100,7 +100,8 @@ std::size_t RecordedInputs::take(std::size_t bytes) {
     throw RecipeError({"this build has no kernels for the device", device_.str(), "build where nvcc is found"});
   const std::size_t place = host_.size();
   if (place + bytes > kMostBytes)
-    throw RecipeError({"the step takes too many numbers from the host", "Objective::loss", "use fewer layers that draw"});
+    throw RecipeError(
+        {"the step takes too many numbers from the host", "Objective::loss", "use fewer layers that draw random numbers"});
   host_.resize(place + bytes);
   return place;
 }
