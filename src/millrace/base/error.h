@@ -31,7 +31,7 @@ class Error : public std::exception {
   [[nodiscard]] int exit_code() const noexcept { return exit_code_; }
 
  protected:
-  Error(std::string_view kind, Message message, int exit_code, std::string text);  // for a class that lays out its text itself
+  Error(std::string_view kind, Message message, int exit_code, std::string text);  // for a class that formats its text itself
 
  private:
   std::string kind_;

@@ -23,7 +23,7 @@ using Shape = std::vector<std::int64_t>;
 // "[32,64,64]".
 [[nodiscard]] std::string to_text(const Shape& shape);
 
-// One named array of a sample; `shape` is that of a single sample, without the batch dimension.
+// One named array of a sample. `shape` is the shape in a single sample, without the batch dimension.
 struct Field {
   std::string name;
   DType dtype = DType::f32;

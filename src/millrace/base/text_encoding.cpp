@@ -83,7 +83,7 @@ struct Account {
   std::size_t controls = 0;     // control characters that no text has
   std::size_t letters = 0;      // ASCII letters
   std::size_t whole = 0;        // characters of several bytes, in UTF-8
-  std::size_t broken = 0;       // bytes that are no UTF-8
+  std::size_t broken = 0;       // bytes that are not valid UTF-8
   std::size_t longest_run = 0;  // longest run of broken bytes
   bool is_latin = true;         // the broken bytes are letters and signs of Latin-1 ...
   bool is_windows = true;       // ... or of the Windows code page used instead

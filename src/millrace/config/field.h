@@ -46,7 +46,7 @@ struct FieldSpec {
   double maximum = std::numeric_limits<double>::infinity();
   bool minimum_open = false;  // the value must be > minimum, not >=
   bool maximum_open = false;
-  std::int64_t least_size = 0;  // for a vector
+  std::int64_t least_size = 0;  // least number of elements in a vector
   std::int64_t greatest_size = std::numeric_limits<std::int64_t>::max();
   bool is_required = false;
   std::string_view unit_text = {};

@@ -30,12 +30,12 @@ struct RecordField;
 struct ValueType {
   enum class Kind : std::uint8_t { boolean, integer, number, text, path, word, nullable, automatic, list, map, choice, record };
   Kind kind = Kind::text;
-  std::int64_t lowest = 0;              // for an integer
-  std::uint64_t highest = 0;            // for an integer
-  double largest = 0;                   // for a number: the largest legal magnitude
-  std::vector<std::string> words = {};  // for an enum
+  std::int64_t lowest = 0;              // least value of an integer
+  std::uint64_t highest = 0;            // greatest value of an integer
+  double largest = 0;                   // largest magnitude of a number
+  std::vector<std::string> words = {};  // legal words of an enum
   std::vector<ValueType> inner = {};    // nullable, automatic, list, map: one type; choice: the alternatives
-  std::vector<RecordField> fields;      // for a record
+  std::vector<RecordField> fields;      // the fields of a record
 };
 
 struct RecordField {

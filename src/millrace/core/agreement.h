@@ -28,7 +28,8 @@ class Agreement {
   virtual ~Agreement() = default;
   [[nodiscard]] virtual Ranks ranks() const = 0;
   [[nodiscard]] virtual std::vector<Json> gather(Json mine) = 0;  // the value that each rank passed, by rank
-  virtual void sum(std::vector<at::Tensor>& values) = 0;          // in place, elementwise; the same sizes and types on all ranks
+  // Adds up each element over the ranks, in place; sizes and types must be the same on all ranks.
+  virtual void sum(std::vector<at::Tensor>& values) = 0;
 
   // Sets how tensors of `device` travel between ranks; `device` is the one on which this rank computes. `wish` is "auto", "gloo"
   // or "nccl". Call this before any tensor travels. Afterwards sums of a GPU's tensors may still be under way when a call
@@ -36,7 +37,7 @@ class Agreement {
   // can't be met.
   [[nodiscard]] virtual Chosen<std::string> use_device(at::Device device, const std::string& wish);
 
-  void mean(std::vector<at::Tensor>& values);  // as sum(), for floating-point numbers, then divided by the number of ranks
+  void mean(std::vector<at::Tensor>& values);  // sum() of floating-point numbers, divided by the number of ranks
 
   // Makes sums that run while gradients are computed; they must be destroyed before this object. Null, on all ranks alike, if
   // this agreement has no such sums for these parameters.

@@ -51,7 +51,7 @@ class Batch {
 
   // Field of a plain batch. If it is missing, a RecipeError names the existing fields.
   [[nodiscard]] const at::Tensor& operator[](std::string_view name) const;
-  void set(std::string name, at::Tensor value);  // in group 0
+  void set(std::string name, at::Tensor value);  // sets a field of group 0
   [[nodiscard]] bool has(std::string_view name) const;
   [[nodiscard]] std::int64_t rows() const noexcept;  // over all groups
   [[nodiscard]] std::vector<Group>& groups() noexcept { return groups_; }

@@ -21,8 +21,8 @@ class SavedJson {
   SavedJson(const Json& json, std::string part) : SavedJson(json, std::move(part), "") {}
 
   [[nodiscard]] const Json& json() const noexcept { return *json_; }
-  [[nodiscard]] SavedJson operator[](const std::string& key) const;           // for an object
-  [[nodiscard]] std::optional<SavedJson> find(const std::string& key) const;  // as operator[]; nullopt if the key is missing
+  [[nodiscard]] SavedJson operator[](const std::string& key) const;           // the value of an object at this key
+  [[nodiscard]] std::optional<SavedJson> find(const std::string& key) const;  // the same; nullopt if the key is missing
   [[nodiscard]] std::vector<std::pair<std::string, SavedJson>> members() const;
   [[nodiscard]] std::vector<SavedJson> list(std::optional<std::size_t> size = {}) const;  // an array, of this length if given
 

@@ -31,7 +31,8 @@ namespace {
 using detail::ConvolutionJob;
 using detail::Unit;
 
-// Wall time without any time on a core after which the program's threads are taken to wait for each other for ever.
+// Milliseconds of wall time without any time on a core. After that the program is taken to hang, because its threads wait for
+// each other.
 constexpr double kStillMs = 60'000;
 constexpr int kMostLate = 3;
 constexpr int kLookEveryMs = 50;

@@ -44,9 +44,10 @@ struct Cpu {
 };
 [[nodiscard]] const Cpu& cpu_info();
 
-[[nodiscard]] std::uint64_t peak_resident_bytes();  // of this process, since its start
+[[nodiscard]] std::uint64_t peak_resident_bytes();  // peak bytes of this process since its start
 [[nodiscard]] std::uint64_t resident_bytes();
-[[nodiscard]] std::uint64_t private_resident_bytes();  // without pages of files, which the system can drop
+// Present bytes of this process, without pages of files, which the system can drop.
+[[nodiscard]] std::uint64_t private_resident_bytes();
 
 // Switchboard row "keep_memory": glibc's malloc keeps freed memory instead of returning it page by page. Without this, 456,000
 // page faults a step were measured. Call it before the first large allocation.

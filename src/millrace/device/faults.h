@@ -30,10 +30,10 @@ struct Below {
 };
 // The CPU's instruction set, lowered by `limit`, the value of ONEDNN_MAX_CPU_ISA ("" = not set).
 [[nodiscard]] Below below(const Cpu& cpu, std::string_view limit, std::string_view onednn_text);
-[[nodiscard]] const Below& below();  // of this process
+[[nodiscard]] const Below& below();  // the libraries and the CPU of this process
 
 enum class Pass : std::uint8_t { forward, input_gradient, weight_gradient };
-// Workarounds, in order of preference: the first also avoids the faults that the others are for.
+// Workarounds, in order of preference. fp32 also avoids the faults for which the others are used.
 enum class Instead : std::uint8_t {
   fp32,  // computes in fp32 from the operands' values, not channels-last; the result gets the operands' format and layout
   // Computes a volume's weight gradient by two-dimensional convolutions, each of them guarded (kernels/convolution_weights.h).
@@ -50,13 +50,13 @@ struct ConvolutionCall {
   at::IntArrayRef input, weight, stride, padding, dilation, output_padding;
   std::int64_t groups = 1;
   OnednnIsa isa = OnednnIsa::older;
-  std::int64_t level2_bytes = 0;  // as in Below
+  std::int64_t level2_bytes = 0;  // see Below
 };
 // The output's size along a direction in space (0 = the outermost).
 [[nodiscard]] std::int64_t output_size(const ConvolutionCall& call, std::size_t direction);
 
 struct Fault {
-  std::string_view name;                 // for plans: where it was reported, short form
+  std::string_view name;                 // short text for plans: where the fault was reported
   std::string_view reported;             // where it was reported, full form
   std::string_view what;                 // effect of the fault
   OnednnIsa from, to;                    // first and last instruction set with the fault

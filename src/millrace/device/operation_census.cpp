@@ -103,7 +103,7 @@ class Constants {
 
  private:
   struct Made {
-    at::Tensor kept;  // prevents that its memory is used again meanwhile
+    at::Tensor kept;  // held so that its memory is not used again meanwhile
     std::int64_t nanoseconds = 0, longest = 0;
     std::string by;
   };

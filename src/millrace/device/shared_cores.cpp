@@ -26,8 +26,8 @@ constexpr int kQuietLooks = 5;
 constexpr double kEvery = 0.12;
 constexpr double kMostOfACore = 0.002;  // share of a core that measuring may cost
 
-// The number of idle OpenMP threads with which OpenMP has more threads than there are CPUs; 0 if the computing threads alone are
-// more.
+// The number of idle OpenMP threads that must be added so that OpenMP has more threads than there are CPUs; 0 if the computing
+// threads are more already.
 int idle_threads() { return std::max(0, omp_get_num_procs() - at::get_num_threads() + 1); }
 
 double thread_cpu_seconds() {

@@ -20,8 +20,8 @@ namespace millrace::device {
 // Seconds between measurements that suffice to see fractions of a core.
 [[nodiscard]] double seconds_between_looks(int cpus) noexcept;
 
-// While this object exists, a thread of its own measures several times a second. Call set_threads() first. A process needs only
-// one object. Does nothing if the environment sets how OpenMP waits, or if the kernel does not report other programs.
+// While this object exists, a separate thread measures several times a second. Call set_threads() first. A process needs only one
+// object. Does nothing if the environment sets how OpenMP waits, or if the kernel does not report other programs.
 class SharedCores {
  public:
   // Idle OpenMP threads: while such an object exists, all threads of the process spin briefly. Has no effect if the system

@@ -25,7 +25,7 @@ namespace millrace::format {
 // How an array lies in its file.
 struct NpyLayout {
   DType dtype = DType::f32;
-  Shape shape;                     // of the whole array
+  Shape shape;                     // shape of the whole array
   bool fortran = false;            // first axis fastest
   bool swapped = false;            // stored in the other byte order
   std::uint64_t bytes = 0;         // bytes of the elements
@@ -60,7 +60,7 @@ class NpyFile {
 struct NpzEntry {
   std::string name;  // without ".npy"
   NpyLayout layout;
-  std::uint64_t offset = 0;      // of the member's data in the file
+  std::uint64_t offset = 0;      // offset of the member's data in the file
   std::uint64_t compressed = 0;  // compressed bytes in the file
   std::uint32_t crc32 = 0;       // checksum of the decompressed member
   bool deflated = false;

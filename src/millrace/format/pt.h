@@ -28,7 +28,7 @@ struct PtTensor {
   std::string name;  // keys and indices on the path to it, joined by '.'; "tensor" if the file is a single tensor
   DType dtype = DType::f32;
   Shape shape;
-  std::vector<std::int64_t> strides;         // in elements, not negative
+  std::vector<std::int64_t> strides;         // distances in elements, not negative
   std::size_t storage = 0;                   // index of the storage
   std::uint64_t first = 0;                   // index of the tensor's first element in the storage
   std::uint64_t bytes = 0;                   // size of the elements, row-major
@@ -68,7 +68,7 @@ class PtFile {
  private:
   struct Storage {
     std::string member;
-    std::uint64_t offset = 0;  // in the file
+    std::uint64_t offset = 0;  // offset in the file
     std::uint64_t bytes = 0;
     std::uint32_t crc32 = 0;
     bool checked = false;

@@ -31,8 +31,8 @@ using TensorBytes = std::function<std::span<const std::byte>(std::size_t index)>
 
 struct WrittenSafetensors {
   std::uint64_t bytes = 0;
-  std::uint32_t crc32c = 0;                // of the whole file
-  std::uint32_t header_crc32c = 0;         // of all bytes before the first array
+  std::uint32_t crc32c = 0;                // checksum of the whole file
+  std::uint32_t header_crc32c = 0;         // checksum of all bytes before the first array
   std::vector<std::uint32_t> tensor_crcs;  // in the order of `tensors`
 };
 

@@ -12,8 +12,8 @@
 
 namespace millrace::hdf5 {
 
-inline constexpr std::size_t kMaxAttributes = 1000;          // for each object
-inline constexpr std::size_t kMaxAttributesOfFile = 10'000;  // for the root and all data sets together
+inline constexpr std::size_t kMaxAttributes = 1000;          // limit for each object
+inline constexpr std::size_t kMaxAttributesOfFile = 10'000;  // limit for the root and all data sets together
 inline constexpr std::size_t kMaxAttributeName = 1024;       // bytes
 inline constexpr std::size_t kMaxAttributeText = 4096;       // bytes
 

@@ -33,7 +33,7 @@ class Planner {
 
   struct RecomputePlan {
     std::vector<std::string> blocks;  // the blocks to recompute
-    std::string peak_in;              // as Peak::where
+    std::string peak_in;              // see Peak::where
     std::uint64_t predicted_bytes = 0;
     double extra_ms = 0;
     bool fits = true;  // false: not enough, even with all blocks recomputed

@@ -22,7 +22,7 @@ struct StepProfile {
   };
 
   std::vector<std::string> blocks;               // a name for each run of a block, in order
-  std::vector<Segment> segments;                 // in order
+  std::vector<Segment> segments;                 // in the order of the step
   std::vector<std::uint64_t> second_pass_bytes;  // by block: bytes that a second pass brought back; 0 = there was no second pass
   std::vector<double> second_pass_ms;
   [[nodiscard]] std::uint64_t peak_bytes() const noexcept;

@@ -82,15 +82,17 @@ class Board {
   // means() and tables() then throw a DataError with name and value. Takes 8 bytes on the device for each of K * K counts; at
   // most 4,096 classes.
   void add_classification(const at::Tensor& predicted, const at::Tensor& labels, const Classification& how = {});
-  // Information that predicted rates carry about counts of events (spikes, photons), beyond the mean count of each unit: Poisson
-  // information in bits per event (Pillow et al. 2008, Nature 454:995; difference of log-likelihoods over the events and ln 2).
+  // Adds counts of events (spikes, photons) and predicted rates. The metric is the information that the rates carry about the
+  // counts, beyond the mean count of each unit: Poisson information in bits per event (Pillow et al. 2008, Nature 454:995;
+  // difference of log-likelihoods over the events and ln 2).
   //   counts, rates, mask   [rows, units], floats; rates in events a bin, above -1e-8; mask 1 counts, 0 does not
   // Per unit, summed over all batches: T = sum mask, N = sum mask y, m = N / T, and
   //   bits = sum mask ((y ln(r + 1e-8) - r) - (y ln(m + 1e-8) - m)) / (N ln 2)
   // A unit with T = 0 or N = 0 has no bits per event and is left out; bits below 0 count as 0. Metric `name`, quiet, is the mean
-  // over the units; metric `overall` the mean over all names added with this `overall`; both are NaN if no unit counts. Three
-  // metrics count the units of all these names: "<overall>/units" those that count and "<overall>/units_left_out" those that
-  // don't, both quiet while all count, and "<overall>/units_below_0", always quiet, those that count as 0.
+  // over the units. Metric `overall` is the mean over all names added with this `overall`. Both are NaN if no unit counts. Three
+  // more metrics are numbers of units, over all these names: "<overall>/units" counts the units that are not left out,
+  // "<overall>/units_left_out" those that are (both quiet while no unit is left out), and "<overall>/units_below_0" (always
+  // quiet) those that count as 0.
   void add_bits_per_event(std::string_view name, const at::Tensor& counts, const at::Tensor& rates, const at::Tensor& mask,
                           std::string_view overall);
   // Adds the contents of another board, as if all of them had been added here. RecipeError if a name has another kind here.

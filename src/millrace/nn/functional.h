@@ -71,7 +71,7 @@ std::pair<at::Tensor, at::Tensor> cross_entropy_sum(const at::Tensor& logits, co
 // must be even.
 at::Tensor sinusoidal_positions(std::int64_t length, std::int64_t width);
 
-// A number that changes whenever an operation's implementation, Millrace's or LibTorch's, is chosen anew (by a run's trial,
+// A number that changes whenever another implementation, Millrace's or LibTorch's, is chosen for an operation (by a run's trial,
 // before its first step). Results from before the change have other bits.
 [[nodiscard]] std::uint64_t implementation_changes() noexcept;
 

@@ -47,7 +47,7 @@ struct Bucket {
   std::vector<Slot> slots;
   // Lists for the present step:
   std::vector<at::Tensor> gradients;  // gradients of all parameters
-  detail::Lists lists;                // for the parameters that this rank updates
+  detail::Lists lists;                // lists of the parameters that this rank updates
 };
 
 // True if the layouts are equal, except for strides of dimensions of size one, which no kernel uses.
@@ -105,7 +105,7 @@ struct Optimizer::Impl {
   at::Device device = at::kCPU;
   // f32, a counter for each parameter, advanced by one operation; each Slot::step is a view of its counter.
   at::Tensor steps;
-  std::vector<float> participants;  // of the last step: 1 for each parameter with a gradient
+  std::vector<float> participants;  // 1 for each parameter that had a gradient in the last step
   // `participants` on the device, one tensor for each set of participants so far: a recorded step keeps reading its own tensor.
   std::map<std::vector<float>, at::Tensor> participants_there;
   at::Tensor scale;  // divisor of the gradients in the present step

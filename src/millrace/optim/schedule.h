@@ -1,4 +1,4 @@
-// Learning-rate schedules: functions of the step alone. Only Plateau has a state, which is part of the snapshot.
+// Learning-rate schedules: functions of the step number. Only Plateau has a state, which is part of the snapshot.
 #pragma once
 
 #include <cstdint>

@@ -50,7 +50,7 @@ struct Series {
 
 // Lines over a common x. A logarithmic axis leaves out values that are not above zero, and the caption counts them.
 struct Curves {
-  std::string name;  // of the file
+  std::string name;  // name of the picture's file
   std::string title = "";
   std::string caption = "";
   Axis x = {}, y = {};
@@ -79,10 +79,10 @@ struct Map {
 // Arrays side by side, at most three in a row of the picture. Small arrays are enlarged by whole factors, so that each cell is a
 // rectangle of one colour. Large arrays are shrunk by whole factors; a pixel shows the mean of the finite values under it.
 struct Maps {
-  std::string name;  // of the file
+  std::string name;  // name of the picture's file
   std::string title = "";
   std::string caption = "";
-  Axis x = {}, y = {};  // for every map, as in Map::Axes
+  Axis x = {}, y = {};  // axes of every map, as in Map::Axes
   std::optional<Extent> x_extent = std::nullopt, y_extent = std::nullopt;
   Axis value = {};                            // the quantity that the colours show; `limits` bound the scale; never logarithmic
   ColourMap colours = ColourMap::sequential;  // a diverging scale without limits is symmetric about zero
@@ -94,7 +94,7 @@ struct Maps {
 // How often each class (column) was predicted for each true class (row). The colour is the share of the row, the number is the
 // count. Rows without a sample are grey. At most 400 classes. If cells are too small, numbers and names are left out.
 struct Matrix {
-  std::string name;  // of the file
+  std::string name;  // name of the picture's file
   std::string title = "";
   std::string caption = "";
   std::vector<std::string> classes = {};
@@ -110,7 +110,7 @@ struct Histograms {
     std::vector<float> values = {};
   };
 
-  std::string name;  // of the file
+  std::string name;  // name of the picture's file
   std::string title = "";
   std::string caption = "";
   Axis x = {};  // never logarithmic; values outside `limits` are left out and counted
@@ -139,7 +139,7 @@ struct Image {
 // Images in a grid. At most 60 are shown, and the caption gives their total. They are enlarged and shrunk as maps are. An image
 // that is much longer than wide, or much wider than long, is stretched so that it can be seen.
 struct Images {
-  std::string name;  // of the file
+  std::string name;  // name of the picture's file
   std::string title = "";
   std::string caption = "";
   std::int64_t columns = 0;  // images side by side, at most 8; 0: chosen from their number

@@ -35,7 +35,7 @@ std::string asked() {
   return word == nullptr ? "" : word;
 }
 
-// "portable, avx2 or avx512", up to `best`.
+// Names of the sets up to `best`: "portable, avx2 or avx512".
 std::string names_up_to(InstructionSet best) {
   std::string text;
   for (std::size_t i = 0; i <= static_cast<std::size_t>(best); ++i) {

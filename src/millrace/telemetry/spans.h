@@ -71,7 +71,7 @@ class Timeline {
     double step_ms_p50 = 0, step_ms_p95 = 0;  // estimated from a bounded reservoir
     double step_seconds = 0;                  // sum of all steps, without the time between them
     double wall = 0;                          // seconds
-    std::array<double, kPhases> seconds{};    // of each account; they sum to `wall`
+    std::array<double, kPhases> seconds{};    // seconds of each account; they sum to `wall`
     [[nodiscard]] double of(Phase phase) const noexcept { return seconds[static_cast<std::size_t>(phase)]; }
     [[nodiscard]] double loop() const noexcept { return wall - of(Phase::startup) - of(Phase::trials); }
     [[nodiscard]] double share(Phase phase) const noexcept;  // share of loop(); 0 for phases before the loop

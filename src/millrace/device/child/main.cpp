@@ -33,7 +33,7 @@ namespace {
 using detail::ConvolutionJob;
 using detail::Unit;
 
-constexpr double kTolerance = 0.05;  // for all elements together; bf16 itself is off by 0.004, emulated bf16 by 0.012
+constexpr double kTolerance = 0.05;  // limit for all elements together; bf16 itself is off by 0.004, emulated bf16 by 0.012
 // Relative to an element's size plus the usual size; bf16 is off by 0.004, emulated bf16 by 0.06.
 constexpr double kElementTolerance = 0.25;
 // Time for the tries of a pass, because a fault need not show at the first try. Each try uses other junk: NaN, large numbers,
@@ -143,7 +143,7 @@ class Reference {
 
   ConvolutionShape shape_;
   at::Tensor input_, weight_, bias_, direction_;
-  std::array<std::vector<at::Tensor>, 3> expected_;  // by pass
+  std::array<std::vector<at::Tensor>, 3> expected_;  // one list for each pass
   double ms_ = 0;
 };
 

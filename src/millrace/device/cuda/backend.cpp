@@ -74,7 +74,7 @@ class CudaBackend final : public Backend {
 
   void synchronize(int index) override {
     const c10::cuda::CUDAGuard guard(as_index(index));
-    C10_CUDA_CHECK(cudaDeviceSynchronize());  // device/errors.h finds out from its error what kind it is
+    C10_CUDA_CHECK(cudaDeviceSynchronize());  // device/errors.h classifies its error
   }
 
   void pin(std::byte* memory, std::size_t bytes) override {

@@ -19,7 +19,7 @@ class Machine {
   explicit Machine(std::filesystem::path root = "/") : root_(std::move(root)) {}
 
   [[nodiscard]] std::string cpu_name() const;             // "" if unknown
-  [[nodiscard]] std::set<std::string> cpu_flags() const;  // as listed by the kernel: only those that programs may use
+  [[nodiscard]] std::set<std::string> cpu_flags() const;  // flags that programs may use, as the kernel lists them
   // Number of distinct cores among these logical CPUs. If the topology is unknown, each logical CPU counts as a core.
   [[nodiscard]] int physical_cores(std::span<const int> logical) const;
   // The CPU time that the process's control groups allow, in CPUs: the lowest limit of all levels.
@@ -27,7 +27,7 @@ class Machine {
   // Seconds for which these quotas have withheld CPUs from the groups so far, added up over all CPUs; 0 if the kernel does not
   // report it.
   [[nodiscard]] double throttled_seconds() const;
-  // Free memory of the machine, or what the tightest control group still allows if that is less.
+  // Free memory of the machine, or the bytes that the tightest control group still allows if these are fewer.
   [[nodiscard]] std::optional<std::uint64_t> available_memory() const;
   // The lowest memory limit of the process's control groups.
   [[nodiscard]] std::optional<std::uint64_t> memory_limit() const;

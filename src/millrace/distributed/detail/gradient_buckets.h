@@ -66,7 +66,7 @@ class GradientBuckets final : public GradientSums {
   GradientSumsOptions options_;
   Guard guard_;
   std::vector<Bucket> buckets_;
-  std::vector<Slot> slots_;            // by parameter
+  std::vector<Slot> slots_;            // one for each parameter
   std::vector<std::size_t> arrivals_;  // parameters in the order of their arrival in the first step
   bool order_agreed_ = false;
   std::mutex mutex_;  // guards the members below: gradients arrive in autograd's threads

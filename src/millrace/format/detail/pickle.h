@@ -31,7 +31,7 @@ enum class PickleWordKind : std::uint8_t {
 struct PickleWord {
   std::string_view module, name;
   PickleWordKind kind;
-  DType dtype = DType::f32;  // for storage and dtype
+  DType dtype = DType::f32;  // element type of a storage or dtype
 };
 [[nodiscard]] std::span<const PickleWord> pickle_words() noexcept;
 

@@ -16,8 +16,8 @@ struct PtStorageClaim {
 };
 
 struct PtContent {
-  std::vector<PtTensor> tensors;  // in order of name; each inside the claimed size of its storage
-  std::vector<PtValue> values;    // in order of name
+  std::vector<PtTensor> tensors;  // sorted by name; each lies inside the claimed size of its storage
+  std::vector<PtValue> values;    // sorted by name
   std::vector<PtStorageClaim> storages;
   std::uint64_t reach = 0;  // bytes of the file that reading all tensors touches
   std::string problem;      // what is wrong; "" if nothing is

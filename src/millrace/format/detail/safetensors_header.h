@@ -13,7 +13,7 @@ inline constexpr std::uint64_t kHeaderLimit = 100'000'000;  // as in the referen
 inline constexpr std::uint64_t kLengthBytes = 8;
 
 struct Header {
-  std::vector<StoredTensor> tensors;  // in order of name; offsets count from the end of the header
+  std::vector<StoredTensor> tensors;  // sorted by name; offsets count from the end of the header
   Metadata metadata;
 };
 

@@ -12,7 +12,7 @@ namespace millrace::format::detail {
 
 struct ZipMember {
   std::string name;
-  std::uint64_t offset = 0;      // of its data in the file
+  std::uint64_t offset = 0;      // offset of the member's data in the file
   std::uint64_t compressed = 0;  // bytes in the file; not beyond its end
   std::uint64_t bytes = 0;       // decompressed; no more than the compressed bytes can expand to
   std::uint32_t crc32 = 0;

@@ -22,7 +22,7 @@ inline constexpr const char* kTensorSuffix = ".safetensors";
 struct FileRecord {
   std::uint64_t bytes = 0;
   std::uint32_t crc32c = 0;
-  std::optional<std::uint32_t> header_crc32c;    // for tensor files
+  std::optional<std::uint32_t> header_crc32c;    // set for tensor files
   std::map<std::string, std::uint32_t> tensors;  // name -> CRC32C
 };
 

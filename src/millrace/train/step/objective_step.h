@@ -38,9 +38,9 @@ class ObjectiveStep {
     at::Device device = at::kCPU;
     bool fused = true;                 // one kernel updates all parameters
     bool trains = true;                // false, for inference: no averaged weights and no loss scale
-    std::int64_t total_steps = 0;      // for schedules; 0 = the run has no fixed end
-    std::int64_t steps_per_epoch = 0;  // for schedules that count epochs; 0 = not known
-    std::int64_t global_batch = 0;     // for optim.lr_scaling; 0 = not known
+    std::int64_t total_steps = 0;      // used by schedules; 0 = the run has no fixed end
+    std::int64_t steps_per_epoch = 0;  // used by schedules that count epochs; 0 = not known
+    std::int64_t global_batch = 0;     // used by optim.lr_scaling; 0 = not known
     GradientSumsOptions gradients;     // bucket_bytes 0: gradients are sent when all of them are computed
     // The ranks among which the optimiser's state is divided; null: each rank keeps the whole state.
     Agreement* shares = nullptr;

@@ -59,7 +59,8 @@ ObjectiveStep::OnAllRanks ObjectiveStep::known_of_all(Agreement& agreement) cons
   return all;
 }
 
-// Adds up the gradients over the ranks: those sent during the backward pass and those this rank has not sent.
+// Adds up the gradients over the ranks: gradients that were sent during the backward pass, and gradients that this rank still has
+// to send.
 std::vector<at::Tensor> ObjectiveStep::travelled(bool some_began) {
   if (!some_began) return {};
   if (!gradient_sums_->has_begun()) {
@@ -203,7 +204,7 @@ void ObjectiveStep::load_state(const State& state, const SavedJson& json, const 
   if (plateau_ && plateau) plateau_->load_state(*plateau);
   const auto absent = json.find("absent_steps");
   absent_steps_ = absent ? absent->integer(0) : 0;
-  // A snapshot of another run may lack scales, averages or spikes; these then start anew.
+  // A snapshot of another run may lack scales, averages or spikes. These then start from the beginning.
   if (scale_ && own.tensors.contains("loss_scale")) scale_->load_state(own);
   if (spike_rule_ && own.tensors.contains("spike_window")) spike_rule_->load_state(own);
   if (const auto it = own.tensors.find("spikes"); it != own.tensors.end()) {

@@ -43,11 +43,11 @@ class Stepper {
     at::Device device = at::kCPU;
     std::uint64_t seed = 0;
     std::optional<at::ScalarType> autocast;  // nullopt = fp32
-    std::int64_t total_steps = 0;            // for schedules; 0 = the run has no fixed end
-    std::int64_t steps_per_epoch = 0;        // for schedules that count epochs; 0 = not known
+    std::int64_t total_steps = 0;            // used by schedules; 0 = the run has no fixed end
+    std::int64_t steps_per_epoch = 0;        // used by schedules that count epochs; 0 = not known
     memory::Recompute recompute;             // blocks of the model to recompute
     std::uint64_t offload_bytes = 0;         // activations of at least this size go to host memory; 0 = no offloading
-    std::int64_t global_batch = 0;           // for optim.lr_scaling; 0 = not known
+    std::int64_t global_batch = 0;           // used by optim.lr_scaling; 0 = not known
     bool trains = true;                      // false: only evaluate() is called, and the state for steps is not kept
     Agreement* agreement = nullptr;          // connects the run's ranks; null = one process
     // If above 1, each rank steps with its own gradients, and average_over_ranks() is called once in this many steps.

@@ -106,8 +106,8 @@ std::size_t RecordedInputs::take(std::size_t bytes) {
   return place;
 }
 
-// Orders of rows that were equal in the recorded batch can't be told apart. True if this batch has the same orders equal to that
-// of `entry`.
+// In the recorded batch some orders of rows may have been equal to that of `entry`, so the site may use any of them. True if they
+// are equal in this batch too.
 bool RecordedInputs::are_alike(const Entry& entry, const std::vector<Rows>& rows) const {
   for (std::size_t i = 0; i < rows.size(); ++i)
     if (recorded_[i] == recorded_[entry.rows] && !(rows[i] == rows[entry.rows])) return false;

@@ -44,8 +44,8 @@ class RecordedInputs final : public SiteRecorder, public StepNumbers {
     std::vector<std::int64_t> counts;  // elements of each run
   };
 
-  // The orders of a batch's rows in which a recipe may draw: as rows_of() counts them, all groups one after the other, all groups
-  // by their earliest row, and each group alone.
+  // The orders of a batch's rows in which a recipe may draw: the order of rows_of(), all groups one after the other, all groups
+  // by their earliest row, and the order of each single group.
   [[nodiscard]] static std::vector<Rows> rows_in(const Batch& batch);
   [[nodiscard]] bool are_alike(const Entry& entry, const std::vector<Rows>& rows) const;
   [[nodiscard]] std::size_t take(std::size_t bytes);

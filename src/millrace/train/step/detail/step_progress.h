@@ -21,7 +21,7 @@ class StepProgress {
 
  private:
   ObjectiveStep::Sums sums_;
-  std::vector<at::Tensor> gradients_;  // by parameter; undefined = no gradient
+  std::vector<at::Tensor> gradients_;  // one for each parameter; undefined = no gradient
 };
 
 }  // namespace millrace

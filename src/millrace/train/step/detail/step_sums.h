@@ -24,7 +24,7 @@ struct ObjectiveStep::Term {
 // Gradients of terms that are divided by the same count, if the step has several groups of such terms.
 struct ObjectiveStep::Pass {
   std::string key;
-  std::vector<at::Tensor> gradients;  // by parameter; undefined = no gradient
+  std::vector<at::Tensor> gradients;  // one for each parameter; undefined = no gradient
 };
 
 struct ObjectiveStep::Sums {
