@@ -127,7 +127,7 @@ std::string significant(double value, int digits) {
   const std::size_t e = scientific.find('e');
   const int exponent = std::stoi(scientific.substr(e + 1));
   if (exponent < -2 || exponent >= 6) return without_trailing_zeros(scientific.substr(0, e)) + scientific.substr(e);
-  // fmt's 'f' of the rounded number: the exponent above already accounts for a carry such as 9.99 -> 10.
+  // Prints the rounded number with fmt's 'f'. The exponent above already includes a carry such as 9.99 -> 10.
   return without_trailing_zeros(fmt::format("{:.{}f}", std::stod(scientific), std::max(digits - 1 - exponent, 0)));
 }
 
@@ -135,7 +135,7 @@ std::string figure(double value) {
   constexpr double kLeast = 1e-3, kMost = 100;  // the range that decimals show well
   const double size = std::abs(value);
   if (size >= kLeast && size < 0.1)
-    return fixed(value, size < 0.01 ? 6 : 5);  // four significant digits, as the four decimals have in the range above
+    return fixed(value, size < 0.01 ? 6 : 5);  // more decimals, so that four significant digits are shown
   return size == 0 || (size >= kLeast && size < kMost) || !std::isfinite(value) ? fixed(value, 4)
                                                                                 : significant(value, size < kLeast ? 4 : 6);
 }

@@ -21,7 +21,7 @@ class Keeper {
   struct Retention {
     std::int64_t keep_last = 1;            // number of newest snapshots to keep; at least 1
     std::int64_t keep_every = 0;           // also keep snapshots whose step is a multiple of this; 0 = keep no such snapshots
-    std::vector<std::int64_t> keep_steps;  // also keep the snapshots of these steps: the best
+    std::vector<std::int64_t> keep_steps;  // also keep the snapshots of these steps, such as the best
   };
 
   using Tell = std::function<void(const std::string&)>;
