@@ -104,7 +104,7 @@ class PtFiles(FieldTest):
         state_dict = {"w": torch.randn(3, 2).to(torch.float8_e4m3fn), "n": torch.arange(3)}
         torch.save(state_dict, path)
         said = self.run_millrace("import", path, "--to", "x.pt", status=None)
-        self.assertIn('tensor "w" has the element type "torch.float8_e4m3fn", which is not read here', said)
+        self.assertIn('tensor "w" has the element type "torch.float8_e4m3fn", which Millrace does not read', said)
         code = self.next_of(said).split(": ", 1)[1]
         exec(code, {"torch": torch, "state_dict": state_dict, "path": path})  # pylint: disable=exec-used
         self.assert_as_torch(path)

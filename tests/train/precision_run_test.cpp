@@ -190,7 +190,7 @@ TEST(Rate, IsScaledToTheGlobalBatchAndThePlanSaysSo) {
     (void)straight(with(base, {{"optim.lr_scaling", "linear"}}));
     FAIL();
   } catch (const ConfigError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("the batch it was chosen for is not given"));
+    EXPECT_THAT(error.what(), HasSubstr("the global batch for which it was chosen is not set"));
   }
 }
 

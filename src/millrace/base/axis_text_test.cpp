@@ -28,7 +28,7 @@ TEST(AxisText, AnAngleGoesOnBeyondItsTurn) {
   EXPECT_EQ(text(ra, "degrees", 360), "350 to 5 degrees ascending in steps of 5");
 }
 
-// The steps of a float axis differ by rounding.
+// The steps of a float axis differ by rounding; the text must not show that.
 TEST(AxisText, RoundingMakesNoStepsOfItsOwn) {
   std::vector<double> values;
   for (int i = 0; i < 1000; ++i) values.push_back(static_cast<double>(static_cast<float>(1100 + 0.1 * i)));

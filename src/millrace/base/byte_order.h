@@ -1,4 +1,4 @@
-// Numbers from machines of the other byte order.
+// Swaps the bytes of numbers that were written on a machine of the other byte order.
 #pragma once
 
 #include <cstddef>

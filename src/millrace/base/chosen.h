@@ -1,4 +1,4 @@
-// A value that was chosen, with the reason.
+// A chosen value and the reason for the choice.
 #pragma once
 
 #include <string>

@@ -11,11 +11,11 @@ namespace millrace {
 namespace {
 
 constexpr std::size_t kLevels = 3;
-constexpr std::size_t kWords = 32;  // words of 8 characters that hold an operation's detail
+constexpr std::size_t kWords = 32;  // number of 8-byte words that hold an operation's detail
 constexpr std::size_t kTextWords = std::tuple_size_v<Doing::Text> / 8;
 constexpr auto kRelaxed = std::memory_order_relaxed;
 
-// Copied rather than pointed to: the watchdog's thread may read a text after its scope has ended.
+// Texts are copied, because the watchdog's thread may read a text after its scope has ended.
 using TextWords = std::array<std::atomic<std::uint64_t>, kTextWords>;
 
 struct State {
@@ -46,7 +46,7 @@ Doing::Text cut(const char* text) noexcept {
   return copy;
 }
 
-// One writer: no need for a locked addition.
+// Only one thread writes, so a plain load and store suffice.
 void moved() noexcept { state.beat.store(state.beat.load(kRelaxed) + 1, kRelaxed); }
 
 // If several loops run in one process, only the texts of the first are kept, since scopes of different loops do not nest.
@@ -141,7 +141,7 @@ std::size_t describe_doing(char* text, std::size_t size) noexcept {
     separate();
     out.add(phase.data());
   }
-  if (subject.front() != '\0') {  // written even without a phase: it shows whether a rank waits for others
+  if (subject.front() != '\0') {  // the subject is written even without a phase: it shows whether a rank waits for others
     if (has_phase) out.add(" of ");
     if (!has_phase) separate();
     out.add(subject.data());

@@ -1,6 +1,6 @@
-// What the process's loop is doing, for reports that the loop itself can't make: those of a run's watchdog and of a crash
-// handler. Any thread and any signal handler may read it; a write costs a few stores. If several threads have scopes, those of
-// the first thread count until they have ended.
+// What the process's loop is doing now. A run's watchdog and the crash handler report it when the loop itself can't. Any thread
+// and any signal handler may read it; a write costs a few stores. If several threads have scopes, the scopes of the first thread
+// count until they have ended.
 #pragma once
 
 #include <array>
@@ -9,8 +9,8 @@
 
 namespace millrace {
 
-// Says what is done until its destruction; scopes nest. The text is copied (cut to fit), so it can be read after the scope has
-// ended.
+// Names what the loop does while this object exists; scopes nest. The text is copied (cut to fit), so it can be read after the
+// scope has ended.
 class Doing {
  public:
   enum class Level : std::uint8_t { task, phase, subject };  // "trial of bf16", "backward", "generator"
@@ -27,9 +27,9 @@ class Doing {
 };
 
 void doing_step(std::int64_t step) noexcept;  // 1-based; 0 = no step
-// The operation that begins now; `name` must live for ever, `detail` (shapes) is copied (cut to fit).
+// Names the operation that begins now. `name` must live for ever; `detail` (shapes) is copied and cut to fit.
 void doing_operation(const char* name, const char* detail) noexcept;
-void doing_moved() noexcept;  // something has ended: see doing_beat()
+void doing_moved() noexcept;  // call when an operation has ended; changes doing_beat()
 
 // Changes whenever a scope begins or ends, an operation begins, or doing_moved() is called.
 [[nodiscard]] std::uint64_t doing_beat() noexcept;

@@ -31,7 +31,7 @@ class Error : public std::exception {
   [[nodiscard]] int exit_code() const noexcept { return exit_code_; }
 
  protected:
-  Error(std::string_view kind, Message message, int exit_code, std::string text);  // for a class that lays out its text itself
+  Error(std::string_view kind, Message message, int exit_code, std::string text);  // for a class that formats its text itself
 
  private:
   std::string kind_;
@@ -68,8 +68,8 @@ class DataError : public Error {
   explicit DataError(Message message);
 };
 
-// An intact file, or a part of it, of a kind that Millrace does not read: another dtype, a pickle of other classes, an archive of
-// code. It is reported as any other DataError, but `inspect` does not call it damage.
+// Thrown for an intact file, or an intact part of a file, of a kind that Millrace does not read: another dtype, a pickle of other
+// classes, an archive of code. It is reported like any other DataError, but `inspect` does not call it damage.
 class UnreadKind : public DataError {
  public:
   using DataError::DataError;
@@ -95,8 +95,8 @@ class TrainingDiverged : public Error {
   explicit TrainingDiverged(Message message);
 };
 
-// Thrown when a stage after the loader can't use a sample: the one in `row` of the batch or, if `group` is not empty, of that
-// group. The catcher adds which sample it is.
+// Thrown when a stage after the loader can't use a sample. `row` is the sample's row in the batch or, if `group` is not empty, in
+// that group. The catcher adds the name of the sample.
 class RowError : public DataError {
  public:
   RowError(Message message, std::int64_t row, std::string group = "");

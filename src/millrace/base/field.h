@@ -18,12 +18,12 @@ enum class DType : std::uint8_t { boolean, u8, i8, i16, u16, i32, u32, i64, u64,
 
 using Shape = std::vector<std::int64_t>;
 
-// Product of the sizes (1 for an empty shape); nullopt on a negative size or when it does not fit int64.
+// Product of the sizes (1 for an empty shape); nullopt if a size is negative or the product does not fit int64.
 [[nodiscard]] std::optional<std::int64_t> element_count(const Shape& shape) noexcept;
 // "[32,64,64]".
 [[nodiscard]] std::string to_text(const Shape& shape);
 
-// One named array of a sample; `shape` is that of a single sample, without the batch dimension.
+// One named array of a sample. `shape` is the shape in a single sample, without the batch dimension.
 struct Field {
   std::string name;
   DType dtype = DType::f32;

@@ -1,4 +1,4 @@
-// Work followed by clean-up that must run and may itself throw, which a destructor may not: on a GPU each operation may fail.
+// Runs work and then clean-up that may throw, as every operation on a GPU may. A destructor can't do this: it must not throw.
 #pragma once
 
 #include <exception>
@@ -17,7 +17,7 @@ std::invoke_result_t<Work> finally(Work&& work, After&& after) {
     } catch (...) {
       try {
         after();
-      } catch (const std::exception&) {  // usually has the same cause as the first error
+      } catch (const std::exception&) {  // dropped: it usually has the same cause as the first error
       }
       throw;
     }

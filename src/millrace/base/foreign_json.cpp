@@ -6,7 +6,7 @@
 namespace millrace {
 namespace {
 
-// Brackets inside strings don't count: the text of an error may hold any number of them.
+// Skips brackets inside strings: the text of an error may hold any number of them.
 bool is_shallow(std::string_view text) {
   int depth = 0;
   bool in_string = false;

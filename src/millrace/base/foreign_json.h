@@ -14,18 +14,19 @@ namespace millrace {
 
 inline constexpr int kDeepestJson = 64;
 
-// Discarded (Json::is_discarded) if `text` is no JSON or is nested more than kDeepestJson deep. Throws only if memory runs out.
+// Parses `text`. The result is discarded (Json::is_discarded) if `text` is not JSON or nests deeper than kDeepestJson. Throws
+// only if memory runs out.
 [[nodiscard]] Json parse_shallow(std::string_view text);
 
-using JsonKeys = std::initializer_list<std::string_view>;  // of objects, one inside the other
+using JsonKeys = std::initializer_list<std::string_view>;  // keys of nested objects, the outermost first
 
-// The value at these keys; null if there is nothing.
+// The value at these keys; null if no value is there.
 [[nodiscard]] const Json& json_at(const Json& json, JsonKeys keys);
-// The text at these keys; "" if there is nothing or something else.
+// The text at these keys; "" if no text is there.
 [[nodiscard]] std::string text_at(const Json& json, JsonKeys keys);
-// The finite number at these keys; nullopt if there is nothing or something else.
+// The finite number at these keys; nullopt if no finite number is there.
 [[nodiscard]] std::optional<double> number_at(const Json& json, JsonKeys keys);
-// The number at these keys as a count, at most 1e15; 0 if there is nothing or a number below 0.
+// The number at these keys as a count, at most 1e15; 0 if no number is there or the number is negative.
 [[nodiscard]] std::int64_t count_at(const Json& json, JsonKeys keys);
 
 }  // namespace millrace

@@ -13,7 +13,7 @@
 namespace millrace {
 namespace {
 
-// Longer words are not compared when looking for the nearest: the cost is quadratic and the words come from users.
+// Longer words are not compared, because the cost is quadratic and the words come from users.
 constexpr std::size_t kLongestWord = 128;
 
 // "nan", "inf" or "-inf"; empty for a finite number.
@@ -143,7 +143,7 @@ std::string figure(double value) {
   constexpr double kLeast = 1e-3, kMost = 100;  // the range that decimals show well
   const double size = std::abs(value);
   if (size >= kLeast && size < 0.1)
-    return fixed(value, size < 0.01 ? 6 : 5);  // four significant digits, as four decimals have above
+    return fixed(value, size < 0.01 ? 6 : 5);  // more decimals, so that four significant digits are shown
   return size == 0 || (size >= kLeast && size < kMost) || !std::isfinite(value) ? fixed(value, 4)
                                                                                 : significant(value, size < kLeast ? 4 : 6);
 }

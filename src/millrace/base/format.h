@@ -1,4 +1,4 @@
-// Text for people: formatting without exposing fmt (LibTorch's include folder shadows Debian's with another version).
+// Text for people. This header hides fmt: LibTorch's include folder holds another version of fmt, which would shadow Debian's.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace millrace {
 [[nodiscard]] std::string human_bytes(double bytes);        // "3.1 GB" (powers of 1000), "812 kB", "17 B"
 [[nodiscard]] std::string human_duration(double seconds);   // "0.8 s", "42 s", "3 min 10 s", "2 h 05 min", "3 d 4 h"
 [[nodiscard]] std::string human_rate(double per_second);    // "18.4k", "3.21M", "742", "0.52"
-[[nodiscard]] std::string fixed(double value, int digits);  // 2.3170; "nan", "inf", "-inf" spelled so
+[[nodiscard]] std::string fixed(double value, int digits);  // 2.3170; "nan", "inf", "-inf" for the other values
 [[nodiscard]] std::string significant(double value,
                                       int digits);  // shortest with `digits` significant digits: 3e-04, 0.001, 12.4
 // As significant(), in a form that never changes, for texts that are kept and compared with later ones: 1e-03, 0.0523, 12.4.
@@ -26,7 +26,8 @@ namespace millrace {
 [[nodiscard]] inline std::string quoted(const std::string& text) { return quoted(std::string_view(text)); }
 [[nodiscard]] inline std::string quoted(std::string& text) { return quoted(std::string_view(text)); }
 [[nodiscard]] inline std::string quoted(const char* text) { return quoted(std::string_view(text)); }
-// `text` itself if it is one line of plain text, else quoted: for names in tables, which may be anything a file system allows.
+// Returns `text` if it is one line of plain text, else `text` in quotes. For names in tables: a file system allows any bytes in a
+// name.
 [[nodiscard]] std::string printable(std::string_view text);
 // The words of a range with a separator between them; `word` turns an element into its word: joined(fields, ", ", &Field::name).
 template <class Range, class Word = std::identity>
@@ -40,7 +41,7 @@ template <class Range, class Word = std::identity>
   }
   return text;
 }
-// The parts with `gap` between them, as many as fit into `width` columns; the others stand on further lines after `indent`.
+// Joins the parts with `gap` between them, as many to a line as fit into `width` columns. Each further line begins with `indent`.
 [[nodiscard]] std::string wrapped(const std::vector<std::string>& parts, std::string_view gap, std::size_t width,
                                   std::string_view indent);
 // The candidate nearest to `word` by Damerau-Levenshtein distance, or "" if no candidate is near enough to suggest.

@@ -51,7 +51,8 @@ class PosixFile final : public WritableFile {
       const ssize_t written = ::write(descriptor_.number(), bytes.data(), bytes.size());
       if (written < 0 && errno == EINTR) continue;
       if (written < 0) throw FsError("write", path_, errno);
-      if (written == 0) throw FsError("write", path_, ENOSPC);  // a device that accepts no bytes would loop for ever
+      // A device that accepts no bytes would keep this loop running for ever.
+      if (written == 0) throw FsError("write", path_, ENOSPC);
       bytes = bytes.subspan(static_cast<std::size_t>(written));
     }
   }
@@ -184,7 +185,7 @@ Fs& Fs::real() {
 
 AtomicFile::AtomicFile(Fs& fs, std::filesystem::path path) : fs_(fs), path_(std::move(path)) {
   static std::atomic<std::uint64_t> counter{0};
-  constexpr int kTries = 100;  // a name may be taken: by a dead process of the same number, or by one in another container
+  constexpr int kTries = 100;  // a name may be taken by a dead process of the same number, or by a process in another container
   for (int i = 1; !file_; ++i) {
     stdfs::path name = path_;
     name += ".tmp." + std::to_string(::getpid()) + "." + std::to_string(counter.fetch_add(1));
@@ -202,7 +203,7 @@ AtomicFile::~AtomicFile() {
   file_.reset();
   try {
     fs_.remove_all(temporary_);
-  } catch (const FsError&) {  // the failure that brought us here is the one to report
+  } catch (const FsError&) {  // dropped: the failure that led here is the one to report
   }
 }
 

@@ -27,7 +27,7 @@ class FsError : public std::exception {
   std::string text_;
 };
 
-// What to do about a file that can't be opened, read or written for this reason: the `next` of a message.
+// Advice about a file that can't be opened, read or written because of this error: the `next` of a message.
 [[nodiscard]] std::string remedy_for(int error_number);
 
 // A file open for writing. Destruction closes it without throwing; call close() to see its errors.
@@ -44,7 +44,7 @@ class Fs {
  public:
   virtual ~Fs() = default;
   virtual std::unique_ptr<WritableFile> create(const std::filesystem::path& path) = 0;  // truncates
-  // Fails with EEXIST if anything has that name, even a link that leads nowhere.
+  // Fails with EEXIST if the name is taken, even by a link that leads nowhere.
   virtual std::unique_ptr<WritableFile> create_new(const std::filesystem::path& path) = 0;
   virtual std::unique_ptr<WritableFile> append(const std::filesystem::path& path) = 0;  // creates if missing
   virtual void rename(const std::filesystem::path& from, const std::filesystem::path& to) = 0;
@@ -69,16 +69,16 @@ class AtomicFile {
   [[nodiscard]] WritableFile& file() noexcept { return *file_; }
   [[nodiscard]] const std::filesystem::path& temporary() const noexcept { return temporary_; }
   void finish();           // fsync, rename, fsync of the folder
-  void finish_unsynced();  // rename alone: for files whose reader checks them and can recreate them after a power cut
+  void finish_unsynced();  // only renames: for files that their reader checks and can make again after a power cut
 
  private:
   Fs& fs_;
   std::filesystem::path path_;
-  std::filesystem::path temporary_;  // "" once it has its name
+  std::filesystem::path temporary_;  // "" once the file has its final name
   std::unique_ptr<WritableFile> file_;
 };
 
-// Writes such a file with one call; if `write` throws, no file is left.
+// Writes a file through an AtomicFile in one call; if `write` throws, no file is left.
 void write_atomically(Fs& fs, const std::filesystem::path& path, const std::function<void(WritableFile&)>& write);
 void write_atomically(Fs& fs, const std::filesystem::path& path, std::string_view text);
 

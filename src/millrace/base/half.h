@@ -1,4 +1,4 @@
-// Numbers of 16 bits as files hold them: IEEE 754 binary16.
+// Conversion of 16-bit floating-point numbers (IEEE 754 binary16), as files hold them.
 #pragma once
 
 #include <bit>

@@ -8,7 +8,7 @@
 namespace millrace {
 namespace {
 
-// All 65,536 values are compared with the definition of IEEE 754.
+// Compares all 65,536 values with the definition of IEEE 754.
 TEST(Half, EveryOneIsTheNumberOfItsDefinition) {
   for (std::uint32_t bits = 0; bits < 65536; ++bits) {
     const float value = of_half(static_cast<std::uint16_t>(bits));

@@ -1,4 +1,4 @@
-// CRC32C (Castagnoli, RFC 3720) for "is this the data we wrote", SHA-256 (FIPS 180-4, by OpenSSL) for identities.
+// CRC32C (Castagnoli, RFC 3720) detects changed data; SHA-256 (FIPS 180-4, by OpenSSL) identifies data.
 #pragma once
 
 #include <array>
@@ -13,15 +13,15 @@ struct SHA256state_st;  // OpenSSL's SHA256_CTX
 
 namespace millrace {
 
-// Continues from `crc` (0 to begin), so crc32c(b, crc32c(a)) = crc32c(a ++ b). Uses SSE4.2 where the CPU has it.
+// Continues from `crc` (0 at the beginning), so crc32c(b, crc32c(a)) = crc32c(a ++ b). Uses SSE4.2 where the CPU has it.
 [[nodiscard]] std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t crc = 0) noexcept;
 
-// crcs[i] = crc32c of block i of `block` bytes, a multiple of 8; the last block may be shorter. Computes three blocks at once,
-// since each step of a single checksum waits for the step before.
+// Sets crcs[i] to the crc32c of block i. Each block has `block` bytes, a multiple of 8; the last block may be shorter. Computes
+// three blocks at once, because each step of a single checksum waits for the step before.
 void crc32c_blocks(std::span<const std::byte> bytes, std::size_t block, std::span<std::uint32_t> crcs) noexcept;
 
 namespace detail {
-// The same number on any CPU; for tests and CPUs without SSE4.2.
+// crc32c() without SSE4.2: for CPUs that lack it, and for tests. Both give the same number.
 [[nodiscard]] std::uint32_t crc32c_without_sse(std::span<const std::byte> bytes, std::uint32_t crc = 0) noexcept;
 }  // namespace detail
 
@@ -37,7 +37,7 @@ class Sha256 {
   struct Free {
     void operator()(SHA256state_st* state) const noexcept;
   };
-  std::unique_ptr<SHA256state_st, Free> state_;  // null: already read
+  std::unique_ptr<SHA256state_st, Free> state_;  // null once the digest was returned
 };
 
 }  // namespace millrace

@@ -1,4 +1,4 @@
-// A file of training data open for reading, with errors that name it. Const and thread-safe: reads are by position.
+// An open file of training data; its errors name the file. Const and thread-safe: each read gives its own offset.
 #pragma once
 
 #include <cstddef>
@@ -11,19 +11,19 @@ namespace millrace {
 
 class InputFile {
  public:
-  // DataError when it can't be opened or is not a regular file (a pipe would block for ever).
+  // DataError if it can't be opened or is not a regular file (a pipe would block for ever).
   explicit InputFile(std::filesystem::path path);
   ~InputFile();
   InputFile(const InputFile&) = delete;
   InputFile& operator=(const InputFile&) = delete;
 
-  [[nodiscard]] std::uint64_t size() const noexcept { return size_; }               // when it was opened
+  [[nodiscard]] std::uint64_t size() const noexcept { return size_; }               // the file's size when it was opened
   [[nodiscard]] std::int64_t modified_ns() const noexcept { return modified_ns_; }  // modification time when it was opened
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
   [[nodiscard]] int descriptor() const noexcept { return descriptor_; }  // owned by this object
   // Reads exactly these bytes; DataError if the file ends earlier or the disk fails.
   void read(std::uint64_t offset, std::span<std::byte> out) const;
-  // The whole file, as long as it was when opened. `buffer` is grown when needed and never shrunk: keep one per thread.
+  // Reads the whole file, as long as it was when opened. `buffer` grows when needed and never shrinks: keep one per thread.
   std::span<const std::byte> read_all(std::vector<std::byte>& buffer) const;
 
  private:

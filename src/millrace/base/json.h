@@ -1,4 +1,4 @@
-// The JSON value of the whole tree. Keys are kept in order of name, so dump() of equal values is equal text.
+// The JSON type of all of Millrace. Its keys are sorted by name, so equal values give equal text in dump().
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -26,7 +26,7 @@ extern "C" void __wrap_arc4random_buf(void* target, std::size_t bytes) {
   auto* at = static_cast<std::byte*>(target);
   while (bytes > 0) {
     const ssize_t got = ::getrandom(at, bytes, 0);
-    if (got < 0 && errno != EINTR) std::abort();  // as arc4random_buf does: it has no way to fail
+    if (got < 0 && errno != EINTR) std::abort();  // aborts as arc4random_buf does, which has no way to fail
     if (got <= 0) continue;
     at += got;
     bytes -= static_cast<std::size_t>(got);

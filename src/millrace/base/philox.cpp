@@ -6,7 +6,8 @@
 namespace millrace {
 
 std::uint64_t Philox::below(std::uint64_t bound) noexcept {
-  // Rejects numbers from the largest multiple of `bound` on, in 32 or 64 bits: short draws cost one number, not two.
+  // Rejects draws below 2^32 mod `bound` (or 2^64 mod `bound`), so that every remainder is equally likely. A `bound` that fits 32
+  // bits needs only one 32-bit number per draw.
   if (bound <= 0xFFFFFFFFU) {
     const auto small = static_cast<std::uint32_t>(bound);
     const std::uint32_t reject = (0U - small) % small;  // 2^32 mod bound

@@ -1,4 +1,4 @@
-// Words of commands that people copy from a message into their shell.
+// Quotes words for commands that people copy from a message into their shell.
 #pragma once
 
 #include <string>

@@ -21,7 +21,7 @@ TEST(ShellWord, AllElseIsQuoted) {
   EXPECT_EQ(shell_word("=ls"), "'=ls'");
 }
 
-// What a shell makes of the given word.
+// The text that a shell makes of this word.
 std::string through_shell(const std::string& word) {
   std::FILE* const shell = ::popen(("printf %s " + word).c_str(), "r");  // NOLINT(cert-env33-c)
   if (shell == nullptr) return "no shell";

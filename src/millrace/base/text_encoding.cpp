@@ -12,11 +12,11 @@ namespace {
 using namespace std::string_view_literals;
 
 constexpr std::size_t kLooked = std::size_t{1} << 16U;
-constexpr std::size_t kLongestCharacter = 4;  // in UTF-8, in bytes: the last character may be cut off
+constexpr std::size_t kLongestCharacter = 4;  // bytes of the longest character in UTF-8: the last character may be cut off
 
 unsigned char at(std::string_view bytes, std::size_t i) noexcept { return static_cast<unsigned char>(bytes[i]); }
 
-// A command that filters the file through `command` in place and keeps the original.
+// A command that converts the file in place through `command` and keeps the original file.
 std::string in_place(const std::string& command, const std::filesystem::path& path) {
   const std::string name = path.string().starts_with('-') ? "./" + path.string() : path.string();
   const std::string file = shell_word(name), kept = shell_word(name + ".orig");
@@ -32,7 +32,8 @@ bool is_control(char32_t c) noexcept {
 }
 
 struct Start {
-  std::string_view magic, is, command;  // a command that ends without blanks; "" = use the `next` below
+  // `command` converts from stdin to stdout; "" = no command does, and kSaveAsText is the advice
+  std::string_view magic, is, command;
 };
 constexpr std::array kStarts = {
     Start{"\xFF\xFE\0\0"sv, "is UTF-32 text with a byte-order mark, not UTF-8", "iconv -f UTF-32 -t UTF-8"},
@@ -51,8 +52,9 @@ constexpr std::array kStarts = {
 };
 const char* const kSaveAsText = "open it in its program and save it as plain text in UTF-8, then name that file";
 
-// Score of how well `bytes` read as text of `width` bytes per character, without a mark; 0 if a character is a control or private
-// one. Ends of words and lines weigh most: in the other byte order a common character may pass for a letter.
+// Score of how well `bytes`, which have no byte-order mark, read as text of `width` bytes per character; 0 if they hold a control
+// or private character. Ends of words and lines weigh most, because in the wrong byte order a common character may look like a
+// letter.
 std::size_t reads_as(std::string_view bytes, std::size_t width, bool little) noexcept {
   const auto unit = [&](std::size_t i) {
     char32_t value = 0;
@@ -81,7 +83,7 @@ struct Account {
   std::size_t controls = 0;     // control characters that no text has
   std::size_t letters = 0;      // ASCII letters
   std::size_t whole = 0;        // characters of several bytes, in UTF-8
-  std::size_t broken = 0;       // bytes that are no UTF-8
+  std::size_t broken = 0;       // bytes that are not valid UTF-8
   std::size_t longest_run = 0;  // longest run of broken bytes
   bool is_latin = true;         // the broken bytes are letters and signs of Latin-1 ...
   bool is_windows = true;       // ... or of the Windows code page used instead
@@ -108,7 +110,7 @@ Account account_of(std::string_view piece) noexcept {
   return all;
 }
 
-// "UTF-16LE" if the bytes are such text without a mark, "" otherwise.
+// "UTF-16LE" or a similar name if the bytes are wide text without a mark, "" otherwise.
 std::string wide_text(std::string_view start) {
   const std::string_view looked = start.substr(0, start.size() <= kLooked ? start.size() / 4 * 4 : kLooked);
   const std::string_view pairs = start.substr(0, std::min(kLooked, start.size() / 2 * 2));
@@ -116,7 +118,7 @@ std::string wide_text(std::string_view start) {
   if (nuls == 0) return "";
   if (looked.size() >= 8 && reads_as(looked, 4, true) > 0) return "UTF-32LE";
   if (looked.size() >= 8 && reads_as(looked, 4, false) > 0) return "UTF-32BE";
-  // Narrow text with a few NULs reads as rare characters of 16 bits.
+  // Tells narrow text with a few NULs apart, which reads as rare characters of 16 bits.
   const Account all = account_of(pairs);
   const bool is_narrow = 5 * static_cast<std::size_t>(nuls) < pairs.size() &&
                          20 * (all.controls - static_cast<std::size_t>(nuls)) < pairs.size() && all.broken < kLongestCharacter;
@@ -161,7 +163,7 @@ NoText broken_text(std::string_view piece, std::size_t bad, const std::filesyste
   if (at(piece, bad) == 0) return {"holds NUL characters, which no text has", bad, in_place("tr -d '\\000'", path)};
   if (all.whole > all.broken)
     return {"is not valid UTF-8 throughout", bad, in_place("iconv -c -f UTF-8 -t UTF-8", path) + "; such bytes are left out"};
-  // Western text has few letters outside ASCII, and hardly ever three in a row; in other alphabets most letters are.
+  // Western text has few letters outside ASCII and rarely three in a row. In other alphabets most letters lie outside ASCII.
   constexpr std::size_t kLongestRun = 2;
   const bool is_western = all.whole == 0 && 4 * all.broken <= all.letters && all.longest_run <= kLongestRun && all.is_windows;
   if (is_western) return {"is not UTF-8", bad, by_iconv(all.is_latin ? "LATIN1" : "CP1252", path)};

@@ -1,4 +1,4 @@
-// Files that should be UTF-8 text but are not: what their bytes are, as far as they show it, and how to convert them.
+// Finds files that should be UTF-8 text but are not, guesses from their bytes what they hold, and says how to convert them.
 #pragma once
 
 #include <cstddef>
@@ -10,16 +10,17 @@
 namespace millrace {
 
 struct NoText {
-  std::string is;        // "is UTF-16 text with a byte-order mark, not UTF-8": what follows the file's name
+  std::string is;        // follows the file's name in a message: "is UTF-16 text with a byte-order mark, not UTF-8"
   std::size_t byte = 0;  // first offending byte, as an offset in the given bytes
   std::string next;      // a command that replaces the file by UTF-8 text, or advice if there is no such command
 };
 
 // Looks at a file's first bytes for text of 16 or 32 bits, compressed data or an office document; nullopt for everything else.
 [[nodiscard]] std::optional<NoText> other_than_text(std::string_view start, const std::filesystem::path& path);
-// Offset in `piece` of the first byte that text cannot have: one that is not UTF-8, or a NUL. nullopt if there is none.
+// Offset in `piece` of the first byte that can't be part of text, because it is a NUL or not UTF-8; nullopt if all bytes are
+// text.
 [[nodiscard]] std::optional<std::size_t> first_byte_of_no_text(std::string_view piece) noexcept;
-// Describes a piece that has such a byte at offset `bad`.
+// Describes a `piece` whose byte at offset `bad` can't be part of text.
 [[nodiscard]] NoText broken_text(std::string_view piece, std::size_t bad, const std::filesystem::path& path);
 // What the functions above find in the text of a whole file; nullopt if it is UTF-8 text.
 [[nodiscard]] std::optional<NoText> problem_of_text(std::string_view text, const std::filesystem::path& path);

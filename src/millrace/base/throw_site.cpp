@@ -26,7 +26,7 @@ struct Noted {
 };
 thread_local Noted noted;
 
-// The stack grows down: calls made after a watch began lie below it.
+// The stack grows down, so calls made after a watch began lie below it.
 _Unwind_Reason_Code note_caller(_Unwind_Context* context, void*) {
   if (_Unwind_GetCFA(context) > reinterpret_cast<std::uintptr_t>(noted.watch) || noted.count == noted.callers.size())
     return _URC_END_OF_STACK;
@@ -92,7 +92,7 @@ bool is_of_program(std::string_view file, std::span<const std::string_view> othe
 }
 
 // The path and line in addr2line's "/there/recipe.cpp:92 (discriminator 3)", relative to the current folder; "" if no line is
-// known or the source is not of the program.
+// known or the source does not belong to the program.
 std::string place_of(std::string_view line, std::span<const std::string_view> others) {
   line = line.substr(0, line.find(' '));
   const std::size_t colon = line.rfind(':');
@@ -126,7 +126,8 @@ std::string throw_site(std::span<const std::string_view> others) {
     const std::uintptr_t address = noted.callers[i];
     if (address <= program.first || address > program.last) continue;
     std::array<char, 24> text{};
-    std::snprintf(text.data(), text.size(), "0x%jx", static_cast<std::uintmax_t>(address - program.bias - 1));  // of the call
+    // The address of the call, one byte before the return address.
+    std::snprintf(text.data(), text.size(), "0x%jx", static_cast<std::uintmax_t>(address - program.bias - 1));
     words.emplace_back(text.data());
   }
   noted.count = 0;

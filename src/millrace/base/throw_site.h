@@ -1,15 +1,15 @@
-// The line of a program's own source where an exception was thrown.
+// Finds the line of a program's own source where an exception was thrown.
 //
 //   try {
 //     const ThrowWatch watch;
-//     call_somebody();
+//     call_recipe();
 //   } catch (const std::exception&) {
-//     say(throw_site({"/src/ours/"}));  // "recipe.cpp:92"
+//     print(throw_site({"/src/ours/"}));  // "recipe.cpp:92"
 //   }
 //
-// The line is known in programs that carry debug information (CMAKE_BUILD_TYPE=Debug or RelWithDebInfo) where addr2line, which
-// comes with the compiler, is installed. In such a program this file's __cxa_throw replaces that of the C++ library, as the
-// Itanium C++ ABI allows: it notes the addresses of the callers and calls the library's.
+// The line is known in programs that carry debug information (CMAKE_BUILD_TYPE=Debug or RelWithDebInfo) if addr2line, which comes
+// with the compiler, is installed. In such a program this file's __cxa_throw replaces that of the C++ library, as the Itanium C++
+// ABI allows: it notes the addresses of the callers and then calls the library's.
 #pragma once
 
 #include <span>
@@ -18,7 +18,7 @@
 
 namespace millrace {
 
-// While it lives, each throw in this thread is noted, which costs some microseconds per throw. Watches nest.
+// While this object exists, each throw in this thread is noted, which costs some microseconds per throw. Watches nest.
 class ThrowWatch {
  public:
   ThrowWatch() noexcept;
@@ -31,10 +31,10 @@ class ThrowWatch {
   const ThrowWatch* outer_;
 };
 
-// "FILE:LINE" of this thread's latest noted throw: the innermost call above the watch that lies in a source of the program, as a
-// path relative to the current folder if it lies below it. A source of the program lies in no include folder, and its path
-// contains none of `others`. "" if no such line is known. Call it before anything else is thrown; it runs another program, which
-// takes a moment.
+// "FILE:LINE" of this thread's latest noted throw: the innermost call above the watch whose source belongs to the program. The
+// path is relative to the current folder if the source lies below it. A source does not belong to the program if it lies in an
+// include folder or its path contains one of `others`. "" if no such line is known. Call this before another exception is thrown;
+// it runs another program, which takes a moment.
 [[nodiscard]] std::string throw_site(std::span<const std::string_view> others);
 
 }  // namespace millrace

@@ -1,4 +1,4 @@
-// Compiled with debug information (CMakeLists.txt), as a user's debug build is.
+// This source is compiled with debug information (CMakeLists.txt), as in a user's debug build.
 #include "millrace/base/throw_site.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// A command's own options, taken out of its words; the words left over are config flags (config::Layers) or mistakes.
+// Takes a command's own options out of its words. The words left over are config flags (config::Layers) or mistakes.
 #pragma once
 
 #include <cstdint>

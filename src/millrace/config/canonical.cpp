@@ -1,4 +1,4 @@
-// The check of a config value against its type, and its canonical form.
+// Checks a config value against its type and makes its canonical form.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -10,7 +10,7 @@
 namespace millrace::config {
 namespace {
 
-// A number from a flag or a variable is a text here; it needs no quotes.
+// Text of a value for a message. A number from a flag or a variable arrives here as a string and is shown without quotes.
 std::string unquoted(const Json& value) {
   const std::string text = shown(value);
   return value.is_string() && text.size() > 1 && text.ends_with('"') ? text.substr(1, text.size() - 2) : text;
@@ -18,7 +18,7 @@ std::string unquoted(const Json& value) {
 
 using Kind = ValueType::Kind;
 
-constexpr int kDeepest = 32;  // no key has a value nested deeper, and copying one would need a stack of that depth
+constexpr int kDeepest = 32;  // no key needs deeper nesting, and copying a deeper value could overflow the stack
 constexpr double kMostExact = 9007199254740991;  // above it a double stands for several integers
 
 std::string_view trimmed(std::string_view text) {
@@ -34,7 +34,8 @@ Json json_in(std::string_view text) {
   return Json::parse(trimmed(text), is_shallow, false, true);
 }
 
-// A text that is one number as JSON writes it, or with a leading + or . or a bare "nan". Null if it is not; infinity on overflow.
+// Reads a text that is one JSON number; a leading + or . and a bare "nan" are also allowed. Null if it is not a number; infinity
+// on overflow.
 Json number_in(std::string_view text) {
   text = trimmed(text);
   if (text.starts_with('+')) text.remove_prefix(1);
@@ -63,7 +64,7 @@ std::optional<bool> boolean_in(std::string_view text) {
   return std::nullopt;
 }
 
-// A range such as "6-8", as guides print a recommendation.
+// True for a range such as "6-8", as guides print a recommendation.
 bool is_range(std::string_view text) {
   text = trimmed(text);
   const std::size_t dash = text.find('-', 1);
@@ -175,7 +176,7 @@ class Checker {
     return parsed;
   }
 
-  // Names both bounds: ">= 0" alone does not help a user who wrote 1e30.
+  // Names both bounds, because ">= 0" alone does not help a user who wrote 1e30.
   std::optional<Json> too_large(const ValueType& type, const Json& value, const std::string& path, std::uint64_t highest) {
     highest = std::min(highest, type.highest);
     if (limits_.maximum < static_cast<double>(highest)) return out_of_range(type, value, path);
@@ -336,7 +337,7 @@ class Checker {
     if (std::ranges::count(names, key) > 0) return;
     const std::string suggestion = nearest(key, names.data(), names.data() + names.size());
     problem("unknown key " + quoted(path + "." + key), suggestion.empty()
-                                                           ? "remove it; known are " + type_text(type)
+                                                           ? "remove it; the known names are " + type_text(type)
                                                            : "did you mean " + quoted(path + "." + suggestion) + "?");
   }
 

@@ -16,7 +16,7 @@ constexpr std::string_view kExpected = R"(ConfigError  11 problems in the config
         next     did you mean optim.learning_rate?
    3  syntax error in TOML: Error while parsing date: expected 4-digit year, saw '-'
         where    file data.toml:2:15
-        next     a range such as 6-8 is no value: choose one number in it
+        next     a range such as 6-8 is not a value: choose one number in it
    4  unknown flag --data.shufle
         where    command line
         next     did you mean --data.shuffle?

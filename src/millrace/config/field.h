@@ -44,9 +44,9 @@ struct FieldSpec {
   std::string_view help;
   double minimum = -std::numeric_limits<double>::infinity();
   double maximum = std::numeric_limits<double>::infinity();
-  bool minimum_open = false;  // value must be > minimum, not >=
+  bool minimum_open = false;  // the value must be > minimum, not >=
   bool maximum_open = false;
-  std::int64_t least_size = 0;  // for a vector
+  std::int64_t least_size = 0;  // least number of elements in a vector
   std::int64_t greatest_size = std::numeric_limits<std::int64_t>::max();
   bool is_required = false;
   std::string_view unit_text = {};
@@ -96,8 +96,8 @@ struct FieldSpec {
     s.unit_text = value;
     return s;
   }
-  // Marks a text, or a list of texts, as the path of a file or folder to read; Layers says where relative paths are looked for.
-  // `words`, separated by bars, are also legal and are not paths.
+  // Marks a text, or a list of texts, as the path of a file or folder to read; Layers defines where relative paths are looked
+  // for. `words`, separated by bars, are also legal values and are not paths.
   consteval FieldSpec path(std::string_view words = {}) const {
     FieldSpec s = *this;
     s.is_path = true;

@@ -75,7 +75,8 @@ std::vector<std::string> Layers::add_flags(std::span<const std::string> words) {
   return rest;
 }
 
-// `value` is the text after "=", null if there is none; `next` is the index of the following word, advanced if that is the value.
+// `value` is the text after "=", null without "=". `next` is the index of the following word; it is advanced if that word is the
+// value.
 void Layers::add_flag(const std::string& name, const std::string* value, std::span<const std::string> words, std::size_t& next) {
   Layer layer{.origin_of = {}, .scalar_text = true, .refuses_repeats = false};
   const std::string origin = "flag --" + name;
@@ -85,7 +86,7 @@ void Layers::add_flag(const std::string& name, const std::string* value, std::sp
   struct Target {
     bool is_known = false;
     bool is_boolean = false;    // needs no value, takes true and false
-    bool is_converted = false;  // as is_boolean, takes numbers too
+    bool is_converted = false;  // as is_boolean, but takes numbers too
   };
   const auto find = [&](const std::string& path) -> Target {
     if (const Leaf* leaf = schema_->find(path)) return {true, leaf->is_boolean, false};

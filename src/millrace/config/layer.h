@@ -1,4 +1,4 @@
-// What the sources of a config have in common while they are read.
+// The state that all sources of a config share while they are read.
 #pragma once
 
 #include <filesystem>
@@ -13,9 +13,9 @@ namespace millrace::config {
 
 // One source: a file, the environment, the flags, or values given by the program.
 struct Layers::Layer {
-  std::function<std::string(const std::string&)> origin_of;  // its argument is the dotted path as written
+  std::function<std::string(const std::string&)> origin_of;  // takes the dotted path as written
   bool scalar_text = false;
-  bool refuses_repeats = true;                      // rejects one key under two names; among flags the last one counts
+  bool refuses_repeats = true;                      // rejects a key that is set under two names; among flags the last one counts
   std::map<std::string, std::string> seen = {};     // path -> "name, at origin" of its first use
   std::vector<std::filesystem::path> folders = {};  // searched in order for relative paths; "" = the current one
 };

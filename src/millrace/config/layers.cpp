@@ -181,7 +181,7 @@ void Layers::set(const std::string& name, const Json& value, const std::string& 
   }
   const auto [first, is_new] = layer.seen.try_emplace(path, name + ", at " + origin);
   if (!is_new && layer.refuses_repeats) {
-    const bool has_both = first->second == name + ", at " + origin;  // if one name is used in two forms, the place has both lines
+    const bool has_both = first->second == name + ", at " + origin;  // true if the key is set twice under one name at one origin
     problems_.push_back({.what = path + " is set twice" + (has_both ? "" : ", the second time as " + name),
                          .where = origin,
                          .next = has_both ? "remove one of them" : "remove one of them; the first is " + first->second});

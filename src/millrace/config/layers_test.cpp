@@ -149,7 +149,7 @@ TEST(Layers, AKeyWrittenInTwoFormsIsToldWithBothLines) {
   }
 }
 
-// Another program's flag without effect here must not take the next word, nor be ignored silently.
+// A flag of another program that has no effect here must not take the next word, and must not be ignored silently.
 TEST(Aliases, AWordWithoutAKeyIsSaidOnceAndChangesNothing) {
   const auto said = [](const Json& value) { return value == Json(false) ? "" : "fast: it is " + value.dump(); };
   const std::vector<Alias> aliases = {
@@ -317,7 +317,7 @@ TEST(Layers, APathInAFileIsLookedForBesideThatFile) {
   EXPECT_EQ(layers.last("in.folder"), Json("data"));
   EXPECT_EQ(layers.last("in.nothing"), std::nullopt);
 
-  // The config of a run: the current folder is searched first.
+  // Values of an earlier run's config: their paths are first looked for in the current folder.
   Layers run(schema);
   run.add_values({{"in.folder", "data"}, {"in.files", {"b"}}}, "run r", {"", root});
   const Resolved resolved = run.resolve();

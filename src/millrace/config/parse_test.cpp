@@ -25,7 +25,7 @@ Parsed parse(std::string_view text, std::string_view suffix) {
   return parsed;
 }
 
-// "what | where | next" of the only problem.
+// "what | where | next" of the only problem in the text.
 std::string problem_of(std::string_view text, std::string_view suffix) {
   const Parsed parsed = parse(text, suffix);
   if (parsed.problems.size() != 1) return std::to_string(parsed.problems.size()) + " problems";
@@ -48,7 +48,7 @@ TEST(ParseJson, KeepsTypesAndLines) {
 
 TEST(ParseJson, SyntaxErrorsHavePlaceAndRemedy) {
   EXPECT_THAT(problem_of("{\"a\": 1,\n}", ".json"), HasSubstr("| f:2:1 | remove the comma before it"));
-  EXPECT_THAT(problem_of("{\"a\":\n  6-8}", ".json"), HasSubstr("| a range such as 6-8 is no value: choose one number in it"));
+  EXPECT_THAT(problem_of("{\"a\":\n  6-8}", ".json"), HasSubstr("| a range such as 6-8 is not a value: choose one number in it"));
   EXPECT_THAT(problem_of("{'a': 1}", ".json"), HasSubstr("| f:1:2 | JSON puts text in double quotes"));
   EXPECT_THAT(problem_of("{\"a\" \"b\"}", ".json"), HasSubstr("| a comma or colon is missing before it"));
   EXPECT_THAT(problem_of("{\"a\": [1", ".json"), HasSubstr("the file ends too early"));
@@ -83,7 +83,8 @@ TEST(ParseToml, NullIsTakenAsEmptyWithANotice) {
 
 TEST(ParseToml, SyntaxErrorsHavePlaceAndRemedy) {
   EXPECT_THAT(problem_of("a = 1\nb = hello\n", ".toml"), HasSubstr("| f:2:"));
-  EXPECT_THAT(problem_of("a = 1\nb = 6-8\n", ".toml"), HasSubstr("| a range such as 6-8 is no value: choose one number in it"));
+  EXPECT_THAT(problem_of("a = 1\nb = 6-8\n", ".toml"),
+              HasSubstr("| a range such as 6-8 is not a value: choose one number in it"));
   EXPECT_THAT(problem_of("a = 1\na = 2\n", ".toml"), HasSubstr("| f:2:"));
   EXPECT_THAT(problem_of("[a\n", ".toml"), HasSubstr("syntax error in TOML: "));
   EXPECT_THAT(problem_of("a = 99999999999999999999\n", ".toml"), HasSubstr("syntax error in TOML: "));

@@ -1,4 +1,4 @@
-// TOML through toml++. The originals' files hold `resume = null`, which TOML doesn't have: it is accepted as null, with a notice.
+// Reads TOML with toml++. The originals' files hold `resume = null`, which TOML lacks; it is accepted as null, with a notice.
 #include <algorithm>
 #include <set>
 #include <sstream>
@@ -11,7 +11,7 @@
 namespace millrace::config::detail {
 namespace {
 
-constexpr std::size_t kMostDots = 32;  // most dots in one key; toml++ itself bounds brackets
+constexpr std::size_t kMostDots = 32;  // most dots in one key; toml++ itself limits the depth of brackets
 
 struct NullPatch {
   std::string text;             // the text with "" in place of each null
@@ -49,8 +49,8 @@ NullPatch patch_nulls(std::string_view text) {
   return patch;
 }
 
-// The line of a key that has more dots than sections can be deep (toml++ recurses once per dot); 0 if there is none. Strings and
-// comments are skipped, as toml++ does.
+// The line of a key with more dots than any section is deep, because toml++ recurses once per dot; 0 if there is no such key.
+// Strings and comments are skipped, as toml++ does.
 std::size_t line_of_deep_key(std::string_view text) {
   // The position after the end of the string that begins at `at`; if it is never closed, the position where toml++ will stop.
   const auto past = [&](std::size_t at, std::string_view end, bool has_escapes) {
@@ -69,7 +69,8 @@ std::size_t line_of_deep_key(std::string_view text) {
       const bool is_long = text.substr(begin).starts_with(std::string(3, c));
       const std::string end(is_long ? 3 : 1, c);
       at = past(begin + end.size(), end, c == '"');
-      for (int i = 0; is_long && i < 2 && at < text.size() && text[at] == c; ++i) ++at;  // two more quotes may belong to the text
+      // A long string's closing quotes may follow two quotes of its text.
+      for (int i = 0; is_long && i < 2 && at < text.size() && text[at] == c; ++i) ++at;
     } else if (c == '#') {
       at = std::min(text.find('\n', at), text.size());
     } else if (c == '.') {
@@ -118,7 +119,7 @@ class Walker {
     if (const auto* number = node.as_integer()) return number->get();
     if (const auto* number = node.as_floating_point()) return number->get();
     if (const auto* truth = node.as_boolean()) return truth->get();
-    std::ostringstream text;  // dates and times: no key has such a type, so only the message needs the text
+    std::ostringstream text;  // dates and times: no key has such a type, so only a message needs the text
     node.visit([&](const auto& any) {
       if constexpr (toml::is_date<decltype(any)> || toml::is_time<decltype(any)> || toml::is_date_time<decltype(any)>) {
         text << any.get();

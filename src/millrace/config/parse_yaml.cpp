@@ -1,4 +1,4 @@
-// YAML through yaml-cpp's events. Scalars stay text, so that the schema decides what `no` or `1e-3` means.
+// Reads YAML through yaml-cpp's events. Scalars stay text, so that the schema decides what `no` or `1e-3` means.
 #include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 

@@ -1,4 +1,4 @@
-// What C++20 lets a program know about its own types: names of members and enumerators, and the number of a struct's members.
+// Names of members and enumerators, and the number of a struct's members, as C++20 lets a program find them.
 #pragma once
 
 #include <array>
@@ -26,8 +26,8 @@ consteval std::string_view member_name() {
   return kText.substr(kText.rfind("::") + 2);
 }
 
-// The name of the enumerator; "" if no enumerator has this value. An enumerator that is a keyword is written with a final
-// underscore, which is dropped.
+// The name of the enumerator; "" if no enumerator has this value. A name that would be a C++ keyword is written with a final
+// underscore, which is dropped here.
 template <auto Value>
 consteval std::string_view enumerator_name() {
   constexpr std::string_view kText = argument_text<Value>();

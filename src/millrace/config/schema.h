@@ -16,7 +16,7 @@
 
 namespace millrace::config {
 
-// One leaf: "optim.learning_rate". Made from fields() by schema_of(); nothing here depends on the struct's type any more.
+// One leaf: "optim.learning_rate". Made from fields() by schema_of(); it no longer depends on the struct's type.
 struct Leaf {
   std::string path;  // dotted
   std::string type;  // "number", "integer", "true|false", "text", "adamw|adam|sgd", "auto|integer", "list of numbers", ...
@@ -43,20 +43,20 @@ struct Schema {
   Schema& operator+=(const Schema& other);  // adds the sections of `other`; a leaf declared twice is a ConfigError
 };
 
-// Where a key or section stands in nested values: "optim.clip_norm" -> /optim/clip_norm.
+// JSON pointer of a key or section in nested values: "optim.clip_norm" -> /optim/clip_norm.
 [[nodiscard]] Json::json_pointer pointer_to(std::string key);
 
-// Another accepted name of a key, in files (flat or dotted) and as a flag. `convert` maps the old value to the new one; null =
-// unchanged. A null result leaves the key as it is. Without a key the word is accepted and changes nothing; its flag needs no
-// value and takes true, false or a whole number.
+// Another accepted name of a key, in files (flat or dotted) and as a flag. `convert` maps the given value to the key's value;
+// without `convert` the value is taken unchanged, and if `convert` returns null the key is not set. An alias with an empty `path`
+// is accepted and changes nothing; its flag needs no value and takes true, false or a whole number.
 struct Alias {
   std::string name;
   std::string path;  // "" = no key
   std::function<Json(const Json&)> convert;
   std::string note;  // for the reference, e.g. "as in the original's TOML"
-  // What a run reports about a value that has a different effect here than elsewhere; "" = nothing.
+  // Returns the notice that a run prints if the value has a different effect here than in the other program; "" = no notice.
   std::function<std::string(const Json&)> notice = nullptr;
-  bool takes_text = false;  // for a word without a key: its flag is followed by a value
+  bool takes_text = false;  // for an alias without a key: its flag is followed by a value
 };
 
 // A resolved config: each leaf with its canonical value and its origin.
@@ -67,24 +67,24 @@ struct Resolved {
   std::vector<std::string> notices;  // e.g. that resume = null in TOML was accepted as empty
 };
 
-// Collects layers, lowest precedence first; then resolve() checks all of them at once.
+// Collects layers, lowest precedence first; then resolve() checks all of them at once. The order is
 // run < preset < files in order < environment (MILLRACE_OPTIM__LEARNING_RATE) < flags; aliases are accepted in all.
 //
 // Paths in a resolved config are relative to the current folder. A path in a file is first looked for in that file's folder; if
-// nothing is found there, it stays as written.
+// no file is found there, the path stays as written.
 class Layers {
  public:
-  // `schema` must outlive this; an alias of a key that isn't in it is a ConfigError.
+  // `schema` must outlive this object. ConfigError if an alias names a key that `schema` lacks.
   explicit Layers(const Schema& schema, std::span<const Alias> aliases = {});
   // Adds defaults of a recipe, a preset or the config of a run, with nested or dotted keys. Their relative paths are looked for
   // in each of `folders` in turn.
   void add_values(const Json& values, const std::string& origin, std::vector<std::filesystem::path> folders = {});
   void add_file(const std::filesystem::path& path);  // .json (comments allowed) .toml .yaml .yml; problems are kept, not thrown
-  // For a file of another program: add_file() calls `convert` to turn the file's tree, in which YAML values are texts, into our
-  // keys or aliases. A key that keeps its path keeps its line in messages.
+  // Reads a file of another program: add_file() calls `convert`, which turns the file's tree into Millrace's keys or aliases.
+  // YAML values in the tree are texts. A key that keeps its path keeps its line in messages.
   struct Foreign {
     const Json& earlier;             // the trees converted before; keys of later trees replace those of earlier ones
-    std::vector<Problem>& problems;  // keys it can't convert; `where` is a path in the file
+    std::vector<Problem>& problems;  // convert() adds keys that it can't convert; `where` is a path in the file
     std::vector<std::string>& notices;
   };
   using Convert = std::function<Json(const Json& tree, Foreign& file)>;
@@ -99,7 +99,7 @@ class Layers {
   void add_problem(Problem problem);
   // The unchecked value of a key in the highest layer so far that has it; nullopt if no layer has it.
   [[nodiscard]] std::optional<Json> last(std::string_view path) const;
-  // The same for a key that names a file: its path relative to the current folder; nullopt also if the value is not a text.
+  // As last(), for a key that names a file: its path relative to the current folder; nullopt also if the value is not a text.
   [[nodiscard]] std::optional<std::string> last_path(std::string_view path) const;
   // Throws ConfigError with all problems (unknown keys with the nearest legal one, wrong types, out of range, missing, ...).
   [[nodiscard]] Resolved resolve() const;
@@ -130,7 +130,7 @@ class Layers {
   std::vector<std::string> notices_;
   std::vector<Set> sets_;          // in order of precedence, lowest first
   Json earlier_ = Json::object();  // Foreign::earlier
-  bool is_complete_ = true;        // false: a file was unreadable, so keys that seem missing may be in it
+  bool is_complete_ = true;        // false: a file was unreadable, so keys that seem to be missing may be in it
 };
 
 // Parses one config file's text into a tree; JSON may have comments, duplicate keys are problems. Sets `origins` (dotted path ->

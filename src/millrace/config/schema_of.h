@@ -1,4 +1,4 @@
-// From a config struct to its schema, and between the struct and its canonical JSON.
+// Makes a schema from a config struct, and converts between the struct and its canonical JSON.
 #pragma once
 
 #include <concepts>
@@ -21,10 +21,10 @@
 namespace millrace::config {
 namespace detail {
 
-// Per member type: type() for the schema, write() to canonical JSON, read() from it.
+// For each type of member: type() for the schema, write() to canonical JSON, read() from canonical JSON.
 template <class T>
 struct Codec {
-  static_assert(HasFields<T>, "a config member can't have this type: see config/field.h for those it can");
+  static_assert(HasFields<T>, "a config member can't have this type: config/field.h lists the possible types");
 };
 
 [[noreturn]] void wrong_kind(const char* expected, const Json& value);
@@ -265,7 +265,7 @@ template <class T>
 }
 
 // Makes a T from canonical values (Resolved::values or one of its sections). Missing keys keep T's default, unknown keys are
-// ignored. Values that aren't canonical are a mistake in Millrace: InternalError.
+// ignored. InternalError if a value is not canonical, which is a mistake in Millrace.
 template <class T>
 [[nodiscard]] T read(const Json& values) {
   return detail::Codec<T>::read(values);

@@ -37,7 +37,7 @@ std::string bounds_text(const Limits& limits) {
   return text + (limits.maximum_open ? "< " : "<= ") + number_text(limits.maximum);
 }
 
-// Alternatives of a choice, each with its own expectation.
+// Joins the alternatives of a choice, each with its own expectation.
 std::string alternatives(const ValueType& type, const Limits& limits) {
   std::string text;
   for (const ValueType& inner : type.inner) {

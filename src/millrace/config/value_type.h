@@ -30,12 +30,12 @@ struct RecordField;
 struct ValueType {
   enum class Kind : std::uint8_t { boolean, integer, number, text, path, word, nullable, automatic, list, map, choice, record };
   Kind kind = Kind::text;
-  std::int64_t lowest = 0;              // for an integer
-  std::uint64_t highest = 0;            // for an integer
-  double largest = 0;                   // for a number: largest magnitude
-  std::vector<std::string> words = {};  // for an enum
+  std::int64_t lowest = 0;              // least value of an integer
+  std::uint64_t highest = 0;            // greatest value of an integer
+  double largest = 0;                   // largest magnitude of a number
+  std::vector<std::string> words = {};  // legal words of an enum
   std::vector<ValueType> inner = {};    // nullable, automatic, list, map: one type; choice: the alternatives
-  std::vector<RecordField> fields;      // for a record
+  std::vector<RecordField> fields;      // the fields of a record
 };
 
 struct RecordField {
@@ -61,9 +61,9 @@ struct RecordField {
 [[nodiscard]] std::optional<Json> canonical_value(const ValueType& type, const Limits& limits, const Json& value,
                                                   const std::string& path, bool scalar_text, std::vector<Problem>& problems);
 
-// `value` for a message: compact JSON, cut when long.
+// Text of `value` for a message: compact JSON, cut if it is long.
 [[nodiscard]] std::string shown(const Json& value);
-// A string from a flag, a variable or a YAML scalar as the JSON value it looks like, else as text.
+// Turns a string from a flag, a variable or a YAML scalar into the JSON value that it looks like, else into a JSON text.
 [[nodiscard]] Json guessed(const std::string& text);
 
 // Whether canonical JSON `value` has this type without conversion (3 is not a number, 3.0 not an integer).

@@ -18,44 +18,47 @@ namespace millrace {
 class GradientSums;  // core/gradient_sums.h
 struct GradientSumsOptions;
 
-// Every call but ranks() is collective: all processes of a run make the same calls in the same order, from the thread of the
-// training loop, and wait for each other. A process that leaves the run makes the others' next call fail with an Error.
+// All functions but ranks() are collective: all processes of a run make the same calls in the same order, from the thread of the
+// training loop, and wait for each other. If a process leaves the run, the next call of the other processes fails with an Error.
 //
-// The result of a call is the same on all ranks, to the bit, and the same in every run with this many ranks; the order in which
-// the ranks are added up is up to the implementation.
+// The result of a call is the same on all ranks, to the bit, and the same in every run with this many ranks. The implementation
+// chooses the order in which it adds up the ranks.
 class Agreement {
  public:
   virtual ~Agreement() = default;
   [[nodiscard]] virtual Ranks ranks() const = 0;
-  [[nodiscard]] virtual std::vector<Json> gather(Json mine) = 0;  // what each rank passed, by rank
-  virtual void sum(std::vector<at::Tensor>& values) = 0;          // in place, elementwise; the same sizes and types on all ranks
+  [[nodiscard]] virtual std::vector<Json> gather(Json mine) = 0;  // the value that each rank passed, by rank
+  // Adds up each element over the ranks, in place; sizes and types must be the same on all ranks.
+  virtual void sum(std::vector<at::Tensor>& values) = 0;
 
-  // From here on tensors of `device`, on which this rank computes, travel as `wish` says: "auto", "gloo", "nccl". Call it before
-  // any tensor travels. After it, sums of a GPU's tensors may still be under way when a call returns: the current stream waits
-  // for them. Returns how they travel, "gloo" or "nccl"; "" for one process. ConfigError if the wish can't be met.
+  // Sets how tensors of `device` travel between ranks; `device` is the one on which this rank computes. `wish` is "auto", "gloo"
+  // or "nccl". Call this before any tensor travels. Afterwards sums of a GPU's tensors may still be under way when a call
+  // returns: the current stream waits for them. Returns the choice, "gloo" or "nccl"; "" for one process. ConfigError if the wish
+  // can't be met.
   [[nodiscard]] virtual Chosen<std::string> use_device(at::Device device, const std::string& wish);
 
-  void mean(std::vector<at::Tensor>& values);  // as sum(), for floating-point numbers, then divided by the number of ranks
+  void mean(std::vector<at::Tensor>& values);  // sum() of floating-point numbers, divided by the number of ranks
 
-  // Sums that run while gradients are computed; they must end before the agreement does. Null, on all ranks alike, if this
-  // agreement has no such sums for these parameters.
+  // Makes sums that run while gradients are computed; they must be destroyed before this object. Null, on all ranks alike, if
+  // this agreement has no such sums for these parameters.
   [[nodiscard]] virtual std::unique_ptr<GradientSums> gradient_sums(const std::vector<at::Tensor>& parameters,
                                                                     const GradientSumsOptions& options);
 
-  // Each value becomes, byte for byte, that of its rank in `owners`, in place; the same sizes and types on all ranks.
-  // DistributedError after leave(): values that other ranks own can't be had any more.
+  // Replaces values[i] in place, byte for byte, by the values[i] of rank owners[i]. Sizes and types must be the same on all
+  // ranks. DistributedError after leave(), because values of other ranks can't be fetched any more.
   virtual void share(std::vector<at::Tensor>& values, const std::vector<int>& owners);
   void share_from_root(std::vector<at::Tensor>& values) { share(values, std::vector<int>(values.size(), 0)); }
-  void meet() { static_cast<void>(any(false)); }  // returns when all ranks have come here
-  // Calls `work` on the first rank of each machine, and then on the others, which find the files that it left on disk.
+  void meet() { static_cast<void>(any(false)); }  // returns when all ranks have called it
+  // Calls `work` on the first rank of each machine, and then on the machine's other ranks, which find the files that the first
+  // rank wrote.
   void in_turn(const std::function<void()>& work);
-  // Called by a rank that ends with an error: from here on its calls wait for no other rank and know of this rank alone.
+  // Called by a rank that ends with an error. Afterwards calls of this rank wait for no other rank and see only this rank.
   virtual void leave() {}
-  // After a lost rank or leave(): whether this rank may have computed with incomplete sums, so that its values are not a state of
-  // the run.
+  // True if this rank may have computed with incomplete sums after a lost rank or leave(). Its values are then not a state of the
+  // run.
   [[nodiscard]] virtual bool has_cut_sums() const noexcept { return false; }
 
-  // Number of calls so far that waited for the other ranks, without sums that are under way.
+  // Number of calls so far that waited for the other ranks. Sums that are still under way are not counted.
   [[nodiscard]] virtual std::int64_t exchanges() const noexcept { return 0; }
 
   [[nodiscard]] bool any(bool mine);        // true if it is true on any rank

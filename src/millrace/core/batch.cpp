@@ -36,7 +36,8 @@ Batch::Batch(Tensors fields) {
   std::int64_t rows = 0;
   for (const auto& [name, tensor] : fields) {
     if (!tensor.defined() || tensor.dim() < 1)
-      refuse("field " + quoted(name) + " of a batch has no first dimension to count rows by", "give it the shape (rows, ...)");
+      refuse("field " + quoted(name) + " of a batch has no first dimension, which counts the rows",
+             "give it the shape (rows, ...)");
     if (name == fields.begin()->first) rows = tensor.size(0);
     if (tensor.size(0) != rows) {
       refuse("field " + quoted(name) + " of a batch has " + std::to_string(tensor.size(0)) + " rows, " +
@@ -85,7 +86,7 @@ const LossTerm& Loss::term(std::string_view name) const {
     for (const LossTerm& t : terms) known += (known.empty() ? "" : ", ") + quoted(t.name);
     refuse("the loss has no term " + quoted(name) +
                (known.empty() ? ": the objective was absent from this step" : "; its terms: " + known),
-           known.empty() ? "look at terms before asking for one" : "use one of these names");
+           known.empty() ? "check that terms is not empty first" : "use one of these names");
   }
   return *it;
 }

@@ -1,4 +1,4 @@
-// The types all subsystems share: batches, losses, the state of a part of the run.
+// Types that all subsystems share: batches, losses, and the state of a part of the run.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -36,9 +36,9 @@ struct Group {
   [[nodiscard]] std::int64_t rows() const noexcept { return static_cast<std::int64_t>(positions.size()); }
 };
 
-// What the loader delivers at once, or those of its rows that go through the model at once. Move-only. On the CPU its tensors are
-// 64-byte aligned views of a loader slot, which returns to the loader when the last of them dies; clone a tensor that must
-// outlive the step.
+// A batch as the loader delivers it, or a micro-batch: those rows of a batch that go through the model at once. Move-only. On the
+// CPU its tensors are 64-byte aligned views of a loader slot, which returns to the loader when the last of them is destroyed;
+// clone a tensor that must outlive the step.
 class Batch {
  public:
   Batch() = default;
@@ -51,7 +51,7 @@ class Batch {
 
   // Field of a plain batch. If it is missing, a RecipeError names the existing fields.
   [[nodiscard]] const at::Tensor& operator[](std::string_view name) const;
-  void set(std::string name, at::Tensor value);  // in group 0
+  void set(std::string name, at::Tensor value);  // sets a field of group 0
   [[nodiscard]] bool has(std::string_view name) const;
   [[nodiscard]] std::int64_t rows() const noexcept;  // over all groups
   [[nodiscard]] std::vector<Group>& groups() noexcept { return groups_; }
@@ -68,28 +68,29 @@ class Batch {
 // One mean of a loss. The trainer divides the sum of all its sums by the sum of all its counts over the global batch of a step,
 // so that ragged batches, micro-batches and ranks cannot change the result.
 struct LossTerm {
-  // The values that logs and metrics show for a term whose count means nothing to people.
+  // Values that logs and metrics show instead of sum / count, for a term whose count means nothing to people.
   struct Report {
     at::Tensor sum, count;   // scalars; added up over batches and ranks, then divided
     bool logarithm = false;  // show the natural logarithm of the quotient
   };
 
   at::Tensor sum;    // scalar with gradient
-  at::Tensor count;  // scalar without gradient, on the sum's device: number of things in `sum`; 0 = the term has no part here
-  // Nominal count of a full micro-batch, known before the step without a read-back: backward runs on sum / nominal, so that
-  // half precision never sees huge numbers. Any positive constant gives the same result in exact arithmetic.
+  at::Tensor count;  // scalar without gradient, on the sum's device: number of things in `sum`; 0 = the term counts nothing here
+  // The usual count of a full micro-batch, known before the step without reading from the device. Backward runs on sum /
+  // nominal_count, so that half precision never sees huge numbers. Any positive constant gives the same result in exact
+  // arithmetic.
   double nominal_count = 1.0;
-  // Shown instead of sum / count. A log(S/N) loss has sum = S and count = S, detached: its gradient is exact over micro-batches
-  // and ranks, but its quotient is always 1; it reports S, N and the logarithm.
+  // Shown instead of sum / count. Example: a loss log(S/N) has sum = S and count = S, detached. Its gradient is exact over
+  // micro-batches and ranks, but its quotient is always 1, so it reports S, N and the logarithm.
   std::optional<Report> report = std::nullopt;
   std::string name = "";  // unique within its loss; shown by logs if there are several terms
   double weight = 1.0;    // factor of this mean in the loss
-  // Instead of `weight`, if defined: a scalar f64 on the device, for a factor that changes from step to step
+  // Replaces `weight` if it is defined: a scalar f64 on the device, for a factor that changes from step to step
   // (StepContext::number).
   at::Tensor weight_now = {};
-  // The count is the same for each row of a batch (its voxels, its tokens). All such terms of a loss share one backward pass. A
-  // term without per_row has a pass of its own if its loss has several terms and the step more than one micro-batch. A count that
-  // contradicts per_row is a RecipeError: see reports_of() in train/step/stepper_report.h.
+  // True if the count is the same for each row of a batch (its voxels, its tokens). All per_row terms of a loss share one
+  // backward pass. Each other term needs a separate pass if its loss has several terms and the step has more than one
+  // micro-batch. A count that contradicts per_row is a RecipeError: see reports_of() in train/step/stepper_report.h.
   bool per_row = false;
 };
 
@@ -100,13 +101,13 @@ struct Loss {
   [[nodiscard]] const LossTerm& term(std::string_view name = "") const;  // RecipeError if there is no term of that name
 };
 
-// Named tensors and a JSON value: what a part of a run (loader, optimiser, schedule, recipe) needs to resume exactly.
+// Named tensors and a JSON value from which a part of a run (loader, optimiser, schedule, recipe) resumes exactly.
 struct State {
   Tensors tensors;
   Json json = Json::object();
 };
 
-// "image f32 [32,3,32,32], label i64 [32]"; for several groups "a: x f32 [4,3]; b: x f32 [4,5]". For messages.
+// Text for messages: "image f32 [32,3,32,32], label i64 [32]"; for several groups "a: x f32 [4,3]; b: x f32 [4,5]".
 [[nodiscard]] std::string to_text(const Tensors& tensors);
 [[nodiscard]] std::string to_text(const Batch& batch);
 [[nodiscard]] std::string to_text(const BatchOrigin& origin);  // "training batch 3 of epoch 0", "validation batch 2"
@@ -114,7 +115,7 @@ struct State {
 // The position of this process among the processes of a run.
 struct Ranks {
   int rank = 0;
-  int local_rank = 0;  // among those on its machine
+  int local_rank = 0;  // rank among the processes on its machine
   int world_size = 1;
   int local_world_size = 1;  // processes on its machine, which share its cores and its memory
 };

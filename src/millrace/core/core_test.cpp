@@ -60,7 +60,7 @@ TEST(Batch, SetReplacesAndAdds) {
   batch.set("x", at::zeros({2}));
   batch.set("x", at::arange(4));
   EXPECT_EQ(batch["x"].size(0), 4);
-  EXPECT_EQ(batch.rows(), 0);  // positions come from the loader, not from fields added later
+  EXPECT_EQ(batch.rows(), 0);  // positions come from the loader, not from fields that are added later
 }
 
 std::uint64_t next_key() { return RandomScope::next_site(1).key; }

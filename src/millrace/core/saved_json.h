@@ -1,5 +1,5 @@
-// The JSON of a snapshot's part, read with distrust: its checksums may be right although another program wrote its values. Also
-// converts numbers that may not be finite to JSON, which has no NaN.
+// Reads the JSON of a snapshot's part with distrust, because another program may have written its values with correct checksums.
+// Also converts numbers that may not be finite to JSON, which has no NaN.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ class SavedJson {
   SavedJson(const Json& json, std::string part) : SavedJson(json, std::move(part), "") {}
 
   [[nodiscard]] const Json& json() const noexcept { return *json_; }
-  [[nodiscard]] SavedJson operator[](const std::string& key) const;           // for an object
+  [[nodiscard]] SavedJson operator[](const std::string& key) const;           // the value of an object at this key
   [[nodiscard]] std::optional<SavedJson> find(const std::string& key) const;  // the same; nullopt if the key is missing
   [[nodiscard]] std::vector<std::pair<std::string, SavedJson>> members() const;
   [[nodiscard]] std::vector<SavedJson> list(std::optional<std::size_t> size = {}) const;  // an array, of this length if given
@@ -47,11 +47,11 @@ class SavedJson {
 // Throws a SnapshotError: the part `part` can't be used because of `problem`.
 [[noreturn]] void refuse_part(const std::string& part, const std::string& problem);
 
-// For people and logs: a number that is not finite becomes text, so that nothing is silently lost.
+// Converts a number for people and logs: if it is not finite it becomes text, so that it is not silently lost.
 [[nodiscard]] Json number_or_text(double value);
 [[nodiscard]] Json number_or_text(std::optional<double> value);  // nullopt is null
 
-// For saved state: a number that is not finite becomes null and is read back as NaN; see number_or_nan().
+// Converts a number for saved state: if it is not finite it becomes null, which number_or_nan() reads as NaN.
 [[nodiscard]] Json number_or_null(double value);
 
 }  // namespace millrace

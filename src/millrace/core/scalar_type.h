@@ -1,4 +1,4 @@
-// LibTorch's element types and Millrace's.
+// Converts between LibTorch's element types and Millrace's.
 #pragma once
 
 #include <c10/core/ScalarType.h>

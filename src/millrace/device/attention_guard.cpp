@@ -14,8 +14,8 @@
 namespace millrace::device {
 namespace {
 
-// Every thread asks oneDNN for the product of its block; for blocks of one shape oneDNN returns the same object, and each call
-// writes the tiles' configuration into it before it is loaded.
+// Each thread asks oneDNN for the product of its block. For blocks of one shape oneDNN returns the same object to all threads,
+// and each call writes the tiles' configuration into that object before it loads it. So the calls race.
 constexpr Fault kSharedTiles{
     .name = "pytorch-187912",
     .reported = "pytorch/pytorch #187912, uxlfoundation/oneDNN #5393",
@@ -69,7 +69,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> attention_backward(const at::Tens
   return {of_query.to(format), of_key.to(format), of_value.to(format)};
 }
 
-// Silences PyTorch's warning about each kernel that replaces another.
+// Suppresses PyTorch's warning about each kernel that replaces another.
 class Unsaid : public c10::WarningHandler {
   void process(const c10::Warning& /*warning*/) override {}
 };

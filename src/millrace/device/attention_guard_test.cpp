@@ -49,7 +49,7 @@ TEST_F(AttentionGuard, StandsWhereTheCpuHasTiles) {
 TEST_F(AttentionGuard, SixteenBitsAreComputedInFp32AndComeBackAsTheyWere) {
   const AttentionGuardForTest guard;
   const Attended guarded = attend(inputs_, at::kBFloat16);
-  EXPECT_EQ(guard.times(), 2);  // forward and backward
+  EXPECT_EQ(guard.times(), 2);  // once forward, once backward
   const Attended wide = attend(inputs_, at::kFloat);
   EXPECT_EQ(guard.times(), 2) << "fp32 has no such fault";
   EXPECT_EQ(guarded.out.scalar_type(), at::kBFloat16);

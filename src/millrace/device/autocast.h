@@ -1,4 +1,4 @@
-// Guards for number formats: autocast (C++ LibTorch has no guard for it) and TF32.
+// Scopes for number formats: autocast, for which C++ LibTorch has no scope, and TF32.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -8,8 +8,8 @@
 
 namespace millrace::device {
 
-// Autocast is on for the calling thread until destruction; casts of weights are cached and dropped at the outermost exit, before
-// the optimiser changes them. nullopt = changes nothing. Do not hold one over backward().
+// Turns autocast on for the calling thread until destruction; nullopt changes nothing. Casts of weights are cached; the outermost
+// scope drops them at its end, before the optimiser changes the weights. Do not hold a scope over backward().
 class Autocast {
  public:
   Autocast(c10::DeviceType device, std::optional<c10::ScalarType> dtype);
@@ -25,7 +25,7 @@ class Autocast {
   c10::ScalarType was_dtype_ = c10::ScalarType::Float;
 };
 
-// Autocast is off for the calling thread until destruction: for losses and layers that must stay fp32.
+// Turns autocast off for the calling thread until destruction, for losses and layers that must stay fp32.
 class NoAutocast {
  public:
   explicit NoAutocast(c10::DeviceType device);
@@ -38,12 +38,11 @@ class NoAutocast {
   bool was_enabled_;
 };
 
-// Sets whether fp32 matrix products and convolutions on a GPU may use TF32 (10 bits of mantissa), from here on. It applies to the
-// whole process, unlike autocast: call it on the loop's thread only. No effect on a CPU. LibTorch's own default: convolutions
-// only.
+// Sets whether fp32 matrix products and convolutions on a GPU may use TF32 (10 bits of mantissa). Unlike autocast this applies to
+// the whole process: call it on the loop's thread only. No effect on a CPU. LibTorch's default allows TF32 for convolutions only.
 void allow_tf32(bool allowed);
 
-// Allows or forbids TF32, as allow_tf32() does, until destruction.
+// Calls allow_tf32(), and restores the earlier setting at destruction.
 class Tf32 {
  public:
   explicit Tf32(bool allowed);

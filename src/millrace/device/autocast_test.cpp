@@ -69,8 +69,8 @@ TEST(Autocast, RestoresWhenAnExceptionLeaves) {
   EXPECT_EQ(product_dtype(), at::kFloat);
 }
 
-// The cache holds casts of leaf weights. An optimiser changes the weights between two forward passes; a surviving cast would give
-// the second pass the old weights.
+// The cache holds casts of leaf weights. An optimiser changes the weights between two forward passes, so a cast that survived
+// would give the second pass the old weights.
 TEST(Autocast, CachedWeightsDoNotOutliveTheOutermostGuard) {
   at::Tensor weight = at::ones({2, 2}).set_requires_grad(true);
   const auto forward = [&] {

@@ -1,4 +1,4 @@
-// The interface of a kind of device: nothing else in the tree knows CUDA.
+// The interface of a kind of device. No other code in the tree knows CUDA.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -27,7 +27,7 @@ class Backend {
     std::uint64_t total_bytes = 0;
   };
 
-  // Memory as the driver counts it: for all programs on the device, including LibTorch's cached memory and the context itself.
+  // Memory as the driver counts it for all programs on the device. It includes LibTorch's cached memory and the context itself.
   struct DriverMemory {
     std::uint64_t free_bytes = 0;
     std::uint64_t total_bytes = 0;
@@ -36,9 +36,9 @@ class Backend {
   // Properties of a device on which other folders base their choices; constant for the life of the backend.
   struct Nature {
     bool in_host_memory = false;        // its tensors are in host memory: a batch is a view of its slot, and nothing is copied
-    bool has_double_sums = false;       // adds in fp64
+    bool has_double_sums = false;       // can add in fp64
     bool has_fused_optimizers = false;  // LibTorch's _fused_adamw_ and _fused_sgd_
-    bool has_float_rate = false;        // the fused optimisers take their learning rate as fp32, otherwise as fp64
+    bool has_float_rate = false;        // the fused optimisers take their learning rate as fp32; otherwise as fp64
     bool has_tf32 = false;              // fp32 products can be computed in TF32
   };
 
@@ -47,24 +47,25 @@ class Backend {
   [[nodiscard]] virtual std::string device_name(int index) const = 0;
   [[nodiscard]] virtual std::pair<int, int> compute_capability(int index) const = 0;  // {0,0} on the CPU
   [[nodiscard]] virtual bool has_fast_bf16(int index) const = 0;
-  [[nodiscard]] MemoryCounters memory(int index) const;  // counters only, no synchronisation; each call is counted
+  // Reads counters only and does not wait for the device; each call is counted.
+  [[nodiscard]] MemoryCounters memory(int index) const;
   [[nodiscard]] virtual Nature nature(int index) const = 0;
   [[nodiscard]] virtual DriverMemory driver_memory(int index) const = 0;  // asks the driver: do not call it within a step
   virtual void synchronize(int index) = 0;
-  // The stream for copies, separate from the one for the thread's LibTorch operations; one per device, always the same. If
-  // tensors are in host memory, it is the only stream. To be used with c10::StreamGuard and c10::Event.
+  // The stream for copies, separate from the stream of the thread's LibTorch operations. A device has one, always the same. If
+  // tensors are in host memory, it is the only stream. Use it with c10::StreamGuard and c10::Event.
   [[nodiscard]] virtual c10::Stream copy_stream(int index) = 0;
-  virtual void pin(std::byte* memory, std::size_t bytes) = 0;  // page-lock existing memory; no-op on the CPU
+  virtual void pin(std::byte* memory, std::size_t bytes) = 0;  // page-locks existing memory; does nothing on the CPU
   virtual void unpin(std::byte* memory) noexcept = 0;
   virtual void reset_peak(int) {}      // resets the peak of memory() to the present allocation
-  virtual void release_cached(int) {}  // gives memory that no tensor uses back to the device
-  // Calls `work`, whose launches on this thread, and on LibTorch's threads of a backward pass, are recorded and not executed.
-  // Tensors that it makes have memory, but no values before the first replay. Recordings share the memory of tensors that died
-  // while they were made: replay those of one step in the order in which they were recorded. Throws what `work` throws, and the
-  // device's error for what can't be recorded: a wait, a read-back, a copy from or to pageable memory; the work is then as good
-  // as never called. Null: the device can't record, and `work` was not called.
+  virtual void release_cached(int) {}  // returns memory that no tensor uses to the device
+  // Calls `work` and records its launches, on this thread and on LibTorch's threads of a backward pass, without executing them.
+  // Tensors that `work` makes have memory, but no values before the first replay. Recordings share the memory of tensors that
+  // died while they were made: replay the recordings of one step in the order in which they were made. Throws the exceptions of
+  // `work`, and the device's error for what can't be recorded: a wait, a read-back, a copy from or to pageable memory. The
+  // device's state is then as if `work` had not been called. Null if the device can't record; then `work` was not called.
   [[nodiscard]] virtual std::unique_ptr<Recording> record(int, const std::function<void()>&) { return nullptr; }
-  // Transport of this device's tensors between the processes of a run; null if there is none, and `reason` says why.
+  // Carries this device's tensors between the processes of a run; null if there is no such transport, and `reason` says why.
   [[nodiscard]] virtual RankGroups* rank_groups(std::string& reason) {
     reason = "its tensors are in host memory";
     return nullptr;

@@ -100,7 +100,7 @@ TEST(Faults, OfTwoRowsTheOneThatLeavesBf16GoesBefore) {
   EXPECT_EQ(row_of({4, 8, 9, 9}, {16, 8, 1, 1}, {2, 2}, true, Pass::weight_gradient), "oneDNN-6035");
 }
 
-// A convolution that meets the row `fault`; its operands depend on these values alone.
+// A convolution that the row `fault` matches; its operands depend only on these values.
 struct Shape {
   const char* fault;
   std::vector<std::int64_t> input, weight, stride, padding;
@@ -150,7 +150,7 @@ TEST_P(Guard, GoesAroundTheFaultAndTheValuesAreRight) {
   }
   const std::vector<at::Tensor> expected = results(shape, at::kDouble);
   const double allowed =
-      shape.format == at::kFloat ? 1e-5 : 0.05;  // LibTorch rounds more on CPUs without bf16; the faults are off by a fifth
+      shape.format == at::kFloat ? 1e-5 : 0.05;  // LibTorch rounds more on CPUs without bf16; the faults are wrong by a fifth
   for (std::size_t i = 0; i < found.size(); ++i) {
     EXPECT_EQ(found[i].scalar_type(), shape.format);
     EXPECT_LT(error(found[i], expected[i]), allowed) << i;
@@ -202,7 +202,7 @@ INSTANTIATE_TEST_SUITE_P(
       return name;
     });
 
-// Shapes seen on AMX, right and wrong (docs/known-faults.md), with this CPU's rows: all must be right here.
+// Shapes that were seen right and wrong on AMX (docs/known-faults.md). With this CPU's rows all must be right.
 TEST(Guard, VolumesAreRightOnThisCpu) {
   (void)guard_convolutions();
   std::vector<Shape> shapes;

@@ -1,4 +1,4 @@
-// The shapes of a convolution, stored: for trials of convolutions, their verdicts and the guard.
+// The shape of a convolution as stored data: for trials of convolutions, their verdicts and the guard.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace millrace::device {
 
-// The contents of a ConvolutionCall without the number format and the layout of its operands.
+// A ConvolutionCall without the number format and the memory layout of its operands.
 struct ConvolutionShape {
   bool transposed = false;
   std::vector<std::int64_t> input, weight, stride, padding, dilation, output_padding;
@@ -18,18 +18,18 @@ struct ConvolutionShape {
   bool operator==(const ConvolutionShape&) const = default;
 };
 [[nodiscard]] ConvolutionShape shape_of(const ConvolutionCall& call);
-// Equal except for the number of samples, which a step with too little memory reduces.
+// True if shape and call are equal except for the number of samples, which a step with too little memory reduces.
 [[nodiscard]] bool is_alike(const ConvolutionShape& shape, const ConvolutionCall& call);
-// "[2, 8, 12, 64, 4] x [16, 8, 3, 3, 3], stride [2, 2, 2], padding [1, 1, 1]"
+// Example: "[2, 8, 12, 64, 4] x [16, 8, 3, 3, 3], stride [2, 2, 2], padding [1, 1, 1]".
 [[nodiscard]] std::string to_text(const ConvolutionShape& shape);
 [[nodiscard]] Json to_json(const ConvolutionShape& shape);
 [[nodiscard]] ConvolutionShape convolution_shape_in(const Json& json);  // throws Json's exceptions
 
-// A pass of a convolution that is wrong in bf16 here, by a trial (convolution_trial.h).
+// A pass of a convolution for which a trial (convolution_trial.h) found wrong results in bf16 on this machine.
 struct FoundFault {
   ConvolutionShape shape;
   Pass pass = Pass::forward;
-  std::string what;  // "never ended"
+  std::string what;  // the effect: "never ended"
   bool operator==(const FoundFault&) const = default;
 };
 [[nodiscard]] std::string_view name_of(Pass pass) noexcept;  // "output", "input gradient", "weight gradient"

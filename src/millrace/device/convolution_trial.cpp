@@ -32,11 +32,13 @@ namespace {
 using detail::ConvolutionJob;
 using detail::Unit;
 
-constexpr double kStillMs = 60'000;  // wall time without any time on a core: the program's threads wait for each other
+// Milliseconds of wall time without any time on a core. After that the program is taken to hang, because its threads wait for
+// each other.
+constexpr double kStillMs = 60'000;
 constexpr int kMostLate = 3;
 constexpr int kLookEveryMs = 50;
 
-// ------------------------------------------------------------------------------------------------ the shapes
+// ------------------------------------------------------------------------------------------------ The shapes
 
 struct Seen {
   std::mutex mutex;
@@ -59,7 +61,7 @@ void note(const char* operation, const ConvolutionCall& call) noexcept {
   }
 }
 
-// ------------------------------------------------------------------------------------------------ the program
+// ------------------------------------------------------------------------------------------------ The program
 
 double milliseconds(const timespec& time) {
   return 1e3 * static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_nsec);
@@ -87,7 +89,7 @@ class Program {
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
 
-  [[nodiscard]] const std::string& failure() const noexcept { return failure_; }  // "" = it is running
+  [[nodiscard]] const std::string& failure() const noexcept { return failure_; }  // why it does not run; "" = it runs
 
   // The program's next line; nullopt: it has ended, or took more than `limit_ms` on a core since the last line and was killed.
   // Leaves it as it is when `goes_on` says false.
@@ -128,10 +130,10 @@ class Program {
   }
 
  private:
-  // The error; "" if it started.
+  // Starts the program. Returns the error; "" if it started.
   std::string start(const ConvolutionJob& job) {
     std::string program = find_program();
-    if (program.empty()) return "the program millrace-convolutions is not there";
+    if (program.empty()) return "the program millrace-convolutions was not found";
     std::array<int, 2> ends{};
     const std::string text = detail::to_json(job).dump();
     const Descriptor words(::memfd_create("millrace", MFD_CLOEXEC));
@@ -167,10 +169,10 @@ class Program {
   std::string said_;
   double last_on_core_ms_ = 0, moved_at_ms_ = 0;
   bool hung_ = false;
-  std::string failure_;  // declared last: start() sets the other members
+  std::string failure_;  // declared last, because start() sets the other members
 };
 
-// ------------------------------------------------------------------------------------------------ the verdicts
+// ------------------------------------------------------------------------------------------------ The verdicts
 
 struct Line {
   std::string_view word;
@@ -195,7 +197,7 @@ bool is_crash(int signal) {
   return std::ranges::find(kCrashes, signal) != kCrashes.end();
 }
 
-// The units that are left, and the results for those before.
+// The units that still have no verdict, and the results of the others.
 class Trial {
  public:
   // `start_ms`: time on a core that each thread may take before a unit begins.
@@ -221,7 +223,7 @@ class Trial {
   void run_once() {
     Program program({threads_, left_});
     if (!program.failure().empty()) return give_up(program.failure());
-    std::size_t done = 0;  // units with a verdict
+    std::size_t done = 0;  // number of units with a verdict
     bool in_unit = false;
     double limit_ms = start_ms_;
     const auto goes_on = [&] {
@@ -234,7 +236,7 @@ class Trial {
       in_unit = line->word == "begin";
       limit_ms = in_unit ? std::atof(line->rest.c_str()) : start_ms_;
       if (in_unit) continue;
-      doing_moved();  // tells the watchdog that the trial advances
+      doing_moved();  // shows the watchdog that the trial advances
       if (line->word == "wrong") found(done, line->rest);
       if (line->word == "untried") leave(left_[done].shape, line->rest);
       ++done;
@@ -247,7 +249,7 @@ class Trial {
     const Program::End end = program.wait();
     if (done == left_.size()) return left_.clear();
     if (done > 0 && !in_unit && !end.hung && end.signal == 0 &&
-        end.status == 0) {  // the process left, as its memory is damaged: another takes the rest
+        end.status == 0) {  // the program ended because its memory was damaged; another process takes the rest
       left_.erase(left_.begin(), behind);
       return;
     }
@@ -262,7 +264,8 @@ class Trial {
 
   void found(std::size_t unit, std::string what) {
     const auto is_known = [&](const FoundFault& fault) {
-      return fault.shape == left_[unit].shape && fault.pass == left_[unit].pass;  // already found in the other layout
+      // This fault was found in the other layout already.
+      return fault.shape == left_[unit].shape && fault.pass == left_[unit].pass;
     };
     if (std::ranges::none_of(result_.faults, is_known))
       result_.faults.push_back({left_[unit].shape, left_[unit].pass, std::move(what)});
@@ -273,7 +276,7 @@ class Trial {
     --result_.tried;
     result_.untried = why;
   }
-  // Drops the shape of a unit without a verdict; the units before it have theirs.
+  // Drops the shape of a unit that gets no verdict. The units before it keep theirs.
   void leave_out(std::size_t unit, const std::string& why) {
     const ConvolutionShape shape = left_[unit].shape;
     leave(shape, why);

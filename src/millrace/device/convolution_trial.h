@@ -1,5 +1,5 @@
-// Tests convolutions in a separate process before a run computes them in bf16: for some shapes oneDNN hangs, crashes or is wrong,
-// and not all of them have a row in faults.h.
+// Tests convolutions in a separate process before a run computes them in bf16. For some shapes oneDNN hangs, crashes or gives
+// wrong results, and not all of these have a row in faults.h.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,14 @@
 
 namespace millrace::device {
 
-// The convolutions that `step` calls on a CPU, each shape once, in the order of its first call. One at a time.
+// Runs `step` and returns the convolutions that it calls on a CPU, each shape once, in the order of its first call. One at a
+// time.
 [[nodiscard]] std::vector<ConvolutionShape> convolutions_of(const std::function<void()>& step);
 
 struct ConvolutionTrial {
   std::vector<FoundFault> faults;
   std::int64_t tried = 0;  // shapes with a verdict for all passes
-  std::string untried;     // why the others have no verdict; "" = all have
+  std::string untried;     // why the other shapes have no verdict; "" = all have one
 };
 
 // Compares the output and both gradients of each shape in bf16, in both layouts, with fp32, by millrace-convolutions with

@@ -26,7 +26,7 @@ auto is(Pass pass, const char* what) {
   return AllOf(Field(&FoundFault::pass, pass), Field(&FoundFault::what, HasSubstr(what)), Field(&FoundFault::shape, kShape));
 }
 
-// Replaces millrace-convolutions: a program that takes its job and behaves as `script` says.
+// Replaces millrace-convolutions by a program that takes its job and behaves as `script` says.
 class Stand {
  public:
   explicit Stand(const std::string& script) : path_(std::filesystem::current_path() / "stands-in.sh") {
@@ -52,7 +52,7 @@ TEST(ConvolutionTrial, AnOrdinaryShapeIsRight) {
   EXPECT_EQ(trial.untried, "");
 }
 
-// The program itself, with a preloaded library whose weight gradients have a mistake.
+// Runs millrace-convolutions with a preloaded library whose weight gradients have a mistake.
 class Mistake {
  public:
   explicit Mistake(const char* mistake) {
@@ -123,7 +123,8 @@ TEST(ConvolutionTrial, WhatNeverEndsIsEndedByItsTimeOnACore) {
 
 TEST(ConvolutionTrial, TheTimeForAReferenceIsThatOfAllThreads) {
   {
-    // 0.3 s on a core before it begins: more than the limit for one thread, and far less than that for a thousand.
+    // The program takes 0.3 s on a core before it begins. That is more than the limit for one thread, and far less than the limit
+    // for a thousand.
     const Stand stand(
         "while :; do\n"
         "  i=0; while [ $i -lt 1000 ]; do i=$((i + 1)); done\n"

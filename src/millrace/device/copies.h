@@ -9,33 +9,33 @@
 
 namespace millrace::device {
 
-// A device with its own memory has two queues: the work, to which the thread's operations go, and the copies. They wait for each
-// other only at a mark, and the host waits for them only on request. Belongs to one thread at a time.
+// A device with its own memory has two queues: work (the operations of the thread) and copies. The queues wait for each other
+// only at a mark. The host waits for them only on request. Belongs to one thread at a time.
 class Copies {
  public:
-  // A position in one of the two queues. Any thread may use it.
+  // A position in one of the two queues. Any thread may use a mark.
   class Mark {
    public:
     virtual ~Mark() = default;
-    [[nodiscard]] virtual bool reached() const = 0;  // all before it is done; never waits
-    virtual void wait() const = 0;                   // on the host, until it is reached
+    [[nodiscard]] virtual bool reached() const = 0;  // true if everything before the mark is done; never waits
+    virtual void wait() const = 0;                   // the host waits until the mark is reached
   };
   using MarkPtr = std::shared_ptr<const Mark>;
 
   virtual ~Copies() = default;
-  // This many bytes on the device, for work launched from here on.
+  // Allocates this many bytes on the device for work that is launched from here on.
   [[nodiscard]] virtual at::Tensor memory(std::int64_t bytes) = 0;
-  // `from` and `to` have the same shape and type. The caller must keep both memories unchanged until a mark after the copy is
-  // reached. Pageable host memory is also correct, but slow.
+  // Starts a copy. `from` and `to` have the same shape and type. The caller must keep both memories unchanged until a mark after
+  // the copy is reached. A copy from or to pageable host memory is correct, but slow.
   virtual void copy(const at::Tensor& to, const at::Tensor& from) = 0;
-  [[nodiscard]] virtual MarkPtr mark_work() = 0;    // after all work launched so far
-  [[nodiscard]] virtual MarkPtr mark_copies() = 0;  // after all copies so far
-  // Later work, or later copies, wait on the device until the mark is reached.
+  [[nodiscard]] virtual MarkPtr mark_work() = 0;    // a mark after all work launched so far
+  [[nodiscard]] virtual MarkPtr mark_copies() = 0;  // a mark after all copies started so far
+  // Makes later work, or later copies, wait on the device until the mark is reached.
   virtual void hold_work(const Mark& until) = 0;
   virtual void hold_copies(const Mark& until) = 0;
 };
 
-// The copies of a device; null if its tensors are in host memory: then nothing needs copying.
+// The copies of a device; null if its tensors are in host memory, because then no copies are needed.
 [[nodiscard]] std::unique_ptr<Copies> copies_of(c10::Device device);
 
 }  // namespace millrace::device

@@ -106,7 +106,7 @@ Choice detail::choose(const std::string& wish, int local_rank, const Backend* cu
   }
   const std::optional<int> index = cuda_index(wish == "auto" ? "cuda" : wish, local_rank);
   if (index && cuda != nullptr && *index < cuda->device_count()) return choose_gpu(*index, *cuda);
-  std::string what = "device.name \"" + wish + "\" is no device";
+  std::string what = "device.name \"" + wish + "\" is not a device";
   if (index && cuda == nullptr) what = "device.name \"" + wish + "\" needs a GPU that this program can use";
   if (index && cuda != nullptr) {
     what = "device.name \"" + wish + "\" needs GPU " + std::to_string(*index) + ", and there " +

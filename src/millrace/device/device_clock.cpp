@@ -6,7 +6,7 @@ namespace millrace::device {
 
 void DeviceClock::mark() {
   const c10::impl::VirtualGuardImpl guard(device_.type());
-  if (used_ == events_.size()) events_.emplace_back(device_.type(), c10::EventFlag::BACKEND_DEFAULT);  // with timing
+  if (used_ == events_.size()) events_.emplace_back(device_.type(), c10::EventFlag::BACKEND_DEFAULT);  // an event with timing
   events_[used_].record(guard.getStream(device_));
   ++used_;
 }

@@ -1,4 +1,4 @@
-// Times at which a device reaches points in its work, by the device's own clock: nothing waits in between.
+// Times at which a device reaches marked points of its work, by the device's own clock. The host does not wait between the marks.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -13,11 +13,11 @@ namespace millrace::device {
 class DeviceClock {
  public:
   explicit DeviceClock(c10::Device device) : device_(device) {}
-  void mark();  // marks a point in the stream to which this thread's operations go
+  void mark();  // marks a point in the stream of this thread's operations
   [[nodiscard]] std::size_t marks() const noexcept { return used_; }
-  // Milliseconds from each mark to the next. Waits until the device has reached the last.
+  // Milliseconds from each mark to the next. Waits until the device has reached the last mark.
   [[nodiscard]] std::vector<double> between() const;
-  void clear() noexcept { used_ = 0; }  // the events are reused
+  void clear() noexcept { used_ = 0; }  // removes all marks; their events are reused
 
  private:
   c10::Device device_;

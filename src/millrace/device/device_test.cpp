@@ -91,7 +91,7 @@ TEST(Choose, RefusalsNameTheDevicesThereAre) {
   const FakeGpus one(1);
   const FakeGpus two(2);
   EXPECT_EQ(refusal("gpu", 0, &one),
-            "ConfigError  device.name \"gpu\" is no device\n"
+            "ConfigError  device.name \"gpu\" is not a device\n"
             "  where    devices: cpu, cuda:0 (GPU A)\n"
             "  next     use auto, cpu, cuda or cuda:<number>");
   EXPECT_EQ(refusal("cuda:1", 0, nullptr),
@@ -101,7 +101,7 @@ TEST(Choose, RefusalsNameTheDevicesThereAre) {
   EXPECT_THAT(refusal("cuda:2", 0, &two), HasSubstr("needs GPU 2, and there are 2"));
   EXPECT_THAT(refusal("cuda", 1, &one), HasSubstr("needs GPU 1, and there is 1"));
   for (const char* word : {"", "cuda:", "cuda:x", "cuda:1x", "cuda:-1", "cuda:99999999999", "CPU"}) {
-    EXPECT_THAT(refusal(word, 0, &two), HasSubstr("is no device")) << word;
+    EXPECT_THAT(refusal(word, 0, &two), HasSubstr("is not a device")) << word;
   }
 }
 
@@ -175,7 +175,7 @@ long faults_of_second_use() {
   const auto use = [] {
     auto* const block = static_cast<char*>(std::malloc(kBytes));
     std::memset(block, 1, kBytes);
-    asm volatile("" : : "r"(block) : "memory");  // hides from the compiler that the block is never read
+    asm volatile("" : : "r"(block) : "memory");  // makes the compiler believe that the block is used
     std::free(block);
   };
   const auto faults = [] {
@@ -189,7 +189,7 @@ long faults_of_second_use() {
   return faults() - before;
 }
 
-// Runs in child processes: the switch changes the whole process, and this process's allocator is in use.
+// Runs in child processes, because the switch changes the whole process and this process's allocator is in use.
 TEST(MemoryDeathTest, KeptMemoryIsNotFaultedInAgain) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   constexpr long kPages = (48L << 20) / 4096;
@@ -234,7 +234,7 @@ TEST(Threads, FarMoreThanTheCpusAreRefused) {
   }
 }
 
-// The message of an exception from `body`, run in a separate process with this limit; "" without an exception.
+// The message of an exception from `body`, which runs in a separate process with this limit; "" if it throws no exception.
 template <class Body>
 std::string said_below(int resource, std::uint64_t most, Body body) {
   std::array<int, 2> pipe{};
@@ -292,8 +292,8 @@ TEST(AddressSpace, TensorsLeaveToLibrariesWhatTheyNeed) {
       while (true) kept.push_back(at::empty({std::int64_t{4} << 20}, at::kByte));
     } catch (const std::exception& error) {
       const std::uint64_t left = address_space_left().value_or(0);
-      // The parent's threads have left their heaps, 64 MB each, which a child may grow and can't return; a program that guards
-      // itself at start has no such heaps.
+      // The parent's threads have left heaps of 64 MB each, which a child may grow and can't return. A program that guards itself
+      // at its start has no such heaps.
       if (left + (std::uint64_t{64} << 20U) < library_address_space(1))
         throw std::runtime_error("only " + std::to_string(left) + " bytes are left");
       if (kept.size() < 10) throw std::runtime_error("refused after " + std::to_string(kept.size()));

@@ -12,14 +12,15 @@
 namespace millrace::device {
 namespace {
 
-constexpr std::int32_t kMemoryAllocation = 2;  // cudaErrorMemoryAllocation: only the plugin includes CUDA's headers
+// cudaErrorMemoryAllocation, as a number because only the plugin includes CUDA's headers.
+constexpr std::int32_t kMemoryAllocation = 2;
 
-// The cudaError_t after which the process's context is unusable, according to cudart's documentation of each.
+// The errors (cudaError_t) after which the process's context is unusable, according to cudart's documentation.
 constexpr std::array<std::int32_t, 18> kLost = {
     53,   // prior launch failure
     214,  // ECC, uncorrectable
     220,  // NVLink, uncorrectable
-    226,  // contained: a memory error that ended only this process's work
+    226,  // contained: a memory error that ended the work of this process only
     700,  // illegal address
     702,  // launch timeout
     709,  // context destroyed
@@ -67,7 +68,7 @@ bool holds(std::string_view text, const auto& words) noexcept {
   return std::ranges::any_of(words, [&](std::string_view word) { return text.find(word) != std::string_view::npos; });
 }
 
-// Without a further word, cuDNN means a resource that it did not get, usually memory.
+// True if cuDNN names an internal error without details. It then lacks a resource, usually memory.
 bool is_bare_internal_error(std::string_view text) noexcept {
   constexpr std::string_view kInternal = "CUDNN_STATUS_INTERNAL_ERROR";
   const std::size_t at = text.find(kInternal);
@@ -85,7 +86,7 @@ std::string first_line(const std::exception& error) {
 ErrorKind kind_of(const std::exception& error) noexcept {
   if (dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr) return ErrorKind::out_of_memory;
   if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) return ErrorKind::out_of_memory;
-  // oneDNN's message is vague: its code generator fails at run time only for lack of memory.
+  // oneDNN's message is vague, but at run time its code generator fails only because memory is missing.
   if (const auto* const primitive = dynamic_cast<const dnnl::error*>(&error)) {
     const bool no_room = primitive->status == dnnl_out_of_memory || primitive->status == dnnl_runtime_error;
     return no_room ? ErrorKind::out_of_memory : ErrorKind::other;

@@ -1,4 +1,4 @@
-// Classifies an exception: whether less memory would help, and whether the device still responds.
+// Classifies an exception: whether less memory would have avoided it, and whether the device still responds.
 #pragma once
 
 #include <cstdint>
@@ -11,18 +11,19 @@ namespace millrace::device {
 
 enum class ErrorKind : std::uint8_t {
   other,
-  out_of_memory,  // of host or device; the next operation may succeed
-  device_lost     // a kernel crashed or the card failed: each later call of this process to the GPU fails too
+  out_of_memory,  // host or device ran out of memory; the next operation may succeed
+  device_lost     // a kernel crashed or the card failed; every later call of this process to the GPU fails too
 };
 
-// Handles exceptions of LibTorch, of the libraries below it, and of the standard library. CUDA has no type for most of them:
+// Handles exceptions of LibTorch, of the libraries below it, and of the standard library. For most of them CUDA has no type:
 // errors of cuBLAS, cuDNN and cuFFT are recognised by the name of their status.
 [[nodiscard]] ErrorKind kind_of(const std::exception& error) noexcept;
 
 [[nodiscard]] bool is_out_of_memory(const std::exception& error) noexcept;
 [[nodiscard]] bool is_device_lost(const std::exception& error) noexcept;
 
-// The message for the user about a lost device. `where`: the step; `first`: advice that comes before the rest, ended by "; ".
+// The message for the user about a lost device. `where` names the step. `first` is advice that comes before the rest and ends
+// with "; ".
 [[nodiscard]] Message lost_device(const std::exception& error, std::string where, const std::string& first = "");
 
 }  // namespace millrace::device

@@ -37,7 +37,7 @@ TEST(Errors, WantOfMemoryHasManyForms) {
     EXPECT_TRUE(is_out_of_memory(c10::Error(kHere, text))) << text;
   }
   try {
-    (void)at::empty({std::int64_t{1} << 46}, at::kByte);  // LibTorch's own refusal
+    (void)at::empty({std::int64_t{1} << 46}, at::kByte);  // refused by LibTorch itself
     ADD_FAILURE() << "64 TB were given";
   } catch (const std::exception& error) {
     EXPECT_TRUE(is_out_of_memory(error)) << error.what();

@@ -16,16 +16,16 @@ constexpr Version kNone = {};
 
 bool is_volume(const ConvolutionCall& call) { return call.input.size() == 5; }
 
-// The value for one direction: ATen accepts one value for all directions, too.
+// The value for one direction. ATen also accepts one value for all directions.
 std::int64_t in_direction(at::IntArrayRef values, std::size_t i) { return values.size() == 1 ? values[0] : values[i]; }
 
-// fp16 uses bf16's code if the CPU has amx_fp16; on other CPUs with AMX it is right, and slow in both layouts.
+// fp16 uses bf16's code if the CPU has amx_fp16. On other CPUs with AMX fp16 is right, but slow in both layouts.
 bool is_cut_volume(const ConvolutionCall& call) {
   const bool is_narrow = call.format == at::kBFloat16 || call.format == at::kHalf;
   return is_narrow && is_volume(call) && detail::rows_may_overrun(call);
 }
 
-// A transposed convolution is judged by the convolution that it transposes.
+// For a transposed convolution, judges the convolution that it transposes.
 bool ends_in_one_strided(const ConvolutionCall& call) {
   const std::size_t last = call.input.size() - 3;
   const std::int64_t size = call.transposed ? call.input.back() : output_size(call, last);
@@ -46,16 +46,16 @@ bool steps_over_input(const ConvolutionCall& call) {
   return false;
 }
 
-// oneDNN handles a block of channels at a time: 8 with AVX2, 16 with later sets.
+// oneDNN handles a block of channels at a time: 8 channels with AVX2, 16 with later sets.
 bool is_strided_point_of_few_channels(const ConvolutionCall& call) {
   const std::int64_t block = call.isa >= OnednnIsa::avx512 ? 16 : 8;
   const bool is_strided = std::ranges::any_of(call.stride, [](std::int64_t step) { return step > 1; });
   return call.channels_last && is_point(call) && is_strided && call.weight[1] < block;
 }
 
-// A transposed convolution is judged by the convolution that it transposes. Wrong with every tried kernel of 3 and more, with
-// padding, at any stride, in both layouts (2,600 random shapes); never in two directions, and never if the kernel is no longer
-// than its axis.
+// For a transposed convolution, judges the convolution that it transposes. The result was wrong with every tried kernel of size 3
+// and more, with padding, at any stride, in both layouts (2,600 random shapes). It was never wrong in two directions, or if the
+// kernel is no longer than its axis.
 bool is_kernel_longer_than_volume(const ConvolutionCall& call) {
   if (!is_volume(call)) return false;
   for (std::size_t i = 0; i < 3; ++i) {
@@ -66,7 +66,7 @@ bool is_kernel_longer_than_volume(const ConvolutionCall& call) {
 }
 
 // ATen uses oneDNN for calls that it considers large: more than one sample, more than 20,480 elements without the last axis, or
-// kernels above 3. Other calls go through its own loop, which copies each kernel's neighbourhood. Below kWorthwhile
+// kernels above 3. Other calls go through ATen's own loop, which copies each kernel's neighbourhood. Below kWorthwhile
 // multiplications the reordering for oneDNN costs as much as it saves.
 bool is_one_small_volume(const ConvolutionCall& call) {
   constexpr std::int64_t kCountsAsLarge = 20480, kWorthwhile = 4'000'000;
@@ -116,7 +116,7 @@ struct Word {
   std::string_view word;
   OnednnIsa isa;
 };
-// The names that oneDNN uses; an unknown name sets no limit.
+// oneDNN's names of instruction sets; an unknown name sets no limit.
 constexpr std::array kWords = {Word{"SSE41", OnednnIsa::older},
                                Word{"AVX", OnednnIsa::older},
                                Word{"AVX2", OnednnIsa::avx2},

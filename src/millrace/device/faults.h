@@ -1,5 +1,5 @@
-// Known faults of the libraries below us, wrong values and slow implementations: the affected calls, and the workarounds.
-// docs/decisions/0039 describes how they were found.
+// Known faults of the libraries that Millrace calls: wrong values and slow implementations. Each row has the affected calls and
+// the workaround. docs/decisions/0039 describes how the faults were found.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -18,29 +18,31 @@
 
 namespace millrace::device {
 
-// The instruction sets of oneDNN's code, each including those before it.
+// The instruction sets of oneDNN's code. Each includes those before it.
 enum class OnednnIsa : std::uint8_t { older, avx2, avx512, avx512_bf16, amx };
 using Version = std::array<int, 3>;
 
-// The libraries and CPU that compute here.
+// The libraries and the CPU on which a fault depends.
 struct Below {
   OnednnIsa isa = OnednnIsa::older;
   Version onednn = {};
-  std::int64_t level2_bytes = 0;  // size of a core's level 2 cache; 0: the CPU does not report it
+  std::int64_t level2_bytes = 0;  // size of a core's level 2 cache; 0 if the CPU does not report it
 };
-// The CPU's instruction set, lowered by ONEDNN_MAX_CPU_ISA (`limit`; "" = not set).
+// The CPU's instruction set, lowered by `limit`, the value of ONEDNN_MAX_CPU_ISA ("" = not set).
 [[nodiscard]] Below below(const Cpu& cpu, std::string_view limit, std::string_view onednn_text);
-[[nodiscard]] const Below& below();  // of this process
+[[nodiscard]] const Below& below();  // the libraries and the CPU of this process
 
 enum class Pass : std::uint8_t { forward, input_gradient, weight_gradient };
-enum class Instead : std::uint8_t {  // in order of preference: the first also avoids the faults of the others
-  fp32,    // computed in fp32 from the operands' values, not channels-last; the result gets their format and layout
-  planes,  // a volume's weight gradient by convolutions in two directions, each behind the guard (kernels/convolution_weights.h)
-  contiguous,  // operands copied out of channels-last
-  onednn       // by oneDNN, which ATen would not have used
+// Workarounds, in order of preference. fp32 also avoids the faults for which the others are used.
+enum class Instead : std::uint8_t {
+  fp32,  // computes in fp32 from the operands' values, not channels-last; the result gets the operands' format and layout
+  // Computes a volume's weight gradient by two-dimensional convolutions, each of them guarded (kernels/convolution_weights.h).
+  planes,
+  contiguous,  // copies channels-last operands to contiguous memory
+  onednn       // computes with oneDNN, which ATen would not have used
 };
 
-// One convolution as ATen is called. A transposed one has the weight of the convolution that it transposes.
+// A convolution as ATen is called. `weight` of a transposed convolution is that of the convolution that it transposes.
 struct ConvolutionCall {
   at::ScalarType format = at::kFloat;
   bool channels_last = false;  // the input or the weight
@@ -48,27 +50,27 @@ struct ConvolutionCall {
   at::IntArrayRef input, weight, stride, padding, dilation, output_padding;
   std::int64_t groups = 1;
   OnednnIsa isa = OnednnIsa::older;
-  std::int64_t level2_bytes = 0;  // as in Below
+  std::int64_t level2_bytes = 0;  // see Below
 };
-// The output size along one direction in space (0 = the outermost).
+// The output's size along a direction in space (0 = the outermost).
 [[nodiscard]] std::int64_t output_size(const ConvolutionCall& call, std::size_t direction);
 
 struct Fault {
-  std::string_view name;                 // for plans: where it was reported, short form
+  std::string_view name;                 // short text for plans: where the fault was reported
   std::string_view reported;             // where it was reported, full form
   std::string_view what;                 // effect of the fault
-  OnednnIsa from, to;                    // instruction sets that have it, both included
-  Version fixed_in;                      // first version without it; all zero: not fixed yet
-  std::optional<at::ScalarType> format;  // nullopt: any
-  std::optional<Pass> pass;              // nullopt: each
+  OnednnIsa from, to;                    // first and last instruction set with the fault
+  Version fixed_in;                      // first version without the fault; all zero: it is not fixed yet
+  std::optional<at::ScalarType> format;  // nullopt: any format
+  std::optional<Pass> pass;              // nullopt: every pass
   bool (*hits)(const ConvolutionCall& call);
   Instead instead;
 };
 
 [[nodiscard]] std::span<const Fault> known_faults();
 [[nodiscard]] std::vector<const Fault*> faults_in_force(const Below& below);
-// The fault in `faults` that matches a pass of this call. If several match, the one whose workaround is first in Instead, and
-// among equal workarounds the first; nullptr if no fault matches.
+// The fault in `faults` that matches a pass of this call; nullptr if no fault matches. If several match, the fault whose
+// workaround comes first in Instead; among equal workarounds the first fault.
 [[nodiscard]] const Fault* fault_of(std::span<const Fault* const> faults, const ConvolutionCall& call, Pass pass);
 
 }  // namespace millrace::device

@@ -1,4 +1,4 @@
-// Memory that is still available.
+// Measures memory that is still available.
 #pragma once
 
 #include <c10/core/Device.h>

@@ -1,11 +1,12 @@
-// The heap of the C library.
+// Measures the heap of the C library.
 #pragma once
 
 #include <cstdint>
 
 namespace millrace::device {
 
-// Bytes that it got from the system, used and free. With the row keep_memory on it never shrinks: it is the peak.
+// Bytes that the heap got from the system, used and free. With the switchboard row keep_memory on, the heap never shrinks, so
+// this is its peak.
 [[nodiscard]] std::uint64_t heap_bytes() noexcept;
 
 }  // namespace millrace::device

@@ -11,8 +11,8 @@ namespace millrace::device {
 
 namespace {
 
-// The number in a line "<key>:   123 kB" of /proc/self/status. getrusage has the peak too, but its value survives exec: a small
-// program started by a large one would report the large one's.
+// The number in a line "<key>:   123 kB" of /proc/self/status. getrusage() also has the peak, but its value survives exec: a
+// small program that a large one started would report the large one's peak.
 std::uint64_t status_bytes(const std::string& key) {
   std::ifstream file("/proc/self/status");
   for (std::string line; std::getline(file, line);) {
@@ -37,8 +37,8 @@ std::uint64_t private_resident_bytes() {
 }
 
 void keep_freed_memory() noexcept {
-  // Takes large blocks from the heap instead of separate mappings (M_MMAP_THRESHOLD would do the same, but is limited to 2 GB
-  // and, in older glibc, to 32 MB), and never returns the heap's end.
+  // Takes large blocks from the heap instead of separate mappings, and never returns the heap's end. M_MMAP_THRESHOLD would do
+  // the same, but is limited to 2 GB and, in older glibc, to 32 MB.
   mallopt(M_MMAP_MAX, 0);
   mallopt(M_TRIM_THRESHOLD, -1);
 }

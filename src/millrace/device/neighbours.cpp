@@ -14,9 +14,9 @@
 namespace millrace::device {
 namespace {
 
-constexpr double kLeastWork = 0.1;  // seconds; /proc/stat counts hundredths
+constexpr double kLeastWork = 0.1;  // seconds; /proc/stat counts hundredths of a second
 
-// Seconds of the CPUs: used by all programs, and in total. Stolen time belongs to another machine.
+// Seconds of the CPUs: used by all programs, and available in total. Stolen time belongs to another machine.
 struct CpuSeconds {
   double used = 0, available = 0;
   int cpus = 0;
@@ -81,7 +81,7 @@ std::optional<Neighbours::Taken> Neighbours::between(const std::optional<Counts>
   if (!before || !now) return std::nullopt;
   const double ran = now->ran - before->ran;
   const double waited = now->waited - before->waited;
-  const double held = std::max(0.0, now->held - before->held);  // the kernel counts it as waiting for a core
+  const double held = std::max(0.0, now->held - before->held);  // the kernel counts this time as waiting for a core
   const Taken taken{.of_ours = std::max(0.0, waited - held),
                     .of_others = std::max(0.0, now->used - before->used - ran),
                     .wanted = ran + waited,
@@ -94,7 +94,7 @@ std::optional<Neighbours::Taken> Neighbours::between(const std::optional<Counts>
 std::optional<double> Neighbours::take() {
   const std::optional<Counts> counts = now();
   const std::optional<Taken> taken = between(last_, counts);
-  if (taken || !last_ || !counts) last_ = counts;  // otherwise the next call covers a longer time
+  if (taken || !last_ || !counts) last_ = counts;  // otherwise the next call covers the whole time
   return taken ? std::optional(taken->share()) : std::nullopt;
 }
 

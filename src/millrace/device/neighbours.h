@@ -1,4 +1,4 @@
-// Other programs on this process's cores.
+// Measures how much other programs use this process's cores.
 #pragma once
 
 #include <filesystem>
@@ -7,33 +7,34 @@
 
 namespace millrace::device {
 
-// Measures how much of the cores other programs used. Costs some reads of /proc: for log lines, not for steps. For one thread.
+// Counts the use of the cores by other programs. A count reads some files of /proc: call it for log lines, not for steps. For one
+// thread.
 class Neighbours {
  public:
   Neighbours();
-  // For tests: these CPUs, and a folder that imitates "/".
+  // For tests: uses these CPUs, and a folder that imitates "/".
   Neighbours(std::filesystem::path root, std::vector<int> cpus);
-  // The fraction, 0 to 1, of the time with work for this process's threads in which they waited while another program used a
-  // core, since the last call or the constructor. Threads of this process that wait for each other do not count, and neither does
-  // time that a control group's quota withheld. nullopt if the kernel does not report it, or if less than a tenth of a second of
-  // work was done.
+  // The share, 0 to 1, of this process's working time in which a thread was ready to run but waited while another program used a
+  // core; since the last call or the constructor. Threads that wait for other threads of this process do not count, and neither
+  // does time that a control group's quota withheld. nullopt if the kernel does not report it, or if less than a tenth of a
+  // second of work was done.
   std::optional<double> take();
-  // Measures the same in cores: 1 is a whole core that another program used while a thread of this process waited, with any
-  // number of other cores. Resets the counts in any case: a moment with hardly any work is of no later use.
+  // The same in cores: 1 means that another program used a whole core while a thread of this process waited, whatever the number
+  // of other cores. Always resets the counts, because a moment with hardly any work is of no later use.
   std::optional<double> take_recent_cores();
-  [[nodiscard]] std::optional<double> since_made() const;  // the fraction since the constructor
+  [[nodiscard]] std::optional<double> since_made() const;  // the share since the constructor
 
  private:
   struct Counts {                    // seconds
-    double ran = 0, waited = 0;      // this process's threads: time on a core, and time ready to run without a core
+    double ran = 0, waited = 0;      // time of this process's threads on a core, and ready to run without a core
     double held = 0;                 // CPU time that quotas withheld from its control groups
-    double used = 0, available = 0;  // the CPUs' time: used by all programs, and available
+    double used = 0, available = 0;  // CPU time that all programs used, and CPU time available
     double passed = 0;               // elapsed time
   };
-  // Differences from an earlier time.
+  // Differences from the counts of an earlier time.
   struct Taken {
     double of_ours = 0;    // seconds for which this process's threads waited, perhaps for other programs
-    double of_others = 0;  // seconds on the CPUs
+    double of_others = 0;  // seconds that other programs used on the CPUs
     double wanted = 0;     // seconds in which this process's threads had work
     double available = 0, passed = 0;
     [[nodiscard]] double share() const noexcept;

@@ -22,7 +22,7 @@ constexpr std::array<std::string_view, 17> kMakers = {
     "aten::new_ones", "aten::new_zeros", "aten::new_full",   "aten::scalar_tensor", "aten::range"};
 constexpr std::array<std::string_view, 8> kRandom = {
     "rand",    "bernoulli",   "dropout",     "normal",
-    "uniform", "multinomial", "exponential", "millrace::"};  // our kernels draw random numbers inside
+    "uniform", "multinomial", "exponential", "millrace::"};  // Millrace's kernels draw random numbers inside
 
 bool is_maker(std::string_view name) { return std::ranges::find(kMakers, name) != kMakers.end(); }
 bool may_draw(std::string_view name) {
@@ -51,7 +51,7 @@ bool asks_for_a_value(std::string_view name) {
 
 thread_local int expected_copies = 0, expected_reads = 0;
 
-// The device that a copy comes from; nullopt if it is not a copy, or stays on its device.
+// The device from which an operation copies; nullopt if the operation is not a copy, or copies within one device.
 std::optional<at::Device> copied_from(std::string_view name, const std::vector<at::Tensor>& inputs,
                                       const std::vector<at::Tensor>& outputs) {
   if (expected_copies > 0 || outputs.empty()) return std::nullopt;
@@ -62,7 +62,7 @@ std::optional<at::Device> copied_from(std::string_view name, const std::vector<a
   return inputs[source].device();
 }
 
-// Follows constants through a step. A storage that is written with anything else is no longer a constant.
+// Follows constants through a step. A storage that receives a value that is not constant stops being a constant.
 class Constants {
  public:
   void note(const at::RecordFunction& function, const std::vector<at::Tensor>& inputs, std::int64_t nanoseconds) {
@@ -103,7 +103,7 @@ class Constants {
 
  private:
   struct Made {
-    at::Tensor kept;  // keeps its memory from being reused meanwhile
+    at::Tensor kept;  // held so that its memory is not used again meanwhile
     std::int64_t nanoseconds = 0, longest = 0;
     std::string by;
   };
@@ -121,7 +121,7 @@ class Constants {
   static const void* key_of(const at::Tensor& tensor) { return tensor.storage().unsafeGetStorageImpl(); }
 
   OperationCensus census_;
-  std::int64_t most_copied_ = -1;  // values
+  std::int64_t most_copied_ = -1;  // most values copied so far; -1 = no copy yet
   std::map<const void*, Made> known_;
 };
 
@@ -129,7 +129,7 @@ thread_local Constants* constants = nullptr;
 thread_local int calls_deep = 0;
 
 struct Began final : at::ObserverContext {
-  std::vector<at::Tensor> inputs;  // known only at the beginning, as outputs only at the end
+  std::vector<at::Tensor> inputs;  // known only when the operation begins; its outputs only when it ends
   std::int64_t at = 0;
 };
 

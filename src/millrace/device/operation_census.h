@@ -1,4 +1,4 @@
-// The operations of one step: their number, their time, and which of them make the same tensors in every step.
+// Counts the operations of one step: their number, their time, and those that make the same tensors in every step.
 #pragma once
 
 #include <cstdint>
@@ -7,22 +7,22 @@
 
 namespace millrace::device {
 
-// Counts operations that the step itself calls, not those that they call. Seconds on the calling thread: for a CPU the time of
-// the operations, for a GPU that of their launches.
+// Counts operations that the step itself calls, but not operations that these call. Seconds are those of the calling thread: on a
+// CPU the time of the operations, on a GPU the time of their launches.
 struct OperationCensus {
   std::int64_t operations = 0;
   double seconds = 0;
-  std::int64_t host_reads = 0;  // values that the host read, except those within ExpectedReads
-  // Operations whose tensors depend on no parameter, batch or random number: results of ones(), arange(), tril() of those …
+  std::int64_t host_reads = 0;  // values that the host read, except inside ExpectedReads
+  // Time of operations whose results depend on no parameter, batch or random number: ones(), arange(), tril() of such tensors …
   double rebuilt_seconds = 0;
-  std::string rebuilt_by;  // the one that took longest, with the size of its result: "aten::tril [256, 256]"
-  // Copies of tensors from one device to another, except those within ExpectedCopies.
+  std::string rebuilt_by;  // the operation that took longest, with its result's size: "aten::tril [256, 256]"
+  // Copies of tensors from one device to another, except inside ExpectedCopies.
   std::int64_t copies = 0;
   double copied_seconds = 0;
-  std::string copied_by;  // the largest: "aten::to [256, 256] from cpu to cuda:0"
+  std::string copied_by;  // the largest copy: "aten::to [256, 256] from cpu to cuda:0"
 };
 
-// While alive, copies on this thread are not counted in a census: they are the batch's own.
+// While this object exists, a census does not count copies on this thread: they bring the batch to the device.
 class ExpectedCopies {
  public:
   ExpectedCopies() noexcept;
@@ -31,8 +31,8 @@ class ExpectedCopies {
   ExpectedCopies& operator=(const ExpectedCopies&) = delete;
 };
 
-// While alive, values that this thread reads are not counted in a census, and their waits are not part of its seconds: the trial
-// around the step reads them, not the step.
+// While this object exists, a census does not count values that this thread reads, and leaves their waits out of its seconds: the
+// trial around the step reads them, not the step.
 class ExpectedReads {
  public:
   ExpectedReads() noexcept;
@@ -41,7 +41,7 @@ class ExpectedReads {
   ExpectedReads& operator=(const ExpectedReads&) = delete;
 };
 
-// Runs `step` in the calling thread and counts the operations that it calls there. Costs the step some microseconds an operation.
+// Runs `step` in the calling thread and counts the operations that it calls. Costs the step some microseconds an operation.
 [[nodiscard]] OperationCensus census_of(const std::function<void()>& step);
 
 }  // namespace millrace::device

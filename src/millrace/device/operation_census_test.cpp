@@ -61,7 +61,7 @@ TEST(OperationCensus, RandomNumbersAndSumsInZerosAreNoConstants) {
   EXPECT_EQ(census.rebuilt_seconds, 0);
 }
 
-// The meta device, which holds no values, stands in for a second device.
+// The meta device, which holds no values, replaces a second device.
 TEST(OperationCensus, CopiesBetweenDevicesAreCountedUnlessABatchIsOnItsWay) {
   const at::Tensor x = at::rand({30, 30}), y = at::rand({3, 3});
   const OperationCensus census = census_of([&] {

@@ -6,11 +6,11 @@
 namespace millrace::device {
 
 // From here on convolutions on a CPU are recorded with their shapes, if the guard of device/convolution_guard.h is installed.
-// Costs about a microsecond each.
+// Costs about a microsecond a convolution.
 void mark_convolutions() noexcept;
 
-// Records the names of all operations that the calling thread runs, until destruction. For trials, whose times are compared, so
-// it is cheap.
+// While this object exists, records the names of all operations that the calling thread runs. It is cheap, because trials that
+// use it compare times.
 class OperationMarks {
  public:
   OperationMarks();

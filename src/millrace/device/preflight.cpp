@@ -30,7 +30,7 @@ constexpr std::uint64_t kOfEachThread = std::uint64_t{8} << 20U;
 
 std::string bytes_text(std::uint64_t bytes) { return human_bytes(static_cast<double>(bytes)); }
 
-// Threads of this process, as the kernel counts them; 0 if it does not report them.
+// The number of this process's threads, as the kernel counts them; 0 if it does not report it.
 std::size_t tasks() {
   std::error_code error;
   std::size_t count = 0;
@@ -39,7 +39,7 @@ std::size_t tasks() {
   return count;
 }
 
-// Threads that wait for each other, so that all exist at once.
+// Threads that wait for each other, so that all of them exist at once.
 class Crowd {
  public:
   Crowd() = default;
@@ -71,7 +71,7 @@ class Crowd {
 
 int most_threads() {
   constexpr int kTimes = 4;
-  constexpr int kAlways = 16;  // a small machine may try the settings of a larger one
+  constexpr int kAlways = 16;  // allowed on any machine, because a small machine may try the settings of a larger one
   return std::max(kTimes * cpu_info().logical_cores, kAlways);
 }
 
@@ -83,27 +83,30 @@ void require_threads(int count) {
     for (; made < count; ++made) crowd.add();
   } catch (const std::system_error& error) {
     throw DeviceError({"only " + std::to_string(made) + " of the " + std::to_string(count) +
-                           " threads that this needs could be made: " + error.code().message(),
+                           " needed threads could be created: " + error.code().message(),
                        thread_account(), "raise the limit, end other programs, or use fewer threads (--device.threads=1)"});
   }
-  // A joined thread counts towards the limit until the kernel has removed it: OpenMP's next thread could then be refused.
+  // Waits until the kernel has removed the joined threads. Until then they count towards the limit, and OpenMP's next thread
+  // could be refused.
   constexpr int kTries = 2000;
   for (int i = 0; i < kTries && tasks() > before; ++i) std::this_thread::sleep_for(std::chrono::microseconds(500));
 }
 
 std::uint64_t library_address_space(int threads) noexcept {
-  // Measured by tests/limits: with 64 MB in all, oneDNN crashed in 3 of 40 runs of the cosmology recipe; with 96 in 0 of 60.
+  // Measured by tests/limits: with 64 MB reserved in all, oneDNN crashed in 3 of 40 runs of the cosmology recipe; with 96 MB in 0
+  // of 60.
   return kShared + kOfEachThread * static_cast<std::uint64_t>(threads);
 }
 
 void guard_address_space(int threads) {
   const std::optional<std::uint64_t> left = address_space_left();
   if (!left) return;
-  // The C library reserves 64 MB for the small blocks of each thread: at most a thirty-second of the space is left to that.
+  // The C library reserves 64 MB for the small blocks of each thread. It may use at most a thirty-second of the remaining space
+  // for that.
   constexpr std::uint64_t kArena = std::uint64_t{64} << 20U;
   const std::uint64_t arenas = std::clamp<std::uint64_t>(*left / (32 * kArena), 1, 1024);
   mallopt(M_ARENA_MAX, static_cast<int>(arenas));
-  // Stacks of OpenMP's threads and of as many threads of LibTorch's second pool.
+  // The stacks of OpenMP's threads, and of as many threads in LibTorch's second pool.
   const std::uint64_t stacks = 2 * static_cast<std::uint64_t>(threads - 1) * thread_stack_bytes();
   const std::uint64_t needed = stacks + library_address_space(threads);
   if (*left < needed) {

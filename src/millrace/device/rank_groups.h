@@ -1,4 +1,4 @@
-// Sends tensors of a GPU between the processes of a run without a detour through host memory.
+// Sends tensors of a GPU between the processes of a run directly, without host memory.
 #pragma once
 
 #include <c10/util/intrusive_ptr.h>
@@ -13,24 +13,24 @@ class Store;
 
 namespace millrace::device {
 
-// Provided by the CUDA plugin if it was built with NCCL. Thread-safe.
+// The CUDA plugin provides it if it was built with NCCL. Thread-safe.
 class RankGroups {
  public:
-  // A rank's place in a group.
+  // A rank's position in a group, and how it finds the others.
   struct Seat {
-    c10::intrusive_ptr<c10d::Store> store;  // where the members of this group find each other
+    c10::intrusive_ptr<c10d::Store> store;  // the store through which the group's members find each other
     int rank = 0;
     int world_size = 1;
-    int gpu = 0;                          // this rank's
-    std::chrono::milliseconds timeout{};  // of each exchange
+    int gpu = 0;                          // this rank's GPU
+    std::chrono::milliseconds timeout{};  // limit on the time of each exchange
   };
 
   virtual ~RankGroups() = default;
   [[nodiscard]] virtual std::string name() const = 0;             // "nccl"
   [[nodiscard]] virtual std::string library() const = 0;          // "NCCL 2.28.9": ranks with different versions can't connect
-  [[nodiscard]] virtual std::string identity(int gpu) const = 0;  // of a GPU; the same in each process of this machine
-  // Connects the GPUs of all ranks. Collective. Work::wait() of the result holds up the current stream, not the thread. If a rank
-  // is lost, that stream may wait until the group's abort(), and later results are no sums. Throws the errors of its libraries if
+  [[nodiscard]] virtual std::string identity(int gpu) const = 0;  // identity of a GPU, the same in each process of this machine
+  // Connects the GPUs of all ranks. Collective. Work::wait() of the result makes the current stream wait, not the thread. If a
+  // rank is lost, that stream may wait until the group's abort(), and later results are not sums. Throws the libraries' errors if
   // a rank does not arrive.
   [[nodiscard]] virtual c10::intrusive_ptr<c10d::Backend> connect(const Seat& seat) = 0;
 };

@@ -1,9 +1,9 @@
-// Work of a device that is recorded once and then launched again as one piece.
+// Work of a device that is recorded once and then launched again as a whole.
 #pragma once
 
 namespace millrace::device {
 
-// Belongs to the thread that recorded it; keeps the memory of its work until it is destroyed.
+// Belongs to the thread that recorded it. Keeps the memory of its work until it is destroyed.
 class Recording {
  public:
   Recording() = default;
@@ -11,11 +11,11 @@ class Recording {
   Recording(const Recording&) = delete;
   Recording& operator=(const Recording&) = delete;
 
-  // Launches the whole work on the thread's current stream. It reads and writes the memory that it was recorded with: results of
-  // the replay before are overwritten.
+  // Launches the whole work on the thread's current stream. It reads and writes the same memory as when it was recorded, so it
+  // overwrites the results of the previous replay.
   virtual void replay() = 0;
-  // Whether the work draws numbers of the device's default generator. If so, each replay begins at the generator's seed and
-  // position of that moment, and moves it on as the work itself would.
+  // True if the work draws numbers of the device's default generator. Each replay then starts at the generator's present seed and
+  // position, and advances it as the work itself would.
   [[nodiscard]] virtual bool draws() const = 0;
 };
 

@@ -18,14 +18,16 @@
 namespace millrace::device {
 namespace {
 
-constexpr double kWanted = 0.2;  // cores: above it other programs want them
+constexpr double kWanted = 0.2;  // cores; if more are used, other programs want them
 constexpr double kAlone = 0.1;
 constexpr int kBusyLooks = 2;
 constexpr int kQuietLooks = 5;
-constexpr double kEvery = 0.12;         // seconds, for two CPUs; Neighbours needs a tenth of a second of work
-constexpr double kMostOfACore = 0.002;  // upper limit of the cost of measuring
+// Seconds between measurements with two CPUs; Neighbours needs a tenth of a second of work.
+constexpr double kEvery = 0.12;
+constexpr double kMostOfACore = 0.002;  // share of a core that measuring may cost
 
-// The number of idle OpenMP threads that makes all of OpenMP's threads exceed the CPUs; 0 if the computing threads already do.
+// The number of idle OpenMP threads that must be added so that OpenMP has more threads than there are CPUs; 0 if the computing
+// threads are more already.
 int idle_threads() { return std::max(0, omp_get_num_procs() - at::get_num_threads() + 1); }
 
 double thread_cpu_seconds() {
@@ -40,7 +42,7 @@ SharedCores::ShortWaits::ShortWaits() {
   const int idle = idle_threads();
   if (idle == 0) return;
   try {
-    require_threads(idle + 1);  // OpenMP ends the process if it can't create a thread
+    require_threads(idle + 1);  // checked first, because OpenMP ends the process if it can't create a thread
     thread_ = std::thread([this, idle] {
       block_signals_in_this_thread();
       ::pthread_setname_np(::pthread_self(), "mr-idle");
@@ -60,7 +62,7 @@ SharedCores::ShortWaits::~ShortWaits() {
     ends_ = true;
   }
   wake_.notify_all();
-  if (thread_.joinable()) thread_.join();  // its OpenMP threads end with it
+  if (thread_.joinable()) thread_.join();  // the OpenMP threads of thread_ end with it
 }
 
 bool SharedCores::WaitRule::after(std::optional<double> cores) {
@@ -72,15 +74,15 @@ bool SharedCores::WaitRule::after(std::optional<double> cores) {
   return is_short_;
 }
 
-// The kernel counts each CPU's time in hundredths of a second: the error of the other programs' time grows with the root of the
-// number of CPUs.
+// The kernel counts each CPU's time in hundredths of a second, so the error of other programs' time grows with the square root of
+// the number of CPUs.
 double seconds_between_looks(int cpus) noexcept { return kEvery * std::sqrt(std::max(1.0, cpus / 2.0)); }
 
 SharedCores::SharedCores() {
   if (!are_openmp_waits_ours()) return;
   try {
     thread_ = std::thread([this] { watch(); });
-  } catch (const std::system_error&) {  // a run does not need this thread
+  } catch (const std::system_error&) {  // a run works without this thread
   }
 }
 

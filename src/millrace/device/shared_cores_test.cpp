@@ -35,7 +35,7 @@ TEST(SharedCores, LooksAreAsExactOnManyCpusAsOnTwo) {
   EXPECT_DOUBLE_EQ(seconds_between_looks(32), 0.48);
 }
 
-// CPU seconds of this process while the main thread sleeps between parallel loops, and OpenMP's other thread waits for them.
+// CPU seconds of this process. The main thread sleeps between parallel loops, while OpenMP's other thread waits for them.
 double seconds_of_waiting() {
   const auto cpu = [] {
     timespec time{};
@@ -50,7 +50,7 @@ double seconds_of_waiting() {
   return cpu() - before;
 }
 
-// Exit status 0: they slept while there were idle threads, and spun before and after.
+// Exit status 0: the threads slept while there were idle threads, and spun before and after.
 int sleeping_with_idle_threads() {
   set_threads(2);
   const double spinning = seconds_of_waiting();
@@ -64,7 +64,7 @@ int sleeping_with_idle_threads() {
   return sleeping < spinning / 2 && sleeping < again / 2 ? 0 : 1;
 }
 
-// Runs in a new process, since OpenMP reads once how long to spin.
+// Runs in a new process, because OpenMP reads only once how long to spin.
 TEST(SharedCores, IdleThreadsMakeOpenmpSleep) {
   if (cpu_info().logical_cores < 2) GTEST_SKIP() << "two threads of one CPU never spin for long";
   GTEST_FLAG_SET(death_test_style, "threadsafe");

@@ -30,7 +30,7 @@ void add(std::uint64_t bytes) noexcept {
   }
 }
 
-// The C library knows a block's size, so neither a header nor a table is needed.
+// Asks the C library for the block's size, so that neither a header nor a table is needed.
 void release(void* memory) {
   if (memory == nullptr) return;
   c10::profiledCPUMemoryReporter().Delete(memory);
@@ -44,7 +44,7 @@ void check_resident(std::uint64_t bytes) {
   if (most == 0 || unchecked.fetch_add(bytes, std::memory_order_relaxed) + bytes < kWorthALook) return;
   unchecked.store(0, std::memory_order_relaxed);
   if (private_resident_bytes() + bytes <= most) return;
-  malloc_trim(0);  // memory that the C library keeps for later is resident too
+  malloc_trim(0);  // memory that the C library keeps for later counts as resident, so return it first
   const std::uint64_t now = private_resident_bytes();
   TORCH_CHECK_WITH(OutOfMemoryError, now + bytes <= most, "a tensor of ", human_bytes(static_cast<double>(bytes)),
                    " does not fit: the process holds ", human_bytes(static_cast<double>(now)), " of ",
@@ -53,15 +53,15 @@ void check_resident(std::uint64_t bytes) {
 
 [[noreturn]] void refuse_address_space(std::uint64_t bytes) {
   const std::uint64_t mapped = mapped_bytes();
-  malloc_trim(0);  // the memory it keeps is unavailable to other programs
+  malloc_trim(0);  // other programs can't use memory that the C library keeps
   TORCH_CHECK_WITH(OutOfMemoryError, false, "a tensor of ", human_bytes(static_cast<double>(bytes)),
                    " does not fit: ", human_bytes(static_cast<double>(mapped)), " of ",
                    human_bytes(static_cast<double>(limit_of(RLIMIT_AS).value_or(0))),
                    " of address space (ulimit -v) are in use, and libraries need the rest");
 }
 
-// Calls c10's allocator, but keeps the reserved address space free. Memory that the C library already holds is always usable:
-// hence a check before and one after.
+// Calls c10's allocator, but keeps the reserved address space free. Memory that the C library already holds may always be used,
+// so there is a check before the call and another one after it.
 void* take_memory(std::uint64_t bytes) {
   constexpr std::uint64_t kWorthALook = std::uint64_t{1} << 20U;
   if (kept_address_space() == 0) return c10::alloc_cpu(bytes);
@@ -102,7 +102,7 @@ class Counting final : public c10::Allocator {
 }  // namespace
 
 void count_tensor_memory() {
-  // Never destroyed: tensors of static objects are freed after main.
+  // The allocator is never destroyed, because tensors of static objects are freed after main.
   static const bool installed = [] {
     c10::SetCPUAllocator(new Counting);
     return true;

@@ -58,7 +58,7 @@ TEST(TensorMemory, WhatTheProcessHoldsCountsAgainstItsLimitAndWhatItKeepsFreeDoe
   const auto filled = [](std::int64_t megabytes) { return at::ones({megabytes * kMegabyte}, at::kByte); };
   release_cached_memory(at::kCPU);
   const std::uint64_t begin = private_resident_bytes();
-  std::vector<std::unique_ptr<char[]>> kept;  // blocks small enough for the heap stay resident when freed
+  std::vector<std::unique_ptr<char[]>> kept;  // such blocks are small enough for the heap and stay resident when they are freed
   for (int i = 0; i < 640; ++i) {
     kept.push_back(std::make_unique<char[]>(100'000));
     std::memset(kept.back().get(), 1, 100'000);

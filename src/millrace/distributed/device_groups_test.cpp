@@ -1,4 +1,4 @@
-// Tensors that groups of their device carry, as NCCL carries those of GPUs: here Gloo replaces it, on the CPU.
+// Tests groups that carry tensors of their device, as NCCL does for GPUs. Here Gloo on the CPU replaces NCCL.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
@@ -26,14 +26,14 @@ namespace {
 struct NotedCalls {
   std::mutex mutex;
   std::vector<std::string> all;
-  bool has_failed = false;  // what the groups report about themselves
+  bool has_failed = false;  // the groups report a failure
   void note(const std::string& call) {
     const std::lock_guard lock(mutex);
     all.push_back(call);
   }
 };
 
-// Gloo that records its calls and how it ends.
+// Gloo that records its calls and its end.
 class NotedGroup final : public c10d::Backend {
  public:
   NotedGroup(c10::intrusive_ptr<c10d::ProcessGroupGloo> gloo, std::shared_ptr<NotedCalls> calls)
@@ -78,7 +78,7 @@ class NotedGroups final : public device::RankGroups {
     return c10::make_intrusive<NotedGroup>(
         c10::make_intrusive<c10d::ProcessGroupGloo>(seat.store, seat.rank, seat.world_size, options), calls);
   }
-  std::shared_ptr<NotedCalls> calls = std::make_shared<NotedCalls>();  // the groups outlive this
+  std::shared_ptr<NotedCalls> calls = std::make_shared<NotedCalls>();  // the groups outlive this object
 
  private:
   std::string identity_;
@@ -122,7 +122,7 @@ TEST_P(DeviceGroupsOf, SumsAndSharesAreThoseOfGloo) {
             none(world));
 }
 
-// A single group carries both halves: the order of its calls is the same on all ranks, whenever a half arrives.
+// A single group carries both halves of a sum. The order of its calls is the same on all ranks, whenever a half arrives.
 TEST_P(DeviceGroupsOf, GradientsHaveTheBitsOfGloosInCallsOfOneOrder) {
   const int world = GetParam();
   std::mutex mutex;
@@ -194,7 +194,7 @@ TEST(DeviceGroups, EndWithTheRunTogether) {
   for (const NotedGroups& mine : groups) EXPECT_THAT(mine.calls->all, testing::ElementsAre("shutdown", "shutdown"));
 }
 
-// Sums that the others began with a lost rank never end by themselves.
+// Sums that ranks have begun with a lost rank never end by themselves.
 TEST(DeviceGroups, AreCutWhereARankIsLostOrLeaves) {
   for (const bool has_failed : {false, true}) {
     std::latch told(2);

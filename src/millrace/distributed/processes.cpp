@@ -32,7 +32,7 @@
 namespace millrace::distributed {
 namespace {
 
-constexpr std::int64_t kSlot = 512;  // bytes of each rank in the first round; longer values need a second round
+constexpr std::int64_t kSlot = 512;  // bytes for each rank in the first round; longer values need a second round
 constexpr std::int64_t kLength = 8;
 
 std::chrono::milliseconds milliseconds(double seconds) {
@@ -73,11 +73,11 @@ c10::intrusive_ptr<c10d::Store> open_store(Rendezvous& rendezvous, const Process
 struct Processes::Parts {
   c10::intrusive_ptr<c10d::Store> store;
   c10::intrusive_ptr<c10d::ProcessGroupGloo> gloo;
-  std::unique_ptr<DeviceGroups> groups;  // null: Gloo carries everything
+  std::unique_ptr<DeviceGroups> groups;  // null: Gloo carries all tensors
 
   [[nodiscard]] bool carries(const at::Tensor& value) const { return groups && groups->carries(value); }
 
-  // Separate connections between all ranks. Collective.
+  // Makes separate connections between all ranks. Collective.
   [[nodiscard]] c10::intrusive_ptr<c10d::ProcessGroupGloo> connect(const std::string& name, const Rendezvous& rendezvous,
                                                                    const ProcessesOptions& options) const {
     auto group = c10d::ProcessGroupGloo::Options::create(milliseconds(options.timeout_s));
@@ -102,7 +102,7 @@ Processes::Processes(Rendezvous rendezvous, ProcessesOptions options)
   for (int rank = 0; rank < ranks.world_size; ++rank) all.push_back("here/" + std::to_string(rank));
   if (store.add("taken/" + std::to_string(ranks.rank), 1) != 1) {
     throw DistributedError({"another process already has rank " + std::to_string(ranks.rank), "the environment of this process",
-                            "each process needs a rank of its own; a run that meets at the same port needs another one"});
+                            "give each process a different rank; if another run uses the same port, choose another port"});
   }
   store.set(all[static_cast<std::size_t>(ranks.rank)], bytes_of(host_name()));
   try {
@@ -180,7 +180,7 @@ void Processes::call(const std::function<void()>& collective) {
 
 namespace {
 
-// Each rank that is left reports in the store; a rank that does not is gone, or hangs.
+// Each remaining rank reports in the store. A rank that does not report is gone or hangs.
 std::vector<int> absent_ranks(c10d::Store& store, Ranks ranks) {
   constexpr int kRollCallMs = 400;
   store.setTimeout(std::chrono::milliseconds(kRollCallMs));
@@ -210,7 +210,7 @@ void Processes::throw_lost_rank(const std::string& reason) {
   throw DistributedError(
       {"rank " + std::to_string(ranks.rank) + " lost " + who + " (" + reason.substr(0, reason.find('\n')) + ")",
        "rank " + std::to_string(ranks.rank) + " of " + std::to_string(ranks.world_size) + " on " + host_name(),
-       "check what ended or froze there: its last lines may give the reason; the same command resumes from the last "
+       "find out why it ended or hangs there: its last lines may give the reason; the same command resumes from the last "
        "snapshot"});
 }
 
@@ -280,7 +280,7 @@ void Processes::share(std::vector<at::Tensor>& values, const std::vector<int>& o
   MR_CHECK(values.size() == owners.size(), "each value has an owner");
   if (has_left_) {
     throw DistributedError(
-        {"the other ranks can't be asked any more: this one ends with an error",
+        {"the other ranks can't be reached any more, because this rank ends with an error",
          "rank " + std::to_string(rendezvous_.ranks.rank) + " of " + std::to_string(rendezvous_.ranks.world_size),
          "the same command resumes from the last snapshot"});
   }
@@ -297,7 +297,7 @@ void Processes::share(std::vector<at::Tensor>& values, const std::vector<int>& o
   }
 }
 
-// Shares values that travel by the same transport. A round sends one parcel of each owner, all at the same time.
+// Shares values that travel by the same transport. Each round sends one parcel of every owner, all at the same time.
 void Processes::share_alike(std::vector<at::Tensor>& values, const std::vector<int>& owners) {
   const bool carried = parts_->carries(values.front());
   c10d::Backend& way = carried ? parts_->groups->sums() : *parts_->gloo;
@@ -344,7 +344,7 @@ std::unique_ptr<GradientSums> Processes::gradient_sums(const std::vector<at::Ten
       backends.second_stream = parts_->groups->second_stream();
       return;
     }
-    backends.to = backends.back = parts_->connect(name, rendezvous_, options_);  // two ranks need no second half
+    backends.to = backends.back = parts_->connect(name, rendezvous_, options_);  // two ranks need no separate second half
     if (rendezvous_.ranks.world_size > 2) backends.back = parts_->connect(name + "/back", rendezvous_, options_);
   });
   return std::make_unique<GradientBuckets>(std::move(backends), parameters, options,

@@ -1,4 +1,4 @@
-// Ranks that find each other, as threads of one process, each with its own store and connections.
+// Tests ranks that find each other. They are threads of one process, each with its own store and connections.
 #include "millrace/distributed/processes.h"
 
 #include <ATen/TensorOperators.h>
@@ -29,7 +29,7 @@ TEST_P(ProcessesOf, GatherGivesAllRanksTheSameValues) {
   EXPECT_EQ(on_ranks(world, free_port(),
                      [&](Processes& processes) {
                        const int rank = processes.ranks().rank;
-                       // Rank 1 sends a text that is longer than the slot of the first round.
+                       // Rank 1 sends a text that is longer than its slot in the first round.
                        const std::string text(rank == 1 ? 5000 : 3, static_cast<char>('a' + rank));
                        const auto all = processes.gather({{"rank", rank}, {"text", text}, {"nan", std::nan("")}});
                        ASSERT_EQ(all.size(), static_cast<std::size_t>(world));
@@ -87,7 +87,7 @@ TEST_P(ProcessesOf, BytesOfRankZeroReachAllUnchanged) {
             none(world));
 }
 
-// Values of any type and layout, more than one parcel, and values without bytes.
+// Values of several types and layouts, values for more than one parcel, and values without bytes.
 TEST_P(ProcessesOf, EachValueBecomesThatOfItsOwner) {
   const int world = GetParam();
   EXPECT_EQ(on_ranks(world, free_port(),
@@ -116,7 +116,7 @@ TEST_P(ProcessesOf, EachValueBecomesThatOfItsOwner) {
             none(world));
 }
 
-// Numbers whose sum depends on the order: alone, with others, and as bf16.
+// Numbers whose sum depends on the order of addition: alone, together with others, and as bf16.
 TEST_P(ProcessesOf, SumsAreThoseOfTheRanksInTheirOrderWhateverTravelsWithThem) {
   const int world = GetParam();
   const auto of = [](int rank) {
@@ -182,7 +182,7 @@ TEST(Processes, ATakenPortIsSaid) {
 
 TEST(Processes, AMachineThatIsNotThisOneIsSaid) {
   Rendezvous elsewhere = place(0, 2, 29500);
-  elsewhere.host = "192.0.2.1";  // an address reserved for documentation
+  elsewhere.host = "192.0.2.1";  // an address that is reserved for documentation
   EXPECT_THROW(Processes(elsewhere, {.join_s = 1}), DistributedError);
   elsewhere.host = "no-such-machine.invalid";
   EXPECT_THROW(Processes(elsewhere, {.join_s = 1}), DistributedError);

@@ -26,7 +26,7 @@ class Variables {
     if (!has(name)) {
       throw DistributedError({"the environment of a process that " + launcher_ + " started has no " + name, name,
                               "start the ranks with millrace launch, torchrun, srun or mpirun, which set it; to train in one "
-                              "process, unset WORLD_SIZE and what else they set"});
+                              "process, unset WORLD_SIZE and the other variables that they set"});
     }
     const std::string value = text(name);
     int number = 0;
@@ -38,7 +38,7 @@ class Variables {
   }
   [[nodiscard]] int number_or(const char* name, int otherwise) const { return has(name) ? number(name) : otherwise; }
 
-  // The first of two variables that is set; if neither is, an error names the first.
+  // The name of the first of two variables that is set. If neither is set, returns the first name, so that an error names it.
   [[nodiscard]] const char* first_of(const char* name, const char* other) const {
     return has(name) || !has(other) ? name : other;
   }
@@ -52,7 +52,7 @@ void check(const Rendezvous& rendezvous) {
   const Ranks& ranks = rendezvous.ranks;
   const auto refuse = [&](const std::string& what) {
     throw DistributedError({what, "the environment that " + rendezvous.launcher + " set",
-                            "each process needs a rank of its own, from 0 to the number of processes - 1"});
+                            "give each process a different rank, from 0 to the number of processes - 1"});
   };
   if (ranks.rank >= ranks.world_size)
     refuse("rank " + std::to_string(ranks.rank) + " of " + std::to_string(ranks.world_size) + " processes");
@@ -76,7 +76,8 @@ Rendezvous of_torchrun(const Environment& environment) {
   return result;
 }
 
-// All ranks of a job must find the same port without communication; two jobs on a machine should find different ones.
+// The store's port. All ranks of a job must find the same port without communication; two jobs on a machine should find different
+// ports.
 int port_of(const std::string& job) {
   return kFirstPort + static_cast<int>(crc32c(std::as_bytes(std::span(job.data(), job.size()))) % kPorts);
 }
@@ -86,7 +87,7 @@ void find_store(const Variables& variables, const std::string& job, Rendezvous& 
   result.host = variables.text("MASTER_ADDR");
   if (result.host.empty() && is_one_machine) result.host = "127.0.0.1";
   if (result.host.empty()) {
-    throw DistributedError({result.launcher + " started ranks on several machines and does not say where rank 0 is",
+    throw DistributedError({result.launcher + " started ranks on several machines and does not name the machine of rank 0",
                             "MASTER_ADDR",
                             "set MASTER_ADDR to the name of the first machine for all ranks, e.g. mpirun -x MASTER_ADDR=HOST"});
   }
@@ -118,7 +119,8 @@ Rendezvous of_pmi(const Environment& environment) {
   return result;
 }
 
-// The number of tasks on a node by Slurm's list, such as "4(x2),3": two nodes with 4, one with 3. 0 if the list does not say.
+// The number of tasks on a node according to Slurm's list: "4(x2),3" is two nodes with 4 tasks and one node with 3. 0 if the list
+// does not say.
 int tasks_of_node(const std::string& counts, int node) {
   int first = 0;
   for (const char* at = counts.c_str(); *at != '\0';) {

@@ -1,4 +1,4 @@
-// Where the processes of a run meet, according to the environment set by the program that started them.
+// Finds where the processes of a run meet, from the environment that the program that started them has set.
 #pragma once
 
 #include <functional>
@@ -16,15 +16,15 @@ using Environment = std::function<const char*(const char* name)>;
 struct Rendezvous {
   Ranks ranks;
   std::string launcher;  // "torchrun", "Slurm", "Open MPI", "MPI (PMI)": for messages
-  std::string host;      // machine of the store: a name or an address
+  std::string host;      // the store's machine: a name or an address
   int port = 0;
   bool is_served = false;  // the launcher holds the store; else rank 0 does
-  int attempt = 0;         // number of times the launcher has restarted the ranks
+  int attempt = 0;         // number of times that the launcher has restarted the ranks
 };
 
-// Read in this order: RANK, WORLD_SIZE … (torchrun, millrace launch), OMPI_COMM_WORLD_* (mpirun of Open MPI), PMI_* (MPICH's),
-// SLURM_* (srun). nullopt = one process: no such variable, a world of one, or a batch script of Slurm outside of srun.
-// DistributedError names the variable that is missing or not a number, and what to set.
+// Reads the environment in this order: RANK, WORLD_SIZE … (torchrun, millrace launch), OMPI_COMM_WORLD_* (mpirun of Open MPI),
+// PMI_* (mpirun of MPICH), SLURM_* (srun). nullopt = a single process: no such variable, a world of one process, or a batch
+// script of Slurm outside srun. DistributedError names a variable that is missing or not a number, and what to set.
 [[nodiscard]] std::optional<Rendezvous> rendezvous_of(const Environment& environment);
 
 // The first node, "tux1", of Slurm's list of nodes, "tux[1-3,07],login"; "" if the text is not such a list.

@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::size_t kPage = 8192, kText = 1024, kPath = 4096;
 
-// A text that another process may read while it is being written: its version is then odd.
+// A text that another process may read while it is written; while that happens, the version is odd.
 template <std::size_t size>
 class SharedText {
  public:

@@ -19,11 +19,11 @@ namespace millrace::format {
 // Cells with commas, quotes or line breaks are quoted. Does not end with a newline.
 [[nodiscard]] std::string csv_line(std::span<const std::string> cells);
 
-// The separator of a table whose first line has names: a comma; if that line has none, a semicolon or a tab, which spreadsheets
-// write where numbers have commas.
+// The separator of a table whose first line has names: a comma or, if that line has no comma, a semicolon or a tab. Spreadsheets
+// write these where numbers have a decimal comma.
 [[nodiscard]] char csv_separator(std::string_view text);
-// The number that is the whole cell, without blanks around it. With `decimal_comma` 12,5 is a number too, but 12,500 is not: it
-// may mean 12.5 or 12500.
+// Reads the whole cell, without the blanks around it, as a number. With `decimal_comma` 12,5 is a number too, but 12,500 is not,
+// because it may mean 12.5 or 12500. nullopt if the cell is not a number.
 [[nodiscard]] std::optional<double> csv_value(std::string_view cell, bool decimal_comma = false);
 // The text without the byte-order mark that spreadsheets write.
 [[nodiscard]] std::string_view without_mark(std::string_view text);
@@ -35,8 +35,8 @@ class CsvReader {
   // The next row; false at the end.
   bool next(std::vector<std::string>& row);
   [[nodiscard]] std::int64_t line() const noexcept { return line_; }  // line where the last row begins, from 1
-  // About the last row: complete() is false if the text ends inside it, without a newline or (ends_in_quotes) before a cell's
-  // closing quote.
+  // complete() is false if the text ends inside the last row: without a newline or, if ends_in_quotes(), before a cell's closing
+  // quote.
   [[nodiscard]] bool complete() const noexcept { return complete_; }
   [[nodiscard]] bool ends_in_quotes() const noexcept { return ends_in_quotes_; }
 
@@ -54,7 +54,7 @@ struct CsvTable {
 };
 [[nodiscard]] CsvTable parse_csv(std::string_view text);
 
-// Appends rows to a table whose first column is the step. A file that can't be written never stops the run (see LogFile).
+// Appends rows to a table whose first column is the step. A failed write never stops the run (see LogFile).
 class CsvWriter {
  public:
   // Continues an existing file of the same columns, but drops a row that was cut and, for a run resumed at step `keep_through`,

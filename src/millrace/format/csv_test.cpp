@@ -68,7 +68,7 @@ TEST_F(CsvTest, GoesOnWhereItWasWithoutRowsOfTheFuture) {
     for (const int step : {1, 2, 3}) csv.row(step, std::vector<std::string>{csv_number(step * 0.5)});
   }
   EXPECT_EQ(text(path_), "step,loss\n1,0.5\n2,1\n3,1.5\n");
-  std::ofstream(path_, std::ios::app) << "4,2.7";  // cut by a kill; some of its digits may be missing
+  std::ofstream(path_, std::ios::app) << "4,2.7";  // a kill cut the row, so some of its digits may be missing
   {
     CsvWriter csv = writer(2);
     csv.row(3, std::vector<std::string>{"9"});
@@ -112,7 +112,7 @@ TEST_F(CsvTest, NoFailureEscapes) {
     if (fs.log().size() > static_cast<std::size_t>(k) && !fs.log()[static_cast<std::size_t>(k)].starts_with("close")) {
       EXPECT_THAT(warnings_, ElementsAre(HasSubstr("the run continues"))) << fs.log()[static_cast<std::size_t>(k)];
     }
-    // The last call closes the file, the one before writes the last row.
+    // The last call closes the file, and the call before it writes the last row.
     if (k + 2 < counting.calls()) {
       EXPECT_THAT(text(path_), EndsWith("4,7\n")) << "writing must go on after call " << k << " failed";
     }

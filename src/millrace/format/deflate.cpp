@@ -29,22 +29,25 @@ libdeflate_decompressor& decompressor() {
 
 std::string announced(std::size_t bytes) { return std::to_string(bytes) + " bytes that are announced"; }
 
-// The meaning of a result other than success if `room` bytes were announced.
+// Describes a result other than success; `room` is the announced number of bytes.
 std::string problem_of(libdeflate_result result, std::size_t room) {
   if (result == LIBDEFLATE_INSUFFICIENT_SPACE) return "the compressed data holds more than the " + announced(room);
   if (result == LIBDEFLATE_SHORT_OUTPUT) return "the compressed data holds less than the " + announced(room);
   return "the compressed data is damaged or cut off";
 }
 
-// Whether a member begins here. Bytes after the last one are padding: tapes and archives fill up their blocks.
+// True if a gzip member begins here. Other bytes after the last member are padding, with which tapes and archives fill up their
+// blocks.
 bool is_gzip(std::span<const std::byte> in) { return in.size() > 1 && in[0] == std::byte{0x1F} && in[1] == std::byte{0x8B}; }
 
-// Decodes a member that holds more than `out`, within a limit: returns its first bytes, but checks all of it.
+// Decodes a member that holds more than `out` has room for, within a limit. Returns the member's first bytes, but checks the
+// whole member.
 libdeflate_result gunzip_longer(std::span<const std::byte> in, std::span<std::byte> out, std::size_t& used, std::size_t& written,
                                 std::uint64_t& passed_over) {
   constexpr std::size_t kPiece = std::size_t{1} << 16U;
   constexpr std::size_t kMost = std::numeric_limits<uInt>::max();
-  constexpr std::size_t kMostBehind = std::size_t{16} << 20U;  // a much longer member was made to keep its reader busy
+  // Most bytes that may follow; a longer member was made to keep its reader busy.
+  constexpr std::size_t kMostBehind = std::size_t{16} << 20U;
   z_stream stream{};
   if (::inflateInit2(&stream, 16 + MAX_WBITS) != Z_OK) throw std::bad_alloc();
   const std::unique_ptr<z_stream, EndInflate> ends(&stream);
@@ -53,7 +56,7 @@ libdeflate_result gunzip_longer(std::span<const std::byte> in, std::span<std::by
   passed_over = 0;
   for (int status = Z_OK; status != Z_STREAM_END;) {
     const std::span<std::byte> room = written < out.size() ? out.subspan(written) : std::span(behind);
-    // zlib does not write to its input.
+    // The cast is safe: zlib does not write to its input.
     stream.next_in = const_cast<Bytef*>(reinterpret_cast<const Bytef*>(in.data() + used));
     stream.avail_in = static_cast<uInt>(std::min(in.size() - used, kMost));
     stream.next_out = reinterpret_cast<Bytef*>(room.data());
@@ -116,7 +119,7 @@ std::string inflate_head(DeflateFrame frame, std::span<const std::byte> in, std:
   const int window = frame == DeflateFrame::gzip ? 16 + MAX_WBITS : -MAX_WBITS;
   if (::inflateInit2(&stream, window) != Z_OK) throw std::bad_alloc();
   const std::unique_ptr<z_stream, EndInflate> ends(&stream);
-  // zlib does not write to its input.
+  // The cast is safe: zlib does not write to its input.
   stream.next_in = const_cast<Bytef*>(reinterpret_cast<const Bytef*>(in.data()));
   stream.avail_in = static_cast<uInt>(std::min(in.size(), kMost));
   stream.next_out = reinterpret_cast<Bytef*>(out.data());

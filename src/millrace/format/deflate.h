@@ -9,7 +9,8 @@
 
 namespace millrace::format {
 
-// No DEFLATE stream expands more than this: the announced size of compressed bytes can be checked before memory is allocated.
+// Largest expansion of a DEFLATE stream. It lets a reader check the announced size of compressed bytes before it allocates
+// memory.
 inline constexpr std::uint64_t kDeflateMostExpansion = 1032;
 
 // CRC-32 as in gzip, zip and PNG. Continues from `crc` (0 to begin).
@@ -19,10 +20,10 @@ inline constexpr std::uint64_t kDeflateMostExpansion = 1032;
 
 // A raw stream that fills `out` exactly and ends with `in`.
 [[nodiscard]] std::string inflate(std::span<const std::byte> in, std::span<std::byte> out);
-// Counts of bytes that a reader ignores.
+// Numbers of bytes that a reader ignored.
 struct PassedOver {
-  std::uint64_t inside = 0;  // decompressed, beyond the requested ones
-  std::uint64_t behind = 0;  // in the file, after the last member or, if nothing is compressed, after the data
+  std::uint64_t inside = 0;  // decompressed bytes beyond the requested ones
+  std::uint64_t behind = 0;  // bytes of the file after the last member or, if the file is not compressed, after the data
   bool is_packed = false;
 };
 // Reads the first out.size() bytes of consecutive gzip members; checks each member's CRC and size. As other readers do, it
@@ -30,7 +31,7 @@ struct PassedOver {
 [[nodiscard]] std::string gunzip(std::span<const std::byte> in, std::span<std::byte> out, PassedOver* passed_over = nullptr);
 
 enum class DeflateFrame : std::uint8_t { raw, gzip };
-// Reads the first out.size() bytes, for a header. `written` is their number, smaller if the data ends earlier.
+// Reads the first out.size() bytes, for a header. `written` is the number of bytes read, smaller if the data ends earlier.
 [[nodiscard]] std::string inflate_head(DeflateFrame frame, std::span<const std::byte> in, std::span<std::byte> out,
                                        std::size_t& written);
 

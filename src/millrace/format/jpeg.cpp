@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-// These follow <cstdio>: they use FILE without including it.
+// These headers must follow <cstdio>: they use FILE without including it.
 #include <jerror.h>
 #include <jpeglib.h>
 
@@ -18,14 +18,14 @@
 namespace millrace::format {
 namespace {
 
-constexpr int kMostScans = 500;     // each costs a pass over the whole picture; encoders use about ten
+constexpr int kMostScans = 500;     // each scan costs a pass over the whole picture; encoders use about ten
 constexpr JDIMENSION kContext = 2;  // columns next to a part that smooth upsampling reads
 
 [[noreturn]] void refuse_jpeg(const std::filesystem::path& path, std::string what) {
   throw DataError({std::move(what), path.string(), "use an intact JPEG file: copy or write it again"});
 }
 
-// libjpeg reports through functions and expects that a fatal report does not return.
+// libjpeg reports through functions, and a function that reports a fatal error must not return.
 struct Reports {
   jpeg_error_mgr manager{};  // first: libjpeg hands back a pointer to it
   std::jmp_buf stop{};
@@ -51,7 +51,7 @@ void on_progress(j_common_ptr info) {
   std::longjmp(reports->stop, 1);
 }
 
-// The functions below that call setjmp own nothing, since longjmp skips destructors.
+// The functions below call setjmp. They own no objects, because longjmp skips destructors.
 
 bool read_header(Reports& reports, jpeg_decompress_struct& info, std::span<const std::byte> bytes) {
   if (setjmp(reports.stop) != 0) return false;
@@ -93,7 +93,7 @@ bool read_part(Reports& reports, jpeg_decompress_struct& info, const Request& re
     std::memcpy(out + static_cast<std::size_t>(y) * row_bytes, row + (left - first) * request.channels, row_bytes);
   }
   if (request.ends && info.output_scanline < info.output_height) return true;
-  // Read, not skipped: skipping to the bottom does not check the data.
+  // The rows below the part are decoded and dropped. Skipping them would not check their data.
   while (info.output_scanline < info.output_height) {
     auto* target = reinterpret_cast<JSAMPROW>(row);
     jpeg_read_scanlines(&info, &target, 1);
@@ -147,7 +147,7 @@ JpegPicture::JpegPicture(PictureFile file, std::uint64_t file_bytes) : file_(fil
   };
   if (info.jpeg_color_space == JCS_CMYK || info.jpeg_color_space == JCS_YCCK) pass_over("it has the colours of a printer (CMYK)");
   if (info.arith_code != FALSE) pass_over("it is coded arithmetically");
-  // Each block of 8 x 8 takes at least one bit.
+  // The least possible size: each block of 8 x 8 takes at least one bit.
   std::uint64_t blocks = 0;
   for (int i = 0; i < info.num_components; ++i) {
     blocks += static_cast<std::uint64_t>(info.comp_info[i].width_in_blocks) * info.comp_info[i].height_in_blocks;
@@ -177,7 +177,7 @@ void JpegPicture::decode(Pixels pixels, int reduction, const PicturePart& part, 
   const std::size_t row_bytes = static_cast<std::size_t>(whole.width) * channels;
   if (row.size() < row_bytes) row.resize(row_bytes);
   Decoder& decoder = *decoder_;
-  // Set after the decoder is created, which clears it.
+  // The progress pointer is set here, because creating the decoder clears it.
   decoder.info.progress = &decoder.progress;
   if (!start(decoder.reports, decoder.info, request) ||
       !read_part(decoder.reports, decoder.info, request, row.data(), out.data())) {

@@ -1,5 +1,6 @@
-// JPEG pictures (ITU-T T.81), decoded by libjpeg-turbo into given memory: baseline and progressive, gray or colour. Only the
-// requested part is transformed and coloured, bit for bit as in the whole picture. CMYK and arithmetic coding are rejected.
+// Decodes JPEG pictures (ITU-T T.81) with libjpeg-turbo into given memory: baseline and progressive, gray or colour. Only the
+// requested part is transformed and coloured, and its bits equal those of the whole picture. CMYK and arithmetic coding are
+// rejected.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +13,7 @@ namespace millrace::format {
 
 [[nodiscard]] bool is_jpeg(std::span<const std::byte> start) noexcept;
 
-// Decoding at 1/2, 1/4 or 1/8 costs less than at full size. Sizes are rounded up.
+// Size of a picture decoded at 1/2, 1/4 or 1/8, rounded up. Decoding at these sizes costs less than at full size.
 [[nodiscard]] PictureSize reduced(const PictureSize& size, int reduction) noexcept;
 // The largest of 1, 2, 4, 8 that leaves at least this many rows and columns; 1 if the picture itself has fewer.
 [[nodiscard]] int largest_reduction(const PictureSize& size, std::int64_t height, std::int64_t width) noexcept;
@@ -28,9 +29,9 @@ class JpegPicture {
   JpegPicture& operator=(const JpegPicture&) = delete;
 
   [[nodiscard]] const PictureSize& size() const noexcept { return size_; }
-  // Decodes `part` of the picture reduced by `reduction`, inside it; `out` has its height * width * channels bytes. Gray of a
-  // coloured picture is its stored luma. May be called once per object. DataError if data anywhere in the file is damaged or
-  // missing; JPEG has no checksums, so damage that still is a picture is not noticed.
+  // Decodes `part`, which lies inside the picture reduced by `reduction`. `out` has height * width * channels bytes of the part.
+  // Gray of a coloured picture is its stored luma. May be called once per object. DataError if data anywhere in the file is
+  // damaged or missing; damage that still decodes is not noticed, because JPEG has no checksums.
   void decode(Pixels pixels, int reduction, const PicturePart& part, std::span<std::byte> out);
 
  private:

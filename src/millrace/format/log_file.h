@@ -17,8 +17,8 @@ using Warn = std::function<void(const std::string&)>;
 // Opened at the first write and again after a failure, so that writing continues once there is space. Not thread-safe.
 class LogFile {
  public:
-  // `room`: bytes of the disk after the file's end that are kept for write_last_line(), if the file system can reserve them
-  // (fallocate): on a disk that other programs fill, the last line still has space.
+  // `room` is a number of bytes after the file's end that are reserved for write_last_line(), if the file system can reserve them
+  // (fallocate). The last line then has space even if other programs fill the disk.
   LogFile(Fs& fs, std::filesystem::path path, Warn warn, std::uint64_t room = 0);
   ~LogFile();  // reports the number of lost writes if there was more than one
   LogFile(const LogFile&) = delete;
@@ -26,12 +26,12 @@ class LogFile {
 
   // Appends the bytes as they are. False if that failed; some of them may then be in the file.
   bool write(std::string_view bytes);
-  // Appends a line. `line` must not end with a newline; a line that a crash or a failure cut is ended first.
+  // Appends a line. `line` must not end with a newline. If a crash or a failure cut the previous line, that line is ended first.
   bool write_line(std::string_view line);
-  bool write_last_line(std::string_view line);  // may use the room
+  bool write_last_line(std::string_view line);  // may use `room`
   // Continues in another file.
   void move_to(std::filesystem::path path);
-  // Runs the owner's own work on the same file: a failure inside counts as a failed write.
+  // Runs the caller's own work on the same file: an exception inside counts as a failed write.
   bool guarded(const std::function<void()>& work);
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
   [[nodiscard]] std::int64_t failures() const noexcept { return failures_; }
@@ -44,7 +44,7 @@ class LogFile {
   std::filesystem::path path_;
   Warn warn_;
   const std::uint64_t room_;
-  std::uint64_t granted_ = 0;  // bytes that lines may take before the file system is asked again
+  std::uint64_t granted_ = 0;  // bytes that lines may still take before the next reservation
   std::unique_ptr<WritableFile> file_;
   bool line_is_cut_ = false;
   std::int64_t failures_ = 0;

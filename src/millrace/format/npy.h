@@ -1,6 +1,6 @@
-// NumPy's files: .npy holds one array (versions 1 to 3 of the format), .npz is a zip of them. Arrays are returned in C order and
-// this machine's byte order, whatever the file has. Every size is checked against the file before memory is allocated; a file
-// that is cut off, holds more than it claims, or has objects or records in it is a DataError that names it.
+// NumPy's files: .npy holds one array (versions 1 to 3 of the format), .npz is a zip of arrays. Arrays are returned in C order
+// and this machine's byte order, whatever the file has. Every size is checked against the file before memory is allocated.
+// DataError names a file that is cut off, is longer than it claims, or holds objects or records.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +25,7 @@ namespace millrace::format {
 // How an array lies in its file.
 struct NpyLayout {
   DType dtype = DType::f32;
-  Shape shape;                     // of the whole array
+  Shape shape;                     // shape of the whole array
   bool fortran = false;            // first axis fastest
   bool swapped = false;            // stored in the other byte order
   std::uint64_t bytes = 0;         // bytes of the elements
@@ -46,8 +46,8 @@ class NpyFile {
   [[nodiscard]] const InputFile& file() const noexcept { return *file_; }
   // The whole array; `out` has layout().bytes.
   void read(std::span<std::byte> out) const;
-  // Reads rows [first, first + count) of the first axis; only these are read from the disk. An array in Fortran order has its
-  // rows scattered: one short pread for each element of a row. `out` has their bytes; the rows must be inside the array, which
+  // Reads rows [first, first + count) of the first axis, and only these from the disk. In Fortran order each element of a row
+  // takes one short pread, because the rows are scattered. `out` has the rows' bytes. The rows must lie inside the array, which
   // must have an axis.
   void read_rows(std::int64_t first, std::int64_t count, std::span<std::byte> out) const;
 
@@ -60,7 +60,7 @@ class NpyFile {
 struct NpzEntry {
   std::string name;  // without ".npy"
   NpyLayout layout;
-  std::uint64_t offset = 0;      // of the member's data in the file
+  std::uint64_t offset = 0;      // offset of the member's data in the file
   std::uint64_t compressed = 0;  // compressed bytes in the file
   std::uint32_t crc32 = 0;       // checksum of the decompressed member
   bool deflated = false;
@@ -77,7 +77,7 @@ class NpzFile {
   NpzFile& operator=(const NpzFile&) = delete;
 
   [[nodiscard]] const std::vector<NpzEntry>& entries() const noexcept { return entries_; }  // in order of name
-  // Members that are not an array of plain numbers: name in the archive, and the reason. Their CRCs are checked by check_zip().
+  // Members that are not an array of plain numbers: the name in the archive, and the reason. check_zip() checks their CRCs.
   [[nodiscard]] const std::vector<std::pair<std::string, std::string>>& unread() const noexcept { return unread_; }
   [[nodiscard]] const NpzEntry* find(std::string_view name) const noexcept;
   [[nodiscard]] const InputFile& file() const noexcept { return *file_; }
@@ -106,7 +106,8 @@ struct NpzArray {
   Field field;
   std::span<const std::byte> bytes;
 };
-// Equal arrays give equal bytes: members have no dates. DataError as above, and for two arrays of the same name.
+// Writes the arrays as a .npz file. Equal arrays give equal bytes, because members have no dates. DataError as above, and for two
+// arrays of the same name.
 void write_npz(WritableFile& file, std::span<const NpzArray> arrays, bool deflated = false);
 
 }  // namespace millrace::format

@@ -39,7 +39,7 @@ class NpyTest : public testing::Test {
     std::ifstream file(path_, std::ios::binary);
     return {std::istreambuf_iterator<char>(file), {}};
   }
-  // A file with this version, header and elements.
+  // Text of a .npy file with this version, header and elements.
   static std::string npy(const std::string& header, const std::string& elements, char version = 1) {
     std::string result = "\x93NUMPY";
     result += {version, '\0'};
@@ -121,7 +121,7 @@ TEST_F(NpyTest, BigEndianNumbersAreSwapped) {
 }
 
 TEST_F(NpyTest, FortranOrderIsTurned) {
-  // Row r, column c is 10 r + c; the first axis runs fastest in the file.
+  // The element in row r and column c is 10 r + c. In the file the first axis is the fastest.
   const std::string stored = raw<std::uint16_t>({0, 10, 20, 1, 11, 21});
   put(npy(header("'<u2'", "(3, 2)", "True"), stored));
   EXPECT_EQ(read(), raw<std::uint16_t>({0, 1, 10, 11, 20, 21}));
@@ -303,7 +303,7 @@ TEST_F(NpzTest, HostileArchivesAreRefusedWithAReason) {
   EXPECT_THAT(changed(entry + 16, "\1\2\3\4"), HasSubstr("array \"b\" is damaged: its CRC-32 differs"));
   EXPECT_THAT(changed(entry + 46, "c"), HasSubstr("there is not the header of member \"c.npy\""));
   EXPECT_THAT(changed(entry + 50, "x"), HasSubstr("there is not the header of"));
-  // The zip64 record after the name: size, compressed size, offset.
+  // Position of the zip64 record, which follows the name: size, compressed size, offset.
   const std::size_t sizes = entry + 46 + 5 + 4;
   EXPECT_THAT(changed(sizes, std::string("\0\0\0\0\1\0\0\0", 8)), HasSubstr("can't hold that"));
   EXPECT_THAT(changed(sizes, "\x10"), HasSubstr("member \"b.npy\":"));

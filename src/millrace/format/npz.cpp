@@ -20,7 +20,7 @@ constexpr std::string_view kSuffix = ".npy";
       {std::move(what), file.path().string(), "use an intact .npz file of plain numbers: write it again with numpy.savez"});
 }
 
-// At most `limit` bytes from the beginning of a member.
+// Reads at most `limit` bytes from the beginning of a member.
 std::vector<std::byte> head_of(const InputFile& file, const detail::ZipMember& member, std::uint64_t limit,
                                std::string& problem) {
   std::vector<std::byte> head(std::min(limit, member.bytes));
@@ -28,7 +28,7 @@ std::vector<std::byte> head_of(const InputFile& file, const detail::ZipMember& m
     file.read(member.offset, head);
     return head;
   }
-  // Deflate expands no data by more than a few bytes per block.
+  // Compressed bytes that are enough for `limit`: deflate makes no data longer by more than a few bytes per block.
   std::vector<std::byte> packed(std::min(member.compressed, 2 * limit + 1024));
   file.read(member.offset, packed);
   std::size_t written = 0;
@@ -37,7 +37,7 @@ std::vector<std::byte> head_of(const InputFile& file, const detail::ZipMember& m
   return head;
 }
 
-// Files that macOS adds to archives next to each file.
+// True for the files that macOS adds to archives next to each file.
 bool is_left_behind(const std::string& name) {
   return name.starts_with("__MACOSX/") || name.substr(name.rfind('/') + 1).starts_with("._");
 }
@@ -67,7 +67,7 @@ NpzFile::NpzFile(const std::filesystem::path& path) : file_(std::make_unique<Inp
   detail::ParsedZip zip = detail::read_zip_directory(*file_);
   if (!zip.problem.empty()) refuse_npz(*file_, std::move(zip.problem));
   for (detail::ZipMember& member : zip.members) {
-    std::string unread = !member.name.ends_with(kSuffix) ? "it is no .npy file"
+    std::string unread = !member.name.ends_with(kSuffix) ? "it is not a .npy file"
                          : is_left_behind(member.name)   ? "macOS left it beside a file"
                                                          : "";
     NpyLayout layout = unread.empty() ? layout_of(*file_, member, unread) : NpyLayout();

@@ -23,7 +23,7 @@ constexpr std::string_view kExif("Exif\0\0", 6);
 
 std::string_view text_of(std::span<const std::byte> bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
 
-// A whole number in the file's byte order; 0 beyond its end.
+// Reads a whole number in the file's byte order; 0 if it lies beyond the end.
 std::uint32_t number(std::span<const std::byte> bytes, std::size_t at, std::size_t size, bool little) {
   if (bytes.size() < size || at > bytes.size() - size) return 0;
   std::uint32_t value = 0;
@@ -81,7 +81,7 @@ std::optional<int> orientation_of_xmp(std::string_view text) {
   return std::nullopt;
 }
 
-// EXIF takes precedence over XMP, as in Pillow.
+// The orientation found in EXIF and in XMP. EXIF takes precedence, as in Pillow.
 struct Orientations {
   std::optional<int> exif, xmp;
   [[nodiscard]] int value() const { return exif.value_or(xmp.value_or(1)); }
@@ -93,7 +93,7 @@ std::vector<std::byte> block(const ReadAt& read, std::uint64_t offset, std::uint
   return content;
 }
 
-// Whether a marker begins a picture's data: SOF0 to SOF15 except DHT, JPG and DAC.
+// True if a marker begins a picture's data: SOF0 to SOF15 except DHT, JPG and DAC.
 bool begins_frame(unsigned marker) {
   return marker >= 0xC0 && marker <= 0xCF && marker != 0xC4 && marker != 0xC8 && marker != 0xCC;
 }
@@ -106,7 +106,7 @@ void look_at_jpeg(const ReadAt& read, PictureSigns& signs) {
   std::array<std::byte, 4> head{};
   for (int part = 0; part < kMostParts && read(at, head) && head[0] == std::byte{0xFF}; ++part) {
     const auto marker = std::to_integer<unsigned>(head[1]);
-    if (marker == 0xFF) {  // padding
+    if (marker == 0xFF) {  // padding between markers
       ++at;
       continue;
     }
@@ -140,7 +140,7 @@ std::string text_in(std::string_view chunk, std::string_view name) {
   if (name == "iTXt") {
     is_packed = rest[0] != 0;
     rest.remove_prefix(2);
-    for (int word = 0; word < 2; ++word) {  // language and translated keyword
+    for (int word = 0; word < 2; ++word) {  // skips the language and the translated keyword
       const std::size_t end = rest.find('\0');
       if (end == std::string_view::npos) return "";
       rest.remove_prefix(end + 1);
@@ -159,7 +159,7 @@ std::string text_in(std::string_view chunk, std::string_view name) {
   return text;
 }
 
-// A block as ImageMagick writes it: "\nexif\n    1234\n" and the block in hexadecimal digits.
+// Decodes a block as ImageMagick writes it: "\nexif\n    1234\n" and then the block in hexadecimal digits.
 std::vector<std::byte> block_of_profile(std::string_view text) {
   for (int line = 0; line < 3; ++line) {
     const std::size_t end = text.find('\n');

@@ -1,4 +1,4 @@
-// What a PNG or JPEG file holds besides its pixels that changes how they are interpreted.
+// Properties of a PNG or JPEG file that change how its pixels are interpreted.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,8 @@
 namespace millrace::format {
 
 struct PictureSigns {
-  int orientation = 1;                 // from EXIF, else from XMP, 1 to 8: how the stored pixels are to be turned
-  bool alpha = false;                  // an alpha channel, or transparency of a palette or of a single colour (tRNS)
+  int orientation = 1;                 // how to turn the stored pixels, 1 to 8: from EXIF, else from XMP
+  bool alpha = false;                  // the file has an alpha channel, or transparency of a palette or of a single colour (tRNS)
   int bits = 8;                        // per channel, or per palette index
   std::string_view colour;             // "gray", "RGB", "a palette"; "" if the head does not say
   std::int64_t height = 0, width = 0;  // as stored; 0 if the head does not say
@@ -23,7 +23,7 @@ struct PictureSigns {
 // How inspect describes a picture: "RGB of 8 bits, with transparency".
 [[nodiscard]] std::string stored_text(const PictureSigns& signs);
 
-// Fills `out` with the file's bytes from `offset`; false when there are fewer.
+// Fills `out` with the file's bytes from `offset`; false if the file ends earlier.
 using ReadAt = std::function<bool(std::uint64_t offset, std::span<std::byte> out)>;
 
 // Reads only the heads of chunks and segments. For a damaged file or one that is no picture, returns what precedes the damage.
@@ -33,7 +33,7 @@ using ReadAt = std::function<bool(std::uint64_t offset, std::span<std::byte> out
 [[nodiscard]] PictureSize upright(const PictureSize& stored, int orientation) noexcept;
 // Where a part of the upright picture lies in the stored one.
 [[nodiscard]] PicturePart stored_part(const PicturePart& part, const PictureSize& stored, int orientation) noexcept;
-// Turns the pixels of a stored part into those of the upright one, of `part`'s size.
+// Turns the pixels of a stored part into those of the upright part, whose size is `part`'s.
 void turn_upright(std::span<const std::byte> stored, const PicturePart& part, int orientation, std::size_t channels,
                   std::span<std::byte> out);
 

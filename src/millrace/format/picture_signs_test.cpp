@@ -136,7 +136,7 @@ TEST(PictureSigns, WhatIsCutOffSaysWhatStandsBefore) {
         EXPECT_EQ(found, 6) << bytes;
       }
     }
-    for (std::size_t at = 8; at < whole.size(); ++at) {  // lengths far too large are among them
+    for (std::size_t at = 8; at < whole.size(); ++at) {  // these include lengths that are far too large
       std::string damaged = whole;
       damaged[at] = '\xFF';
       (void)signs_of(damaged);
@@ -144,7 +144,7 @@ TEST(PictureSigns, WhatIsCutOffSaysWhatStandsBefore) {
   }
 }
 
-// Where (row, column) of the upright picture lies in the stored one of height x width.
+// Where pixel (row, column) of the upright picture lies in the stored picture of height x width.
 std::pair<std::int64_t, std::int64_t> stored_place(int orientation, std::int64_t y, std::int64_t x, std::int64_t height,
                                                    std::int64_t width) {
   switch (orientation) {

@@ -68,7 +68,7 @@ TEST(Png, GrayOfColourIsLumaAndColourOfGrayRepeatsIt) {
   EXPECT_EQ(decode(gray, Pixels::rgb), std::vector<std::byte>(3, std::byte{77}));
 }
 
-// A PNG of these chunks, each with its correct CRC.
+// A PNG of these chunks, each with the correct CRC.
 std::vector<std::byte> png_of(const std::vector<std::pair<std::string, std::string>>& chunks) {
   std::string text("\x89PNG\r\n\x1A\n", 8);
   const auto put = [&](std::uint32_t value) {
@@ -217,7 +217,7 @@ TEST(Jpeg, HostileFilesAreRefusedWithAReason) {
                             std::to_string(vast.size()) + " bytes can't hold that");
   const std::vector<std::byte> printer = encode_jpeg(size, std::vector<std::byte>(16 * 16 * 4), {.cmyk = true});
   EXPECT_EQ(read(printer), "the JPEG file can't be decoded: it has the colours of a printer (CMYK)");
-  // Scans without end: the same progressive scan again and again.
+  // A file of endless scans: the same progressive scan again and again.
   std::vector<std::byte> scans = encode_jpeg(size, picture(size, 10), {.progressive = true});
   const std::array<std::byte, 2> scan{std::byte{0xFF}, std::byte{0xDA}};
   const auto last = std::find_end(scans.begin(), scans.end(), scan.begin(), scan.end());

@@ -69,7 +69,8 @@ Header parse_header(PictureFile file, std::uint64_t file_bytes) {
   if (header.size.width < 1 || header.size.height < 1 || header.size.width > kMost || header.size.height > kMost) {
     refuse_png(file.path, "the PNG header announces " + shape + " pixels");
   }
-  // Each row has at least one bit a pixel and a filter byte; nothing expands more than the compression's limit.
+  // The least possible size: each row has at least one bit a pixel and a filter byte, and no stream expands more than the
+  // compression's limit.
   const std::uint64_t least =
       static_cast<std::uint64_t>(header.size.height) * (1 + static_cast<std::uint64_t>(header.size.width) / 8);
   if (least / kDeflateMostExpansion > file_bytes) {
@@ -102,7 +103,7 @@ void check_chunks(PictureFile file) {
 
 void decode(PictureFile file, spng_format format, std::span<std::byte> out) {
   const Context decoder = context(0);
-  // CRCs are already checked above, where it is faster.
+  // libspng need not check CRCs: they are checked above, where it is faster.
   spng_set_crc_action(decoder.get(), SPNG_CRC_USE, SPNG_CRC_USE);
   int status = spng_set_png_buffer(decoder.get(), file.bytes.data(), file.bytes.size());
   std::size_t needed = 0;

@@ -1,4 +1,4 @@
-// PNG pictures (the W3C's "PNG Specification, third edition"), decoded by libspng into given memory. Palettes, 1 to 16 bits and
+// Decodes PNG pictures (the W3C's "PNG Specification, third edition") with libspng into given memory. Palettes, 1 to 16 bits and
 // interlacing are read; 16 bits keep their upper 8; an alpha channel is dropped, as Pillow's convert("RGB") does.
 #pragma once
 
@@ -23,7 +23,7 @@ inline constexpr std::size_t kPngStart = 33;
 // (19595 R + 38470 G + 7471 B + 32768) >> 16, ITU-R 601 as Pillow rounds it. DataError names chunk and byte.
 void decode_png(PictureFile file, Pixels pixels, std::span<std::byte> out);
 
-// `pixels` has the size's bytes; equal pictures give equal bytes.
+// Encodes a picture; `pixels` holds all pixels of `size`. Equal pictures give equal bytes.
 [[nodiscard]] std::vector<std::byte> encode_png(const PictureSize& size, std::span<const std::byte> pixels);
 // Writes the same bytes to a file, whole or not at all.
 void write_png(Fs& fs, const std::filesystem::path& path, const PictureSize& size, std::span<const std::byte> pixels);

@@ -1,6 +1,6 @@
-// Files of Python's torch.save, as data: tensors and plain values in dicts, lists, tuples and the attributes of objects. No
-// function in a file is called; what would need a call is rejected by name (detail/pickle.h). Files of torch 1.6 and later: a zip
-// archive of data.pkl and a member for each storage. TorchScript archives hold code and are rejected.
+// Reads files of Python's torch.save as data: tensors and plain values in dicts, lists, tuples and the attributes of objects. No
+// function in a file is called; an entry that needs a call is rejected by name (detail/pickle.h). Reads files of torch 1.6 and
+// later: a zip archive of data.pkl and a member for each storage. TorchScript archives are rejected, because they hold code.
 #pragma once
 
 #include <cstddef>
@@ -28,14 +28,14 @@ struct PtTensor {
   std::string name;  // keys and indices on the path to it, joined by '.'; "tensor" if the file is a single tensor
   DType dtype = DType::f32;
   Shape shape;
-  std::vector<std::int64_t> strides;         // in elements, not negative
+  std::vector<std::int64_t> strides;         // distances in elements, not negative
   std::size_t storage = 0;                   // index of the storage
-  std::uint64_t first = 0;                   // element of the storage
-  std::uint64_t bytes = 0;                   // of the elements, row-major
-  bool conjugated = false, negated = false;  // operations that torch deferred; read() does them
+  std::uint64_t first = 0;                   // index of the tensor's first element in the storage
+  std::uint64_t bytes = 0;                   // size of the elements, row-major
+  bool conjugated = false, negated = false;  // operations that torch deferred; read() applies them
 };
 
-// Whether its elements are stored in the order in which read() returns them.
+// True if the elements are stored in the order in which read() returns them.
 [[nodiscard]] bool is_row_major(const PtTensor& tensor) noexcept;
 
 // A number, text, truth value or null stored next to the tensors.
@@ -44,9 +44,9 @@ struct PtValue {
   Json value;
 };
 
-// A file open for reading. The constructor reads and checks everything but the elements: afterwards every tensor lies inside its
-// storage and every storage inside the file, and all tensors together cover at most 16 times the file's size. Memory is bounded
-// by the size of the file. One thread at a time. DataError names the file and what is wrong with it.
+// An open file. The constructor reads and checks everything but the elements. Afterwards every tensor lies inside its storage and
+// every storage inside the file, and all tensors together cover at most 16 times the file's size. Memory is bounded by the size
+// of the file. One thread at a time. DataError names the file and what is wrong with it.
 class PtFile {
  public:
   explicit PtFile(const std::filesystem::path& path);
@@ -59,16 +59,16 @@ class PtFile {
   [[nodiscard]] const std::vector<PtTensor>& tensors() const noexcept { return tensors_; }  // in order of name
   [[nodiscard]] const std::vector<PtValue>& values() const noexcept { return values_; }     // in order of name
   [[nodiscard]] const PtTensor* find(std::string_view name) const noexcept;
-  // Row-major; `into` has tensor.bytes. The storage's CRC-32 is checked first.
+  // Reads the tensor row-major; `into` has tensor.bytes. The storage's CRC-32 is checked first.
   void read(const PtTensor& tensor, std::span<std::byte> into);
-  // Reads bytes [first, first + into.size()) of what read() returns. For a tensor that is not row-major these must be all of its
-  // bytes; for a row-major tensor only the requested bytes are read, in whole elements.
+  // Reads bytes [first, first + into.size()) of the bytes that read() returns. A row-major tensor reads only these, in whole
+  // elements; for any other tensor they must be all of its bytes.
   void read_part(const PtTensor& tensor, std::uint64_t first, std::span<std::byte> into);
 
  private:
   struct Storage {
     std::string member;
-    std::uint64_t offset = 0;  // in the file
+    std::uint64_t offset = 0;  // offset in the file
     std::uint64_t bytes = 0;
     std::uint32_t crc32 = 0;
     bool checked = false;
@@ -80,12 +80,13 @@ class PtFile {
   std::vector<PtValue> values_;
 };
 
-// True for a file that begins as a zip archive does, as torch.save writes it, whatever its name.
+// True if the file begins like a zip archive, as torch.save writes it. The file's name does not matter.
 [[nodiscard]] bool looks_like_pt(const std::filesystem::path& path) noexcept;
 
-// Writes what torch.save writes for an OrderedDict of tensors; torch.load reads it with weights_only=True. Elements begin at
-// multiples of 64 bytes, so that the file can be mapped. Equal tensors in equal order give equal bytes. Arrays are requested one
-// at a time. The caller syncs and closes. DataError if a tensor can't be stored (name, size); FsError from the file.
+// Writes the file that torch.save writes for an OrderedDict of tensors; torch.load reads it with weights_only=True. Elements
+// begin at multiples of 64 bytes, so that the file can be mapped. Equal tensors in equal order give equal bytes. Arrays are
+// requested one at a time. The caller syncs and closes. DataError if a tensor can't be stored (name, size); FsError from the
+// file.
 void write_pt(WritableFile& file, std::span<const Field> tensors, const TensorBytes& bytes_of);
 
 }  // namespace millrace::format

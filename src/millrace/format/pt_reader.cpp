@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::string_view kPickle = "/data.pkl";
 constexpr std::uint64_t kMostPickleBytes = std::uint64_t{64} << 20U;
-constexpr std::uint64_t kMostReach = 16;  // times the file's size
+constexpr std::uint64_t kMostReach = 16;  // limit on the bytes of all tensors, as a multiple of the file's size
 constexpr std::size_t kPiece = std::size_t{1} << 18U;
 
 const char* const kStateDict = "in Python, save the model's state_dict() alone: torch.save(model.state_dict(), path)";
@@ -31,12 +31,12 @@ const char* const kAgain = "copy or download the file again";
   throw DataError({std::move(what), file.path().string(), std::move(next)});
 }
 
-// Refuses a file that is intact, as far as its checksums show, but of a kind that Millrace does not read.
+// Refuses a file of a kind that Millrace does not read, although its checksums show that it is intact.
 [[noreturn]] void pass_over_pt(const InputFile& file, std::string what, std::string next = kStateDict) {
   throw UnreadKind({std::move(what), file.path().string(), std::move(next)});
 }
 
-// Older files and other kinds are recognised by their beginning and get their own messages.
+// Recognises older files and other kinds by their beginning, and refuses each with its own message.
 void refuse_other_kinds(const InputFile& file) {
   constexpr std::string_view kLegacy("\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19", 14);
   std::string start(std::min<std::uint64_t>(file.size(), kLegacy.size()), '\0');
@@ -100,7 +100,8 @@ void gather(const PtTensor& tensor, std::span<const std::byte> from, std::span<s
   }
 }
 
-// An operation that torch deferred: a conjugate turns the sign of every second number, a negative that of all.
+// Applies an operation that torch deferred: conjugation changes the sign of every second number, negation the sign of every
+// number.
 template <class Number>
 void turn_signs(const PtTensor& tensor, std::uint64_t first, std::span<std::byte> bytes) {
   constexpr bool kIsReal = std::is_floating_point_v<Number>;
@@ -114,7 +115,7 @@ void turn_signs(const PtTensor& tensor, std::uint64_t first, std::span<std::byte
   }
 }
 
-// Applies the operations that torch deferred to `bytes`: those of the row-major tensor from byte `first` on, in whole numbers.
+// Applies the operations that torch deferred to `bytes`, whole numbers of the row-major tensor from byte `first` on.
 void do_what_was_left(const PtTensor& tensor, std::uint64_t first, std::span<std::byte> bytes) {
   if (!tensor.conjugated && !tensor.negated) return;
   switch (tensor.dtype) {
@@ -143,7 +144,7 @@ void do_what_was_left(const PtTensor& tensor, std::uint64_t first, std::span<std
   }
 }
 
-// Number of elements from the first to the last.
+// Number of elements of the storage from the tensor's first element to its last.
 std::uint64_t extent(const PtTensor& tensor) {
   std::uint64_t last = 0;
   for (std::size_t i = 0; i < tensor.shape.size(); ++i)
@@ -251,9 +252,9 @@ void PtFile::read(const PtTensor& tensor, std::span<std::byte> into) {
 
 void PtFile::read_part(const PtTensor& tensor, std::uint64_t first, std::span<std::byte> into) {
   if (first == 0 && into.size() == tensor.bytes) return read(tensor, into);
-  MR_CHECK(is_row_major(tensor) && first + into.size() <= tensor.bytes, "only of a row-major tensor a part can be read");
+  MR_CHECK(is_row_major(tensor) && first + into.size() <= tensor.bytes, "only a row-major tensor can be read in part");
   const std::size_t width = size_of(tensor.dtype);
-  MR_CHECK(first % width == 0 && into.size() % width == 0, "a part of a tensor is whole elements of it");
+  MR_CHECK(first % width == 0 && into.size() % width == 0, "a part of a tensor must consist of whole elements");
   Storage& storage = storages_[tensor.storage];
   check(storage);
   file_->read(storage.offset + tensor.first * width + first, into);

@@ -41,7 +41,7 @@ std::string tensor(const std::string& where, const std::string& first, const std
 }
 std::string dict(const std::vector<std::string>& items) { return "}(" + std::accumulate(items.begin(), items.end(), ""s) + "u"; }
 std::string pickle(const std::string& body) { return "\x80\x02" + body + "."; }
-// Six floats, row-major, under the name "w".
+// Pickle of six floats, row-major, under the name "w".
 std::string six_floats() {
   return text("w") +
          tensor(storage("FloatStorage", "0", number(6)), number(0), tuple({number(2), number(3)}), tuple({number(3), number(1)}));
@@ -65,7 +65,7 @@ class PtTest : public testing::Test {
     zip.finish();
     file->close();
   }
-  // A file with this pickle and one storage of six floats.
+  // Writes a file with this pickle and one storage of six floats.
   void put(const std::string& data_pkl, const std::string& elements = raw<float>({0, 1, 2, 3, 4, 5})) {
     put_members({{"a/data.pkl", data_pkl}, {"a/byteorder", "little"}, {"a/data/0", elements}, {"a/version", "3\n"}});
   }
@@ -92,7 +92,7 @@ class PtTest : public testing::Test {
         },
         path_.string());
   }
-  // Why a file with this pickle is rejected.
+  // The reason why a file with this pickle is rejected.
   std::string refused(const std::string& body) {
     put(pickle(body));
     return refusal();
@@ -193,7 +193,7 @@ TEST_F(PtTest, OneTensorAndAParameterAreReadToo) {
   EXPECT_EQ(read("p"), raw<float>({0, 1, 2, 3, 4, 5}));
 }
 
-// A tensor of six floats or three complex numbers, with a last argument.
+// Pickle of a tensor of six floats or three complex numbers; `said` is its last argument.
 std::string lazy(const std::string& type, int count, const std::string& said) {
   return global("torch._utils", "_rebuild_tensor_v2") +
          tuple(
@@ -270,13 +270,13 @@ TEST_F(PtTest, GlobalsAreRefusedByNameWhateverTheyAreUsedFor) {
     EXPECT_THAT(refused(dict({six_floats(), text("x") + global(c.module, c.name)})), HasSubstr(expected))
         << "only named, never called";
   }
-  // A chain that would get a forbidden global through an allowed one.
+  // A chain of calls that would reach a forbidden global through an allowed one.
   EXPECT_THAT(refused(global("builtins", "getattr") + tuple({global("collections", "OrderedDict"), text("__class__")}) + "R"),
               HasSubstr("builtins.getattr"));
   EXPECT_THAT(refused(global("a\"b\x01", "c")), HasSubstr("global \"a\\\"b\\x01.c\" is not allowed"));
 }
 
-// What a checkpoint keeps next to its weights: a config, a tokenizer.
+// A checkpoint's other objects, next to its weights: a config, a tokenizer.
 TEST_F(PtTest, ObjectsOfOtherClassesAreTheirAttributes) {
   const std::string config = global("own.config", "Config");
   const std::string made = config + "q\1)\x81" + dict({text("width") + number(8), text("name") + text("a")}) + "b";
@@ -401,7 +401,7 @@ TEST_F(PtTest, TensorsThatLieAboutTheirStorageAreRefused) {
   EXPECT_THAT(refused(dict({text("a") + global("torch._utils", "_rebuild_tensor_v2") + ")R"})),
               HasSubstr("not described as torch"));
   EXPECT_THAT(refused(dict({text("a") + global("torch._utils", "_rebuild_parameter") + ")R"})),
-              HasSubstr("is a parameter of no tensor"));
+              HasSubstr("is a parameter without a tensor"));
   EXPECT_THAT(refused(dict({"N" + number(1)})), HasSubstr("a key of a dict is None"));
   EXPECT_THAT(refused(dict({six_floats(), six_floats()})), HasSubstr("the name \"w\" occurs twice"));
   EXPECT_THAT(refused(dict({text("a.w") + number(1), text("a") + dict({text("w") + number(2)})})), HasSubstr("occurs twice"));
@@ -421,16 +421,16 @@ TEST_F(PtTest, BombsAreRefusedBeforeTheyGrow) {
   EXPECT_THAT(refused(std::string(3'000'000, '(')), HasSubstr("it nests too deeply"));
   EXPECT_THAT(refused(std::string(3'000'000, ']')), HasSubstr("more than 2,000,000 values"));
   EXPECT_THAT(refused(dict({text(std::string(2000, 'a')) + "N"})), HasSubstr("a name has more than 1000 bytes"));
-  // A long name before very many entries.
+  // A long name that many entries would repeat.
   EXPECT_THAT(refused(dict({text(std::string(900, 'a')) + "](" + std::string(100000, 'N') + "e"})),
               HasSubstr("grow without limit"));
-  // Very many tensors over one storage.
+  // Many tensors that share one storage.
   std::string many =
       tensor(storage("FloatStorage", "0", number(200)), number(0), tuple({number(200)}), tuple({number(1)})) + "q\2" + "0](";
   for (int i = 0; i < 2000; ++i) many += "h\2";
   put(pickle(many + "e"), std::string(800, '\1'));
   EXPECT_THAT(refusal(), HasSubstr("over 16 times the file's size"));
-  // A short tuple copied once for every few bytes.
+  // A short tuple that would be copied once for every few bytes of the file.
   EXPECT_THAT(refused("(" + std::string(70, 'N') + "tq\0"s + "Q"), HasSubstr("more than 64 elements"));
 }
 

@@ -18,7 +18,7 @@ constexpr std::size_t kAlignment = 64;
 
 std::string member(const std::string& name) { return "archive/" + name; }
 
-// Pickle's protocol 2, as far as a dict of tensors needs it.
+// Writes pickle's protocol 2, as far as a dict of tensors needs it.
 class Pickler {
  public:
   Pickler() { text_ += "\x80\x02"; }

@@ -31,8 +31,8 @@ using TensorBytes = std::function<std::span<const std::byte>(std::size_t index)>
 
 struct WrittenSafetensors {
   std::uint64_t bytes = 0;
-  std::uint32_t crc32c = 0;                // of the whole file
-  std::uint32_t header_crc32c = 0;         // of all bytes before the first array
+  std::uint32_t crc32c = 0;                // checksum of the whole file
+  std::uint32_t header_crc32c = 0;         // checksum of all bytes before the first array
   std::vector<std::uint32_t> tensor_crcs;  // in the order of `tensors`
 };
 
@@ -42,7 +42,7 @@ struct WrittenSafetensors {
 // dtype, size); FsError from the file.
 WrittenSafetensors write_safetensors(WritableFile& file, std::span<const Field> tensors, const TensorBytes& bytes_of,
                                      const Metadata& metadata = {});
-// Size that such a file will have. DataError as above.
+// Size of the file that write_safetensors() writes. DataError as above.
 [[nodiscard]] std::uint64_t safetensors_bytes(std::span<const Field> tensors, const Metadata& metadata = {});
 
 struct StoredTensor {

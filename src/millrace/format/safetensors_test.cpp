@@ -40,10 +40,10 @@ class SafetensorsTest : public testing::Test {
     return written;
   }
   void put(const std::string& text) {
-    stdfs::remove(path_);  // ext4 writes a file through to the disk when it is truncated and filled again
+    stdfs::remove(path_);  // otherwise ext4 writes a file to the disk at once when it is truncated and filled again
     std::ofstream(path_, std::ios::binary) << text;
   }
-  // A file with this header and this many bytes of data.
+  // Writes a file with this header and this many bytes of data.
   void put_header(const std::string& json, std::size_t data_bytes) {
     std::string text;
     for (int i = 0; i < 8; ++i) text += static_cast<char>(json.size() >> (8 * i) & 0xFFU);
@@ -232,7 +232,7 @@ TEST_F(SafetensorsTest, ShrinkingWhileOpenIsAnError) {
   EXPECT_THROW(read(file, "a"), DataError);
 }
 
-// A changed file that is accepted must still have a sensible layout; every truncation must be rejected.
+// If a changed file is accepted, its layout must still make sense. Every truncated file must be rejected.
 TEST_F(SafetensorsTest, MutantsNeverCrashAndTruncationsAreNeverAccepted) {
   const std::vector<Field> fields = {
       {"w", DType::f32, {4, 3}}, {"b", DType::bf16, {3}}, {"n", DType::i64, {}}, {"e", DType::u8, {0}}};

@@ -14,7 +14,8 @@
 namespace millrace::format {
 namespace {
 
-// Hashed and written piece by piece, so that the second hash and the write find the bytes in the processor's cache.
+// Tensors are hashed and written in pieces of this many bytes, so that the second hash and the write find the bytes in the
+// processor's cache.
 constexpr std::size_t kPiece = std::size_t{1} << 18U;
 
 struct Layout {

@@ -45,7 +45,7 @@ WavLayout layout_from(const InputFile& file, std::span<const std::byte> chunk) {
                                            : code == kWavePcm && layout.bits % 8 == 0 && layout.bits >= 8 && layout.bits <= 32;
   if (!is_known) {
     throw UnreadKind({"the sound has format code " + std::to_string(code) + " with " + std::to_string(layout.bits) +
-                          " bits, which is not read: PCM of 8 to 32 bits and floats are",
+                          " bits, which Millrace does not read; it reads PCM of 8 to 32 bits, and floats",
                       file.path().string(), "write it anew: ffmpeg -i FILE -c:a pcm_s16le OUT.wav"});
   }
   if (layout.channels < 1 || layout.rate < 1) refuse_wav(file, "the sound has no channel or no rate");
@@ -59,7 +59,7 @@ float value_at(const std::byte* from, const WavLayout& layout) {
     return static_cast<float>(number_at<double>({from, 8}, 0));
   }
   if (layout.bits == 8) return (static_cast<float>(std::to_integer<int>(*from)) - 128.0F) / 128.0F;
-  std::uint32_t bits = 0;  // in the highest bytes, so that the sign is right
+  std::uint32_t bits = 0;  // the number in the highest bytes, so that its sign is right
   const auto bytes = static_cast<std::size_t>(layout.bits / 8);
   std::memcpy(reinterpret_cast<std::byte*>(&bits) + (4 - bytes), from, bytes);
   return static_cast<float>(std::bit_cast<std::int32_t>(bits)) / 2147483648.0F;
@@ -71,7 +71,7 @@ WavFile::WavFile(const std::filesystem::path& path) : file_(std::make_unique<Inp
   std::array<std::byte, kRiffBytes> head{};
   if (file_->size() < kRiffBytes) refuse_wav(*file_, "the file is too short for a sound");
   file_->read(0, head);
-  if (word_at(head, 0) != "RIFF" || word_at(head, 8) != "WAVE") refuse_wav(*file_, "the file is no WAVE file");
+  if (word_at(head, 0) != "RIFF" || word_at(head, 8) != "WAVE") refuse_wav(*file_, "the file is not a WAVE file");
   bool has_format = false;
   for (std::uint64_t at = kRiffBytes; at + kChunkBytes <= file_->size();) {
     std::array<std::byte, kChunkBytes> chunk{};
@@ -94,9 +94,9 @@ WavFile::WavFile(const std::filesystem::path& path) : file_(std::make_unique<Inp
       layout_.frames = static_cast<std::int64_t>(bytes) / (layout_.channels * (layout_.bits / 8));
       return;
     }
-    at = begin + bytes + bytes % 2;  // chunks begin at even places
+    at = begin + bytes + bytes % 2;  // chunks begin at even offsets
   }
-  refuse_wav(*file_, "the file has no sound in it");
+  refuse_wav(*file_, "the file holds no sound");
 }
 
 void WavFile::read(std::span<float> out) const {

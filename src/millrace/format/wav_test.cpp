@@ -24,7 +24,7 @@ std::string little(T value) {
   return bytes;
 }
 
-// A sound of 8,000 Hz with these bytes; `before` stands between header and numbers.
+// Bytes of a sound of 8,000 Hz with these numbers; `before` stands between header and numbers.
 std::string wav(std::uint16_t code, std::uint16_t channels, std::uint16_t bits, const std::string& numbers,
                 const std::string& before = "") {
   const std::string header = little(code) + little(channels) + little<std::uint32_t>(8000) +
@@ -59,7 +59,7 @@ TEST(Wav, NumbersOfEveryWidthBecomeFractions) {
 TEST(Wav, ChannelsStandOneAfterTheOtherAndOtherChunksArePassedOver) {
   std::string numbers;
   for (const std::int16_t value : {16384, -16384, 8192, -8192}) numbers += little(value);
-  const std::string list = "LIST" + little<std::uint32_t>(3) + "abc" + std::string(1, '\0');  // padded to an even place
+  const std::string list = "LIST" + little<std::uint32_t>(3) + "abc" + std::string(1, '\0');  // padded to an even offset
   EXPECT_THAT(read(wav(1, 2, 16, numbers, list)), ElementsAre(0.5F, 0.25F, -0.5F, -0.25F));
   EXPECT_EQ(WavFile("a.wav").layout().rate, 8000);
   EXPECT_EQ(WavFile("a.wav").layout().frames, 2);
@@ -68,8 +68,9 @@ TEST(Wav, ChannelsStandOneAfterTheOtherAndOtherChunksArePassedOver) {
 TEST(Wav, WhatIsDamagedCompressedOrNoSoundIsRefused) {
   const std::string sound = wav(1, 1, 16, std::string(100, 'x'));
   EXPECT_THAT(refused(sound.substr(0, sound.size() - 10)), HasSubstr("the sound is cut off: 90 of 100 bytes are there"));
-  EXPECT_THAT(refused(wav(17, 1, 4, "abcd")), HasSubstr("the sound has format code 17 with 4 bits, which is not read"));
-  EXPECT_THAT(refused("RIFF????AVI LIST"), HasSubstr("the file is no WAVE file"));
+  EXPECT_THAT(refused(wav(17, 1, 4, "abcd")),
+              HasSubstr("the sound has format code 17 with 4 bits, which Millrace does not read"));
+  EXPECT_THAT(refused("RIFF????AVI LIST"), HasSubstr("the file is not a WAVE file"));
   EXPECT_THAT(refused(wav(1, 0, 16, "ab")), HasSubstr("the sound has no channel or no rate"));
   for (std::size_t bytes = 0; bytes < sound.size(); ++bytes) EXPECT_THROW((void)read(sound.substr(0, bytes)), DataError) << bytes;
 }

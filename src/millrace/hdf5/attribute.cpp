@@ -26,7 +26,7 @@ std::string value_text(const Attribute& attribute) {
   if (const auto* large = std::get_if<std::uint64_t>(&attribute.value)) return std::to_string(*large);
   if (const auto* text = std::get_if<std::string>(&attribute.value)) return quoted(*text);
   if (const auto* real = std::get_if<double>(&attribute.value)) {
-    std::array<char, 32> digits{};  // the shortest that reads as the same number has at most 24
+    std::array<char, 32> digits{};  // the shortest text that reads back as the same number has at most 24 characters
     return {digits.data(), std::to_chars(digits.data(), digits.data() + digits.size(), *real).ptr};
   }
   return attribute.reason;

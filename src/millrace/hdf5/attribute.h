@@ -1,5 +1,5 @@
-// Attributes of HDF5 files: facts stored with the data, such as a rate or a unit. Single numbers and short texts are read; for
-// all others only the name and the reason for not reading them are known.
+// Attributes of HDF5 files: facts stored with the data, such as a rate or a unit. Single numbers and short texts are read. For
+// all other attributes only the name is known, and why the value is not read.
 #pragma once
 
 #include <cstddef>
@@ -12,13 +12,13 @@
 
 namespace millrace::hdf5 {
 
-inline constexpr std::size_t kMaxAttributes = 1000;          // per object
-inline constexpr std::size_t kMaxAttributesOfFile = 10'000;  // of the root and all data sets together
+inline constexpr std::size_t kMaxAttributes = 1000;          // limit for each object
+inline constexpr std::size_t kMaxAttributesOfFile = 10'000;  // limit for the root and all data sets together
 inline constexpr std::size_t kMaxAttributeName = 1024;       // bytes
 inline constexpr std::size_t kMaxAttributeText = 4096;       // bytes
 
-// Whole numbers are std::int64_t, above its range std::uint64_t; floats of all sizes are double. A text ends before its first
-// zero byte and may be invalid UTF-8. std::monostate: the value can't be read.
+// A value. Whole numbers are std::int64_t, or std::uint64_t above its range; floats of all sizes are double. A text ends before
+// its first zero byte and may be invalid UTF-8. std::monostate: the value can't be read.
 using AttributeValue = std::variant<std::monostate, bool, std::int64_t, std::uint64_t, double, std::string>;
 
 // An attribute with a single value, or with an array of a single element.
@@ -32,15 +32,15 @@ struct Attribute {
 // The attributes of one object, ordered by name.
 struct Attributes {
   std::vector<Attribute> all;
-  std::uint64_t left_out = 0;  // number of attributes omitted, beyond the limits above
-  std::string failure = {};    // the library's words if it can't list them; `all` is then empty
+  std::uint64_t left_out = 0;  // number of attributes left out because of the limits above
+  std::string failure = {};    // the library's message if it can't list the attributes; `all` is then empty
   // The attribute of this name in `all`; null if there is no such attribute.
   [[nodiscard]] const Attribute* find(std::string_view name) const;
 };
 
-// The value of a number; nullopt for everything else.
+// The value as a number; nullopt if it is not a number.
 [[nodiscard]] std::optional<double> number_of(const Attribute& attribute);
-// For people: 240, true, "allen_0216" in quotation marks; the reason if the value can't be read.
+// The value for people: 240, true, "allen_0216" in quotation marks; if the value can't be read, the reason.
 [[nodiscard]] std::string value_text(const Attribute& attribute);
 
 }  // namespace millrace::hdf5

@@ -33,12 +33,12 @@ using Place = std::array<std::int64_t, kMaxRank>;
 std::atomic<std::uint64_t> g_direct{0};  // number of blocks
 constexpr std::uint64_t kWindow = std::uint64_t{1} << 20U;
 
-// Buffers of one thread, for all files: they only grow, and hold the chunk decoded last.
+// Buffers of one thread, for all files. They only grow, and keep the chunk that was decoded last.
 struct Scratch {
   std::vector<std::byte> stored;
   std::vector<std::byte> chunk;
   detail::FilterScratch filters;
-  std::uint64_t file = 0;  // the chunk's file; 0: no chunk
+  std::uint64_t file = 0;  // number of the chunk's file; 0: no chunk is kept
   const Layout* layout = nullptr;
   std::size_t index = 0;
   std::span<std::byte> room(std::vector<std::byte>& buffer, std::size_t bytes) {
@@ -145,7 +145,7 @@ class OpenFile final : public detail::LoadableFile {
     try {
       file_.with([&](const InputFile& file) { advise(file, layout, offset, count); });
     } catch (const DataError&) {
-      // read() will report it
+      // read() will report the error.
     }
   }
 
@@ -249,7 +249,7 @@ class OpenFile final : public detail::LoadableFile {
                      .next = "write the dataset, or define a fill value"});
   }
 
-  // Pieces that lie far apart are read one by one, near pieces together through a window.
+  // Reads pieces that lie far apart one by one, and pieces that lie near each other together through a window.
   void read_contiguous(const InputFile& file, const Layout& layout, Sizes offset, Sizes count, std::span<std::byte> out) const {
     const Shape& shape = layout.dataset.shape;
     const std::size_t rank = shape.size();
@@ -259,7 +259,7 @@ class OpenFile final : public detail::LoadableFile {
     }
     const detail::Runs runs = detail::runs_of(shape, count);
     const std::size_t bytes = static_cast<std::size_t>(runs.run) * layout.element_bytes;
-    std::uint64_t stride = layout.element_bytes;  // between neighbouring pieces
+    std::uint64_t stride = layout.element_bytes;  // bytes between neighbouring pieces
     for (std::size_t d = runs.axes; d < rank; ++d) stride *= static_cast<std::uint64_t>(shape[d]);
     const bool together = bytes < kWindow / 8 && stride <= 8 * bytes;
     const std::uint64_t data_end = layout.address + static_cast<std::uint64_t>(detail::product(shape)) * layout.element_bytes;
@@ -310,7 +310,7 @@ class OpenFile final : public detail::LoadableFile {
         const std::int64_t position = first[d] + at[d];
         index = index * static_cast<std::size_t>(layout.grid[d]) + static_cast<std::size_t>(position);
         begin[d] = std::max(offset[d], position * chunk[d]);
-        // (position + 1) * chunk[d] may overflow for a chunk far larger than its axis, so it is not used.
+        // (position + 1) * chunk[d] is avoided, because it may overflow if a chunk is far larger than its axis.
         size[d] = std::min(offset[d] + count[d] - begin[d], chunk[d] - (begin[d] - position * chunk[d]));
       }
       visit(index, Sizes(begin).first(rank), Sizes(size).first(rank));
@@ -342,7 +342,7 @@ class OpenFile final : public detail::LoadableFile {
     });
   }
 
-  // A slab smaller than a chunk is often followed by its neighbour: the thread keeps the chunk decoded last.
+  // Decodes a whole chunk for a block smaller than it. The neighbouring block is often read next, so the thread keeps the chunk.
   const std::byte* decode_to_scratch(const InputFile& file, const Layout& layout, std::size_t index, Scratch& own) const {
     if (own.file == number_ && own.layout == &layout && own.index == index) return own.chunk.data();
     own.file = 0;
@@ -362,7 +362,8 @@ class OpenFile final : public detail::LoadableFile {
 
   void decode(const InputFile& file, const Layout& layout, std::size_t index, std::span<std::byte> out) const {
     const Chunk& chunk = layout.chunks[index];
-    if (layout.filters.empty()) return file.read(chunk.address, out);  // the chunk has that size: checked at open
+    // The chunk has that size, which was checked when the file was opened.
+    if (layout.filters.empty()) return file.read(chunk.address, out);
     if (!detail::is_plausible(layout.filters, chunk.mask, chunk.size, layout.chunk_bytes)) too_short(layout, index);
     Scratch& own = scratch();
     const std::span<std::byte> stored = own.room(own.stored, chunk.size);
@@ -371,7 +372,7 @@ class OpenFile final : public detail::LoadableFile {
     if (wrong != nullptr) damaged(layout, index, wrong);
   }
 
-  // Whether both decode the same bytes; if not, the library reads this data set from now on.
+  // True if this process and the library decode the same bytes. Otherwise the library reads this data set from now on.
   bool agrees_with_library(const InputFile& file, Layout& layout) const {
     std::vector<std::byte> bytes;
     for (const detail::Digest& digest : layout.digests) {
@@ -398,7 +399,7 @@ class OpenFile final : public detail::LoadableFile {
 
   detail::LentFile file_;
   std::uint64_t number_;
-  Attributes attributes_;  // of the root
+  Attributes attributes_;  // attributes of the root
   std::vector<Layout> layouts_;
   std::vector<Dataset> datasets_;
   std::vector<Unreadable> unreadable_;

@@ -1,7 +1,7 @@
-// HDF5 files: reading at the speed of pread and decoding, and writing. The library itself runs only in a child process
-// (millrace-hdf5): a file that crashes it is a DataError here. The child returns the chunk table and digests of the first chunks
-// as the library decodes them; this process reads chunks with pread, undoes their filters on the calling thread and checks its
-// results against those digests at open. Layouts that this process does not know are read by the child, serially, through a pipe.
+// Reads HDF5 files at the speed of pread and decoding, and writes them. The library runs only in a child process (millrace-hdf5),
+// so that a file that crashes it is a DataError here. The child returns the table of chunks, and digests of the first chunks as
+// the library decodes them. This process reads chunks with pread and undoes their filters on the calling thread. At open it
+// compares its results with those digests. If this process does not know a layout, the child reads it, serially, through a pipe.
 #pragma once
 
 #include <cstddef>
@@ -22,45 +22,45 @@ namespace millrace::hdf5 {
 
 inline constexpr std::size_t kMaxRank = 32;  // axes of a data set
 
-// One data set of a file as it is stored. A compound {r,i}, {re,im} or {real,imag}, in either order, is complex: two equal floats
-// make c64, but two f64 c128; two integers of up to 2 bytes each make c64, of up to 4 bytes c128. The library converts all but
-// {r,i} of f32 or f64.
+// A data set of a file as it is stored. A compound {r,i}, {re,im} or {real,imag}, in either order, is complex: two equal floats
+// make c64, two f64 c128; two integers of up to 2 bytes each make c64, of up to 4 bytes c128. The library converts all of these
+// except {r,i} of f32 or f64.
 struct Dataset {
   std::string name;  // full path, "/index_map/freq"
   DType dtype = DType::f32;
   Shape shape;
   Shape chunk;                 // empty: contiguous
-  bool through_child = false;  // read by the library in the child: correct, serial
-  std::string reason;          // why, if through_child
+  bool through_child = false;  // the library in the child reads it: correct, but serial
+  std::string reason;          // why the child reads it
 };
 
 // A data set that can't be read, and why: "text", "filter 32001 (blosc), which is not known here".
 struct Unreadable {
   std::string name;
   std::string reason;
-  std::string text = {};  // its value, if that is a text of at most 1024 bytes: any bytes except zero
+  std::string text = {};  // its value, if the value is a text of at most 1024 bytes; any bytes except zero
 };
 
 struct OpenOptions {
-  std::filesystem::path index_folder;  // where the children's answers are kept for the next call; "": nowhere
-  // False: the library in the child reads every block, in one process per file. This is the reference that the direct reading of
-  // chunks must equal.
+  std::filesystem::path index_folder;  // folder that keeps the children's answers for the next call; "": they are not kept
+  // False: the library in the child reads every block, with one process for each file. Direct reading of chunks must give the
+  // same result.
   bool direct = true;
 };
 
-// An open file. read() is const and thread-safe; everything else is fixed once open.
+// An open file. read() is const and thread-safe; nothing else changes after the file is opened.
 class File {
  public:
-  // Starts the child for the metadata of `datasets` (empty: all of the file). Throws DataError if the file is not HDF5, is
-  // truncated or crashed the library, or if a data set is missing (the message lists the existing ones) or has a type without a
+  // Starts the child for the metadata of `datasets` (empty: the whole file). DataError if the file is not HDF5, is truncated or
+  // crashed the library. DataError also if a data set is missing (the message lists the existing ones) or has a type without a
   // DType.
   [[nodiscard]] static std::shared_ptr<const File> open(const std::filesystem::path& path,
                                                         std::span<const std::string> datasets = {});
-  // Called with a file's index in `paths` and its error, on the thread of the call.
+  // Called with a file's index in `paths` and its error, in the calling thread.
   using OnFailure = std::function<void(std::size_t, const DataError&)>;
-  // Opens many files, with a few children in parallel; the result is in the order of `paths`. A file with an error is null in the
-  // result if `failed` is given; else the first error is thrown. The index supplies the metadata of files with unchanged size,
-  // modification time and first 4096 bytes.
+  // Opens many files, with a few children in parallel. The result is in the order of `paths`. If `failed` is given, a file with
+  // an error is null in the result; otherwise the first error is thrown. The index supplies the metadata of files whose size,
+  // modification time and first 4096 bytes have not changed.
   [[nodiscard]] static std::vector<std::shared_ptr<const File>> open_all(std::span<const std::filesystem::path> paths,
                                                                          std::span<const std::string> datasets = {},
                                                                          const OnFailure& failed = {},
@@ -68,22 +68,23 @@ class File {
   virtual ~File() = default;
   [[nodiscard]] virtual const std::filesystem::path& path() const = 0;
   [[nodiscard]] virtual std::span<const Dataset> datasets() const = 0;
-  // The data sets omitted from datasets(); empty unless all of the file was requested.
+  // Data sets that datasets() leaves out; empty unless the whole file was requested.
   [[nodiscard]] virtual std::span<const Unreadable> unreadable() const { return {}; }
-  [[nodiscard]] virtual std::uint64_t size() const noexcept { return 0; }        // bytes of the file when it was opened
+  [[nodiscard]] virtual std::uint64_t size() const noexcept { return 0; }        // size of the file when it was opened
   [[nodiscard]] virtual std::int64_t modified_ns() const noexcept { return 0; }  // modification time when it was opened
   // Attributes of the root group, "/", or of a data set. Throws DataError as dataset() does.
   [[nodiscard]] virtual const Attributes& attributes(std::string_view) const {
     static const Attributes kNone{};
     return kNone;
   }
-  // The filters of a data set in the order they were applied: "shuffle", "deflate", "fletcher32", "lzf", "lz4", "bitshuffle",
-  // "zstd", "filter 32001".
+  // The filters of a data set in the order in which they were applied: "shuffle", "deflate", "fletcher32", "lzf", "lz4",
+  // "bitshuffle", "zstd", "filter 32001".
   [[nodiscard]] virtual std::vector<std::string> filters(std::string_view) const { return {}; }
-  // Throws DataError that names the file, the data set and the existing ones.
+  // DataError, which names the file, the data set and the existing data sets, if `name` is missing.
   [[nodiscard]] virtual const Dataset& dataset(std::string_view name) const = 0;
-  // Reads the block of `count` elements per axis from `offset`, in C order and this machine's byte order, into `out`, which holds
-  // exactly its bytes. Throws DataError if it is outside the data set or truncated, or if a filter's check fails.
+  // Reads the block of `count` elements per axis from `offset` into `out`, in C order and this machine's byte order. `out` must
+  // have exactly the block's bytes. DataError if the block lies outside the data set or is truncated, or if a filter's check
+  // fails.
   virtual void read(std::string_view name, std::span<const std::int64_t> offset, std::span<const std::int64_t> count,
                     std::span<std::byte> out) const = 0;
   // Advises the kernel that the block will be read soon (posix_fadvise); never fails.
@@ -91,27 +92,27 @@ class File {
                          std::span<const std::int64_t> count) const = 0;
 };
 
-// Number of files that millrace-hdf5 has described for this process so far, without those found in an index.
+// Number of files that millrace-hdf5 has described for this process so far. Files found in an index are not counted.
 [[nodiscard]] std::uint64_t files_described() noexcept;
-// Number of blocks that File::read has read without the library, in all threads of this process so far.
+// Number of blocks that File::read has read without the library so far, in all threads of this process.
 [[nodiscard]] std::uint64_t blocks_read_directly() noexcept;
 
 // An array for write_file().
 struct Array {
-  std::string name;  // "/vis"; its groups are created
+  std::string name;  // "/vis"; its groups are created too
   DType dtype = DType::f32;
   Shape shape;
   std::span<const std::byte> bytes;  // C order
   Shape chunk = {};                  // empty: contiguous
-  int deflate = 0;                   // 0 to 9; needs chunks, as do all that follow
+  int deflate = 0;                   // 0 to 9; like all that follow, it needs chunks
   bool shuffle = false;
   bool lz4 = false;
-  int zstd = 0;  // 1 to 19; at most one of deflate, lz4, zstd
+  int zstd = 0;  // 1 to 19; only one of deflate, lz4 and zstd may be used
   bool fletcher32 = false;
 };
 
-// Writes a new file under a temporary name, syncs it and renames it to `path`; `attributes` become those of its root group, and
-// each must have a value. Throws DataError with the library's own words.
+// Writes a new file under a temporary name, syncs it and renames it to `path`. `attributes` become those of its root group; each
+// must have a value. DataError with the library's message.
 void write_file(const std::filesystem::path& path, std::span<const Array> arrays, std::span<const Attribute> attributes = {});
 
 }  // namespace millrace::hdf5

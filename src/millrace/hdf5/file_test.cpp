@@ -37,7 +37,7 @@ class Hdf5Test : public testing::Test {
   fs::path root_;
 };
 
-// Bytes that compress somewhat; booleans are 0 or 1.
+// Bytes that can be compressed a little; booleans are 0 or 1.
 std::string pattern(std::size_t bytes, DType dtype, std::uint64_t seed) {
   std::string text(bytes, '\0');
   Philox random(make_key(seed, 0, 0, 0));
@@ -59,7 +59,7 @@ std::string read_all(const File& file, const std::string& name) {
   return read(file, name, Shape(shape.size(), 0), shape);
 }
 
-// A block of an array in memory.
+// The bytes of a block of an array in memory.
 std::string slab(const std::string& all, const Shape& shape, const Shape& offset, const Shape& count, std::size_t element) {
   std::string bytes;
   Shape at(count.size(), 0);
@@ -329,11 +329,11 @@ TEST_F(Hdf5Test, WritingFailsWithTheLibrarysWords) {
 }
 
 TEST(ChunkFilters, ChecksumAndShuffle) {
-  // Computed by hand: words 0x0102, 0x0300.
+  // The expected sum was computed by hand from the words 0x0102 and 0x0300.
   const std::byte bytes[] = {std::byte{1}, std::byte{2}, std::byte{3}};
   EXPECT_EQ(detail::fletcher32(bytes), 0x0504U << 16U | 0x0402U);
   EXPECT_EQ(detail::fletcher32({}), 0U);
-  const std::vector<std::byte> ones(100'000, std::byte{0xFF});  // every word is 65535: the sums fold to it, not to 0
+  const std::vector<std::byte> ones(100'000, std::byte{0xFF});  // every word is 65535, so the sums fold to 65535 and not to 0
   EXPECT_EQ(detail::fletcher32(ones), 0xFFFFFFFFU);
   for (const std::size_t unit : {1, 2, 3, 4, 8, 16}) {
     for (const std::size_t size : {std::size_t{0}, std::size_t{7}, std::size_t{4099}}) {

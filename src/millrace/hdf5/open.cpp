@@ -1,4 +1,4 @@
-// Opens many files at once: files that an index knows need no child, the others are described by a few children in parallel.
+// Opens many files at once. Files that an index knows need no child; a few children describe the other files in parallel.
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -37,14 +37,14 @@ std::atomic<std::uint64_t> g_described{0};
                    .next = "check that millrace-hdf5 is the one built with this program, and that memory is free"});
 }
 
-// At most one thread per core, and few enough that all hold at most a quarter of the files this process may have open.
+// At most one thread per core, and few enough that together they hold at most a quarter of the files that this process may open.
 std::size_t most_threads() {
   const std::uint64_t files = limit_of(RLIMIT_NOFILE).value_or(1U << 16U);
   const std::size_t most = std::min<std::size_t>(kMostThreads, files / (4 * kFilesAtOnce));
   return std::min<std::size_t>(std::max<std::size_t>(1, most), std::max(1U, std::thread::hardware_concurrency()));
 }
 
-// One call of open_all.
+// The work of one call of open_all().
 class Opening {
  public:
   Opening(std::span<const std::filesystem::path> paths, std::span<const std::string> datasets, const OpenOptions& options,
@@ -64,7 +64,7 @@ class Opening {
     fresh_.resize(paths.size());
   }
 
-  // The files without an error; errors go to `failed` in order, or the first is thrown.
+  // Returns the files that have no error. Errors go to `failed`, in order; without `failed` the first error is thrown.
   std::vector<std::shared_ptr<const File>> run(const File::OnFailure& failed) {
     const std::size_t groups = (paths_.size() + kFilesAtOnce - 1) / kFilesAtOnce;
     const std::size_t most = most_threads();
@@ -73,7 +73,7 @@ class Opening {
       try {
         others.emplace_back([this] { work(); });
       } catch (const std::system_error&) {
-        break;  // a limit on threads: continue with the existing ones
+        break;  // threads are limited: continue with those that exist
       }
     }
     work();
@@ -86,7 +86,7 @@ class Opening {
  private:
   struct Fresh {
     detail::Stamp stamp;
-    std::string answer;  // empty: not to be kept
+    std::string answer;  // empty: the answer is not kept
   };
 
   // Handles groups of files until all are done.
@@ -147,7 +147,7 @@ class Opening {
       files_[i]->load(answer, all_, /*compares=*/false);
       if (!direct_) files_[i]->read_by_library();
       return true;
-    } catch (const DataError&) {  // the index was wrong: the file itself is described
+    } catch (const DataError&) {  // the index was wrong, so the file itself is described
       files_[i] = detail::open_loadable(paths_[i]);
       return false;
     }
@@ -186,7 +186,7 @@ class Opening {
   std::span<const std::filesystem::path> paths_;
   bool all_;
   bool direct_;
-  bool collects_;  // continues after an error
+  bool collects_;  // true: continues after an error
   std::string request_;
   std::optional<detail::Index> index_;
   // Each element is written only by the thread that has its group.

@@ -1,4 +1,4 @@
-// Many files at once, and the answers about them that are kept between starts.
+// Tests opening many files at once, and the answers about them that are kept between starts.
 #include <gmock/gmock.h>
 #include <unistd.h>
 
@@ -32,7 +32,7 @@ class OpenAll : public testing::Test {
   }
   void TearDown() override { fs::remove_all(root_); }
 
-  // A file of two data sets with numbers that depend on `number`, an hour old.
+  // Writes a file, an hour old, of two data sets whose numbers depend on `number`.
   fs::path make(int number, std::int64_t rows = 6) {
     std::vector<float> values(static_cast<std::size_t>(rows) * 4);
     for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(number * 1000) + static_cast<float>(i);
@@ -48,7 +48,7 @@ class OpenAll : public testing::Test {
   static void age(const fs::path& path, int seconds) {
     fs::last_write_time(path, fs::file_time_type::clock::now() - std::chrono::seconds(seconds));
   }
-  // The first eight differ, the others are copies of them in turn.
+  // Makes eight different files, and copies of these in turn.
   std::vector<fs::path> make_many(int count) {
     std::vector<fs::path> paths;
     for (int i = 0; i < std::min(count, 8); ++i) paths.push_back(make(i));
@@ -97,7 +97,7 @@ std::string contents_of(const fs::path& path) {
 
 void put(const fs::path& path, const std::string& text) { std::ofstream(path, std::ios::binary) << text; }
 
-// Each of 200 files has its own contents, whichever process described it; the first of two bad ones is reported.
+// Each of 200 files has its own contents, whichever process described it. If two files are bad, the first is reported.
 TEST_F(OpenAll, GivesEachFileAsItIs) {
   const std::vector<fs::path> paths = make_many(200);
   const Files files = File::open_all(paths, names_);
@@ -155,14 +155,14 @@ TEST_F(OpenAll, AttributesComeFromTheIndexToo) {
 TEST_F(OpenAll, AFileThatChangedIsAskedAgain) {
   std::vector<fs::path> paths = make_many(8);
   EXPECT_EQ(open(paths).second, 8U);
-  make(1, 9);           // larger
-  age(paths[2], 1800);  // touched
+  make(1, 9);           // now a larger file
+  age(paths[2], 1800);  // only touched: same bytes, another time
   std::string other = contents_of(paths[3]);
   const fs::file_time_type time = fs::last_write_time(paths[3]);
-  other[700] = static_cast<char>(other[700] ^ 1);  // in the head, between or inside its parts
+  other[700] = static_cast<char>(other[700] ^ 1);  // in the head of the file, between or inside its parts
   put(paths[3], other);
   fs::last_write_time(paths[3], time);
-  paths.push_back(make(8));  // new
+  paths.push_back(make(8));  // a new file
   const std::uint64_t before = files_described();
   std::set<std::size_t> refused;
   const auto failed = [&](std::size_t i, const DataError&) { refused.insert(i); };
@@ -181,7 +181,7 @@ TEST_F(OpenAll, AFileThatChangedIsAskedAgain) {
   EXPECT_LE(fs::file_size(index_file()), size + 8) << "one is new, one is gone";
 }
 
-// Within a tick of the clock a second write would leave size and time unchanged.
+// Nothing is kept, because within a tick of the clock a second write would leave size and time unchanged.
 TEST_F(OpenAll, OfAFileThatJustChangedNothingIsKept) {
   const std::vector<fs::path> paths = make_many(3);
   age(paths[1], 0);
@@ -210,7 +210,7 @@ TEST_F(OpenAll, ADamagedIndexIsMadeAnew) {
   }
 }
 
-// Made-up bytes with the right checksum: their answers about a file are checked like those of the child.
+// An index of invented bytes with the right checksum: its answers about files are checked like those of the child.
 TEST_F(OpenAll, HostileBytesInAnIndexDoNoHarm) {
   const std::vector<fs::path> paths = make_many(3);
   static_cast<void>(open(paths));
@@ -243,7 +243,7 @@ TEST_F(OpenAll, HostileBytesInAnIndexDoNoHarm) {
       }
       ++as_said;
     } catch (const DataError&) {
-      continue;  // thrown by a read: the data that the index names do not exist
+      continue;  // a read threw, because the data that the index names do not exist
     }
   }
   EXPECT_GT(as_said, mutants / 4);

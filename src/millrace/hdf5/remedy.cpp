@@ -7,7 +7,7 @@ namespace millrace::hdf5 {
 std::string remedy_for(std::string_view reason, const std::filesystem::path& file) {
   const bool is_newer = reason.find(kNewerForm) != std::string_view::npos;
   if (!is_newer && reason.find(kUnknownFilter) == std::string_view::npos) return "";
-  // Creates each data set anew: h5py's copy() would keep the form of its source.
+  // The command creates each data set anew, because h5py's copy() would keep the form of its source.
   const std::string command =
       R"(h5py, sys; a, b = h5py.File(sys.argv[1]), h5py.File(sys.argv[2], 'w'); b.attrs.update(a.attrs); )"
       R"(a.visititems(lambda n, d: (b.create_dataset(n, data=d[()], dtype=d.dtype, chunks=d.chunks) if hasattr(d, 'dtype') )"

@@ -1,4 +1,4 @@
-// Advice if a sound data set can't be read.
+// Advice for sound data sets that can't be read.
 #pragma once
 
 #include <filesystem>
@@ -7,7 +7,7 @@
 
 namespace millrace::hdf5 {
 
-// Texts of Unreadable::reason.
+// Reasons that Unreadable::reason can have.
 inline constexpr std::string_view kNewerForm = "in a newer form of HDF5 than that of 1.10";
 inline constexpr std::string_view kUnknownFilter = "which is not known here";
 

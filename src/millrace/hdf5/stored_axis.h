@@ -1,4 +1,4 @@
-// Axes that the data sets of a file describe: lists of numbers that rise or fall, and their units.
+// Finds the axes that data sets of a file describe: lists of numbers that rise or fall, and their units.
 #pragma once
 
 #include <string>
@@ -8,16 +8,15 @@
 
 namespace millrace::hdf5 {
 
-// The text of the attribute unit or units of a data set, or of the root group "/"; "" if there is no such text or no such data
-// set.
+// The text of the attribute "unit" or "units" of a data set, or of the root group "/"; "" if there is no such text or data set.
 [[nodiscard]] std::string unit_attribute(const File& file, const std::string& of);
 
-// All numbers of a data set of real numbers, of any type. DataError as File::read.
+// All numbers of a data set of real numbers of any type. DataError as in File::read().
 [[nodiscard]] std::vector<double> numbers_of(const File& file, const Dataset& set);
 
 struct StoredAxis {
-  std::string name;  // of the data set
-  std::string unit;  // from its attribute; may be empty
+  std::string name;  // name of the data set
+  std::string unit;  // unit from its attribute; may be empty
   std::vector<double> values;
 };
 // The data sets with one axis of 2 to 2^20 real numbers that strictly rise or strictly fall, in the order of the file.

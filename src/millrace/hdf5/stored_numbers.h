@@ -1,4 +1,4 @@
-// Converts real numbers of any type a file may hold to the type used for computing.
+// Converts real numbers of any type that a file may hold to the type used for computing.
 #pragma once
 
 #include <cmath>
@@ -34,7 +34,8 @@ bool copied(std::span<const std::byte> bytes, std::span<To> values) {
 
 }  // namespace detail
 
-// `bytes` holds as many numbers as `values`. False if they are not real, or if To is integral and one is not finite or too large.
+// `bytes` holds as many numbers as `values`. False if they are not real numbers. For an integral To also false if a number is not
+// finite or too large.
 template <class To>
 [[nodiscard]] bool convert_numbers(DType dtype, std::span<const std::byte> bytes, std::span<To> values) {
   switch (dtype) {

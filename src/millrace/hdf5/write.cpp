@@ -23,7 +23,7 @@ using detail::Codec;
 
 constexpr auto kCheck = "check the disk's space, the folder and its permissions";
 
-// The child reads back its own writes, so the file's write-only descriptor does not suffice for it.
+// The child needs a readable descriptor, because it reads back its own writes. The file's descriptor is write-only.
 class ForChild {
  public:
   explicit ForChild(const std::filesystem::path& file) : descriptor_(::open(file.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC)) {
@@ -57,7 +57,7 @@ void put(detail::WireWriter& request, const Array& array) {
   request.put(array.shuffle).put(array.fletcher32);
 }
 
-// Accepts only what attributes() of a file can return.
+// Accepts only attributes that attributes() of a file can return.
 void put(detail::WireWriter& request, const Attribute& attribute) {
   const std::string& name = attribute.name;
   MR_CHECK(!name.empty() && name.size() <= kMaxAttributeName && name.find('\0') == std::string::npos,
@@ -84,7 +84,7 @@ void write_file(const std::filesystem::path& path, std::span<const Array> arrays
     detail::Process child("write", std::span(&descriptor, 1));
     bool alive = child.send_frame(request.bytes());
     for (std::size_t i = 0; alive && i < arrays.size(); ++i) alive = child.send(arrays[i].bytes);
-    // The child may have answered before it took all bytes.
+    // The child may have answered before it received all bytes.
     const auto answer = child.receive_frame();
     if (!answer) failed(path, "the HDF5 library's process " + child.how_it_ended(), kCheck);
     detail::WireReader words(*answer);

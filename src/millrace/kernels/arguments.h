@@ -15,11 +15,12 @@
 
 namespace millrace::kernels {
 
-// Whether the kernels support x; all other tensors use the plain path through ATen.
+// True if the kernels support x. All other tensors use the plain path through ATen.
 inline bool has_kernel(const at::Tensor& x) {
   return x.is_cpu() && x.layout() == at::kStrided && (x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16);
 }
-// Whether a device other than the CPU has kernels of ours for x, where the operation has any there.
+// True if x is on a device other than the CPU and that device has kernels of Millrace for x's type. Not every operation has such
+// a kernel.
 inline bool has_device_kernel(const at::Tensor& x) {
   const at::ScalarType type = x.scalar_type();
   return !x.is_cpu() && x.layout() == at::kStrided && (type == at::kFloat || type == at::kBFloat16 || type == at::kHalf) &&
@@ -31,28 +32,28 @@ inline detail::Type type_of(at::ScalarType type) {
 }
 inline detail::Type type_of(const at::Tensor& x) { return type_of(x.scalar_type()); }
 
-// x, contiguous. On a device it also begins where a piece of memory does that a thread reads or writes at once.
+// Returns x contiguous. On a device its memory also begins at a multiple of kPieceBytes, which a thread reads or writes at once.
 inline at::Tensor for_kernel(const at::Tensor& x) {
   const at::Tensor packed = x.contiguous();
   const bool fits = x.is_cpu() || reinterpret_cast<std::uintptr_t>(packed.const_data_ptr()) % kPieceBytes == 0;
   return fits ? packed : packed.clone();
 }
 
-// The number of rows of x (rows, columns) that take at most this many bytes: a multiple of 64, where a dropout's groups start
-// anew.
+// The number of rows of x (rows, columns) that take at most this many bytes. It is a multiple of 64, so that each part of the
+// rows begins with a whole group of a dropout.
 inline std::int64_t rows_within(std::int64_t bytes, const at::Tensor& x) {
   constexpr std::int64_t kStep = 64;
   const std::int64_t row_bytes = x.size(1) * x.element_size();
   return row_bytes == 0 ? x.size(0) : std::max(kStep, bytes / row_bytes / kStep * kStep);
 }
 
-// The layout of x among the two that kernels of volumes support; a tensor with neither must be made contiguous.
+// The layout of x, if it is one of the two that kernels of volumes support. All other tensors must be made contiguous.
 inline at::MemoryFormat layout_of(const at::Tensor& x) {
   const bool last = x.dim() == 5 && !x.is_contiguous() && x.is_contiguous(at::MemoryFormat::ChannelsLast3d);
   return last ? at::MemoryFormat::ChannelsLast3d : at::MemoryFormat::Contiguous;
 }
 
-// Whether the volumes (N, C, D, H, W) can be joined along the channels.
+// True if the volumes x and y (N, C, D, H, W) can be joined along the channels.
 inline bool differ_in_channels_alone(const at::Tensor& x, const at::Tensor& y) {
   if (x.dim() != 5 || y.dim() != 5) return false;
   for (const std::int64_t axis : {0, 2, 3, 4}) {
@@ -65,7 +66,7 @@ inline detail::Keep keep_of(const Dropout& dropout) {
   return {dropout.key, dropout.first, dropout_threshold(dropout.p), dropout_scale(dropout.p)};
 }
 
-// The values of a dropout that an autograd function's backward pass needs.
+// Saves a dropout for an autograd function's backward pass, where remembered() restores it.
 template <class Context>
 void remember(Context* context, const Dropout& site) {
   context->saved_data["p"] = site.p;
@@ -86,7 +87,8 @@ template <class Context>
   return site;
 }
 
-// An undefined tensor given to Function::apply aborts the program in LibTorch 2.11; an empty optional does not.
+// Turns an undefined tensor into nullopt, because Function::apply of LibTorch 2.11 aborts the program if it gets an undefined
+// tensor.
 inline std::optional<at::Tensor> optional(const at::Tensor& x) {
   return x.defined() ? std::optional<at::Tensor>(x) : std::nullopt;
 }

@@ -27,14 +27,14 @@ using Heads = std::array<at::Tensor, 3>;  // queries, keys, values, each (B, T, 
 struct Form {
   double scale = 1;
   bool causal = true;
-  at::Tensor cos = {}, sin = {};  // of rotary positions, (T, D / 2); undefined: not rotary
+  at::Tensor cos = {}, sin = {};  // for rotary positions, (T, D / 2); undefined: no rotation
 };
 
 detail::HeadView view_of(const at::Tensor& x) { return {x.data_ptr(), x.stride(0), x.stride(1), x.stride(2)}; }
 
 at::Tensor with_contiguous_rows(const at::Tensor& x) { return x.stride(3) == 1 || x.size(3) == 1 ? x : x.contiguous(); }
 
-// Views of (B, T, 3 H D) as queries, keys and values.
+// Queries, keys and values as views of a packed tensor (B, T, 3 H D).
 Heads heads_of(const at::Tensor& packed, std::int64_t heads) {
   const at::Tensor five = packed.view({packed.size(0), packed.size(1), 3, heads, packed.size(2) / (3 * heads)});
   return {five.select(2, 0), five.select(2, 1), five.select(2, 2)};
@@ -60,7 +60,7 @@ detail::Attention arguments(const Heads& in, const at::Tensor& out, const at::Te
           .keep = {}};
 }
 
-// If there are angles, queries and keys are rotated before the kernel, and their gradients after it.
+// Runs the kernel. If there are angles, queries and keys are rotated before it, and their gradients after it.
 void run(const detail::Attention& args, bool backward, const Form& form, const Dropout& site) {
   const detail::Table& table = detail::table();
   const std::size_t bytes = table.attention_scratch(args, backward);
@@ -88,7 +88,7 @@ void run(const detail::Attention& args, bool backward, const Form& form, const D
 }
 
 struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
-  // q, k, v (B, T, H, D), or q alone as the packed (B, T, 3 H D) with `heads` heads.
+  // q, k and v are (B, T, H, D); or q alone is the packed (B, T, 3 H D) with `heads` heads.
   static at::Tensor forward(AutogradContext* context, const at::Tensor& q, const std::optional<at::Tensor>& k,
                             const std::optional<at::Tensor>& v, std::int64_t heads, const Dropout& site, const Form& form) {
     const at::Tensor packed = k ? at::Tensor() : q.contiguous();
@@ -132,7 +132,7 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
   }
 };
 
-// A longer row has too many scores to keep them all.
+// More rows would have too many scores to keep.
 constexpr std::int64_t kMostCountedRows = 256;
 
 bool drops_by_counter(const at::Tensor& q) {

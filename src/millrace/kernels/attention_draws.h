@@ -1,12 +1,13 @@
-// Which weights of an attention are dropped on devices other than the CPU.
+// How the dropped weights of an attention are drawn on devices other than the CPU.
 #pragma once
 
 namespace millrace::kernels {
 
-// LibTorch's fused attention has its own random numbers. Its generator is seeded before each forward pass (step/draws.h), so
-// that the same pass drops the same weights, but not those of the CPU, and others if a batch is cut differently. If this is set,
-// then in fp32 without TF32 and for rows of at most 256, attention is composed of LibTorch's operations with the CPU's mask: all
-// its scores are kept for the backward pass. Applies to the process; off at first.
+// LibTorch's fused attention draws its own random numbers. Its generator is seeded before each forward pass (step/draws.h), so
+// the same pass drops the same weights again. It does not drop the weights that the CPU drops, and it drops others if a batch is
+// cut differently. With `counted`, attention uses the CPU's mask instead: it is composed of LibTorch's operations and keeps all
+// its scores for the backward pass. This happens only in fp32 without TF32 and for at most 256 rows. Applies to the process; off
+// at first.
 void set_counted_attention(bool counted) noexcept;
 [[nodiscard]] bool counts_attention() noexcept;
 

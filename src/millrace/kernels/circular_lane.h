@@ -1,4 +1,4 @@
-// Where the elements of circularly padded volumes lie. g++ and nvcc both compile it.
+// Positions of elements in circularly padded volumes. g++ and nvcc both compile this file.
 #pragma once
 
 #include <c10/macros/Macros.h>
@@ -7,12 +7,12 @@
 
 namespace millrace::kernels::detail {
 
-// A volume as planes of pixels: contiguous tensors have N * C planes of single elements, channels-last ones N planes whose pixels
-// are all channels. A pixel of a plain volume is `pixel` consecutive elements; in the padded one, which has one more pixel on
-// each side, pixels are `step` elements apart.
+// A volume as planes of pixels. A contiguous tensor has N * C planes, whose pixels are single elements. A channels-last tensor
+// has N planes, whose pixels hold all channels. In the plain volume a pixel is `pixel` consecutive elements, and pixels follow
+// each other. In the padded volume, which has one more pixel on each side, pixels are `step` elements apart.
 struct PaddedVolume {
   std::int64_t samples, planes, depth, height, width, pixel, step;
-  std::int64_t padded_first, padded_stride;  // of a sample's first plane; from one sample to the next
+  std::int64_t padded_first, padded_stride;  // index of a sample's first plane; distance from one sample to the next
   [[nodiscard]] C10_HOST_DEVICE std::int64_t row() const { return width * pixel; }
   [[nodiscard]] C10_HOST_DEVICE std::int64_t padded_row() const { return (width + 2) * step; }
   [[nodiscard]] C10_HOST_DEVICE std::int64_t padded_plane() const { return (depth + 2) * (height + 2) * padded_row(); }
@@ -22,8 +22,8 @@ struct PaddedVolume {
   return i < 0 ? i + size : i >= size ? i - size : i;
 }
 
-// The padded positions that show position i of a side of `size`: itself, and one beyond an edge that it touches (two if size is
-// 1). Position `number` of times_shown() ones.
+// Position i of a side of `size` appears times_shown() times in the padded volume: once as itself, and once more beyond each edge
+// that it touches (both edges if size is 1). shown_at() returns the padded position number `number` of these.
 [[nodiscard]] C10_HOST_DEVICE inline int times_shown(std::int64_t i, std::int64_t size) {
   return 1 + (i == 0 ? 1 : 0) + (i == size - 1 ? 1 : 0);
 }
@@ -32,7 +32,7 @@ struct PaddedVolume {
   return i == 0 && number == 1 ? size + 1 : 0;
 }
 
-// The place of pixel (d, h, w) of a plane of the padded volume, and of the plain one.
+// Index of pixel (d, h, w) of a plane: in the padded volume, and in the plain one.
 [[nodiscard]] C10_HOST_DEVICE inline std::int64_t padded_place(const PaddedVolume& v, std::int64_t plane, std::int64_t d,
                                                                std::int64_t h, std::int64_t w) {
   const auto at = static_cast<std::uint32_t>(plane), of = static_cast<std::uint32_t>(v.planes);
@@ -44,13 +44,13 @@ struct PaddedVolume {
   return ((plane * v.depth + d) * v.height + h) * v.row() + w * v.pixel;
 }
 
-// For the device's threads: thread i of a launch handles `kElements` neighbours of a pixel, `pieces` such pieces a pixel.
+// The elements that thread i of a launch handles: `elements` neighbours inside a pixel. Each pixel has `pieces` such pieces.
 struct PixelPiece {
   std::int64_t plane, d, h, w, element;
 };
 [[nodiscard]] C10_HOST_DEVICE inline PixelPiece piece_of(std::int64_t i, std::int64_t pieces, int elements, std::int64_t depth,
                                                          std::int64_t height, std::int64_t width) {
-  // 32-bit divisions take a fraction of the time of 64-bit ones; launches of more threads are split.
+  // Divides 32-bit numbers, which takes a fraction of the time of 64-bit ones. Launches with more threads are split.
   auto rest = static_cast<std::uint32_t>(i);
   const auto next = [&rest](std::int64_t size) {
     const auto by = static_cast<std::uint32_t>(size), digit = rest % by;

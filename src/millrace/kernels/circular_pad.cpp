@@ -22,7 +22,7 @@ using detail::shown_at;
 using detail::times_shown;
 using detail::wrapped;
 
-// The geometry of the `channels` channels from `first` on, of `all` channels in the padded volume.
+// Geometry of `channels` channels, beginning at channel `first` of the `all` channels in the padded volume.
 Geometry geometry(at::IntArrayRef sizes, std::int64_t first, std::int64_t all, at::MemoryFormat layout) {
   const bool last = layout == at::MemoryFormat::ChannelsLast3d;
   const std::int64_t channels = sizes[1];
@@ -72,7 +72,7 @@ void pad(const Geometry& g, const T* in, T* out) {
 float wide(float x) { return x; }
 float wide(c10::BFloat16 x) { return static_cast<float>(x); }
 
-// sum (row() floats) += the padded row `from`, with its two ends added to the pixels that they show.
+// sum (row() floats) += the padded row `from`; its two ends are added to the pixels that they repeat.
 template <class T>
 void add_row(const Geometry& g, const T* from, float* sum) {
   const auto add_pixel = [&](const T* pixel, float* to) {
@@ -110,7 +110,7 @@ void unpad(const Geometry& g, const T* in, T* out) {
   });
 }
 
-// The device's pass over the padded volume of these channels.
+// Runs the device's kernel on the part of the padded volume that holds these channels.
 void run_on_device(const Geometry& g, const at::Tensor& in, const at::Tensor& out, bool backward) {
   const CircularPad args{
       .in = in.const_data_ptr(), .out = out.mutable_data_ptr(), .type = type_of(in), .volume = g, .backward = backward};

@@ -1,4 +1,4 @@
-// dropout_map.h in tensor arithmetic: 32-bit words in 64-bit integers.
+// Computes the map of dropout_map.h with tensor operations; 32-bit words are stored in 64-bit integers.
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
@@ -26,7 +26,8 @@ constexpr std::int64_t kWord = 0xFFFFFFFF;
 at::Tensor lower(const at::Tensor& x) { return at::bitwise_and(x, at::Scalar(kWord)); }
 at::Tensor upper(const at::Tensor& x) { return lower(at::bitwise_right_shift(x, at::Scalar(32))); }
 
-// philox4x32({c, c >> 32, 0, 0}, key) of all counters c. A product of two words may overflow into the sign: its bits are right.
+// philox4x32({c, c >> 32, 0, 0}, key) for all counters c. The product of two words may overflow into the sign; its bits are still
+// right.
 std::array<at::Tensor, 4> philox(const at::Tensor& counters, std::uint64_t key) {
   constexpr std::int64_t kA = 0xD2511F53, kB = 0xCD9E8D57;
   std::array<at::Tensor, 4> c = {lower(counters), upper(counters), counters.new_zeros({1}), counters.new_zeros({1})};
@@ -58,7 +59,7 @@ at::Tensor composed_mask(at::IntArrayRef sizes, const Dropout& site, c10::Device
     counters.push_back(at::arange(first, first + detail::lanes_of(stretch.first, stretch.count), integers));
   }
   const std::array<at::Tensor, 4> words = philox(at::cat(counters), site.key);
-  // The order of the elements is (groups, words, blocks, halves).
+  // Elements are in the order (groups, words, blocks, halves).
   std::vector<at::Tensor> of_words;
   for (const at::Tensor& word : words) {
     const at::Tensor blocks = word.view({-1, detail::kLanesOfGroup});

@@ -1,5 +1,5 @@
-// Tests on the CPU how other devices drop: by LibTorch's operations on integers, and by the body of the devices' kernel with the
-// geometry of its launch.
+// Tests on the CPU which elements other devices drop, in two ways: by LibTorch's operations on integers, and by the code of the
+// devices' kernel with the geometry of its launch.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/randn.h>
@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::uint64_t kMaskKey = 0xFEDCBA9876543210ULL;
 
-// Positions in a stream: at its beginning, within a group, and where a block's number needs its upper word.
+// First positions in a stream: at its beginning, inside a group, and where a block's number needs its upper word.
 const std::vector<std::int64_t>& firsts() {
   static const std::vector<std::int64_t> all = {0, 1, 77, 128, (std::int64_t{1} << 35) - 3, (std::int64_t{1} << 40) + 131};
   return all;
@@ -42,7 +42,7 @@ TEST(ComposedMask, HasTheShapeAndTheRunsOfTheSite) {
   EXPECT_TRUE(equal_bits(composed_mask({4, 7, 11}, site, at::kCPU), dropout_mask_reference({4, 7, 11}, site)));
 }
 
-// Runs all threads of the launches in device/cuda/elementwise.cu one after the other, a launch for each run.
+// Runs all threads of the launches in device/cuda/elementwise.cu one after the other, with a launch for each run.
 template <class X, class Out>
 at::Tensor by_lanes(const at::Tensor& x, const at::Tensor& residual, const Dropout& site, at::ScalarType type) {
   at::Tensor out = at::empty(x.sizes(), x.options().dtype(type));
@@ -59,7 +59,7 @@ at::Tensor by_lanes(const at::Tensor& x, const at::Tensor& residual, const Dropo
 
 template <class X, class Out>
 void expect_the_reference(std::int64_t n, const Dropout& site, at::ScalarType x_type, at::ScalarType type) {
-  // Both start at an even and at an odd address: a pair of neighbours is read at once if its alignment permits.
+  // Tries even and odd addresses, because a pair of neighbours is read at once only if its alignment permits.
   for (const std::int64_t place : {0, 1}) {
     const at::Tensor x = at::randn({n + 1}).to(x_type).narrow(0, place, n);
     const at::Tensor residual = at::randn({n + 1}).to(type).narrow(0, place, n);

@@ -19,13 +19,13 @@ namespace millrace::kernels {
 namespace {
 
 constexpr auto kLast = at::MemoryFormat::ChannelsLast3d;
-constexpr std::int64_t kBand = 8;  // rows: 1.25 rows of each plane are copied for each row of the result
+constexpr std::int64_t kBand = 8;  // rows of a band: for each row of the result 1.25 rows of each plane are copied
 constexpr std::int64_t kCopiedWords =
-    1 << 18;  // size of a band, if a volume is so wide that only fewer rows fit into the second-level cache
+    1 << 18;  // bytes of a band; a very wide volume gets fewer rows, so that the band stays in the second-level cache
 
 std::int64_t round_up(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; }
 
-// (27, channels, columns), or with bf16 (27, pairs of channels, columns, 2).
+// The weights as panels: (27, channels, columns), in bf16 (27, pairs of channels, columns, 2).
 at::Tensor panels_of(const at::Tensor& weight, at::ScalarType type) {
   const std::int64_t outputs = weight.size(0);
   const std::int64_t channels = weight.size(1);
@@ -67,7 +67,7 @@ std::size_t scratch_bytes(const detail::Conv3d& a) {
   return static_cast<std::size_t>(4 * ((3 * (a.band + 2) + 1) * row + gradient + (a.width + 4) * channels + 256));
 }
 
-// Convolves x and more with the weights (O, C, 3, 3, 3).
+// Convolves x and `more` with weights (O, C, 3, 3, 3).
 at::Tensor convolve(const at::Tensor& x, const at::Tensor& more, const at::Tensor& weight, const at::Tensor& bias) {
   detail::Conv3d a = arguments(x, more, weight.size(0));
   at::Tensor out = at::empty({a.samples, a.out_channels, a.depth, a.height, a.width}, x.options().memory_format(kLast));
@@ -90,7 +90,7 @@ struct ConvolutionSums {
   at::Tensor weight, bias;  // fp32
 };
 
-// Each thread sums its bands; the sums are added in order.
+// Each thread sums its bands; then the threads' sums are added in order.
 ConvolutionSums weight_gradients(const at::Tensor& x, const at::Tensor& more, const at::Tensor& gradient) {
   detail::Conv3d a = arguments(x, more, gradient.size(1));
   a.out_gradient = gradient.const_data_ptr();
@@ -117,7 +117,7 @@ ConvolutionSums weight_gradients(const at::Tensor& x, const at::Tensor& more, co
 struct DirectConv3dFunction : torch::autograd::Function<DirectConv3dFunction> {
   using Context = torch::autograd::AutogradContext;
 
-  // `more` is last: needs_input_grad skips an absent tensor.
+  // `more` is the last argument, because needs_input_grad() does not count an absent tensor.
   static at::Tensor forward(Context* context, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                             const std::optional<at::Tensor>& more) {
     const at::Tensor second = more.value_or(at::Tensor());
@@ -130,7 +130,7 @@ struct DirectConv3dFunction : torch::autograd::Function<DirectConv3dFunction> {
     const at::Tensor &x = saved[0], &weight = saved[1], &more = saved[2];
     const at::Tensor gradient = gradients[0].contiguous(kLast);
     torch::autograd::variable_list result(4);
-    // Each input's gradient goes through its own channels of the flipped weights.
+    // The gradient of each input uses its own channels of the flipped weights.
     const at::Tensor turned = weight.flip({2, 3, 4}).transpose(0, 1);
     if (context->needs_input_grad(0)) result[0] = convolve(gradient, {}, turned.narrow(0, 0, x.size(1)), {});
     if (more.defined() && context->needs_input_grad(3)) {
@@ -160,7 +160,8 @@ bool has_direct_conv3d(const at::Tensor& x, const at::Tensor& more, const at::Te
 
 at::Tensor direct_conv3d(const at::Tensor& x, const at::Tensor& more, const at::Tensor& weight, const at::Tensor& bias) {
   MR_CHECK(has_direct_conv3d(x, more, weight, bias), "direct_conv3d has no kernel for these tensors");
-  MR_CHECK(weight.size(1) == x.size(1) + (more.defined() ? more.size(1) : 0), "direct_conv3d: the weight has other channels");
+  MR_CHECK(weight.size(1) == x.size(1) + (more.defined() ? more.size(1) : 0),
+           "direct_conv3d: the weight needs as many channels as both inputs together");
   const OperationSpan span("millrace::direct_conv3d", x, more, weight, bias);
   return DirectConv3dFunction::apply(x, weight, bias, optional(more));
 }

@@ -14,15 +14,17 @@ namespace millrace::kernels {
 namespace {
 
 using Sizes = std::array<std::int64_t, 2>;
-constexpr std::int64_t kDepth = 2;  // the axis in (N, C, D, H, W)
+constexpr std::int64_t kDepth = 2;  // the depth axis in (N, C, D, H, W)
 constexpr std::int64_t kBytesOfBf16 = 2;
-constexpr std::int64_t kTogetherBytes = std::int64_t{1}
-                                        << 20U;  // bytes of volumes that share a call: with more, a call's own cost is negligible
+constexpr std::int64_t kTogetherBytes = std::int64_t{1}  // bytes of volumes that share a call; at this size the cost of the call
+                                                         // itself is negligible
+                                        << 20U;
 
 std::int64_t of_depth(at::IntArrayRef values) { return values[0]; }
 Sizes in_plane(at::IntArrayRef values) { return values.size() == 1 ? Sizes{values[0], values[0]} : Sizes{values[1], values[2]}; }
 
-// (N, D, H, W, C), a view if x is channels-last. LibTorch transposes a matrix in blocks, a volume element by element.
+// x as (N, D, H, W, C), a view if x is channels-last. The copy transposes matrices, because LibTorch transposes a matrix in
+// blocks but a volume element by element.
 at::Tensor channels_behind(const at::Tensor& x) {
   if (x.is_contiguous(at::MemoryFormat::ChannelsLast3d)) return x.permute({0, 2, 3, 4, 1});
   const std::int64_t samples = x.size(0), channels = x.size(1), places = x.size(2) * x.size(3) * x.size(4);
@@ -32,7 +34,8 @@ at::Tensor channels_behind(const at::Tensor& x) {
   return turned.view({samples, x.size(2), x.size(3), x.size(4), channels});
 }
 
-// For p from `first` to `last` - 1, plane p of one volume meets (is combined with) plane p * step + shift of the other.
+// The planes of two volumes that a plane of the kernel combines ("meet"): for p from `first` to `last` - 1, plane p of one volume
+// meets plane p * step + shift of the other.
 struct Meeting {
   std::int64_t first = 0, last = 0, step = 1, shift = 0;
 };
@@ -59,8 +62,8 @@ class Sum {
         plane_(at::empty({weight.size(0), weight.size(1), weight.size(3), weight.size(4)}, weight.options())),
         weight_(at::zeros({weight.size(kDepth), weight.size(0), weight.size(1), weight.size(3), weight.size(4)}, at::kFloat)) {}
 
-  // Adds some volumes, `at_a_time` planes at a time; the bias's gradient comes with the plane of the kernel that meets each plane
-  // of `gradient` once.
+  // Adds the gradients of some volumes, `at_a_time` planes at a time. The bias's gradient is computed together with plane
+  // `with_bias` of the kernel, which meets each plane of `gradient` once.
   void add(const at::Tensor& x, const at::Tensor& gradient, std::int64_t at_a_time, std::int64_t with_bias) {
     const at::Tensor inputs = channels_behind(x), outputs = channels_behind(gradient);
     const at::Tensor &ones = how_.transposed ? inputs : outputs, &others = how_.transposed ? outputs : inputs;
@@ -92,11 +95,11 @@ class Sum {
   const VolumeConvolution& how_;
   Sizes stride_, padding_, dilation_, output_padding_;
   std::array<std::int64_t, 1> outputs_;
-  at::Tensor plane_;          // a plane of the kernel; only its sizes are used
+  at::Tensor plane_;          // stands for a plane of the kernel; only its sizes are used
   at::Tensor weight_, bias_;  // (kD, O, C, kH, kW)
 };
 
-// The plane of the kernel that meets each plane of the gradient once; -1 if there is no such plane.
+// The plane of the kernel that meets each plane of the gradient exactly once; -1 if no plane does.
 std::int64_t plane_that_meets_all(const at::Tensor& x, const at::Tensor& gradient, const at::Tensor& weight,
                                   const VolumeConvolution& how) {
   for (std::int64_t k = 0; !how.transposed && k < weight.size(kDepth); ++k) {
@@ -117,14 +120,16 @@ ConvolutionWeights weights_by_planes(const at::Tensor& x, const at::Tensor& grad
   if (!wants_weight) return sums;
   Sum sum(weight, how, gradient.size(1));
   if (!is_empty) {
-    // Without AVX-512 oneDNN has no bf16, and LibTorch's own loop unrolls all samples of a call and rounds the sum after each
-    // sample.
+    // Each call gets one sample: without AVX-512 oneDNN has no bf16, and LibTorch's own loop unrolls all samples of a call and
+    // rounds the sum after each sample.
     const bool one_by_one = instructions() < InstructionSet::avx512;
     const std::int64_t samples = x.size(0);
-    const std::int64_t bytes = (x.numel() + gradient.numel()) / samples * kBytesOfBf16;  // as in bf16, for a census in fp32
+    // As in bf16, so that a census in fp32 sees the same calls.
+    const std::int64_t bytes = (x.numel() + gradient.numel()) / samples * kBytesOfBf16;
     const std::int64_t fit = one_by_one ? 1 : kTogetherBytes / std::max<std::int64_t>(1, bytes);
     const std::int64_t together = std::clamp<std::int64_t>(fit, 1, samples);
-    const std::int64_t at_a_time = one_by_one ? 1 : x.size(kDepth) + gradient.size(kDepth);  // enough for all planes
+    // The sum of both depths is enough for all planes.
+    const std::int64_t at_a_time = one_by_one ? 1 : x.size(kDepth) + gradient.size(kDepth);
     for (std::int64_t i = 0; i < samples; i += together) {
       const std::int64_t count = std::min(together, samples - i);
       sum.add(x.narrow(0, i, count), gradient.narrow(0, i, count), at_a_time, with_bias);

@@ -103,7 +103,8 @@ TEST(WeightsByPlanes, AreThoseOfTheVolume) {
   }
 }
 
-// Volumes of all sizes, some in a shared call, some alone; the bias together with a plane of the kernel and separately.
+// Volumes of many sizes; some share a call, others have a separate call. The bias is computed together with a plane of the
+// kernel, or separately.
 TEST(WeightsByPlanes, InBf16AreAsGoodAsTheFormat) {
   const Sizes one = {1, 1, 1}, none = {0, 0, 0};
   for (const Convolution& drawn :

@@ -9,15 +9,16 @@
 
 namespace millrace::kernels {
 
-// Bytes of x and gradient together above which a bf16 gradient is computed plane by plane.
+// If x and gradient together have more bytes than this, a bf16 gradient is computed plane by plane.
 inline constexpr std::int64_t kWholeBytes = std::int64_t{1} << 20U;
-// For a convolution of x (N, C, D, H, W) with `weight` (O, C, 3, 3, 3), of x's type, stride 1 and padding 1, whose result has the
-// gradient `gradient` (N, O, D, H, W). For bf16 the library keeps transposed and padded copies of both volumes, several times
-// their size: above kWholeBytes it is called plane by plane of the kernel (convolution_planes.h).
+// The gradients of weight and bias of a convolution of x (N, C, D, H, W) with `weight` (O, C, 3, 3, 3), of x's type, stride 1 and
+// padding 1. `gradient` (N, O, D, H, W) is that of the result. In bf16 the library would keep transposed and padded copies of
+// both volumes, several times their size. Therefore above kWholeBytes it is called for one plane of the kernel at a time
+// (convolution_planes.h).
 ConvolutionWeights convolution_weights(const at::Tensor& x, const at::Tensor& gradient, const at::Tensor& weight,
                                        bool wants_weight, bool wants_bias);
 
-// While such an object exists, fp32 gradients are computed plane by plane as in bf16: so a census of an fp32 step sees the
+// While such an object exists, fp32 gradients are computed plane by plane as in bf16, so that a census of an fp32 step sees the
 // library calls of a bf16 step. Applies to all threads.
 class CutAsInBf16 {
  public:

@@ -1,4 +1,4 @@
-// The arithmetic of cross-entropy for the lanes of a row. g++ and nvcc both compile it.
+// The arithmetic of cross-entropy for the lanes that share a row. g++ and nvcc both compile this file.
 #pragma once
 
 #include <c10/macros/Macros.h>
@@ -11,19 +11,19 @@
 
 namespace millrace::kernels::detail {
 
-// The sum of exp(x) over some numbers, as sum * exp(largest), so that none overflows.
+// The sum of exp(x) over some numbers, stored as sum * exp(largest), so that it does not overflow.
 struct ExpSum {
   float largest = -INFINITY;
   float sum = 0;
 
   C10_HOST_DEVICE void add(float x) {
     if (x <= largest) {
-      if (x > -INFINITY) sum += ::expf(x - largest);  // the largest may be -inf itself, and their difference is no number
+      if (x > -INFINITY) sum += ::expf(x - largest);  // `largest` may be -inf too, and then x - largest is NaN
     } else {
       sum = sum * ::expf(largest - x) + 1.0F;
       largest = x;
     }
-    if (x != x) sum = x;  // NaN stays
+    if (x != x) sum = x;  // keeps NaN
   }
   C10_HOST_DEVICE void join(const ExpSum& other) {
     if (other.sum == 0.0F) return;
@@ -48,7 +48,7 @@ template <class X>
   return log_sum - static_cast<float>(logits[target]);
 }
 
-// The gradients of a row's loss by its logits; those of a row that does not count are 0, whatever its logits are.
+// The gradients of a row's loss with respect to its logits. They are 0 for a row that does not count, whatever its logits are.
 class LogitGradient {
  public:
   C10_HOST_DEVICE LogitGradient(const CrossEntropy& args, std::int64_t row)

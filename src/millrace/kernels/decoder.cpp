@@ -25,7 +25,7 @@ using torch::autograd::variable_list;
 at::Tensor contiguous(const at::Tensor& x) { return x.defined() ? x.contiguous() : x; }
 const void* data_of(const at::Tensor& x) { return x.defined() ? x.const_data_ptr() : nullptr; }
 
-// Whether x * rate can be recovered from y.
+// True if x * rate can be computed back from y, because no weight is too close to 0 or too large.
 bool has_inverse(const at::Tensor& weight) {
   constexpr float kLeast = 1e-6F, kMost = 1e6F;
   const auto* first = weight.const_data_ptr<float>();
@@ -40,7 +40,7 @@ struct RmsRowsFunction : torch::autograd::Function<RmsRowsFunction> {
     const at::Tensor added = branch ? branch->contiguous() : at::Tensor();
     const at::Tensor scale = weight.contiguous();
     const std::int64_t width = input.size(-1), rows = input.numel() / width;
-    // The branch is not read again: if the types agree, the sum overwrites it.
+    // The branch is not read again, so the sum overwrites it if the types agree.
     const bool overwrites = branch && !branch->is_leaf() && added.scalar_type() == input.scalar_type();
     at::Tensor sum = !branch ? input : overwrites ? added.detach() : at::empty_like(input);
     at::Tensor y = at::empty(input.sizes(), input.options().dtype(type));
@@ -57,7 +57,8 @@ struct RmsRowsFunction : torch::autograd::Function<RmsRowsFunction> {
                                .epsilon = static_cast<float>(epsilon)};
     const detail::Table& table = detail::table();
     parallel(rows, [&](std::int64_t begin, std::int64_t end) { table.rms_rows_forward(args, begin, end); });
-    // The next product keeps y anyway, and in 16 bits it is smaller than the sum.
+    // Saves y instead of the sum if x * rate can be computed back from it: the next product keeps y in any case, and in 16 bits
+    // it is smaller.
     const bool keeps_y = has_inverse(scale);
     context->save_for_backward({keeps_y ? at::Tensor() : sum, keeps_y ? y : at::Tensor(), rates, scale});
     context->saved_data["x_type"] = static_cast<std::int64_t>(x.scalar_type());
@@ -120,12 +121,12 @@ struct RmsRowsFunction : torch::autograd::Function<RmsRowsFunction> {
   }
 };
 
-// Whether a gradient may overwrite the input: no other backward pass will read it.
+// True if a gradient may overwrite the input, because no other backward pass will read it.
 bool overwrites(AutogradContext* context) {
   return context->saved_data["overwrites"].toBool() && !torch::autograd::get_current_graph_task_keep_graph();
 }
 
-// `out` is as wide as x if there is a gradient, else half as wide.
+// `out` is half as wide as x; if there is a gradient, it is as wide as x.
 void run_swiglu(const at::Tensor& x, const at::Tensor& gradient, const at::Tensor& out) {
   const detail::Swiglu args{.x = x.const_data_ptr(),
                             .gradient = data_of(gradient),
@@ -155,7 +156,7 @@ struct SwigluFunction : torch::autograd::Function<SwigluFunction> {
   }
 };
 
-// Bytes of swiglu's result in memory at a time. Each part costs a call of the library.
+// Bytes of swiglu's result that are in memory at a time. Each part costs a call of the library.
 constexpr std::int64_t kSwigluBytes = std::int64_t{1536} << 10U;
 
 struct SwigluLinearFunction : torch::autograd::Function<SwigluLinearFunction> {
@@ -198,7 +199,7 @@ struct SwigluLinearFunction : torch::autograd::Function<SwigluLinearFunction> {
   static std::int64_t part_of(const at::Tensor& packed) { return rows_within(2 * kSwigluBytes, packed); }
 };
 
-// Part `part` of (B, T, parts H D) as heads.
+// Part number `part` of x (B, T, parts H D), viewed as heads.
 detail::HeadView view_of(const at::Tensor& x, std::int64_t part, std::int64_t head_size) {
   const std::int64_t offset = part * head_size * x.element_size();
   return {static_cast<char*>(x.data_ptr()) + offset, x.stride(0), x.stride(1), head_size};

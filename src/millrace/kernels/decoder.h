@@ -1,5 +1,5 @@
-// Parts of LLaMA-like decoders, each as one pass forward and one backward. On the CPU, fp32 or bf16, and fp32 inside; for other
-// tensors the caller uses ATen's operations (nn/decoder.h). All are differentiable once.
+// Parts of LLaMA-like decoders, each as one pass forward and one backward, for fp32 or bf16 on the CPU; they compute in fp32. For
+// other tensors the caller uses ATen's operations (nn/decoder.h). All are differentiable once.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,31 +12,32 @@
 
 namespace millrace::kernels {
 
-// Whether the functions below support x: fp32 or bf16 on the CPU, and not empty.
+// True if the functions below support x: fp32 or bf16 on the CPU, and not empty.
 [[nodiscard]] bool has_decoder_kernels(const at::Tensor& x);
 
-// y = x * rsqrt(mean(x^2) + epsilon) * weight over the last dimension, in `type` (fp32 or bf16). weight (width) fp32; its
+// y = x * rsqrt(mean(x^2) + epsilon) * weight over the last dimension, in `type` (fp32 or bf16). weight (width) is fp32; its
 // gradient is computed only if it is required.
 at::Tensor rms_rows(const at::Tensor& x, const at::Tensor& weight, double epsilon, at::ScalarType type);
-// {residual + branch, rms_rows of it}: the sum has the residual's type, y the branch's. No other code may read the branch
-// afterwards: the sum overwrites it if it is not a leaf and has the residual's type.
+// Returns sum = residual + branch, in the residual's type, and y = rms_rows(sum), in the branch's type. The sum overwrites the
+// branch if the branch is not a leaf and has the residual's type, so no other code may read the branch afterwards.
 std::pair<at::Tensor, at::Tensor> add_rms_rows(const at::Tensor& branch, const at::Tensor& residual, const at::Tensor& weight,
                                                double epsilon);
 
-// silu(gate) * up of (..., 2 f), the gate's columns first -> (..., f). The last backward pass overwrites `packed` unless it is a
-// leaf: no other code may read it then.
+// silu(gate) * up. `packed` (..., 2 f) holds gate and up side by side, the gate first; the result is (..., f). The last backward
+// pass overwrites `packed` unless it is a leaf: no other code may read it then.
 at::Tensor swiglu(const at::Tensor& packed);
-// swiglu(packed) times weight (out, f) transposed, of packed's type and without gradient, -> (..., out). The result of swiglu is
-// in memory only for some rows at a time, forward and backward; otherwise as swiglu() and forward_product() (product.h).
+// swiglu(packed) times the transposed weight (out, f), which has packed's type and needs no gradient; the result is (..., out).
+// The result of swiglu is in memory only for some rows at a time, forward and backward. All else is as in swiglu() and
+// forward_product() (product.h).
 at::Tensor swiglu_linear(const at::Tensor& packed, const at::Tensor& weight);
 
-// Causal attention of qkv (B, T, 3 H D) with queries and keys rotated by angles (T, D / 2), given by their cos and sin in fp32:
-// each pair (i, i + D / 2) of a head is rotated as a point of the plane. A contiguous qkv is rotated in place: no other code may
-// read it afterwards. -> (B, T, H D).
+// Causal attention of qkv (B, T, 3 H D) with rotary positions; the result is (B, T, H D). Queries and keys are rotated by angles
+// (T, D / 2), given as fp32 cos and sin: each pair (i, i + D / 2) of a head is rotated as a point of the plane. A contiguous qkv
+// is rotated in place: no other code may read it afterwards.
 at::Tensor rotary_attention_packed(const at::Tensor& qkv, const at::Tensor& cos, const at::Tensor& sin, std::int64_t heads);
-// The same attention for a single query of each row, q (B, 1, H D) at `positions` (B, int64), and keys and values kv (B, T, 2 H
-// D), of which later ones are masked. q and kv are rotated in place, and the last backward pass overwrites kv unless it is a
-// leaf. -> (B, 1, H D).
+// The same attention for a single query of each row: q (B, 1, H D) at `positions` (B, int64), with keys and values kv (B, T, 2 H
+// D). Keys after a query's position are masked. The result is (B, 1, H D). q and kv are rotated in place, and the last backward
+// pass overwrites kv unless it is a leaf.
 at::Tensor rotary_attention_at(const at::Tensor& q, const at::Tensor& kv, const at::Tensor& positions, const at::Tensor& cos,
                                const at::Tensor& sin, std::int64_t heads);
 

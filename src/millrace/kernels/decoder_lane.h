@@ -1,5 +1,5 @@
 // The arithmetic of a decoder's layers for a device's threads: RMS norm of rows, SwiGLU, rotary positions. g++ and nvcc both
-// compile it.
+// compile this file.
 #pragma once
 
 #include <c10/macros/Macros.h>
@@ -12,10 +12,10 @@
 
 namespace millrace::kernels {
 
-// Rows of `width` elements: with a branch sum = x + branch, else sum = x; y = sum * rate * weight. Backward, where there is a
-// gradient of y: that of x, which is also the branch's.
+// RMS norm of rows of `width` elements: y = sum * rate * weight, where sum = x + branch, or x without a branch. Backward, if
+// y_gradient is set: writes the gradient of x, which is also the branch's.
 struct DeviceRms {
-  const void* x;       // backward: the sum
+  const void* x;       // in the backward pass: the sum
   const void* branch;  // type of y; may be null
   void* sum;           // type of x; null without a branch
   void* y;
@@ -24,13 +24,13 @@ struct DeviceRms {
   void* x_gradient;
   void* branch_gradient;  // may be null
   const float* weight;
-  float* rates;  // (rows): written forward, read backward
+  float* rates;  // (rows), written in the forward pass, read in the backward pass
   detail::Type x_type, y_type;
   std::int64_t rows, width;
   float epsilon;
 };
 
-// out = silu(a) * b of rows (a, b), each `width` wide; with a gradient that of both, side by side.
+// out = silu(a) * b for rows (a, b), where a and b are each `width` wide. Backward: out = the gradients of a and b, side by side.
 struct DeviceSwiglu {
   const void* x;
   const void* gradient;  // null in the forward pass
@@ -39,20 +39,20 @@ struct DeviceSwiglu {
   std::int64_t rows, width;
 };
 
-// Heads (batch, rows, heads, 2 half), turned by the angles of their rows, or back; out is contiguous.
+// Turns heads (batch, rows, heads, 2 half) by the angles of their rows, or back. `out` is contiguous.
 struct DeviceTurn {
   const void* x;
   void* out;
   const float *cos, *sin;  // (rows, half)
   detail::Type type;
   std::int64_t batch, rows, heads, half;
-  std::int64_t batch_stride, row_stride;  // of x, in elements; heads lie side by side
+  std::int64_t batch_stride, row_stride;  // strides of x in elements; the heads of a row lie side by side
   bool back;
 };
 
 namespace detail {
 
-// Four neighbours, which a thread reads or writes at once.
+// Four neighbouring elements, which a thread reads or writes at once.
 template <class T>
 struct alignas(4 * sizeof(T)) FourOf {
   T at[4];
@@ -68,13 +68,13 @@ C10_HOST_DEVICE inline void put_four(T* data, std::int64_t i, const float* value
   reinterpret_cast<FourOf<T>*>(data)[i] = four;
 }
 
-// A row of DeviceRms for one of the 32 lanes of its warp.
+// The part of a DeviceRms row that one of a warp's 32 lanes handles.
 template <class X, class Y>
 class RmsLane {
  public:
   C10_HOST_DEVICE RmsLane(const DeviceRms& args, std::int64_t row, int lane) : a_(args), begin_(row * args.width), lane_(lane) {}
 
-  // The lane's part of the sum of squares; writes the sum where there is a branch.
+  // The lane's part of the sum of squares. If there is a branch, also writes x + branch.
   [[nodiscard]] C10_HOST_DEVICE float squares() const {
     float total = 0;
     for (std::int64_t i = lane_; i < a_.width / 4; i += 32) {
@@ -102,7 +102,7 @@ class RmsLane {
     }
   }
 
-  // The lane's part of the sum of the normed values times their gradients.
+  // The lane's part of the sum of normed values times their gradients.
   [[nodiscard]] C10_HOST_DEVICE float products(float rate) const {
     float total = 0;
     each_gradient(rate, [&](std::int64_t, const float* normed, const float* gradient) {
@@ -111,7 +111,7 @@ class RmsLane {
     return total;
   }
 
-  // `product`: the mean of those products over the row.
+  // Writes the lane's gradients. `product` is the mean over the row of normed values times their gradients.
   C10_HOST_DEVICE void write_gradient(float rate, float product) const {
     each_gradient(rate, [&](std::int64_t i, const float* normed, const float* gradient) {
       float dx[4];
@@ -146,7 +146,7 @@ class RmsLane {
   int lane_;
 };
 
-// Four neighbours of a row of DeviceSwiglu.
+// Handles four neighbours of a row of DeviceSwiglu.
 template <class X>
 C10_HOST_DEVICE inline void swiglu_four(const DeviceSwiglu& a, std::int64_t row, std::int64_t i) {
   const X* const x = static_cast<const X*>(a.x) + 2 * row * a.width;
@@ -167,7 +167,7 @@ C10_HOST_DEVICE inline void swiglu_four(const DeviceSwiglu& a, std::int64_t row,
   put_four(out + a.width, i, second);
 }
 
-// Four neighbours of each half of a head of DeviceTurn.
+// Handles four neighbours of each half of a head of DeviceTurn.
 template <class X>
 C10_HOST_DEVICE inline void turn_four(const DeviceTurn& a, std::int64_t sample, std::int64_t row, std::int64_t head,
                                       std::int64_t i) {

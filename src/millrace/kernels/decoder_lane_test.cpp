@@ -1,4 +1,4 @@
-// The arithmetic of device/cuda/decoder.cu, thread by thread, against LibTorch's operations and their gradients.
+// Compares the arithmetic of device/cuda/decoder.cu, thread by thread, with LibTorch's operations and their gradients.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/cat.h>
@@ -28,7 +28,7 @@ void expect_near(const at::Tensor& ours, const at::Tensor& theirs, at::ScalarTyp
 at::Tensor leaf(at::IntArrayRef sizes, at::ScalarType type) { return at::randn(sizes).to(type).to(at::kDouble).requires_grad_(); }
 
 struct Rms {
-  at::Tensor x, branch, weight;  // fp64 leaves that hold numbers of their types
+  at::Tensor x, branch, weight;  // fp64 leaves whose numbers their narrower types can hold
   at::ScalarType x_type, y_type;
 
   void check(std::uint32_t seed) const {

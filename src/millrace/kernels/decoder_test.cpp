@@ -1,4 +1,4 @@
-// Compares parts of decoders with ATen in fp64: values and gradients, any remainder of a vector.
+// Compares parts of decoders with ATen in fp64: values and gradients, for every remainder of a vector.
 #include "millrace/kernels/decoder.h"
 
 #include <ATen/Parallel.h>
@@ -107,7 +107,7 @@ TEST_P(Decoders, SwigluLinearIsSwigluAndAProduct) {
   }
 }
 
-// The sum replaces a branch that another operation made, and only such a branch.
+// The sum replaces its branch only if another operation made the branch.
 TEST_P(Decoders, ASumLiesWhereItsBranchWas) {
   const at::Tensor leaf = at::randn({5, 16}).requires_grad_(), x = at::randn({5, 16}), weight = at::ones({16});
   const at::Tensor before = leaf.detach().clone(), made = leaf * 1.0;
@@ -145,7 +145,7 @@ const std::vector<AttentionCase> kAttentionCases = {{1, 1, 1, 2}, {2, 7, 3, 8}, 
 
 TEST_P(Decoders, RotaryAttentionAgreesWithAten) {
   for (const AttentionCase& one : kAttentionCases) {
-    const at::Tensor angles = at::randn({one.length + 2, one.width / 2}) * 3;  // a longer table is valid
+    const at::Tensor angles = at::randn({one.length + 2, one.width / 2}) * 3;  // the table may be longer than needed
     const at::Tensor cos = angles.cos(), sin = angles.sin();
     for (const auto type : {at::kFloat, at::kBFloat16}) {
       SCOPED_TRACE(testing::Message() << one.length << " " << one.heads << " " << one.width << " " << type);
@@ -216,7 +216,7 @@ Tensors adapted_inputs(std::int64_t rows, std::int64_t in, at::ScalarType type) 
 
 TEST_P(Decoders, AdaptedLinearAgreesWithAten) {
   constexpr std::uint64_t kKey = 0x1234567812345678ULL;
-  for (const std::int64_t rows : {1, 7, 1300}) {  // 1300 wide rows: dropped in parts
+  for (const std::int64_t rows : {1, 7, 1300}) {  // 1300 wide rows are dropped in parts
     for (const std::int64_t in : {9, 32, 257}) {
       for (const auto type : {at::kFloat, at::kBFloat16}) {
         const std::vector<IndexRun> out_of_order = {{700 * in, (rows - rows / 2) * in}, {3 * in, rows / 2 * in}};
@@ -251,7 +251,7 @@ TEST_P(Decoders, FrozenWeightsAreCopiedOnceAndMultipliedWhereTheyLie) {
   note_backward();
   EXPECT_TRUE(equal_bits(projected(x, frozen, frozen), before));
   EXPECT_EQ(weight_copies(), copies);
-  frozen.mul_(2);  // weights from a file, for example
+  frozen.mul_(2);  // as if weights were read from a file
   EXPECT_TRUE(equal_bits(projected(x, frozen, frozen), before * 2));
 }
 

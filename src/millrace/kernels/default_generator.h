@@ -1,4 +1,4 @@
-// The generators of LibTorch's own random operations.
+// Seeds the generators of LibTorch's own random operations.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -7,7 +7,7 @@
 
 namespace millrace::kernels {
 
-// From here on the device's default generator produces the numbers of this seed. Work of the host alone: waits for no device.
+// From here on the device's default generator produces the numbers of this seed. Only the host works; it waits for no device.
 void seed_default_generator(c10::Device device, std::uint64_t seed);
 
 }  // namespace millrace::kernels

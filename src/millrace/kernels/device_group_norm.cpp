@@ -15,10 +15,10 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr std::int64_t kBlocks = 1024;        // of the first pass, where there is enough work for them
-constexpr std::int64_t kOfBlock = 1 << 13U;   // elements that are worth a block
-constexpr std::int64_t kMostChannels = 256;   // channels last: a block has a thread for each
-constexpr std::int64_t kMostSamples = 65535;  // the second side of a launch
+constexpr std::int64_t kBlocks = 1024;        // most blocks in the first pass
+constexpr std::int64_t kOfBlock = 1 << 13U;   // least number of elements for a block
+constexpr std::int64_t kMostChannels = 256;   // channels last: a block has a thread for each channel
+constexpr std::int64_t kMostSamples = 65535;  // limit of a launch's second dimension
 
 const float* numbers(const at::Tensor& x) { return x.defined() ? x.const_data_ptr<float>() : nullptr; }
 

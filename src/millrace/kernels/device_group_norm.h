@@ -7,9 +7,10 @@
 
 namespace millrace::kernels {
 
-// Whether device_group_norm() has a kernel for these tensors.
+// True if device_group_norm() has a kernel for these tensors.
 [[nodiscard]] bool has_device_group_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
-// group_norm() there: one pass over x for the statistics and one for the result, two over x and the gradient backward.
+// group_norm() on such a device. Forward: one pass over x for the statistics and one for the result. Backward: two passes over x
+// and the gradient.
 [[nodiscard]] at::Tensor device_group_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                                            const GroupNormOptions& options);
 

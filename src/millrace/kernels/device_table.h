@@ -1,5 +1,5 @@
-// Kernels of devices other than the CPU. Their loops and launches are in the device's plugin (device/cuda/*.cu), their arithmetic
-// in headers of this folder, which the tests run on the CPU. Without a table for a device LibTorch's operations do the work.
+// Kernels of devices other than the CPU. The device's plugin (device/cuda/*.cu) holds their loops and launches. Their arithmetic
+// is in headers of this folder, which the tests run on the CPU. A device without a table uses LibTorch's operations.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -14,8 +14,8 @@
 
 namespace millrace::kernels {
 
-// One part of the channels of circular_pad(): the plain volume into the padded one; backward, the gradient of the padded one into
-// that of the plain one.
+// One part of the channels in circular_pad(). Forward: copies the plain volume into the padded one. Backward: adds the padded
+// volume's gradient into the plain one's.
 struct CircularPad {
   const void* in;
   void* out;
@@ -26,30 +26,32 @@ struct CircularPad {
 
 enum class Pointwise : std::uint8_t { smooth_leaky, quick_gelu };
 
-// Only plain structs cross to the plugin. Launches go to the current stream of device `index`; tensors are contiguous, of any of
-// the types of detail::Type. `recorded`: in a step that the device records, key and first number of the site are in its memory,
-// where the kernel reads them when it runs; null: they are those of `keep`.
+// Only plain structs cross to the plugin. Launches go to the current stream of device `index`. Tensors are contiguous and have
+// one of the types of detail::Type. `recorded`: key and first number of the site, in the device's memory, where the kernel of a
+// recorded step reads them when it runs; null: the kernel uses those of `keep`.
 struct DeviceTable {
   using Site = const detail::RecordedSite*;
-  // A tensor, or a run of it (detail/dropout_layout.h).
+  // Handles a tensor, or a run of it (detail/dropout_layout.h).
   void (*dropout)(const detail::DropoutArgs&, Site recorded, c10::DeviceIndex index);
   void (*gelu)(const detail::GeluArgs&, Site recorded, c10::DeviceIndex index);
-  // Rows of a width for which norm_width_fits() holds; the number of a row's first element is a multiple of 128.
+  // For rows whose width passes norm_width_fits(). The number of a row's first element in the site's stream must be a multiple of
+  // 128.
   void (*norm_forward)(const detail::NormForward&, std::int64_t rows, Site recorded, c10::DeviceIndex index);
-  // `partial`: (2, blocks, width) f32, parts of the gradients of weight and bias. All of it is written.
+  // `partial` (2, blocks, width), f32: each block's part of the gradients of weight and bias. The kernel writes all of it.
   void (*norm_backward)(const detail::NormBackward&, std::int64_t rows, std::int64_t blocks, Site recorded, float* partial,
                         c10::DeviceIndex index);
-  // `losses`: of each row; 0 for a row that does not count, NaN for a target that is no class.
+  // `losses`: the loss of each row; 0 for a row that does not count, NaN for a target that is not a class.
   void (*cross_entropy_forward)(const detail::CrossEntropy&, std::int64_t rows, float* losses, c10::DeviceIndex index);
   void (*cross_entropy_backward)(const detail::CrossEntropy&, std::int64_t rows, c10::DeviceIndex index);
-  void (*pointwise)(Pointwise function, const detail::PointwiseArgs&, c10::DeviceIndex index);  // dense in any order
+  // For tensors that are dense in any order.
+  void (*pointwise)(Pointwise function, const detail::PointwiseArgs&, c10::DeviceIndex index);
   void (*rms_rows)(const DeviceRms&, c10::DeviceIndex index);
   void (*swiglu)(const DeviceSwiglu&, c10::DeviceIndex index);
   void (*turn)(const DeviceTurn&, c10::DeviceIndex index);
   void (*rms_norm)(const detail::RmsNorm&, c10::DeviceIndex index);
   void (*group_norm)(const DeviceGroupNorm&, c10::DeviceIndex index);
   void (*circular_pad)(const CircularPad&, c10::DeviceIndex index);
-  // Sums of the columns of a matrix (rows, columns): parts (blocks, columns) f32, all of it written.
+  // Sums the columns of a matrix (rows, columns) into parts (blocks, columns), f32. The kernel writes all of `parts`.
   void (*column_sums)(const void* matrix, detail::Type type, std::int64_t rows, std::int64_t columns, std::int64_t blocks,
                       float* parts, c10::DeviceIndex index);
   // Writes bytes of the host to the device's memory, in order with the work of the current stream. The host does not wait, and
@@ -61,9 +63,9 @@ struct DeviceTable {
   return width > 0 && width % 128 == 0 && width <= 1024;
 }
 
-// The table of this kind of device; null if there is no table.
+// The table of this kind of device; null if it has no table.
 [[nodiscard]] const DeviceTable* device_table(c10::DeviceType type) noexcept;
-// Sets the table of the one kind of device besides the CPU that a process uses; null removes it. The table must outlive its use.
+// Sets the table of the only kind of device besides the CPU that a process uses; null removes it. The table must outlive its use.
 void set_device_table(c10::DeviceType type, const DeviceTable* table) noexcept;
 
 }  // namespace millrace::kernels

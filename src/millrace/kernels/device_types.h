@@ -1,5 +1,5 @@
-// The element types of a device's kernels, and the pieces of memory that its threads read and write at once. g++ and nvcc both
-// compile it.
+// Element types of a device's kernels, and the pieces of memory that a thread reads or writes at once. g++ and nvcc both compile
+// this file.
 #pragma once
 
 #include <torch/headeronly/util/BFloat16.h>
@@ -13,7 +13,7 @@ namespace millrace::kernels {
 
 inline constexpr std::int64_t kPieceBytes = 16;
 
-// Neighbours that a thread reads or writes at once.
+// Neighbouring elements that a thread reads or writes at once.
 template <class X>
 struct alignas(kPieceBytes) Piece {
   static constexpr int kElements = kPieceBytes / sizeof(X);
@@ -27,7 +27,7 @@ auto with_second_type(detail::Type second, const Launch& launch) {
   return launch.template operator()<X, c10::Half>();
 }
 
-// Calls launch.operator()<First, Second>() with the element types that these words name.
+// Calls launch.operator()<First, Second>() with the C++ types of the elements `first` and `second`.
 template <class Launch>
 auto with_types(detail::Type first, detail::Type second, const Launch& launch) {
   if (first == detail::Type::f32) return with_second_type<float>(second, launch);

@@ -11,7 +11,7 @@
 namespace millrace::kernels {
 namespace {
 
-// keep * scale * x (+ residual) of dtype `type`; x and residual contiguous.
+// keep * scale * x (+ residual) in `type`; x and residual are contiguous.
 at::Tensor run(const at::Tensor& x, const at::Tensor& residual, at::ScalarType type, const Dropout& site) {
   at::Tensor out = at::empty(x.sizes(), x.options().dtype(type));
   const detail::DropoutArgs args{.x = x.const_data_ptr(),

@@ -1,5 +1,5 @@
-// The work of a device's thread in a dropout: one block of random numbers, and the eight elements that it serves. g++ and nvcc
-// both compile it; it gives the same numbers as the CPU's kernels, to the bit.
+// The work of a device's thread in a dropout: it computes one block of random numbers and handles the eight elements that the
+// block decides. g++ and nvcc both compile this file, and it gives the same numbers as the CPU's kernels, to the bit.
 #pragma once
 
 #include <c10/macros/Macros.h>
@@ -11,17 +11,17 @@
 
 namespace millrace::kernels::detail {
 
-// Neighbouring threads of a launch: sixteen serve a group of 128 elements, each a pair of neighbours in every 32, so that they
-// read and write whole pieces of 128 bytes (64 for 16-bit numbers).
+// Number of neighbouring threads ("lanes") that handle a group of 128 elements. Each lane handles one pair of neighbours in every
+// 32 elements, so that the lanes together read and write whole pieces of 128 bytes (64 for 16-bit numbers).
 inline constexpr std::int64_t kLanesOfGroup = 16;
 
-// The number of lanes for this many elements, the first of which has the number `first` in its stream.
+// The number of lanes for `count` elements, if the first of them has the number `first` in its stream.
 [[nodiscard]] C10_HOST_DEVICE inline std::int64_t lanes_of(std::int64_t first, std::int64_t count) {
   if (count == 0) return 0;
   return kLanesOfGroup * ((first + count - 1) / kDropoutGroup - first / kDropoutGroup + 1);
 }
 
-// Calls of.pair(i, count, bits) for the pairs of elements i and i + 1 that a lane serves; i or i + 1 may lie outside [0, count).
+// Calls of.pair(i, count, bits) for the pairs of elements i and i + 1 that a lane handles; i or i + 1 may lie outside [0, count).
 template <class Of>
 C10_HOST_DEVICE inline void pairs_of_lane(const Of& of, std::int64_t count, std::int64_t lane) {
   const std::int64_t group = of.keep.first / kDropoutGroup;
@@ -42,7 +42,7 @@ template <class T>
   return reinterpret_cast<std::uintptr_t>(data) % sizeof(PairOf<T>) == 0;
 }
 
-// a * b, rounded before anything is added to it, as on a CPU: nvcc would make one operation of product and sum.
+// a * b, rounded before anything is added to it, as on a CPU. nvcc would otherwise fuse the product and the sum.
 [[nodiscard]] C10_HOST_DEVICE inline float rounded_product(float a, float b) {
 #if defined(__CUDA_ARCH__)
   return __fmul_rn(a, b);

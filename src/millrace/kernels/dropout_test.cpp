@@ -76,7 +76,7 @@ TEST_P(DropoutKernels, EqualTheScalarReferenceToTheBitForAnyCount) {
   }
 }
 
-// Rows 3, 4, 5, ... of a larger tensor: keeps the larger one's elements, for any first element.
+// Rows 3, 4, 5, ... of a larger tensor keep the same elements as in the larger tensor, for any first element.
 TEST_P(DropoutKernels, APartOfATensorDropsWhatTheWholeDropsThere) {
   for (const std::int64_t width : {1, 16, 77, 128, 384}) {
     const at::Tensor x = at::randn({9, width});
@@ -100,7 +100,7 @@ TEST_P(DropoutKernels, APartOfATensorDropsWhatTheWholeDropsThere) {
   }
 }
 
-// Some rows of a larger tensor in another order: each drops the same elements as there, forward and backward.
+// Some rows of a larger tensor, in another order, drop the same elements as in the larger tensor, forward and backward.
 TEST_P(DropoutKernels, RowsInAnyOrderDropWhatTheyDropInTheWhole) {
   const std::vector<IndexRun> rows = {{5, 2}, {0, 1}, {2, 1}, {7, 2}};
   std::vector<std::int64_t> numbers;
@@ -244,7 +244,7 @@ TEST(DropoutStatistics, KeepRateAndNeighboursAreIndependent) {
   EXPECT_NEAR((centred * other).mean().item<double>() / 0.09, 0.0, 5.0 / std::sqrt(static_cast<double>(kCount)));
 }
 
-// Older LibTorch returned garbage here; the plain path relies on the right result.
+// Older versions of LibTorch returned wrong numbers here, and the plain path relies on right ones.
 TEST(Aten, GeluBackwardTakesANonContiguousGradient) {
   const at::Tensor x = at::randn({64, 48}).requires_grad_();
   const at::Tensor wide = x.detach().to(at::kDouble).requires_grad_();

@@ -35,7 +35,7 @@ struct Shape {
   [[nodiscard]] std::int64_t taps() const noexcept { return kernel * kernel * kernel; }
 };
 
-// (voxels of the result, C * K^3), in the order of a weight's rows.
+// The voxels under the kernel as rows (voxels of the result, C * K^3), in the order of a weight's rows.
 at::Tensor rows_under_kernel(const at::Tensor& x, const Shape& shape) {
   const std::array<std::int64_t, 2 * kAxes> around{shape.padding, shape.padding, shape.padding,
                                                    shape.padding, shape.padding, shape.padding};
@@ -43,16 +43,16 @@ at::Tensor rows_under_kernel(const at::Tensor& x, const Shape& shape) {
   const at::Tensor windows = wide.unfold(2, shape.kernel, shape.stride)
                                  .unfold(3, shape.kernel, shape.stride)
                                  .unfold(4, shape.kernel, shape.stride);  // (N, C, D, H, W, K, K, K)
-  // With few samples and channels the windows can be overlapping rows of the volume itself.
+  // contiguous() is needed: with few samples and channels the rows can be overlapping views of the volume.
   return windows.permute({0, 2, 3, 4, 1, 5, 6, 7}).reshape({shape.voxels(), shape.channels * shape.taps()}).contiguous();
 }
 
-// (voxels, O) as (N, O, D, H, W).
+// Turns rows (voxels, O) into volumes (N, O, D, H, W).
 at::Tensor volumes_of(const at::Tensor& rows, const Shape& shape) {
   return rows.view({shape.samples, shape.out[0], shape.out[1], shape.out[2], rows.size(1)}).permute({0, 4, 1, 2, 3});
 }
 
-// Adds up what rows_under_kernel spread, in fp32, tap by tap.
+// Adds the rows' elements, in fp32 and tap by tap, to the voxels from which rows_under_kernel() copied them.
 at::Tensor added_up(const at::Tensor& rows, const Shape& shape, const at::Tensor& like) {
   const std::int64_t around = 2 * shape.padding;
   const at::Tensor wide =
@@ -75,7 +75,7 @@ at::Tensor added_up(const at::Tensor& rows, const Shape& shape, const at::Tensor
 }
 
 struct FewVoxelsConv3dFunction : torch::autograd::Function<FewVoxelsConv3dFunction> {
-  // needs_input_grad numbers the tensors that are present: x, weight, as_x, bias.
+  // needs_input_grad() numbers only the tensors that are present: x, weight, as_x, bias.
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& as_x,
                             std::int64_t stride, std::int64_t padding, const std::optional<at::Tensor>& bias) {
     const Shape shape(x, weight, stride, padding);

@@ -1,5 +1,5 @@
-// The work of a device's thread in GELU with dropout: the eight elements that one block of random numbers serves. g++ and nvcc
-// both compile it.
+// The work of a device's thread in GELU with dropout: it handles the eight elements that one block of random numbers decides. g++
+// and nvcc both compile this file.
 #pragma once
 
 #include <c10/macros/Macros.h>
@@ -12,7 +12,7 @@
 
 namespace millrace::kernels::detail {
 
-// The exponential function and a reciprocal, within two units in the last place, of what a device has for them.
+// The device's fast exponential function and reciprocal, exact to two units in the last place.
 [[nodiscard]] C10_HOST_DEVICE inline float quick_exp(float x) {
 #if defined(__CUDA_ARCH__)
   return __expf(x);
@@ -28,14 +28,14 @@ namespace millrace::kernels::detail {
 #endif
 }
 
-// The normal distribution function and its density. The error function by Abramowitz and Stegun 7.1.26 (1.5e-7), as on the CPU:
-// it shares its exponential with the density.
+// The normal distribution function and its density. The error function uses Abramowitz and Stegun 7.1.26 (error 1.5e-7), as on
+// the CPU, because it shares its exponential with the density.
 struct Gauss {
   float cdf, pdf;
 };
 [[nodiscard]] C10_HOST_DEVICE inline Gauss gauss_of(float x) {
   const float e = quick_exp(-0.5F * x * x);
-  const float z = ::fminf(::fabsf(x) * 0.70710678F, 1e18F);  // infinity has no reciprocal
+  const float z = ::fminf(::fabsf(x) * 0.70710678F, 1e18F);  // avoids the reciprocal of infinity
   const float t = quick_reciprocal(0.3275911F * z + 1.0F);
   const float p = (((1.061405429F * t - 1.453152027F) * t + 1.421413741F) * t - 0.284496736F) * t + 0.254829592F;
   const float tail = p * t * (e * 0.5F);

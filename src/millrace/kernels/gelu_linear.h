@@ -1,4 +1,4 @@
-// A linear layer of GELU's output, which is recomputed instead of kept.
+// A linear layer applied to GELU's output; the output is recomputed instead of kept.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,11 +7,11 @@
 
 namespace millrace::kernels {
 
-// Differentiable; quick, which uses our kernel, only once.
+// Differentiable; the kind `quick` only once, because it uses a kernel of Millrace.
 at::Tensor gelu(const at::Tensor& x, Gelu kind);
 
-// linear() (kernels.h) of gelu(x, kind). x (..., in), fp32 or bf16 on the CPU; weight (out, in) and bias (out) fp32 leaves, bias
-// may be undefined. Only x is kept for the backward pass. Differentiable once.
+// linear() (kernels.h) of gelu(x, kind). x (..., in) is fp32 or bf16 on the CPU. weight (out, in) and bias (out) are fp32 leaves;
+// bias may be undefined. Only x is kept for the backward pass. Differentiable once.
 at::Tensor gelu_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, Gelu kind);
 
 }  // namespace millrace::kernels

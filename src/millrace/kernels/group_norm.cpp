@@ -29,16 +29,17 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// Threads share the work by segments, which depend on sizes only, so that a sum has the same bits for any number of threads.
-constexpr std::int64_t kChannelSegment = 4096;  // contiguous: positions of one channel; they stay in the first cache
-// Channels last: a sample has kVolumeSegments segments; fewer if they would be too small to be worth a thread's while, more if
-// they would not stay in the second cache.
+// Threads share the work by segments. Segments depend on sizes only, so that a sum has the same bits for any number of threads.
+// contiguous: positions of one channel in a segment, which then stays in the first cache
+constexpr std::int64_t kChannelSegment = 4096;
+// Channels last: a sample has kVolumeSegments segments. It has fewer if they would be too small for a thread, and more if they
+// would not stay in the second cache.
 constexpr std::int64_t kVolumeSegments = 32;
 constexpr std::int64_t kFewestElements = 1 << 13U;
 constexpr std::int64_t kMostElements = 1 << 16U;
-constexpr std::int64_t kFewestPositions = 16;  // least number of positions in a segment, however many channels there are
+constexpr std::int64_t kFewestPositions = 16;  // least number of positions in a segment, for any number of channels
 
-// A norm of one tensor: its geometry, and each sample's and channel's numbers for the second pass.
+// A norm of one tensor: its geometry, and the numbers of each sample and channel for the second pass.
 class Norm {
  public:
   Norm(const at::Tensor& x, std::int64_t groups, bool silu, double slope)
@@ -69,7 +70,7 @@ class Norm {
     a_.partials = partials_.data();
   }
 
-  // {mean, rate} of each sample's groups; rate = 1 / sqrt(variance + epsilon).
+  // {mean, rate} of each sample's groups, with rate = 1 / sqrt(variance + epsilon).
   [[nodiscard]] const at::Tensor& statistics() const { return statistics_; }
 
   at::Tensor forward(const at::Tensor& x, const float* weight, const float* bias, double epsilon) {
@@ -83,7 +84,7 @@ class Norm {
     return out;
   }
 
-  // Recomputes the result of forward() from these statistics.
+  // Computes the result of forward() again, from these statistics.
   at::Tensor again(const at::Tensor& x, const at::Tensor& statistics, const float* weight, const float* bias) {
     at::Tensor out = at::empty_like(x);
     a_.out = out.mutable_data_ptr();
@@ -95,8 +96,8 @@ class Norm {
     return out;
   }
 
-  // The gradient of x; those of weight and bias are added up in `of_weight` and `of_bias`, a number for each channel and sample.
-  // `may_overwrite`: the result overwrites `gradient`.
+  // The gradient of x. The gradients of weight and bias are added to `of_weight` and `of_bias`, one number for each channel and
+  // sample. `may_overwrite`: the result may overwrite `gradient`.
   at::Tensor backward(const at::Tensor& x, const at::Tensor& gradient, bool may_overwrite, const at::Tensor& statistics,
                       const float* weight, const float* bias, double* of_weight, double* of_bias) {
     at::Tensor out = may_overwrite ? gradient : at::empty_like(x);
@@ -121,7 +122,7 @@ class Norm {
 
  private:
   struct Channels {
-    std::int64_t first, last;  // counted over all samples
+    std::int64_t first, last;  // channels, counted over all samples
   };
   [[nodiscard]] Channels channels_of(std::int64_t group) const {
     const std::int64_t width = a_.channels / groups_;
@@ -181,7 +182,7 @@ class Norm {
     }
   }
 
-  // With n = (x - mean) * rate and u the gradient of n: that of x is rate * (u - mean of u - n * mean of u n).
+  // With n = (x - mean) * rate and the gradient u of n, the gradient of x is rate * (u - mean(u) - n * mean(u n)).
   void take_sums(std::int64_t group, const float* weight, double* of_weight, double* of_bias) {
     const Channels channels = channels_of(group);
     double total = 0;
@@ -203,8 +204,8 @@ class Norm {
     std::fill(offset_.begin() + channels.first, offset_.begin() + channels.last, static_cast<float>(offset));
   }
 
-  // If channels are not last and there are enough groups for all threads, each group goes through both passes while it is in the
-  // cache. Otherwise the whole tensor goes through the first pass and then through the second.
+  // Contiguous volumes with enough groups for all threads: each group goes through both passes while it is in the cache.
+  // Otherwise the whole tensor goes through the first pass and then through the second.
   template <class Pass, class Between>
   void in_two_passes(Pass first, Pass second, const Between& between) {
     const std::int64_t pairs = a_.samples * groups_;
@@ -257,7 +258,7 @@ Saved saved_of(AutogradContext* context, const variable_list& tensors) {
           context->saved_data["slope"].toDouble()};
 }
 
-// Gradients of x, weight and bias. `may_overwrite`: no other code reads `gradient`.
+// Gradients of x, weight and bias. `may_overwrite`: no other code reads `gradient`, so that it may be overwritten.
 variable_list norm_gradients(const at::Tensor& x, const at::Tensor& gradient, bool may_overwrite, const Saved& saved) {
   Norm norm(x, saved.groups, saved.silu, saved.slope);
   const std::int64_t samples = x.size(0);
@@ -306,7 +307,7 @@ struct GroupNormFunction : torch::autograd::Function<GroupNormFunction> {
 constexpr std::array<std::int64_t, 3> kByOne{1, 1, 1};
 constexpr std::array<std::int64_t, 3> kNoPadding{0, 0, 0};
 
-constexpr std::size_t kNormed = 6;  // index of the norm's result among the saved tensors, if it is saved
+constexpr std::size_t kNormed = 6;  // index of the norm's result among the saved tensors, if it was saved
 
 struct GroupNormConvolutionFunction : torch::autograd::Function<GroupNormConvolutionFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
@@ -330,7 +331,8 @@ struct GroupNormConvolutionFunction : torch::autograd::Function<GroupNormConvolu
     const at::Tensor &x = tensors[0], &weight = tensors[4], &bias = tensors[5];
     const at::Tensor cast = weight.to(x.scalar_type());
     variable_list result(7);
-    if (context->needs_input_grad(3) || context->needs_input_grad(4)) {  // done first: only these need the norm's result
+    // Computed first: only these gradients need the norm's result.
+    if (context->needs_input_grad(3) || context->needs_input_grad(4)) {
       const at::Tensor normed = tensors.size() > kNormed
                                     ? tensors[kNormed]
                                     : Norm(x, saved.groups, saved.silu, saved.slope)
@@ -341,7 +343,7 @@ struct GroupNormConvolutionFunction : torch::autograd::Function<GroupNormConvolu
       if (sums.bias.defined()) result[4] = std::move(sums.bias);
     }
     if (context->needs_input_grad(0) || context->needs_input_grad(1) || context->needs_input_grad(2)) {
-      // Only the sizes of the input are used.
+      // `x` stands for the convolution's input; only its sizes are used.
       const auto of_input = at::convolution_backward(gradients[0], x, cast, bias.sizes(), kByOne, kByOne, kByOne, false,
                                                      kNoPadding, 1, {true, false, false});
       variable_list of_norm = norm_gradients(x, std::get<0>(of_input), true, saved);

@@ -1,4 +1,4 @@
-// The arithmetic of a group norm with its activation, for a device's threads. g++ and nvcc both compile it.
+// The arithmetic of a group norm with its activation, for a device's threads. g++ and nvcc both compile this file.
 #pragma once
 
 #include <c10/macros/Macros.h>
@@ -10,23 +10,23 @@
 
 namespace millrace::kernels {
 
-// x (samples, channels, positions), or with channels_last (samples, positions, channels).
+// x is (samples, channels, positions), or (samples, positions, channels) with channels_last.
 struct DeviceGroupNorm {
   const void* x;
-  const void* gradient;        // of the result; null in the forward pass
-  void* out;                   // the result; backward: the gradient of x
+  const void* gradient;        // gradient of the result; null in the forward pass
+  void* out;                   // forward: the result; backward: the gradient of x
   const float *weight, *bias;  // (channels); may be null
-  float* statistics;           // (2, samples, groups): mean, rate; written forward, read backward
-  float* scratch;              // scratch_floats() of them
-  float* sums;                 // backward: (2, samples, channels), the gradients of weight and bias in each sample
+  float* statistics;           // (2, samples, groups): mean and rate; written in the forward pass, read in the backward pass
+  float* scratch;              // scratch_floats() floats
+  float* sums;                 // backward: (2, samples, channels), each sample's part of the gradients of weight and bias
   detail::Type type;
   std::int64_t samples, channels, groups, positions, splits;
   bool channels_last;
-  bool silu;    // otherwise a leaky ReLU
-  float slope;  // of the leaky ReLU, below zero
+  bool silu;    // SiLU; otherwise a leaky ReLU
+  float slope;  // slope of the leaky ReLU below zero
   float epsilon;
 
-  // Two sums for each sample, split and channel; then four numbers for each sample and channel.
+  // `scratch` holds two sums for each sample, split and channel, and then four numbers for each sample and channel.
   [[nodiscard]] C10_HOST_DEVICE std::int64_t partial_floats() const { return 2 * samples * splits * channels; }
   [[nodiscard]] C10_HOST_DEVICE std::int64_t scratch_floats() const { return partial_floats() + 4 * samples * channels; }
   [[nodiscard]] C10_HOST_DEVICE float* partial(std::int64_t sample, std::int64_t split, int which) const {
@@ -36,8 +36,8 @@ struct DeviceGroupNorm {
 
 namespace detail {
 
-// What the second pass needs of a channel: forward out = act(x * scale + shift); backward
-// dx = scale * u + factor * x + offset, u the gradient before act.
+// A channel's numbers for the second pass. Forward: out = act(x * scale + shift). Backward: dx = scale * u + factor * x + offset,
+// where u is the gradient before act.
 struct ChannelNumbers {
   float scale = 0, shift = 0, factor = 0, offset = 0;
 };
@@ -56,7 +56,7 @@ struct GroupNormAct {
   }
 };
 
-// Mean and squared distances from it, of numbers that come in parts.
+// The mean of numbers and their squared distances from it. The numbers come in parts, which join() adds.
 struct Moments {
   float count = 0, mean = 0, squares = 0;
   C10_HOST_DEVICE void join(float more, float its_mean, float its_squares) {
@@ -71,23 +71,23 @@ struct Moments {
   }
 };
 
-// Of one sample.
+// Index of a sample's first element.
 [[nodiscard]] C10_HOST_DEVICE inline std::int64_t elements_of(const DeviceGroupNorm& a, std::int64_t sample) {
   return sample * a.channels * a.positions;
 }
 
-// The first element of each channel is taken away before squares are added: they then lose nothing where the mean is large.
+// The first element of each channel. It is subtracted before squares are added, so that they lose no digits if the mean is large.
 template <class X>
 [[nodiscard]] C10_HOST_DEVICE float origin_of(const DeviceGroupNorm& a, std::int64_t sample, std::int64_t channel) {
   const X* const x = static_cast<const X*>(a.x) + elements_of(a, sample);
   return static_cast<float>(x[a.channels_last ? channel : channel * a.positions]);
 }
 
-// What a thread knows of a channel while it adds.
+// A channel's values that a thread uses while it adds. n is the normed value, h the input of act.
 struct Known {
-  float origin = 0;            // forward
-  float scale = 0, shift = 0;  // backward: of h
-  float rate = 0, centre = 0;  // backward: n = x * rate + centre
+  float origin = 0;            // forward pass
+  float scale = 0, shift = 0;  // backward pass: h = x * scale + shift
+  float rate = 0, centre = 0;  // backward pass: n = x * rate + centre
 };
 
 template <class X>
@@ -106,7 +106,8 @@ template <class X>
   return known;
 }
 
-// Forward: the distance from the origin and its square; backward: the gradient before act, and its product with n.
+// Adds to two sums. Forward: the distance from the origin and its square. Backward: the gradient before act and its product with
+// n.
 C10_HOST_DEVICE inline void add(const DeviceGroupNorm& a, const Known& known, float x, float gradient, float& first,
                                 float& second) {
   if (a.gradient == nullptr) {
@@ -126,7 +127,7 @@ C10_HOST_DEVICE inline void add(const DeviceGroupNorm& a, const Known& known, fl
   return {scale, (a.bias == nullptr ? 0.0F : a.bias[channel]) - mean * scale, 0.0F, 0.0F};
 }
 
-// The last two are means over the group: of the gradient of n, and of its product with n.
+// `gradient` and `product` are means over the group: of the gradient of n, and of that gradient times n.
 [[nodiscard]] C10_HOST_DEVICE inline ChannelNumbers numbers_backward(const DeviceGroupNorm& a, std::int64_t channel, float mean,
                                                                      float rate, float gradient, float product) {
   ChannelNumbers n = numbers_forward(a, channel, mean, rate);
@@ -135,7 +136,7 @@ C10_HOST_DEVICE inline void add(const DeviceGroupNorm& a, const Known& known, fl
   return n;
 }
 
-// An element of the result.
+// An element of the result; backward: of the gradient of x.
 [[nodiscard]] C10_HOST_DEVICE inline float result_of(const ChannelNumbers& n, const GroupNormAct& act, float x, float gradient,
                                                      bool backward) {
   const float h = x * n.scale + n.shift;

@@ -1,5 +1,5 @@
 // Compares the group norm with its activation, and the convolution of upsampled volumes, with ATen in fp64: values and gradients,
-// both layouts, any remainder of a vector.
+// both layouts, every remainder of a vector.
 #include "millrace/kernels/group_norm.h"
 
 #include <ATen/Parallel.h>
@@ -28,7 +28,7 @@ struct Case {
   Sizes sizes;
   std::int64_t groups;
 };
-// A single voxel, remainders in every direction, several segments in both layouts, strips of 64, 32 and 16 channels.
+// A single voxel, remainders in every direction, several segments in both layouts, and strips of 64, 32 and 16 channels.
 const std::vector<Case> kCases = {{{1, 7, 1, 1, 1}, 1},   {{2, 6, 3, 5, 7}, 2},    {{1, 15, 2, 3, 3}, 5}, {{3, 16, 1, 8, 9}, 8},
                                   {{1, 117, 4, 4, 3}, 3}, {{2, 4, 17, 16, 16}, 2}, {{2, 64, 4, 5, 4}, 32}};
 
@@ -74,7 +74,7 @@ TEST_P(Norms, ConstantGroupsAreZeroWithTheSlopeOfEpsilon) {
   for (const auto layout : kLayouts) {
     const at::Tensor x = at::full({1, 4, 2, 2, 2}, 3.0F).contiguous(layout).requires_grad_();
     const at::Tensor y = group_norm(x, {}, {}, {.groups = 2, .epsilon = 1e-6});
-    EXPECT_LE(y.abs().max().item<double>(), 1e-3);  // 3000 - 3000
+    EXPECT_LE(y.abs().max().item<double>(), 1e-3);  // the exact result is 3000 - 3000
     y[0][0][0][0][0].backward();
     EXPECT_NEAR(x.grad()[0][0][0][0][0].item<double>(), 1e3 * (1 - 1.0 / 16), 1e-1);
     EXPECT_NEAR(x.grad()[0][1][1][1][1].item<double>(), -1e3 / 16, 1e-1);
@@ -111,7 +111,7 @@ TEST_P(Norms, ThreadsChangeNoBit) {
       return Tensors{x.grad(), weight.grad(), bias.grad()};
     };
     const Tensors one = gradients(1);
-    for (const int count : {2, 3, 7}) {  // 8 groups: together, separate, separate
+    for (const int count : {2, 3, 7}) {  // with 8 groups: both passes together, separate, separate
       const Tensors more = gradients(count);
       for (std::size_t i = 0; i < one.size(); ++i) EXPECT_TRUE(equal_bits(one[i], more[i])) << count << " " << i;
     }
@@ -145,7 +145,7 @@ TEST(UpsampledConvolution, AgreesWithAten) {
       for (const Sizes& sizes : shapes) {
         for (const std::int64_t outputs : {1, 20}) {
           if (type == at::kBFloat16 && (outputs == 1 || sizes[4] == 1))
-            continue;  // the sums cancel; the guard for one voxel is in nn/
+            continue;  // the sums cancel; nn/ handles one voxel separately
           const at::Tensor x = at::randn(sizes).to(type).contiguous(layout);
           expect_upsampled(x, outputs, type == at::kDouble ? 1e-6 : type == at::kFloat ? 1e-5 : 3e-2);
           const at::Tensor y = upsampled_conv3d(x, at::randn({outputs, sizes[1], 3, 3, 3}), at::randn({outputs}));
@@ -159,7 +159,8 @@ TEST(UpsampledConvolution, AgreesWithAten) {
             (Sizes{0, 4, 6, 6, 6}));
 }
 
-// Large enough for planes, in one volume and in several. Computed whole, the last three are wrong or never end on AMX.
+// Large enough for the computation by planes, in one volume and in several. Computed as a whole, the last three are wrong or
+// never end on AMX.
 TEST(ConvolutionWeights, OfPlanesAreThoseOfTheWhole) {
   at::manual_seed(4);
   for (const auto& sizes : std::vector<Sizes>{

@@ -1,11 +1,11 @@
-// The two implementations of an operation.
+// The two implementations that an operation has.
 #pragma once
 
 #include <cstdint>
 
 namespace millrace::kernels {
 
-// Our kernel, or LibTorch's own operations.
+// A kernel of Millrace, or LibTorch's own operations.
 enum class Implementation : std::uint8_t { ours, library };
 
 }  // namespace millrace::kernels

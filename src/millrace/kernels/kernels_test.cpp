@@ -168,7 +168,7 @@ TEST_P(Kernels, LinearAgreesWithAten) {
   const std::vector<std::array<std::int64_t, 3>> shapes{{1, 1, 1}, {7, 17, 5}, {33, 129, 70}, {64, 64, 192}, {130, 40, 200}};
   for (const auto& [rows, in, out] : shapes) {
     const auto kernel = [](const Tensors& x) { return Tensors{linear(x[0], x[1], x[2])}; };
-    // The product gets weights rounded to bf16; only its own arithmetic is compared.
+    // The reference also gets weights rounded to bf16, so that only the product's arithmetic is compared.
     const auto reference = [](const Tensors& x) { return Tensors{at::linear(x[0], x[1], x[2])}; };
     Tensors inputs = linear_inputs(rows, in, out);
     inputs[1] = inputs[1].to(at::kBFloat16).to(at::kFloat);
@@ -195,7 +195,7 @@ TEST_P(Kernels, LinearWithoutBiasAndWithFrozenParts) {
   linear(x, weight, at::Tensor()).sum().backward();
   EXPECT_TRUE(x.grad().defined() && weight.grad().defined());
   const at::Tensor other = in[0].clone().requires_grad_();
-  linear(other, in[1], in[2]).sum().backward();  // frozen weight
+  linear(other, in[1], in[2]).sum().backward();  // the weight is frozen
   EXPECT_TRUE(equal_bits(other.grad(), x.grad()));
   EXPECT_FALSE(in[1].grad().defined());
 }
@@ -270,7 +270,7 @@ TEST(WeightCopies, AreRemadeAfterAFusedStepThatDidNotSaySo) {
   const at::Tensor x = at::ones({1, 4}).to(at::kBFloat16);
   at::Tensor weight = at::ones({1, 4}).requires_grad_();
   linear(x, weight, at::Tensor()).backward();
-  weight.mutable_data_ptr<float>()[0] = 5.0F;  // the effect of such a step, seen from outside
+  weight.mutable_data_ptr<float>()[0] = 5.0F;  // has the effect of a step of a fused optimiser
   EXPECT_EQ(linear(x, weight, at::Tensor()).item<float>(), 8.0F);
 }
 
@@ -289,7 +289,7 @@ TEST(WeightCopies, LeaveAGraphItsOwnCopy) {
 
 TEST(WeightCopies, GoWithTheirWeights) {
   const at::Tensor x = at::ones({1, 8}).to(at::kBFloat16);
-  linear(x, at::ones({3, 8}), at::Tensor());  // frees copies that earlier tests left
+  linear(x, at::ones({3, 8}), at::Tensor());  // frees the copies that earlier tests left
   const std::size_t before = weight_copies();
   for (int i = 0; i < 100; ++i) linear(x, at::ones({3, 8}), at::Tensor());
   EXPECT_LE(weight_copies(), before);

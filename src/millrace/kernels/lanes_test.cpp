@@ -1,5 +1,5 @@
-// Compares the devices' GELU with dropout, cross-entropy, functions of one number and sums of columns with ATen in fp64: the
-// lanes' arithmetic in the geometry of device/cuda/*.cu, on the CPU.
+// Compares the devices' GELU with dropout, cross-entropy, functions of one number and sums of columns with ATen in fp64. The
+// lanes' arithmetic runs on the CPU, in the geometry of device/cuda/*.cu.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/arange.h>
@@ -37,7 +37,7 @@ constexpr auto kLaneTypes = {at::kFloat, at::kBFloat16, at::kHalf};
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNoNumber = std::numeric_limits<float>::quiet_NaN();
 
-// n numbers that begin `place` elements into a block of memory; what is around them must stay NaN.
+// n numbers that begin `place` elements after the start of a block of memory. The rest of the block must stay NaN.
 struct Placed {
   Placed(std::int64_t n, std::int64_t place, at::ScalarType type)
       : all(at::full({n + 32}, kNoNumber, type)), numbers(all.narrow(0, 8 + place, n)) {}
@@ -54,7 +54,7 @@ at::Tensor placed_randn(std::int64_t n, std::int64_t place, at::ScalarType type)
   return x.numbers;
 }
 
-// fp32 arithmetic, whose error is measured by `size`, and one rounding to the type of `result`.
+// The error may be that of fp32 arithmetic, in relation to `size`, and of one rounding to the type of `result`.
 void expect_rounded(const at::Tensor& result, const at::Tensor& exact, const std::string& what, double size = 1.0) {
   const at::ScalarType type = result.scalar_type();
   const double half_step = type == at::kFloat ? 1e-6 : type == at::kHalf ? std::ldexp(1.0, -11) : std::ldexp(1.0, -8);
@@ -62,7 +62,7 @@ void expect_rounded(const at::Tensor& result, const at::Tensor& exact, const std
       << what << " " << type << ": " << (result.to(at::kDouble) - exact).abs().max().item<double>();
 }
 
-// Equal, also where both are NaN.
+// Equal; NaN counts as equal to NaN.
 void expect_the_same(const at::Tensor& a, const at::Tensor& b, const std::string& what) {
   EXPECT_TRUE(at::allclose(a, b, 0, 0, /*equal_nan=*/true)) << what;
 }
@@ -103,7 +103,7 @@ TEST(GeluLane, GivesTheValuesAndTheGradientsOfAten) {
           expect_gelu(n, (n + first) % 3, type, {.p = p, .key = 0x1234567890ABCDEFULL, .first = first});
 }
 
-// ---- cross-entropy
+// ---- Cross-entropy
 
 struct Losses {
   at::Tensor losses, log_sums, gradient;
@@ -127,7 +127,7 @@ Losses losses_of(const at::Tensor& logits, const at::Tensor& target, float upstr
   return all;
 }
 
-// `size` of the logits: log sums have an error relative to it.
+// `size` is the size of the logits, to which the error of log sums is relative.
 void expect_losses(const at::Tensor& logits, const at::Tensor& target, double size) {
   const std::string what = std::to_string(logits.size(0)) + " x " + std::to_string(logits.size(1));
   const Losses all = losses_of(logits, target, 0.5F);
@@ -170,7 +170,7 @@ TEST(CrossEntropyLane, TakesLogitsOfAnySize) {
     logits.narrow(1, 0, classes - 1).fill_(-kInfinity);
     expect_losses(logits, target, 12);
     EXPECT_TRUE(losses_of(at::full({4, classes}, -3e38F), target, 1.0F).losses.isfinite().all().item<bool>());
-    expect_losses(at::full({4, classes}, -kInfinity), target, 12);  // no number, as ATen says
+    expect_losses(at::full({4, classes}, -kInfinity), target, 12);  // NaN, as in ATen
     logits = at::randn({4, classes});
     logits.narrow(1, classes - 2, 1) = kNoNumber;
     expect_losses(logits, target, 12);
@@ -194,7 +194,7 @@ TEST(CrossEntropyLane, ARowThatDoesNotCountGivesNothingWhateverItsLogitsAre) {
   EXPECT_TRUE(at::equal(all.gradient, at::zeros({3, 300})));
 }
 
-// ---- functions of one number
+// ---- Functions of one number
 
 at::Tensor quick_gelu_of_aten(const at::Tensor& x) { return x * at::sigmoid(x * 1.702); }
 
@@ -243,7 +243,7 @@ TEST(PointwiseLane, NaNStaysAndInfinityIsMet) {
   }
 }
 
-// ---- sums of columns
+// ---- Sums of columns
 
 at::Tensor parts_of(const at::Tensor& matrix, std::int64_t blocks, launched::Order order = {}) {
   at::Tensor parts = at::full({blocks, matrix.size(1)}, kNoNumber);
@@ -256,7 +256,7 @@ TEST(ColumnSums, GivesTheSumsOfAtenInAnyOrderOfBlocksAndThreads) {
   at::manual_seed(25);
   for (const std::int64_t rows : {1, 5, 33, 1000}) {
     for (const std::int64_t columns : {8, 40, 256, 264, 1000}) {
-      for (const std::int64_t blocks : {1, 3, 17}) {  // more blocks than rows too
+      for (const std::int64_t blocks : {1, 3, 17}) {  // 17 blocks are more than there are rows
         for (const auto type : kLaneTypes) {
           const at::Tensor matrix = at::randn({rows, columns}).to(type), wide = matrix.to(at::kDouble);
           const at::Tensor parts = parts_of(matrix, blocks);
@@ -267,7 +267,7 @@ TEST(ColumnSums, GivesTheSumsOfAtenInAnyOrderOfBlocksAndThreads) {
       }
     }
   }
-  EXPECT_THROW((void)parts_of(at::randn({3, 6}), 1), std::logic_error);  // no whole pieces
+  EXPECT_THROW((void)parts_of(at::randn({3, 6}), 1), std::logic_error);  // a row has no whole pieces
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// A product (rows, inner) times (inner, columns) by either implementation.
+// A product (rows, inner) times (inner, columns), by one of the two implementations.
 template <class Ours, class Library>
 at::Tensor by_implementation_of(Operation operation, at::ScalarType type, std::array<std::int64_t, 3> shape, const Ours& ours,
                                 const Library& library) {
@@ -82,7 +82,7 @@ bool fits(const at::Tensor& x, at::TensorList weights, at::TensorList biases) {
   const auto is_fp32 = [](const at::Tensor& w) { return has_kernel(w) && w.scalar_type() == at::kFloat; };
   const auto has_width = [&](const at::Tensor& w) {
     return w.dim() == 2 && w.size(1) == x.size(-1);
-  };  // otherwise ATen reports the error
+  };  // ATen gets operands of other sizes, and reports the error
   const auto is_leaf = [](const at::Tensor& w) { return w.is_leaf(); };
   if (!has_kernel(x) || x.numel() == 0 || x.dim() == 0 || !std::ranges::all_of(weights, is_fp32) ||
       !std::ranges::all_of(weights, has_width) || !std::ranges::all_of(biases, is_fp32)) {
@@ -112,7 +112,7 @@ WeightGradients weight_gradients(const at::Tensor& dy, const at::Tensor& x, bool
   const std::array shape{dy.size(1), dy.size(0), x.size(1)};
   const bool has_ours = !fp32 || dy.size(1) >= kProductRows;
   sums.weight = has_ours ? by_implementation_of(Operation::weight_gradient, dy.scalar_type(), shape, ours, library) : library();
-  // ATen sums bf16 in fp32; if an fp32 result is requested, it first makes an fp32 copy of the whole operand.
+  // ATen sums bf16 in fp32 anyway. If an fp32 result were requested, ATen would first copy the whole operand to fp32.
   if (wants_bias && !sums.bias.defined()) sums.bias = dy.sum(0).to(at::kFloat);
   return sums;
 }

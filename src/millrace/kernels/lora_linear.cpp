@@ -27,7 +27,7 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 using Tensors = std::vector<at::Tensor>;
 
-// Whether the parts are adjacent in memory, as if they had been cut from one tensor along its first dimension.
+// True if the parts are adjacent in memory, as if they were slices of one tensor along its first dimension.
 bool are_neighbours(const Tensors& parts) {
   std::int64_t next = parts.front().storage_offset();
   for (const at::Tensor& part : parts) {
@@ -56,7 +56,7 @@ at::Tensor side_by_side(const Tensors& parts, at::ScalarType type) {
   return parts.front().as_strided(sizes, parts.front().strides(), parts.front().storage_offset());
 }
 
-// Indices of a projection's inputs among the function's; -1: absent.
+// Indices of a projection's tensors among the function's inputs; -1: absent.
 struct ProjectionInputs {
   std::int64_t out = 0, rank = 0;
   std::int64_t weight = -1, bias = -1, a = -1, b = -1;
@@ -68,7 +68,7 @@ struct Layout {
   std::int64_t width = 0, rank = 0;  // total width of the results, total rank of the adapters
 };
 
-// scale * B of each adapter at the intersection of its outputs and its columns of the narrow product, zero elsewhere.
+// Writes scale * B of each adapter where its outputs cross its columns of the narrow product, and zero elsewhere.
 template <class T>
 void spread(const Layout& layout, at::TensorList tensors, T* out) {
   std::int64_t row = 0, column = 0;
@@ -97,7 +97,7 @@ at::Tensor spread_b(const Layout& layout, at::TensorList tensors, const at::Tens
   return all;
 }
 
-// keep * scale * x, written to `out`, or added to it if it is defined.
+// Writes keep * scale * x to `out`; if `out` is defined, adds to it.
 at::Tensor dropped(const at::Tensor& x, const at::Tensor& out, const Dropout& site) {
   if (site.p <= 0.0 && !out.defined()) return x;
   at::Tensor to = out.defined() ? out : at::empty_like(x);
@@ -112,10 +112,10 @@ at::Tensor dropped(const at::Tensor& x, const at::Tensor& out, const Dropout& si
   return to;
 }
 
-// Rows that are dropped and multiplied at a time: they stay in the cache, and no second copy of all rows is in memory.
+// Rows that are dropped and multiplied at a time. They stay in the cache, and no second copy of all rows is in memory.
 constexpr std::int64_t kRows = 256;
 
-// dx += dropped(dnarrow A).
+// dx += dropout(dnarrow A).
 void add_through_adapters(const at::Tensor& dx, const at::Tensor& dnarrow, const at::Tensor& a, const Dropout& site) {
   for (std::int64_t row = 0; row < dx.size(0); row += kRows) {
     const std::int64_t count = std::min(kRows, dx.size(0) - row);
@@ -124,7 +124,7 @@ void add_through_adapters(const at::Tensor& dx, const at::Tensor& dnarrow, const
   }
 }
 
-// left^T dropped(right), fp32.
+// left^T dropout(right), in fp32.
 at::Tensor summed_by_parts(const at::Tensor& left, const at::Tensor& right, const Dropout& site) {
   at::Tensor sums;
   for (std::int64_t row = 0; row < right.size(0); row += kRows) {
@@ -137,10 +137,10 @@ at::Tensor summed_by_parts(const at::Tensor& left, const at::Tensor& right, cons
   return sums;
 }
 
-// Bytes of x after dropout in memory at a time in the forward pass. Each part costs a call of the library.
+// Bytes of x after dropout that are in memory at a time in the forward pass. Each part costs a call of the library.
 constexpr std::int64_t kDroppedBytes = std::int64_t{576} << 10U;
 
-// dropped(x) times a (rank, in) transposed.
+// dropout(x) times the transposed a (rank, in).
 at::Tensor narrow_product(const at::Tensor& x, const at::Tensor& a, const Dropout& site) {
   const std::int64_t most = rows_within(kDroppedBytes, x);
   if (site.p <= 0.0 || x.size(0) <= most) return forward_product(dropped(x, {}, site), a, {});
@@ -201,7 +201,7 @@ struct LoraFunction : torch::autograd::Function<LoraFunction> {
         return one.*place >= 0 && context->needs_input_grad(static_cast<std::size_t>(one.*place) + 1);
       });
     };
-    // Temporary memory is used before the gradient of x exists.
+    // Uses temporary memory before the gradient of x exists.
     at::Tensor dnarrow;
     if (layout.rank > 0 && (wants_x || wants(&ProjectionInputs::a))) dnarrow = at::mm(dy, b);
     if (wants(&ProjectionInputs::a)) {
@@ -269,7 +269,7 @@ struct LoraFunction : torch::autograd::Function<LoraFunction> {
     }
   }
 
-  // A gradient gets the type of its tensor, or is dropped if it is not required.
+  // Converts each gradient to the type of its tensor, and drops gradients that are not required.
   static void drop_unwanted(AutogradContext* context, variable_list& result) {
     const std::vector<std::int64_t> types = context->saved_data["types"].toIntVector();
     for (std::size_t i = 0; i < types.size(); ++i) {
@@ -292,9 +292,10 @@ at::Tensor lora_linear(const at::Tensor& x, const std::vector<LoraWeights>& proj
     return static_cast<std::int64_t>(tensors.size()) - 1;
   };
   for (const LoraWeights& one : projections) {
-    MR_CHECK(one.weight.dim() == 2 && one.weight.size(1) == x.size(-1) && one.a.defined() == one.b.defined() &&
-                 one.bias.defined() == projections.front().bias.defined(),
-             "lora_linear takes weights (out, in) of x's width, adapters of two parts, and a bias for each weight or none");
+    MR_CHECK(
+        one.weight.dim() == 2 && one.weight.size(1) == x.size(-1) && one.a.defined() == one.b.defined() &&
+            one.bias.defined() == projections.front().bias.defined(),
+        "lora_linear takes weights (out, in) of x's width, adapters of two parts, and a bias for every weight or for no weight");
     const std::int64_t rank = one.a.defined() ? one.a.size(0) : 0;
     MR_CHECK(rank == 0 || (one.a.scalar_type() == at::kFloat && one.b.scalar_type() == at::kFloat &&
                            one.a.size(1) == x.size(-1) && one.b.size(0) == one.weight.size(0) && one.b.size(1) == rank),

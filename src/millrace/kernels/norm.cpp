@@ -56,7 +56,7 @@ void over_rows(const Args& whole, const Dropout& site, std::int64_t rows, const 
   });
 }
 
-// Whether the device's kernels norm rows of x, and find the site's numbers in whole groups.
+// True if the device's kernels norm rows of x and the site's elements form whole groups.
 bool device_norm_fits(const at::Tensor& x, const at::Tensor& weight, const Dropout& site) {
   if (!has_device_kernel(x) || x.dim() == 0 || x.numel() == 0 || !norm_width_fits(x.size(-1))) return false;
   if (weight.device() != x.device() || weight.dim() != 1 || weight.size(0) != x.size(-1)) return false;
@@ -153,10 +153,10 @@ struct NormFunction : torch::autograd::Function<NormFunction> {
     return {residual_gradient, branch_gradient, totals[0], totals[1], {}, {}, {}, {}};
   }
 
-  // Both return the gradients of weight and bias in parts: (2, parts, width).
+  // Both functions return the gradients of weight and bias in parts: (2, parts, width).
   static at::Tensor backward_on_device(detail::NormBackward args, const at::Tensor& y_gradient, at::ScalarType y_type,
                                        const Dropout& site, const at::Tensor& sum) {
-    const std::int64_t at_once = args.width <= 512 ? 528 : 396;  // as many as an H100 runs at the same time
+    const std::int64_t at_once = args.width <= 512 ? 528 : 396;  // as many blocks as an H100 runs at the same time
     at::Tensor zeros;
     if (!y_gradient.defined()) {
       zeros = at::zeros(sum.sizes(), sum.options().dtype(y_type));

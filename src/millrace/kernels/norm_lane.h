@@ -1,5 +1,5 @@
-// The work of one of a warp's 32 lanes in a layer norm of a row, with the residual sum and dropout before it. g++ and nvcc both
-// compile it: the sums over the lanes are left to the caller.
+// The work of one of a warp's 32 lanes in a layer norm of a row, with the residual sum and dropout before the norm. The caller
+// adds the sums over the lanes. g++ and nvcc both compile this file.
 #pragma once
 
 #include <c10/macros/Macros.h>
@@ -10,7 +10,7 @@
 #include "millrace/kernels/detail/table.h"
 #include "millrace/kernels/dropout_lane.h"
 
-// Loops whose arrays must lie in registers.
+// Unrolls a loop whose arrays must be in registers.
 #if defined(__CUDA_ARCH__)
 #define MILLRACE_UNROLLED _Pragma("unroll")
 #else
@@ -19,8 +19,8 @@
 
 namespace millrace::kernels::detail {
 
-// A half warp handles a group of 128 elements: each lane four pairs of neighbours, 32 elements apart, which one block of random
-// numbers serves. `kGroups` groups for each half.
+// The part of a row that one lane holds. Each half of the warp handles `kGroups` groups of 128 elements. In each group (a "slot")
+// a lane holds four pairs of neighbours, 32 elements apart, which one block of random numbers decides.
 template <int kGroups>
 struct NormRow {
   static constexpr int kElements = 8 * kGroups;
@@ -30,11 +30,11 @@ struct NormRow {
 
   [[nodiscard]] C10_HOST_DEVICE std::int64_t group(int slot) const { return 2 * slot + lane / kLanesOfGroup; }
   [[nodiscard]] C10_HOST_DEVICE bool has(int slot) const { return group(slot) * kDropoutGroup < width; }
-  // The first of the lane's pair `word` in a slot's group, counted from the row's first element.
+  // Column of the first element of pair `word` in a slot.
   [[nodiscard]] C10_HOST_DEVICE std::int64_t column(int slot, int word) const {
     return group(slot) * kDropoutGroup + 32 * word + 2 * (lane % kLanesOfGroup);
   }
-  // The keep bits of a slot's eight elements, if the row's first element has this number in the site's stream.
+  // The random words of a slot's eight elements. `first` is the number of the row's first element in the site's stream.
   [[nodiscard]] C10_HOST_DEVICE PhiloxBlock words(std::uint64_t key, std::int64_t first, int slot) const {
     const std::int64_t block = (first / kDropoutGroup + group(slot)) * kLanesOfGroup + lane % kLanesOfGroup;
     return dropout_block(key, static_cast<std::uint64_t>(block));
@@ -66,7 +66,7 @@ C10_HOST_DEVICE inline void put_pair(T* row, std::int64_t column, float first, f
   *reinterpret_cast<PairOf<T>*>(row + column) = {static_cast<T>(first), static_cast<T>(second)};
 }
 
-// Loads residual + dropout(branch), and writes the sum where there is a branch. All pointers are those of the row.
+// Loads residual + dropout(branch) and, if there is a branch, writes this sum. All pointers are those of the row.
 template <class R, class Y, int kGroups>
 C10_HOST_DEVICE inline void load_sum(NormRow<kGroups>& row, const R* residual, const Y* branch, R* sum, const Keep& keep) {
   MILLRACE_UNROLLED
@@ -109,14 +109,15 @@ C10_HOST_DEVICE inline void write_normed(const NormRow<kGroups>& row, float mean
   }
 }
 
-// What the backward pass knows of a row: its normed values, and the gradient of y times the weight.
+// A row in the backward pass: its normed values, and the gradient of y times the weight.
 template <int kGroups>
 struct NormGradientRow {
   NormRow<kGroups> normed;           // (sum - mean) * rate
   float weighted[8 * kGroups] = {};  // dy * weight
 };
 
-// Loads both, and adds the row's part of the gradients of weight and bias to the lane's.
+// Loads normed values and weighted gradients of a row, and adds the row's part of the gradients of weight and bias to the lane's
+// sums.
 template <class R, class Y, int kGroups>
 C10_HOST_DEVICE inline void load_gradient(NormGradientRow<kGroups>& row, const R* sum, const Y* y_gradient, const float* weight,
                                           float mean, float rate, float* weight_gradient, float* bias_gradient) {
@@ -157,8 +158,8 @@ template <int kGroups>
   return total;
 }
 
-// Writes the gradients of residual and branch; `mean_weighted` and `mean_product`: means over the row of weighted and of weighted
-// times normed. `sum_gradient` and `branch_gradient` may be null.
+// Writes the gradients of residual and branch. `mean_weighted` is the row's mean of `weighted`, `mean_product` its mean of
+// `weighted` times `normed`. `sum_gradient` and `branch_gradient` may be null.
 template <class R, class Y, int kGroups>
 C10_HOST_DEVICE inline void write_gradient(const NormGradientRow<kGroups>& row, float rate, float mean_weighted,
                                            float mean_product, const R* sum_gradient, R* residual_gradient, Y* branch_gradient,

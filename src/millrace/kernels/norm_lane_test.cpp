@@ -1,5 +1,5 @@
-// Compares the devices' layer norm, with residual sum and dropout, with its formula in fp64: the lanes' arithmetic in the
-// geometry of device/cuda/norm.cu, on the CPU.
+// Compares the devices' layer norm, with residual sum and dropout, with its formula in fp64. The lanes' arithmetic runs on the
+// CPU, in the geometry of device/cuda/norm.cu.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/empty.h>
@@ -30,8 +30,8 @@ constexpr double kNormEpsilon = 1e-5;
 struct NormCase {
   std::int64_t rows, width;
   at::ScalarType residual_type, y_type;
-  double p;                  // below 0: no branch
-  bool sum_gradient = true;  // whether the sum has a gradient of its own
+  double p;                  // below 0: the norm has no branch
+  bool sum_gradient = true;  // the sum has a gradient too
   std::int64_t first = 128 * 5;
 
   [[nodiscard]] bool branch() const { return p >= 0; }
@@ -97,7 +97,7 @@ void run_backward(const NormCase& of, NormTensors& t, std::int64_t blocks, launc
   launched::norm_backward(backward_arguments(of, t), of.rows, blocks, nullptr, t.partial.mutable_data_ptr<float>(), order);
 }
 
-// Whether `result` is what its type can hold of the fp64 numbers, with fp32 arithmetic before the last rounding.
+// True if `result` equals the fp64 numbers up to fp32 arithmetic and the last rounding to its type.
 bool is_rounded(const at::Tensor& result, const at::Tensor& exact) {
   const at::ScalarType type = result.scalar_type();
   const double half_step = type == at::kFloat ? 1e-6 : type == at::kHalf ? std::ldexp(1.0, -11) : std::ldexp(1.0, -8);
@@ -117,7 +117,7 @@ void expect_forward(const NormCase& of, const NormTensors& t) {
   EXPECT_TRUE(is_rounded(t.y, off * rate * t.weight + t.bias)) << of;
 }
 
-// The sum and the statistics are those of the forward pass.
+// Uses the sum and the statistics of the forward pass.
 void expect_backward(const NormCase& of, const NormTensors& t) {
   const at::Tensor statistics = t.statistics.to(at::kDouble), dy = t.y_gradient.to(at::kDouble),
                    rate = statistics.narrow(1, 1, 1);
@@ -137,7 +137,8 @@ void each_norm(const Body& body) {
   at::manual_seed(11);
   for (const std::int64_t width : {128, 384, 768, 1024}) {
     for (const std::int64_t rows : {1, 5, 33}) {
-      if (rows * width > 32768) continue;  // ATen would start its threads for each operation; the next test has that size
+      // For larger tensors ATen would start its threads in each operation; the next test has that size.
+      if (rows * width > 32768) continue;
       bool sum_gradient = false;
       for (const auto residual : {at::kFloat, at::kBFloat16, at::kHalf}) {
         for (const auto y : {at::kFloat, at::kBFloat16, at::kHalf}) {
@@ -168,7 +169,7 @@ TEST(NormLane, GivesTheSameGradientsWithAnyNumberOfBlocks) {
     NormTensors t(of);
     launched::norm_forward(forward_arguments(of, t), of.rows, nullptr);
     expect_forward(of, t);
-    for (const std::int64_t blocks : {1, 2, 13, 40}) {  // of the last ones some have no row
+    for (const std::int64_t blocks : {1, 2, 13, 40}) {  // the largest number leaves blocks without a row
       run_backward(of, t, blocks);
       expect_backward(of, t);
     }

@@ -1,4 +1,4 @@
-// Records a kernel of ours in a profile, as an operation like LibTorch's.
+// Records a kernel of Millrace in a profile, like an operation of LibTorch.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,8 +11,8 @@
 
 namespace millrace::kernels {
 
-// Covers the time until the end of the scope, with the shapes of `inputs`, undefined ones too. `name` is for example
-// "millrace::gelu" and must never be freed. Without a profiler it costs one check, as in each of LibTorch's operations.
+// Covers the time until the end of the scope. Records the shapes of `inputs`, which may be undefined. `name`, for example
+// "millrace::gelu", must never be freed. Without a profiler it costs one check, as in each of LibTorch's operations.
 class OperationSpan {
  public:
   template <class... Inputs>

@@ -14,7 +14,7 @@ namespace {
 
 thread_local std::vector<std::string> seen;
 
-// Checks only the number of inputs: in our builds with assertions LibTorch, which is a release build, refuses inputs().
+// Checks only the number of inputs. In Millrace's builds with assertions LibTorch, which is a release build, refuses inputs().
 std::unique_ptr<at::ObserverContext> note(const at::RecordFunction& function) {
   seen.push_back(std::string(function.name()) + " " + std::to_string(function.num_inputs()));
   return nullptr;

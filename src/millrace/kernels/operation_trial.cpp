@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t kLeastRounds = 3;
 constexpr std::size_t kMostRounds = 15;
-constexpr double kEnoughMs = 40;  // for all rounds of a call, with both implementations
+constexpr double kEnoughMs = 40;  // time for all rounds of a call, with both implementations
 
 enum class Choice : std::uint8_t { none, ours, library };
 std::atomic<std::uint64_t> changes = 0;
@@ -61,7 +61,7 @@ std::string key_of(const Call& call) {
 CallTime timed(const std::function<void()>& ours, const std::function<void()>& library) {
   ours();
   library();
-  WorkClock clock;  // made now, when the threads that it covers exist
+  WorkClock clock;  // made here because the threads that it covers exist now
   std::vector<WorkClock::Time> of_ours, of_library;
   double spent = 0;
   const auto run = [&](const std::function<void()>& implementation, std::vector<WorkClock::Time>& times) {

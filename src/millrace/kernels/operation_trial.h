@@ -1,5 +1,6 @@
-// Which implementation an operation uses. Neither is faster on every CPU and for every shape, so a run times both on its own
-// shapes before its first step, and keeps the faster one: the other adds in another order and would give other bits.
+// Decides which implementation an operation uses. The faster one depends on the CPU and the shape, so a run times both
+// on its own shapes before its first step. It keeps the faster one until its end, because the other adds in another order and
+// would give other bits.
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -19,10 +20,10 @@
 
 namespace millrace::kernels {
 
-// Operations of which a run tries both implementations. Forward and backward are tried together, except for the first three,
-// which belong to a linear layer: they are tried in fp32 only, except for the weights' gradient, which LibTorch rounds to bf16 if
-// the layer computes in bf16. Attention is causal, full attention is not (forward alone if no gradient is required); the norm
-// includes residual and dropout; the convolution is circular, 3-D, channels last.
+// Operations whose two implementations a run compares. Forward and backward pass are compared together, except for the first
+// three operations, the products of a linear layer. These are compared in fp32 only; the weights' gradient also in bf16, in which
+// LibTorch rounds it to bf16. attention is causal, full_attention is not (only its forward pass is compared if no gradient is
+// required); the norm includes residual and dropout; the convolution is circular, 3-D, channels last.
 #define MILLRACE_OPERATIONS(OPERATION) \
   OPERATION(product)                   \
   OPERATION(input_gradient)            \
@@ -36,27 +37,27 @@ inline constexpr auto kOperationNames = std::to_array<std::string_view>({MILLRAC
 inline constexpr std::size_t kOperations = kOperationNames.size();
 [[nodiscard]] std::string_view name_of(Operation operation) noexcept;  // "weight_gradient"
 
-// The implementation for tensors of `type`, fp32 or bf16. Before a choice is made: LibTorch's for fp32 products, else ours. Any
-// thread.
+// The implementation for tensors of `type`, fp32 or bf16. As long as no choice was made: LibTorch's for fp32 products, else
+// Millrace's. Any thread.
 [[nodiscard]] Implementation implementation_of(Operation operation, c10::ScalarType type) noexcept;
 void choose_implementation(Operation operation, c10::ScalarType type, Implementation implementation) noexcept;
 void forget_implementations() noexcept;
-// Changes whenever a choice changes: caches of an operation's results compare it.
+// A number that changes whenever a choice changes: caches of an operation's results compare it.
 [[nodiscard]] std::uint64_t implementation_changes() noexcept;
 
-// One measurement of a trial, by its call: "weight_gradient bf16 2048x384x1536".
+// Times of one call in a trial. Its key names the call: "weight_gradient bf16 2048x384x1536".
 struct CallTime {
   double ours_ms = 0, library_ms = 0;
   bool disturbed = false;
 };
 using KnownTimes = std::map<std::string, CallTime>;
 
-// While it lives, the calls of all operations are counted, and the first call of each shape is timed with both implementations,
-// except those in `known`. Covers the thread that makes it: calls of other threads, and a backward pass on a GPU, are not seen.
-// One at a time.
+// While this object exists, the calls of all operations are counted, and the first call of each shape is timed with both
+// implementations unless `known` has its times. Covers the thread that makes the object; calls of other threads, and the backward
+// pass on a GPU, are not seen. One at a time.
 class OperationTrial {
  public:
-  // Results of a trial for one operation: milliseconds of all its calls in a step, with either implementation.
+  // A trial's result for one operation: milliseconds of all its calls in a step, with each implementation.
   struct Times {
     Operation operation;
     c10::ScalarType type;
@@ -75,19 +76,19 @@ class OperationTrial {
   OperationTrial(const OperationTrial&) = delete;
   OperationTrial& operator=(const OperationTrial&) = delete;
   [[nodiscard]] std::vector<Times> times() const;  // in the order of Operation
-  [[nodiscard]] KnownTimes measured() const;       // the times that were not known before
+  [[nodiscard]] KnownTimes measured() const;       // the times that `known` did not have
 };
 [[nodiscard]] bool operation_trial_runs() noexcept;
 
-// A call of an operation; `work`: its number of multiplications.
+// A call of an operation. `work` is its number of multiplications.
 struct Call {
   Operation operation;
   c10::ScalarType type;
   c10::IntArrayRef shape;
   double work;
 };
-// For the code of operations: true if this call must use our kernel. In a trial both functions are called several times, and
-// their results are dropped.
+// Called by the code of operations. True if this call must use Millrace's kernel. In a trial both functions are called several
+// times, and their results are dropped.
 [[nodiscard]] bool takes_ours(const Call& call, const std::function<void()>& ours, const std::function<void()>& library);
 
 }  // namespace millrace::kernels

@@ -24,7 +24,7 @@ class WaysTest : public ::testing::Test {
     for (const Operation operation : {Operation::product, Operation::input_gradient, Operation::weight_gradient})
       choose_implementation(operation, at::kFloat, way);
   }
-  // Outputs and gradients of a linear layer, forward and backward.
+  // Runs a linear layer forward and backward, and returns outputs and gradients.
   static Tensors layer(at::ScalarType type) {
     at::manual_seed(7);
     const at::Tensor x = at::randn({40, 24}).to(type).requires_grad_();

@@ -10,8 +10,8 @@ namespace millrace::kernels {
 // Runs body(begin, end) on contiguous shares of [0, n), one per thread of at::get_num_threads().
 void parallel(std::int64_t n, const std::function<void(std::int64_t, std::int64_t)>& body);
 
-// The division of rows into chunks whose partial sums are added in order: it depends on the row count only, so that a sum has the
-// same bits for any number of threads.
+// Divides rows into chunks whose partial sums are added in order. The division depends only on the number of rows, so that a sum
+// has the same bits for any number of threads.
 struct RowChunks {
   explicit RowChunks(std::int64_t rows);
   std::int64_t rows, rows_per_chunk, count;
@@ -19,7 +19,8 @@ struct RowChunks {
 // Runs body(chunk, first_row, last_row) for all chunks, in parallel.
 void parallel(const RowChunks& chunks, const std::function<void(std::int64_t, std::int64_t, std::int64_t)>& body);
 
-// At least `bytes` bytes for the calling thread, 64-byte aligned, uninitialised; valid until its next call. Kept for reuse.
+// Scratch memory of the calling thread: at least `bytes` bytes, 64-byte aligned, uninitialised, valid until the thread's next
+// call. The memory is kept for reuse.
 void* scratch(std::size_t bytes);
 
 }  // namespace millrace::kernels

@@ -1,4 +1,4 @@
-// Which table of kernels is in use.
+// Selects the table of kernels.
 #include <ATen/core/Tensor.h>
 
 #include <array>
@@ -25,7 +25,7 @@ const detail::Table& best_table() noexcept {
   return best;
 }
 
-std::atomic<const detail::Table*> chosen_table{nullptr};  // null = the best one
+std::atomic<const detail::Table*> chosen_table{nullptr};  // null = the best table
 
 }  // namespace
 

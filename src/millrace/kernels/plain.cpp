@@ -27,7 +27,7 @@ at::Tensor causal_attention_with_mask(const at::Tensor& q, const at::Tensor& k, 
   const double factor = scale.value_or(1.0 / std::sqrt(static_cast<double>(q.size(3))));
   const at::Tensor queries = q.transpose(1, 2);
   const at::Tensor past = at::ones({q.size(1), q.size(1)}, q.options().dtype(at::kBool)).tril();
-  // An fp16 product could overflow before it is scaled.
+  // Scales fp16 queries before the product, because the product could overflow before it is scaled.
   const bool first = q.scalar_type() == at::kHalf;
   at::Tensor scores = at::matmul(first ? queries * factor : queries, k.transpose(1, 2).transpose(2, 3));
   if (!first) scores = scores * factor;

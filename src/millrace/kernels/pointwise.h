@@ -9,7 +9,7 @@
 
 namespace millrace::kernels {
 
-// f(x), or with a gradient (in x's layout; undefined: the forward pass) gradient * f'(x). x has a kernel (arguments.h) and is
+// f(x) if `gradient` is undefined, else gradient * f'(x); the gradient has x's layout. x must have a kernel (arguments.h) and be
 // dense in any order.
 [[nodiscard]] at::Tensor pointwise(Pointwise function, const at::Tensor& x, const at::Tensor& gradient);
 

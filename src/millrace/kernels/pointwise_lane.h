@@ -1,4 +1,4 @@
-// Functions of one number and their slopes, for a device's threads. g++ and nvcc both compile them.
+// Functions of one number and their derivatives, for a device's threads. g++ and nvcc both compile this file.
 #pragma once
 
 #include <c10/macros/Macros.h>
@@ -10,7 +10,7 @@
 
 namespace millrace::kernels::detail {
 
-// The formula of kernels/smooth_leaky.h. A NaN stays.
+// The formula of kernels/smooth_leaky.h. NaN stays NaN.
 struct SmoothLeaky {
   [[nodiscard]] C10_HOST_DEVICE static float clamped(float x) { return x < -1.0F ? -1.0F : x > 1.0F ? 1.0F : x; }
   [[nodiscard]] C10_HOST_DEVICE static float value(float x) {
@@ -34,7 +34,7 @@ struct QuickGelu {
   }
 };
 
-// One element of PointwiseArgs.
+// Handles one element of PointwiseArgs.
 template <class Function, class X>
 [[nodiscard]] C10_HOST_DEVICE inline X pointwise_of(X x, const X* gradient, std::int64_t i) {
   const auto at = static_cast<float>(x);

@@ -20,12 +20,13 @@ const std::uint32_t* words_in(const at::Tensor& fp32) {
   return reinterpret_cast<const std::uint32_t*>(fp32.const_data_ptr<float>());
 }
 
-// Bytes of the second operand that are packed at a time: they stay in the cache, and a large one has no full copy in memory.
+// Bytes of the second operand that are packed at a time. They stay in the cache, and a large operand has no full copy in memory.
 constexpr std::int64_t kPackedBytes = std::int64_t{512} << 10U;
-// Each part reads the first operand again: above this size it has left the caches near a core, and all is packed at once.
+// Each part reads the first operand again. Above this size the first operand has left the core's caches, so the second operand is
+// packed at once.
 constexpr std::int64_t kReadAgainBytes = std::int64_t{1200} << 10U;
 
-// The corresponding number of panels; few rows are shared among threads by panels alone.
+// The number of panels that are packed at a time. If there are few rows, threads share only panels.
 std::int64_t panels_at_a_time(const detail::Product& args) {
   const std::int64_t row_bytes = args.words * static_cast<std::int64_t>(sizeof(std::uint32_t)),
                      panel_bytes = kPanelColumns * row_bytes;
@@ -34,8 +35,8 @@ std::int64_t panels_at_a_time(const detail::Product& args) {
   return std::max(shares, kPackedBytes / std::max<std::int64_t>(1, panel_bytes));
 }
 
-// args.a times `matrix`, packed by `layout`. With `whole` the matrix is packed at once, since a word-major args.a is packed anew
-// for each part.
+// args.a times `matrix`, which is packed by `layout`. With `whole` the matrix is packed at once, because a word-major args.a
+// would be packed again for each part.
 at::Tensor multiply(detail::Product args, const at::Tensor& matrix, detail::Pack::Layout layout, bool whole) {
   const std::int64_t panels = (args.columns + kPanelColumns - 1) / kPanelColumns;
   args.row_groups = std::max<std::int64_t>(1, args.rows / kGroupRows);

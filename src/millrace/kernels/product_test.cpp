@@ -138,8 +138,8 @@ TEST_P(Products, AConvolutionOfFewVoxelsSumsItsWeightsGradientInFp32) {
 TEST_P(Products, AConvolutionOfFewVoxelsSaysWhatItTakes) {
   const at::Tensor x = at::randn({1, 4, 4, 4, 4}), weight = at::randn({64, 4, 3, 3, 3}), bias = at::randn({64});
   EXPECT_TRUE(has_few_voxels(x, weight, bias, 1, 1));
-  EXPECT_FALSE(has_few_voxels(at::randn({2, 4, 4, 4, 4}), weight, bias, 1, 1));  // 128 voxels of 64 channels
-  EXPECT_FALSE(has_few_voxels(at::randn({1, 4, 2, 2, 2}), weight, bias, 1, 0));  // no voxels
+  EXPECT_FALSE(has_few_voxels(at::randn({2, 4, 4, 4, 4}), weight, bias, 1, 1));  // 128 voxels are more than 64 channels
+  EXPECT_FALSE(has_few_voxels(at::randn({1, 4, 2, 2, 2}), weight, bias, 1, 0));  // the result has no voxels
   EXPECT_FALSE(has_few_voxels(at::randn({0, 4, 4, 4, 4}), weight, bias, 1, 1));
   EXPECT_FALSE(has_few_voxels(x, at::randn({64, 4, 1, 1, 1}), bias, 1, 0));
   EXPECT_FALSE(has_few_voxels(x, at::randn({64, 4, 3, 3, 1}), bias, 1, 1));

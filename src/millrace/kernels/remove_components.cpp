@@ -15,7 +15,7 @@
 namespace millrace::kernels {
 namespace {
 
-constexpr std::int64_t kPixels = 64;  // of a tile; see detail/components.inl
+constexpr std::int64_t kPixels = 64;  // pixels of a tile; see detail/components.inl
 constexpr std::int64_t kBlock = 4;
 
 }  // namespace

@@ -16,7 +16,7 @@
 namespace millrace::kernels {
 namespace {
 
-// x (N, C, ...) dense in `layout`; `gradient` undefined in the forward pass, else in x's layout.
+// x (N, C, ...) is dense in `layout`. `gradient` is undefined in the forward pass; otherwise it has x's layout.
 at::Tensor run(const at::Tensor& x, const at::Tensor& gradient, const at::Tensor& rates, double epsilon,
                at::MemoryFormat layout) {
   at::Tensor out = at::empty_like(x);

@@ -1,4 +1,4 @@
-// The arithmetic of an RMS norm over channels with SiLU behind it, for a device's threads. g++ and nvcc both compile it.
+// The arithmetic of an RMS norm over channels followed by SiLU, for a device's threads. g++ and nvcc both compile this file.
 #pragma once
 
 #include <c10/macros/Macros.h>
@@ -13,21 +13,21 @@ namespace millrace::kernels::detail {
   return 1.0F / ::sqrtf(squares / count + epsilon);
 }
 
-// y = silu(h) of h = x * rate.
+// y = silu(h) with h = x * rate.
 [[nodiscard]] C10_HOST_DEVICE inline float silu_of(float h) { return h / (1.0F + ::expf(-h)); }
 
-// The gradient of h.
+// The gradient of h; `upstream` is the gradient of y.
 [[nodiscard]] C10_HOST_DEVICE inline float silu_gradient(float upstream, float h) {
   const float s = 1.0F / (1.0F + ::expf(-h));
   return upstream * s * (1.0F + h * (1.0F - s));
 }
 
-// The gradient of x; `product`: the mean over the channels of the gradient of h times h.
+// The gradient of x. `of_h` is the gradient of h; `product` is the mean over the channels of of_h * h.
 [[nodiscard]] C10_HOST_DEVICE inline float rms_gradient(float of_h, float h, float rate, float product) {
   return rate * (of_h - h * product);
 }
 
-// What a channel adds to its position's sum: x squared, or backward the gradient of h times h.
+// A channel's summand in the sum of its position: forward x^2, backward the gradient of h times h.
 [[nodiscard]] C10_HOST_DEVICE inline float rms_addend(const RmsNorm& a, float x, float gradient, float rate) {
   if (a.gradient == nullptr) return x * x;
   const float h = x * rate;

@@ -1,4 +1,5 @@
-// A smooth leaky ramp: slope 1/3.5 far below zero, 3/3.5 far above, a cubic between that meets both with their slopes.
+// A smooth leaky ReLU: slope 1/3.5 far below zero and 3/3.5 far above, and between them a cubic that continues both without a
+// kink.
 //   s(x) = (x for x < -1;  -|x|^3/3 + x^2 + 2x + 1/3 for -1 <= x < 1;  3x for x >= 1) / 3.5
 #pragma once
 
@@ -6,10 +7,10 @@
 
 namespace millrace::kernels {
 
-// One pass forward and one backward; fp32 or bf16 on the CPU, any dense layout, which the result keeps. Differentiable. Tensors
-// without a kernel (other types and devices) use the plain path, which keeps only x.
+// s(x), in one pass forward and one backward. Kernels support fp32 or bf16 on the CPU in any dense layout, which the result
+// keeps. Tensors without a kernel (other types and devices) use the plain path, which keeps only x. Differentiable.
 at::Tensor smooth_leaky(const at::Tensor& x);
-// smooth_leaky() by ATen's operations, following the formula, in fp32 inside if x is narrower.
+// smooth_leaky() by ATen's operations; types narrower than fp32 are computed in fp32.
 at::Tensor smooth_leaky_plain(const at::Tensor& x);
 
 }  // namespace millrace::kernels

@@ -21,8 +21,8 @@ namespace {
 
 std::int64_t pooled(std::int64_t size, std::int64_t stride) { return (size - 2) / stride + 1; }
 
-// x and `out` dense in `layout`; `out` is the result in the forward pass, where `gradient` is undefined; else `gradient` has the
-// result's layout.
+// x and `out` are dense in `layout`. In the forward pass `gradient` is undefined and `out` is the result. In the backward pass
+// `gradient` has the result's layout.
 void run(const at::Tensor& x, const at::Tensor& gradient, const at::Tensor& out, std::int64_t stride, at::MemoryFormat layout) {
   const detail::SoftPool args{.x = x.const_data_ptr(),
                               .gradient = gradient.defined() ? gradient.const_data_ptr() : nullptr,

@@ -1,4 +1,4 @@
-// Compares the blurred soft pooling and the RMS norm with ATen in fp64: values and gradients, both layouts, any remainder of a
+// Compares the blurred soft pooling and the RMS norm with ATen in fp64: values and gradients, both layouts, every remainder of a
 // vector.
 #include "millrace/kernels/soft_pool.h"
 
@@ -42,7 +42,7 @@ TEST_P(Residual, SoftPoolingAgreesWithAten) {
 }
 
 TEST_P(Residual, SoftPoolingOfLargeNumbersIsTheirMean) {
-  const at::Tensor x = at::full({1, 3, 1, 8, 8}, 200.0F).requires_grad_();  // e^30 everywhere
+  const at::Tensor x = at::full({1, 3, 1, 8, 8}, 200.0F).requires_grad_();  // every weight is e^30
   const at::Tensor y = blurred_soft_pool(x, 1);
   EXPECT_NEAR(y[0][0][0][3][3].item<double>(), 200.0, 1e-3);
   y[0][0][0][3][3].backward();

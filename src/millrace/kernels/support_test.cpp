@@ -33,7 +33,8 @@ at::Tensor strided_randn(at::IntArrayRef sizes, at::ScalarType type) {
 }
 
 void expect_agreement(const Function& kernel, const Function& reference, const Tensors& inputs, double tolerance, bool strided) {
-  const double floor = tolerance > 1e-3 ? 0.1 : 1e-6;  // rounding noise around a true zero: inputs are of size one
+  // Ignores rounding errors where the exact value is zero; inputs have size one.
+  const double floor = tolerance > 1e-3 ? 0.1 : 1e-6;
   Tensors ours;
   Tensors theirs;
   for (const at::Tensor& input : inputs) {

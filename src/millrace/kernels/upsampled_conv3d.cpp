@@ -27,8 +27,8 @@ constexpr std::array<std::int64_t, 3> kPadding{1, 1, 1};
 constexpr std::array<std::int64_t, 3> kNoDilation{1, 1, 1};
 constexpr std::array<std::int64_t, 3> kNoOutputPadding{0, 0, 0};
 
-// Whether tap k of three is part of tap a of four. A transposed convolution maps voxel i by tap a to output o = 2i + a - 1;
-// output o meets by tap k the voxel (o + k - 1) / 2, rounded down.
+// True if tap k of three is part of tap a of four. A transposed convolution maps voxel i by tap a to output o = 2i + a - 1; tap k
+// of output o meets voxel (o + k - 1) / 2, rounded down.
 constexpr double is_part(std::size_t k, std::size_t a) { return a + k == 2 || a + k == 3 ? 1.0 : 0.0; }
 
 // is_part for all three axes at once, as a matrix (27, 64).
@@ -40,11 +40,11 @@ at::Tensor taps_like(const at::Tensor& weight) {
       taps.push_back(is_part(k / 9, a / 16) * is_part(k / 3 % 3, a / 4 % 4) * is_part(k % 3, a % 4));
     }
   }
-  return at::tensor(taps, weight.options())  // host: on a CPU only
+  return at::tensor(taps, weight.options())  // host: only called for a CPU
       .view({27, 64});
 }
 
-// (C, O, 4, 4, 4) in the layout of x, so that the library need not reorder it.
+// The weights folded to (C, O, 4, 4, 4), in the layout of x, so that the library need not reorder them.
 at::Tensor folded(const at::Tensor& weight, const at::Tensor& x) {
   const std::int64_t outputs = weight.size(0);
   const std::int64_t channels = weight.size(1);
@@ -67,7 +67,7 @@ struct UpsampledConv3dFunction : torch::autograd::Function<UpsampledConv3dFuncti
     return at::conv_transpose3d(input, folded(weight, input), bias.to(x.scalar_type()), kStride, kPadding).contiguous(layout);
   }
 
-  // The transposed convolution reversed: the gradient is its input, x its output.
+  // Reverses the transposed convolution: the gradient is its input, and x its output.
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const variable_list saved = context->get_saved_variables();
     const at::Tensor &x = saved[0], &weight = saved[1];
@@ -79,7 +79,7 @@ struct UpsampledConv3dFunction : torch::autograd::Function<UpsampledConv3dFuncti
       const at::Tensor of_taps =
           std::get<1>(at::convolution_backward(x, gradient, taps, at::OptionalIntArrayRef(), kStride, kPadding, kNoDilation,
                                                false, kNoOutputPadding, 1, {false, true, false}));
-      taps.reset();  // freed now: it is as large as the next tensor
+      taps.reset();  // freed now because it is as large as the next tensor
       const at::Tensor flat = of_taps.flatten(2).to(weight.scalar_type());
       const at::Tensor sums = at::bmm(flat, taps_like(weight).t().expand({flat.size(0), 64, 27}));
       result[1] = sums.transpose(0, 1).contiguous().view(weight.sizes());
@@ -94,7 +94,7 @@ struct UpsampledConv3dFunction : torch::autograd::Function<UpsampledConv3dFuncti
 
 }  // namespace
 
-// It is untested whether a GPU's library has a faster transposed convolution.
+// For a GPU this is untested: its library may have a faster transposed convolution.
 bool transposes_upsampled(const at::Tensor& x) { return x.is_cpu() && x.numel() > 0; }
 
 at::Tensor upsampled_conv3d(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {

@@ -1,17 +1,17 @@
-// A convolution of volumes upsampled to twice their size by nearest neighbours, without a copy of that size.
+// A convolution of volumes that are upsampled to twice their size by nearest neighbours, without a copy of that size.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 namespace millrace::kernels {
 
-// x (N, C, D, H, W) with each voxel repeated to 2 x 2 x 2, then a convolution with weight (O, C, 3, 3, 3) and bias (O), padding
-// 1: (N, O, 2D, 2H, 2W). Along an axis two of three taps of an output meet the same voxel: such taps are added up first, which
-// leaves a transposed convolution of x with kernel 4 and stride 2, 8/27 of the multiplications. Result in x's type and layout
-// (contiguous or channels last); weight and bias may be wider, and so are their gradients. x and the weight are saved. Any
+// Repeats each voxel of x (N, C, D, H, W) to 2 x 2 x 2 and convolves with weight (O, C, 3, 3, 3) and bias (O), with padding 1:
+// (N, O, 2D, 2H, 2W). Along each axis two of an output's three taps meet the same voxel. Such taps are added up first, which
+// leaves a transposed convolution of x with kernel 4 and stride 2, 8/27 of the multiplications. The result has x's type and
+// layout (contiguous or channels last); weight and bias may be wider, and so are their gradients. x and the weight are saved. Any
 // floating type on the CPU; other devices use the plain path. Differentiable once.
 at::Tensor upsampled_conv3d(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
-// Whether upsampled_conv3d() uses that transposed convolution for x, which is then on the CPU and not empty.
+// True if upsampled_conv3d() uses the transposed convolution for x: x is on the CPU and not empty.
 [[nodiscard]] bool transposes_upsampled(const at::Tensor& x);
 // upsampled_conv3d() by at::upsample_nearest3d and at::conv3d.
 at::Tensor upsampled_conv3d_plain(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);

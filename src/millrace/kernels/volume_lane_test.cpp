@@ -1,5 +1,5 @@
-// Compares the devices' RMS norm, group norm and circular padding with ATen in fp64: the lanes' arithmetic in the geometry of
-// device/cuda/*.cu, on the CPU.
+// Compares the devices' RMS norm, group norm and circular padding with ATen in fp64. The lanes' arithmetic runs on the CPU, in
+// the geometry of device/cuda/*.cu.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/empty.h>
@@ -30,7 +30,7 @@ namespace {
 constexpr float kUnwritten = std::numeric_limits<float>::quiet_NaN();
 constexpr auto kVolumeTypes = {at::kFloat, at::kBFloat16, at::kHalf};
 
-// fp32 arithmetic and one rounding to the type of `result`.
+// The error may be that of fp32 arithmetic and of one rounding to the type of `result`.
 void expect_volume(const at::Tensor& result, const at::Tensor& exact, const std::string& what) {
   const at::ScalarType type = result.scalar_type();
   const double half_step = type == at::kFloat ? 2e-6 : type == at::kHalf ? std::ldexp(1.0, -11) : std::ldexp(1.0, -8);
@@ -142,7 +142,8 @@ TEST(GroupNormLane, GivesTheValuesAndTheGradientsOfAtenInAnyOrderOfBlocksAndThre
         if (!x.is_contiguous() || layout == at::MemoryFormat::Contiguous)
           expect_group_norm(x, {.groups = groups, .silu = channels != 6, .slope = 0.1}, channels > 1, channels == 16 ? 3 : 1);
       }
-      expect_group_norm(volume({3, 8, 5, 5, 7}, type, layout), {.groups = 8}, true, 40);  // an instance norm
+      // As many groups as channels: an instance norm.
+      expect_group_norm(volume({3, 8, 5, 5, 7}, type, layout), {.groups = 8}, true, 40);
     }
   }
 }
@@ -152,10 +153,10 @@ TEST(GroupNormLane, LosesLittleToALargeMean) {
   const at::Tensor x = at::randn({1, 4, 6, 6, 6}) + 1000, ones = at::ones({4}), zeros = at::zeros({4});
   const GroupNormResults ours = group_norm_by_lanes(x, at::randn_like(x), ones, zeros, {.groups = 2}, 2, {});
   const at::Tensor exact = group_norm_plain(x.to(at::kDouble), ones.to(at::kDouble), zeros.to(at::kDouble), {.groups = 2});
-  EXPECT_LT((ours.y - exact).abs().max().item<double>(), 1e-3);  // x itself is known to 3e-5
+  EXPECT_LT((ours.y - exact).abs().max().item<double>(), 1e-3);  // x itself is exact only to 3e-5
 }
 
-// The channels from `first` on of a padded volume.
+// Arguments for the channels of a padded volume from `first` on.
 CircularPad padding(const at::Tensor& plain, const at::Tensor& padded, std::int64_t first, bool backward) {
   const bool last = !padded.is_contiguous();
   const std::int64_t channels = plain.size(1), all = padded.size(1);

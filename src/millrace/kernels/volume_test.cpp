@@ -137,7 +137,7 @@ TEST_P(Volume, DirectConvolutionIsPadAndConvolution) {
       const auto volume = [&](std::int64_t channels) {
         return at::randn({one.volume[0], channels, one.volume[1], one.volume[2], one.volume[3]}).to(type).contiguous(kLast);
       };
-      // Rounded weights, so that in bf16 only the rounding of results remains.
+      // Weights are rounded to bf16 first, so that in bf16 only the rounding of results differs.
       const at::Tensor weight = (at::randn({one.outputs, one.channels + one.more, 3, 3, 3}) / 8).to(type).to(at::kFloat);
       const double tolerance = type == at::kFloat ? 1e-5 : 1e-2;
       for (const bool strided : {false, true}) {

@@ -17,10 +17,11 @@ namespace {
 using Key = std::vector<const c10::TensorImpl*>;
 
 struct Entry {
-  std::vector<c10::weak_intrusive_ptr<c10::TensorImpl>> alive;  // keeps the address from being reused, not the memory alive
+  // Keeps the address from being reused, but does not keep the memory alive.
+  std::vector<c10::weak_intrusive_ptr<c10::TensorImpl>> alive;
   std::vector<std::uint32_t> versions;
   std::vector<const void*> memory;
-  std::uint64_t backward_passes = 0;  // count before the copy was made
+  std::uint64_t backward_passes = 0;  // number of backward passes before the copy was made
   at::Tensor copy;
 };
 
@@ -67,7 +68,7 @@ class Copies {
     if (entry.copy.defined() && same) return;
     std::vector<std::int64_t> sizes = sources[0].sizes().vec();
     sizes[0] = rows;
-    // A graph that still has to run backward may hold the old copy: a copy is overwritten only if it has no other holder.
+    // A graph whose backward pass still has to run may hold the old copy. So a copy is overwritten only if nothing else holds it.
     const bool reusable = entry.copy.defined() && entry.copy.use_count() == 1 && entry.copy.sizes().equals(sizes);
     if (!reusable) entry.copy = at::empty(sizes, sources[0].options().dtype(at::kBFloat16).requires_grad(false));
     std::int64_t row = 0;

@@ -1,4 +1,4 @@
-// Tensors without kernels are computed with the kernels' arithmetic: fp32 inside, one rounding, only the argument kept.
+// Tests that tensors without kernels get the kernels' arithmetic: fp32 inside, one rounding, and only the argument is kept.
 #include "millrace/kernels/widened.h"
 
 #include <ATen/TensorOperators.h>
@@ -27,7 +27,7 @@ namespace {
 struct Operation {
   const char* name;
   Plain fused, plain;
-  double extreme;  // a value at which fp16 inside would overflow, or lose all digits
+  double extreme;  // a value at which arithmetic in fp16 would overflow or lose all digits
 };
 std::vector<Operation> operations() {
   const Plain quick = [](const at::Tensor& x) { return gelu(x, Gelu::quick); };
@@ -42,7 +42,7 @@ std::vector<Operation> operations() {
           {"smooth_leaky", smooth_leaky, smooth_leaky_plain, 30000},
           {"quick_gelu", quick, quick_plain, 60000}};
 }
-// A CPU has kernels for bf16 but not for fp16, for which `fused` is what a GPU runs.
+// A CPU has kernels for bf16 but not for fp16, so with fp16 `fused` tests the path of a GPU.
 constexpr auto kNarrow = {at::kHalf, at::kBFloat16};
 
 at::Tensor sample() { return at::randn({2, 3, 2, 6, 5}) * 3; }
@@ -119,7 +119,7 @@ TEST(Widened, AutocastHasNoPartInIt) {
 
 TEST(Widened, Fp16ScoresOfAttentionStayInRange) {
   const at::Tensor q = at::full({1, 3, 1, 64}, 40.0, at::kHalf), v = at::randn({1, 3, 1, 64}).to(at::kHalf);
-  const at::Tensor y = causal_attention_with_mask(q, q, v, {}, 0.0);  // q k = 102,400
+  const at::Tensor y = causal_attention_with_mask(q, q, v, {}, 0.0);  // q k is 102,400, too large for fp16
   const at::Tensor wide_y = causal_attention_with_mask(wide(q), wide(q), wide(v), {}, 0.0);
   EXPECT_LE((y.to(at::kFloat) - wide_y).abs().max().item<double>(), 2e-3);
 }

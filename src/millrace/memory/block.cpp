@@ -48,7 +48,7 @@ bool covers(const std::string& pattern, const std::string& block) {
   return dot != std::string::npos && covers(pattern, block.substr(0, dot));
 }
 
-// State of the generators used by layers without keys of their own; can be restored.
+// The state of the generators for layers that have no keys; it can be restored.
 class Generators {
  public:
   explicit Generators(c10::Device device) {
@@ -71,7 +71,8 @@ class Generators {
   std::vector<std::pair<at::Generator, at::Tensor>> states_;
 };
 
-// A device that records the pass forbids to ask for its generator; step_graph.h refuses passes that need it.
+// The device whose generator is saved. A device that records the pass does not let its generator be read; step_graph.h refuses
+// passes that need it.
 c10::Device where_kept(c10::Device device, bool is_recorded) { return is_recorded ? c10::Device(c10::kCPU) : device; }
 
 // State that a second pass may change but must restore.
@@ -91,7 +92,7 @@ class KeepState {
   std::vector<std::pair<at::Tensor, at::Tensor>> buffers_;
 };
 
-// One run of a block through the forward pass, shared by all tensors that it saved.
+// A run of a block in the forward pass, shared by all tensors that the run saved.
 class Pass {
  public:
   Pass(std::string_view name, const torch::nn::Module& part, c10::Device device, std::function<void()> run, Watcher* watcher,
@@ -122,7 +123,7 @@ class Pass {
     return std::move(tensors_[i]);
   }
 
-  // Called in the second pass.
+  // Called for each tensor that the second pass saves.
   void fill(const at::Tensor& tensor) {
     seen_shapes_ = seen_shapes_ * 31 + shape_of(tensor);
     tensors_.push_back(tensor);
@@ -151,10 +152,10 @@ class Pass {
   std::uint64_t shapes_ = 0;
   std::uint64_t seen_shapes_ = 0;
   bool announced_ = false;
-  std::vector<at::Tensor> tensors_;  // made by the second pass, each kept until it is taken
+  std::vector<at::Tensor> tensors_;  // tensors of the second pass, each kept until it is taken
 };
 
-// Keeps nothing: the pass recomputes the tensor.
+// For a tensor that is not kept: the pass recomputes it.
 struct Forgotten final : torch::autograd::SavedVariableHooks {
   explicit Forgotten(std::shared_ptr<Pass> of) : pass(std::move(of)) {}
   void call_pack_hook(const at::Tensor& tensor) override { index = pass->add(tensor); }
@@ -163,8 +164,8 @@ struct Forgotten final : torch::autograd::SavedVariableHooks {
   std::size_t index = 0;
 };
 
-// Keeps the tensor, and reports when it is wanted. The tensor is detached: a saved output and its node would keep each other
-// alive if no backward pass ever separates them.
+// Keeps the tensor, and reports when it is needed. The tensor is detached, because a saved output and its node would otherwise
+// keep each other alive if no backward pass separates them.
 struct Kept final : torch::autograd::SavedVariableHooks {
   explicit Kept(std::shared_ptr<Pass> of) : pass(std::move(of)) {}
   void call_pack_hook(const at::Tensor& tensor) override { kept = tensor.detach(); }
@@ -176,7 +177,7 @@ struct Kept final : torch::autograd::SavedVariableHooks {
   at::Tensor kept;
 };
 
-// Fills the pass with the tensors of its second pass, whose graph is never used.
+// Gives the tensors of the second pass to `pass`; the second pass's graph is never used.
 struct Filling final : torch::autograd::SavedVariableHooks {
   explicit Filling(Pass& of) : pass(of) {}
   void call_pack_hook(const at::Tensor& tensor) override { pass.fill(tensor); }
@@ -201,8 +202,7 @@ void Pass::run_again() {
   if (place_) random.emplace(*place_);
   SecondPass filling(*this);
   const detail::SaverScope saver(&filling);
-  run_();  // runs to its end: if an exception stopped it, a custom autograd function and its outputs would keep each other alive
-           // for good
+  run_();  // runs to its end: after an exception a custom autograd function and its outputs would keep each other alive for good
 }
 
 void Pass::compute() {
@@ -223,7 +223,7 @@ void Pass::compute() {
     throw InternalError({"block " + quoted(name_) + " ran differently the second time: it saved " + std::to_string(saved_) +
                              " tensors for its gradient, then " + std::to_string(tensors_.size()) + " of other shapes or number",
                          "memory.recompute",
-                         "a block must be a function of what it captures and of parameters; leave it out of memory.recompute"});
+                         "a block must depend only on what it captures and on parameters; remove it from memory.recompute"});
   }
   if (watcher_ != nullptr) watcher_->second_pass_ends(index_);
   spent.add(steady_nanoseconds() - began);
@@ -286,7 +286,7 @@ class Saving final : public detail::Saver {
 struct BlockGuard::Impl {
   explicit Impl(std::string_view name) : span(name) {}
   BlockSpan span;
-  std::optional<Saving> saving;  // nullopt: only the block's time is measured
+  std::optional<Saving> saving;  // nullopt: the block is not recomputed, only its time is measured
 };
 
 BlockGuard::BlockGuard(std::string_view name, const torch::nn::Module& part, std::function<void()> run)

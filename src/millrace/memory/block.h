@@ -1,4 +1,5 @@
-// Named parts of a network, whose activations can be dropped after the forward pass and recomputed in the backward pass.
+// Named parts of a network ("blocks"), whose activations can be dropped after the forward pass and recomputed in the backward
+// pass.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -16,12 +17,12 @@ class Module;
 
 namespace millrace::memory {
 
-// Call this before the first backward pass of a process: scopes of this folder need Millrace's autograd engine, and LibTorch
-// gives device threads to the first engine only. Scopes call it too; later calls do nothing.
+// Installs Millrace's autograd engine, which the scopes of this folder need. Call it before the first backward pass of a process,
+// because LibTorch gives device threads to the first engine only. Scopes call it too; later calls do nothing.
 void take_over_backward_passes();
 
-// The blocks to recompute: names, or shell patterns (* any characters, ? one, [a-c] one of these); "a" matches "a.b" too. Also
-// accepts the words "all" (or "true") and "none", "false", "auto", which add no block.
+// Names the blocks to recompute: names, or shell patterns (* any characters, ? one, [a-c] one of these); "a" matches "a.b" too.
+// Also accepts the words "all" (or "true") for all blocks, and "none", "false" and "auto", which add no block.
 class Recompute {
  public:
   Recompute() = default;
@@ -29,26 +30,28 @@ class Recompute {
   [[nodiscard]] bool takes(std::string_view block) const;
   [[nodiscard]] bool any() const noexcept { return !patterns_.empty(); }
   [[nodiscard]] const std::vector<std::string>& patterns() const noexcept { return patterns_; }
-  // The names and patterns that match no entry of `blocks`.
+  // The names and patterns that match no block in `blocks`.
   [[nodiscard]] std::vector<std::string> unmatched(const std::vector<std::string>& blocks) const;
 
  private:
   std::vector<std::string> patterns_;
 };
 
-// Receives every block of the forward passes in a BlockScope, and its part of the backward pass.
+// Sees every block of the forward passes in a BlockScope, and its part of the backward pass.
 class Watcher {
  public:
   virtual ~Watcher() = default;
-  virtual std::size_t forward_begins(std::string_view block) = 0;  // returns the `index` that identifies it in the calls below
+  // Returns the `index` that later calls pass for this run of the block.
+  virtual std::size_t forward_begins(std::string_view block) = 0;
   virtual void forward_ends() = 0;
-  virtual void backward_begins(std::size_t index) = 0;  // the backward pass wants the first tensor the block saved
+  virtual void backward_begins(std::size_t index) = 0;  // the backward pass needs the first tensor that the block saved
   virtual void second_pass_begins(std::size_t index) = 0;
   virtual void second_pass_ends(std::size_t index) = 0;
 };
 
-// What block() does on this thread until destruction; without a scope block() only calls its function. Hold it during the forward
-// pass, but not during the backward pass. All arguments must outlive the scope, `watcher` also the backward pass.
+// Defines what block() does on this thread until destruction. Without a scope block() only calls its function. Hold the scope
+// during the forward pass, but not during the backward pass. All arguments must outlive the scope; `watcher` must also outlive
+// the backward pass.
 class BlockScope {
  public:
   BlockScope(const Recompute& recompute, c10::Device device, Watcher* watcher = nullptr,
@@ -67,10 +70,10 @@ class BlockScope {
   BlockScope* outer_;
 };
 
-// Whether block() has to do more than run its part; false without gradients, without a scope and inside another block.
+// True if block() has to do more than run its part. False without gradients, without a scope and inside another block.
 [[nodiscard]] bool wants_block(std::string_view name);
 
-// Marks the first pass of a block during its lifetime.
+// Marks the first pass of a block while it exists.
 class BlockGuard {
  public:
   BlockGuard(std::string_view name, const torch::nn::Module& part, std::function<void()> run);
@@ -85,12 +88,12 @@ class BlockGuard {
 };
 
 // Runs run(), the forward pass of `part`, as block `name`. If the block is recomputed, tensors that `run` saves for its gradient
-// are not kept; the first time the backward pass wants one of them, `run` runs again, in the same autocast and random state, and
-// its result is dropped. Bits do not change, since the gradients are those of the first pass.
+// are not kept. When the backward pass first needs one of them, `run` runs again, in the same autocast and random state, and its
+// result is dropped. Bits do not change, because the gradients are those of the first pass.
 //
-// `run` captures its inputs by value (it and `part` must live until the backward pass has passed the block) and returns tensors;
-// it is a function of them and of parameters. Buffers of `part` may change (running statistics): they are restored after the
-// second pass. Blocks inside a block are part of it.
+// `run` captures its inputs by value and returns tensors; it depends only on these inputs and on parameters. `run` and `part`
+// must live until the backward pass has passed the block. Buffers of `part` may change (running statistics): they are restored
+// after the second pass. Blocks inside a block are part of it.
 template <class Run>
 auto block(std::string_view name, const torch::nn::Module& part, Run run) -> decltype(run()) {
   if (!wants_block(name)) return run();

@@ -17,17 +17,17 @@ namespace millrace::memory {
 using torch::autograd::Node;
 
 struct BlockClock::State {
-  // Part of a forward pass: the nodes that a block made.
+  // A part of a forward pass: the nodes that a block made.
   struct Stretch {
-    std::uint64_t begin = 0, end = 0;  // sequence numbers
+    std::uint64_t begin = 0, end = 0;  // sequence numbers of the nodes
     std::size_t part = 0;
   };
   enum class Pass : std::uint8_t { none, forward, backward };
 
   std::vector<Part> parts = {Part{}};
-  std::vector<Stretch> stretches;  // of the latest forward pass, in order
-  std::size_t next = 1;            // the part expected next, as passes are alike
-  std::size_t now = 0;             // the part under way
+  std::vector<Stretch> stretches;  // parts of the latest forward pass, in order
+  std::size_t next = 1;            // index of the part that is expected next, because passes are alike
+  std::size_t now = 0;             // index of the present part
   std::int64_t since_ns = 0;
   Pass pass = Pass::none;
 
@@ -54,7 +54,7 @@ struct BlockClock::State {
     }
     return next++;
   }
-  // Even: between blocks; odd: inside a block.
+  // The node's place: even numbers lie between blocks, odd numbers inside a block.
   [[nodiscard]] std::size_t place_of(const Node& node) const noexcept {
     const auto after = std::ranges::upper_bound(stretches, node.sequence_nr(), {}, &Stretch::begin);
     const auto count = static_cast<std::size_t>(after - stretches.begin());
@@ -65,7 +65,7 @@ struct BlockClock::State {
 
 namespace {
 
-thread_local BlockClock::State* watched = nullptr;  // null also inside a block
+thread_local BlockClock::State* watched = nullptr;  // also null inside a block
 
 struct EntersPart final : torch::autograd::FunctionPreHook {
   EntersPart(std::shared_ptr<BlockClock::State> of, std::size_t enters) : state(std::move(of)), part(enters) {}
@@ -77,7 +77,7 @@ struct EntersPart final : torch::autograd::FunctionPreHook {
   std::size_t part;
 };
 
-// Adds hooks at nodes where the passes may enter or leave a block. The passes begin after all blocks.
+// Adds hooks to nodes at which the backward passes may enter or leave a block. Backward passes begin after all blocks.
 void mark_borders(const std::shared_ptr<BlockClock::State>& state, std::span<const at::Tensor> roots) {
   struct Known {
     Node* node;
@@ -86,7 +86,7 @@ void mark_borders(const std::shared_ptr<BlockClock::State>& state, std::span<con
   std::unordered_set<Node*> seen, marked;
   std::vector<Known> open;
   const auto follow = [&](Node* to, std::size_t from) {
-    // A node that accumulates a gradient runs as soon as it can, and belongs to the block that the gradient came from.
+    // A node that accumulates a gradient runs as soon as it can. It belongs to the block from which the gradient came.
     if (to == nullptr || to->sequence_nr() == std::numeric_limits<std::uint64_t>::max()) return;
     const std::size_t place = state->place_of(*to);
     if (place != from && marked.insert(to).second) to->add_pre_hook(std::make_unique<EntersPart>(state, state->part_at(place)));

@@ -1,4 +1,4 @@
-// Where the time of forward and backward passes goes: the named blocks of a model (memory/block.h) and the rest.
+// Measures where the time of forward and backward passes goes: the named blocks of a model (memory/block.h) and the rest.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +14,12 @@ class Tensor;
 
 namespace millrace::memory {
 
-// Watches the passes that its owner marks, on the owner's thread. For devices whose work is done when a call returns. A watched
-// step costs a walk through the graph of its loss, and a clock read whenever a pass goes from one block to another.
+// Watches the passes that its owner marks, on the owner's thread. Only for devices whose work is done when a call returns. A
+// watched step costs a walk through the graph of its loss, and a clock read whenever a pass changes from one block to another.
 class BlockClock {
  public:
   struct Part {
-    std::string name;  // of the block; "": outside of all blocks
+    std::string name;  // name of the block; "": outside all blocks
     std::int64_t forward_ns = 0, backward_ns = 0;
   };
 
@@ -30,7 +30,8 @@ class BlockClock {
   BlockClock(const BlockClock&) = delete;
   BlockClock& operator=(const BlockClock&) = delete;
 
-  // The rest first, then the blocks in order of first use. Their times in a pass add up to the time it was watched.
+  // The rest first, then the blocks in order of first use. Their times in a pass add up to the time for which the pass was
+  // watched.
   [[nodiscard]] const std::vector<Part>& parts() const noexcept;
 
   struct State;
@@ -41,7 +42,7 @@ class BlockClock {
   std::shared_ptr<State> state_;  // nodes of a graph may outlive the clock
 };
 
-// Watches a forward pass during its lifetime. A null clock watches nothing.
+// Watches a forward pass while it exists. A null clock watches nothing.
 class ForwardWatch {
  public:
   explicit ForwardWatch(BlockClock* clock);
@@ -53,8 +54,8 @@ class ForwardWatch {
   BlockClock::State* state_;
 };
 
-// Watches, during its lifetime, the backward passes from `roots`, which come from the forward pass watched last. The engine takes
-// the nodes of a CPU's graph in the reverse order of their creation, so that a pass goes through each block once.
+// Watches, while it exists, the backward passes from `roots`, which the last watched forward pass made. On a CPU the engine takes
+// the nodes in the reverse order of their creation, so that a pass goes through each block once.
 class BackwardWatch {
  public:
   BackwardWatch(BlockClock* clock, std::span<const at::Tensor> roots);
@@ -66,13 +67,13 @@ class BackwardWatch {
   BlockClock::State* state_;
 };
 
-// A block in the forward pass watched on this thread, inside a BlockScope; does nothing if no pass is watched, or inside another
-// block.
+// A block in the forward pass that is watched on this thread, inside a BlockScope. Does nothing if no pass is watched, or inside
+// another block.
 class BlockSpan {
  public:
   explicit BlockSpan(std::string_view name);
   ~BlockSpan();
-  [[nodiscard]] static bool is_wanted() noexcept;  // whether a span would be counted
+  [[nodiscard]] static bool is_wanted() noexcept;  // true if a span would be counted
   BlockSpan(const BlockSpan&) = delete;
   BlockSpan& operator=(const BlockSpan&) = delete;
 

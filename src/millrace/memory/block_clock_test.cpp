@@ -1,5 +1,5 @@
-// Functions that take a while replace blocks: each part of the clock must have at least the time put there, so time counted for
-// another part would be missed.
+// Blocks are replaced by functions that take a known time. Each part of the clock must have at least its block's time, so that
+// the test notices time counted for another part.
 #include "millrace/memory/block_clock.h"
 
 #include <ATen/ops/ones.h>
@@ -40,7 +40,7 @@ class BlockClockTest : public testing::Test {
   at::Tensor slow_block(const std::string& name, const at::Tensor& x, double forward_ms, double backward_ms) {
     return block(name, none_, [=] { return Slow::apply(x.square(), forward_ms, backward_ms).exp(); });
   }
-  // A block with a skip connection from another, something between blocks, and one that is used twice.
+  // A block with a skip connection from another block, operations between blocks, and a block that is used twice.
   at::Tensor loss() {
     const at::Tensor x = at::ones({8}).mul_(0.1).set_requires_grad(true);
     const at::Tensor first = slow_block("first", x, 2, 9);
@@ -108,7 +108,7 @@ TEST_F(BlockClockTest, ASecondPassIsTheBackwardPassOfItsBlock) {
 
 TEST_F(BlockClockTest, WhatIsNotWatchedCountsNowhere) {
   BlockClock clock;
-  const at::Tensor out = loss();  // before any watch
+  const at::Tensor out = loss();  // no pass is watched yet
   {
     const ForwardWatch watch(&clock);
     const BlockScope scope(nothing_, at::kCPU);

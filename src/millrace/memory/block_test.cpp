@@ -1,4 +1,4 @@
-// Recompute: the same bits, fewer bytes.
+// Recomputing gives the same bits and needs fewer bytes.
 #include "millrace/memory/block.h"
 
 #include <ATen/ops/dropout.h>
@@ -21,13 +21,13 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// A mask from the scope's keys, drawn as the fused layers draw theirs.
+// Dropout whose mask comes from the scope's keys, as in the fused layers.
 at::Tensor keyed_dropout(const at::Tensor& x) {
   at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(RandomScope::next_site(x.numel()).key);
   return x * at::empty_like(x).bernoulli_(0.7, generator);
 }
 
-// Linear, batch norm, both kinds of dropout, and a skip connection that a block captures.
+// A net with linear layers, batch norm, both kinds of dropout, and a skip connection that a block captures.
 struct Net : torch::nn::Module {
   Net() {
     for (int i = 0; i < 4; ++i) {
@@ -56,7 +56,7 @@ struct Net : torch::nn::Module {
 
 struct Outcome {
   std::vector<at::Tensor> tensors;  // loss, gradients, buffers, the generator's next numbers
-  std::uint64_t kept = 0;           // bytes alive between the passes
+  std::uint64_t kept = 0;           // bytes that exist between the passes
   int runs = 0;
 };
 
@@ -205,7 +205,7 @@ TEST_F(Block, OneThatRunsDifferentlyTheSecondTimeIsNamed) {
   }
 }
 
-// On a CPU offloading saves nothing: the copies replace those of a GPU.
+// On a CPU offloading saves nothing; here its copies stand for those of a GPU.
 TEST_F(Block, OffloadedTensorsComeBackAsTheyWere) {
   const auto gradients = [](std::optional<std::uint64_t> least_bytes) {
     torch::manual_seed(3);
@@ -248,7 +248,7 @@ TEST(RecomputeNames, PatternsAndWords) {
   EXPECT_TRUE(some.takes("encoder.3.attention"));
   EXPECT_FALSE(some.takes("encoder.3.mlp"));
   EXPECT_THAT(some.unmatched({"layer1", "layer2"}), ElementsAre("encoder.*.attention"));
-  // A simpler matcher once tried every position for every star and never finished.
+  // A simpler matcher would try every position for every star and never end.
   std::string stars;
   for (int i = 0; i < 40; ++i) stars += "*a";
   EXPECT_FALSE(Recompute({stars + "b"}).takes(std::string(80, 'a')));
@@ -265,7 +265,7 @@ TEST(Budgets, AreBytesOrAShare) {
     EXPECT_FALSE(parse_budget(wrong).has_value()) << wrong;
 }
 
-// From two trials of the net above, the peak of every choice of blocks is predicted correctly.
+// Two trials of the net above suffice to predict the peak of every choice of blocks.
 TEST_F(Block, ThePlannersPredictionsComeTrue) {
   torch::manual_seed(3);
   Net net;
@@ -314,7 +314,7 @@ TEST_F(Block, ThePlannersPredictionsComeTrue) {
   EXPECT_EQ(plain.where({.kind = StepProfile::Segment::Kind::gap, .block = -1}), "before the first block");
 }
 
-// On a GPU an operation that failed fails again, and so does restoring a block's buffers.
+// On a GPU an operation fails again after it has failed once, and so does restoring a block's buffers.
 TEST_F(Block, WhoseBuffersCantBePutBackTellsWhatFailedFirst) {
   torch::nn::BatchNorm1d part(4);
   at::Tensor x = at::randn({8, 4}).set_requires_grad(true);

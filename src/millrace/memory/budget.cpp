@@ -28,7 +28,7 @@ std::optional<Budget> parse_budget(std::string_view text) {
       Unit{"", 1},     Unit{"B", 1},     Unit{"kB", 1e3},  Unit{"KB", 1e3},        Unit{"MB", 1e6},
       Unit{"GB", 1e9}, Unit{"TB", 1e12}, Unit{"KiB", kKi}, Unit{"MiB", kKi * kKi}, Unit{"GiB", kKi * kKi * kKi}};
   const auto found = std::ranges::find(kUnits, unit, &Unit::name);
-  constexpr double kMost = 1e15;  // a petabyte: more is a typing error
+  constexpr double kMost = 1e15;  // a petabyte: a larger amount is a typing error
   if (found == kUnits.end() || amount * found->factor > kMost) return std::nullopt;
   return Budget{amount * found->factor, false};
 }

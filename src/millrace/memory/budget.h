@@ -1,4 +1,4 @@
-// Amounts of memory as people write them.
+// Reads amounts of memory as people write them.
 #pragma once
 
 #include <cstdint>
@@ -7,13 +7,13 @@
 
 namespace millrace::memory {
 
-// "800 MB", "1.5GiB", "123456" (bytes), or "60 %" of the peak without recompute.
+// An amount such as "800 MB", "1.5GiB", "123456" (bytes), or "60 %" of the peak without recomputing.
 struct Budget {
   double amount = 0;
-  bool is_share = false;  // of the plain peak, 1 = all of it
+  bool is_share = false;  // `amount` is a share of the peak without recomputing; 1 = all of it
   [[nodiscard]] std::uint64_t bytes(std::uint64_t plain_peak) const noexcept;
 };
-// Reads such an amount, which must be above zero; nullopt for other text.
+// Reads an amount above zero; nullopt for any other text.
 [[nodiscard]] std::optional<Budget> parse_budget(std::string_view text);
 
 }  // namespace millrace::memory

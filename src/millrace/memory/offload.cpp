@@ -22,14 +22,14 @@
 namespace millrace::memory {
 namespace {
 
-// The memory of one or several saved tensors. It is copied once, even if several tensors are views of it, and comes back with the
+// The memory of one or several saved tensors. It is copied once, even if several tensors are views of it. It comes back with the
 // same layout, so that kernels see the same input.
 struct Item {
   c10::weak_intrusive_ptr<c10::StorageImpl> of;
   int users = 0;
   at::Tensor host;
-  at::Tensor back;                  // on the device again, fetched before the backward pass asks for it
-  device::Copies::MarkPtr arrived;  // for `back`; null once the work waits for it
+  at::Tensor back;                  // copied back to the device before the backward pass needs it
+  device::Copies::MarkPtr arrived;  // reached when `back` is complete; null once the work waits for that
 };
 
 at::Tensor bytes_of(const c10::Storage& storage, c10::Device device) {
@@ -37,7 +37,7 @@ at::Tensor bytes_of(const c10::Storage& storage, c10::Device device) {
   return at::empty({0}, at::TensorOptions(at::kByte).device(device)).set_(storage, 0, {bytes}, {1});
 }
 
-// Tensors moved by one scope, in the order in which the forward pass last saved them. The backward pass asks for them from the
+// Tensors that one scope moved, in the order in which the forward pass last saved them. The backward pass needs them from the
 // last to the first, in a thread of LibTorch.
 class Shelf {
  public:
@@ -94,7 +94,7 @@ class Shelf {
     for (Item& item : items_) item.of.reset();
     try {
       let_go(leaving_.size());
-    } catch (const std::exception&) {  // a lost device, on which nothing is under way any more
+    } catch (const std::exception&) {  // the device is lost, and its copies have ended
     }
   }
 
@@ -103,11 +103,11 @@ class Shelf {
     c10::Storage memory;
     device::Copies::MarkPtr copied;
   };
-  // This many copies to the host may be under way. The next copy makes the device's work wait for the oldest; after that the
-  // oldest's memory can be reused, and the host, which is far ahead, does not wait.
+  // Most copies to the host that may run at a time. The next copy makes the device's work wait for the oldest copy, whose memory
+  // can then be reused. The host, which is far ahead, does not wait.
   static constexpr std::size_t kLeaving = 2;
-  static constexpr std::size_t kAhead = 2;                             // fetched before they are needed ...
-  static constexpr std::size_t kAheadBytes = std::size_t{256} << 20U;  // ... up to this many bytes
+  static constexpr std::size_t kAhead = 2;                             // items that are copied back before they are needed ...
+  static constexpr std::size_t kAheadBytes = std::size_t{256} << 20U;  // ... with at most this many bytes
 
   void let_go(std::size_t count) {
     if (count == 0) return;
@@ -121,7 +121,7 @@ class Shelf {
       return;
     }
     item.back = at::empty(item.host.sizes(), at::TensorOptions(at::kByte).device(device_));
-    copies_->hold_copies(*copies_->mark_work());  // until the previous user of this memory is done
+    copies_->hold_copies(*copies_->mark_work());  // waits until earlier work that used this memory is done
     copies_->copy(item.back, item.host);
     item.arrived = copies_->mark_copies();
   }
@@ -138,16 +138,16 @@ class Shelf {
         ++ahead;
       }
     } catch (const std::exception& error) {
-      if (!device::is_out_of_memory(error)) throw;  // otherwise it is fetched when it is needed
+      if (!device::is_out_of_memory(error)) throw;  // out of memory: the item is copied back when it is needed
     }
   }
 
-  // Makes the device's work wait until the copy into the item's memory has ended: then the memory can be reused.
+  // Makes the device's work wait until the copy into the item's memory has ended, because then the memory can be reused.
   void release(Item& item) noexcept {
     if (!item.arrived) return;
     try {
       copies_->hold_work(*item.arrived);
-    } catch (const std::exception&) {  // a lost device
+    } catch (const std::exception&) {  // the device is lost
     }
   }
 
@@ -155,11 +155,11 @@ class Shelf {
   std::mutex mutex_;                              // guards the members below
   const std::unique_ptr<device::Copies> copies_;  // null: the device's tensors are host memory
   std::list<Item> items_;
-  std::unordered_map<const c10::StorageImpl*, Place> known_;  // during the forward pass
+  std::unordered_map<const c10::StorageImpl*, Place> known_;  // only during the forward pass
   std::deque<Leaving> leaving_;
 };
 
-// A saved tensor, which stays here or on the shelf until the backward pass.
+// A saved tensor. Until the backward pass it is here or on the shelf.
 struct Moved final : torch::autograd::SavedVariableHooks {
   Moved(std::shared_ptr<Shelf> shelf, c10::Device device, std::uint64_t least_bytes, const std::unordered_set<const void*>& stay,
         std::uint64_t& count)
@@ -185,7 +185,7 @@ struct Moved final : torch::autograd::SavedVariableHooks {
   }
 
   at::Tensor call_unpack_hook() override {
-    // LibTorch omits this check if there are hooks.
+    // LibTorch does not make this check if there are hooks.
     TORCH_CHECK(counter_.current_version() == version_,
                 "a tensor that the backward pass needs was changed in place after the forward ", "pass had saved it (version ",
                 counter_.current_version(), ", saved at version ", version_, ")");
@@ -197,11 +197,11 @@ struct Moved final : torch::autograd::SavedVariableHooks {
   std::shared_ptr<Shelf> shelf_;
   c10::Device device_;
   std::uint64_t least_bytes_;
-  const std::unordered_set<const void*>& stay_;  // used while the scope lives
+  const std::unordered_set<const void*>& stay_;  // used only while the scope exists
   std::uint64_t& count_;
   c10::VariableVersion counter_;
   std::uint32_t version_ = 0;
-  at::Tensor kept_;  // for a tensor on the shelf, only the type
+  at::Tensor kept_;  // for a tensor on the shelf this has only its type
   std::optional<Shelf::Place> item_;
   std::vector<std::int64_t> sizes_, strides_;
   std::int64_t offset_ = 0;

@@ -1,4 +1,4 @@
-// Keeps saved tensors of a GPU in host memory from the forward to the backward pass.
+// Keeps a GPU's saved tensors in host memory between the forward and the backward pass.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -9,11 +9,11 @@
 
 namespace millrace::memory {
 
-// Until destruction, tensors that operations on this thread save for their gradients go to host memory (page-locked for a GPU) if
-// they are on `device` and have at least `least_bytes`; the backward pass brings them back. `parameters` are left there, since
-// the device holds them in any case. Memory shared by several tensors travels once and comes back with the same layout, so bits
-// do not change. The copies overlap the device's work: out as soon as a tensor exists, two at a time, and back before the
-// backward pass asks. Recomputed blocks keep nothing in any case.
+// While this object exists, tensors on `device` that operations on this thread save for their gradients go to host memory
+// (page-locked for a GPU) if they have at least `least_bytes`. The backward pass brings them back. `parameters` stay, because the
+// device holds them in any case. Memory that several tensors share is copied once and comes back with the same layout, so bits do
+// not change. The copies overlap the device's work: out as soon as a tensor exists, at most two at a time, and back before the
+// backward pass needs the tensor. Recomputed blocks save no tensors.
 class OffloadScope {
  public:
   OffloadScope(c10::Device device, std::uint64_t least_bytes, const std::vector<at::Tensor>& parameters);
@@ -21,7 +21,7 @@ class OffloadScope {
   OffloadScope(const OffloadScope&) = delete;
   OffloadScope& operator=(const OffloadScope&) = delete;
 
-  [[nodiscard]] std::uint64_t moved_bytes() const noexcept;  // size of the memory that the moved tensors use
+  [[nodiscard]] std::uint64_t moved_bytes() const noexcept;  // bytes of memory that the moved tensors use
 
  private:
   struct Impl;

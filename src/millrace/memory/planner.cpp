@@ -20,7 +20,7 @@ std::uint64_t growth(const StepProfile::Segment& segment) {
 
 std::uint64_t minus(std::uint64_t a, std::uint64_t b) { return a > b ? a - b : 0; }
 
-// Derives the step that keeps everything from the one that keeps nothing.
+// Derives the step that keeps everything from the step that keeps nothing.
 StepProfile as_if_kept(StepProfile profile) {
   std::uint64_t alive = 0;
   for (StepProfile::Segment& segment : profile.segments) {
@@ -43,7 +43,7 @@ Planner::Planner(StepProfile recomputed, std::optional<StepProfile> plain)
     return a.kind == b.kind && a.block == b.block;
   };
   MR_CHECK(plain_.blocks == recomputed_.blocks && std::ranges::equal(plain_.segments, recomputed_.segments, same),
-           "the step took another course when its blocks were recomputed");
+           "the step ran other blocks when its blocks were recomputed");
   saved_.resize(plain_.blocks.size());
   std::vector<double> ms(plain_.blocks.size());
   for (std::size_t i = 0; i < plain_.segments.size(); ++i) {
@@ -51,7 +51,7 @@ Planner::Planner(StepProfile recomputed, std::optional<StepProfile> plain)
     if (kept.kind != Kind::forward) continue;
     const auto block = static_cast<std::size_t>(kept.block);
     saved_[block] = minus(growth(kept), growth(recomputed_.segments[i]));
-    // The first of two trials runs on cold memory: the shortest time counts.
+    // The first of two trials runs on cold memory, so the shortest time counts.
     ms[block] = std::min({kept.ms, recomputed_.segments[i].ms,
                           recomputed_.second_pass_ms[block] > 0 ? recomputed_.second_pass_ms[block] : kept.ms});
   }
@@ -68,7 +68,7 @@ Planner::Peak Planner::peak(const std::vector<std::string>& blocks) const {
   const auto is_again = [&](std::size_t block) { return again.contains(plain_.blocks[block]); };
   std::uint64_t most = 0;
   std::size_t at = 0;
-  std::uint64_t gone = 0;     // saved bytes of recomputed blocks that are between their passes
+  std::uint64_t gone = 0;     // saved bytes of recomputed blocks that are between their two passes
   std::uint64_t present = 0;  // saved bytes of the other blocks
   for (std::size_t i = 0; i < plain_.segments.size(); ++i) {
     const StepProfile::Segment& segment = plain_.segments[i];
@@ -107,7 +107,7 @@ Planner::RecomputePlan Planner::choose(std::uint64_t bytes) const {
   Planner::Peak at = peak(chosen);
   Planner::RecomputePlan plan{
       .blocks = {}, .peak_in = std::move(at.where), .predicted_bytes = at.bytes, .extra_ms = 0, .fits = fits};
-  for (const Planner::BlockCost& cost : costs_) {  // in the model's order
+  for (const Planner::BlockCost& cost : costs_) {  // costs_ is in the model's order
     if (std::ranges::find(chosen, cost.name) == chosen.end()) continue;
     plan.blocks.push_back(cost.name);
     plan.extra_ms += cost.ms;

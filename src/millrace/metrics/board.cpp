@@ -24,7 +24,7 @@ constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 void check_scalar(std::string_view name, const char* what, const at::Tensor& value) {
   if (value.defined() && value.numel() == 1) return;
   detail::refuse(name, std::string(what) + " has shape " + detail::shape_text(value) + ", expected a scalar",
-                 "add its values up with sum(), or give them all to add_mean()");
+                 "add up its values with sum(), or pass all of them to add_mean()");
 }
 
 void accumulate(at::Tensor& total, const at::Tensor& value) {
@@ -41,7 +41,7 @@ at::Tensor count_of(const at::Tensor& values) {
   return at::scalar_tensor(static_cast<double>(values.numel()), zero_on(values.device()).options());
 }
 
-// n^2 times the variance; 0 if only rounding is left of it.
+// n^2 times the variance; 0 if only rounding errors remain.
 double spread(double n, double sum, double squares) {
   constexpr double kRounding = 1e-13;
   const double whole = n * squares;
@@ -75,8 +75,8 @@ std::string_view Board::word_of(Reading reading) {
   return "";
 }
 
-// The number of sums of a kind of metric. Correlation: n, x, y, xx, yy, xy. Determination: n, squared error, y, yy. Means: sum,
-// count, and for a defined mean the values left out.
+// The number of sums that a kind of metric has. Correlation: n, x, y, xx, yy, xy. Determination: n, squared error, y, yy. Means:
+// sum, count; a mean of marked values also the number of values left out.
 std::size_t Board::sums_of(Reading reading) {
   if (reading == Reading::correlation) return 6;
   if (reading == Reading::determination) return 4;
@@ -86,12 +86,13 @@ std::size_t Board::sums_of(Reading reading) {
 Board::Entry& Board::entry_of(std::string_view name, Reading reading) {
   const auto found = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& entry) { return entry.name == name; });
   if (found == entries_.end()) return entries_.emplace_back(Entry{.name = std::string(name), .reading = reading, .parts = {}});
-  if (found->reading == Reading::mean && reading == Reading::defined_mean) found->reading = reading;  // from an earlier snapshot
+  // An earlier snapshot has only the mean.
+  if (found->reading == Reading::mean && reading == Reading::defined_mean) found->reading = reading;
   if (found->reading != reading) {
     detail::refuse(name,
                    "the name is in use by a " + std::string(word_of(found->reading)) + "; a " + std::string(word_of(reading)) +
                        " was added under it",
-                   "give each its own name; a loss has the same terms in each batch");
+                   "give each metric a different name; a loss must have the same terms in each batch");
   }
   return *found;
 }
@@ -243,7 +244,8 @@ double Board::read(const Entry& entry, const double* value) {
 
 Board::Host Board::read_back() const {
   Host host;
-  at::Device device = at::kCPU;  // the device read back from; sums on the CPU are sent there first, which does not wait
+  // All sums are read back from this device; sums on the CPU are sent there first, which does not wait.
+  at::Device device = at::kCPU;
   for (const Entry& entry : entries_) {
     for (const at::Tensor& part : entry.parts) {
       if (!part.is_cpu()) device = part.device();

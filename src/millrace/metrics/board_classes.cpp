@@ -1,4 +1,4 @@
-// Counts of classes on a board.
+// The part of Board that counts classes.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/maximum.h>
@@ -23,14 +23,14 @@ std::string table_name(const Classification& how) { return how.prefix() + "confu
 
 bool is_logits(const at::Tensor& predicted) { return predicted.is_floating_point(); }
 
-// Adds missing names of classes.
+// Fills in the names of classes that are missing.
 Classification named(const at::Tensor& predicted, Classification how) {
   const std::string name = table_name(how);
   if (is_logits(predicted)) {
     const std::int64_t classes = predicted.dim() > 0 ? predicted.size(-1) : 0;
     if (classes < 2) {
       detail::refuse(name, "logits " + detail::shape_text(predicted) + " are of fewer than two classes",
-                     "the classes are the last dimension; of a single logit give the answer as booleans: logits.squeeze(-1) > 0");
+                     "the last dimension must be the classes; turn a single logit into booleans: logits.squeeze(-1) > 0");
     }
     if (how.classes.empty()) {
       for (std::int64_t i = 0; i < classes; ++i) how.classes.push_back(std::to_string(i));
@@ -53,7 +53,7 @@ Classification named(const at::Tensor& predicted, Classification how) {
     detail::refuse(name,
                    with_commas(classes) + " classes are more than the " + with_commas(detail::kMostClasses) +
                        " that a table of counts holds",
-                   "count hits alone: add_rate(\"accuracy\", logits.argmax(-1) == labels)");
+                   "count only the hits: add_rate(\"accuracy\", logits.argmax(-1) == labels)");
   }
   if (how.top_k != 0 && (!is_logits(predicted) || how.top_k < 2 || how.top_k >= classes)) {
     detail::refuse(name,
@@ -79,7 +79,7 @@ void check_labels(const at::Tensor& predicted, const at::Tensor& labels, const C
                    "movedim(1, -1) makes of images [rows,classes,height,width]"});
 }
 
-// The number of classes that rank above a label's own, in argmax's order. NaN ranks above all.
+// The number of classes that rank above the label's class, in argmax's order. NaN ranks above all.
 at::Tensor places(const at::Tensor& logits, const at::Tensor& labels) {
   const at::Tensor own = labels.clamp(0, logits.size(1) - 1).unsqueeze(1);
   const at::Tensor score = logits.gather(1, own);
@@ -88,7 +88,7 @@ at::Tensor places(const at::Tensor& logits, const at::Tensor& labels) {
   return logits.size(1) - behind.sum(1);
 }
 
-// A new table is all zeros: it is made where it is counted, so that no data travel.
+// Makes a new table's zeros on the device on which it is counted, so that no data are copied.
 void begin_on(std::vector<at::Tensor>& parts, const at::Device& device) {
   for (at::Tensor& part : parts) part = detail::integers_on(device, part.sizes());
 }
@@ -110,7 +110,7 @@ Board::Entry& Board::classification_of(const Classification& how) {
     }
   } else if (entry.how.classes != how.classes || entry.how.top_k != how.top_k) {
     detail::refuse(entry.name, "other classes, or another top_k, than in an earlier batch",
-                   "give the same ones for each batch, and each classifier a .name of its own");
+                   "use the same classes for each batch, and give each classifier a different .name");
   }
   return entry;
 }
@@ -144,7 +144,7 @@ void Board::add_classification(const at::Tensor& predicted, const at::Tensor& la
   if (is_logits(scores)) cell = cell.masked_fill(scores.ne(scores).any(-1).reshape({-1}), aside + 2);
   cell = cell.masked_fill(~meant, aside);
   for (at::Tensor& part : entry.parts) detail::move_to(part, ids.device());
-  // Integers: the order of a device's atomic additions does not change the result.
+  // The counts are integers, so the order of a device's atomic additions does not change the result.
   entry.parts[0].index_add_(0, cell.to(entry.parts[0].device()), at::ones_like(cell).to(entry.parts[0].device()));
   if (full.top_k > 0) entry.parts[1].add_((places(scores.reshape({-1, classes}), truth).lt(full.top_k) & counted).sum());
   const at::Tensor label = truth.masked_fill(~meant, 0);
@@ -162,7 +162,7 @@ Confusion Board::table_of(const Entry& entry, const double* value) {
     const bool label = extreme[0] > 0 || extreme[1] >= classes;
     const double* own = label ? extreme : extreme + 2;
     const double bad = own[1] >= classes ? own[1] : -own[0];
-    throw DataError({std::string(label ? "label " : "predicted class ") + fixed(bad, 0) + " is none of the " +
+    throw DataError({std::string(label ? "label " : "predicted class ") + fixed(bad, 0) + " is not one of the " +
                          std::to_string(table.classes.size()) + " classes 0.." + std::to_string(table.classes.size() - 1) + "; " +
                          with_commas(static_cast<std::int64_t>(value[cells + 1])) + " in all",
                      "metric " + quoted(entry.name),

@@ -51,7 +51,7 @@ TEST(BoardClasses, ATableIsTrueClassesByPredictedOnes) {
   EXPECT_FALSE(means.shown_on_console("precision/dog"));
 }
 
-// By hand; scikit-learn's f1_score says the same.
+// The expected values were computed by hand; scikit-learn's f1_score gives the same.
 TEST(BoardClasses, F1WeighsRecallAndPrecisionAndItsMeanIsOfTheClassesThatAreThere) {
   Board board;
   board.add_classification(ids({0, 0, 1, 1, 1, 1}), ids({0, 0, 0, 0, 1, 2}), {.classes = {"a", "b", "c", "nowhere"}});
@@ -65,10 +65,10 @@ TEST(BoardClasses, F1WeighsRecallAndPrecisionAndItsMeanIsOfTheClassesThatAreTher
   EXPECT_TRUE(means.shown_on_console("macro_f1"));
 }
 
-// Compared with each sample checked separately, and with LibTorch's topk.
+// Compares the counts with a check of each sample, and with LibTorch's topk.
 TEST(BoardClasses, LogitsAreCountedByTheirLargest) {
   at::manual_seed(11);
-  const at::Tensor logits = at::randn({40, 7, 5});  // any leading shape
+  const at::Tensor logits = at::randn({40, 7, 5});  // any leading dimensions are allowed
   const at::Tensor labels = at::randint(0, 5, {40, 7}, at::kLong);
   labels.view({-1}).narrow(0, 0, 20).fill_(-100);
   Board board;
@@ -121,18 +121,18 @@ TEST(BoardClasses, ALabelOutsideIsFoundWhenItIsRead) {
     board.add_classification(predicted, labels, how);
     std::string text = refusal([&] { (void)board.means(); });
     EXPECT_EQ(refusal([&] { (void)board.tables(); }), text);
-    Board again;  // on another rank, or after a snapshot
+    Board again;  // as on another rank, or after a snapshot
     again.load_state(SavedJson(board.state(), "trainer"));
     EXPECT_EQ(refusal([&] { (void)again.means(); }), text);
     return text;
   };
   EXPECT_THAT(told(at::zeros({3, 10}), ids({0, 12, 3}), {}),
-              AllOf(HasSubstr("DataError  label 12 is none of the 10 classes 0..9; 1 in all"), HasSubstr("metric \"confusion\""),
-                    HasSubstr("number the classes from 0")));
+              AllOf(HasSubstr("DataError  label 12 is not one of the 10 classes 0..9; 1 in all"),
+                    HasSubstr("metric \"confusion\""), HasSubstr("number the classes from 0")));
   EXPECT_THAT(told(at::zeros({3, 10}), ids({-1, -100, -2}), {.name = "g"}),
-              AllOf(HasSubstr("label -2 is none of the 10 classes 0..9; 2 in all"), HasSubstr("metric \"g/confusion\"")));
+              AllOf(HasSubstr("label -2 is not one of the 10 classes 0..9; 2 in all"), HasSubstr("metric \"g/confusion\"")));
   EXPECT_THAT(told(ids({0, 3}), ids({0, 1}), {.classes = {"a", "b"}}),
-              HasSubstr("predicted class 3 is none of the 2 classes 0..1"));
+              HasSubstr("predicted class 3 is not one of the 2 classes 0..1"));
   EXPECT_EQ(told(at::zeros({2, 3}), ids({255, 0}), {.ignore_index = 255}), "accepted");
 }
 

@@ -1,4 +1,4 @@
-// Information in rates about counts, on a board.
+// The part of Board that measures the information of rates about counts.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/tensor.h>
@@ -18,10 +18,10 @@ namespace {
 
 constexpr double kFloor = 1e-8;  // keeps the logarithm of every rate finite
 constexpr std::int64_t kSums = 4;
-// In version 1 units without an event counted too, with up to 1 / ln 2, and units without a bin counted as 0.
+// Version 1 also counted units without an event, with up to 1 / ln 2, and counted units without a bin as 0.
 constexpr int kVersion = detail::kMendedVersion;
 
-// True also for sums that are NaN: a mean over them must not look sound.
+// True also for NaN, because a mean over such a unit must not look sound.
 bool counts(double bins, double events) { return bins != 0 && events != 0; }
 
 }  // namespace
@@ -61,7 +61,7 @@ void Board::add_information(std::string_view name, std::string_view overall, con
   if (entry.parts[0].sizes() != sums.sizes()) {
     detail::refuse(
         name, "other units than in an earlier batch: " + detail::shape_text(sums) + " and " + detail::shape_text(entry.parts[0]),
-        "give each set of units a name of its own");
+        "give each set of units a different name");
   }
   detail::move_to(entry.parts[0], sums.device());
   entry.parts[0] = entry.parts[0] + sums.to(entry.parts[0].options());
@@ -97,7 +97,7 @@ Board::UnitCounts Board::information_of(const Entry& entry, const double* sums) 
   return found;
 }
 
-// A name without units that count has no value, and does not enter the mean over names.
+// If no unit of a name counts, the name has no value and is left out of the mean over names.
 void Board::put_information(Means& means, const Host& host) const {
   struct Overall {
     double sum = 0;
@@ -113,7 +113,7 @@ void Board::put_information(Means& means, const Host& host) const {
     const Entry& entry = entries_[i];
     if (entry.reading != Reading::information) continue;
     const UnitCounts found = information_of(entry, host.of(i));
-    means[entry.name] = found.mean;  // put() has added the entry
+    means[entry.name] = found.mean;  // put() has added the entry already
     means.set_version(entry.name, {.number = kVersion, .moved = found.moved});
     Overall& overall = overalls[entry.overall];
     overall.all.units += found.units;
@@ -141,7 +141,7 @@ void Board::add_saved_information(std::string_view name, const SavedJson& saved)
   if (sums.size() % kSums != 0) saved["sums"].refuse("4 sums for each unit");
   for (const Entry& known : entries_) {
     if (known.name == name && known.parts[0].numel() != static_cast<std::int64_t>(sums.size()))
-      saved["sums"].refuse("as many as an entry before it of the same name has");
+      saved["sums"].refuse("as many as an earlier entry of the same name has");
   }
   add_information(name, saved["overall"].text(), at::tensor(sums, at::kDouble).reshape({kSums, -1}));
 }

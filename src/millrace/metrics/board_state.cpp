@@ -1,4 +1,4 @@
-// A board's sums as JSON: for snapshots, and between ranks.
+// The part of Board that writes and reads its sums as JSON, for snapshots and between ranks.
 #include <ATen/ops/maximum.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/tensor.h>
@@ -16,11 +16,11 @@ using detail::kPerTerm;
 
 namespace {
 
-constexpr std::int64_t kMost = std::int64_t{1} << 53;  // up to this size each integer is exact as a double
+constexpr std::int64_t kMost = std::int64_t{1} << 53;  // integers up to this size are exact as doubles
 
 }  // namespace
 
-// Of the counts of classes only the nonzero ones are saved: cell, count, cell, count, …
+// Saves only the nonzero counts of classes: cell, count, cell, count, …
 Json Board::saved_of(const Entry& entry, const double* value) {
   Json saved = {{"name", entry.name}, {"reading", word_of(entry.reading)}};
   if (entry.reading == Reading::information) {
@@ -69,8 +69,7 @@ void Board::add_saved_classification(const SavedJson& saved) {
   if (saved["name"].text() != how.prefix() + "confusion") saved["name"].refuse("the table of its prefix");
   for (const Entry& known : entries_) {
     const bool same = known.how.classes == how.classes && known.how.top_k == how.top_k;
-    if (known.name == how.prefix() + "confusion" && !same)
-      saved["classes"].refuse("those of an entry before it of the same name");
+    if (known.name == how.prefix() + "confusion" && !same) saved["classes"].refuse("those of an earlier entry of the same name");
   }
   Entry& entry = classification_of(how);
   const std::vector<SavedJson> counts = saved["counts"].list();
@@ -99,7 +98,7 @@ void Board::add_saved(std::string_view name, const SavedJson& saved) {
       saved["reading"], {Reading::mean, Reading::log_mean, Reading::root_mean, Reading::defined_mean, Reading::correlation,
                          Reading::determination, Reading::total, Reading::classification, Reading::information});
   for (const Entry& known : entries_) {
-    if (known.name == name && known.reading != reading) saved["reading"].refuse("that of an entry before it of the same name");
+    if (known.name == name && known.reading != reading) saved["reading"].refuse("that of an earlier entry of the same name");
   }
   if (reading == Reading::classification) return add_saved_classification(saved);
   if (reading == Reading::information) return add_saved_information(name, saved);

@@ -50,7 +50,7 @@ TEST(Board, ZeroCountIsNan) {
   EXPECT_TRUE(std::isnan(board.means().at("x")));
 }
 
-// The board of a step that counts is added to that of the log line.
+// The board of a step that counts is added to the board of the log line.
 TEST(Board, TakesWhatAnotherBoardHolds) {
   const auto fill = [](Board& board, double x) {
     board.add("loss", x, 2);
@@ -179,7 +179,7 @@ TEST(Board, WhatHasNoNumberIsLeftOutAndCounted) {
   none.reset();
   none.add_mean("psnr", at::full({1}, std::numeric_limits<double>::quiet_NaN()), at::ones({1}, at::kBool));
   EXPECT_TRUE(std::isnan(none.means().at("psnr"))) << "what is marked counts";
-  Board earlier;  // an earlier snapshot has a plain mean
+  Board earlier;  // an earlier snapshot has a mean of all values
   earlier.add("psnr", 6.0, 2.0);
   earlier.add_mean("psnr", values, values.isfinite());
   EXPECT_DOUBLE_EQ(earlier.means().at("psnr"), 14.0 / 4.0);
@@ -188,7 +188,7 @@ TEST(Board, WhatHasNoNumberIsLeftOutAndCounted) {
 
 TEST(Board, RegressionFollowsTheFormulas) {
   at::manual_seed(3);
-  const at::Tensor target = at::randn({30, 2}, at::kDouble) + 200;  // a mean far above the spread
+  const at::Tensor target = at::randn({30, 2}, at::kDouble) + 200;  // the mean is far above the spread
   const at::Tensor predicted = target + at::randn({30, 2}, at::kDouble) * 0.5;
   Board board;
   for (const std::int64_t first : {0, 10, 20}) board.add_regression(predicted.narrow(0, first, 10), target.narrow(0, first, 10));
@@ -205,7 +205,7 @@ TEST(Board, RegressionFollowsTheFormulas) {
   EXPECT_TRUE(std::isnan(means.at("flat/pearson")));
 }
 
-// Two units; counts and rates of four bins, of which the mask keeps three for the second unit.
+// Two units, with counts and rates of four bins. The mask keeps three of the bins for the second unit.
 TEST(Board, BitsPerEventFollowTheFormula) {
   const at::Tensor y = at::randint(0, 4, {4, 2}).to(at::kFloat) + 0.5;
   const at::Tensor r = at::randn({4, 2}).exp();
@@ -273,7 +273,7 @@ TEST(Board, AUnitWithoutAnEventOrABinHasNoBitsAndCountsNowhere) {
   Board only_silent;
   only_silent.add_bits_per_event("bps/s", silent, silent, at::ones({3, 2}, at::kDouble), "bps");
   EXPECT_TRUE(std::isnan(only_silent.means().at("bps")));
-  Board broken;  // a NaN rate shows, whatever else is left out
+  Board broken;  // a NaN rate shows, whichever units are left out
   broken.add_bits_per_event("bps/a", y, r * std::nan(""), mask, "bps");
   EXPECT_TRUE(std::isnan(broken.means().at("bps")));
 }
@@ -306,7 +306,7 @@ TEST(Board, MeansKeepTheOrderOfAdditionAndQuietNamesAreMarked) {
   }
 }
 
-// One of two ranks: the other's values are known beforehand.
+// The agreement of one rank of two; the other rank's values are given.
 class OfTwo final : public Agreement {
  public:
   explicit OfTwo(Json other) : other_(std::move(other)) {}
@@ -338,7 +338,7 @@ TEST(Board, RanksAddUpToOneProcess) {
   OfTwo agreement(right.state());
   left.sum_over(agreement);
   OfTwo with_all(left.state());
-  empty.sum_over(with_all);  // a rank without a batch gets names, classes and order from the other
+  empty.sum_over(with_all);  // a rank without a batch gets names, classes and order from the other rank
   for (const Board* board : {&left, &empty}) {
     const Means means = board->means();
     ASSERT_EQ(joined(means, " ", &Means::value_type::first), joined(whole.means(), " ", &Means::value_type::first));
@@ -379,7 +379,7 @@ TEST(Board, ALossOfSeveralTermsIsTheSumOfTheirWeightedMeans) {
   };
   Board board;
   board.add("loss", loss(1, 2, 3, 1));
-  board.add("loss", loss(5, 4, 0, 0));  // b does not count here
+  board.add("loss", loss(5, 4, 0, 0));  // term b has the count 0 here
   board.add("none", Loss{});
   board.add("nothing", loss(0, 0, 0, 0));
   Board again;
@@ -426,16 +426,16 @@ TEST(Board, ASavedOneOfAnotherHandIsRefusedByName) {
   EXPECT_EQ(table(with(R"("prefix": "")", R"("prefix": "g")")),
             begin + "entries/0/name is \"confusion\", not the table of its prefix");
   EXPECT_EQ(table(good + "," + with(R"(["a", "b"])", R"(["a", "c"])")),
-            begin + R"(entries/1/classes is ["a","c"], not those of an entry before it of the same name)");
+            begin + R"(entries/1/classes is ["a","c"], not those of an earlier entry of the same name)");
   EXPECT_EQ(table(good + R"(,{"name": "confusion", "reading": "mean", "sums": [1, 2]})"),
-            begin + "entries/1/reading is \"mean\", not that of an entry before it of the same name");
+            begin + "entries/1/reading is \"mean\", not that of an earlier entry of the same name");
 }
 
-// The meta device has no values: any read-back from it throws, so passing proves that add() does not wait.
+// The meta device has no values, and any read-back from it throws. So the test proves that add() does not wait.
 TEST(Board, AddReadsNothingBack) {
   Board board;
   const at::Tensor there = at::empty({}, at::TensorOptions().device(at::kMeta));
-  board.add("x", scalar(1), scalar(1));  // first seen on the CPU, then on a device: the sum moves there
+  board.add("x", scalar(1), scalar(1));  // the sum begins on the CPU and moves to the device of the next value
   board.add("x", there, there);
   board.add("x", 1.0, 1.0);
   const auto on_device = [](at::IntArrayRef sizes, at::ScalarType type) {

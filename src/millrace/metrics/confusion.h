@@ -1,4 +1,4 @@
-// Counts of the predicted classes for each true class, and the metrics that follow from them.
+// How often each class was predicted for each true class, and the metrics that follow from these counts.
 #pragma once
 
 #include <cstdint>
@@ -16,14 +16,15 @@ struct Confusion {
     return counts[truth * classes.size() + predicted];
   }
   [[nodiscard]] std::int64_t total() const;
-  // A share is NaN if nothing was counted for it.
+  // Shares are NaN if nothing was counted.
   [[nodiscard]] double accuracy() const;
-  [[nodiscard]] double balanced_accuracy() const;        // the mean recall of the classes that have labels
-  [[nodiscard]] double recall(std::size_t truth) const;  // the share of this class's samples that were predicted as this class
-  [[nodiscard]] double precision(std::size_t predicted) const;  // the share of the predictions of this class that are right
-  // The harmonic mean of recall and precision, 2 hits / (labels + predictions) of the class; NaN without labels and predictions.
+  [[nodiscard]] double balanced_accuracy() const;               // the mean recall of the classes that have labels
+  [[nodiscard]] double recall(std::size_t truth) const;         // share of this class's samples that were predicted as this class
+  [[nodiscard]] double precision(std::size_t predicted) const;  // share of this class's predictions that are right
+  // The harmonic mean of recall and precision, 2 hits / (labels + predictions) of the class; NaN if it has neither labels nor
+  // predictions.
   [[nodiscard]] double f1(std::size_t of_class) const;
-  [[nodiscard]] double macro_f1() const;  // the mean f1 of the classes that have labels or predictions, as scikit-learn's
+  [[nodiscard]] double macro_f1() const;  // mean f1 of the classes that have labels or predictions, as in scikit-learn
 };
 
 }  // namespace millrace::metrics

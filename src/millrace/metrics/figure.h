@@ -1,4 +1,4 @@
-// Values of metrics for people.
+// Formats values of metrics for people.
 #pragma once
 
 #include <string>
@@ -6,7 +6,8 @@
 
 namespace millrace::metrics {
 
-// "3" for counts of Board::add_bits_per_event ("<overall>/units" and related names), otherwise figure(): "0.05230".
+// "3" for metrics that count units ("<overall>/units" and the related names of Board::add_bits_per_event); otherwise figure():
+// "0.05230".
 [[nodiscard]] std::string figure_of(std::string_view metric, double value);
 
 }  // namespace millrace::metrics

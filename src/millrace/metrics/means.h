@@ -13,10 +13,10 @@
 
 namespace millrace::metrics {
 
-// Holds a few hundred names at most: lookup is linear. Iterates over pairs of name and value in the order of addition.
+// Holds at most a few hundred names, because lookup is linear. Iterates over pairs of name and value in the order of addition.
 class Means {
  public:
-  // The version of a metric's definition, which changes when the definition is corrected: values of two versions are not compared
+  // The version of a metric's definition, which rises when the definition is corrected. Values of two versions are not compared
   // without a note.
   struct MetricVersion {
     int number = 1;
@@ -44,14 +44,15 @@ class Means {
   [[nodiscard]] std::size_t size() const noexcept { return values_.size(); }
   [[nodiscard]] bool empty() const noexcept { return values_.empty(); }
 
-  // Names omitted from lines for people; logs and event files have all names. See Board::quiet for the patterns.
+  // Patterns of names that are left out of lines for people; logs and event files have all names. See Board::quiet for the
+  // patterns.
   void set_quiet(Patterns patterns) { quiet_ = std::move(patterns); }
   void add_quiet(std::string pattern) { quiet_.insert(std::move(pattern)); }
   [[nodiscard]] Patterns quiet_with(std::string_view prefix) const;  // the patterns, each with this prefix
   [[nodiscard]] bool shown_on_console(std::string_view name) const noexcept;
 
   void set_version(std::string_view name, MetricVersion version) { versions_[std::string(name)] = version; }
-  [[nodiscard]] MetricVersion version_of(std::string_view name) const;  // 1 if it was never set
+  [[nodiscard]] MetricVersion version_of(std::string_view name) const;  // 1 if no version was set
 
   void set_best_is(Directions directions) { best_is_ = std::move(directions); }
   [[nodiscard]] BestIs best_is_of(std::string_view name) const;  // by the longest pattern that fits

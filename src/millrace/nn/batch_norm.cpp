@@ -25,25 +25,25 @@
 namespace millrace::nn {
 namespace {
 
-// (C) as (1, C, 1, ...), to broadcast with x.
+// Reshapes (C) to (1, C, 1, ...), which broadcasts with x.
 at::Tensor along_channels(const at::Tensor& channel, const at::Tensor& x) {
   std::vector<std::int64_t> shape(static_cast<std::size_t>(x.dim()), 1);
   shape[1] = channel.size(0);
   return channel.view(shape);
 }
 
-// Lets autograd keep the agreement from the forward to the backward pass.
+// Holds the agreement, so that autograd keeps it from the forward to the backward pass.
 struct Held : torch::CustomClassHolder {
   explicit Held(Agreement* of) : agreement(of) {}
   Agreement* agreement;
 };
 
-// One process's computation for the rows of all ranks, with one exchange in each direction. The ranks' moments are combined as in
-// Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances" (1979). Gradients of
-// weight and bias stay those of this rank's rows: the trainer adds up the ranks' gradients.
+// Computes for the rows of all ranks what a single process would compute, with one exchange in each direction. The ranks' moments
+// are combined as in Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances" (1979).
+// Gradients of weight and bias cover only this rank's rows, because the trainer adds up the ranks' gradients.
 struct SharedBatchNorm : torch::autograd::Function<SharedBatchNorm> {
   struct Moments {
-    at::Tensor mean, variance;  // f64 [C]; the variance divides by count
+    at::Tensor mean, variance;  // f64 [C]; the variance is divided by count
     at::Tensor count;           // f64 scalar
   };
 
@@ -62,7 +62,7 @@ struct SharedBatchNorm : torch::autograd::Function<SharedBatchNorm> {
     return std::get<0>(at::native_batch_norm(x, weight, bias, mean, variance, /*training=*/false, 0, options.eps));
   }
 
-  // dx = a dy + b x + c for each channel.
+  // dx = a dy + b x + c, with a, b and c for each channel.
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  const torch::autograd::variable_list& gradients) {
     const auto saved = context->get_saved_variables();

@@ -1,4 +1,4 @@
-// Batch normalisation whose statistics may be shared by the ranks of a run.
+// Batch normalisation; the ranks of a run may share its statistics.
 #pragma once
 
 #include <torch/nn/cloneable.h>
@@ -10,22 +10,22 @@ namespace millrace::nn {
 
 struct BatchNormOptions {
   double eps = 1e-5;
-  double momentum = 0.1;  // for the running statistics: running = (1 - momentum) * running + momentum * batch
+  double momentum = 0.1;  // of the running statistics: running = (1 - momentum) * running + momentum * batch
 };
 
-// y = (x - mean) / sqrt(var + eps) * weight + bias for x (N, C, ...), with mean and variance of each channel over all other
-// dimensions: in training those of the batch (variance without Bessel's correction), in evaluation the running ones (corrected),
-// as in torch.nn.BatchNorm1d, 2d and 3d, whose names the parameters and buffers have. In one process: the same bits as torch's.
-// After Ioffe and Szegedy 2015 (arXiv:1502.03167).
+// y = (x - mean) / sqrt(var + eps) * weight + bias for x (N, C, ...). mean and var belong to each channel and are taken over all
+// other dimensions. In training they are those of the batch (variance without Bessel's correction), in evaluation the running
+// ones (corrected), as in torch.nn.BatchNorm1d, 2d and 3d. Parameters and buffers have the same names as there. In one process
+// the bits equal torch's. After Ioffe and Szegedy 2015 (arXiv:1502.03167).
 class BatchNormImpl : public torch::nn::Cloneable<BatchNormImpl> {
  public:
   explicit BatchNormImpl(std::int64_t channels, BatchNormOptions options = {});
   void reset() override;
   at::Tensor forward(const at::Tensor& x);
 
-  // From here on a training batch is that of all ranks: forward() and its backward pass are then collective, and the running
-  // statistics equal on all ranks. The ranks may have different numbers of rows, some even 0, but not all. `agreement` outlives
-  // the module's use. Null or a run of one process: the batch is this rank's.
+  // From here on a training batch consists of the rows of all ranks: forward() and its backward pass are then collective, and the
+  // running statistics are equal on all ranks. The ranks may have different numbers of rows, some even 0, but not all.
+  // `agreement` must outlive the module's use. If it is null or has one process, the batch is this rank's.
   void share(Agreement* agreement) noexcept { agreement_ = agreement; }
 
   at::Tensor weight, bias, running_mean, running_var, num_batches_tracked;

@@ -7,7 +7,7 @@
 namespace millrace::nn {
 namespace {
 
-// Compares our layer with torch's, to the bit, with the same parameters.
+// Compares Millrace's layer with torch's, to the bit, with the same parameters.
 template <class Torch>
 void compare(at::IntArrayRef sizes, at::ScalarType type) {
   Torch theirs{torch::nn::BatchNormOptions(sizes[1])};

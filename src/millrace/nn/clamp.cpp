@@ -8,7 +8,7 @@ namespace millrace::nn {
 namespace {
 
 struct Counted {
-  ClampCount count;      // all but the number at the border
+  ClampCount count;      // its number of values at the border is not set here
   at::Tensor at_border;  // a scalar on the values' device
 };
 

@@ -1,4 +1,4 @@
-// A monitored clamp: if most values are at its border, no gradient passes, which would otherwise stay unnoticed.
+// A clamp that counts values at its borders. If most values are there, no gradient passes, which nobody would otherwise notice.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,8 +8,8 @@
 
 namespace millrace::nn {
 
-// x.clamp(low, high), to the bit. If gradients are recorded and count_clamps(true) was called, values at a border are counted on
-// the device under this name: nothing waits.
+// x.clamp(low, high), to the bit. If gradients are recorded and count_clamps(true) was called, counts values at a border under
+// `name`. It counts on the device and does not wait for it.
 [[nodiscard]] at::Tensor clamp(const at::Tensor& x, double low, double high, const std::string& name);
 
 struct ClampCount {
@@ -17,8 +17,8 @@ struct ClampCount {
   double low = 0, high = 0;
   double values = 0, at_border = 0;
 };
-// Counts of this thread since count_clamps(true), by name. Waits for the device.
+// The counts of this thread since count_clamps(true), by name. Waits for the device.
 [[nodiscard]] std::vector<ClampCount> clamp_counts();
-void count_clamps(bool on);  // applies to this thread and starts at zero; off at first
+void count_clamps(bool on);  // applies to this thread; counts start at zero; off at first
 
 }  // namespace millrace::nn

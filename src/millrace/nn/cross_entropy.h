@@ -22,25 +22,25 @@ struct CrossEntropyOptions {
   std::vector<double> class_weights = {};  // one for each class, 0 or more; empty: all are 1
   double label_smoothing = 0.0;            // 0..1: this share of a label is spread evenly over all classes
   std::int64_t ignore_index = -100;        // labels of this value are ignored
-  Fused fused = {};                        // kFusedLoss, for losses without weights and smoothing
+  Fused fused = {};                        // kFusedLoss, for losses without class weights and smoothing
 };
 
-// With p the softmax of a row, y its label, w the weights, e the smoothing and K classes: the sum over all rows that are not
-// ignored of (1 - e) w_y (-log p_y) + e/K sum_c w_c (-log p_c), and as count the sum of w_y; sum / count equals PyTorch's
-// cross_entropy with reduction="mean". Computed in fp32.
+// The term's sum over all rows that are not ignored is (1 - e) w_y (-log p_y) + e/K sum_c w_c (-log p_c), and its count is the
+// sum of w_y. Here p is the softmax of a row, y the row's label, w the class weights, e the smoothing and K the number of
+// classes. sum / count equals PyTorch's cross_entropy with reduction="mean". Computed in fp32.
 class CrossEntropy {
  public:
-  explicit CrossEntropy(CrossEntropyOptions options = {});  // ConfigError for a weight or a smoothing out of range
+  explicit CrossEntropy(CrossEntropyOptions options = {});  // ConfigError if a weight or the smoothing is out of range
 
-  // Logits (..., K), of any float type; labels (...) int64. Does not wait for a device. DataError shows shapes and types that do
-  // not fit; a RowError names an invalid label and its row. On a device, where that would need a wait, the sum is NaN instead, so
-  // that the step is skipped.
+  // Logits (..., K) of any float type; labels (...) int64. Does not wait for a device. DataError shows shapes and types that do
+  // not fit. RowError names an invalid label and its row. On a device that check would need a wait; there the sum is NaN instead,
+  // so that the step is skipped.
   [[nodiscard]] LossTerm operator()(const at::Tensor& logits, const at::Tensor& labels) const;
 
  private:
   [[nodiscard]] at::Tensor weights_for(const at::Tensor& logits) const;
   CrossEntropyOptions options_;
-  mutable at::Tensor weights_;  // on the logits' latest device, so that they are copied once
+  mutable at::Tensor weights_;  // kept on the device of the latest logits, so that they are copied once
 };
 
 }  // namespace millrace::nn

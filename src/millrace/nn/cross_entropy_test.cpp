@@ -26,7 +26,7 @@ using testing::HasSubstr;
 
 const std::vector<double> kWeights = {1.0, 0.25, 3.0, 0.0, 2.0};
 
-// The header's formula in fp64, one row and class at a time.
+// Computes the header's formula in fp64, one row and class at a time.
 std::pair<double, double> by_hand(const at::Tensor& logits, const at::Tensor& labels, const CrossEntropyOptions& options) {
   const at::Tensor logs = at::log_softmax(logits.detach().to(at::kDouble), 1);
   const auto weight = [&](std::int64_t i) { return options.class_weights.empty() ? 1.0 : options.class_weights[i]; };
@@ -110,7 +110,7 @@ TEST(CrossEntropy, SaysWhatDoesNotFit) {
     EXPECT_THAT(told(at::zeros({2, 10, 4, 4}), at::zeros({2, 4, 4}, at::kLong)), HasSubstr("movedim(1, -1)"));
     const at::Tensor labels = at::zeros({4}, at::kLong);
     labels[2].fill_(10);
-    EXPECT_THAT(told(at::zeros({4, 10}), labels), AllOf(HasSubstr("label 10 of row 2 is none of the 10 classes 0..9")));
+    EXPECT_THAT(told(at::zeros({4, 10}), labels), AllOf(HasSubstr("label 10 of row 2 is not one of the 10 classes 0..9")));
     labels[2].fill_(-1);
     EXPECT_THAT(told(at::zeros({4, 10}), labels), HasSubstr("label -1 of row 2"));
     const at::Tensor picture = at::zeros({3, 2, 2}, at::kLong);

@@ -28,7 +28,7 @@ at::ScalarType result_type(const at::Tensor& x) {
   return at::autocast::is_autocast_enabled(device) ? at::autocast::get_autocast_dtype(device) : x.scalar_type();
 }
 
-// (B, T, H, w) with cos and sin of (T, w / 2), or of (B, 1, w / 2).
+// Turns x (B, T, H, w) by cos and sin, which are (T, w / 2) or (B, 1, w / 2).
 at::Tensor turned(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin, const Fused& fused) {
   if (kernels::has_device_turn(x, cos) && choose<kFusedRotary>(fused)) return kernels::device_turn(x, cos, sin);
   const std::int64_t half = x.size(-1) / 2;
@@ -39,7 +39,7 @@ at::Tensor turned(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& 
 
 bool is_kernel_type(at::ScalarType type) { return type == at::kFloat || type == at::kBFloat16; }
 
-// Whether the kernels can use these angles: not if the table is on another device.
+// True if the kernels can use these angles, whose table must be on the CPU.
 bool turns(const at::Tensor& x, const Rotary& rotary, const Fused& fused) {
   return choose<kFusedRotary, kFusedAttention>(fused, kernels::has_decoder_kernels(x) && rotary.cos.is_cpu());
 }
@@ -50,13 +50,13 @@ bool rms_fits_device(const at::Tensor& x, const at::Tensor& weight) {
 
 at::Tensor heads_of(const at::Tensor& x, std::int64_t heads) { return x.unflatten(2, {heads, x.size(2) / heads}); }
 
-// y + scale x W^T as one product.
+// y + scale x W^T in one product.
 at::Tensor added_product(const at::Tensor& y, const at::Tensor& x, const at::Tensor& weight, double scale) {
   const auto rows = [](const at::Tensor& all) { return all.reshape({-1, all.size(-1)}); };
   return at::addmm(rows(y), rows(x), weight.to(x.scalar_type()).t(), 1, scale).view(y.sizes());
 }
 
-// Whether one function computes all projections.
+// True if one function computes all projections.
 bool merges(const at::Tensor& x, const std::vector<LoraProjection>& projections, double p, const Fused& fused) {
   const at::ScalarType type = result_type(x);
   if (!kernels::has_decoder_kernels(x) || !is_kernel_type(type) || (p > 0.0 && !fused.on(kFusedDropout))) return false;
@@ -130,7 +130,7 @@ at::Tensor rotary_attention(const at::Tensor& qkv, const Rotary& rotary, std::in
       detail::attention_takes_ours({qkv.size(0), qkv.size(1), heads, qkv.size(2) / (3 * heads)}, qkv.scalar_type(), 0)) {
     return kernels::rotary_attention_packed(qkv, rotary.cos, rotary.sin, heads);
   }
-  const auto parts = qkv.unflatten(-1, {3, qkv.size(-1) / 3}).unbind(-2);  // their gradients join in one copy
+  const auto parts = qkv.unflatten(-1, {3, qkv.size(-1) / 3}).unbind(-2);  // unbind: the parts' gradients are joined in one copy
   return causal_attention(turned(heads_of(parts[0], heads), rotary.cos, rotary.sin, fused),
                           turned(heads_of(parts[1], heads), rotary.cos, rotary.sin, fused), heads_of(parts[2], heads), 0, fused)
       .flatten(2);

@@ -1,4 +1,5 @@
-// Compares parts of a decoder, plain and fused, with their formulas in fp64: values and gradients, fp32 and under bf16 autocast.
+// Compares parts of a decoder, plain and fused, with their formulas in fp64: values and gradients, in fp32 and under bf16
+// autocast.
 #include "millrace/nn/decoder.h"
 
 #include <ATen/TensorOperators.h>
@@ -20,19 +21,19 @@
 
 #include "millrace/core/random.h"
 
-namespace millrace::nn::decoder_parts {  // its own name: several tests are compiled as one source
+namespace millrace::nn::decoder_parts {  // a separate namespace, because several tests are compiled as one source
 namespace {
 
 using Tensors = std::vector<at::Tensor>;
 using Sizes = std::vector<std::int64_t>;
 using Function = std::function<Tensors(const Tensors&, const Fused&)>;
-using Formula = std::function<Tensors(const Tensors&)>;  // in fp64
+using Formula = std::function<Tensors(const Tensors&)>;  // computes in fp64
 
 constexpr double kEps = 1e-5;
 const Fused kFused;
 const Fused kPlain = Fused::plain();
 
-// bf16 autocast on the CPU within a scope.
+// Turns on bf16 autocast on the CPU while it exists.
 class Bf16 {
  public:
   Bf16() {
@@ -46,8 +47,8 @@ class Bf16 {
   }
 };
 
-// Results, then gradients with respect to all inputs of a weighted sum of all results. Inputs with a number in `frozen` get no
-// gradient.
+// Runs `function`. Returns its results, and then the gradients of a weighted sum of all results with respect to all inputs.
+// Inputs whose number is in `frozen` get no gradient.
 Tensors pass(const std::function<Tensors(const Tensors&)>& function, const Tensors& inputs,
              const std::vector<std::size_t>& frozen, bool bf16) {
   Tensors leaves;
@@ -158,7 +159,7 @@ TEST(Decoder, SwigluIsItsFormula) {
   }
 }
 
-// One head at a time, pair by pair, as in the paper.
+// Turns one head at a time, pair by pair, as in the paper.
 at::Tensor turned_formula(const at::Tensor& x, const at::Tensor& positions, std::int64_t heads, double base) {
   const std::int64_t width = x.size(2) / heads, half = width / 2;
   const at::Tensor rates = (at::arange(half, at::kDouble) * (-2.0 * std::log(base) / static_cast<double>(width))).exp();
@@ -221,7 +222,7 @@ struct Layout {
   std::vector<std::int64_t> outs;
   bool bias, first_adapted, others_adapted;
 };
-// x, then W, bias, A and B of each projection, as far as present.
+// x, and then W, bias, A and B of each projection, if they are present.
 Tensors tensors_of(const Layout& layout, const Sizes& rows) {
   Sizes sizes = rows;
   sizes.push_back(layout.in);

@@ -30,7 +30,7 @@
 namespace millrace::nn {
 namespace {
 
-// One key per site, on every path, so that turning a path off does not change the other sites' bits.
+// Draws one key per site on every path, so that turning off a path does not change the bits of other sites.
 kernels::Dropout next_site(double p, std::int64_t elements) {
   if (p <= 0.0) return {};
   RandomScope::Site site = RandomScope::next_site(elements);
@@ -41,7 +41,7 @@ std::int64_t attention_weights(std::int64_t rows, std::int64_t length, std::int6
   return rows * heads * length * length;
 }
 
-// Whether an operation includes this site's dropout. A site that drops nothing is not counted.
+// True if an operation includes this site's dropout. A site that drops nothing is not counted.
 bool fuses_dropout(const kernels::Dropout& site, const Fused& fused) {
   return site.p > 0.0 ? choose<kFusedDropout>(fused) : fused.on(kFusedDropout);
 }
@@ -57,26 +57,26 @@ at::Tensor dropout_add_at(const at::Tensor& x, const at::Tensor& residual, const
   return residual + dropout_at(x.to(residual.scalar_type()), site, fused);
 }
 
-// The type in which autocast computes matrix products; nullopt if it is off.
+// The type in which autocast computes matrix products; nullopt if autocast is off.
 std::optional<at::ScalarType> autocast_type(const at::Tensor& x) {
   const auto device = x.device().type();
   if (!at::autocast::is_autocast_enabled(device)) return std::nullopt;
   return at::autocast::get_autocast_dtype(device);
 }
 
-// Casts x as autocast would: the kernels need it cast already.
+// Casts x as autocast would, because the kernels need x in that type.
 at::Tensor for_product(const at::Tensor& x) {
   const auto type = autocast_type(x);
   return type && x.scalar_type() == at::kFloat ? x.to(*type) : x;
 }
 
-// Whether kernels::linear multiplies this input (as for_product returns it).
+// True if kernels::linear multiplies this input, which for_product() has returned.
 bool takes_own_product(const at::Tensor& input, const Fused& fused) {
   if (input.scalar_type() == at::kBFloat16) return choose<kBf16Weights>(fused, input.is_cpu());
   return choose<kFp32Products>(fused, input.is_cpu() && input.scalar_type() == at::kFloat, kernels::own_fp32_products);
 }
 
-// Whether a device multiplies this input with a linear layer's weight by kernels of ours.
+// True if kernels of Millrace on the device multiply this input with a linear layer's weight.
 bool takes_device_linear(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias, const Fused& fused) {
   if (!kernels::has_device_linear(input, weight, bias)) return false;
   return input.scalar_type() == at::kFloat ? choose<kFp32Products>(fused) : choose<kBf16Weights>(fused);
@@ -116,7 +116,7 @@ at::Tensor gelu(const at::Tensor& x, Gelu kind) { return kernels::gelu(x, kind);
 
 at::Tensor gelu_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, Gelu kind, const Fused& fused) {
   const at::Tensor input = for_product(x);
-  // The fp32 layer uses the faster product, ours or the library's.
+  // In fp32 the layer uses the faster product, Millrace's or the library's.
   const auto ours = [&] { return input.scalar_type() == at::kFloat || takes_own_product(input, fused); };
   if (choose<kFusedGelu>(fused, input.is_cpu(), ours)) return kernels::gelu_linear(input, weight, bias, kind);
   return linear(nn::gelu(x, kind), weight, bias, fused);

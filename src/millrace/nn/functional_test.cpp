@@ -25,7 +25,7 @@ using Function = std::function<at::Tensor(const Inputs&, const Fused&)>;
 
 const Fused kPlain = Fused::plain();
 
-// bf16 autocast on the CPU within a scope.
+// Turns on bf16 autocast on the CPU while it exists.
 class Bf16 {
  public:
   Bf16() {
@@ -39,7 +39,7 @@ class Bf16 {
   }
 };
 
-// Value and gradients of one pass under one key, flattened into one fp32 vector.
+// Value and gradients of one pass with one key, joined into one fp32 vector.
 at::Tensor pass(const Function& function, const Inputs& inputs, const Fused& fused, bool bf16) {
   Inputs leaves;
   for (const at::Tensor& input : inputs) {
@@ -96,7 +96,7 @@ TEST(Functional, EveryPathAgreesWithThePlainOne) {
   for (const Function& function : {norm, step, gelu}) {
     EXPECT_LT(difference(function, rows, {}, false), 1e-5);
     EXPECT_LT(difference(function, rows, {}, true), 2e-2);
-    const Fused mixed = Fused::without({kFusedDropout});  // the other kernels continue with the reference's mask
+    const Fused mixed = Fused::without({kFusedDropout});  // the other kernels get the reference's mask
     EXPECT_LT(difference(function, rows, mixed, false), 1e-5);
   }
 }
@@ -113,7 +113,7 @@ TEST(Functional, SelfAttentionAgreesWithThePlainPathForEachFlag) {
   };
   EXPECT_LT(difference(attend, in, {}, false), 2e-5);
   EXPECT_LT(difference(attend, in, {}, true), 4e-2);
-  const Fused apart = Fused::without({kBf16Weights, kFp32Products});  // three products, then fused attention
+  const Fused apart = Fused::without({kBf16Weights, kFp32Products});  // three products, then the fused attention
   EXPECT_LT(difference(attend, in, apart, true), 4e-2);
   EXPECT_LT(difference(attend, in, apart, false), 2e-5);
 }

@@ -1,4 +1,4 @@
-// Which fused operations a run uses, and the one place that decides it for each call.
+// Decides for each call whether it uses a fused operation. No other code decides it.
 #pragma once
 
 #include <algorithm>
@@ -11,25 +11,25 @@
 
 namespace millrace::nn {
 
-// A row of the switchboard, by its name. On: its fused operation is used; off: the plain path in the comment next to it. Declared
-// once, next to the functions that use it.
+// A row of the switchboard, by its name. If it is on, its fused operation is used; if it is off, the plain path that the comment
+// next to it names. It is declared once, next to the functions that use it.
 struct Switch {
-  std::string_view name;  // lives as long as the process
+  std::string_view name;  // must live as long as the process
 };
 
-// Counted by the functions that get a channels-last volume.
+// Functions that get a channels-last volume count this switch.
 inline constexpr Switch kChannelsLast{"channels_last"};
 
-// The switches that a run leaves on, made once (Context::fused()) and passed to every function of nn. Copies share one list.
+// The switches that a run leaves on. Made once (Context::fused()) and passed to every function of nn. Copies share one list.
 class Fused {
  public:
-  Fused() = default;  // all are on
+  Fused() = default;  // all switches are on
   [[nodiscard]] static Fused without(std::vector<Switch> off) {
     Fused some;
     if (!off.empty()) some.off_ = std::make_shared<const std::vector<Switch>>(std::move(off));
     return some;
   }
-  [[nodiscard]] static Fused plain() {  // all are off
+  [[nodiscard]] static Fused plain() {  // all switches are off
     Fused none;
     none.all_off_ = true;
     return none;
@@ -41,7 +41,7 @@ class Fused {
 
  private:
   bool all_off_ = false;
-  std::shared_ptr<const std::vector<Switch>> off_;  // null if all are on
+  std::shared_ptr<const std::vector<Switch>> off_;  // null if all switches are on
 };
 
 // Counts a call that used the path of a switch, by the switch's name.
@@ -51,9 +51,9 @@ void count_taken() {
   taken.add(1);
 }
 
-// Whether a call uses its fused operation: all switches that the operation needs are on, a kernel supports these tensors
-// (`fits`), and `faster()`, called last, says that the run's trial found the operation faster (nn/detail/operation_trials.h). A
-// call that uses it is counted for each of the switches.
+// True if a call uses its fused operation: all switches that it needs are on, a kernel supports these tensors (`fits`), and
+// `faster()`, called last, says that the run's trial found it faster (nn/detail/operation_trials.h). Such a call is counted for
+// each of the switches.
 template <const Switch&... kNeeded, class Faster>
 [[nodiscard]] bool choose(const Fused& fused, bool fits, const Faster& faster) {
   if (!(fused.on(kNeeded) && ...) || !fits || !faster()) return false;

@@ -19,7 +19,7 @@ at::Tensor difference(const at::Tensor& predicted, const at::Tensor& target) {
   return predicted.to(at::kFloat) - target.to(at::kFloat);
 }
 
-// An empty batch has count 0, but its nominal count must be positive.
+// In an empty batch the count is 0, but the nominal count must be positive.
 LossTerm term_of(const at::Tensor& values) {
   const auto count = static_cast<double>(values.numel());
   return {.sum = values.sum(),

@@ -1,11 +1,11 @@
-// Losses of a regression, as terms: the trainer divides a sum by its count over the global batch of a step.
+// Losses of a regression, as terms: the trainer divides a term's sum by its count over the global batch of a step.
 //
 //   objective.loss = [this](const Batch& batch, const StepContext&) {
 //     const at::Tensor predicted = model_->forward(batch["x"]);
 //     return Loss{.terms = {nn::mean_squared_error(predicted, batch["y"])}, .outputs = {{"predicted", predicted}}};
 //   };
 //
-// The loss of a classifier is in cross_entropy.h.
+// cross_entropy.h has the loss of a classifier.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,10 +14,10 @@
 
 namespace millrace::nn {
 
-// The sum of (predicted - target)^2 over all values. Computed in fp32; any float types. Both have the same shape, else
-// RecipeError with both shapes: broadcasting [n,1] against [n] would compare each value with all others.
+// The sum of (predicted - target)^2 over all values, computed in fp32, for any float types. RecipeError with both shapes unless
+// they are equal: broadcasting [n,1] against [n] would compare each value with all others.
 [[nodiscard]] LossTerm mean_squared_error(const at::Tensor& predicted, const at::Tensor& target);
-// The sum of |predicted - target|, in the same way.
+// The sum of |predicted - target|; otherwise as above.
 [[nodiscard]] LossTerm mean_absolute_error(const at::Tensor& predicted, const at::Tensor& target);
 
 }  // namespace millrace::nn

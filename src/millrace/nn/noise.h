@@ -1,4 +1,4 @@
-// Random numbers that belong to the rows of a batch, for Recipe::prepare and other code outside a layer.
+// Random numbers that belong to the rows of a batch, for Recipe::prepare and other code outside layers.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,19 +8,19 @@
 
 namespace millrace::nn {
 
-// Determines a row's numbers: they depend only on these values, not on the batch of the row.
+// Determines a row's random numbers. They depend only on these values, not on the batch in which the row is.
 struct RowKey {
   std::uint64_t seed = 0;
-  std::uint64_t site = 0;  // distinguishes the uses in a recipe
+  std::uint64_t site = 0;  // distinguishes several uses in a recipe
   std::uint64_t epoch = 0;
   std::span<const std::int64_t> positions;  // one for each row: Group::positions
 };
 
-// Rows with more numbers are drawn on their device: the host would take longer for them than the device for a step.
+// Rows with more numbers are drawn on their device, because the host would need more time for them than the device for a step.
 inline constexpr std::int64_t kMostDrawnOnHost = std::int64_t{1} << 18;
 
-// Standard normal numbers, (rows, row_shape...), of `options`. Up to kMostDrawnOnHost numbers a row are the same on every device;
-// more differ between kinds of devices.
+// Standard normal numbers (rows, row_shape...) with `options`. With up to kMostDrawnOnHost numbers a row they are the same on
+// every device; with more they differ between kinds of devices.
 [[nodiscard]] at::Tensor normal_rows(const RowKey& key, at::IntArrayRef row_shape, const at::TensorOptions& options);
 
 }  // namespace millrace::nn

@@ -21,7 +21,7 @@ namespace {
 
 constexpr auto kAgain = "fit it again: millrace pca fit --config FILE";
 
-// These are written for other readers; ours gets the numbers from the shapes.
+// Written for other readers of the file; load() takes these numbers from the shapes.
 constexpr auto kForeground = "N_FG";
 constexpr auto kFrequencies = "N_freq";
 
@@ -31,7 +31,7 @@ std::span<std::byte> bytes_of(const at::Tensor& x) {
 
 Shape shape_of(const at::Tensor& x) { return {x.sizes().begin(), x.sizes().end()}; }
 
-// The arrays of a components file: safetensors, or the .pt dict of the Python original, which holds fp32.
+// The arrays of a file of components: safetensors, or the .pt dict of the Python original, which holds fp32.
 class Arrays {
  public:
   explicit Arrays(const std::filesystem::path& path) : path_(path) {
@@ -46,7 +46,7 @@ class Arrays {
     return pt_ ? pt_->find(name) != nullptr : safetensors_->find(name) != nullptr;
   }
 
-  // fp64 on the CPU.
+  // Reads an array as fp64 on the CPU.
   [[nodiscard]] at::Tensor read(std::string_view name, std::size_t dimensions) {
     if (!has(name)) {
       const std::string all = pt_ ? joined(pt_->tensors(), ", ", &format::PtTensor::name)
@@ -60,7 +60,7 @@ class Arrays {
     return value.to(at::kDouble);
   }
 
-  // The metadata of our own file; a .pt file has none.
+  // The metadata of a safetensors file; a .pt file has no metadata.
   [[nodiscard]] format::Metadata metadata() const { return safetensors_ ? safetensors_->metadata() : format::Metadata(); }
 
  private:
@@ -162,7 +162,7 @@ ForegroundPca ForegroundPca::load(const std::filesystem::path& path) {
     throw DataError({"freq_mhz has " + std::to_string(pca.freq_mhz.size(0)) + " channels, mean_per_freq " + std::to_string(f),
                      path.string(), kAgain});
   }
-  // Only the facts that were saved, so that a run that rereads its own components keeps its state.
+  // Takes only the facts that save() got, so that a run that reads its own components again keeps its state.
   for (const auto& [name, value] : file.metadata()) {
     if (name != kForeground && name != kFrequencies) pca.facts[name] = value;
   }
@@ -172,7 +172,7 @@ ForegroundPca ForegroundPca::load(const std::filesystem::path& path) {
 void PcaFit::add(const at::Tensor& x) {
   MR_CHECK(x.dim() >= 2 && x.is_floating_point(), "a PCA is fitted on real (..., F, P)");
   const at::Tensor planes = x.reshape({-1, x.size(-2), x.size(-1)});
-  for (std::int64_t i = 0; i < planes.size(0); ++i) {  // one plane in fp64 at a time
+  for (std::int64_t i = 0; i < planes.size(0); ++i) {  // converts one plane at a time to fp64
     at::Tensor d = planes[i].to(at::kCPU, at::kDouble);
     if (!origin_.defined()) {
       const at::Tensor first = planes.to(at::kCPU, at::kDouble);

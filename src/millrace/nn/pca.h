@@ -1,5 +1,5 @@
-// Foreground removal by principal components along frequency: fitted once over any amount of data in constant memory, stored in a
-// file, applied as two matrix products.
+// Removes foregrounds by principal components along frequency. The components are fitted once, over any amount of data in
+// constant memory, stored in a file, and applied as two matrix products.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -17,11 +17,12 @@ namespace millrace::nn {
 
 inline constexpr Switch kFusedProjection{"fused_projection"};  // off: two matrix products over all pixels; equal within tolerance
 
-// Removes the components of largest variance: clean = d - A (A^T d), d = x - mean, A the first n_fg eigenvectors of the
-// covariance. The mean is not added back.
+// Removes the components of largest variance: clean = d - A (A^T d) with d = x - mean, where A holds the first n_fg eigenvectors
+// of the covariance. The mean is not added back.
 class ForegroundPca {
  public:
-  // mean (F), eigenvalues (F) descending, vectors (F, F) with one eigenvector a column, all fp64 on the CPU; 1 <= n_fg < F.
+  // mean (F), eigenvalues (F) in descending order, vectors (F, F) with one eigenvector in each column, all fp64 on the CPU; 1 <=
+  // n_fg < F.
   ForegroundPca(at::Tensor mean, at::Tensor eigenvalues, at::Tensor vectors, std::int64_t n_fg);
 
   [[nodiscard]] std::int64_t frequencies() const { return mean_.size(0); }
@@ -30,23 +31,23 @@ class ForegroundPca {
   [[nodiscard]] const at::Tensor& eigenvalues() const noexcept { return eigenvalues_; }
   [[nodiscard]] const at::Tensor& vectors() const noexcept { return vectors_; }
   [[nodiscard]] at::Tensor components() const { return vectors_.narrow(1, 0, n_fg_); }  // A (F, n_fg)
-  [[nodiscard]] double variance_explained() const;  // share explained by the first n_fg, 0 to 1
+  [[nodiscard]] double variance_explained() const;  // share of the variance that the first n_fg components explain, 0 to 1
 
-  // x (..., F, P), P pixels along the last axis, fp32 or fp64 on any device. Computed without autocast and TF32: the signal is
-  // 1e-5 of the removed part.
+  // x (..., F, P) has P pixels along the last axis, in fp32 or fp64 on any device. Computed without autocast and TF32, because
+  // the signal is 1e-5 of the removed part.
   [[nodiscard]] at::Tensor clean(const at::Tensor& x, const Fused& fused = {}) const;
 
-  // Further contents of its file: "num_samples", "split_seed", "fingerprint" of the data; centres of the channels in MHz (may be
+  // Other contents of the file: "num_samples", "split_seed", "fingerprint" of the data; centres of the channels in MHz (may be
   // undefined).
   std::map<std::string, std::string> facts;
   at::Tensor freq_mhz;
 
-  // Safetensors with fg_components (F, n_fg), signal_components (F, F - n_fg), eigenvalues, mean_per_freq, freq_mhz, all fp64.
-  // Written under a temporary name, synced and renamed, so that a kill leaves no partial file. DataError with the reason if it
-  // can't be written.
+  // Writes a safetensors file with fg_components (F, n_fg), signal_components (F, F - n_fg), eigenvalues, mean_per_freq and
+  // freq_mhz, all fp64. It is written under a temporary name, synced and renamed, so that a kill leaves no partial file.
+  // DataError with the reason if it can't be written.
   void save(Fs& fs, const std::filesystem::path& path) const;
-  // Also reads the Python original's .pt file: the same names in a dict, fp32 converted to fp64. DataError names the file:
-  // another kind of file, shapes that do not fit each other, numbers that are not finite.
+  // Also reads the Python original's .pt file: a dict with the same names, whose fp32 is converted to fp64. DataError names the
+  // file if it is of another kind, if shapes do not fit each other, or if numbers are not finite.
   [[nodiscard]] static ForegroundPca load(const std::filesystem::path& path);
 
  private:
@@ -57,18 +58,18 @@ class ForegroundPca {
 
   at::Tensor mean_, eigenvalues_, vectors_;
   std::int64_t n_fg_;
-  mutable std::optional<OnDevice> cached_;  // for the device and type of the last call; the loop's thread only
+  mutable std::optional<OnDevice> cached_;  // for the device and type of the last call; only the loop's thread uses it
 };
 
-// Sums over pixels in fp64: n, the mean and the products of frequencies, relative to the first data's mean, since a large common
-// part would cancel in C = (sum of d d^T - n m m^T) / (n - 1). Memory does not grow with the data.
+// Sums over pixels in fp64: n, the mean m and the products of frequencies. All are relative to the first data's mean, because a
+// large common part would cancel in C = (sum of d d^T - n m m^T) / (n - 1). Memory does not grow with the data.
 class PcaFit {
  public:
-  void add(const at::Tensor& x);  // (..., F, P), pixels along the last axis; real, any floating type; the same F each time
+  void add(const at::Tensor& x);  // x (..., F, P) with pixels along the last axis; real, any floating type; F must stay the same
   [[nodiscard]] std::int64_t pixels() const noexcept { return pixels_; }
   [[nodiscard]] at::Tensor mean() const;
-  [[nodiscard]] at::Tensor covariance() const;  // (F, F); at least two pixels
-  // Eigenvectors of the covariance in the order of falling eigenvalues, each with its largest entry positive.
+  [[nodiscard]] at::Tensor covariance() const;  // (F, F); needs at least two pixels
+  // The eigenvectors of the covariance in the order of falling eigenvalues. The largest entry of each is positive.
   [[nodiscard]] ForegroundPca finish(std::int64_t n_fg) const;
 
  private:
@@ -76,8 +77,8 @@ class PcaFit {
   at::Tensor origin_, sum_, products_;
 };
 
-// A complex tensor (..., F, P) as reals (..., F, 2 P): real and imaginary parts become separate pixels. A view if x is
-// contiguous.
+// Turns a complex tensor (..., F, P) into real numbers (..., F, 2 P): real and imaginary parts become separate pixels. The result
+// is a view if x is contiguous.
 [[nodiscard]] at::Tensor as_pixels(const at::Tensor& x);
 
 }  // namespace millrace::nn

@@ -1,5 +1,5 @@
-// Principal components: the streaming fit against that of the whole data, the removed and the remaining part, the file and its
-// errors.
+// Tests principal components: the streaming fit against the fit of the whole data, the removed and the remaining part, the file
+// and its errors.
 #include "millrace/nn/pca.h"
 
 #include <ATen/TensorOperators.h>
@@ -35,7 +35,7 @@ class Pca : public ::testing::Test {
     std::filesystem::remove_all(folder_);
     std::filesystem::create_directories(folder_);
   }
-  // (files, F, P) around an offset, of rank `rank` plus noise.
+  // Data (files, F, P) around an offset, of rank `rank` plus noise.
   static at::Tensor data(std::int64_t files, std::int64_t f, std::int64_t p, std::int64_t rank, double noise,
                          double offset = 1e3) {
     const auto options = at::TensorOptions(at::kDouble);
@@ -113,7 +113,7 @@ TEST_F(Pca, AFileGivesTheSameAndAKilledWriteLeavesNone) {
   const auto path = folder_ / "pca_components_nfg5.safetensors";
   FaultFs counting(Fs::real());
   pca.save(counting, folder_ / "counted" / "pca.safetensors");
-  const std::int64_t last = counting.calls() - 1;  // the folder's sync: by then the file is complete
+  const std::int64_t last = counting.calls() - 1;  // the last call syncs the folder; the file is complete before it
   for (std::int64_t call = 0; call < last; ++call) {
     FaultFs faults(Fs::real(), {.fail_at = call, .keeps_failing = true, .tears_write = true});
     EXPECT_THAT(refusal<DataError>([&] { pca.save(faults, path); }), HasSubstr("can't write")) << call;

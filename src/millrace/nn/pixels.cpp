@@ -18,7 +18,7 @@ constexpr std::size_t kPlanes = 3;
 constexpr std::array<float, kPlanes> kMean = {.48145466F, .4578275F, .40821073F},
                                      kDeviation = {.26862954F, .26130258F, .27577711F};  // for values in [0, 1]
 
-using ByteTables = std::array<std::array<float, 256>, kPlanes>;  // by byte value
+using ByteTables = std::array<std::array<float, 256>, kPlanes>;  // for each plane, the result for each byte value
 
 ByteTables byte_tables() {
   ByteTables all{};
@@ -35,7 +35,7 @@ void to_planes(const ByteTables& of, const std::uint8_t* pixels, std::size_t cou
   }
 }
 
-// A single pass: on a CPU, passes over values that exceed the caches cost more than decoding saves.
+// Converts in a single pass. On a CPU, passes over values that exceed the caches would cost more than decoding saves.
 at::Tensor on_host(const at::Tensor& images) {
   const kernels::OperationSpan span("millrace::to_planes", images);
   static const ByteTables of = byte_tables();
@@ -59,7 +59,8 @@ at::Tensor on_host(const at::Tensor& images) {
 at::Tensor clip_pixels(const at::Tensor& images) {
   const at::NoGradGuard no_grad;
   if (images.is_cpu()) return on_host(images);
-  const auto filled = [&](const std::array<float, kPlanes>& of) {  // on the device: a copy from the host would need a wait
+  // Made on the device, because a copy from the host would need a wait.
+  const auto filled = [&](const std::array<float, kPlanes>& of) {
     at::Tensor values = at::empty({static_cast<std::int64_t>(kPlanes), 1, 1}, images.options().dtype(at::kFloat));
     for (std::size_t i = 0; i < kPlanes; ++i) values[static_cast<std::int64_t>(i)].fill_(of[i]);
     return values;

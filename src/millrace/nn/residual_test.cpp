@@ -1,4 +1,4 @@
-// Residual autoencoders' functions: both paths of each against its formula, types under autocast, counts.
+// Tests the functions of residual autoencoders: both paths of each against its formula, types under autocast, counts.
 #include "millrace/nn/residual.h"
 
 #include <ATen/TensorOperators.h>
@@ -36,7 +36,7 @@ TEST(Residual, NormsAreTheirFormulas) {
   const at::Tensor instance = normed(x.view({2, 6, -1}), 1e-5).view_as(x);
   const at::Tensor leaky = instance.clamp_min(0.0) + instance.clamp_max(0.0) * 0.2;
   for (const Fused& fused : kWays) {
-    EXPECT_LE(distance(group_norm(x, weight, bias, 3, 1e-6, true, fused), h * h.sigmoid()), 1e-12);  // fp64 uses plain paths
+    EXPECT_LE(distance(group_norm(x, weight, bias, 3, 1e-6, true, fused), h * h.sigmoid()), 1e-12);  // in fp64 plain paths run
     EXPECT_LE(distance(group_norm(x, weight, bias, 3, 1e-6, false, fused), h), 1e-12);
     EXPECT_LE(distance(instance_norm_leaky(x, 1e-5, 0.2, fused), leaky), 1e-12);
     const auto f32 = [](const at::Tensor& value) { return value.to(at::kFloat); };
@@ -81,7 +81,8 @@ TEST(Residual, UnderAutocastResultsAreForAConvolution) {
   }
 }
 
-// oneDNN's bf16 convolutions with a stride are wrong if the last axis ends in one voxel: the guard covers our calls too.
+// oneDNN's bf16 convolutions with a stride are wrong if the last axis ends in one voxel. The guard must also cover Millrace's own
+// calls.
 TEST(Residual, UpsamplingOfNarrowVolumesIsGuarded) {
   (void)device::guard_convolutions();
   for (const auto layout : {at::MemoryFormat::Contiguous, at::MemoryFormat::ChannelsLast3d}) {
@@ -99,11 +100,12 @@ TEST(Residual, UpsamplingOfNarrowVolumesIsGuarded) {
   }
 }
 
-// Values that are not kept are recomputed with the same bits, so a convolution after a norm has the same gradients.
+// Values that are not kept are recomputed with the same bits, so a convolution after the norm has the same gradients.
 TEST(Residual, ALeanNormChangesNoBit) {
   for (const auto layout : {at::MemoryFormat::Contiguous, at::MemoryFormat::ChannelsLast3d}) {
     for (const auto& [type, side] :
-         {std::pair{at::kFloat, 7}, {at::kBFloat16, 7}, {at::kBFloat16, 96}}) {  // side 96: plane by plane
+         // With side 96 the gradient is computed plane by plane.
+         {std::pair{at::kFloat, 7}, {at::kBFloat16, 7}, {at::kBFloat16, 96}}) {
       const at::Tensor values = at::randn({2, 8, 5, 60, side}).to(type).contiguous(layout);
       const at::Tensor numbers = at::randn({2, 8}), kernel = at::randn({4, 8, 3, 3, 3}), shift = at::randn({4});
       const auto results = [&](bool lean) {
@@ -147,7 +149,7 @@ TEST(Residual, CountsWhichWayWasTaken) {
   }
 }
 
-// Autocast keeps its copies of weights: the next caller would find a copy that was made without a graph.
+// Autocast keeps its copies of weights, so the next caller would find a copy that was made without a graph.
 TEST(Residual, AConvolutionOfFewVoxelsAndOneOfManyTrainTheSameWeight) {
   const at::Tensor few = at::randn({1, 4, 2, 2, 2}), many = at::randn({1, 4, 4, 4, 4});
   const auto gradient = [&](const Fused& fused) {

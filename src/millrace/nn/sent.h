@@ -5,9 +5,9 @@
 
 namespace millrace::nn {
 
-// The tensor on the device, without a wait: by way of page-locked memory, in order after the device's earlier work. A tensor that
-// stays on the host is returned unchanged. RecipeError while a device records a step: it would repeat this copy of today's
-// numbers.
+// Copies a tensor to the device without waiting, through page-locked memory; the copy is done after the device's earlier work. A
+// tensor that stays on the host is returned unchanged. RecipeError while a device records a step, because each replay would copy
+// the present numbers again.
 [[nodiscard]] at::Tensor sent(const at::Tensor& host, at::Device device);
 
 }  // namespace millrace::nn

@@ -28,8 +28,7 @@ namespace {
 
 using kernels::wide;
 
-// Along an axis no longer than this a stencil is a small dense matrix, and a product applies it at many times the speed of a
-// convolution.
+// Longest axis along which a stencil is applied as a small dense matrix. Such a product is many times faster than a convolution.
 constexpr std::int64_t kLargestBand = 512;
 
 at::Tensor gaussian_taps(const at::Tensor& sigma, std::int64_t size) {
@@ -56,9 +55,9 @@ at::Tensor zoom_plain(const at::Tensor& x, const at::Tensor& scale, std::int64_t
   return at::grid_sampler(x.reshape({1, -1, x.size(-2), x.size(-1)}), grid, kBilinear, kZeros, true).view(sizes);
 }
 
-// zoom() along one axis as a matrix (size, pixels). Row i interpolates between the two pixels next to point i of zoom's grid; the
-// point u = line[i] * scale lies at (u + 1) / 2 * (pixels - 1), counted in pixels. A point that lies outside by a pixel or more
-// has a row of zeros.
+// zoom() along one axis as a matrix (size, pixels). Row i interpolates between the two pixels next to point i of zoom's grid. The
+// point u = line[i] * scale lies at (u + 1) / 2 * (pixels - 1), counted in pixels. The row of a point that lies outside by a
+// pixel or more is zero.
 at::Tensor interpolation(const at::Tensor& scale, std::int64_t size, std::int64_t pixels) {
   const at::Tensor line = at::linspace(-1, 1, size, scale.options());
   const at::Tensor place = (line * scale + 1.0) * (0.5 * static_cast<double>(pixels - 1));
@@ -68,7 +67,7 @@ at::Tensor interpolation(const at::Tensor& scale, std::int64_t size, std::int64_
   return at::where(apart == 0.0, 1.0 - right_share, at::where(apart == 1.0, right_share, at::zeros({}, scale.options())));
 }
 
-// The convolution with `taps` along one axis as a matrix (pixels, pixels): row i computes output i.
+// The convolution with `taps` along one axis as a matrix (pixels, pixels); row i computes output i.
 at::Tensor band(const at::Tensor& taps, std::int64_t pixels) {
   const std::int64_t half = taps.size(0) / 2;
   const at::Tensor place = at::arange(pixels, taps.options().dtype(at::kLong));
@@ -77,7 +76,7 @@ at::Tensor band(const at::Tensor& taps, std::int64_t pixels) {
   return taps.index_select(0, tap.clamp(0, taps.size(0) - 1).view({-1})).view_as(tap) * inside.to(taps.scalar_type());
 }
 
-// down (h, H) x across^T (W, w), for every plane of x (..., H, W).
+// down (h, H) x across^T (W, w) for every plane of x (..., H, W).
 at::Tensor separable(const at::Tensor& x, const at::Tensor& down, const at::Tensor& across) {
   std::vector<std::int64_t> sizes = x.sizes().vec();
   const at::Tensor rows = at::matmul(x.reshape({-1, x.size(-1)}), across.t());
@@ -112,7 +111,7 @@ at::Tensor temporal_filters(const at::Tensor& x, const at::Tensor& weight, const
   const std::int64_t channels = weight.size(0), taps = weight.size(2), frames = x.size(2);
   MR_CHECK(x.size(1) == 1 && weight.size(1) == 1 && frames >= taps, "temporal_filters: one channel, no fewer frames than taps");
   if (!choose<kStencils>(fused, frames <= kLargestBand)) return at::conv3d(wide(x), wide(weight).view({channels, 1, taps, 1, 1}));
-  // A matrix (C out, T): row (c, t) holds filter c, starting at t.
+  // A matrix (C out, T), whose row (c, t) holds filter c, shifted so that it starts at t.
   const std::int64_t out = frames - taps + 1;
   const at::Tensor rows = at::constant_pad_nd(wide(weight).view({channels, 1, taps}).expand({channels, out, taps}), {0, out});
   const at::Tensor shifted = rows.flatten(1).narrow(1, 0, out * frames).reshape({channels * out, frames});

@@ -1,5 +1,5 @@
-// Compares the stencils, the RMS norm and the soft pooling: the plain paths with their formulas in fp64, the kernels with the
-// plain paths, values and gradients, in both layouts and types.
+// Compares the stencils, the RMS norm and the soft pooling: the plain paths with their formulas in fp64, and the kernels with the
+// plain paths. Covers values and gradients, both layouts and both types.
 #include "millrace/nn/stencil.h"
 
 #include <ATen/Parallel.h>
@@ -26,7 +26,7 @@ namespace {
 using Sizes = std::vector<std::int64_t>;
 const Fused kPlain = Fused::plain();
 
-// A scalar of x at an index, 0 outside the last two axes.
+// The value of a plane at (h, w); 0 outside.
 double pixel(const at::Tensor& plane, std::int64_t h, std::int64_t w) {
   if (h < 0 || w < 0 || h >= plane.size(0) || w >= plane.size(1)) return 0.0;
   return plane[h][w].item<double>();
@@ -54,10 +54,10 @@ TEST(Stencil, ZoomInterpolatesBetweenPixels) {
   const at::Tensor x = at::arange(35, at::kDouble).view({1, 5, 7});
   const at::Tensor same = zoom(at::arange(25, at::kDouble).view({1, 5, 5}), at::ones({2}, at::kDouble), 5, kPlain);
   EXPECT_LE((same - at::arange(25, at::kDouble).view({1, 5, 5})).abs().max().item<double>(), 1e-12);
-  const at::Tensor y = zoom(x, at::tensor({0.5, 0.25}, at::kDouble), 3, kPlain);  // across 1.5, 3, 4.5; down 1.5, 2, 2.5
+  const at::Tensor y = zoom(x, at::tensor({0.5, 0.25}, at::kDouble), 3, kPlain);  // columns 1.5, 3, 4.5; rows 1.5, 2, 2.5
   EXPECT_NEAR(y[0][0][0].item<double>(), 7 * 1.5 + 1.5, 1e-12);
   EXPECT_NEAR(y[0][1][2].item<double>(), 7 * 2 + 4.5, 1e-12);
-  EXPECT_EQ(zoom(x, at::full({2}, 3.0, at::kDouble), 3, kPlain)[0][0][0].item<double>(), 0.0);  // outside
+  EXPECT_EQ(zoom(x, at::full({2}, 3.0, at::kDouble), 3, kPlain)[0][0][0].item<double>(), 0.0);  // the point lies outside
 }
 
 TEST(Stencil, TemporalFiltersLookForward) {
@@ -103,7 +103,7 @@ TEST(Stencil, SoftPoolingIsItsFormula) {
 
 using Function = std::function<at::Tensor(const std::vector<at::Tensor>&, const Fused&)>;
 
-// Compares our path in fp32 with the plain one in fp64: values and the gradients of all inputs from number `first` on.
+// Compares the fused path in fp32 with the plain path in fp64: values, and gradients of all inputs from number `first` on.
 void expect_agreement(const Function& function, const std::vector<at::Tensor>& inputs, std::size_t first = 0) {
   std::vector<at::Tensor> ours, theirs;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -129,7 +129,7 @@ void expect_agreement(const Function& function, const std::vector<at::Tensor>& i
 }
 
 TEST(Stencil, ProductsAgreeWithConvolutions) {
-  for (const std::size_t first : {0, 1}) {  // 1: the stimulus needs no gradient
+  for (const std::size_t first : {0, 1}) {  // with 1 the stimulus needs no gradient
     for (const auto& [height, width, taps] : std::vector<std::array<std::int64_t, 3>>{{7, 9, 5}, {4, 3, 19}, {51, 51, 19}}) {
       expect_agreement([taps = taps](const auto& in, const auto& fused) { return gaussian_blur(in[0], in[1], taps, fused); },
                        {at::randn({2, 1, 3, height, width}), at::tensor(1.3F)}, first);

@@ -16,14 +16,14 @@
 namespace millrace::nn {
 namespace {
 
-// Casts before the padding what autocast would cast before the convolution: half the bytes to copy.
+// Casts x as autocast would cast it before the convolution. Done before the padding, it halves the bytes to copy.
 at::Tensor for_convolution(const at::Tensor& x) {
   const auto device = x.device().type();
   if (!at::autocast::is_autocast_enabled(device) || x.scalar_type() != at::kFloat) return x;
   return x.to(at::autocast::get_autocast_dtype(device));
 }
 
-// Whether kernels::direct_conv3d, which supports these tensors, is faster. A trial times forward and backward of both.
+// True if kernels::direct_conv3d, which must support these tensors, is faster. A trial times forward and backward of both.
 bool convolution_takes_ours(const at::Tensor& x, const at::Tensor& more, const at::Tensor& weight) {
   const at::ScalarType type = x.scalar_type();
   if (!kernels::operation_trial_runs())

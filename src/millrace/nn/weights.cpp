@@ -19,9 +19,9 @@
 namespace millrace::nn {
 namespace {
 
-constexpr std::size_t kListed = 8;  // names in a message before "and N more"
+constexpr std::size_t kListed = 8;  // names that a message lists before "and N more"
 
-// A tensor of the file, under the name by which it is looked for.
+// A tensor of the file, with the name under which it is looked for.
 struct Stored {
   std::string name;
   std::string in_file;
@@ -63,7 +63,7 @@ class WeightsFile {
   std::vector<Stored> tensors_;
 };
 
-// The tensors whose names begin with `prefix`, without it.
+// The tensors whose names begin with `prefix`, with the prefix removed.
 std::vector<Stored> below(const std::vector<Stored>& all, const std::string& prefix, bool by_plain) {
   std::vector<Stored> taken;
   for (Stored tensor : all) {
@@ -75,7 +75,7 @@ std::vector<Stored> below(const std::vector<Stored>& all, const std::string& pre
   return taken;
 }
 
-// First parts of the names, for a message: "features.", "head.".
+// The first parts of the names, for a message: "features.", "head.".
 std::string beginnings(const std::vector<Stored>& all) {
   std::set<std::string> found;
   for (const Stored& tensor : all) found.insert(tensor.name.substr(0, std::min(tensor.name.find('.') + 1, tensor.name.size())));
@@ -95,7 +95,7 @@ std::vector<Stored> chosen(const std::vector<Stored>& tensors, const std::filesy
   if (taken.empty()) taken = below(all, options.prefix, /*by_plain=*/true);
   if (!taken.empty()) return taken;
   throw DataError({"no tensor of the file has a name that begins with " + quoted(options.prefix), path.string(),
-                   "take another prefix; the names begin with " + beginnings(all)});
+                   "choose another prefix; the names begin with " + beginnings(all)});
 }
 
 std::string renamed(const std::string& name, const std::map<std::string, std::string>& rename) {
@@ -120,7 +120,7 @@ Names names_of(const torch::nn::Module& module) {
   return wanted;
 }
 
-// Sets Wanted::stored. Returns the tensors that the module does not have.
+// Sets Wanted::stored. Returns the tensors of the file that the module does not have.
 std::vector<const Stored*> match(Names& wanted, const std::vector<Stored>& all) {
   std::vector<const Stored*> others;
   for (const Stored& tensor : all) {
@@ -149,7 +149,7 @@ std::string type_of(const at::Tensor& value) {
   return std::string(dtype ? name_of(*dtype) : "another type");
 }
 
-// What of a tensor can't be copied; "" if it can.
+// Why a tensor can't be copied; "" if it can.
 std::string unlike(const Stored& stored, const at::Tensor& value) {
   const at::ScalarType type = scalar_type_of(stored.dtype);
   if (!std::ranges::equal(stored.shape, value.sizes())) return to_text(stored.shape) + " in the file, " + shape_of(value);
@@ -160,9 +160,10 @@ std::string unlike(const Stored& stored, const at::Tensor& value) {
 
 struct Problems {
   std::vector<std::string> missing, unexpected, unlike, lines;
-  std::string before, after;  // beginnings of a missing name and of the nearest one in the file, up to where they agree
+  // Beginnings of a missing name and of the nearest name in the file, up to the point from which they agree.
+  std::string before, after;
 
-  // The beginnings that `rename` would need.
+  // Finds the beginnings that `rename` would need.
   void suggest(std::string in_file, std::string in_module) {
     if (!before.empty() || in_file.empty()) return;
     while (!in_file.empty() && !in_module.empty() && in_file.back() == in_module.back() && in_file.back() != '.') {
@@ -214,13 +215,13 @@ Problems problems_of(const Names& wanted, const std::vector<const Stored*>& othe
   } else if (!problems.before.empty()) {
     next = "give other names with .rename = {{" + quoted(problems.before) + ", " + quoted(problems.after) + "}}";
   } else if (taken > 0) {
-    next = problems.missing.empty() ? "leave what is unexpected aside with .strict = false, or choose a part with .prefix"
-                                    : "keep the module's own values of what is missing with .strict = false";
+    next = problems.missing.empty() ? "ignore unexpected tensors with .strict = false, or choose a part with .prefix"
+                                    : "keep the module's values for missing tensors with .strict = false";
   }
   throw DataError({std::move(what), path.string(), std::move(next)});
 }
 
-// What load_weights() did with names and number formats.
+// Describes what load_weights() did with names and number formats.
 std::vector<std::string> notice_of(const Names& wanted, const Problems& problems) {
   std::set<std::string> words;
   std::map<std::pair<std::string, std::string>, std::int64_t> converted;
@@ -241,7 +242,8 @@ std::vector<std::string> notice_of(const Names& wanted, const Problems& problems
   if (!problems.missing.empty())
     notices.push_back(std::to_string(problems.missing.size()) + " weights are not in the file and keep their values");
   if (!problems.unexpected.empty())
-    notices.push_back(std::to_string(problems.unexpected.size()) + " tensors of the file that the module has not are left aside");
+    notices.push_back(std::to_string(problems.unexpected.size()) +
+                      " tensors of the file that the module does not have are ignored");
   return notices;
 }
 

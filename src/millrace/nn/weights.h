@@ -1,4 +1,4 @@
-// Weights from a file for a module, and parts of a model whose weights come from a file and are not trained.
+// Loads weights from a file into a module, and defines parts of a model whose weights come from a file and are not trained.
 //
 //   nn::load_weights(*encoder, "vgg16.pt", {.prefix = "features."});
 //
@@ -6,9 +6,9 @@
 //   nn::Frozen<FeaturesImpl> features{config.features, nn::LoadOptions{.prefix = "features."}};  // then FeaturesImpl's arguments
 //   register_module("features", features);
 //
-// A frozen part has no gradient of its own (its input gets one), is in evaluation mode also while the model trains, and is in no
-// optimiser. A run reads its file before the first step. Snapshots keep its weights, or with snapshot.frozen=leave_out only their
-// hashes; in both cases a run that is resumed with other weights in that file is refused.
+// The weights of a frozen part get no gradient (its input gets one) and are in no optimiser. The part is in evaluation mode also
+// while the model trains. A run reads its file before the first step. Snapshots keep the part's weights, or with
+// snapshot.frozen=leave_out only their hashes; in both cases a run is refused if it resumes with other weights in that file.
 #pragma once
 
 #include <torch/nn/module.h>
@@ -25,36 +25,36 @@
 namespace millrace::nn {
 
 struct LoadOptions {
-  // Only tensors whose names begin with it are looked at, and their names continue after it: "features.". It is looked for in
-  // the file's names, then in those without what wrappers add.
+  // Only tensors whose names begin with `prefix` ("features.") are used; their names continue after it. `prefix` is looked for in
+  // the file's names, and then in these names without what wrappers add.
   std::string prefix = "";
-  // The beginning of a name in the file, after the prefix -> its beginning in the module: {{"conv1.", "first.conv."}}. Of several
-  // beginnings that fit, the longest is replaced.
+  // Maps the beginning of a name in the file, after `prefix`, to its beginning in the module: {{"conv1.", "first.conv."}}. If
+  // several beginnings fit, the longest is replaced.
   std::map<std::string, std::string> rename = {};
-  // False: tensors that are missing keep their values, and those that the module does not have are left aside. Shapes must agree
-  // in both cases, and at least one tensor must be taken.
+  // False: tensors that are missing in the file keep their values, and tensors that the module does not have are ignored. In both
+  // cases shapes must agree, and at least one tensor must be taken.
   bool strict = true;
 };
 
 struct LoadedWeights {
-  std::size_t taken = 0;                // tensors
-  std::vector<std::string> missing;     // names in the module; only without `strict`
-  std::vector<std::string> unexpected;  // names in the file; only without `strict`
-  std::vector<std::string> notices;     // one line each: prefixes of wrappers, converted number formats, what was left aside
+  std::size_t taken = 0;                // number of tensors
+  std::vector<std::string> missing;     // names in the module; only if `strict` is false
+  std::vector<std::string> unexpected;  // names in the file; only if `strict` is false
+  std::vector<std::string> notices;     // one line each: prefixes of wrappers, converted number formats, ignored tensors
 };
 
 // Copies the tensors of a .safetensors file or a file of Python's torch.save into the parameters and buffers of `module`, by
-// name, in the module's number format and on its device. Only tensors that are taken are read, one at a time. Of a file that has
-// a part "state_dict" or "model_state_dict" (Lightning's and others' checkpoints) only that part counts. What wrappers add to
-// names is passed over: see plain_name(). All names and shapes are checked before the first value is changed. DataError names
-// what is missing, unexpected or of another shape or type, with the nearest name; also if the file can't be read.
+// name, in the module's number format and on its device. Only tensors that are taken are read, one at a time. If a file has a
+// part "state_dict" or "model_state_dict" (checkpoints of Lightning and others), only that part counts. Text that wrappers add to
+// names is ignored: see plain_name(). All names and shapes are checked before the first value is changed. DataError names what is
+// missing, unexpected or of another shape or type, with the nearest name. DataError also if the file can't be read.
 LoadedWeights load_weights(torch::nn::Module& module, const std::filesystem::path& file, const LoadOptions& options = {});
 
 // The name without what Python's wrappers add: each "module." (DistributedDataParallel) and "_orig_mod." (torch.compile), and at
 // the beginning "model.", "state_dict." and "model_state_dict." (Lightning and many trainers).
 [[nodiscard]] std::string plain_name(std::string_view name);
 
-// What Frozen adds to a module; the runtime finds it by this class.
+// The part of Frozen that does not depend on the module's type; the runtime finds frozen modules by this class.
 class FrozenPart {
  public:
   FrozenPart(std::filesystem::path file, LoadOptions options) : file_(std::move(file)), options_(std::move(options)) {}
@@ -63,9 +63,9 @@ class FrozenPart {
   [[nodiscard]] const std::filesystem::path& file() const noexcept { return file_; }
   // Loads `module`, which is this object, from the file. Returns LoadedWeights::notices. Throws as load_weights() does.
   std::vector<std::string> load_file(torch::nn::Module& module);
-  // SHA-256 of names and values after load_file(), in hexadecimal digits: equal for the same weights in another file. "" before.
+  // SHA-256 of names and values after load_file(), in hexadecimal digits; "" before. Equal for the same weights in another file.
   [[nodiscard]] const std::string& identity() const noexcept { return identity_; }
-  void set_identity(std::string identity) { identity_ = std::move(identity); }  // for weights that a snapshot brings
+  void set_identity(std::string identity) { identity_ = std::move(identity); }  // for weights that come from a snapshot
 
  private:
   std::filesystem::path file_;
@@ -85,11 +85,12 @@ class FrozenImpl final : public Impl, public FrozenPart {
   void train(bool /*on*/ = true) override { Impl::train(false); }
 };
 
-// A holder, as torch::nn::Linear is one of LinearImpl. Its arguments: the file, options, and then what Impl's constructor takes.
+// Holds a FrozenImpl, as torch::nn::Linear holds a LinearImpl. Its arguments are the file, the options, and then those of Impl's
+// constructor.
 template <class Impl>
 using Frozen = torch::nn::ModuleHolder<FrozenImpl<Impl>>;
 
-// A frozen part of a model, with its name there.
+// A frozen part of a model and its name in the model.
 struct NamedPart {
   std::string name;
   FrozenPart* part = nullptr;

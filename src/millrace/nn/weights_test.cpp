@@ -43,7 +43,7 @@ void write(const std::string& file, const NamedTensors& tensors) {
   out->close();
 }
 
-// 3 -> 2 with a norm.
+// A linear layer from 3 to 2, and a norm.
 struct NetImpl : torch::nn::Module {
   NetImpl() {
     register_module("first", first);
@@ -118,7 +118,7 @@ TEST(LoadWeights, APartIsChosenByItsPrefixAlsoBehindAWrapper) {
   }
   EXPECT_EQ(refused(sound("encoder."), {.prefix = "encodr."}),
             "no tensor of the file has a name that begins with \"encodr.\"\n  where    w.pt\n"
-            "  next     take another prefix; the names begin with \"encoder.\"");
+            "  next     choose another prefix; the names begin with \"encoder.\"");
 }
 
 TEST(LoadWeights, BeginningsOfNamesAreReplacedTheLongestFirst) {
@@ -154,7 +154,7 @@ TEST(LoadWeights, WhatIsMissingUnexpectedOrOfAnotherShapeIsNamedWithTheNearestNa
             "\"frist.bias\" [2] is not part of the module\n"
             "  where    w.pt\n  next     give other names with .rename = {{\"frist.\", \"first.\"}}");
   write("w.pt", other_name);
-  Net mended;  // the remedy works
+  Net mended;  // the remedy in the message works
   EXPECT_EQ(load_weights(*mended, "w.pt", {.rename = {{"frist.", "first."}}}).taken, 7U);
 
   NamedTensors other_shape = sound();
@@ -170,7 +170,7 @@ TEST(LoadWeights, WhatIsMissingUnexpectedOrOfAnotherShapeIsNamedWithTheNearestNa
   NamedTensors more = sound();
   more["head.weight"] = at::zeros({5});
   EXPECT_THAT(refused(more), HasSubstr("1 unexpected\n\"head.weight\" [5] is not part of the module"));
-  EXPECT_THAT(refused(more), HasSubstr("next     leave what is unexpected aside with .strict = false"));
+  EXPECT_THAT(refused(more), HasSubstr("next     ignore unexpected tensors with .strict = false"));
 }
 
 TEST(LoadWeights, NothingIsChangedWhereAFileDoesNotFit) {

@@ -23,7 +23,7 @@ Average::Average(const std::vector<ParameterGroup>& groups, double decay) : deca
 void Average::update(const at::Tensor& skip) {
   const at::NoGradGuard no_grad;
   const at::Tensor counts = 1.0 - skip;
-  const at::Tensor n = updates_.to(at::kDouble);  // 1 - .9999 loses three digits in float
+  const at::Tensor n = updates_.to(at::kDouble);  // double, because 1 - .9999 loses three digits in float
   const at::Tensor weight = (1.0 - ((n + 1.0) / (n + 10.0)).clamp_max(decay_)) * counts;
   const at::Tensor narrow = weight.to(at::kFloat);
   for (const NamedParameter& parameter : parameters_) {

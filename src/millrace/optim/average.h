@@ -1,4 +1,4 @@
-// A running mean of the weights: often better than the last weights, and never part of the training itself.
+// A running mean of the weights. It is often better than the last weights, and it never influences the training.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,18 +10,18 @@
 
 namespace millrace::optim {
 
-// After each update: average += (weight - average) * (1 - d), d = min(decay, (1 + n) / (10 + n)) with n updates before this one,
-// so that the first weights do not dominate a short run. Buffers are not averaged. Everything stays on the device.
+// After each update average += (weight - average) * (1 - d) with d = min(decay, (1 + n) / (10 + n)), where n is the number of
+// earlier updates. So the first weights do not dominate a short run. Buffers are not averaged. All values stay on the device.
 class Average {
  public:
-  // Keeps references to the parameters; the average starts at their present values.
+  // Keeps references to the parameters. The average starts at their present values.
   Average(const std::vector<ParameterGroup>& groups, double decay);
 
-  void update(const at::Tensor& skip);  // scalar f32 on the device; 1 changes nothing
+  void update(const at::Tensor& skip);  // scalar f32 on the device; 1 = nothing changes
 
-  // The averaged weights by parameter name. These are the live tensors: copy those that must not change with the next update.
+  // The averaged weights by parameter name. These are the live tensors: copy them if they must not change with the next update.
   [[nodiscard]] const Tensors& weights() const noexcept { return weights_; }
-  [[nodiscard]] const at::Tensor& updates() const noexcept { return updates_; }  // scalar f32: n
+  [[nodiscard]] const at::Tensor& updates() const noexcept { return updates_; }  // scalar f32: number of updates
   // SnapshotError if a weight is missing or has another shape; then nothing is changed.
   void load(const Tensors& weights, const at::Tensor& updates);
 
@@ -33,7 +33,7 @@ class Average {
   at::Tensor updates_;
 };
 
-// While it lives, the parameters hold the averaged weights. No step and no load may happen in that time.
+// While this object exists, the parameters hold the averaged weights. No step and no load may happen meanwhile.
 class AverageInUse {
  public:
   explicit AverageInUse(const Average& average);
@@ -43,7 +43,7 @@ class AverageInUse {
   AverageInUse& operator=(const AverageInUse&) = delete;
 
  private:
-  std::vector<std::pair<at::Tensor, at::Tensor>> originals_;  // parameter, its own memory
+  std::vector<std::pair<at::Tensor, at::Tensor>> originals_;  // a parameter, and the memory of its own weights
 };
 
 }  // namespace millrace::optim

@@ -28,7 +28,7 @@ namespace millrace::optim {
 
 namespace {
 
-// The tensors of one parameter; `index` is its place in the step counters.
+// The tensors of one parameter. `index` is the parameter's position in the step counters.
 struct Slot {
   std::string name;
   at::Tensor value;
@@ -45,12 +45,12 @@ struct Bucket {
   bool fused = false;
   at::Tensor learning_rate;
   std::vector<Slot> slots;
-  // Lists for the step under way:
-  std::vector<at::Tensor> gradients;  // all gradients
-  detail::Lists lists;                // for the parameters that this rank updates
+  // Lists for the present step:
+  std::vector<at::Tensor> gradients;  // gradients of all parameters
+  detail::Lists lists;                // lists of the parameters that this rank updates
 };
 
-// Equal except for the strides of dimensions of size one, which no kernel uses.
+// True if the layouts are equal, except for strides of dimensions of size one, which no kernel uses.
 bool same_layout(const at::Tensor& a, const at::Tensor& b) {
   if (a.scalar_type() != b.scalar_type() || a.sizes() != b.sizes()) return false;
   for (std::int64_t i = 0; i < a.dim(); ++i) {
@@ -59,14 +59,15 @@ bool same_layout(const at::Tensor& a, const at::Tensor& b) {
   return true;
 }
 
-// The gradient in the layout of its parameter: fused kernels walk both as flat memory.
+// Brings the gradient to the layout of its parameter, because fused kernels treat both as flat memory.
 at::Tensor matching_gradient(const at::Tensor& value) {
   at::Tensor& gradient = value.mutable_grad();
   if (!same_layout(gradient, value)) gradient = at::empty_like(value.detach()).copy_(gradient.detach());
   return gradient.detach();
 }
 
-// The rank that updates each parameter: the largest parameter first, each to the rank with the fewest bytes so far.
+// The rank that updates each parameter. Parameters are assigned from the largest to the smallest, each to the rank that has the
+// fewest bytes so far.
 std::vector<int> owners_of(const std::vector<ParameterGroup>& groups, int ranks) {
   std::vector<std::size_t> bytes;
   for (const ParameterGroup& group : groups) {
@@ -99,14 +100,15 @@ struct Optimizer::Impl {
   OptimConfig config;
   std::vector<ParameterGroup> groups;
   Agreement* shares;        // null: this rank updates all parameters
-  std::vector<int> owners;  // by parameter, if there are shares
+  std::vector<int> owners;  // rank of each parameter, if there are shares
   std::vector<Bucket> buckets;
   at::Device device = at::kCPU;
-  at::Tensor steps;                 // f32, one counter per parameter, advanced by one operation; Slot::step are views
-  std::vector<float> participants;  // in the last step: 1 for a parameter with a gradient
-  // The same on the device, for each set of participants so far: a recorded step goes on reading its own.
+  // f32, a counter for each parameter, advanced by one operation; each Slot::step is a view of its counter.
+  at::Tensor steps;
+  std::vector<float> participants;  // 1 for each parameter that had a gradient in the last step
+  // `participants` on the device, one tensor for each set of participants so far: a recorded step keeps reading its own tensor.
   std::map<std::vector<float>, at::Tensor> participants_there;
-  at::Tensor scale;  // divisor of the gradients in the step under way
+  at::Tensor scale;  // divisor of the gradients in the present step
 
   Impl(std::vector<ParameterGroup> parameter_groups, OptimConfig settings, bool fused, Agreement* agreement)
       : config(std::move(settings)),
@@ -170,7 +172,7 @@ struct Optimizer::Impl {
     return slot;
   }
 
-  // Gathers the parameters that have a gradient.
+  // Collects the parameters that have a gradient.
   detail::GradientLists gather() {
     std::vector<float> present(static_cast<std::size_t>(steps.numel()), 0.0F);
     detail::GradientLists gradients;
@@ -203,8 +205,10 @@ struct Optimizer::Impl {
     const detail::GradientLists gradients = gather();
     const at::Tensor factor = (nominal / count).to(at::kFloat);
     const at::Tensor norm = detail::norm_of(gradients, device) * factor;
-    const at::Tensor square = norm * norm;                                // Adam's second moment must be able to hold it
-    const at::Tensor found_inf = (square - square).ne(0).to(at::kFloat);  // inf - inf and nan - nan are nan, which equals nothing
+    // Must be finite too, because Adam's second moment holds squares.
+    const at::Tensor square = norm * norm;
+    // inf - inf and nan - nan are NaN, which is not equal to 0.
+    const at::Tensor found_inf = (square - square).ne(0).to(at::kFloat);
     scale = (count / nominal).to(at::kFloat);
     at::Tensor norm_to_clip = norm;
     if (config.clip_value > 0.0) {
@@ -250,7 +254,7 @@ struct Optimizer::Impl {
     return slot.name + (config.name != Algorithm::sgd ? ".exp_avg" : ".momentum_buffer");
   }
 
-  // One tensor at a time: only rank 0 needs memory for all.
+  // Collects one tensor at a time, so that only rank 0 needs memory for all of them.
   [[nodiscard]] Tensors all_tensors() const {
     Tensors tensors = state_tensors();
     const auto add = [&](const std::string& name, const Slot& slot, const at::Tensor& own) {
@@ -281,7 +285,7 @@ struct Optimizer::Impl {
     return tensors;
   }
 
-  // Throws before any change is made.
+  // Throws before anything is changed.
   void check(const Tensors& own, const State& given) const {
     const auto refuse = [](std::string what, const std::string& name) {
       throw SnapshotError({.what = std::move(what),
@@ -306,7 +310,8 @@ struct Optimizer::Impl {
       }
     }
     for (const auto& [name, tensor] : given.tensors) {
-      if (!own.contains(name) && !others.contains(name)) refuse("the optimiser's state has a tensor this model does not", name);
+      if (!own.contains(name) && !others.contains(name))
+        refuse("the optimiser's state has a tensor that this model does not have", name);
     }
   }
 };

@@ -1,5 +1,5 @@
-// Optimisers on fused kernels, with learning rate and step count as tensors: no host value enters an update, so a step can be
-// recorded and replayed, and a step whose gradients are not finite is skipped on the device.
+// Optimisers on fused kernels. Learning rate and step count are tensors, and an update takes no value from the host. So a step
+// can be recorded and replayed, and a step whose gradients are not finite is skipped on the device.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -21,15 +21,15 @@ struct NamedParameter {
   at::Tensor value;
 };
 
-// Parameters that share settings. `learning_rate_scale` multiplies the schedule's rate; `weight_decay` overrides the config's for
-// all of them, with or without decay_only_matrices.
+// Parameters that share settings. `learning_rate_scale` multiplies the schedule's rate. `weight_decay` replaces the config's for
+// all of them; decay_only_matrices then has no effect.
 struct ParameterGroup {
   std::vector<NamedParameter> parameters;
   double learning_rate_scale = 1.0;
   std::optional<double> weight_decay;
 };
 
-// Properties of a step's gradients, as device tensors; nothing is read back.
+// Properties of a step's gradients, as tensors on the device; they are not read back.
 struct StepReport {
   at::Tensor gradient_norm;  // scalar f32: norm of the divided gradient before clipping
   at::Tensor found_inf;      // scalar f32: 1 if that norm or its square is not finite, else 0
@@ -37,38 +37,39 @@ struct StepReport {
 
 class Optimizer {
  public:
-  // Keeps references to the parameters (their .grad is read at step()), all on one device, each given once. `fused=false` runs
-  // the plain path: a per-tensor loop of ATen ops with the same arithmetic; in fp32 both agree within 1e-6 of the largest element
-  // after a step.
+  // Keeps references to the parameters, whose .grad is read at step(). All must be on one device, and each may be given only
+  // once. `fused=false` uses the plain path: a loop over tensors with ATen's operations and the same arithmetic. In fp32 both
+  // agree within 1e-6 of the largest element after a step.
   //
-  // With `shares` (which must outlive the optimiser) each rank keeps the moments of some parameters only, updates these, and gets
-  // the others' new values from the ranks that own them, so apply() is collective; all ranks must step with the same gradients.
-  // The weights equal those of a step without shares, to the bit (Rajbhandari et al. 2020, ZeRO stage 1, by whole parameters).
+  // With `shares`, which must outlive the optimiser, each rank keeps the moments of some parameters only and updates these
+  // parameters. It gets the new values of the others from the ranks that own them, so apply() is collective. All ranks must step
+  // with the same gradients. The weights equal those of a step without `shares`, to the bit (Rajbhandari et al. 2020, ZeRO stage
+  // 1, by whole parameters).
   Optimizer(std::vector<ParameterGroup> groups, OptimConfig config, bool fused = true, Agreement* shares = nullptr);
   ~Optimizer();
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
 
-  // One update with gradients g = .grad * nominal / count (both scalars f32 on the parameters' device; count 0 = skip), after
-  // clipping: by value first, then by the norm of the result (torch's clip_grad_norm_). Parameters without a gradient stay
-  // unchanged. A skipped step leaves parameters, state and step counters as they are, to the bit. Gradients may be overwritten
-  // but are not set to zero: see zero_grad(). Equals prepare(), then apply() with its found_inf.
+  // One update with gradients g = .grad * nominal / count, clipped first by value and then by the norm of the result (torch's
+  // clip_grad_norm_). `nominal` and `count` are f32 scalars on the parameters' device; count 0 skips the step. Parameters without
+  // a gradient stay unchanged. A skipped step leaves parameters, state and step counters as they are, to the bit. Gradients may
+  // be overwritten but are not set to zero: see zero_grad(). Equals prepare(), then apply() with its found_inf.
   StepReport step(const at::Tensor& nominal, const at::Tensor& count);
-  // The two halves, for a caller with more reasons to skip a step: apply() follows its prepare() and skips if `skip` (scalar f32
-  // on the device) is 1; `skip` must be 1 if found_inf is.
+  // The two halves of step(), for a caller that has more reasons to skip a step. apply() follows its prepare(). It skips the step
+  // if `skip` (scalar f32 on the device) is 1, which it must be if found_inf is 1.
   StepReport prepare(const at::Tensor& nominal, const at::Tensor& count);
   void apply(const at::Tensor& skip);
-  void set_learning_rate(double learning_rate);  // sets the schedule's rate, before group scales
+  void set_learning_rate(double learning_rate);  // sets the schedule's rate, which the groups' scales multiply
   void zero_grad();                              // drops the gradients
   [[nodiscard]] const std::vector<ParameterGroup>& groups() const noexcept;
 
-  // State under "<parameter name>.<exp_avg|exp_avg_sq|momentum_buffer|step>", as torch.optim names it. These are the live
-  // tensors: copy those that must not change with the next step. With shares: this rank's part.
+  // The state under the names "<parameter name>.<exp_avg|exp_avg_sq|momentum_buffer|step>", as in torch.optim. These are the live
+  // tensors: copy them if they must not change with the next step. With `shares`: this rank's part.
   [[nodiscard]] State state() const;
-  // The state of all ranks on rank 0, this rank's part on the others. Collective if there are shares.
+  // On rank 0 the state of all ranks; on the other ranks this rank's part. Collective if there are `shares`.
   [[nodiscard]] State whole_state() const;
-  // Takes the state of all ranks or of this one. SnapshotError if a tensor is missing, superfluous or of another shape or dtype,
-  // or if the algorithm differs; then nothing is changed.
+  // Takes the state of all ranks, or of this rank. SnapshotError if a tensor is missing, superfluous or of another shape or
+  // dtype, or if the algorithm differs; then nothing is changed.
   void load_state(const State& state);
 
  private:

@@ -30,7 +30,7 @@ using testing::HasSubstr;
 at::Tensor one() { return at::scalar_tensor(1.0F, at::kFloat); }
 at::Tensor number(double value) { return at::scalar_tensor(value, at::kFloat); }
 
-// Three parameters of different rank and layout, the same for every call.
+// Three parameters of different rank and layout, with the same values in each call.
 std::vector<NamedParameter> parameters(at::ScalarType dtype = at::kFloat) {
   at::Generator(at::detail::getDefaultCPUGenerator()).set_current_seed(3);
   std::vector<NamedParameter> made = {{"w", at::randn({4, 3}, dtype)},
@@ -80,7 +80,7 @@ TEST(Optimizer, OneAdamStepIsTheFormula) {
   Optimizer optimizer({{.parameters = {{"w", w}}}}, c);
   w.mutable_grad() = number(0.5);
   optimizer.step(one(), one());
-  // Adam's first step moves by the learning rate against the sign of the gradient, after the decay.
+  // After the decay, Adam's first step moves each weight by the learning rate against the sign of its gradient.
   EXPECT_NEAR(w.item<float>(), 2.0 * (1 - 0.01 * 0.1) - 0.01, 1e-6);
   const State state = optimizer.state();
   EXPECT_NEAR(state.tensors.at("w.exp_avg").item<float>(), 0.05, 1e-7);
@@ -173,7 +173,7 @@ TEST(Optimizer, CountZeroIsASkippedStep) {
   }
 }
 
-// Two micro-batches of 3 and 5 rows, each backward divided by the nominal count 4, are one batch of 8.
+// Two micro-batches of 3 and 5 rows, whose backward passes are each divided by the nominal count 4, equal one batch of 8 rows.
 TEST(Optimizer, AccumulationOfUnequalCountsIsOneBatch) {
   for (const Algorithm algorithm : kAll) {
     OptimConfig c = settings(algorithm);
@@ -184,8 +184,8 @@ TEST(Optimizer, AccumulationOfUnequalCountsIsOneBatch) {
     Optimizer whole({{.parameters = b}}, c);
     at::Generator(at::detail::getDefaultCPUGenerator()).set_current_seed(5);
     for (std::size_t i = 0; i < a.size(); ++i) {
-      const at::Tensor first = at::randn(a[i].value.sizes());   // summed over 3 rows
-      const at::Tensor second = at::randn(a[i].value.sizes());  // summed over 5
+      const at::Tensor first = at::randn(a[i].value.sizes());   // a sum over 3 rows
+      const at::Tensor second = at::randn(a[i].value.sizes());  // a sum over 5 rows
       a[i].value.mutable_grad() = first / 4 + second / 4;
       b[i].value.mutable_grad() = (first + second) / 8;
     }
@@ -263,8 +263,7 @@ TEST(Optimizer, GroupsHaveTheirOwnRateAndDecay) {
   c.learning_rate = 0.1;
   at::Tensor a = number(1.0).set_requires_grad(true);
   at::Tensor b = number(1.0).set_requires_grad(true);
-  Optimizer optimizer({{.parameters = {{"a", a}}},  //
-                       {.parameters = {{"b", b}}, .learning_rate_scale = 10.0, .weight_decay = 0.5}},
+  Optimizer optimizer({{.parameters = {{"a", a}}}, {.parameters = {{"b", b}}, .learning_rate_scale = 10.0, .weight_decay = 0.5}},
                       c);
   a.mutable_grad() = number(1.0);
   b.mutable_grad() = number(1.0);
@@ -318,7 +317,7 @@ TEST(Optimizer, GradientsOfAnotherLayoutAreRelaid) {
   Optimizer crossed({{.parameters = b}}, settings(Algorithm::adamw));
   set_gradients(a, 1);
   set_gradients(b, 1);
-  b[0].value.mutable_grad() = b[0].value.grad().t().contiguous().t();  // same values, other strides
+  b[0].value.mutable_grad() = b[0].value.grad().t().contiguous().t();  // the same values with other strides
   b[1].value.mutable_grad() = b[1].value.grad().contiguous();
   straight.step(one(), one());
   crossed.step(one(), one());
@@ -370,7 +369,8 @@ TEST(Optimizer, LoadStateRefusesWhatDoesNotFit) {
               HasSubstr("the optimiser's state has Float [3,4], the model needs Float [4,3]"));
   EXPECT_THAT(refusal([](State& s) { s.tensors["w.step"] = at::zeros({}, at::kLong); }),
               HasSubstr("has Long [], the model needs"));
-  EXPECT_THAT(refusal([](State& s) { s.tensors["old.step"] = at::zeros({}); }), HasSubstr("has a tensor this model does not"));
+  EXPECT_THAT(refusal([](State& s) { s.tensors["old.step"] = at::zeros({}); }),
+              HasSubstr("has a tensor that this model does not have"));
   EXPECT_THAT(refusal([](State& s) { s.json["algorithm"] = "sgd"; }),
               HasSubstr("the snapshot's optimiser is \"sgd\", the run's is \"adamw\""));
   EXPECT_THAT(refusal([](State& s) { s.json = Json::array(); }), HasSubstr("the snapshot's optimiser is null"));
@@ -395,8 +395,8 @@ struct Scope final : at::ObserverContext {
   bool fused;
 };
 
-// Operations that return a device value to the host. On the CPU the fused kernels read their own scalars, which does not wait; on
-// a GPU they get pointers.
+// Counts operations that return a device value to the host. On the CPU the fused kernels read their scalars, which needs no wait;
+// on a GPU they get pointers.
 Watch watched(Optimizer& optimizer) {
   Watch seen;
   watch = &seen;

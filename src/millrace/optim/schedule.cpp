@@ -12,7 +12,7 @@ namespace millrace::optim {
 
 namespace {
 
-// One-cycle as published by its author's library and torch: rise over 30 % of the steps, from 1/25 of the peak.
+// One-cycle as its author published it and torch implements it: the rate rises over 30 % of the steps, from 1/25 of the peak.
 constexpr double kOneCycleRise = 0.3;
 constexpr double kOneCycleStart = 1.0 / 25.0;
 
@@ -66,14 +66,14 @@ bool needs_length(ScheduleKind kind) noexcept {
 
 OptimConfig settled(OptimConfig config, std::int64_t total_steps, std::int64_t global_batch) {
   if (config.warmup_steps == 0 && needs_length(config.schedule)) {
-    constexpr double kRounding = 1e-9;  // .05 of 140 is a little more than 7
+    constexpr double kRounding = 1e-9;  // allows for rounding: .05 of 140 is a little more than 7
     const double steps = config.warmup_frac * static_cast<double>(total_steps);
     config.warmup_steps = config.schedule == ScheduleKind::cosine_floor ? static_cast<std::int64_t>(std::ceil(steps - kRounding))
                                                                         : std::llround(steps);
   }
   if (config.lr_scaling == RateScaling::none) return config;
   if (config.lr_scaling_batch == 0) {
-    throw ConfigError({.what = "the learning rate can't be scaled: the batch it was chosen for is not given",
+    throw ConfigError({.what = "the learning rate can't be scaled: the global batch for which it was chosen is not set",
                        .where = "optim.lr_scaling = " + word_of(config.lr_scaling) + ", optim.lr_scaling_batch = 0",
                        .next = "set optim.lr_scaling_batch to that global batch, or optim.lr_scaling to none"});
   }
@@ -130,7 +130,7 @@ void Plateau::observe(double metric) {
 
 Json Plateau::state() const {
   Json state = {{"factor", factor_}, {"bad", bad_}};
-  if (std::isfinite(best_)) state["best"] = best_;  // JSON has no infinity
+  if (std::isfinite(best_)) state["best"] = best_;  // left out because JSON has no infinity
   return state;
 }
 

@@ -1,4 +1,4 @@
-// Learning-rate schedules: pure functions of the step. Only Plateau has a state, which is part of the snapshot.
+// Learning-rate schedules: functions of the step number. Only Plateau has a state, which is part of the snapshot.
 #pragma once
 
 #include <cstdint>
@@ -8,20 +8,20 @@
 
 namespace millrace::optim {
 
-// Whether the schedule depends on the run's whole length: linear, cosine, warmup_cosine, cosine_floor, one_cycle.
+// True if the schedule depends on the run's length: linear, cosine, warmup_cosine, cosine_floor, one_cycle.
 [[nodiscard]] bool needs_length(ScheduleKind kind) noexcept;
 
-// With schedule_by = epoch every "step" below is an epoch: the caller passes epochs, and all steps of an epoch have the same
+// With schedule_by = epoch every "step" below means an epoch: the caller passes epochs, and all steps of an epoch have the same
 // rate.
 
-// The settings of one run: warmup_frac becomes warmup_steps if the schedule has an end and no steps are given; learning_rate is
-// scaled to `global_batch` as lr_scaling says (linear after Goyal et al. 2017, arXiv:1706.02677; sqrt keeps the noise of Adam's
-// steps). total_steps and global_batch are 0 if they are not known, and then change nothing. ConfigError if lr_scaling has no
-// reference batch.
+// The settings of one run. warmup_frac becomes warmup_steps if the schedule has an end and warmup_steps are not given.
+// learning_rate is scaled to `global_batch` as lr_scaling says (linear: Goyal et al. 2017, arXiv:1706.02677; sqrt keeps the noise
+// of Adam's steps). total_steps and global_batch are 0 if they are not known, and then change nothing. ConfigError if lr_scaling
+// has no reference batch.
 [[nodiscard]] OptimConfig settled(OptimConfig config, std::int64_t total_steps, std::int64_t global_batch);
 
-// ConfigError if the schedule lacks a number it needs: total_steps (linear, cosine, warmup_cosine, cosine_floor, one_cycle) or
-// decay_every (step). total_steps is 0 if the run has no end.
+// ConfigError if the schedule needs a number that is missing: total_steps (linear, cosine, warmup_cosine, cosine_floor,
+// one_cycle) or decay_every (step). total_steps is 0 if the run has no end.
 void check_schedule(const OptimConfig& config, std::int64_t total_steps);
 
 // Learning rate of step `step` (0-based) of `total_steps`; throws as check_schedule(). The first W = warmup_steps steps rise
@@ -40,10 +40,11 @@ void check_schedule(const OptimConfig& config, std::int64_t total_steps);
 class Plateau {
  public:
   explicit Plateau(const OptimConfig& config);
-  void observe(double metric);                                      // after each validation; NaN and infinity are no improvement
-  [[nodiscard]] double factor() const noexcept { return factor_; }  // multiplies the base rate
+  // Call after each validation; NaN and infinity count as no improvement.
+  void observe(double metric);
+  [[nodiscard]] double factor() const noexcept { return factor_; }  // the caller multiplies the base rate by it
   [[nodiscard]] Json state() const;
-  void load_state(const SavedJson& state);  // SnapshotError for JSON that state() does not write
+  void load_state(const SavedJson& state);  // SnapshotError if state() can't have written the JSON
 
  private:
   double decay_;

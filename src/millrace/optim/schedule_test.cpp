@@ -44,7 +44,7 @@ TEST(Schedule, WarmupRisesLinearlyAndReachesTheBase) {
   }
 }
 
-// Equals LinearLR(start_factor=0.1, total_iters=5), then CosineAnnealingLR, chained as in PyTorch.
+// Equals PyTorch's LinearLR(start_factor=0.1, total_iters=5), chained with CosineAnnealingLR.
 TEST(Schedule, WarmupFromAPartOfTheRate) {
   OptimConfig c = config(ScheduleKind::warmup_cosine, 5);
   c.warmup_start = 0.1;
@@ -99,7 +99,7 @@ TEST(Settled, TheRateFollowsTheGlobalBatch) {
   EXPECT_DOUBLE_EQ(settled(c, 30, 8).learning_rate, 0.8);
   c.lr_scaling_batch = 0;
   EXPECT_EQ(config_error_of([&] { (void)settled(c, 30, 8); }),
-            "ConfigError  the learning rate can't be scaled: the batch it was chosen for is not given\n"
+            "ConfigError  the learning rate can't be scaled: the global batch for which it was chosen is not set\n"
             "  where    optim.lr_scaling = sqrt, optim.lr_scaling_batch = 0\n"
             "  next     set optim.lr_scaling_batch to that global batch, or optim.lr_scaling to none");
 }
@@ -186,7 +186,8 @@ OptimConfig plateau_config() {
 TEST(Plateau, DecaysAfterPatienceAndStopsAtTheFloor) {
   Plateau plateau(plateau_config());
   const double nan = std::numeric_limits<double>::quiet_NaN();
-  // Improvement means more than 10 % below the best. Patience 1: the second bad value in a row decays, floor 0.1 / 0.4.
+  // A value improves if it is more than 10 % below the best. With patience 1 the second bad value in a row decays the factor,
+  // down to 0.1 / 0.4.
   const double metrics[] = {1.0, 0.95, 0.8, 0.79, 0.78, nan, 0.77, 0.6, 9, 9, 9, 9};
   const double factors[] = {1.0, 1.0, 1.0, 1.0, 0.5, 0.5, 0.25, 0.25, 0.25, 0.25, 0.25, 0.25};
   for (std::size_t i = 0; i < std::size(metrics); ++i) {
@@ -196,8 +197,8 @@ TEST(Plateau, DecaysAfterPatienceAndStopsAtTheFloor) {
 }
 
 TEST(Plateau, AThresholdIsOfTheMagnitudeAlsoBelowZero) {
-  // Each row: the best value, the next one, and whether it improves by 10 %; an equal or higher one never does, on either side of
-  // 0.
+  // Each row: the best value, the next value, and whether the next value improves by 10 %. An equal or higher value never
+  // improves, on either side of 0.
   const struct {
     double first, next;
     bool better;

@@ -13,7 +13,7 @@
 namespace millrace::optim {
 namespace {
 
-constexpr double kLeastSpread = 0.01;  // relative to the mean: a loss that hardly moves must not make a spike of every ripple
+constexpr double kLeastSpread = 0.01;  // relative to the mean: otherwise each ripple of a loss that hardly moves would be a spike
 
 }  // namespace
 

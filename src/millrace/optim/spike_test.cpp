@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kWindow = SpikeRule::kWindow;
 
-// Ripples around 2 and 5, of standard deviation .07 and .14.
+// Values that vary around 2 and 5, with standard deviations .07 and .14.
 at::Tensor usual(int step) {
   const double ripple = std::sin(step * 1.7);
   return at::tensor({2.0 + 0.1 * ripple, 5.0 + 0.2 * ripple}, at::kDouble);

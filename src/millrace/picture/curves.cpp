@@ -16,19 +16,19 @@ double x_of(const Series& series, std::size_t i) { return series.x.empty() ? sta
 void check(const Curves& what) {
   if (what.series.empty()) refuse(what.name, "has no curves", "give it one series or more, or do not draw it");
   for (const Series& series : what.series) {
-    if (series.y.empty()) refuse(what.name, "has no values in series " + quoted(series.name), "leave the series out");
+    if (series.y.empty()) refuse(what.name, "has no values in series " + quoted(series.name), "remove the series");
     if (!series.x.empty() && series.x.size() != series.y.size()) {
       refuse(what.name,
              "has " + std::to_string(series.x.size()) + " x and " + std::to_string(series.y.size()) + " y values in series " +
                  quoted(series.name),
-             "give as many of both, or no x: then it counts 0, 1, 2, …");
+             "give equal numbers of both, or no x, which then counts 0, 1, 2, …");
     }
   }
   check_axis(what.name, "x axis", what.x);
   check_axis(what.name, "y axis", what.y);
 }
 
-// The given limits, else the range of the values with a small margin above and below.
+// The axis's limits, else the range of the values, with a small margin above and below if `air`.
 Range range_of(const Axis& axis, const Span& span, bool air) {
   if (axis.limits) return *axis.limits;
   if (!span.any()) return axis.logarithmic ? Range{1, 10} : Range{0, 1};
@@ -39,7 +39,7 @@ Range range_of(const Axis& axis, const Span& span, bool air) {
   return {span.low - gap, span.high + gap};
 }
 
-// Reduces a run of points over one column of pixels to at most four: the picture is the same, however many there are.
+// Reduces points that lie in one column of pixels to at most four. The picture stays the same.
 void add_run(std::vector<Point>& points, std::span<const Point> run) {
   if (run.size() <= 4) {
     points.insert(points.end(), run.begin(), run.end());
@@ -54,7 +54,7 @@ std::vector<Point> points_of(const Series& series, const Ticks& x, const Ticks& 
   std::vector<Point> points;
   std::vector<Point> run;
   for (std::size_t i = 0; i < series.y.size(); ++i) {
-    // Far outside, a bound is enough: Cairo's coordinates are small. NaN stays NaN, a gap.
+    // Far outside the box a bound suffices, because Cairo's coordinates are small. NaN stays NaN and makes a gap.
     const double across = std::isfinite(x_of(series, i)) ? std::clamp(x.share(x_of(series, i)), -9.0, 10.0) : std::nan("");
     const double up = std::isfinite(series.y[i]) ? std::clamp(y.share(series.y[i]), -9.0, 10.0) : std::nan("");
     const Point point{box.left + across * box.width, box.bottom() - up * box.height};

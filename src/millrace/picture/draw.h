@@ -36,21 +36,21 @@ struct Range {
 
 struct Axis {
   std::string label = "";  // "frequency"
-  std::string unit = "";   // "MHz"; empty for a number without a unit
+  std::string unit = "";   // "MHz"; empty if the number has no unit
   bool logarithmic = false;
   std::optional<Range> limits = std::nullopt;  // nullopt: the range of the values
 };
 
 struct Series {
-  std::string name;            // in the legend
+  std::string name;            // shown in the legend
   std::vector<double> x = {};  // empty: 0, 1, 2, …
-  std::vector<double> y = {};  // as many as x
+  std::vector<double> y = {};  // as many values as x
   bool points = false;         // a mark for each value instead of a line through them
 };
 
-// Lines over a common x. A logarithmic axis omits values that are not above zero, and the caption counts them.
+// Lines over a common x. A logarithmic axis leaves out values that are not above zero, and the caption counts them.
 struct Curves {
-  std::string name;  // of the file
+  std::string name;  // name of the picture's file
   std::string title = "";
   std::string caption = "";
   Axis x = {}, y = {};
@@ -58,7 +58,7 @@ struct Curves {
 };
 [[nodiscard]] Picture curves(const Curves& what);
 
-// Coordinates of the centres of an array's first and last row or column; if `last` is below `first`, the axis runs backwards.
+// Coordinates of the centres of an array's first and last row or column. If `last` is below `first`, the axis runs backwards.
 struct Extent {
   double first = 0, last = 0;
 };
@@ -71,29 +71,30 @@ struct Map {
 
   std::string title = "";
   std::int64_t height = 0, width = 0;
-  std::vector<float> values = {};           // height * width, rows from the top
-  std::optional<Axes> axes = std::nullopt;  // nullopt: as Maps; in a picture either all maps have axes or no map has
+  std::vector<float> values = {};  // height * width, rows from the top
+  // nullopt: the axes of Maps are used; in a picture either all maps have their own axes or no map has.
+  std::optional<Axes> axes = std::nullopt;
 };
 
-// Arrays side by side, at most three in a row of the picture. Small arrays are enlarged by whole factors, so that a cell is a
-// rectangle of one colour; large ones are shrunk by whole factors to the mean of the finite values under a pixel.
+// Arrays side by side, at most three in a row of the picture. Small arrays are enlarged by whole factors, so that each cell is a
+// rectangle of one colour. Large arrays are shrunk by whole factors; a pixel shows the mean of the finite values under it.
 struct Maps {
-  std::string name;  // of the file
+  std::string name;  // name of the picture's file
   std::string title = "";
   std::string caption = "";
-  Axis x = {}, y = {};  // for every map, as in Map::Axes
+  Axis x = {}, y = {};  // axes of every map, as in Map::Axes
   std::optional<Extent> x_extent = std::nullopt, y_extent = std::nullopt;
-  Axis value = {};                            // the quantity shown by the colours; `limits` bound the scale; never logarithmic
-  ColourMap colours = ColourMap::sequential;  // diverging: without limits the scale is symmetric about zero
+  Axis value = {};                            // the quantity that the colours show; `limits` bound the scale; never logarithmic
+  ColourMap colours = ColourMap::sequential;  // a diverging scale without limits is symmetric about zero
   bool shared_scale = true;                   // false: each map has its own scale and colour bar
   std::vector<Map> maps = {};
 };
 [[nodiscard]] Picture maps(const Maps& what);
 
-// How often each class (column) was predicted for each true class (row): the colour is the share of the row, the number the
-// count. Rows without a sample are grey. At most 400 classes; numbers and names are omitted if cells are too small for them.
+// How often each class (column) was predicted for each true class (row). The colour is the share of the row, the number is the
+// count. Rows without a sample are grey. At most 400 classes. If cells are too small, numbers and names are left out.
 struct Matrix {
-  std::string name;  // of the file
+  std::string name;  // name of the picture's file
   std::string title = "";
   std::string caption = "";
   std::vector<std::string> classes = {};
@@ -105,22 +106,22 @@ struct Matrix {
 // Counts of the values in bins of equal width, which all series share.
 struct Histograms {
   struct Sampled {
-    std::string name;  // in the legend
+    std::string name;  // shown in the legend
     std::vector<float> values = {};
   };
 
-  std::string name;  // of the file
+  std::string name;  // name of the picture's file
   std::string title = "";
   std::string caption = "";
-  Axis x = {};  // never logarithmic; values outside `limits` are omitted and counted
+  Axis x = {};  // never logarithmic; values outside `limits` are left out and counted
   bool log_counts = false;
-  std::int64_t bins = 0;  // 1 to 400; 0: twice the cube root of the largest series (Rice's rule)
+  std::int64_t bins = 0;  // 1 to 400; 0: twice the cube root of the largest series' size (Rice's rule)
   std::vector<Sampled> series = {};
 };
 [[nodiscard]] Picture histograms(const Histograms& what);
 
 struct Image {
-  // Size of a pixel of the array; the image is drawn in these proportions, as far as whole factors allow.
+  // The size of a pixel of the array. The image is drawn in these proportions, as far as whole factors allow.
   struct PixelSize {
     double height = 1, width = 1;  // finite, above 0
     std::string unit = "";         // "mm"; empty for a number without a unit
@@ -130,18 +131,18 @@ struct Image {
   std::int64_t height = 0, width = 0;
   std::int64_t channels = 3;  // 1 grey, 3 RGB; last dimension in memory: height * width * channels values
   std::variant<std::vector<std::uint8_t>, std::vector<float>> pixels = {};
-  Range range = {};                                 // for floats: the values of black and white
-  std::optional<ColourMap> colours = std::nullopt;  // for floats of one channel: used instead of black to white
+  Range range = {};                                 // for floats: the values that are black and white
+  std::optional<ColourMap> colours = std::nullopt;  // for floats of one channel: these colours instead of black to white
   std::optional<PixelSize> size = std::nullopt;     // if set, a scale bar of a round length is drawn under the image
 };
 
-// Images in a grid. At most 60 are shown, and the caption gives their total. They are enlarged and shrunk as maps are; an image
-// much longer than wide (or wider than long) is stretched so that it can be seen.
+// Images in a grid. At most 60 are shown, and the caption gives their total. They are enlarged and shrunk as maps are. An image
+// that is much longer than wide, or much wider than long, is stretched so that it can be seen.
 struct Images {
-  std::string name;  // of the file
+  std::string name;  // name of the picture's file
   std::string title = "";
   std::string caption = "";
-  std::int64_t columns = 0;  // images side by side, at most 8; 0: chosen by their number
+  std::int64_t columns = 0;  // images side by side, at most 8; 0: chosen from their number
   std::vector<Image> images = {};
 };
 [[nodiscard]] Picture images(const Images& what);

@@ -23,7 +23,7 @@ Colour at(const Picture& picture, double x, double y) {
   return {picture.rgb.at(place), picture.rgb.at(place + 1), picture.rgb.at(place + 2)};
 }
 
-// Pixels of a box that are not white.
+// The number of pixels in a box that are not white.
 std::int64_t inked(const Picture& picture, double left, double top, double width, double height) {
   std::int64_t count = 0;
   for (double y = top; y < top + height; ++y) {
@@ -101,7 +101,7 @@ TEST(MapsPicture, EachCellHasTheColourOfItsValueAndNaNIsGrey) {
     }
   }
   EXPECT_EQ(layout.lost, 1);
-  // Title, label of y, ticks below, caption.
+  // Title, label of the y axis, ticks below, caption.
   EXPECT_GT(inked(picture, 18, 18, 100, 30), 50);
   EXPECT_GT(inked(picture, 18, panel.cells.top, 60, panel.cells.height), 50);
   EXPECT_GT(inked(picture, panel.cells.left, panel.cells.bottom() + 10, panel.cells.width, 50), 100);
@@ -248,7 +248,7 @@ TEST(MatrixPicture, ColoursAreSharesOfTheRow) {
   const Picture picture = matrix(what);
   expect_sound(picture, "x");
   const detail::MatrixLayout layout = detail::layout_of(what);
-  const auto corner = [&](int row, int column) {  // numbers stand in the middle
+  const auto corner = [&](int row, int column) {  // numbers stand in the middle, so a corner shows the colour
     return at(picture, layout.cells.left + column * layout.side + 3, layout.cells.top + row * layout.side + 3);
   };
   EXPECT_EQ(corner(0, 0), colour_of(ColourMap::sequential, 0.75));
@@ -330,7 +330,7 @@ TEST(ImagesPicture, ASizeGivesProportionsAndAScaleBar) {
   EXPECT_EQ(at(picture, layout.cells[1].left + 90, layout.cells[1].bottom() + 13), (Colour{255, 255, 255}));
   what.images[0].colours = ColourMap::diverging;
   EXPECT_EQ(at(images(what), layout.cells[0].left + 5, layout.cells[0].top + 5), colour_of(ColourMap::diverging, 0.25));
-  // A long image stays bounded, a huge one is shrunk in both directions.
+  // A long image keeps a bounded height, and a huge image is shrunk in both directions.
   what.images[0] = {.height = 4000, .width = 4000, .channels = 1, .pixels = std::vector<float>(16000000)};
   what.images[0].size = Image::PixelSize{.height = 100, .width = 1e-3, .unit = "mm"};
   expect_sound(images(what), "i");

@@ -15,7 +15,7 @@ constexpr std::int64_t kMostBins = 400;
 void check(const Histograms& what) {
   if (what.series.empty()) refuse(what.name, "has no values", "give it one series or more, or do not draw it");
   for (const Histograms::Sampled& sampled : what.series) {
-    if (sampled.values.empty()) refuse(what.name, "has no values in series " + quoted(sampled.name), "leave the series out");
+    if (sampled.values.empty()) refuse(what.name, "has no values in series " + quoted(sampled.name), "remove the series");
   }
   if (what.bins < 0 || what.bins > kMostBins) {
     refuse(what.name, "has " + std::to_string(what.bins) + " bins",
@@ -26,7 +26,7 @@ void check(const Histograms& what) {
 
 struct Binned {
   Range range;
-  std::vector<std::vector<std::int64_t>> counts;  // of each series
+  std::vector<std::vector<std::int64_t>> counts;  // counts of each series
   std::int64_t lost = 0, outside = 0, all = 0, greatest = 0;
 };
 
@@ -64,7 +64,7 @@ Binned binned(const Histograms& what) {
   return result;
 }
 
-// Draws the bars' areas, or the line around them: all areas come first, so that they hide no line.
+// Draws the bars' areas, or the line around them. All areas are drawn first, so that they hide no line.
 void draw_bars(Canvas& canvas, const Box& box, const std::vector<std::int64_t>& counts, const Ticks& y, std::size_t series,
                bool areas) {
   const Colour colour = line_colour(series);

@@ -40,7 +40,7 @@ void check(const std::string& name, const Image& image, std::size_t number) {
 Fits in_proportion(const Image& image, Fits fits, double greatest_height) {
   if (!image.size) return fits;
   const double wanted = static_cast<double>(fits.columns.zoom) / static_cast<double>(fits.columns.shrink) * image.size->height /
-                        image.size->width;  // pixels of a row
+                        image.size->width;  // height of a row in pixels
   const double most = greatest_height / static_cast<double>(image.height);
   const double row = std::min(wanted, most);
   fits.rows = {.cells = image.height};
@@ -52,7 +52,7 @@ Fits in_proportion(const Image& image, Fits fits, double greatest_height) {
   return fits;
 }
 
-// The longest of 1, 2 and 5 times a power of ten that takes at most a third of the image.
+// The longest scale bar of 1, 2 or 5 times a power of ten that takes at most a third of the image.
 ScaleBar bar_of(const Image& image, const Fits& fits) {
   if (!image.size) return {};
   const double pixel = static_cast<double>(fits.columns.zoom) / static_cast<double>(fits.columns.shrink) / image.size->width;

@@ -10,7 +10,7 @@ namespace detail {
 namespace {
 
 constexpr double kPanelTitle = 28;
-constexpr double kYTicks = 62;  // left of each panel
+constexpr double kYTicks = 62;  // width for the y ticks left of each panel
 constexpr double kGap = 14;
 
 std::size_t columns_of(std::size_t maps) { return maps == 4 ? 2 : std::min<std::size_t>(maps, 3); }
@@ -36,7 +36,7 @@ void check(const Maps& what) {
     if (map.height < 1 || map.width < 1) {
       refuse(what.name,
              "has " + std::to_string(map.height) + " x " + std::to_string(map.width) + " values in map " + quoted(map.title),
-             "leave the map out: it has nothing to show");
+             "remove the map: it has no values");
     }
     const std::optional<std::int64_t> count = element_count({map.height, map.width});
     if (count && *count == static_cast<std::int64_t>(map.values.size())) continue;
@@ -86,7 +86,7 @@ MapsLayout layout_of(const Maps& what) {
   MapsLayout layout{.panels = {}, .ranges = {}, .top = Page::top(what.title)};
   scale(what, layout);
   const std::size_t columns = columns_of(what.maps.size());
-  // The label of the y axis is left of the first column, or of each column if maps have their own axes.
+  // The y axis's label stands left of the first column, or left of each column if maps have their own axes.
   const double beside_all = what.maps.front().axes ? 0 : kBesideAxis;
   const double slot = (kInner - beside_all - 10) / static_cast<double>(columns);
   const double left = kYTicks + kBesideAxis - beside_all;
@@ -132,7 +132,7 @@ Ticks ticks_for(const Axis& axis, const std::optional<Extent>& extent, const Fit
   const double end = begin + step * static_cast<double>(fit.covered());
   const Range range{std::min(begin, end), std::max(begin, end)};
   Ticks ticks = up ? ticks_up(axis, range, length, !extent) : ticks_across(axis, range, length, !extent);
-  if (!extent) {  // 0 to n - 1, no mark on the edge of a single cell
+  if (!extent) {  // indices 0 to n - 1; a single cell has no mark on its edge
     std::erase_if(ticks.marks, [cells](const Tick& tick) { return tick.value < 0 || tick.value > cells - 1; });
   }
   return ticks;
@@ -142,7 +142,7 @@ void draw_panel(Canvas& canvas, const Maps& what, const Map& map, const Panel& p
   const Box& cells = panel.cells;
   const auto columns = static_cast<std::size_t>(panel.fits.columns.pixels() / panel.fits.columns.zoom);
   const auto rows = static_cast<std::size_t>(panel.fits.rows.pixels() / panel.fits.rows.zoom);
-  std::vector<Colour> colours;  // one per cell
+  std::vector<Colour> colours;  // one colour for each cell
   colours.reserve(columns * rows);
   for (std::size_t row = 0; row < rows; ++row) {
     for (std::size_t column = 0; column < columns; ++column) {

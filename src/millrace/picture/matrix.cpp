@@ -59,7 +59,7 @@ using namespace detail;
 void draw_names(Canvas& canvas, const Matrix& what, const MatrixLayout& layout) {
   const double names = name_room(what);
   const bool flat = names <= layout.side - 4;
-  const auto every = static_cast<std::size_t>(std::max(1.0, std::ceil(21 / layout.side)));  // one label needs 21 pixels
+  const auto every = static_cast<std::size_t>(std::max(1.0, std::ceil(21 / layout.side)));  // a label needs 21 pixels
   for (std::size_t i = 0; i < what.classes.size(); i += every) {
     const std::string name = fitted(what.classes[i], kSmallSize, 150);
     const double middle = (static_cast<double>(i) + 0.5) * layout.side;
@@ -107,7 +107,7 @@ Picture matrix(const Matrix& what) {
       const Colour colour = colour_of(ColourMap::sequential, share);
       canvas.pixels(cell, [colour](std::int64_t, std::int64_t) { return colour; });
       if (size < 12) continue;
-      const bool dark = share < 0.55;  // L* of the cell is below 58
+      const bool dark = share < 0.55;  // L* of the cell is below 58, so its number is white
       canvas.text(with_commas(count), {cell.middle_x(), cell.middle_y() + size * 0.36},
                   {.size = size, .align = Align::middle, .colour = dark ? Colour{255, 255, 255} : kInk});
     }

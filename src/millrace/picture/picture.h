@@ -8,7 +8,7 @@
 namespace millrace {
 
 struct Picture {
-  std::string name;  // of the file, without suffix
+  std::string name;  // name of the file, without suffix
   std::int64_t width = 0, height = 0;
   std::vector<std::uint8_t> rgb;  // rows from the top, three bytes per pixel
 };

@@ -13,7 +13,7 @@ namespace {
 
 constexpr const char* kWorkspace = "CUBLAS_WORKSPACE_CONFIG";
 constexpr const char* kFixedWorkspace =
-    ":4096:8";  // cuBLAS: with several streams at work, only a workspace of fixed size gives repeatable bits
+    ":4096:8";  // cuBLAS: if several streams work, only a workspace of fixed size gives repeatable bits
 
 void fix_workspace() {
   ::setenv(kWorkspace, kFixedWorkspace, /*replace=*/0);
@@ -36,9 +36,10 @@ GpuSettings choose_gpu_settings(bool deterministic, std::optional<bool> timed, c
   }
   GpuSettings settings{.deterministic = deterministic, .timed_convolutions = !deterministic && timed.value_or(true)};
   settings.deterministic_reason =
-      deterministic ? "every operation adds in a fixed order; an operation that can't is an error"
-                    : "sums by atomic additions come in another order each time: runs of one seed agree to rounding, not to the "
-                      "bit; train.deterministic=true asks for the bits";
+      deterministic
+          ? "every operation adds in a fixed order; an operation that can't is an error"
+          : "atomic additions come in another order each time, so runs with the same seed agree up to rounding, not to the "
+            "bit; train.deterministic=true asks for the bits";
   if (deterministic) {
     settings.convolutions_reason = "a timing may choose another way in each run, which train.deterministic forbids";
   } else if (!timed) {
@@ -53,7 +54,8 @@ void use_gpu_settings(const GpuSettings& settings, c10::Device device) {
   if (settings.deterministic) fix_workspace();
   at::Context& context = at::globalContext();
   context.setDeterministicAlgorithms(settings.deterministic, /*warn_only=*/false);
-  context.setDeterministicFillUninitializedMemory(false);  // each of our kernels writes its whole result
+  // Not needed, because each of Millrace's kernels writes its whole result.
+  context.setDeterministicFillUninitializedMemory(false);
   context.setDeterministicCuDNN(settings.deterministic);
   context.setBenchmarkCuDNN(settings.timed_convolutions);
   kernels::set_counted_attention(settings.deterministic);

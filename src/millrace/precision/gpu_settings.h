@@ -1,5 +1,5 @@
-// How a GPU chooses among algorithms for the same result: whether runs must give the same bits, and how cuDNN picks its
-// convolutions.
+// Chooses the algorithms that a GPU uses where several give the same result: whether runs must repeat bits, and how cuDNN picks
+// its convolutions.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -12,16 +12,16 @@ namespace millrace::precision {
 struct GpuSettings {
   bool deterministic = false;
   bool timed_convolutions = false;   // cuDNN times its algorithms once for each new shape; otherwise it uses its own rules
-  std::string deterministic_reason;  // one line for the plan; "" = no remark: it was left to us, and there is nothing to choose
+  std::string deterministic_reason;  // one line for the plan; "" if the config set nothing and there is nothing to choose
   std::string convolutions_reason;
 };
 
-// `deterministic`: train.deterministic; `timed`: device.cudnn, nullopt = auto. Timing may choose another algorithm in each run:
-// if bits must repeat, cuDNN uses its rules regardless of `timed`.
+// `deterministic` is train.deterministic. `timed` is device.cudnn, nullopt = auto. Timing may choose another algorithm in each
+// run, so if bits must repeat, cuDNN uses its rules regardless of `timed`.
 [[nodiscard]] GpuSettings choose_gpu_settings(bool deterministic, std::optional<bool> timed, c10::Device device);
 
-// Applies the settings to the whole process; no effect on a CPU. Call it before the first operation on the GPU, since cuBLAS
-// reads the environment as it starts. ConfigError if CUBLAS_WORKSPACE_CONFIG is set to a value that gives other bits each time.
+// Applies the settings to the whole process; no effect on a CPU. Call it before the first operation on the GPU, because cuBLAS
+// reads the environment when it starts. ConfigError if CUBLAS_WORKSPACE_CONFIG has a value with which bits do not repeat.
 void use_gpu_settings(const GpuSettings& settings, c10::Device device);
 
 }  // namespace millrace::precision

@@ -16,7 +16,7 @@ using testing::HasSubstr;
 
 const c10::Device kOnCpu(c10::kCPU), kOnGpu(c10::kCUDA, 0);
 
-// LibTorch's own defaults and no setting in the environment, before and after.
+// Sets LibTorch's defaults, and clears the environment's settings, before and after each test.
 class GpuWaysInForce : public testing::Test {
  protected:
   void SetUp() override { reset(); }

@@ -24,7 +24,7 @@ void LossScale::load_state(const State& state) {
   for (const char* name : {"loss_scale", "growth_tracker"}) {
     const auto it = state.tensors.find(name);
     if (it == state.tensors.end() || !it->second.defined() || it->second.dim() != 0) {
-      throw SnapshotError({.what = std::string("the state of the loss scale has no number \"") + name + "\"",
+      throw SnapshotError({.what = std::string("the state of the loss scale lacks the number \"") + name + "\"",
                            .where = "snapshot, part \"optimizer\"",
                            .next = "use an older snapshot, or start with --fresh"});
     }

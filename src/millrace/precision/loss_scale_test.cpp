@@ -55,7 +55,7 @@ TEST(LossScale, AnIncompleteStateIsRefusedAndChangesNothing) {
   State state = {.tensors = {{"loss_scale", number(8)}}};
   const auto refusal = [&] { return millrace::refusal<SnapshotError>([&] { scale.load_state(state); }); };
   EXPECT_EQ(refusal(),
-            "SnapshotError  the state of the loss scale has no number \"growth_tracker\"\n"
+            "SnapshotError  the state of the loss scale lacks the number \"growth_tracker\"\n"
             "  where    snapshot, part \"optimizer\"\n"
             "  next     use an older snapshot, or start with --fresh");
   state.tensors["growth_tracker"] = at::zeros({2});
@@ -63,7 +63,7 @@ TEST(LossScale, AnIncompleteStateIsRefusedAndChangesNothing) {
   EXPECT_EQ(scale.scale().item<double>(), 65536.0);
 }
 
-// Passes steps to fp16's rule one by one, at the scale that each of them leaves.
+// Passes steps to fp16's rule one by one, each with the scale that the previous step left.
 bool gives_up(OverflowRule& rule, LossScale& scale, int steps, const std::function<bool(int)>& overflows) {
   for (int i = 0; i < steps; ++i) {
     const at::Tensor bad = number(overflows(i) ? 1 : 0);
@@ -76,7 +76,7 @@ bool gives_up(OverflowRule& rule, LossScale& scale, int steps, const std::functi
 TEST(OverflowRule, LetsTheScaleFindItsPlace) {
   OverflowRule rule(at::kCPU, at::kHalf);
   LossScale scale(at::kCPU);
-  EXPECT_FALSE(gives_up(rule, scale, 16, [](int) { return true; }));  // down to 1
+  EXPECT_FALSE(gives_up(rule, scale, 16, [](int) { return true; }));  // the scale falls to 1
   EXPECT_FALSE(gives_up(rule, scale, 500, [](int) { return false; }));
   EXPECT_TRUE(gives_up(rule, scale, 1, [](int) { return true; }));
   EXPECT_EQ(rule.reason(), "the loss scale fell to 0.5");

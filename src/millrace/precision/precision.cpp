@@ -23,12 +23,12 @@ constexpr double kLossTolerance = 0.02;
 constexpr double kNormTolerance = 0.10;
 constexpr double kCosine = 0.9;
 constexpr double kWorthIt =
-    0.95;  // relative to the time in fp32: a narrow format's loss of precision is not worth a gain within a trial's noise
+    0.95;  // relative to the time in fp32: a gain within a trial's noise is not worth a narrow format's loss of precision
 constexpr int kTensorCores = 7;  // first compute capability with fast fp16 products
 
 using Trials = std::array<Trial, kRounds>;
 
-// Objective i of each trial.
+// The trials of objective number i.
 Trials objective_of(const Trials& trials, std::size_t i) {
   Trials all;
   for (std::size_t round = 0; round < kRounds; ++round) all[round] = i == 0 ? trials[round] : trials[round].others.at(i - 1);
@@ -43,7 +43,7 @@ double median(const Trials& trials, double Trial::*member) {
 
 bool all_finite(const Trials& trials) { return std::ranges::all_of(trials, is_finite); }
 
-// The median of all values except the time; see compare_times.
+// The median of all values except the time, which compare_times() compares.
 Trial median(const Trials& trials) {
   return {.loss = median(trials, &Trial::loss),
           .gradient_norm = median(trials, &Trial::gradient_norm),
@@ -60,7 +60,7 @@ std::string differs(const std::string& format, const std::string& what, double v
          " is allowed";
 }
 
-// Why the trials of one objective decide for fp32; "" if they agree.
+// Why the trials of one objective decide for fp32; "" if both formats agree.
 std::string disagreement(const std::string& format, const Trials& fp32, const Trials& narrow) {
   const std::string of = fp32[0].objective.empty() ? "" : " of " + fp32[0].objective;
   if (!all_finite(fp32)) return "fp32: a trial step" + of + " is not finite even in fp32";
@@ -71,7 +71,8 @@ std::string disagreement(const std::string& format, const Trials& fp32, const Tr
     return differs(format, "the loss" + of, half.loss, full.loss, kLossTolerance);
   if (relative_difference(half.gradient_norm, full.gradient_norm) > kNormTolerance)
     return differs(format, "the gradient's norm" + of, half.gradient_norm, full.gradient_norm, kNormTolerance);
-  // Checked before the cosine: the parameter's name says more. A library's fault may show in one round and not in the next.
+  // Checked before the cosine, because a message that names the parameter helps more. A library's fault may show in one round and
+  // not in the next.
   if (const Trial& worst = worst_of(narrow); !(worst.worst_gradient <= kWorstGradient)) {
     return "fp32: the gradient of " + worst.worst_parameter + of + " of a trial step in " + format + " is wrong by " +
            percent(worst.worst_gradient) + " of its size in fp32, at most " + percent(kWorstGradient) + " is allowed";

@@ -1,4 +1,4 @@
-// Which number format a run computes in, with the reason.
+// Chooses the number format in which a run computes, with the reason.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -18,7 +18,8 @@ namespace millrace::precision {
 struct Decision {
   std::optional<c10::ScalarType> autocast;  // nullopt = fp32
   std::string reason;                       // one line for the plan, with the trial's figures if there was one
-  bool by_time = false;                     // a trial found both formats right, and the cores were this process's own
+  // A trial found both formats right, and the cores belonged to this process, so the times decided.
+  bool by_time = false;
 };
 
 // Measurements of one trial step in a format.
@@ -26,36 +27,39 @@ struct Trial {
   double step_ms = 0;
   double loss = 0;
   double gradient_norm = 0;
-  double gradient_cosine = 1;        // cosine between this gradient and that of the fp32 trial before it
-  std::string objective = {};        // "" if there is only one
-  std::vector<Trial> others = {};    // the other objectives of a step with several; each must agree, step_ms is the whole step's
-  double worst_gradient = 0;         // the largest relative error of one parameter's gradient, compared with the same fp32 trial
+  double gradient_cosine = 1;        // cosine between this gradient and that of the previous fp32 trial
+  std::string objective = {};        // "" if the step has one objective
+  std::vector<Trial> others = {};    // the other objectives of the step; each must agree; step_ms is the time of the whole step
+  double worst_gradient = 0;         // the largest relative error of a parameter's gradient against the same fp32 trial
   std::string worst_parameter = {};  // the parameter with that error
   std::optional<double> busy_ms =
-      {};  // part of step_ms that the busiest thread spent on a core; nullopt: all of it, or on a device
+      {};  // part of step_ms that the busiest thread spent on a core; nullopt: all of step_ms, or the step ran on a device
 };
-// Compares the times of trials that were made in turns (system/work_clock.h).
+// Compares the times of trials of two formats that were made in turns (system/work_clock.h).
 [[nodiscard]] Comparison compare_times(std::span<const Trial> first, std::span<const Trial> second);
-inline constexpr double kWorstGradient = 0.25;     // ten times bf16's error; a library's faults give larger errors
-[[nodiscard]] bool is_finite(const Trial& trial);  // loss and gradients, of every objective
-[[nodiscard]] const Trial& worst_of(std::span<const Trial> rounds);  // the round with the worst gradient; not empty
+inline constexpr double kWorstGradient = 0.25;     // ten times bf16's usual error; faults of a library give larger errors
+[[nodiscard]] bool is_finite(const Trial& trial);  // true if loss and gradients of every objective are finite
+// The round with the worst gradient; `rounds` must not be empty.
+[[nodiscard]] const Trial& worst_of(std::span<const Trial> rounds);
 // Runs a step without any update, in fp32 (nullopt) or under autocast.
 using RunTrial = std::function<Trial(std::optional<c10::ScalarType>)>;
 
-// "fp32", "bf16", "fp16", and back; any other word means fp32.
+// Converts between formats and the words "fp32", "bf16" and "fp16". Any other word means fp32.
 [[nodiscard]] std::string name_of(std::optional<c10::ScalarType> format);
 [[nodiscard]] std::optional<c10::ScalarType> format_of(std::string_view name);
 
-// `auto`: a format that the hardware computes fast, confirmed by a trial: bf16 (CPU: AVX512_BF16 or AMX; CUDA: compute capability
-// >= 8.0), else fp16 (CUDA: 7.0 and up), else fp32. Empty `run_trial` = no trial (the hardware alone decides).
+// `auto`: the fastest format that the hardware computes well, confirmed by a trial. The candidate is bf16 (CPU: AVX512_BF16 or
+// AMX; CUDA: compute capability 8.0 and up), else fp16 (CUDA: 7.0 and up), else fp32. With an empty `run_trial` the hardware
+// alone decides.
 [[nodiscard]] Decision choose(c10::Device device, const RunTrial& run_trial);
-// A trial of `format` against fp32, in turns. It is chosen if it is 5 % faster, the loss is within 2 %, the gradient's norm
-// within 10 % and its cosine at least .9 for every objective, no parameter's gradient is off by more than kWorstGradient in any
-// round, and everything is finite. An error of LibTorch in the trial decides for fp32.
+// Compares `format` with fp32 in trials that take turns. `format` is chosen if all of this holds: it is 5 % faster; the loss
+// differs by at most 2 % and the gradient's norm by at most 10 %; the gradient's cosine is at least .9 for every objective; in no
+// round is a parameter's gradient off by more than kWorstGradient; all values are finite. An error of LibTorch in the trial
+// decides for fp32.
 [[nodiscard]] Decision confirm(c10::ScalarType format, const RunTrial& run_trial);
 
 [[nodiscard]] bool hardware_has_fast_bf16(c10::Device device, std::string* reason);
-// The plan's remark on a requested format for which the device is slow; "" if there is no remark.
+// The plan's remark if the device is slow in the requested format; "" otherwise.
 [[nodiscard]] std::string remark_on(c10::Device device, std::optional<c10::ScalarType> format);
 
 }  // namespace millrace::precision

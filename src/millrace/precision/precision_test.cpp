@@ -25,7 +25,7 @@ class Precision : public testing::Test {
     std::string reason;
     if (!hardware_has_fast_bf16(kCpu, &reason)) GTEST_SKIP() << reason;
   }
-  // A trial that gives the same answer for each format.
+  // Decides from trials that give the same answer each time.
   static Decision decide(const Trial& fp32, const Trial& bf16) {
     return choose(kCpu, [&](std::optional<c10::ScalarType> format) { return format ? bf16 : fp32; });
   }
@@ -90,7 +90,7 @@ TEST_F(Precision, AlternatesAndTakesTheMedian) {
   std::vector<bool> order;
   const Decision decision = choose(kCpu, [&](std::optional<c10::ScalarType> format) {
     order.push_back(format.has_value());
-    const bool first = order.size() <= 2;  // the first step of each also sets things up
+    const bool first = order.size() <= 2;  // the first step of each format also sets things up
     return Trial{format ? (first ? 9000.0 : 50.0) : (first ? 500.0 : 100.0), 1.0, 1.0};
   });
   EXPECT_THAT(order, testing::ElementsAre(false, true, false, true, false, true));

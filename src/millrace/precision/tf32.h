@@ -1,4 +1,5 @@
-// Whether a GPU computes fp32 matrix products and convolutions in TF32: fp32's range, factors rounded to 10 bits of mantissa.
+// Chooses whether a GPU computes fp32 matrix products and convolutions in TF32, which has fp32's range but rounds factors to 10
+// bits of mantissa.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -12,15 +13,15 @@
 
 namespace millrace::precision {
 
-// `wish`: device.tf32, nullopt = auto: on if the step computes in 16 bits, which round more than TF32 does; off if it computes in
-// fp32, so that both products and convolutions are exact. `format`: the step's (nullopt = fp32); `capability`: the GPU's. The
-// reason is empty if the choice was left to us and the device has no TF32.
+// `wish` is device.tf32. nullopt = auto: TF32 is on if the step computes in 16 bits, which round more than TF32 does. It is off
+// if the step computes in fp32, so that products and convolutions are exact. `format`: the step's format (nullopt = fp32).
+// `capability`: the GPU's. The reason is "" for auto on a device without TF32.
 [[nodiscard]] Chosen<bool> choose_tf32(std::optional<bool> wish, c10::Device device, std::pair<int, int> capability,
                                        std::optional<c10::ScalarType> format);
-// Chooses the same for a device of this machine.
+// As above, for a device of this machine.
 [[nodiscard]] Chosen<bool> choose_tf32(std::optional<bool> wish, c10::Device device, std::optional<c10::ScalarType> format);
 
-// The plan's addition to a number format on a GPU if "fp32" alone would be ambiguous; "" otherwise.
+// Text that the plan adds to a number format on a GPU if "fp32" alone would be ambiguous; "" otherwise.
 [[nodiscard]] std::string tf32_remark(const Chosen<bool>& choice, c10::Device device, std::optional<c10::ScalarType> format);
 
 // Applies the choice to products and convolutions in the whole process; no effect on a CPU. Call it before the first step.

@@ -14,7 +14,7 @@
 namespace millrace::snapshot {
 namespace {
 
-// Runs one removal; a failure is reported, and the others still run.
+// Runs one removal. A failure is reported, and the other removals still run.
 template <class Work>
 void warned(const Keeper::Tell& warn, const Work& work) {
   try {
@@ -31,7 +31,7 @@ Keeper::Keeper(Fs& fs, const std::filesystem::path& run, const std::filesystem::
   if (began_from.empty() || began_from.parent_path() != snapshots_) return;
   began_from_ = began_from.filename().string();
   whole_.insert(began_from_);
-  // Later snapshots were skipped and reported by the search for `began_from`.
+  // Finds the snapshots after `began_from`: the search for `began_from` has reported the damaged ones.
   warned(nullptr, [&] {
     const std::vector<detail::Candidate> all = detail::candidates(fs_, snapshots_);
     auto later = std::ranges::find(all, began_from_, &detail::Candidate::name);
@@ -47,21 +47,21 @@ void Keeper::wrote(const std::filesystem::path& snapshot) {
 
 void Keeper::name_once(const std::string& name, const std::string& reason, const Tell& warn) {
   if (named_.insert(name).second && warn && !reported_.contains(name)) {
-    warn((snapshots_ / name).string() + " " + reason + ": it counts as no snapshot and stays where it is");
+    warn((snapshots_ / name).string() + " " + reason + ": it does not count as a snapshot and stays where it is");
   }
 }
 
 bool Keeper::is_whole(const std::string& name, std::int64_t step, const Tell& warn) {
   if (!detail::is_our_snapshot(fs_, snapshots_ / name, step)) {
     whole_.erase(name);
-    name_once(name, "is damaged, or holds what Millrace did not write", warn);
+    name_once(name, "is damaged, or holds files that Millrace did not write", warn);
     return false;
   }
   if (whole_.contains(name)) return true;
   if (named_.contains(name)) return false;
   try {
     check(fs_, snapshots_ / name);
-  } catch (const std::exception&) {  // also out of memory: a snapshot that can't be read can't be relied on
+  } catch (const std::exception&) {  // also when memory runs out: a snapshot that can't be read can't be relied on
     name_once(name, "is damaged", warn);
     return false;
   }
@@ -92,12 +92,13 @@ void Keeper::retain(const Retention& retention, const Tell& warn) {
   if (!fs_.exists(snapshots_)) return;
   const std::lock_guard lock(detail::moves_mutex());
   warned(warn, [&] {
-    clear({::getpid()}, warn);  // files that could not be removed last time
-    // Snapshots are first hidden and the folder is synced: an interrupted removal must not leave half a snapshot behind.
+    clear({::getpid()}, warn);  // removes the files that could not be removed last time
+    // Snapshots are first renamed to hidden names and the folder is synced, because an interrupted removal must not leave half a
+    // snapshot behind.
     std::vector<std::filesystem::path> hidden;
     for (const std::string& name : not_kept(retention, warn)) {
       const std::filesystem::path place = snapshots_ / detail::beside_name(detail::kRemoved, name);
-      if (detail::is_taken(place) && !detail::is_our_leftover(fs_, place)) continue;  // a foreign folder has the name: it stays
+      if (detail::is_taken(place) && !detail::is_our_leftover(fs_, place)) continue;  // a foreign folder with this name stays
       warned(warn, [&] {
         fs_.remove_all(place);
         fs_.rename(snapshots_ / name, place);

@@ -13,29 +13,29 @@
 namespace millrace::snapshot {
 
 // Removes only whole snapshots that Millrace made. A snapshot that does not load does not count, stays where it is and is
-// reported once; the same holds for a folder that is foreign or was changed by others. Snapshots that this process has neither
-// read nor written are read once before they are counted or removed. One thread at a time.
+// reported once; so does a folder that is foreign or that others have changed. A snapshot that this process has neither read nor
+// written is read once before it is counted or removed. One thread at a time.
 class Keeper {
  public:
-  // Which snapshots are worth keeping.
+  // Which snapshots to keep.
   struct Retention {
     std::int64_t keep_last = 1;            // number of newest snapshots to keep; at least 1
-    std::int64_t keep_every = 0;           // also keep each whose step is a multiple of this; 0 = none of these
-    std::vector<std::int64_t> keep_steps;  // also keep these: the best
+    std::int64_t keep_every = 0;           // also keep snapshots whose step is a multiple of this; 0 = keep no such snapshots
+    std::vector<std::int64_t> keep_steps;  // also keep the snapshots of these steps, such as the best
   };
 
   using Tell = std::function<void(const std::string&)>;
-  // `began_from`: the snapshot from which the process resumed ("" = none); it is whole and always stays. Later snapshots are not
-  // reported again: the search for `began_from` has reported those that do not load.
+  // `began_from` is the snapshot from which the process resumed ("" = the process did not resume); it is whole and always stays.
+  // Damaged snapshots after it are not reported again, because the search for `began_from` has reported them.
   Keeper(Fs& fs, const std::filesystem::path& run, const std::filesystem::path& began_from = {});
 
-  // Call after this process wrote `snapshot`, which is whole then and stays until the next one is written.
+  // Call this after the process wrote `snapshot`. The snapshot is whole, and stays until the next one is written.
   void wrote(const std::filesystem::path& snapshot);
   // Removes the snapshots that `retention` does not keep. May run during a save of another thread. An interrupted removal leaves
   // no partial snapshot visible. Never throws; failures are passed to `warn`.
   void retain(const Retention& retention, const Tell& warn);
-  // Removes the leftovers of saves and removals of these killed processes. A replaced snapshot whose successor never appeared is
-  // restored to its place. No other process may be working in the run. Never throws.
+  // Removes what the saves and removals of these killed processes left. If a replaced snapshot's successor never appeared, the
+  // replaced one returns to its place. No other process may be working in the run. Never throws.
   void clear_leftovers(const std::set<long>& processes, const Tell& warn);
 
  private:
@@ -46,11 +46,11 @@ class Keeper {
 
   Fs& fs_;
   std::filesystem::path snapshots_;
-  std::string began_from_;  // names in the snapshots folder
+  std::string began_from_;  // name in the snapshots folder; "" = the process did not resume
   std::string last_written_;
   std::set<std::string> whole_;
   std::set<std::string> named_;
-  std::set<std::string> reported_;  // snapshots later than began_from_, which other code has reported
+  std::set<std::string> reported_;  // snapshots later than began_from_, which the search for it has reported
 };
 
 }  // namespace millrace::snapshot

@@ -28,7 +28,8 @@ TEST_F(KeeperTest, RetentionKeepsTheLastAndTheBest) {
   EXPECT_THAT(warnings_, ElementsAre());
 }
 
-// A past failure: damaged and foreign folders of high numbers made retention remove the only whole snapshots.
+// Guards against an earlier mistake: damaged and foreign folders with high numbers made retention remove the only whole
+// snapshots.
 TEST_F(KeeperTest, WhatDoesNotLoadIsNeitherCountedNorRemoved) {
   for (const std::int64_t step : {1, 2, 3, 8, 9}) save_real(small(step));
   put(run_ / "snapshots" / "step-00000008" / "manifest.json", "x");
@@ -46,13 +47,13 @@ TEST_F(KeeperTest, WhatDoesNotLoadIsNeitherCountedNorRemoved) {
   EXPECT_EQ(text_of(run_ / "snapshots" / "step-00000002" / "photo.jpg"), "mine");
   EXPECT_THAT(warnings_, testing::UnorderedElementsAre(
                              HasSubstr("step-00000500 is damaged, or holds"), HasSubstr("step-00000099 is damaged, or holds"),
-                             HasSubstr("step-00000009 is damaged: it counts as no snapshot"),
+                             HasSubstr("step-00000009 is damaged: it does not count as a snapshot"),
                              HasSubstr("step-00000008 is damaged, or holds"), HasSubstr("step-00000002 is damaged, or holds")))
       << "each once";
 }
 
 TEST_F(KeeperTest, TheOneJustWrittenAndTheOneTheProcessBeganFromStay) {
-  for (const std::int64_t step : {1, 2, 3, 7, 8}) save_real(small(step));  // 7 and 8: copied there by a user
+  for (const std::int64_t step : {1, 2, 3, 7, 8}) save_real(small(step));  // a user has copied 7 and 8 there
   Keeper keeper(Fs::real(), run_, run_ / "snapshots" / "step-00000001");
   keeper.wrote(run_ / "snapshots" / "step-00000003");
   keeper.retain({.keep_last = 1}, nullptr);
@@ -76,7 +77,7 @@ TEST_F(KeeperTest, LeftoversGoOnlyWhenTheyAreOursAndTheirProcessIsKnown) {
   put(run_ / "snapshots" / ".tmp-step-00000002-1" / "model.safetensors", "half");
   put(run_ / "snapshots" / ".tmp-step-00000003-1" / "photo.jpg", "mine");
   put(run_ / "snapshots" / ".tmp-step-00000004-1", "mine");
-  retain_real(1);  // process 1 worked here
+  retain_real(1);  // as if process 1 had worked here
   EXPECT_THAT(names(), ElementsAre(".tmp-notes-1", ".tmp-step-00000002-77", ".tmp-step-00000003-1", ".tmp-step-00000004-1",
                                    "step-00000001"));
 }

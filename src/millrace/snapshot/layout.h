@@ -6,13 +6,14 @@
 namespace millrace::snapshot {
 
 inline constexpr const char* kOptimizer = "optimizer";  // moments and steps of the optimisers
-inline constexpr const char* kAverage = "average";      // averaged weights, if the run averages
-inline constexpr const char* kLoader = "loader";        // the run's position in the order of its samples, and the data
-inline constexpr const char* kRecipe = "recipe";        // the recipe's own state
-inline constexpr const char* kTrainer = "trainer";      // step, epoch, scores, and the results of trials
-inline constexpr const char* kFrozen = "frozen";        // names of weights that come from a file and were not saved
+inline constexpr const char* kAverage = "average";      // averaged weights, if the run averages weights
+// The run's position in the order of its samples, and the identity of the data.
+inline constexpr const char* kLoader = "loader";
+inline constexpr const char* kRecipe = "recipe";    // the recipe's own state
+inline constexpr const char* kTrainer = "trainer";  // step, epoch, scores, and the results of trials
+inline constexpr const char* kFrozen = "frozen";    // names of weights that come from a file and were not saved
 
-// The part of that name; null if the snapshot does not have it. It lives as long as `content`.
+// Finds the part called `name`; null if the snapshot does not have it. The result lives as long as `content`.
 [[nodiscard]] inline const State* part_of(const Content& content, const char* name) {
   const auto found = content.parts.find(name);
   return found == content.parts.end() ? nullptr : &found->second;

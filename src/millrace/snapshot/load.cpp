@@ -51,7 +51,7 @@ class Loader {
 
   std::string read_small(const std::string& file, std::uintmax_t most_bytes) const {
     std::error_code code;
-    const std::uintmax_t size = std::filesystem::file_size(folder_ / file, code);  // an error code for all but regular files
+    const std::uintmax_t size = std::filesystem::file_size(folder_ / file, code);  // an error for everything but regular files
     if (!code && size > most_bytes) refuse(file, "is too large: " + human_bytes(static_cast<double>(size)));
     try {
       return fs_.read_file(folder_ / file);
@@ -68,7 +68,7 @@ class Loader {
 
   [[nodiscard]] const detail::FileRecord& record_of(const std::string& file) const {
     const auto found = manifest_.files.find(file);
-    if (found == manifest_.files.end()) refuse(detail::kManifestFile, "says nothing about " + file);
+    if (found == manifest_.files.end()) refuse(detail::kManifestFile, "does not mention " + file);
     return found->second;
   }
 
@@ -186,7 +186,7 @@ std::vector<Found> list(Fs& fs, const std::filesystem::path& run) {
   const std::filesystem::path snapshots = detail::snapshots_of(run);
   std::vector<Found> found;
   for (const detail::Candidate& candidate : candidates_of(fs, snapshots)) {
-    // The replaced snapshot comes first: its replacement counts.
+    // A replaced snapshot comes before its replacement, and only the replacement counts.
     if (!found.empty() && found.back().step == candidate.step && found.back().copy == candidate.copy) found.pop_back();
     found.push_back({snapshots / candidate.name, candidate.step, candidate.copy});
   }

@@ -1,4 +1,4 @@
-// Power fails while a snapshot is saved and older ones are removed: whatever the disk kept, the run resumes from a whole
+// Power fails while a snapshot is saved and older ones are removed. Whatever the disk has kept, the run must resume from a whole
 // snapshot.
 #include <ATen/ops/full.h>
 #include <gmock/gmock.h>
@@ -15,7 +15,7 @@ namespace {
 namespace stdfs = std::filesystem;
 using detail::small;
 
-// A tensor of several sectors, so that writes are torn inside it.
+// A tensor of several sectors, so that a write can be torn inside it.
 Content content_of(std::int64_t step, double value = 0) {
   Content content = small(step, value);
   content.models["model"]["large"] = at::full({600}, static_cast<double>(step) + value);
@@ -38,8 +38,8 @@ class PowerLossTest : public testing::Test {
   }
   ~PowerLossTest() override { stdfs::remove_all(root_); }
 
-  // Saves `after` over the existing snapshots and removes older ones, then tries every state a power cut could leave. Each state
-  // must give `before` or `after`, `after` once the save had returned, and show no damage.
+  // Saves `after` over the existing snapshots and removes older ones. Then tries every state that a power cut could leave. Each
+  // state must load as `before` or `after`, and as `after` if the save had returned. It must show no damage.
   void expect_recovery(const Content& before, const Content& after) {
     PowerLossFs fs(Fs::real(), run_);
     save(fs, run_, after);
@@ -93,7 +93,7 @@ TEST_F(PowerLossTest, WhileASnapshotOfTheSameStepIsReplaced) {
   expect_recovery(content_of(2), content_of(2, 0.5));
 }
 
-// Before the first snapshot there is nothing: a cut leaves nothing, or the whole snapshot.
+// Before the first snapshot the run has no snapshot; a cut leaves it so, or leaves the whole snapshot.
 TEST_F(PowerLossTest, WhileTheFirstOneIsSaved) {
   PowerLossFs fs(Fs::real(), run_);
   save(fs, run_, content_of(1));

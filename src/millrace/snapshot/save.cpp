@@ -15,9 +15,9 @@ namespace millrace::snapshot {
 namespace {
 
 constexpr std::uint64_t kManifestBytesPerTensor = 256;
-constexpr std::uint64_t kSlackBytes = std::uint64_t{64} << 10U;  // folders, block rounding
+constexpr std::uint64_t kSlackBytes = std::uint64_t{64} << 10U;  // room for folders and for rounding to blocks
 
-// Removes the folder of a failed save; a failure of the removal must not hide the reason.
+// Removes the folder of a failed save. An error of the removal is dropped, because it must not hide the reason of the failure.
 class TemporaryFolder {
  public:
   TemporaryFolder(Fs& fs, std::filesystem::path path) : fs_(fs), path_(std::move(path)), writing_(path_) {
@@ -28,7 +28,7 @@ class TemporaryFolder {
     if (is_moved_) return;
     try {
       fs_.remove_all(path_);
-    } catch (const FsError&) {  // the next process clears it
+    } catch (const FsError&) {  // the next process removes the folder
     }
   }
   TemporaryFolder(const TemporaryFolder&) = delete;
@@ -81,7 +81,8 @@ detail::FileRecord write_text(Fs& fs, const std::filesystem::path& folder, const
   });
 }
 
-// A folder of this process. An earlier process may have had the same number; foreign folders keep their names.
+// A temporary folder of this process. Its name may be taken, by an earlier process of the same number or by a foreign folder;
+// then the next free name is used.
 std::filesystem::path temporary_place(Fs& fs, const std::filesystem::path& snapshots, std::int64_t step) {
   for (int copy = 1;; ++copy) {
     auto place = snapshots / detail::beside_name(detail::kTemporary, detail::folder_name(step, copy));
@@ -89,8 +90,8 @@ std::filesystem::path temporary_place(Fs& fs, const std::filesystem::path& snaps
   }
 }
 
-// Moves the finished folder to its place and returns that place. If a crash comes after any of the calls, a whole snapshot of
-// this step stays if there was one: the old one is first moved to a name under which load_newest() looks too.
+// Moves the finished folder to its place and returns that place. A crash at any point leaves a whole snapshot of this step if
+// there was one: the old snapshot is first moved to a name under which load_newest() also looks.
 std::filesystem::path publish(Fs& fs, TemporaryFolder& finished, const std::filesystem::path& snapshots, std::int64_t step) {
   const std::lock_guard lock(detail::moves_mutex());
   const auto aside_of = [&](const std::filesystem::path& path) {
@@ -109,7 +110,7 @@ std::filesystem::path publish(Fs& fs, TemporaryFolder& finished, const std::file
     return target;
   }
   const std::filesystem::path aside = aside_of(target);
-  fs.remove_all(aside);  // from an earlier crash; `target` is whole
+  fs.remove_all(aside);  // left by an earlier crash; `target` is whole
   fs.rename(target, aside);
   try {
     finished.move_to(target);

@@ -28,32 +28,34 @@ namespace millrace::snapshot {
 struct Content {
   std::int64_t step = 0;
   std::map<std::string, Tensors> models;
-  std::map<std::string, State> parts;  // by the names of snapshot/layout.h
+  std::map<std::string, State> parts;  // keys: names of snapshot/layout.h
   Json config = Json::object();
-  Json report = Json::object();  // data with which the run's reports resume; not part of the state, so not of its digest
+  // Data with which the run's reports resume; it is not part of the state, so the digest leaves it out.
+  Json report = Json::object();
 };
 
 struct Found {
   std::filesystem::path path;
   std::int64_t step = 0;
-  int copy = 1;  // 2 … if the name of the step was taken
+  int copy = 1;  // 2 or more if the name of the step was taken
 };
 
-// Saves under `run`/snapshots/step-NNNNNNNN and returns the folder; replaces a snapshot of the same step. A folder of that name
-// that is damaged or foreign stays: the snapshot is then called step-NNNNNNNN.2. Tensors may be on any device. SnapshotError
-// (what: file, bytes and the system's reason) if it can't be written; earlier snapshots then stay valid. Any thread, also during
-// the work of a Keeper; one save at a time per run and step.
+// Saves under `run`/snapshots/step-NNNNNNNN and returns the folder. A snapshot of the same step is replaced. A damaged or foreign
+// folder of that name stays, and the snapshot is then called step-NNNNNNNN.2. Tensors may be on any device. SnapshotError names
+// file, bytes and the system's reason if the snapshot can't be written; earlier snapshots then stay valid. Any thread, also
+// during the work of a Keeper; one save at a time per run and step.
 std::filesystem::path save(Fs& fs, const std::filesystem::path& run, const Content& content);
 
 // All snapshots of a run in order of step; their contents are not read.
 [[nodiscard]] std::vector<Found> list(Fs& fs, const std::filesystem::path& run);
 
-// Whether the folder is exactly what Millrace made; contents of its files are not checked. Never throws.
+// True if the folder is exactly what Millrace made. Contents of its files are not checked. Never throws.
 [[nodiscard]] bool is_ours(Fs& fs, const Found& found) noexcept;
 
-// The files of such a snapshot, even if others have been added; empty if the folder is not Millrace's. Never throws.
+// The files that Millrace wrote into the snapshot, even if others added files; empty if the folder is not Millrace's. Never
+// throws.
 [[nodiscard]] std::vector<std::string> files_of(Fs& fs, const Found& found) noexcept;
-// Where a snapshot of this step can be placed in `run`: the first name not taken.
+// The folder for a new snapshot of this step in `run`: the first name that is not taken.
 [[nodiscard]] std::filesystem::path free_place(const std::filesystem::path& run, std::int64_t step);
 
 // Reads and checks a snapshot. SnapshotError names the file and, for a flipped bit, the tensor.
@@ -61,8 +63,8 @@ std::filesystem::path save(Fs& fs, const std::filesystem::path& run, const Conte
 // Checks like load(), but keeps nothing in memory.
 void check(Fs& fs, const std::filesystem::path& snapshot);
 
-// The newest valid snapshot, and where it was found; each damaged one is passed to `passed_over` (path, reason) and skipped.
-// nullopt if there is no valid one.
+// Loads the newest valid snapshot and returns it with its folder. Each damaged snapshot is skipped and passed to `passed_over`
+// (path, reason). nullopt if no snapshot is valid.
 [[nodiscard]] std::optional<Content> load_newest(
     Fs& fs, const std::filesystem::path& run,
     const std::function<void(const std::filesystem::path&, const std::string&)>& passed_over,

@@ -131,7 +131,7 @@ TEST_F(SnapshotTest, TheDamagedTensorIsNamedAndTheSnapshotBeforeIsUsed) {
   save_real(small(3));
   const stdfs::path path = save_real(small(4));
   std::string text = text_of(path / "model.safetensors");
-  text.back() = static_cast<char>(text.back() ^ 1);  // the smallest elements come last: bias
+  text.back() = static_cast<char>(text.back() ^ 1);  // changes the bias: the smallest elements come last
   put(path / "model.safetensors", text);
   const std::optional<Content> content = newest();
   ASSERT_TRUE(content.has_value());
@@ -152,7 +152,7 @@ TEST_F(SnapshotTest, CutGrownMissingAndExchangedFilesAreRefused) {
     put(path / file, good + "x");
     EXPECT_THAT(refusal(path), HasSubstr(file)) << "grown";
     put(path / file, text_of(other / file));
-    if (file != "optimizer.safetensors") {  // this file is the same in both
+    if (file != "optimizer.safetensors") {  // this file is the same in both snapshots
       EXPECT_THAT(refusal(path), HasSubstr("is damaged")) << "exchanged " << file;
     }
     stdfs::remove(path / file);
@@ -166,7 +166,7 @@ TEST_F(SnapshotTest, CutGrownMissingAndExchangedFilesAreRefused) {
   EXPECT_THAT(refusal(run_ / "none"), HasSubstr("manifest.json can't be read"));
 }
 
-// Checksums detect accidents, not manipulation: values with correct checksums that make no sense must be rejected too.
+// Checksums detect accidents, but not manipulation: senseless values with correct checksums must be rejected too.
 TEST_F(SnapshotTest, CraftedManifestsAndStatesAreRefused) {
   const stdfs::path path = save_real(small(3));
   const auto signed_text = [](const std::string& rest) {
@@ -183,7 +183,7 @@ TEST_F(SnapshotTest, CraftedManifestsAndStatesAreRefused) {
     EXPECT_THAT(refusal(path), HasSubstr("manifest.json is damaged: ")) << rest.substr(0, 100);
   }
   put(path / "manifest.json", signed_text("\", \"format\": 1, \"step\": 3, \"files\": {}}"));
-  EXPECT_THAT(refusal(path), HasSubstr("manifest.json says nothing about state.json"));
+  EXPECT_THAT(refusal(path), HasSubstr("manifest.json does not mention state.json"));
 
   for (const std::string& state : std::initializer_list<std::string>{
            "", "[]", "{}", R"({"step":3})", R"({"step":4,"config":{},"models":[],"parts":{}})",
@@ -255,7 +255,7 @@ TEST_F(SnapshotTest, ANameThatSomethingElseHasIsLeftToIt) {
   EXPECT_THAT(names(), ElementsAre("step-00000004", "step-00000005"));
 }
 
-// A crash between the two renames of a replacement, on either side.
+// A crash before, or after, the second of the two renames of a replacement.
 TEST_F(SnapshotTest, AReplacementCutShortLosesNothing) {
   save_real(small(1));
   const stdfs::path path = save_real(small(2));
@@ -264,7 +264,7 @@ TEST_F(SnapshotTest, AReplacementCutShortLosesNothing) {
   ASSERT_EQ(list(Fs::real(), run_).size(), 2U);
   EXPECT_EQ(list(Fs::real(), run_).back().path, aside);
   expect_equal(small(2), *newest());
-  save_real(small(2, 0.5));  // the next save of that step
+  save_real(small(2, 0.5));  // the next save of the same step
   expect_equal(small(2, 0.5), *newest());
   EXPECT_EQ(list(Fs::real(), run_).back().path, path);
   put(path / "state.json", "");
@@ -275,7 +275,7 @@ TEST_F(SnapshotTest, AReplacementCutShortLosesNothing) {
   expect_equal(small(2), *newest());
 }
 
-// Makes every call of a save fail once, alone or with all calls after it (as if the machine stopped there).
+// Makes every call of a save fail once: that call alone, or all calls from there on, as if the machine had stopped.
 TEST_F(SnapshotTest, AFailureOfAnyCallLeavesAValidSnapshot) {
   for (const bool replaces : {false, true}) {
     const Content before = small(replaces ? 2 : 1);
@@ -308,7 +308,7 @@ TEST_F(SnapshotTest, AFailureOfAnyCallLeavesAValidSnapshot) {
         if (digest(*content) != digest(after)) expect_equal(before, *content);
         save_real(after);
         retain_real(1);
-        // The name has the suffix if the failure kept the save from recognising the present snapshot.
+        // The name has the suffix if the failure prevented the save from recognising the present snapshot.
         EXPECT_THAT(names(), ElementsAre(testing::AnyOf("step-00000002", "step-00000002.2"))) << "nothing may be left over";
         expect_equal(after, *newest());
       }
@@ -363,7 +363,7 @@ TEST_F(SnapshotTest, AFileOfTensorsThatFailsLeavesNothing) {
     write_tensors(counting, run_ / name, {{"w", at::ones({100})}});
     stdfs::remove(run_ / name);
     stdfs::create_symlink("victim", run_ / (name + std::string(".part")));
-    for (std::int64_t k = 0; k < counting.calls() - 1; ++k) {  // the last syncs the folder
+    for (std::int64_t k = 0; k < counting.calls() - 1; ++k) {  // the last call syncs the folder
       FaultFs fs(Fs::real(), {.fail_at = k, .error_number = EFBIG, .tears_write = true});
       try {
         write_tensors(fs, run_ / name, {{"w", at::ones({100})}});

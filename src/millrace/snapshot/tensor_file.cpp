@@ -52,7 +52,8 @@ void write_tensors(Fs& fs, const std::filesystem::path& file, const Tensors& ten
   std::vector<at::Tensor> values;
   for (const auto& [name, tensor] : tensors) {
     const auto dtype = dtype_of(tensor.scalar_type());
-    if (!dtype) throw DataError({"tensor " + quoted(name) + " has a type no such file holds", file.string(), "convert it first"});
+    if (!dtype)
+      throw DataError({"tensor " + quoted(name) + " has a type that such a file can't hold", file.string(), "convert it first"});
     fields.push_back({name, *dtype, Shape(tensor.sizes().begin(), tensor.sizes().end())});
     values.push_back(tensor);
   }

@@ -1,4 +1,4 @@
-// A file of tensors without a snapshot's manifest: input and output of predict, weights from and for other programs.
+// A file of tensors without a snapshot's manifest: the input and output of predict, and weights from and for other programs.
 #pragma once
 
 #include <filesystem>
@@ -10,12 +10,12 @@
 
 namespace millrace::snapshot {
 
-// All tensors of a safetensors file or a file of Python's torch.save, distinguished by the first bytes. DataError if the file
-// can't be read, is damaged, or holds code.
+// Reads all tensors of a safetensors file or a file of Python's torch.save; the first bytes show which of the two it is.
+// DataError if the file can't be read, is damaged, or holds code.
 [[nodiscard]] Tensors read_tensors(const std::filesystem::path& file);
 [[nodiscard]] bool is_pt_name(const std::filesystem::path& file);  // .pt, .pth
-// The inverse of read_tensors(). Uses torch.save's form if the name demands it; that form has no room for `metadata`. Written
-// whole or not at all; DataError on failure.
+// The inverse of read_tensors(). A name that ends in .pt or .pth selects torch.save's form, which has no room for `metadata`. The
+// file is written whole or not at all; DataError on failure.
 void write_tensors(Fs& fs, const std::filesystem::path& file, const Tensors& tensors,
                    const std::map<std::string, std::string>& metadata = {});
 

@@ -16,15 +16,15 @@ namespace {
 
 double milliseconds_since(std::int64_t begin_ns) { return static_cast<double>(steady_nanoseconds() - begin_ns) * 1e-6; }
 
-// An exception of `stage` goes into the result.
+// Runs `stage`; its exception goes into `saved`.
 void attempt(Writer::Saved& saved, const std::filesystem::path& run, const std::function<void()>& stage) {
   try {
     detail::saving(run, saved.step, stage);
   } catch (const SnapshotError& error) {
     saved.error = error;
-  } catch (const std::exception& error) {  // a mistake in Millrace; it must not escape from the thread
+  } catch (const std::exception& error) {  // a mistake in Millrace: the exception must not leave the thread
     saved.error = SnapshotError({"can't save the snapshot of step " + std::to_string(saved.step) + ": " + error.what(),
-                                 run.string(), "report this; --off=async_snapshot saves in the loop's thread"});
+                                 run.string(), "please report this; --off=async_snapshot saves in the loop's thread meanwhile"});
   }
 }
 
@@ -35,7 +35,7 @@ struct Writer::Impl {
     detail::Image image;
     Keeper::Retention retention;
     Writer::Saved saved;
-    std::optional<detail::Room> room;  // if set, only this room is made
+    std::optional<detail::Room> room;  // if set, the job only allocates this memory
   };
 
   Impl(Fs& file_system, std::filesystem::path run_folder, const std::filesystem::path& began_from)
@@ -57,7 +57,7 @@ struct Writer::Impl {
   void make(const detail::Room& room) noexcept {
     try {
       room.make_in(memory);
-    } catch (const std::exception&) {  // the save that needs the room will report it
+    } catch (const std::exception&) {  // the save that needs the memory will report it
     }
   }
 
@@ -68,7 +68,7 @@ struct Writer::Impl {
       changed.wait(lock, [&] { return job.has_value() || is_ending; });
       if (!job) return;
       lock.unlock();
-      job->room ? make(*job->room) : write(*job);  // other threads leave a job alone until `job` is empty again
+      job->room ? make(*job->room) : write(*job);  // other threads do not touch a job until `job` is empty again
       lock.lock();
       if (!job->room) result = std::move(job->saved);
       job.reset();
@@ -78,9 +78,9 @@ struct Writer::Impl {
 
   Fs& fs;
   const std::filesystem::path run;
-  Keeper keeper;              // used by the writing thread
-  detail::HostMemory memory;  // used by the writing thread during a job, otherwise by the caller
-  std::thread thread;         // not joinable: saves in the caller's thread
+  Keeper keeper;              // used only by the writing thread
+  detail::HostMemory memory;  // used by the writing thread while a job exists, otherwise by the caller
+  std::thread thread;         // not joinable if the caller's thread saves
 
   std::mutex mutex;  // guards the members below
   std::condition_variable changed;

@@ -1,4 +1,4 @@
-// Saves a run's snapshots during training: the loop waits only for the copy of the state; a separate thread writes it.
+// Saves a run's snapshots during training. The loop waits only while the state is copied; a separate thread writes the copy.
 #pragma once
 
 #include <cstdint>
@@ -22,27 +22,27 @@ class Writer {
   struct Saved {
     std::int64_t step = 0;
     std::filesystem::path path;
-    std::optional<SnapshotError> error;  // nullopt: it is durable, and snapshots not to be kept were removed
+    std::optional<SnapshotError> error;  // nullopt: the snapshot is durable, and the snapshots that are not kept were removed
     std::vector<std::string> warnings;   // warnings of the removal
     double blocked_ms = 0;               // time that the caller of begin() waited
     double write_ms = 0;                 // from the end of the copy until the snapshot is durable
   };
 
-  // in_background: keeps a thread, and host memory for a copy of the state. Otherwise begin() writes, without a copy.
-  // `began_from`: see Keeper.
+  // With `in_background` the writer has a thread, and host memory for a copy of the state. Otherwise begin() writes the state
+  // itself, without a copy. `began_from`: see Keeper.
   Writer(Fs& fs, std::filesystem::path run, bool in_background, const std::filesystem::path& began_from = {});
-  ~Writer();  // waits for the save under way
+  ~Writer();  // waits for the running save
   Writer(const Writer&) = delete;
   Writer& operator=(const Writer&) = delete;
 
-  // Makes the writer's thread allocate the memory for a copy of `content` now, since pinning some GB takes about a second. Does
-  // nothing if the state is in host memory. A failure is reported by the first save.
+  // Makes the writer's thread allocate the memory for a copy of `content` now, because page-locking some GB takes about a second.
+  // Does nothing if the state is in host memory. The first save reports a failure.
   void make_room(const Content& content);
-  // Starts a save, after waiting for the save under way. When this returns, the tensors may change. Never throws because of the
-  // disk or the state: take() returns such errors. A result that was not taken is lost.
+  // Waits for the running save and starts the next. When this returns, the tensors may change. Errors of the disk or the state
+  // are not thrown: take() returns them. A result that was not taken before is lost.
   void begin(const Content& content, Keeper::Retention retention);
-  void wait();                  // until no save is under way
-  [[nodiscard]] bool busy();    // a save is under way
+  void wait();                  // returns when no save is running
+  [[nodiscard]] bool busy();    // true while a save is running
   std::optional<Saved> take();  // the result of the save that ended since the last call; never waits
 
  private:

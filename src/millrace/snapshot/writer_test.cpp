@@ -1,4 +1,4 @@
-// Saves during training: what is written, which failures are reported, who waits.
+// Tests saves during training: what is written, which failures are reported, and who waits.
 #include "millrace/snapshot/writer.h"
 
 #include <ATen/ops/arange.h>
@@ -20,7 +20,7 @@ namespace stdfs = std::filesystem;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// Blocks every create() until it is opened.
+// A file system that blocks every create() until the gate is opened.
 class Gate final : public FaultFs {
  public:
   using FaultFs::FaultFs;
@@ -59,7 +59,7 @@ class WriterTest : public testing::Test {
   }
   ~WriterTest() override { stdfs::remove_all(root_); }
 
-  // Tensors of a training run: changed in place from step to step, one of them not contiguous.
+  // Tensors of a training run. They are changed in place from step to step, and one of them is not contiguous.
   struct Training {
     at::Tensor weight = at::full({40, 30}, 0.5);
     at::Tensor turned = at::arange(12).to(at::kFloat).reshape({3, 4}).t();
@@ -99,7 +99,7 @@ TEST_F(WriterTest, BytesEqualThoseOfABlockingSaveWhileTrainingGoesOn) {
     training.go_on();
     twin.go_on();
     background.begin(training.content(), {.keep_last = 100});
-    training.weight.fill_(-1.0);  // the next step is already changing it
+    training.weight.fill_(-1.0);  // as if the next step already changed it
     training.weight.copy_(twin.weight);
     blocking.begin(twin.content(), {.keep_last = 100});
     ASSERT_FALSE(blocking.take()->error.has_value());
@@ -125,7 +125,7 @@ TEST_F(WriterTest, TheCallerGoesOnWhileItIsWrittenAndTheSecondSaveWaits) {
     gate.open();
     writer.begin(training.content(), {.keep_last = 2});
     EXPECT_TRUE(stdfs::exists(root_ / "a" / "snapshots" / "step-00000001")) << "one in flight: the first is done now";
-  }  // the end waits
+  }  // the destructor waits
   const auto found = list(Fs::real(), root_ / "a");
   ASSERT_EQ(found.size(), 2U);
   EXPECT_EQ(load(Fs::real(), found[1].path).parts.at("optimizer").json["step"], 2);

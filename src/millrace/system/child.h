@@ -1,4 +1,4 @@
-// Millrace's other programs, which it starts as processes: where they are, how they are started, how they ended.
+// Finds and starts Millrace's other programs as processes, and describes how they ended.
 #pragma once
 
 #include <spawn.h>
@@ -13,11 +13,11 @@ namespace millrace {
 // it was installed. "" = not found.
 [[nodiscard]] std::string find_beside(std::string_view name, const std::filesystem::path& built,
                                       const std::filesystem::path& installed);
-// "looked for beside "/usr/bin/millrace" and in …": for the error if it was not found.
+// Text for the error if the program was not found: "looked for beside "/usr/bin/millrace" and in …".
 [[nodiscard]] std::string looked_for_beside(const std::filesystem::path& installed);
 
-// Settings for posix_spawn: default signals, all unblocked, and a separate process group, since an interrupt from the terminal is
-// for the training program, which ends the child when it is done. The caller adds files.
+// Settings for posix_spawn: default signals, all unblocked, and a separate process group. The group is separate so that an
+// interrupt from the terminal reaches only the training program, which ends the child when it is done. The caller adds files.
 class SpawnActions {
  public:
   SpawnActions();

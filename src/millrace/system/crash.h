@@ -14,7 +14,8 @@ void install_crash_line() noexcept;
 // has one, its lock; of two such lines the second says more. The kind is "signal" for the second group of signals. -1 = stop. The
 // descriptor stays the caller's.
 void set_crash_log(int descriptor) noexcept;
-// Writes, to that file alone, that a signal ends the process: `text`, and what the process was doing. For signal handlers.
+// Writes to that file, and not to stderr, that a signal ends the process: `text`, and what the process was doing. For signal
+// handlers.
 void log_last_signal(const char* text) noexcept;
 inline constexpr const char* kCrashRemedy =
     "try --precision.dtype=fp32, or ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 (or AVX2) before the command";

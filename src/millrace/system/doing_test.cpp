@@ -56,7 +56,7 @@ TEST(Doing, ScopesOfAnotherThreadDoNotComeBetween) {
   EXPECT_EQ(now(), "forward");
 }
 
-// The watchdog's thread may read a text whose owner is gone by then.
+// The watchdog's thread may read a text after its owner is gone.
 TEST(Doing, TextsAreCopied) {
   std::string task = "the save of step 12", subject = "generator";
   const Doing outer(Doing::Level::task, task.c_str());

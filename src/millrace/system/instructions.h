@@ -29,11 +29,11 @@ enum class InstructionSet : std::uint8_t { portable, avx2, avx512, avx512_bf16, 
 // The set that a value of MILLRACE_CPU names, on a CPU whose best set is `has`; ConfigError for another word or a higher set.
 [[nodiscard]] InstructionSet read_instructions(const std::string& word, InstructionSet has);
 
-// A library's variable and its words for the sets of ours, lowest first.
+// A library's environment variable and its words for Millrace's instruction sets, lowest first.
 struct LibraryWords {
   const char* variable;
   std::string_view words[9];
-  std::string_view of_set[5];  // by InstructionSet
+  std::string_view of_set[5];  // index: InstructionSet
 };
 // The variable's value for this set; `now` if it already names a set that is no higher.
 [[nodiscard]] std::string_view library_word(const LibraryWords& library, InstructionSet set, std::string_view now) noexcept;

@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::streamsize kLongestFile = 1 << 16;  // enough of /proc/cpuinfo to include its first processor
+constexpr std::streamsize kLongestFile = 1 << 16;  // enough of /proc/cpuinfo for its first processor
 
 std::optional<std::uint64_t> to_number(std::string_view text) {
   std::uint64_t value = 0;
@@ -80,7 +80,7 @@ int Machine::physical_cores(std::span<const int> logical) const {
     const fs::path topology = fs::path("sys/devices/system/cpu") / ("cpu" + std::to_string(cpu)) / "topology";
     const std::string package = read(topology / "physical_package_id"), core = read(topology / "core_id");
     std::string place = package + "/";
-    place.append(read(topology / "die_id")).append("/").append(core);  // older kernels have no dies
+    place.append(read(topology / "die_id")).append("/").append(core);  // older kernels report no dies
     cores.insert(core.empty() || package.empty() ? "cpu" + std::to_string(cpu) : place);
   }
   return std::max(1, static_cast<int>(cores.size()));
@@ -97,9 +97,9 @@ std::vector<fs::path> Machine::groups(const std::string& controller) const {
     fs::path mount = "sys/fs/cgroup";
     if (!controllers.empty()) {
       if (("," + controllers + ",").find("," + controller + ",") == std::string::npos) continue;
-      mount /= controller;  // may be a link, such as cpu to cpu,cpuacct
+      mount /= controller;  // the folder may be a link, such as cpu to cpu,cpuacct
     }
-    // Inside a container the outer part of the path is not mounted; those levels read as unlimited.
+    // Inside a container the outer part of the path is not mounted, so its levels seem unlimited.
     fs::path inner = fs::path(line.substr(second + 1)).relative_path();
     for (; !inner.empty(); inner = inner.parent_path()) folders.push_back(mount / inner);
     folders.push_back(mount);
@@ -118,7 +118,7 @@ std::optional<double> Machine::cpu_quota() const {
       quota = read(folder / "cpu.cfs_quota_us");
       period = read(folder / "cpu.cfs_period_us");
     }
-    const auto numerator = to_number(quota);  // "max" and "-1" are not numbers: no limit
+    const auto numerator = to_number(quota);  // "max" and "-1" are not numbers and mean no limit
     const auto denominator = to_number(period);
     if (numerator && denominator && *denominator > 0) {
       keep_least<double>(least, static_cast<double>(*numerator) / static_cast<double>(*denominator));
@@ -133,7 +133,7 @@ double Machine::throttled_seconds() const {
     const fs::path file = folder / "cpu.stat";
     if (const auto microseconds = number_after(file, "throttled_usec")) {
       seconds += 1e-6 * static_cast<double>(*microseconds);
-    } else if (const auto nanoseconds = number_after(file, "throttled_time")) {  // version 1
+    } else if (const auto nanoseconds = number_after(file, "throttled_time")) {  // version 1 of control groups
       seconds += 1e-9 * static_cast<double>(*nanoseconds);
     }
   }
@@ -153,14 +153,15 @@ std::optional<std::uint64_t> Machine::available_memory() const {
       cache = number_after(folder / "memory.stat", "total_inactive_file");
     }
     if (!limit || !used) continue;
-    const std::uint64_t kept = *used - std::min(*used, cache.value_or(0));  // the kernel drops unused file pages first
+    // The kernel drops unused file pages first, so they do not count.
+    const std::uint64_t kept = *used - std::min(*used, cache.value_or(0));
     keep_least<std::uint64_t>(least, *limit - std::min(*limit, kept));
   }
   return least;
 }
 
 std::optional<std::uint64_t> Machine::memory_limit() const {
-  constexpr std::uint64_t kNone = std::uint64_t{1} << 60U;  // version 1 writes "no limit" as a number
+  constexpr std::uint64_t kNone = std::uint64_t{1} << 60U;  // version 1 of control groups writes "no limit" as a large number
   std::optional<std::uint64_t> least;
   for (const fs::path& folder : groups("memory")) {
     for (const char* const file : {"memory.max", "memory.limit_in_bytes"}) {

@@ -1,5 +1,5 @@
-// Linux's information about the machine, read from its pseudo-files. `root` is "/" or, in tests, a folder that imitates it.
-// Missing and malformed files never throw: their values are "unknown".
+// Linux's information about the machine, read from its pseudo-files. `root` is "/" or, in tests, a folder that imitates it. A
+// missing or malformed file never throws: its value is then unknown.
 #pragma once
 
 #include <cstdint>
@@ -22,22 +22,23 @@ class Machine {
   explicit Machine(std::filesystem::path root = "/") : root_(std::move(root)) {}
 
   [[nodiscard]] std::string cpu_name() const;             // "" if unknown
-  [[nodiscard]] std::set<std::string> cpu_flags() const;  // as listed by the kernel: only those that programs may use
-  // Distinct cores among these logical CPUs; each counts as a core if the topology is unknown.
+  [[nodiscard]] std::set<std::string> cpu_flags() const;  // flags that programs may use, as the kernel lists them
+  // Number of distinct cores among these logical CPUs. If the topology is unknown, each logical CPU counts as a core.
   [[nodiscard]] int physical_cores(std::span<const int> logical) const;
-  // CPUs' worth of time that the process's control groups allow: the lowest limit of all levels.
+  // The CPU time that the process's control groups allow, in CPUs: the lowest limit of all levels.
   [[nodiscard]] std::optional<double> cpu_quota() const;
-  // Time for which these quotas have withheld CPUs from the groups so far, over all CPUs; 0 if the kernel does not report it.
+  // Seconds for which these quotas have withheld CPUs from the groups so far, added up over all CPUs; 0 if the kernel does not
+  // report it.
   [[nodiscard]] double throttled_seconds() const;
-  // Free memory of the machine, or the rest below the tightest control group's limit if that is less.
+  // Free memory of the machine, or the bytes that the tightest control group still allows if these are fewer.
   [[nodiscard]] std::optional<std::uint64_t> available_memory() const;
-  // The lowest limit of the process's control groups.
+  // The lowest memory limit of the process's control groups.
   [[nodiscard]] std::optional<std::uint64_t> memory_limit() const;
-  [[nodiscard]] std::optional<std::uint64_t> thread_limit() const;  // processes and threads
+  [[nodiscard]] std::optional<std::uint64_t> thread_limit() const;  // limit on processes and threads
   [[nodiscard]] bool has_nvidia_gpu() const;
 
  private:
-  // Folders of this process's control group and those above it, for a controller ("cpu", "memory"), innermost first.
+  // Folders of this process's control group and its parents, innermost first, for a controller ("cpu", "memory").
   [[nodiscard]] std::vector<std::filesystem::path> groups(const std::string& controller) const;
   [[nodiscard]] std::string read(const std::filesystem::path& path) const;  // "" if it can't be read
   [[nodiscard]] std::optional<std::uint64_t> number_after(const std::filesystem::path& path, const std::string& key) const;

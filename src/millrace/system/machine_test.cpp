@@ -55,7 +55,7 @@ TEST_F(MachineTest, CountsCoresNotThreads) {
   put_core(0, 0, 0);
   put_core(1, 0, 1);
   put_core(2, 0, 0);  // second thread of core 0
-  put_core(3, 1, 0);  // same number on another socket
+  put_core(3, 1, 0);  // the same number on another socket
   EXPECT_EQ(machine().physical_cores(std::array{0, 1, 2, 3}), 3);
   EXPECT_EQ(machine().physical_cores(std::array{0, 2}), 1);
   EXPECT_EQ(machine().physical_cores(std::array{0, 3}), 2);
@@ -111,7 +111,7 @@ TEST_F(MachineTest, MemoryBelowALimitOfVersion2CountsFilePagesAsFree) {
   put("sys/fs/cgroup/job/memory.current", "51200\n");
   put("sys/fs/cgroup/job/memory.stat", "anon 40000\ninactive_file 1200\n");
   EXPECT_EQ(machine().available_memory(), 102400U - 50000U);
-  put("sys/fs/cgroup/job/memory.current", "999999\n");  // above the limit: nothing left, not a huge number
+  put("sys/fs/cgroup/job/memory.current", "999999\n");  // above the limit: no memory is left, rather than a huge number
   EXPECT_EQ(machine().available_memory(), 0U);
   put("sys/fs/cgroup/job/memory.max", "max\n");
   EXPECT_EQ(machine().available_memory(), 1000U * 1024);

@@ -24,7 +24,7 @@ bool are_openmp_waits_ours() {
 }
 
 std::string openmp_waits() {
-  const char* const count = std::getenv("GOMP_SPINCOUNT");  // it takes precedence over OMP_WAIT_POLICY
+  const char* const count = std::getenv("GOMP_SPINCOUNT");  // GOMP_SPINCOUNT takes precedence over OMP_WAIT_POLICY
   const char* const policy = std::getenv("OMP_WAIT_POLICY");
   if (count != nullptr && "GOMP_SPINCOUNT=" + std::string(count) == kOpenmpWaits)
     return "they spin briefly and then sleep; they sleep at once while other programs want the cores";

@@ -17,7 +17,7 @@
 namespace millrace {
 
 void prepare_process() {
-  // In order, so that each open gets the free number.
+  // open() returns the lowest free number, so the numbers are tried in ascending order.
   for (int number = STDIN_FILENO; number <= STDERR_FILENO; ++number) {
     if (::fcntl(number, F_GETFD) != -1) continue;
     ::open("/dev/null", number == STDIN_FILENO ? O_WRONLY : O_RDONLY);  // wrong mode, so that use still fails

@@ -11,10 +11,10 @@ namespace millrace {
 // crash reports what it interrupted (system/crash.h).
 void prepare_process();
 
-// This machine's name; "?" if the system does not say it.
+// This machine's name; "?" if the system does not give one.
 [[nodiscard]] std::string host_name();
 
-// The linker's identity of this build, in hexadecimal digits; "" = there is none.
+// The linker's identity of this build, in hexadecimal digits; "" if the build has no identity.
 [[nodiscard]] std::string build_id();
 
 // The folder of files that are made once and kept for this user's later runs: $XDG_CACHE_HOME/millrace, else ~/.cache/millrace,

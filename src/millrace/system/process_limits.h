@@ -1,4 +1,4 @@
-// Limits that the system sets for this process: for checks made before a library hits a limit, and for messages that name it.
+// Limits that the system sets for this process. Code checks them before a library hits a limit, and names them in messages.
 #pragma once
 
 #include <cstdint>
@@ -17,17 +17,19 @@ namespace millrace {
 // Address space that may still be mapped; nullopt = no limit (ulimit -v).
 [[nodiscard]] std::optional<std::uint64_t> address_space_left() noexcept;
 
-// If address space is limited, libraries below LibTorch crash when it runs out: Millrace's own large allocations leave them this
-// much of it. 0 = nothing is reserved, as at the start. Any thread.
+// Reserves this much of a limited address space for libraries below LibTorch, which crash when address space runs out. may_map()
+// then refuses Millrace's own large allocations in time. 0, the initial value, reserves nothing. Any thread.
 void keep_address_space(std::uint64_t bytes) noexcept;
 [[nodiscard]] std::uint64_t kept_address_space() noexcept;
-// Whether this much more can be mapped in addition to the reserved space; true if there is no limit or nothing is reserved.
+// True if `bytes` more can be mapped without using the reserved space, if address space is not limited, or if nothing is
+// reserved.
 [[nodiscard]] bool may_map(std::uint64_t bytes) noexcept;
 
 [[nodiscard]] std::uint64_t thread_stack_bytes() noexcept;  // mapped for each new thread
 
-// What to print, before exit code 1, if the limits of this process do not even let a program start that links LibTorch; "" if
-// they do. LibTorch's libraries are mapped and run code before main: if they fail, the program can't print anything.
+// The text to print before exit code 1 if this process's limits are too low for a program that links LibTorch to start; "" if
+// they suffice. LibTorch's libraries are mapped and run code before main, and if they fail there, the program can't print
+// anything.
 [[nodiscard]] std::string start_refusal();
 
 }  // namespace millrace

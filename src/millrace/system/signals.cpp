@@ -32,7 +32,7 @@ constexpr const char* kBeforeFirstStep =
 std::atomic<int> pending{0};
 static_assert(std::atomic<int>::is_always_lock_free, "the handler may only touch lock-free atomics");
 
-std::atomic<int> sender{0};  // process; 0 = the kernel
+std::atomic<int> sender{0};  // number of the sending process; 0 = the kernel
 std::atomic<bool> had_echo{false};
 std::array<char, 32> sender_name{};  // written once, by the handler of the first signal
 
@@ -88,7 +88,7 @@ bool is_echo(int process) noexcept {
 }
 
 extern "C" void on_signal(int number, siginfo_t* info, void*) {
-  const int error = errno;  // errno of the call that this interrupts
+  const int error = errno;  // kept for the call that this signal interrupts
   const int process = info != nullptr && info->si_code <= 0 ? info->si_pid : 0;
   int none = 0;
   if (!pending.compare_exchange_strong(none, number)) {
@@ -113,10 +113,11 @@ void install_signal_handlers() {
   for (const Row& row : kCaught) {
     struct sigaction before {};
     const bool is_ignored = ::sigaction(row.number, nullptr, &before) == 0 && before.sa_handler == SIG_IGN;
-    if (!is_ignored) ::sigaction(row.number, &action, nullptr);  // nohup, or a shell's trap '' INT
+    // A signal ignored by nohup or a shell's trap '' INT stays ignored.
+    if (!is_ignored) ::sigaction(row.number, &action, nullptr);
   }
   struct sigaction ignore {};
-  ignore.sa_handler = SIG_IGN;  // writing to a closed pipe fails with an error that can be reported
+  ignore.sa_handler = SIG_IGN;  // a write to a closed pipe then fails with an error that can be reported
   ::sigaction(SIGPIPE, &ignore, nullptr);
 }
 

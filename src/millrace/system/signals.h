@@ -7,10 +7,10 @@
 namespace millrace {
 
 // Catches SIGTERM, SIGINT, SIGHUP and SIGUSR1 and ignores SIGPIPE, for the whole process. A signal that was ignored before, as
-// SIGHUP under nohup, stays ignored. The first signal is kept for pending_signal(); a second one exits at once with 128 + n,
-// which loses nothing already on disk, and is reported in the run's log (log_last_signal()). A signal from the parent process and
-// one from another process count once as the same request: a batch system stops launcher and ranks, and the launcher forwards its
-// signal.
+// SIGHUP under nohup, stays ignored. The first signal is kept for pending_signal(). A second signal ends the process at once with
+// exit status 128 + n and is reported in the run's log (log_last_signal()); files already on disk are safe. A signal from the
+// parent process and the same request from another process count as one signal: a batch system stops both the launcher and the
+// ranks, and the launcher forwards its signal to the ranks.
 void install_signal_handlers();
 // The first signal received; 0 if there is none. Safe from any thread.
 [[nodiscard]] int pending_signal() noexcept;

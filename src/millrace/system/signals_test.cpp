@@ -17,7 +17,7 @@
 namespace millrace {
 namespace {
 
-// If a script started the tests with &, SIGINT is ignored, and would stay ignored.
+// Restores default actions: if a script started the tests with &, SIGINT is ignored and would stay so.
 void forget_what_was_ignored() {
   for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGUSR1}) ::signal(number, SIG_DFL);
 }

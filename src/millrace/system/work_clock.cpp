@@ -12,12 +12,13 @@ namespace millrace {
 namespace {
 
 constexpr double kMs = 1e-6;
-// How much longer wake-ups, page faults of other threads and timer ticks may make work that has the cores to itself.
+// Work that has the cores to itself may take this much longer, because of wake-ups, page faults of other threads and timer ticks.
 constexpr double kLongerBy = 1.05;
 constexpr double kLongerByMs = 0.05;
 
-// The clock of a thread's time on a core, computed from the thread's id as in the kernel's include/linux/posix-timers_types.h:
-// there is no call for threads that this process did not create itself, such as OpenMP's.
+// Nanoseconds that a thread was on a core. The clock's number is computed from the thread's id as in the kernel's
+// include/linux/posix-timers_types.h, because no call returns it for threads that this process did not create itself, such as
+// OpenMP's.
 std::int64_t on_core_ns(int thread) noexcept {
   constexpr unsigned kPerThread = 4;
   constexpr unsigned kScheduler = 2;

@@ -1,4 +1,4 @@
-// Measures work on a machine that other programs may use at the same time. Linux.
+// Times work on a machine that other programs may use at the same time. Linux.
 #pragma once
 
 #include <cstdint>
@@ -6,15 +6,15 @@
 
 namespace millrace {
 
-// Times pieces of work, each from start() to stop(). Covers the threads that exist at construction: warm up first. For one
-// thread.
+// Times pieces of work, each from start() to stop(). Covers only threads that exist at construction, so run the work once before.
+// For one thread.
 class WorkClock {
  public:
   // Milliseconds.
   struct Time {
     double wall = 0;
-    // The longest time that any thread of this process was on a core. Alone on the machine, and for work that does not sleep, it
-    // equals the wall time; next to other programs it is what the wall time would be without them.
+    // Milliseconds that the busiest thread of this process was on a core. On an idle machine, and for work that does not sleep,
+    // they equal the wall time. Next to other programs they are what the wall time would be without those programs.
     double busy = 0;
   };
 
@@ -31,17 +31,18 @@ class WorkClock {
   std::int64_t began_ns_ = 0;
 };
 
-// Whether the work had the cores to itself: it took hardly longer than its busiest thread was on a core.
+// True if the work had the cores to itself: its wall time was hardly longer than its busiest thread's time on a core.
 [[nodiscard]] bool had_the_cores(const WorkClock::Time& time) noexcept;
 
-// Two implementations of the same work, timed in turns: the least time of each, which other programs disturbed least.
+// Two implementations of the same work, timed in turns. Each time is the least of its implementation, which other programs
+// disturbed least.
 struct Comparison {
   double first_ms = 0, second_ms = 0;
-  bool disturbed = false;  // one of the two never had the cores to itself: these are busy times instead of wall times
+  bool disturbed = false;  // true: one implementation never had the cores to itself, so both are busy times, not wall times
 };
 [[nodiscard]] Comparison compare(const std::vector<WorkClock::Time>& first,
                                  const std::vector<WorkClock::Time>& second);  // neither is empty
-// The end of a reason that gives the times of a disturbed comparison.
+// Text that is appended to a reason if its times come from a disturbed comparison.
 inline constexpr const char* kDisturbed = "; other programs had the cores, so the times are those of our busiest thread";
 
 }  // namespace millrace

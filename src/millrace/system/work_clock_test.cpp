@@ -26,7 +26,7 @@ TEST(WorkClock, WorkKeepsItsThreadOnACore) {
   work();
   const WorkClock::Time time = clock.stop();
   EXPECT_GT(time.busy, 0);
-  EXPECT_LE(time.busy, time.wall + 0.1);  // the two clocks are read one after the other
+  EXPECT_LE(time.busy, time.wall + 0.1);  // the two clocks are not read at the same moment
 }
 
 TEST(WorkClock, WaitingIsNotWork) {
@@ -55,10 +55,10 @@ TEST(WorkClock, TheBusiestThreadCounts) {
   clock.start();
   stage = 2;
   stage.wait(2);
-  EXPECT_GE(clock.stop().busy, 20);  // this thread slept
+  EXPECT_GE(clock.stop().busy, 20);  // this thread slept, so another thread was busy
   stage = 4;
   other.join();
-  clock.start();  // the other thread has ended
+  clock.start();  // the other thread has ended by now
   work();
   EXPECT_GT(clock.stop().busy, 0);
 }

@@ -18,7 +18,7 @@ namespace {
 
 constexpr double kRedrawSeconds = 0.1;
 constexpr int kUsualWidth = 80;
-constexpr double kSmall = 0.1;           // four decimals of a smaller loss are fewer than four significant digits
+constexpr double kSmall = 0.1;           // below this, four decimals show fewer than four significant digits
 constexpr std::string_view kGap = "  ";  // between the parts of a progress line
 constexpr std::string_view kEraseLine = "\r\x1b[2K";
 constexpr std::string_view kBold = "\x1b[1m";
@@ -67,7 +67,7 @@ std::string step_part(const Console::Progress& progress) {
   return "step " + step + "/" + total;
 }
 
-// Most important first: a narrow terminal omits the last ones.
+// The parts of a progress line, most important first, because a narrow terminal omits the last ones.
 std::vector<std::string> parts_of(const Console::Progress& progress) {
   if (progress.step == 0 && !progress.extra.empty()) return {progress.extra};
   std::vector<std::string> parts = {
@@ -122,7 +122,7 @@ struct Console::Impl {
   const bool is_terminal;
   const bool has_colour;
   const bool warns_in_colour;
-  std::mutex mutex;   // guards all below and the order of output
+  std::mutex mutex;   // guards the members below and the order of output
   std::string drawn;  // the progress line on the screen
   double drawn_at = 0;
   bool has_failed = false;

@@ -10,10 +10,10 @@
 
 namespace millrace::telemetry {
 
-// Lines on a terminal are redrawn in place between log lines; elsewhere only plain lines are written. NO_COLOR is respected. All
-// output of a run goes through one Console, so that lines and the progress line do not mix. Thread-safe. Output that fails (a
-// closed pipe, a full disk) is dropped and sets has_failed(). automatic: progress, colours and redrawing on a terminal; plain:
-// never; quiet: warnings only.
+// Prints a run's lines and its progress line; all output of a run goes through one Console, so that the two do not mix. On a
+// terminal the progress line is redrawn in place between log lines; elsewhere only plain lines are written. NO_COLOR is
+// respected. Output that fails (a closed pipe, a full disk) is dropped and sets has_failed(). Thread-safe. Modes: automatic =
+// progress, colours and redrawing on a terminal; plain = none of these; quiet = warnings only.
 class Console {
  public:
   // What the progress line shows.
@@ -36,8 +36,9 @@ class Console {
   void line(std::string_view text);     // one or several finished lines
   void heading(std::string_view text);  // bold on a terminal
   void notice(std::string_view text);
-  void warning(std::string_view text);      // to stderr, yellow on a terminal
-  void progress(const Progress& progress);  // redraws at most ~10 times a second; does nothing if not on a terminal
+  void warning(std::string_view text);  // to stderr, yellow on a terminal
+  // Redraws at most about 10 times a second; does nothing if the output is not a terminal.
+  void progress(const Progress& progress);
   void end_progress();
   [[nodiscard]] bool has_failed() const;  // whether lines were lost; warnings, on stderr, don't count
   [[nodiscard]] bool is_terminal() const noexcept;

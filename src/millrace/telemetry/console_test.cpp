@@ -47,7 +47,7 @@ class Terminal {
   }
   [[nodiscard]] bool is_open() const { return reader_ >= 0; }
   [[nodiscard]] int descriptor() const { return writer_; }
-  // Everything written so far, up to a mark that this function writes itself.
+  // All text written so far. It is read up to a mark that this function writes.
   std::string shown() {
     constexpr char kMark = '\x04';
     EXPECT_EQ(::write(writer_, &kMark, 1), 1);

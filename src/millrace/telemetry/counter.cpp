@@ -22,7 +22,7 @@ struct alignas(64) Cells {
 class Registry {
  public:
   static Registry& instance() {
-    static Registry* registry = new Registry;  // never destroyed: threads may outlive main's statics
+    static Registry* registry = new Registry;  // never destroyed, because threads may outlive main's statics
     return *registry;
   }
   std::uint32_t index_of(std::string_view name) {
@@ -51,7 +51,7 @@ class Registry {
   }
 
  private:
-  std::mutex mutex_;  // guards all below
+  std::mutex mutex_;  // guards the members below
   std::vector<std::string> names_;
   std::vector<Cells*> threads_;
   std::array<std::int64_t, kMostCounters> ended_{};

@@ -6,11 +6,11 @@
 
 namespace millrace::telemetry {
 
-// A named counter that any thread may increment: one cache line per thread, summed when read. Register once, keep for the
-// process.
+// A named counter that any thread may increment. Each thread has a cache line for its share; reading sums the shares. Register
+// once, keep for the process.
 class Counter {
  public:
-  explicit Counter(std::string_view name);  // same name = same counter
+  explicit Counter(std::string_view name);  // the same name gives the same counter
   void add(std::int64_t value) const noexcept;
   [[nodiscard]] std::int64_t total() const;
 

@@ -133,7 +133,7 @@ struct EventWriter::Impl {
     pending.clear();
   }
 
-  std::mutex mutex;  // guards all below
+  std::mutex mutex;  // guards the members below
   std::filesystem::path base;
   format::LogFile file;
   bool is_new_file = true;

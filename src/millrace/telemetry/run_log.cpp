@@ -10,7 +10,7 @@ namespace millrace::telemetry {
 
 namespace {
 
-constexpr std::uint64_t kRoom = 16U << 10U;  // for an "end" line with the text of an error
+constexpr std::uint64_t kRoom = 16U << 10U;  // enough for an "end" line with the text of an error
 
 }  // namespace
 

@@ -1,5 +1,5 @@
-// What a run writes while it runs: log.jsonl, TensorBoard events; its lines for people are in console.h. A log that can't be
-// written never stops training: the first failure is reported once, later ones are counted.
+// The files that a run writes while it runs: log.jsonl and TensorBoard events. Its lines for people are in console.h. A log that
+// can't be written never stops training: the first failure is reported once, later failures are counted.
 #pragma once
 
 #include <cstdint>
@@ -32,9 +32,10 @@ class RunLog {
   std::unique_ptr<Impl> impl_;
 };
 
-// TensorBoard scalar and text events (TFRecord framing with masked CRC32C, protobuf encoded by hand): the real `tensorboard`
-// package reads them. One file per process: events.out.tfevents.<unix seconds>.<host>.<pid>. Events are kept until flush(), the
-// destructor or 64 kB; after a failed write they continue in a new file, since readers stop at a torn record. Thread-safe.
+// Writes TensorBoard scalar and text events (TFRecord framing with masked CRC32C, protobuf encoded by hand), which the
+// `tensorboard` package reads. One file per process: events.out.tfevents.<unix seconds>.<host>.<pid>. Events are kept until
+// flush(), the destructor or 64 kB. After a failed write they continue in a new file, because readers stop at a torn record.
+// Thread-safe.
 class EventWriter {
  public:
   EventWriter(Fs& fs, const std::filesystem::path& folder, std::function<void(const std::string&)> warn);

@@ -87,7 +87,7 @@ TEST_F(RunLogTest, AFullDiskIsReportedOnceAndWritingResumes) {
   EXPECT_EQ(lines().back().at("i"), 4);
 }
 
-// The disk keeps room for the end line that the file's size does not show: after a kill the file holds only its lines.
+// The disk keeps room for the end line, but the file's size does not show it: after a kill the file holds only its lines.
 TEST_F(RunLogTest, RoomForTheEndIsKeptBehindTheFile) {
   RunLog log(Fs::real(), folder_ / "log.jsonl", warn());
   for (int i = 0; i < 200; ++i) log.write("step", {{"text", std::string(300, 'x')}});
@@ -164,7 +164,7 @@ TEST_F(EventWriterTest, RecordsAreFramedProtocolBuffers) {
 }
 
 TEST_F(EventWriterTest, AfterAFailureANewFileHoldsTheRest) {
-  FaultFs fs(Fs::real(), {.fail_at = 2, .tears_write = true});  // append, write, write
+  FaultFs fs(Fs::real(), {.fail_at = 2, .tears_write = true});  // the calls are append, write, write
   {
     EventWriter events(fs, folder_, warn());
     for (const int step : {1, 2, 3}) {

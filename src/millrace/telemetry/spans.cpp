@@ -17,7 +17,7 @@ constinit thread_local SpanWatch* span_watch = nullptr;
 
 std::size_t index_of(Phase phase) noexcept { return static_cast<std::size_t>(phase); }
 
-// Nearest rank: the smallest value with at least `fraction` of the values at or below it.
+// The quantile by nearest rank: the smallest value with at least `fraction` of the values at or below it.
 double quantile(std::vector<float>& values, double fraction) {
   if (values.empty()) return 0;
   const auto rank = static_cast<std::size_t>(std::ceil(fraction * static_cast<double>(values.size())));
@@ -46,7 +46,7 @@ const char* word_of(Phase phase) noexcept {
   return kWords[index_of(phase)];
 }
 
-// Spans inside these phases have the names of a step's phases but are not part of a step.
+// True for phases whose inner spans are not counted: these have the names of a step's phases but are not part of a step.
 bool is_whole(Phase phase) noexcept { return phase == Phase::trials || phase == Phase::validate; }
 
 }  // namespace
@@ -123,7 +123,7 @@ void Timeline::Accumulated::add_step(std::int64_t nanoseconds) {
     step_ms.push_back(ms);
     return;
   }
-  // Vitter's algorithm R: each step so far is in the sample with the same probability.
+  // Vitter's algorithm R: every step so far is in the sample with the same probability.
   const std::uint64_t slot = Philox(static_cast<std::uint64_t>(steps)).below(static_cast<std::uint64_t>(steps));
   if (slot < kReservoir) step_ms[slot] = ms;
 }

@@ -1,4 +1,4 @@
-// Where a run's time goes: accounts that cover every second of the loop's thread, and counters, without locks in the hot path.
+// Where a run's time goes. Accounts cover every second of the loop's thread, without locks in the hot path.
 #pragma once
 
 #include <array>
@@ -22,12 +22,12 @@ enum class Phase : std::uint8_t {
   prepare,
   forward,
   backward,
-  reduction,  // exchange between ranks: of gradients and everything else
+  reduction,  // exchange of gradients and everything else between ranks
   optimizer,
   metrics,
   log,
   snapshot,
-  validate,  // includes its pictures and samples
+  validate,  // validation, with its pictures and samples
   profile,   // recording operations, if the config asks for it
   rest       // time that no span covers
 };
@@ -36,9 +36,8 @@ inline constexpr std::size_t kPhases = 15;
 
 class Timeline;
 
-// While a span exists, time counts for its phase, which is also shown as what the process is doing (base/doing.h). Costs two
-// clock reads. A nested span takes its time away from the outer one; spans inside a trial or a validation are not counted
-// separately.
+// While a span exists, time counts for its phase, and reports of the running work show that phase (base/doing.h). Costs two clock
+// reads. A nested span's time is not counted for the outer span. Spans inside a trial or a validation are not counted separately.
 class Span {
  public:
   Span(Timeline& timeline, Phase phase) noexcept;
@@ -58,13 +57,13 @@ class Timeline {
  public:
   using Clock = std::int64_t (*)() noexcept;  // nanoseconds
   explicit Timeline(Clock clock = &steady_nanoseconds) noexcept;
-  void began_earlier(std::int64_t nanoseconds) noexcept;  // moves the start back by this much, as `startup`
+  void began_earlier(std::int64_t nanoseconds) noexcept;  // moves the start back by this much, which counts as `startup`
 
   void begin_step() noexcept;
   void end_step();
-  void drop_step() noexcept { in_step_ = false; }  // the step under way does not count as one
+  void drop_step() noexcept { in_step_ = false; }  // the current step is not counted as a step
   [[nodiscard]] Phase phase() const noexcept { return phase_; }
-  Phase enter(Phase phase) noexcept;  // returns the phase before; called by Span, as is leave()
+  Phase enter(Phase phase) noexcept;  // returns the previous phase; Span calls this and leave()
   void leave(Phase before) noexcept { turn_to(before); }
 
   struct Summary {
@@ -72,10 +71,10 @@ class Timeline {
     double step_ms_p50 = 0, step_ms_p95 = 0;  // estimated from a bounded reservoir
     double step_seconds = 0;                  // sum of all steps, without the time between them
     double wall = 0;                          // seconds
-    std::array<double, kPhases> seconds{};    // of each account; they sum to `wall`
+    std::array<double, kPhases> seconds{};    // seconds of each account; they sum to `wall`
     [[nodiscard]] double of(Phase phase) const noexcept { return seconds[static_cast<std::size_t>(phase)]; }
     [[nodiscard]] double loop() const noexcept { return wall - of(Phase::startup) - of(Phase::trials); }
-    [[nodiscard]] double share(Phase phase) const noexcept;  // of loop(); 0 for phases before it
+    [[nodiscard]] double share(Phase phase) const noexcept;  // share of loop(); 0 for phases before the loop
   };
   [[nodiscard]] Summary window() const;  // since the last reset_window()
   void reset_window();

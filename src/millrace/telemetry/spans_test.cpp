@@ -40,7 +40,7 @@ TEST(Timeline, AccountsAddUpToTheWallTime) {
   {
     const Span span(timeline, Phase::snapshot);
     wait_ms(70);
-    const Timeline::Summary inside = timeline.total();  // an open account counts
+    const Timeline::Summary inside = timeline.total();  // an open account counts too
     EXPECT_DOUBLE_EQ(inside.of(Phase::snapshot), 0.07);
   }
   const Timeline::Summary total = timeline.total();
@@ -112,7 +112,7 @@ TEST(Timeline, TheWindowStartsAnewAndTheTotalGoesOn) {
   EXPECT_NEAR(timeline.window().step_ms_p95, 95, 1e-3);
   const Span span(timeline, Phase::log);
   wait_ms(4);
-  timeline.reset_window();  // in the middle of an account: each window gets its part
+  timeline.reset_window();  // in the middle of an account, so that both windows get a part of it
   wait_ms(6);
   step_of(timeline, Phase::forward, 7);
   EXPECT_EQ(timeline.window().steps, 1);
@@ -124,7 +124,7 @@ TEST(Timeline, TheWindowStartsAnewAndTheTotalGoesOn) {
 
 TEST(Timeline, QuantilesOfALongRunComeFromAnEvenSample) {
   Timeline timeline(&test_clock);
-  for (int i = 1; i <= 100'000; ++i) step_of(timeline, Phase::forward, i);  // each step is slower than the last
+  for (int i = 1; i <= 100'000; ++i) step_of(timeline, Phase::forward, i);  // each step is slower than the step before
   EXPECT_NEAR(timeline.total().step_ms_p50, 50e3, 3e3);
   EXPECT_NEAR(timeline.total().step_ms_p95, 95e3, 2e3);
 }

@@ -80,7 +80,7 @@ struct ModelSection {
 
 struct Settings {
   DataSection data;
-  OptimSection optim = {.learning_rate = 3e-4};  // a section's defaults are those its owner sets
+  OptimSection optim = {.learning_rate = 3e-4};  // the section's defaults are those that its owner sets
   ModelSection model;
   static consteval auto fields() {
     using C = Settings;
@@ -90,7 +90,7 @@ struct Settings {
 
 const Schema& settings_schema();  // schema_of<Settings>(), made once
 std::vector<Alias> settings_aliases();
-// The texts of the problems in `layers`; "" if it resolves.
+// The texts of the problems in `layers`; "" if resolving them finds no problem.
 std::string text_of_problems(const Layers& layers);
 
 }  // namespace millrace::config::test

@@ -24,7 +24,7 @@ void TreeBuilder::problem(std::string what, std::size_t line, std::string next, 
 
 bool TreeBuilder::count_value(std::size_t line) {
   if (++values_ <= kMostValues) return true;
-  problem("more than " + with_commas(kMostValues) + " values", line, "a config is not a place for data: name a file instead");
+  problem("more than " + with_commas(kMostValues) + " values", line, "a config can't hold data: name a file instead");
   return false;
 }
 
@@ -37,7 +37,8 @@ bool TreeBuilder::key(std::string text, std::size_t line) {
   } else {
     const auto [depth, is_new] = depths_.try_emplace(path, open_.size());
     std::string& origin = origins_[path];
-    const bool in_another_form = !is_new && depth->second != open_.size();  // once as section and key, once with a dot
+    // The key is written once as section and key, once with a dot.
+    const bool in_another_form = !is_new && depth->second != open_.size();
     origin = (in_another_form ? origin + " and " : "") + place(line);
   }
   key_ = std::move(text);
@@ -108,7 +109,7 @@ std::string range_hint(std::string_view line, std::string otherwise) {
   const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
   for (std::size_t i = 1; i + 1 < line.size(); ++i) {
     if (line[i] == '-' && is_digit(line[i - 1]) && is_digit(line[i + 1])) {
-      return "a range such as 6-8 is no value: choose one number in it";
+      return "a range such as 6-8 is not a value: choose one number in it";
     }
   }
   return otherwise;

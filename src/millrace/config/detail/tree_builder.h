@@ -1,4 +1,4 @@
-// What the parsers of the three file formats share: a tree built from events, the line of each key, and the problems.
+// Shared by the parsers of the three file formats: a tree built from events, the line of each key, and the problems.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,8 @@
 
 namespace millrace::config::detail {
 
-// A parser calls it in document order. Each call returns false if the parser should stop: the text is too deep or too large.
+// A parser calls these functions in document order. Each returns false if the parser should stop, because the text is too deep or
+// too large.
 class TreeBuilder {
  public:
   TreeBuilder(std::string name, std::map<std::string, std::string>& origins, std::vector<Problem>& problems)
@@ -28,7 +29,7 @@ class TreeBuilder {
   // Adds a problem that ends the reading of this text.
   void problem(std::string what, std::size_t line, std::string next, std::size_t column = 0);
   [[nodiscard]] std::string place(std::size_t line, std::size_t column = 0) const;  // "name:line:column"
-  // False once a problem has cut the text short: keys that seem missing may be in the unread part.
+  // False once a problem has cut the text short: keys that seem to be missing may be in the unread part.
   [[nodiscard]] bool is_complete() const noexcept { return is_complete_; }
   [[nodiscard]] bool expects_key() const noexcept { return !open_.empty() && open_.back().is_object() && !has_key_; }
 
@@ -41,7 +42,7 @@ class TreeBuilder {
   std::map<std::string, std::size_t> depths_;  // depth of the containers in which each path was found
   std::vector<Problem>& problems_;
   std::vector<Json> open_;                 // containers from the root to the innermost
-  std::vector<std::string> paths_;         // dotted path of each of them
+  std::vector<std::string> paths_;         // dotted path of each open container
   std::vector<std::string> pending_keys_;  // key under which each container goes into its parent
   std::string key_;
   bool has_key_ = false;
@@ -51,7 +52,7 @@ class TreeBuilder {
   bool is_complete_ = true;
 };
 
-// What to do about a syntax error in `line`: a remedy if it holds a range such as 6-8, else `otherwise`.
+// What to do about a syntax error in `line`: a remedy if `line` holds a range such as 6-8, else `otherwise`.
 [[nodiscard]] std::string range_hint(std::string_view line, std::string otherwise);
 // The line of `text` that holds byte `at`.
 [[nodiscard]] std::string_view line_at(std::string_view text, std::size_t at);

@@ -1,5 +1,5 @@
-// millrace-convolutions: computes bf16 convolutions that may hang, crash or write outside their memory, so that the run itself
-// does not (device/convolution_trial.h). The job and the answers: device/detail/convolution_job.h.
+// The program millrace-convolutions: computes bf16 convolutions that may hang, crash or write outside their memory, so that the
+// run itself does not (device/convolution_trial.h). device/detail/convolution_job.h describes the job and the answers.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/convolution.h>
 #include <ATen/ops/convolution_backward.h>
@@ -33,9 +33,10 @@ namespace {
 using detail::ConvolutionJob;
 using detail::Unit;
 
-constexpr double kTolerance = 0.05;  // for all elements together; bf16 itself is off by 0.004, or by 0.012 if it is emulated
-constexpr double kElementTolerance = 0.25;  // relative to an element's size and the usual size; bf16 0.004, emulated 0.06
-// A fault need not show at the first try: as many tries as fit into this time are made, each with other junk: NaN, large numbers,
+constexpr double kTolerance = 0.05;  // limit for all elements together; bf16 itself is off by 0.004, emulated bf16 by 0.012
+// Relative to an element's size plus the usual size; bf16 is off by 0.004, emulated bf16 by 0.06.
+constexpr double kElementTolerance = 0.25;
+// Time for the tries of a pass, because a fault need not show at the first try. Each try uses other junk: NaN, large numbers,
 // zeros.
 constexpr double kTriesMs = 100;
 struct Amid {
@@ -73,8 +74,8 @@ class Reference {
   [[nodiscard]] double ms() const noexcept { return ms_; }
 
   struct Verdict {
-    std::string fault;        // "" = right
-    bool is_damaged = false;  // it wrote outside its memory: this process must not continue
+    std::string fault;        // "" = the pass is right
+    bool is_damaged = false;  // the pass wrote outside its memory, so this process must not continue
   };
   // The verdict on a pass in bf16.
   [[nodiscard]] Verdict try_pass(const Unit& unit) const {
@@ -103,7 +104,7 @@ class Reference {
     }
     return {};
   }
-  // "" = practically equal, in total and in each element.
+  // How the two tensors differ, in total or in an element; "" if they are practically equal.
   [[nodiscard]] static std::string difference(const at::Tensor& found, const at::Tensor& expected) {
     if (expected.numel() == 0) return "";
     const double size = expected.norm().item<double>();
@@ -123,14 +124,14 @@ class Reference {
   }
   [[nodiscard]] static at::Tensor laid_out(const at::Tensor& tensor, const Unit& unit) {
     const auto last = tensor.dim() == 5 ? at::MemoryFormat::ChannelsLast3d : at::MemoryFormat::ChannelsLast;
-    const at::Tensor narrow = tensor.to(at::kBFloat16);  // a copy: reads beyond its borders are noticed too
+    const at::Tensor narrow = tensor.to(at::kBFloat16);  // a copy, so that reads beyond its borders are also noticed
     return unit.channels_last && tensor.dim() > 3 ? narrow.contiguous(last) : narrow;
   }
   [[nodiscard]] at::Tensor forward(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias) const {
     return at::convolution(input, weight, bias, shape_.stride, shape_.padding, shape_.dilation, shape_.transposed,
                            shape_.output_padding, shape_.groups);
   }
-  // The input's gradient, or those of the weight and the bias.
+  // The gradient of the input, or the gradients of weight and bias.
   [[nodiscard]] std::vector<at::Tensor> backward(Pass pass, const at::Tensor& direction, const at::Tensor& input,
                                                  const at::Tensor& weight) const {
     const bool of_input = pass == Pass::input_gradient;
@@ -142,7 +143,7 @@ class Reference {
 
   ConvolutionShape shape_;
   at::Tensor input_, weight_, bias_, direction_;
-  std::array<std::vector<at::Tensor>, 3> expected_;  // by pass
+  std::array<std::vector<at::Tensor>, 3> expected_;  // one list for each pass
   double ms_ = 0;
 };
 
@@ -172,7 +173,7 @@ void work(const ConvolutionJob& job) {
 }  // namespace millrace::device
 
 int main() {
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // a convolution that hangs must not outlive its run
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // a convolution that hangs must not outlive the run
   const rlimit no_core{0, 0};
   ::setrlimit(RLIMIT_CORE, &no_core);
   try {

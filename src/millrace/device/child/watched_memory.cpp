@@ -11,7 +11,7 @@
 namespace millrace::device {
 namespace {
 
-constexpr std::size_t kAlignment = 64;  // of LibTorch's memory
+constexpr std::size_t kAlignment = 64;  // alignment of LibTorch's memory
 
 struct Block {
   unsigned char* data = nullptr;
@@ -19,7 +19,7 @@ struct Block {
   unsigned char junk = 0;
 
   [[nodiscard]] unsigned char* base() const { return data - zone; }
-  // The bytes before the block that were overwritten, counted from the farthest.
+  // Number of overwritten bytes before the block, counted from the farthest of them.
   [[nodiscard]] std::size_t written_before() const {
     const unsigned char* const at = std::find_if(base(), data, [this](unsigned char byte) { return byte != junk; });
     return static_cast<std::size_t>(data - at);
@@ -36,7 +36,7 @@ class Watch final : public c10::Allocator {
  public:
   static Watch& here() {
     static auto* const watch = [] {
-      auto* const made = new Watch;  // never freed: tensors may live until the very end
+      auto* const made = new Watch;  // never freed, because tensors may exist until the process ends
       c10::SetCPUAllocator(made, /*priority=*/1);
       return made;
     }();

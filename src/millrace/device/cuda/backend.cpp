@@ -1,4 +1,4 @@
-// libmillrace_cuda.so: all parts of Millrace that need CUDA. Linking LibTorch's CUDA libraries registers their kernels.
+// libmillrace_cuda.so: all of Millrace's code that needs CUDA. It links LibTorch's CUDA libraries, which registers their kernels.
 #include <c10/core/AllocatorConfig.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAException.h>
@@ -23,8 +23,8 @@ namespace millrace::device {
 
 namespace {
 
-// Lets the allocator's segments grow, so that batches of other sizes (an epoch's last, a validation's, smaller ones after
-// out-of-memory) leave no unusable holes. Call it before the first allocation; the allocator's environment variable takes
+// Lets the allocator's segments grow. Otherwise batches of other sizes (an epoch's last, a validation's, smaller ones after
+// out-of-memory) would leave unusable holes. Call it before the first allocation. The allocator's environment variable takes
 // precedence.
 void let_segments_grow() {
   if (std::getenv("PYTORCH_ALLOC_CONF") != nullptr || std::getenv("PYTORCH_CUDA_ALLOC_CONF") != nullptr) return;
@@ -59,11 +59,11 @@ class CudaBackend final : public Backend {
     const c10::cuda::CUDAGuard guard(as_index(index));
     std::size_t free = 0;
     std::size_t total = 0;
-    check(cudaMemGetInfo(&free, &total), "the driver does not say how much memory is free", "cuda:" + std::to_string(index));
+    check(cudaMemGetInfo(&free, &total), "the driver does not report the free memory", "cuda:" + std::to_string(index));
     return {free, total};
   }
 
-  // The stream has high priority: a copy that waits behind a step's kernels comes too late.
+  // The stream has high priority, because a copy that waits behind a step's kernels comes too late.
   [[nodiscard]] c10::Stream copy_stream(int index) override {
     const std::scoped_lock lock(mutex_);
     auto it = copy_streams_.find(index);
@@ -74,7 +74,7 @@ class CudaBackend final : public Backend {
 
   void synchronize(int index) override {
     const c10::cuda::CUDAGuard guard(as_index(index));
-    C10_CUDA_CHECK(cudaDeviceSynchronize());  // its error shows which kind it is: device/errors.h
+    C10_CUDA_CHECK(cudaDeviceSynchronize());  // device/errors.h classifies its error
   }
 
   void pin(std::byte* memory, std::size_t bytes) override {
@@ -110,7 +110,7 @@ class CudaBackend final : public Backend {
     return devices_[static_cast<std::size_t>(index)];
   }
 
-  // Reads the allocator's own counters, not the driver's: nothing waits for the GPU.
+  // Reads the allocator's counters instead of the driver's, because then nothing waits for the GPU.
   [[nodiscard]] Backend::MemoryCounters read_memory(int index) const override {
     using c10::CachingAllocator::StatType;
     Backend::MemoryCounters counters{.total_bytes = at(index).total_bytes};
@@ -125,7 +125,7 @@ class CudaBackend final : public Backend {
 
   static void check(cudaError_t status, const std::string& what, const std::string& where) {
     if (status == cudaSuccess) return;
-    (void)cudaGetLastError();  // a later call would report it again
+    (void)cudaGetLastError();  // clears the error, which a later call would report again
     throw DeviceError({.what = what + ": " + cudaGetErrorString(status),
                        .where = where,
                        .next = "run again with CUDA_LAUNCH_BLOCKING=1 to see which operation failed, or with device.name=cpu"});

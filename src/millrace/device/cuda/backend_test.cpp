@@ -1,4 +1,4 @@
-// The CUDA plugin. Without a GPU the tests that need one are skipped, and counted as skipped.
+// Tests the CUDA plugin. Without a GPU the tests that need one are skipped, and counted as skipped.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/ones.h>
@@ -18,7 +18,7 @@
 namespace millrace::device {
 namespace {
 
-// Runs in a separate process, with empty libraries in place of those of CUDA that this machine lacks.
+// Runs in a separate process. Empty libraries replace those of CUDA that this machine lacks.
 TEST(CudaPlugin, LoadsWithoutAGpuAndKnowsItsInterface) {
   const std::string peer = MILLRACE_SOURCE_DIR "/tools/python-peer";
   if (!std::filesystem::exists(MILLRACE_SOURCE_DIR "/.deps/venv/bin/python")) GTEST_SKIP() << "no Python: ./dev test makes one";
@@ -77,7 +77,7 @@ TEST_F(CudaBackendTest, PinsMemoryOfOurs) {
   std::vector<std::byte> block(1U << 20U);
   backend_->pin(block.data(), block.size());
   backend_->unpin(block.data());
-  backend_->pin(block.data(), block.size());  // can be pinned again, so unpin() worked
+  backend_->pin(block.data(), block.size());  // pinning works again, so unpin() worked
   backend_->unpin(block.data());
 }
 

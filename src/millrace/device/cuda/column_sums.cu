@@ -5,10 +5,10 @@
 namespace millrace::device {
 namespace {
 
-constexpr int kWarps = 8;  // of a block
+constexpr int kWarps = 8;  // warps of a block
 
-// A warp reads a piece of sixteen bytes of 32 neighbouring places in a row; the warps of a block take turns with the rows of its
-// share.
+// The lanes of a warp read neighbouring pieces of sixteen bytes in a row. The warps of a block take turns with the rows of the
+// block's share.
 template <class X>
 __global__ void __launch_bounds__(32 * kWarps)
     column_sums(const X* matrix, std::int64_t rows, std::int64_t columns, float* parts) {

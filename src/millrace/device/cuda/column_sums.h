@@ -9,7 +9,7 @@
 
 namespace millrace::device {
 
-// `matrix` (rows, columns) contiguous, columns a multiple of 16 bytes; `parts` (blocks, columns), all of it written.
+// `matrix` (rows, columns) is contiguous; a row's bytes are a multiple of 16. The kernel writes all of `parts` (blocks, columns).
 [[nodiscard]] cudaError_t launch_column_sums(const void* matrix, kernels::detail::Type type, std::int64_t rows,
                                              std::int64_t columns, std::int64_t blocks, float* parts, cudaStream_t stream);
 

@@ -9,13 +9,13 @@ namespace {
 using kernels::detail::CrossEntropy;
 using kernels::detail::ExpSum;
 
-constexpr int kThreads = 256;  // of a block
+constexpr int kThreads = 256;  // threads of a block
 
 __device__ ExpSum from_lane(const ExpSum& mine, int distance) {
   return {__shfl_xor_sync(0xFFFFFFFFU, mine.largest, distance), __shfl_xor_sync(0xFFFFFFFFU, mine.sum, distance)};
 }
 
-// Joins the sums of the kPerRow threads of a row; each of them gets the result.
+// Joins the sums of the kPerRow threads of a row, and returns the result to each of them.
 template <int kPerRow>
 __device__ ExpSum over_row(ExpSum mine) {
   for (int distance = 16; distance > 0; distance /= 2) mine.join(from_lane(mine, distance));
@@ -29,11 +29,11 @@ __device__ ExpSum over_row(ExpSum mine) {
   return mine;
 }
 
-// A row belongs to kPerRow threads: to a warp if it is short, else to a block.
+// kPerRow threads share a row: a warp if the row is short, else a block.
 template <class X, int kPerRow>
 __global__ void __launch_bounds__(kThreads) forward(CrossEntropy args, std::int64_t rows, bool whole_pieces, float* losses) {
   const std::int64_t row = std::int64_t{blockIdx.x} * (kThreads / kPerRow) + threadIdx.x / kPerRow;
-  if (row >= rows) return;  // with a block for each row there is no such block
+  if (row >= rows) return;  // never true if each row has a block
   const auto lane = static_cast<std::int64_t>(threadIdx.x % kPerRow);
   const X* const logits = static_cast<const X*>(args.logits) + row * args.classes;
   ExpSum mine;
@@ -75,7 +75,7 @@ __global__ void __launch_bounds__(kThreads) backward(CrossEntropy args, std::int
   }
 }
 
-constexpr std::int64_t kShort = 1024;  // classes that a warp handles
+constexpr std::int64_t kShort = 1024;  // most classes that a warp handles
 
 template <class X>
 bool has_whole_pieces(const CrossEntropy& args) {

@@ -9,7 +9,7 @@
 
 namespace millrace::device {
 
-// Writes args.log_sums, and the loss of each row: 0 for a row that does not count, NaN for a target that is no class.
+// Writes args.log_sums and the loss of each row: 0 for a row that does not count, NaN for a target that is not a class.
 [[nodiscard]] cudaError_t launch_cross_entropy_forward(const kernels::detail::CrossEntropy& args, std::int64_t rows,
                                                        float* losses, cudaStream_t stream);
 [[nodiscard]] cudaError_t launch_cross_entropy_backward(const kernels::detail::CrossEntropy& args, std::int64_t rows,

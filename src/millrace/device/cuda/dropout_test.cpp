@@ -1,5 +1,5 @@
-// Compares dropout on a GPU with the CPU's: the same elements, and the same numbers to the bit. Skipped, and counted, without a
-// GPU.
+// Compares dropout on a GPU with the CPU's: it drops the same elements, and its numbers are the same to the bit. Skipped, and
+// counted as skipped, without a GPU.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/equal.h>
@@ -51,7 +51,8 @@ TEST_F(CudaDropout, DropsTheElementsOfTheCpu) {
 
 TEST_F(CudaDropout, TakesRowsInAnyOrderAndGivesTheGradientsOfTheCpu) {
   kernels::Dropout site = site_of(0.3, 0);
-  for (std::int64_t row = 0; row < 40; ++row) site.runs.push_back({(row * 7 % 40) * 77, 77});  // more than fit into one launch
+  // More runs than fit into one launch.
+  for (std::int64_t row = 0; row < 40; ++row) site.runs.push_back({(row * 7 % 40) * 77, 77});
   const at::Tensor values = at::randn({40, 77}), gradient = at::randn({40, 77});
   const at::Tensor host = values.clone().requires_grad_(), there = values.cuda().requires_grad_();
   const at::Tensor y = kernels::dropout(host, site), same = kernels::dropout(there, site);
@@ -66,7 +67,7 @@ TEST_F(CudaDropout, AttentionDropsTheSameAgainAndCountedTheWeightsOfTheCpu) {
   const kernels::Dropout site = site_of(0.3, 2 * 3 * 40 * 40);
   const auto half = [](const at::Tensor& x) { return x.cuda().to(at::kHalf); };
   const auto fused = [&] {
-    kernels::seed_default_generator(at::Device("cuda:0"), kKey);  // as before each forward pass: step/draws.h
+    kernels::seed_default_generator(at::Device("cuda:0"), kKey);  // as step/draws.h does before each forward pass
     return kernels::causal_attention(half(q), half(k), half(v), site);
   };
   const at::Tensor first = fused();

@@ -18,7 +18,7 @@ using kernels::detail::PointwiseArgs;
 using kernels::detail::RecordedSite;
 
 constexpr unsigned kThreads = 256;
-constexpr std::int64_t kMostBlocks = std::int64_t{1} << 20;  // threads loop if there are more elements
+constexpr std::int64_t kMostBlocks = std::int64_t{1} << 20;  // if there are more elements, threads loop
 
 template <class Of>
 __global__ void __launch_bounds__(kThreads) elementwise(Of of, std::int64_t count, const RecordedSite* recorded) {
@@ -33,14 +33,14 @@ __global__ void __launch_bounds__(kThreads) elementwise(Of of, std::int64_t coun
 template <class Of>
 cudaError_t launch(const Of& of, std::int64_t count, const RecordedSite* recorded, cudaStream_t stream) {
   if (count == 0) return cudaSuccess;
-  // The first element may lie within a group: then one more group has elements.
+  // The first element may lie inside a group, so one more group may have elements.
   const std::int64_t lanes = kernels::detail::kLanesOfGroup * ((count - 1) / kernels::kDropoutGroup + 2);
   const auto blocks = static_cast<unsigned>(std::min((lanes + kThreads - 1) / kThreads, kMostBlocks));
   elementwise<<<blocks, kThreads, 0, stream>>>(of, count, recorded);
   return cudaGetLastError();
 }
 
-// Sixteen bytes at a time where all tensors begin at such a piece; the rest one by one.
+// Handles sixteen bytes at a time if all tensors begin at a multiple of sixteen bytes, and the rest one element at a time.
 template <class Function, class X>
 __global__ void __launch_bounds__(kThreads)
     pointwise(const X* x, const X* gradient, X* out, std::int64_t count, bool whole_pieces) {
@@ -77,7 +77,7 @@ cudaError_t launch_function(const PointwiseArgs& args, cudaStream_t stream) {
   });
 }
 
-// Passed with a launch, without a copy to the device.
+// Bytes that are passed as an argument of a launch, without a copy to the device.
 struct Bytes {
   static constexpr std::size_t kMost = 2048;
   unsigned char at[kMost];

@@ -20,7 +20,8 @@ using kernels::detail::result_of;
 
 constexpr int kThreads = 256;
 
-// Contiguous: a block for each channel and split. E: an element, or a piece of neighbours.
+// For contiguous tensors. Each channel and split has a block. E is the type that a thread reads at once: an element, or a piece
+// of neighbours.
 template <class X, class E>
 __global__ void __launch_bounds__(kThreads) sum_planes(DeviceGroupNorm a) {
   constexpr int kElements = sizeof(E) / sizeof(X);
@@ -49,7 +50,8 @@ __global__ void __launch_bounds__(kThreads) sum_planes(DeviceGroupNorm a) {
   a.partial(sample, split, static_cast<int>(threadIdx.x))[channel] = total;
 }
 
-// Channels last: a block for each sample and split; a thread adds the kElements neighbours of its place in some positions.
+// For channels-last tensors. Each sample and split has a block. A thread adds up kElements neighbouring channels in some of the
+// positions.
 template <class X, class E>
 __global__ void __launch_bounds__(kThreads) sum_pixels(DeviceGroupNorm a) {
   constexpr int kElements = sizeof(E) / sizeof(X);
@@ -94,7 +96,7 @@ __device__ float over_splits(const DeviceGroupNorm& a, std::int64_t sample, std:
   return over_warp(total);
 }
 
-// A warp for each group of a sample.
+// Each group of a sample has a warp.
 template <class X>
 __global__ void __launch_bounds__(32) settle(DeviceGroupNorm a) {
   const int lane = static_cast<int>(threadIdx.x);

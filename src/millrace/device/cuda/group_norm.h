@@ -7,7 +7,8 @@
 
 namespace millrace::device {
 
-// Three launches: sums over positions, numbers of each channel, the result. Backward where there is a gradient.
+// Makes three launches: sums over positions, numbers of each channel, the result. If there is a gradient, computes the backward
+// pass.
 [[nodiscard]] cudaError_t launch_group_norm(const kernels::DeviceGroupNorm& args, cudaStream_t stream);
 
 }  // namespace millrace::device

@@ -1,5 +1,5 @@
-// Compares a device's own kernels with the CPU's, values and gradients, and replays a recording with other numbers. Skipped, and
-// counted, without a GPU; the stand-in's tests run it too (tests/standin).
+// Compares values and gradients of a device's own kernels with the CPU's, and replays a recording with other numbers. Skipped,
+// and counted as skipped, without a GPU. The tests of the stand-in run it too (tests/standin).
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
@@ -35,7 +35,8 @@ namespace {
 
 at::TensorOptions there(at::ScalarType type = at::kFloat) { return at::TensorOptions(type).device(at::kCUDA); }
 
-// The results of `function` on a device, and the gradients of its inputs from the same gradients of its results.
+// The results of `function` on a device, and the gradients of its inputs. The gradients of the results are the same on every
+// device.
 Numbers results_on(c10::Device device, const Computes& function, const Numbers& inputs) {
   Numbers leaves;
   for (const at::Tensor& input : inputs)
@@ -84,8 +85,7 @@ std::vector<kernels::Dropout> sites(std::int64_t width) {
 }
 
 TEST_F(CudaKernels, NormsRowsAsTheCpu) {
-  for (const std::int64_t width :
-       {128, 384, 1024, 100}) {  // without a kernel for the last one: LibTorch rounds its weights to x's type
+  for (const std::int64_t width : {128, 384, 1024, 100}) {  // the last one has no kernel: LibTorch rounds its weights to x's type
     for (const auto residual_type : {at::kFloat, at::kBFloat16}) {
       for (const auto type : {at::kFloat, at::kBFloat16}) {
         const Numbers inputs = {at::randn({33, width}).to(type), at::randn({33, width}).to(residual_type), at::randn({width}),
@@ -106,7 +106,7 @@ TEST_F(CudaKernels, NormsRowsAsTheCpu) {
   }
 }
 
-TEST_F(CudaKernels, TakesTensorsThatBeginAnywhere) {  // a thread reads some neighbours at once
+TEST_F(CudaKernels, TakesTensorsThatBeginAnywhere) {  // matters because a thread reads several neighbours at once
   const auto shifted = [](const at::Tensor& x) {
     const at::Tensor more = at::empty({x.numel() + 1}, x.options());
     return more.narrow(0, 1, x.numel()).view(x.sizes()).copy_(x);

@@ -1,4 +1,4 @@
-// What launches have in common: for .cu files alone.
+// Helpers for launches. Only .cu files include this header.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -10,7 +10,7 @@ namespace millrace::device {
 using kernels::Piece;
 using kernels::with_types;
 
-// The sum over the 32 lanes of a warp, for each of them. All lanes take part.
+// The sum over the 32 lanes of a warp, returned to each lane. All lanes must take part.
 __device__ inline float over_warp(float value) {
   for (int distance = 16; distance > 0; distance /= 2) value += __shfl_xor_sync(0xFFFFFFFFU, value, distance);
   return value;

@@ -17,20 +17,20 @@ class NcclGroups final : public RankGroups {
   [[nodiscard]] std::string name() const override { return "nccl"; }
   [[nodiscard]] std::string library() const override { return "NCCL " + c10d::getNcclVersion(); }
 
-  // The bytes by which NCCL detects that two ranks share a GPU.
+  // Returns the bytes by which NCCL detects that two ranks share a GPU.
   [[nodiscard]] std::string identity(int gpu) const override {
     std::array<char, 32> id{};
     const cudaError_t status = cudaDeviceGetPCIBusId(id.data(), static_cast<int>(id.size()), gpu);
     if (status == cudaSuccess) return id.data();
-    (void)cudaGetLastError();  // a later call would report it again
-    throw DeviceError({.what = std::string("the GPU does not tell its address: ") + cudaGetErrorString(status),
+    (void)cudaGetLastError();  // clears the error, which a later call would report again
+    throw DeviceError({.what = std::string("the GPU's address can't be read: ") + cudaGetErrorString(status),
                        .where = "cuda:" + std::to_string(gpu),
-                       .next = "see whether nvidia-smi lists it"});
+                       .next = "check that nvidia-smi lists it"});
   }
 
   [[nodiscard]] c10::intrusive_ptr<c10d::Backend> connect(const RankGroups::Seat& seat) override {
-    // Without this setting c10d's watchdog ends the process of a rank that only lost another rank, as if it had failed itself;
-    // the ranks notice the loss by their messages over Gloo. A time-out still ends waits on the GPU.
+    // Without this setting c10d's watchdog ends the process of a rank that has only lost another rank, as if it had failed
+    // itself. The ranks notice the loss by their messages over Gloo. A time-out still ends waits on the GPU.
     ::setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "2", /*overwrite=*/0);
     const auto index = static_cast<c10::DeviceIndex>(seat.gpu);
     const c10::Device device(c10::kCUDA, index);

@@ -1,4 +1,4 @@
-// NCCL for device/rank_groups.h: nccl.cpp if the build found its header, else no_nccl.cpp.
+// NCCL for device/rank_groups.h. nccl.cpp implements it if the build found NCCL's header, else no_nccl.cpp.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace millrace::device {
 
-// Lives as long as the program; null with a reason in a build without NCCL.
+// The result lives as long as the program. Null in a build without NCCL, with the reason.
 [[nodiscard]] RankGroups* nccl_groups(std::string& reason);
 
 }  // namespace millrace::device

@@ -15,9 +15,9 @@ using kernels::detail::NormGradientRow;
 using kernels::detail::NormRow;
 using kernels::detail::RecordedSite;
 
-constexpr int kWarps = 4;  // of a block; each handles a row at a time
+constexpr int kWarps = 4;  // warps of a block; each handles one row at a time
 
-// The site of the row; a recorded one is in the device's memory.
+// The dropout of a row. In a recorded step key and first number come from the device's memory.
 __device__ Keep keep_of(const Keep& given, const RecordedSite* recorded, std::int64_t row, std::int64_t width) {
   Keep keep = given;
   if (recorded != nullptr) keep = {recorded->key, recorded->first, given.threshold, given.scale};
@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(32 * kWarps) norm_forward(NormForward args, st
   }
 }
 
-// `partial`: (2, blocks, width), the gradients of weight and of bias that each block has found.
+// `partial` (2, blocks, width): each block's part of the gradients of weight and bias.
 template <class R, class Y, int kGroups>
 __global__ void __launch_bounds__(32 * kWarps)
     norm_backward(NormBackward args, std::int64_t rows, const RecordedSite* recorded, float* partial) {
@@ -63,7 +63,7 @@ __global__ void __launch_bounds__(32 * kWarps)
                    keep_of(args.keep, recorded, i, width));
   }
   const NormRow<kGroups> place{.lane = lane, .width = width};
-  for (int warp = 0; warp < kWarps; ++warp) {  // one warp after the other: the sum does not depend on which comes first
+  for (int warp = 0; warp < kWarps; ++warp) {  // in a fixed order, so that the sum does not depend on which warp comes first
     if (static_cast<int>(threadIdx.x / 32) == warp) {
 #pragma unroll
       for (int slot = 0; slot < kGroups; ++slot) {
@@ -85,7 +85,7 @@ __global__ void __launch_bounds__(32 * kWarps)
   }
 }
 
-// Calls `launch` with the groups for each half warp that the width needs.
+// Calls `launch` with the number of groups that each half warp needs for this width.
 template <class R, class Y, class Launch>
 cudaError_t with_groups(std::int64_t width, const Launch& launch) {
   return width <= 512 ? launch.template operator()<R, Y, 2>() : launch.template operator()<R, Y, 4>();

@@ -1,4 +1,4 @@
-// The plugin's kernels for a layer norm with the residual sum and dropout before it.
+// The plugin's kernels for a layer norm, with the residual sum and dropout before the norm.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -9,11 +9,11 @@
 
 namespace millrace::device {
 
-// For widths that are multiples of 128, at most 1,024. `recorded`: key and first number of the site in the device's memory; null:
-// those of args.keep.
+// For widths that are multiples of 128 and at most 1,024. `recorded`: key and first number of the site in the device's memory;
+// null: those of args.keep are used.
 [[nodiscard]] cudaError_t launch_norm_forward(const kernels::detail::NormForward& args, std::int64_t rows,
                                               const kernels::detail::RecordedSite* recorded, cudaStream_t stream);
-// `partial`: (2, blocks, width), the gradients of weight and of bias that each block has found; all of it is written.
+// `partial` (2, blocks, width): each block's part of the gradients of weight and bias. The kernel writes all of it.
 [[nodiscard]] cudaError_t launch_norm_backward(const kernels::detail::NormBackward& args, std::int64_t rows, std::int64_t blocks,
                                                const kernels::detail::RecordedSite* recorded, float* partial,
                                                cudaStream_t stream);

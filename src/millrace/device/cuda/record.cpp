@@ -19,7 +19,7 @@ namespace {
 
 using Pool = std::shared_ptr<const c10::MempoolId_t>;
 
-// The recordings of a device that live at the same time share a pool; one that its last graph has left can't be used again.
+// The memory pool that all living recordings of a device share. A pool whose last graph is gone can't be used again.
 Pool pool_of(c10::DeviceIndex index) {
   static std::mutex mutex;
   static std::map<c10::DeviceIndex, std::weak_ptr<const c10::MempoolId_t>> pools;
@@ -30,7 +30,7 @@ Pool pool_of(c10::DeviceIndex index) {
   return pool;
 }
 
-// All recordings of a device are made on one stream, which must not be the default one.
+// The stream on which all recordings of a device are made. It must not be the default stream.
 c10::cuda::CUDAStream stream_of(c10::DeviceIndex index) {
   static std::mutex mutex;
   static std::map<c10::DeviceIndex, c10::cuda::CUDAStream> streams;
@@ -40,7 +40,7 @@ c10::cuda::CUDAStream stream_of(c10::DeviceIndex index) {
   return it->second;
 }
 
-// The first stream's later work waits for the second's so far.
+// Makes later work of stream `later` wait for the present work of stream `earlier`.
 void order(const c10::cuda::CUDAStream& later, const c10::cuda::CUDAStream& earlier) {
   c10::Event event(c10::kCUDA);
   event.record(earlier.unwrap());
@@ -49,10 +49,10 @@ void order(const c10::cuda::CUDAStream& later, const c10::cuda::CUDAStream& earl
 
 class Graph final : public at::cuda::CUDAGraph {
  public:
-  // Other threads may allocate and page-lock memory in the meantime.
+  // "ThreadLocal" lets other threads allocate and page-lock memory during the capture.
   void begin(c10::MempoolId_t pool) { capture_begin(pool, cudaStreamCaptureModeThreadLocal); }
 
-  // Ends a capture that failed: LibTorch's own end throws before it has put everything back.
+  // Ends a capture that failed. LibTorch's own function would throw before it has restored everything.
   void abandon() noexcept {
     cudaGraph_t broken = nullptr;
     static_cast<void>(cudaStreamEndCapture(capture_stream_, &broken));
@@ -64,7 +64,7 @@ class Graph final : public at::cuda::CUDAGraph {
       c10::cuda::CUDACachingAllocator::releasePool(capture_dev_, mempool_id_);
       at::getHostAllocator(at::kCUDA)->end_allocate_to_pool(mempool_id_);
       at::getHostAllocator(at::kCUDA)->release_pool(mempool_id_);
-    } catch (const std::exception&) {  // it was ended before
+    } catch (const std::exception&) {  // the capture had ended already
     }
   }
 
@@ -85,7 +85,7 @@ class CudaRecording final : public Recording {
 
  private:
   c10::DeviceIndex index_;
-  Pool pool_;  // outlives the graph
+  Pool pool_;  // must outlive the graph
   std::unique_ptr<Graph> graph_;
 };
 

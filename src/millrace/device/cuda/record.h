@@ -1,4 +1,4 @@
-// Work of a GPU recorded as a CUDA graph.
+// Records the work of a GPU as a CUDA graph.
 #pragma once
 
 #include <functional>

@@ -14,12 +14,12 @@ using kernels::detail::RmsNorm;
 
 constexpr int kThreads = 256;
 
-// Contiguous: a thread for each position; neighbours read neighbours of each channel.
+// For contiguous tensors. Each position has a thread; neighbouring threads read neighbouring elements of a channel.
 template <class X>
 __global__ void __launch_bounds__(kThreads, 2) planes(RmsNorm a) {
   const std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (i >= a.samples * a.positions) return;
-  const auto at = static_cast<std::uint32_t>(i), of = static_cast<std::uint32_t>(a.positions);  // 32 bits divide faster
+  const auto at = static_cast<std::uint32_t>(i), of = static_cast<std::uint32_t>(a.positions);  // 32-bit division is faster
   const std::int64_t first = static_cast<std::int64_t>(at / of) * a.channels * a.positions + static_cast<std::int64_t>(at % of);
   const X* const x = static_cast<const X*>(a.x) + first;
   const X* const gradient = a.gradient == nullptr ? x : static_cast<const X*>(a.gradient) + first;
@@ -35,7 +35,8 @@ __global__ void __launch_bounds__(kThreads, 2) planes(RmsNorm a) {
   }
 }
 
-// Channels last: a warp for each position. E: an element, or a piece of neighbours.
+// For channels-last tensors. Each position has a warp. E is the type that a lane reads at once: an element, or a piece of
+// neighbours.
 template <class X, class E>
 __global__ void __launch_bounds__(kThreads, 2) pixels(RmsNorm a) {
   constexpr int kElements = sizeof(E) / sizeof(X);

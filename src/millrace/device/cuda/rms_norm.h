@@ -1,4 +1,4 @@
-// The plugin's kernels for an RMS norm over channels with SiLU behind it.
+// The plugin's kernels for an RMS norm over channels followed by SiLU.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -7,7 +7,7 @@
 
 namespace millrace::device {
 
-// Writes the result and args.rates; backward, where there is a gradient, reads them.
+// Writes the result and args.rates. If there is a gradient, computes the backward pass, which reads args.rates.
 [[nodiscard]] cudaError_t launch_rms_norm(const kernels::detail::RmsNorm& args, cudaStream_t stream);
 
 }  // namespace millrace::device

@@ -1,4 +1,4 @@
-// Compares a device's own kernels for volumes with the CPU's, values and gradients; see kernels_test.cpp.
+// Compares values and gradients of a device's own kernels for volumes with the CPU's; see kernels_test.cpp.
 #include <ATen/ops/randn.h>
 #include <gtest/gtest.h>
 
@@ -38,7 +38,7 @@ TEST_F(CudaKernels, GroupNormsAreThoseOfTheCpu) {
       const Computes norm = [&](const Numbers& in) {
         return Numbers{kernels::group_norm(in[0], in[1], in[2], {.groups = groups, .silu = groups == 1, .slope = 0.1})};
       };
-      // A value near the ramp's edge may fall on its other side.
+      // The tolerance is large because a value near the edge of the leaky ReLU may fall on its other side.
       const double tolerance = x.scalar_type() == at::kFloat ? 1e-4 : 4 * tolerance_of(x.scalar_type());
       expect_the_cpu(norm, {x, at::randn({channels}), at::randn({channels})}, tolerance, what);
     }

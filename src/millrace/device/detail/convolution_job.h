@@ -1,8 +1,9 @@
-// The protocol between a trial of convolutions (convolution_trial.h) and millrace-convolutions. The job is JSON on the program's
-// standard input; it answers on standard output, a line at a time:
-//   begin UNIT MILLISECONDS     core time after which the unit counts as one that never ends
+// The protocol between a trial of convolutions (convolution_trial.h) and the program millrace-convolutions. The job is JSON on
+// the program's standard input. The program answers on standard output, one line at a time:
+//   begin UNIT MILLISECONDS     core time after which the unit is taken to hang
 //   right UNIT
-//   wrong UNIT WHAT             "0.52 of its size off", "not finite"; after a write outside its memory it ends with status 0
+//   wrong UNIT WHAT             WHAT is "0.52 of its size off", "not finite", …; after a write outside its memory the program
+// ends with status 0
 //   untried UNIT WHY            no verdict
 #pragma once
 
@@ -35,7 +36,7 @@ struct ConvolutionJob {
   return {{"threads", job.threads}, {"units", std::move(units)}};
 }
 
-// Throws Json's exceptions, std::exception.
+// Reads a job. Throws Json's exceptions and std::exception.
 [[nodiscard]] inline ConvolutionJob job_in(const Json& json) {
   ConvolutionJob job{json.at("threads").get<int>(), {}};
   for (const Json& unit : json.at("units")) {

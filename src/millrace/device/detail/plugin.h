@@ -1,4 +1,4 @@
-// The interface between the program and libmillrace_cuda.so: one C function, found by name.
+// The interface between the program and libmillrace_cuda.so: C functions that are found by name.
 #pragma once
 
 #include <filesystem>
@@ -13,18 +13,19 @@ namespace millrace::device::detail {
 inline constexpr const char* kPluginFile = "libmillrace_cuda.so";
 inline constexpr const char* kPluginEntry = "millrace_cuda_backend";
 inline constexpr const char* kKernelsEntry = "millrace_cuda_kernels";
-// Raised with every change of Backend or kernels::DeviceTable; a plugin with another number is refused.
+// Increased with every change of Backend or kernels::DeviceTable. A plugin with another number is refused.
 inline constexpr int kPluginInterface = 5;
 
-// The plugin's function: returns its backend, or null if it was built for another interface. Never throws.
+// The plugin's function that returns its backend; null if the plugin was built for another interface. Never throws.
 using PluginEntry = Backend* (*)(int interface);
-// The plugin's kernels; a plugin built without nvcc lacks the function.
+// The plugin's function that returns its kernels. A plugin built without nvcc lacks it.
 using KernelsEntry = const kernels::DeviceTable* (*)();
 
-// Opens the first plugin in `folders` that exists. Null with a reason if there is none or it can't be used.
+// Opens the first plugin that exists in `folders`. Null with a reason if there is no plugin or it can't be used.
 Backend* open_plugin(const std::vector<std::filesystem::path>& folders, std::string& reason);
 
-// choose() with the machine as arguments: `cuda` may be null, and `why_no_cuda` says why; `has_gpu` is the kernel's answer.
+// choose() with the machine's properties as arguments. `cuda` may be null, and `why_no_cuda` then says why. `has_gpu`: the kernel
+// knows a GPU.
 Choice choose(const std::string& wish, int local_rank, const Backend* cuda, const std::string& why_no_cuda, bool has_gpu);
 
 }  // namespace millrace::device::detail

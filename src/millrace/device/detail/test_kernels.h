@@ -15,17 +15,17 @@ namespace millrace::device {
 using Numbers = std::vector<at::Tensor>;
 using Computes = std::function<Numbers(const Numbers&)>;
 
-// Skips, and counts, its tests where there is no GPU or the plugin has no kernels of its own.
+// Skips its tests, and counts them as skipped, if there is no GPU or the plugin has no kernels of its own.
 class CudaKernels : public testing::Test {
  protected:
   void SetUp() override;
   Backend* backend_ = nullptr;
 };
 
-// The results of `function` and the gradients of its inputs, on the GPU and on the CPU: their differences are at most
-// `tolerance`, relative to the largest number, or to 1.
+// Compares the results of `function` and the gradients of its inputs on the GPU with those on the CPU. Differences may be at most
+// `tolerance`, relative to the largest number, or to 1 if all numbers are smaller.
 void expect_the_cpu(const Computes& function, const Numbers& inputs, double tolerance, const std::string& what);
-// Of one rounding to the type, or of some fp32 operations.
+// The tolerance for one rounding to the type, or for some fp32 operations.
 double tolerance_of(at::ScalarType type);
 
 }  // namespace millrace::device

@@ -7,15 +7,17 @@ namespace millrace::device::detail {
 namespace {
 
 constexpr std::int64_t kBlock = 16;         // channels in a buffer
-constexpr std::int64_t kElementBytes = 64;  // bytes of a block's channels at one position: in bf16, original and transposed
+constexpr std::int64_t kElementBytes = 64;  // bytes of a block's channels at one position: bf16, original and transposed
 constexpr std::int64_t kTile = 32;          // columns of a tile
-// The level 2 sizes that oneDNN assumes if the CPU does not report one, and the actual one of each CPU with AMX.
+// The level 2 sizes for a CPU that does not report one: the size that oneDNN then assumes, and the actual size of each CPU with
+// AMX.
 constexpr std::array<std::int64_t, 2> kWhereUnknown = {std::int64_t{512} << 10U, std::int64_t{2} << 20U};
 
 std::int64_t up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 std::int64_t rounded_up(std::int64_t a, std::int64_t b) { return up(a, b) * b; }
 
-// Columns of a transposed row: slightly more than present if that gives fewer pieces to multiply, each an even part of a tile.
+// Columns of a transposed row. It may be slightly more than `columns`, if that gives fewer pieces to multiply, each an even part
+// of a tile.
 std::int64_t turned_columns(std::int64_t columns) {
   const std::int64_t least = rounded_up(columns, 2);
   const auto pieces = [](std::int64_t width) {
@@ -34,7 +36,7 @@ struct Axis {
   std::int64_t in = 0, out = 0, kernel = 0, step = 1, padding = 0, extent = 0;
 };
 
-// One axis of the convolution; if it is transposed, of the convolution that it transposes.
+// One axis of the convolution. For a transposed convolution: an axis of the convolution that it transposes.
 Axis axis_of(const ConvolutionCall& call, std::size_t i) {
   const auto at = [i](at::IntArrayRef values) { return values.size() == 1 ? values[0] : values[i]; };
   Axis axis{call.input[i + 2], output_size(call, i), call.weight[i + 2], at(call.stride), at(call.padding), 0};
@@ -43,7 +45,7 @@ Axis axis_of(const ConvolutionCall& call, std::size_t i) {
   return axis;
 }
 
-// Divides `size` into pieces as even as possible, each at most `room`; returns the largest.
+// Divides `size` into pieces as even as possible, each at most `room`, and returns the largest piece.
 std::int64_t even_part(std::int64_t size, double room) {
   const auto most = static_cast<std::int64_t>(std::max(1.0, room));
   return most >= size ? size : up(size, up(size, most));
@@ -51,8 +53,8 @@ std::int64_t even_part(std::int64_t size, double room) {
 
 bool rows_may_overrun(const Axis& depth, const Axis& height, const Axis& width, std::int64_t in_blocks, std::int64_t out_blocks,
                       double cache) {
-  // Threads that divide the channels have shorter rows each; the longest rows set how many rows a block has, the shortest how
-  // many planes are transposed at a time.
+  // If threads divide the channels, the rows of each thread are shorter. The longest rows decide how many rows a block has, and
+  // the shortest how many planes are transposed at a time.
   const std::int64_t in_row =
       kElementBytes * width.step * rounded_up(up((width.out - 1) * width.step + width.extent, width.step), kTile);
   const std::int64_t out_row = kElementBytes * turned_columns(width.out);
@@ -78,7 +80,8 @@ bool rows_may_overrun(const Axis& depth, const Axis& height, const Axis& width, 
 
 bool rows_may_overrun(const ConvolutionCall& call) {
   const std::array<Axis, 3> axes = {axis_of(call, 0), axis_of(call, 1), axis_of(call, 2)};
-  if (std::ranges::any_of(axes, [](const Axis& axis) { return axis.in < 1 || axis.out < 1; })) return false;  // refused, or empty
+  // A call that is refused, or has no elements.
+  if (std::ranges::any_of(axes, [](const Axis& axis) { return axis.in < 1 || axis.out < 1; })) return false;
   const std::int64_t inputs = call.weight[1], outputs = call.weight[0] / std::max<std::int64_t>(1, call.groups);
   const auto with = [&](std::int64_t level2_bytes) {
     constexpr double kOfCache = 0.6;

@@ -1,4 +1,4 @@
-// Ranks whose GPUs add up among themselves. Skipped, and counted as skipped, if the GPUs that a test needs are missing.
+// Tests ranks whose GPUs add up directly. Skipped, and counted as skipped, if there are fewer GPUs than a test needs.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
@@ -23,13 +23,13 @@
 namespace millrace::distributed {
 namespace {
 
-constexpr int kMost = 4;  // number of ranks
+constexpr int kMost = 4;  // ranks
 
 at::Device gpu(int index) { return {at::kCUDA, static_cast<c10::DeviceIndex>(index)}; }
 
 class Nccl : public testing::Test {
  protected:
-  // Why a test of this many ranks can't run here; empty if it can.
+  // Why a test with this many GPUs can't run here; "" if it can.
   std::string missing(int gpus) {
     std::string reason;
     device::Backend* const cuda = device::cuda(&reason);
@@ -60,7 +60,7 @@ struct Model {
   std::vector<at::Tensor> parameters;
 };
 
-// For a single rank the sum is its own value, to the bit, on each path of a sum.
+// With a single rank each sum equals its value, to the bit, on each path.
 TEST_F(Nccl, AWorldOfOneRankChangesNoBit) {
   if (const std::string why = missing(1); !why.empty()) GTEST_SKIP() << why;
   const auto store = c10::make_intrusive<c10d::HashStore>();
@@ -93,7 +93,7 @@ TEST_F(Nccl, AWorldOfOneRankChangesNoBit) {
   EXPECT_GT(buckets.take_traffic().early_buckets, 0);
 }
 
-// Sums are taken in the order of the ranks, on the GPU as on the CPU, whatever travels with them.
+// Sums are taken in the order of the ranks, on the GPU as on the CPU. Other tensors that travel with them do not matter.
 TEST_F(Nccl, SumsAreThoseOfTheRanksInTheirOrder) {
   if (const std::string why = missing(2); !why.empty()) GTEST_SKIP() << why;
   const auto of = [](int rank) {
@@ -157,7 +157,7 @@ TEST_F(Nccl, ARankThatIsGoneIsNamedAndTheOthersDoNotHang) {
     EXPECT_EQ(processes.use_device(gpu(rank), "nccl").value, "nccl");
     if (rank == 1) return processes.leave();
     std::vector<at::Tensor> values = {at::full({1 << 20}, 1.0F, at::TensorOptions(gpu(rank)))};
-    processes.sum(values);  // begun, but never answered
+    processes.sum(values);  // the other rank never takes part
     try {
       static_cast<void>(processes.any(false));
     } catch (const DistributedError&) {

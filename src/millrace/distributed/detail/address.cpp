@@ -34,7 +34,8 @@ Addresses addresses_of(const std::string& host, int port, int type) {
 }  // namespace
 
 std::string address_towards(const std::string& host) {
-  const Addresses list = addresses_of(host, 9, SOCK_DGRAM);  // nothing is sent: connect() of a datagram socket chooses the route
+  // Nothing is sent: connect() of a datagram socket only chooses the route.
+  const Addresses list = addresses_of(host, 9, SOCK_DGRAM);
   for (const addrinfo* each = list.get(); each != nullptr; each = each->ai_next) {
     const int socket = ::socket(each->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (socket < 0) continue;
@@ -58,7 +59,7 @@ int listen_on(const std::string& host, int& port) {
   for (const addrinfo* each = list.get(); each != nullptr; each = each->ai_next) {
     const int socket = ::socket(each->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (socket < 0) continue;
-    const int on = 1;  // a port in TIME_WAIT from the run before is free
+    const int on = 1;  // allows a port that an earlier run has left in TIME_WAIT
     ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
     sockaddr_storage own{};
     socklen_t size = sizeof(own);

@@ -24,7 +24,7 @@ bool has_failed(c10d::Backend& group) {
   try {
     return group.getError() != c10d::ErrorType::SUCCESS;
   } catch (const std::exception&) {
-    return false;  // the backend does not know this call
+    return false;  // this backend does not implement the call
   }
 }
 
@@ -69,7 +69,7 @@ c10::intrusive_ptr<c10d::Backend> DeviceGroups::connect(const std::string& name)
 }
 
 bool DeviceGroups::cut() {
-  constexpr double kPatience = 0.3;  // seconds: sums begun by ranks that still exist can end in this time
+  constexpr double kPatience = 0.3;  // seconds in which sums that the remaining ranks have begun can end
   if (std::exchange(ended_, true)) return true;
   bool is_whole = stream_ends_within(device_, kPatience);
   for (const auto& group : all_) is_whole = !has_failed(*group) && is_whole;

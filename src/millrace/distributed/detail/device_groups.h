@@ -1,4 +1,4 @@
-// The groups that carry tensors of a device between the ranks directly, without host memory, and how they end.
+// Groups that carry tensors of a device directly between the ranks, without host memory, and how the groups end.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -17,19 +17,20 @@ namespace millrace::distributed {
 // Used by the loop's thread.
 class DeviceGroups {
  public:
-  // Collective. `seat`: this rank's in the run; each group uses a separate part of seat.store. `maker` must outlive this.
+  // Collective. `seat` is this rank's in the run; each group uses a separate part of seat.store. `maker` must outlive this
+  // object.
   DeviceGroups(device::RankGroups& maker, at::Device device, device::RankGroups::Seat seat);
-  ~DeviceGroups();  // collective if the run ended normally, unless cut() was called
+  ~DeviceGroups();  // collective if the run ended normally and cut() was not called
   DeviceGroups(const DeviceGroups&) = delete;
   DeviceGroups& operator=(const DeviceGroups&) = delete;
 
   [[nodiscard]] bool carries(const at::Tensor& value) const { return value.device().type() == device_.type(); }
   [[nodiscard]] c10d::Backend& sums() const { return *all_.front(); }
   [[nodiscard]] c10::intrusive_ptr<c10d::Backend> connect(const std::string& name);  // adds a group; collective
-  // The stream for the second halves of sums, separate from the loop's own stream.
+  // The stream for the second halves of sums, separate from the loop's stream.
   [[nodiscard]] c10::Stream second_stream() const { return second_stream_; }
-  // Ends for good all sums under way. False if the loop's stream had not finished waiting for them: its further results then use
-  // incomplete sums.
+  // Ends all running sums for good. False if the loop's stream was still waiting for a sum: its later results then use incomplete
+  // sums.
   bool cut();
 
  private:
@@ -41,7 +42,7 @@ class DeviceGroups {
   bool ended_ = false;
 };
 
-// Whether the current stream of `device` finishes its work within that time; a CPU has no such work.
+// True if the current stream of `device` finishes its work within that time. A CPU has no such work.
 [[nodiscard]] bool stream_ends_within(at::Device device, double seconds);
 
 }  // namespace millrace::distributed

@@ -1,4 +1,4 @@
-// Gradients of the ranks, added up in buckets that are sent while the backward pass is under way.
+// Adds up the ranks' gradients in buckets, which are sent while the backward pass runs.
 #pragma once
 
 #include <c10/core/Stream.h>
@@ -19,16 +19,17 @@ class Backend;
 
 namespace millrace::distributed {
 
-// The transports for the buckets of one set of parameters. Nothing else uses them, so the buckets alone decide the order of their
-// calls.
+// The transports for the buckets of one set of parameters. Only the buckets use them, so that the buckets alone decide the order
+// of their calls.
 struct BucketBackends {
-  c10::intrusive_ptr<c10d::Backend> to, back;  // the halves of a sum; the same if the second begins with the first
-  std::optional<c10::Stream> second_stream;    // stream of the second halves, if waits of the groups block streams
-  c10::intrusive_ptr<c10d::Backend> words;     // carries CPU numbers; used by the loop's thread
+  // For the two halves of a sum; the same object if the second half begins with the first.
+  c10::intrusive_ptr<c10d::Backend> to, back;
+  std::optional<c10::Stream> second_stream;  // stream of the second halves, if waits of the groups make streams wait
+  c10::intrusive_ptr<c10d::Backend> words;   // carries numbers in CPU memory; used by the loop's thread
 };
 
-// Buckets are sent in one order on all ranks: that of the first step on rank 0, once it is known; before that, the parameters
-// from the last to the first, the order in which a backward pass reaches most of them.
+// All ranks send the buckets in one order. At first it goes from the last parameter to the first, the order in which a backward
+// pass reaches most of them. After the first step it is the order in which gradients arrived on rank 0.
 class GradientBuckets final : public GradientSums {
  public:
   // Runs a collective call and converts its exceptions to the caller's error.
@@ -51,7 +52,7 @@ class GradientBuckets final : public GradientSums {
   struct Bucket;
   struct Slot {
     std::size_t bucket = 0;
-    at::Tensor view;  // inside its bucket, with the sizes and strides of its parameter
+    at::Tensor view;  // part of its bucket, with the sizes and strides of the parameter
     bool filled = false;
   };
   void lay_out(const std::vector<std::size_t>& order);
@@ -65,12 +66,12 @@ class GradientBuckets final : public GradientSums {
   GradientSumsOptions options_;
   Guard guard_;
   std::vector<Bucket> buckets_;
-  std::vector<Slot> slots_;            // by parameter
-  std::vector<std::size_t> arrivals_;  // order in the first step
+  std::vector<Slot> slots_;            // one for each parameter
+  std::vector<std::size_t> arrivals_;  // parameters in the order of their arrival in the first step
   bool order_agreed_ = false;
-  std::mutex mutex_;  // guards all below: gradients arrive in autograd's threads
+  std::mutex mutex_;  // guards the members below: gradients arrive in autograd's threads
   at::Tensor factor_;
-  std::size_t next_ = 0, next_back_ = 0;  // the bucket to send next, and the bucket whose sum is sent back next
+  std::size_t next_ = 0, next_back_ = 0;  // the bucket to send next; the bucket whose sum is sent back next
   bool begun_ = false, sent_ = false, spoiled_ = false;
   GradientSums::Traffic traffic_;
 };

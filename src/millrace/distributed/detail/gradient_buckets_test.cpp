@@ -1,4 +1,4 @@
-// Gradients that travel while others are computed, between ranks that are threads of one process.
+// Tests gradients that travel while others are computed. The ranks are threads of one process.
 #include "millrace/distributed/detail/gradient_buckets.h"
 
 #include <ATen/TensorOperators.h>
@@ -24,7 +24,7 @@ at::Tensor parameter(at::IntArrayRef sizes) {
 
 at::Tensor scalar(double value) { return at::full({}, value, at::kFloat); }
 
-// Three layers, one of them transposed in memory.
+// Three layers; one of them is transposed in memory.
 struct Model {
   at::Tensor a = parameter({4, 3});
   at::Tensor b = parameter({3, 5}).detach().t().set_requires_grad(true);
@@ -102,7 +102,7 @@ TEST(GradientBuckets, WhatARankLacksIsZeroAndEarlierMicroBatchesCount) {
                        const at::Tensor both = at::ones({3}).set_requires_grad(true), one = at::ones({2}).set_requires_grad(true),
                                         nobody = at::ones({4}).set_requires_grad(true);
                        const auto sums = processes.gradient_sums({both, one, nobody}, {.bucket_bytes = 1});
-                       (both.sum() * 10).backward();  // an earlier micro-batch
+                       (both.sum() * 10).backward();  // gradients of an earlier micro-batch
                        sums->begin(scalar(1));
                        at::Tensor loss = both.sum();
                        if (processes.ranks().rank == 1) loss = loss + 5 * one.sum();

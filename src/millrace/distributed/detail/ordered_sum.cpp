@@ -17,7 +17,7 @@ at::Tensor bytes_of(const at::Tensor& values) { return values.view({-1}).view(at
 
 OrderedSum::OrderedSum(c10d::Backend& to, c10d::Backend& back, at::Tensor flat, std::optional<c10::Stream> second_stream)
     : back_(&back), world_(to.getSize()), share_((flat.numel() + world_ - 1) / world_), flat_(std::move(flat)) {
-  if (world_ <= 2) {  // the order of two numbers does not matter
+  if (world_ <= 2) {  // with two ranks the order does not matter
     std::vector<at::Tensor> all = {flat_};
     first_ = to.allreduce(all);
     return;
@@ -32,7 +32,7 @@ OrderedSum::OrderedSum(c10d::Backend& to, c10d::Backend& back, at::Tensor flat, 
   std::vector<std::int64_t> even;
   first_ = to.alltoall_base(out, in, even, even);
   if (!second_stream) return;
-  // The new tensors belong to the current stream, which waits for the other stream before it frees them.
+  // The new tensors belong to the current stream. It waits for the other stream before it frees them.
   mine_ = at::empty({share_}, flat_.options());
   all_ = is_even() ? flat_ : at::empty({world_ * share_}, flat_.options());
   const c10::StreamGuard guard(*second_stream);
@@ -42,7 +42,7 @@ OrderedSum::OrderedSum(c10d::Backend& to, c10d::Backend& back, at::Tensor flat, 
 
 OrderedSum::~OrderedSum() = default;
 
-// Adds the parts in the order of the ranks, into mine_.
+// Adds the parts of all ranks, in the order of the ranks, into mine_.
 void OrderedSum::add() {
   const at::ScalarType type = flat_.scalar_type();
   const bool rounds = type == at::kBFloat16 || type == at::kHalf;

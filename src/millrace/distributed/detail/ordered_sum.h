@@ -1,4 +1,4 @@
-// The sum over ranks in the order of the ranks.
+// Adds up values over ranks in the order of the ranks.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,26 +15,29 @@ class Work;
 
 namespace millrace::distributed {
 
-// A sum over ranks that is under way: for each element ((rank 0 + rank 1) + rank 2) + ..., the same bits on all ranks. They do
-// not depend on which tensors travel together, as those of the libraries' allreduce do from three ranks on: a resumed run, which
-// groups its gradients anew, ends in the same bits as an uninterrupted one. bf16 and fp16 are added up in fp32 and rounded once.
+// A running sum over ranks. Each element is ((rank 0 + rank 1) + rank 2) + ..., the same bits on all ranks. The bits do not
+// depend on which tensors travel together, as the bits of the libraries' allreduce do from three ranks on. So a resumed run,
+// which groups its gradients anew, ends with the same bits as an uninterrupted run. bf16 and fp16 are added up in fp32 and
+// rounded once.
 //
-// Each rank receives its slice of all ranks' values, adds, and sends all ranks the sum: the same bytes as a ring. Ranks begin the
-// same sums in the same order, and the second halves in that order too. Collective; throws if a rank is gone.
+// Each rank receives its slice of all ranks' values (first half), adds, and sends the sum to all ranks (second half). These are
+// as many bytes as in a ring. Ranks begin the same sums in the same order, and also the second halves. Collective; throws if a
+// rank is gone.
 //
-// For a group whose waits block a stream and not the thread (NCCL), all of this happens in the current stream: finish() makes it
-// wait.
+// In a group whose waits block a stream and not the thread (NCCL), all of this happens in the current stream: finish() makes that
+// stream wait.
 class OrderedSum {
  public:
-  // Begins to add up `flat` (contiguous), which finish() overwrites. `to` and `back` carry the two halves; they may be the same
-  // group only if no sum begins before the last has ended, or with `second_stream`: a stream in which the second half begins at
-  // once, so that the order of the halves is the same on all ranks and the current stream continues.
+  // Begins to add up `flat` (contiguous), which finish() overwrites. `to` and `back` carry the two halves. They may be the same
+  // group in two cases: a sum begins only after the last one has ended, or there is a `second_stream`. In that stream the second
+  // half begins at once, so that the order of the halves is the same on all ranks, and the current stream continues.
   OrderedSum(c10d::Backend& to, c10d::Backend& back, at::Tensor flat, std::optional<c10::Stream> second_stream = std::nullopt);
   ~OrderedSum();
   OrderedSum(const OrderedSum&) = delete;
   OrderedSum& operator=(const OrderedSum&) = delete;
 
-  // Begins the second half if the first has arrived; with `waits`, waits for the first. False if the first has not arrived.
+  // Begins the second half if the first has arrived. With `waits` it waits for the first half. False if the first half has not
+  // arrived.
   bool go_on(bool waits);
   void finish();
 

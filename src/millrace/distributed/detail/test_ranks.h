@@ -15,9 +15,9 @@
 
 namespace millrace::distributed {
 
-// c10d's recorder of collectives is global to the process, and not made for several threads that call them.
+// Turns off c10d's recorder of collectives, which is global to the process and does not support several threads.
 [[maybe_unused]] inline const int kNoRecorder = ::setenv("TORCH_FR_BUFFER_SIZE", "0", 1);
-// As in the program: a write to a rank that is gone is an error, and does not end this process.
+// As in the program, a write to a rank that is gone must be an error and must not end this process.
 [[maybe_unused]] inline const auto kBefore = std::signal(SIGPIPE, SIG_IGN);
 
 inline int free_port() {
@@ -30,7 +30,7 @@ inline Rendezvous place(int rank, int world, int port) {
   return {.ranks = {rank, rank, world, world}, .launcher = "a test", .host = "127.0.0.1", .port = port};
 }
 
-// The texts of what the ranks threw; "" for ranks that did not throw.
+// The message that each rank threw; "" for ranks that did not throw.
 template <class Body>
 std::vector<std::string> on_ranks(int world, int port, Body body, ProcessesOptions options = {.join_s = 60, .timeout_s = 60}) {
   std::vector<std::string> errors(static_cast<std::size_t>(world));

@@ -11,17 +11,17 @@ namespace millrace::distributed {
 // The device on which a rank computes, and the library that could carry its tensors to the others.
 struct RankDevice {
   std::string host;
-  std::string gpu;      // identity of the GPU, the same for all processes on that host; "" = it computes on its CPU
-  std::string library;  // "NCCL 2.28.9"; "" = no library carries them
+  std::string gpu;      // identity of the GPU, the same for all processes on that host; "" = the rank computes on its CPU
+  std::string library;  // "NCCL 2.28.9"; "" = no library carries the tensors
   std::string why_none;
 
   [[nodiscard]] Json to_json() const;
   [[nodiscard]] static RankDevice of(const Json& json);
 };
 
-// "nccl" if each rank has its own GPU and all have the same library; else "gloo", which carries a GPU's tensors through host
-// memory. The reason is one line. ConfigError if `wish` is "nccl" and that is impossible; "gloo" and "auto" always work. Equal
-// arguments give the same result on all ranks.
+// "nccl" if each rank has its own GPU and all ranks have the same library; else "gloo", which carries a GPU's tensors through
+// host memory. The reason is one line. ConfigError if `wish` is "nccl" and that is impossible; "gloo" and "auto" always work.
+// Equal arguments give the same result on all ranks.
 [[nodiscard]] Chosen<std::string> choose_transport(const std::vector<RankDevice>& ranks, const std::string& wish);
 
 }  // namespace millrace::distributed

@@ -1,4 +1,4 @@
-// Work that may never return, such as a message to a machine whose link is broken.
+// Runs work that may never return, such as a message to a machine whose link is broken.
 #pragma once
 
 #include <chrono>
@@ -9,8 +9,8 @@
 
 namespace millrace::distributed {
 
-// Runs `work` in a separate thread, which is abandoned if it takes too long: the data it refers to must live as long as it runs.
-// Its exceptions come out of the future.
+// Runs `work` in a separate thread. A caller that does not wait for the future abandons the thread, so the data to which `work`
+// refers must live as long as the thread. The future throws the exceptions of `work`.
 template <class Work>
 auto in_background(Work work) {
   std::packaged_task<decltype(work())()> task(std::move(work));
@@ -19,7 +19,7 @@ auto in_background(Work work) {
   return result;
 }
 
-// The result of `work`; nullopt if it took longer than `seconds`. Throws what it threw.
+// The result of `work`; nullopt if it took longer than `seconds`. Throws the exceptions of `work`.
 template <class Work>
 auto within(double seconds, Work work) -> std::optional<decltype(work())> {
   auto result = in_background(std::move(work));

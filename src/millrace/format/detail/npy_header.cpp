@@ -98,7 +98,7 @@ class Parser {
     return "";
   }
 
-  // True for names of NumPy's other types: text, bytes, dates, objects, long floats ("<U2", "|S10", "<M8[ns]", "|O", "<f16").
+  // True for names of NumPy's other types (text, bytes, dates, objects, long floats): "<U2", "|S10", "<M8[ns]", "|O", "<f16".
   static bool is_of_numpy(std::string_view name) {
     if (name.size() < 2 || std::string_view("<>|=").find(name[0]) == std::string_view::npos) return false;
     const std::string_view word = name.substr(1);
@@ -175,7 +175,7 @@ class Parser {
   bool is_unread_ = false;
 };
 
-// Walks the output in C order and takes each element from its place in the input, where the first axis is the fastest.
+// Walks the output in C order and copies each element from its place in the input, where the first axis is the fastest.
 void transpose(const NpyLayout& layout, std::span<const std::byte> in, std::span<std::byte> out) {
   const std::size_t element = size_of(layout.dtype);
   const std::size_t rank = layout.shape.size();
@@ -273,7 +273,7 @@ std::string npy_header(DType dtype, const Shape& shape, std::size_t bytes) {
                      "', 'fortran_order': False, 'shape': (";
   for (std::size_t i = 0; i < shape.size(); ++i) text += (i == 0 ? "" : ", ") + std::to_string(shape[i]);
   text += shape.size() == 1 ? ",), }" : "), }";
-  // The elements begin at a multiple of 64 bytes.
+  // Pads the header so that the elements begin at a multiple of 64 bytes.
   text.append(63 - (10 + text.size()) % 64, ' ');
   text += '\n';
   std::string header(kMagic);

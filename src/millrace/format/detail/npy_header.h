@@ -13,8 +13,8 @@ inline constexpr std::uint64_t kNpyHeaderLimit = 65536;  // a header is some 100
 
 struct NpyPrologue {
   std::uint64_t text_at = 0;
-  std::uint64_t header_bytes = 0;  // all of the header
-  std::string problem;             // "" = none
+  std::uint64_t header_bytes = 0;  // size of the whole header
+  std::string problem;             // what is wrong; "" if nothing is
 };
 // `start` is the beginning of the file: kNpyPrologue bytes, or the whole file if it has fewer.
 [[nodiscard]] NpyPrologue parse_prologue(std::span<const std::byte> start);
@@ -27,7 +27,7 @@ struct ParsedNpy {
 // Checks everything the text alone shows, and that the elements fill exactly the rest of `whole_bytes`.
 [[nodiscard]] ParsedNpy parse_npy(std::string_view text, std::uint64_t header_bytes, std::uint64_t whole_bytes);
 
-// Header of version 1.0 for an array in C order; throws DataError as write_npy does.
+// Header of version 1.0 for an array in C order. Throws DataError as write_npy() does.
 [[nodiscard]] std::string npy_header(DType dtype, const Shape& shape, std::size_t bytes);
 
 // Converts elements from the file's order to C order and this machine's byte order. `in` and `out` have layout.bytes and don't

@@ -56,7 +56,7 @@ constexpr std::array kWords = {
     PickleWord{"torch", "complex128", Kind::dtype, DType::c128},
 };
 
-// Python's names of the rejected opcodes, so that a message can say what a file tried.
+// Python's names of the rejected opcodes: a message says what a file tried to do.
 struct OpcodeName {
   unsigned char code;
   std::string_view name;
@@ -155,7 +155,8 @@ class Machine {
     if (stack_.size() == kMostPickleNodes) throw Refused{"it nests too deeply"};
     stack_.push_back(node);
   }
-  // Values above the innermost mark belong to it; without a mark all values may be taken.
+  // The lowest value that an opcode may take: values above the innermost mark belong to that mark. Without a mark all values may
+  // be taken.
   std::size_t floor() const { return marks_.empty() ? 0 : marks_.back(); }
   std::uint32_t pop() {
     if (stack_.size() <= floor()) throw Refused{"an opcode takes more values than there are"};
@@ -336,7 +337,7 @@ class Machine {
     switch (opcode) {
       case 'q':  // BINPUT
       case 'r':  // LONG_BINPUT
-        top();   // something to remember
+        top();   // throws if the stack is empty
         memo_[static_cast<std::uint32_t>(number(opcode == 'q' ? 1 : 4))] = stack_.back();
         if (memo_.size() > kMostPickleNodes) throw Refused{"it remembers too many values"};
         return true;
@@ -375,7 +376,7 @@ class Machine {
     const std::uint32_t made = pop();
     if (node(made).kind != PickleKind::foreign)
       throw Refused{"opcode NEWOBJ (0x81) of " + describe(node(made)) + " is not allowed", true};
-    if (node(made).text.starts_with("torch"))  // a whole module: its weights would not be found under their names
+    if (node(made).text.starts_with("torch"))  // a whole pickled module: its weights would not be found under their names
       throw Refused{"global " + class_name(node(made)) + " is not allowed", true};
     if (node(arguments).kind != PickleKind::tuple || !node(arguments).items.empty())
       throw Refused{"an object of class " + class_name(node(made)) + " is made with arguments", true};
@@ -383,7 +384,7 @@ class Machine {
     make(PickleKind::object).text = name;
   }
 
-  // Returns a copy, so the tuple must be short: a long tuple could be copied once for every three bytes of the file.
+  // Returns a copy. The tuple must be short, because a long tuple could be copied once for every three bytes of the file.
   std::vector<std::uint32_t> short_tuple(std::uint32_t index, const char* role) {
     constexpr std::size_t kMost = 64;
     const PickleNode& tuple = node(index);
@@ -392,7 +393,7 @@ class Machine {
     return tuple.items;
   }
 
-  // Records what would be a call in Python.
+  // Records a call that Python would make.
   void reduce() {
     const std::uint32_t arguments = pop();
     const std::uint32_t callee = pop();
@@ -423,8 +424,8 @@ class Machine {
     }
   }
 
-  // Gives the attributes to an object of a class outside the list. Attributes of a dict, such as the modules' versions that a
-  // state_dict carries, are dropped: they are not among its items.
+  // Gives the attributes to an object of a class outside the list. Attributes of a dict are dropped, because they are not among
+  // its items; the modules' versions that a state_dict carries are such attributes.
   void build() {
     const std::uint32_t state = pop();
     PickleNode& target = top();
@@ -444,7 +445,7 @@ class Machine {
   std::size_t opcode_at_ = 0;
   std::vector<std::uint32_t> stack_;
   std::vector<std::size_t> marks_;
-  std::map<std::uint32_t, std::uint32_t> memo_;  // a map: the worst case of a hash table could be provoked
+  std::map<std::uint32_t, std::uint32_t> memo_;  // a map, because a file could provoke the worst case of a hash table
   Pickled result_;
 };
 

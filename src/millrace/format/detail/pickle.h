@@ -1,7 +1,7 @@
-// The part of Python's pickle that torch.save writes (protocol 2), read as data. No function is called and nothing is imported: a
-// global is a word of a fixed list, and a call becomes a node that its reader interprets. A class outside the list is only a
-// name: an object of it that is made without arguments is the dict of its attributes. Every other use of it, and every other
-// opcode, is rejected by name.
+// Reads the part of Python's pickle that torch.save writes (protocol 2), as data. No function is called and no module is
+// imported: a global is a word of a fixed list, and a call becomes a node that the caller interprets. A class outside the list is
+// known by name only; an object of it that is made without arguments is read as the dict of its attributes. Every other use of
+// such a class, and every other opcode, is rejected by name.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ enum class PickleWordKind : std::uint8_t {
 struct PickleWord {
   std::string_view module, name;
   PickleWordKind kind;
-  DType dtype = DType::f32;  // for storage and dtype
+  DType dtype = DType::f32;  // element type of a storage or dtype
 };
 [[nodiscard]] std::span<const PickleWord> pickle_words() noexcept;
 
@@ -52,7 +52,7 @@ enum class PickleKind : std::uint8_t {
   object    // an object of such a class
 };
 
-// Other nodes are named by their index. Containers may be shared and may contain themselves.
+// A node refers to other nodes by their index. Containers may be shared and may contain themselves.
 struct PickleNode {
   PickleKind kind = PickleKind::none;
   union {
@@ -62,15 +62,16 @@ struct PickleNode {
   };
   const PickleWord* word = nullptr;  // word; call: the global that would be called
   std::string_view text;             // in the pickle's bytes; text: valid UTF-8; foreign, object: the class, see class_name()
-  std::vector<std::uint32_t> items;  // list, tuple: elements; dict: key, value, key, ...; call: arguments; persistent: the id;
-                                     // object: empty, or the dict of its attributes
+  // By kind: list, tuple: elements; dict: key, value, key, ...; call: arguments; persistent: the id; object: empty, or the dict
+  // of its attributes.
+  std::vector<std::uint32_t> items;
 };
 
 struct Pickled {
   std::vector<PickleNode> nodes;
   std::uint32_t root = 0;
-  std::string problem;     // "" or what is wrong and at which byte; then the rest is meaningless
-  bool is_unread = false;  // the pickle is intact, but has a word of pickle's or a class that Millrace does not read
+  std::string problem;     // what is wrong, and at which byte; then the rest is meaningless. "" if nothing is wrong
+  bool is_unread = false;  // the pickle is intact, but has an opcode or a class that Millrace does not read
 };
 
 inline constexpr std::size_t kMostPickleNodes = 2'000'000;  // some 80,000 tensors; bounds the memory to 200 MB

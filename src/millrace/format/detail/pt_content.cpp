@@ -14,9 +14,9 @@ namespace {
 using Kind = PickleWordKind;
 
 constexpr std::size_t kMostLevels = 64;
-constexpr std::size_t kMostDimensions = 64;  // torch's own
+constexpr std::size_t kMostDimensions = 64;  // torch's own limit
 constexpr std::size_t kLongestName = 1000;
-constexpr std::size_t kMostNameBytes = std::size_t{1} << 26U;  // for all names together
+constexpr std::size_t kMostNameBytes = std::size_t{1} << 26U;  // limit for all names together
 
 constexpr const char* kToFloat =
     "in Python, save such tensors as float32: torch.save({name: x.float() if x.is_floating_point() else x for name, x in "
@@ -25,7 +25,7 @@ constexpr const char* kToPlain =
     "in Python, save copies: torch.save({name: x.detach().resolve_conj().resolve_neg().clone() for name, x in "
     "state_dict.items()}, path)";
 
-// The remedy for an element type such as "torch.bits8": torch itself converts only types of 8 bits to numbers.
+// The remedy for an element type such as "torch.bits8". torch itself converts only types of 8 bits to numbers.
 std::string remedy_of(const std::string& type) {
   if (type.find("float8") != std::string::npos) return kToFloat;
   return "in Python, save their bytes: torch.save({name: x.view(torch.uint8) if x.dtype == " + type +
@@ -69,7 +69,8 @@ class Interpreter {
     if (twice != entries.end()) throw RefusedContent{"the name " + quoted(twice->name) + " occurs twice", true};
   }
 
-  // Shared containers are entered each time: a few bytes can stand for any number of entries, so the entries are counted.
+  // Visits a value and everything inside it. Shared containers are visited each time, so that a few bytes can stand for any
+  // number of entries; the entries are therefore counted.
   void visit(const PickleNode& value, const std::string& name, std::size_t level) {
     if (level > kMostLevels) throw RefusedContent{"it is nested more than 64 levels deep, or holds itself", true};
     if (++visits_ > kMostPickleNodes || (name_bytes_ += name.size()) > kMostNameBytes) {
@@ -148,7 +149,7 @@ class Interpreter {
     const PickleNode* made = &call;
     if (call.word->kind == Kind::rebuild_parameter) {
       if (call.items.empty() || call.items.size() > 4 || node(call.items[0]).kind != PickleKind::call)
-        throw RefusedContent{quoted(name) + " is a parameter of no tensor"};
+        throw RefusedContent{quoted(name) + " is a parameter without a tensor"};
       made = &node(call.items[0]);
     }
     const auto refuse = [&](const std::string& why) { throw RefusedContent{"tensor " + quoted(name) + " " + why}; };
@@ -165,7 +166,7 @@ class Interpreter {
       const PickleNode& word = node(made->items[6]);
       if (word.kind == PickleKind::foreign) {
         const std::string type = class_name(word);
-        throw RefusedContent{"tensor " + quoted(name) + " has the element type " + type + ", which is not read here", true,
+        throw RefusedContent{"tensor " + quoted(name) + " has the element type " + type + ", which Millrace does not read", true,
                              remedy_of(type.substr(1, type.size() - 2))};
       }
       dtype = word.kind == PickleKind::word && word.word->kind == Kind::dtype ? std::optional(word.word->dtype) : std::nullopt;
@@ -184,7 +185,7 @@ class Interpreter {
     content_.tensors.push_back(std::move(tensor));
   }
 
-  // Reads the last argument: None, or a dict of what torch does when it first needs the elements.
+  // Reads the last argument of a rebuild call: None, or a dict of operations that torch defers until it needs the elements.
   void left_for_later(const PickleNode& content, PtTensor& tensor) const {
     if (content.kind == PickleKind::none) return;
     const auto refuse = [&](const std::string& what) {
@@ -245,18 +246,18 @@ class Interpreter {
     return found->second;
   }
 
-  // Fills in bytes; returns why the view does not fit its storage, or "". `repeats`: it fits, but uses some elements several
-  // times.
+  // Sets tensor.bytes, and `repeats` if the view fits but uses some elements several times. Returns why the view does not fit its
+  // storage; "" if it fits.
   std::string place(PtTensor& tensor, bool& repeats) {
     const std::uint64_t width = size_of(tensor.dtype);
-    const std::uint64_t limit = content_.storages[tensor.storage].bytes / width;  // elements
+    const std::uint64_t limit = content_.storages[tensor.storage].bytes / width;  // elements of the storage
     const auto outside = [&] {
       return "of shape " + to_text(tensor.shape) + " and strides " + to_text(tensor.strides) + " from element " +
              std::to_string(tensor.first) + " on does not fit its storage of " + std::to_string(limit) + " elements";
     };
     if (tensor.shape.size() != tensor.strides.size())
       return "has " + std::to_string(tensor.shape.size()) + " sizes and " + std::to_string(tensor.strides.size()) + " strides";
-    // A tensor without elements needs valid strides too.
+    // A tensor without elements needs valid strides too, so its sizes of 0 count as 1.
     Shape sizes = tensor.shape;
     std::replace(sizes.begin(), sizes.end(), std::int64_t{0}, std::int64_t{1});
     const std::optional<std::int64_t> count = element_count(tensor.shape);

@@ -16,12 +16,12 @@ struct PtStorageClaim {
 };
 
 struct PtContent {
-  std::vector<PtTensor> tensors;  // in order of name; each inside the claimed size of its storage
-  std::vector<PtValue> values;    // in order of name
+  std::vector<PtTensor> tensors;  // sorted by name; each lies inside the claimed size of its storage
+  std::vector<PtValue> values;    // sorted by name
   std::vector<PtStorageClaim> storages;
-  std::uint64_t reach = 0;  // bytes that reading all tensors touches
-  std::string problem;      // "" or what is wrong
-  std::string remedy;       // for the problem, if it has a special remedy
+  std::uint64_t reach = 0;  // bytes of the file that reading all tensors touches
+  std::string problem;      // what is wrong; "" if nothing is
+  std::string remedy;       // a special remedy for the problem; "" = the usual one
   bool is_unread = false;   // the problem is something valid that Millrace does not read
 };
 

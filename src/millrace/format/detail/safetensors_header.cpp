@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t kMaxRank = 64;
 constexpr std::size_t kShownName = 120;
-// The format's dtypes without a DType.
+// Element types of the format that Millrace has no DType for.
 constexpr std::array<std::string_view, 8> kUnread = {"F8_E4M3", "F8_E5M2", "F8_E4M3FNUZ", "F8_E5M2FNUZ",
                                                      "F8_E8M0", "F6_E2M3", "F6_E3M2",     "F4"};
 
@@ -193,7 +193,7 @@ class Handler {
   bool has_dtype_ = false, has_shape_ = false, has_offsets_ = false;
 };
 
-// What is wrong with the layout; "" if the tensors follow each other and fill the data exactly.
+// Describes what is wrong with the layout; "" if the tensors follow each other and fill the data exactly.
 std::string check_layout(const std::vector<StoredTensor>& tensors, std::uint64_t data_bytes) {
   std::vector<const StoredTensor*> by_offset;
   by_offset.reserve(tensors.size());

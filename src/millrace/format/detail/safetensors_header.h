@@ -1,4 +1,4 @@
-// The JSON header of a safetensors file, parsed without building a document: hostile text can't cost more than its length.
+// Parses the JSON header of a safetensors file without building a document, so that the cost is bounded by the text's length.
 #pragma once
 
 #include <string>
@@ -13,11 +13,11 @@ inline constexpr std::uint64_t kHeaderLimit = 100'000'000;  // as in the referen
 inline constexpr std::uint64_t kLengthBytes = 8;
 
 struct Header {
-  std::vector<StoredTensor> tensors;  // in order of name; offsets count from the end of the header
+  std::vector<StoredTensor> tensors;  // sorted by name; offsets count from the end of the header
   Metadata metadata;
 };
 
-// `problem` is empty or describes what is wrong.
+// `problem` says what is wrong; "" if nothing is.
 struct ParsedHeader {
   Header header;
   std::string problem;

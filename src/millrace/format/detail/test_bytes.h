@@ -1,4 +1,4 @@
-// Texts and numbers as the bytes of files, for tests.
+// For tests: turns texts and numbers into the bytes of files.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Pictures for tests, and JPEG files of every kind: Millrace itself does not write JPEG.
+// For tests: makes pictures, and JPEG files of every kind, because Millrace itself does not write JPEG.
 #pragma once
 
 #include <cstdio>
@@ -12,7 +12,7 @@
 
 namespace millrace::format::detail {
 
-// Slopes with noise: smooth enough to compress, but different everywhere.
+// A picture of slopes with noise, smooth enough to compress, but different everywhere.
 inline std::vector<std::byte> picture(const PictureSize& size, std::uint64_t seed) {
   const auto channels = static_cast<std::size_t>(size.stored);
   const auto width = static_cast<std::size_t>(size.width);
@@ -54,7 +54,7 @@ inline std::vector<std::byte> encode_jpeg(const PictureSize& size, const std::ve
   jpeg_start_compress(&info, TRUE);
   const auto row_bytes = static_cast<std::size_t>(size.width) * static_cast<std::size_t>(info.input_components);
   while (info.next_scanline < info.image_height) {
-    // libjpeg does not write to its input.
+    // The cast is safe: libjpeg does not write to its input.
     auto* row = reinterpret_cast<JSAMPROW>(const_cast<std::byte*>(pixels.data() + info.next_scanline * row_bytes));
     jpeg_write_scanlines(&info, &row, 1);
   }

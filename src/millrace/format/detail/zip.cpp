@@ -13,8 +13,8 @@ namespace {
 
 constexpr std::uint32_t kLocal = 0x04034b50, kEntry = 0x02014b50, kEnd = 0x06054b50, kEnd64 = 0x06064b50, kLocator64 = 0x07064b50;
 constexpr std::size_t kLocalBytes = 30, kEntryBytes = 46, kEndBytes = 22, kEnd64Bytes = 56, kLocator64Bytes = 20;
-constexpr std::uint64_t kFull16 = 0xFFFF, kFull32 = 0xFFFFFFFF;   // "the number is in the zip64 record"
-constexpr std::uint16_t kZip64Extra = 1, kPaddingExtra = 0x4246;  // the second is that of PyTorch's writer: "FB"
+constexpr std::uint64_t kFull16 = 0xFFFF, kFull32 = 0xFFFFFFFF;   // such a value means that the number is in the zip64 record
+constexpr std::uint16_t kZip64Extra = 1, kPaddingExtra = 0x4246;  // the second is the "FB" field of PyTorch's writer
 constexpr std::size_t kZip64LocalExtra = 20;
 constexpr std::uint16_t kEncrypted = 1, kUtf8Name = 1U << 11U;
 constexpr std::uint16_t kStored = 0, kDeflated = 8;
@@ -48,13 +48,13 @@ struct Directory {
   std::uint64_t offset = 0, bytes = 0, members = 0;
 };
 
-// Where the list of members is; nullopt if there is no end record, or one that contradicts the file.
+// Finds the list of members; nullopt if there is no end record, or if the end record contradicts the file.
 std::optional<Directory> find_directory(const InputFile& file) {
   if (file.size() < kEndBytes) return std::nullopt;
   const std::uint64_t tail = std::min<std::uint64_t>(file.size(), kEndBytes + kFull16);
   const std::vector<std::byte> bytes = part(file, file.size() - tail, tail);
   std::size_t at = tail - kEndBytes;
-  // After the record come its comment and then only padding, which tapes, archives and editors leave.
+  // Only the record's comment and padding, which tapes, archives and editors leave, may follow the record.
   while (number(bytes, at, 4) != kEnd || !ends_behind(std::span(bytes).subspan(at + kEndBytes), number(bytes, at + 20, 2))) {
     if (at-- == 0) return std::nullopt;
   }
@@ -77,7 +77,7 @@ std::optional<Directory> find_directory(const InputFile& file) {
   return found;
 }
 
-// Replaces the numbers that did not fit into 32 bits; false if the zip64 record lacks one of them.
+// Replaces numbers that did not fit into 32 bits by those of the zip64 record; false if the record lacks one of them.
 bool take_zip64(std::span<const std::byte> extra, ZipMember& member, std::uint64_t& local) {
   bool missing = member.bytes == kFull32 || member.compressed == kFull32 || local == kFull32;
   while (extra.size() >= 4) {
@@ -99,11 +99,11 @@ bool take_zip64(std::span<const std::byte> extra, ZipMember& member, std::uint64
   return !missing;
 }
 
-// The member's own header repeats its name and says where the data begins.
+// Finds where the member's data begins. The member's own header says it, and must repeat the member's name.
 std::string locate(const InputFile& file, std::uint64_t local, std::uint64_t limit, ZipMember& member) {
   const std::string who = "member " + quoted(member.name);
   const std::uint64_t head = kLocalBytes + member.name.size();
-  if (local > limit || head > limit - local) return who + " begins at byte " + std::to_string(local) + ", behind the last member";
+  if (local > limit || head > limit - local) return who + " begins at byte " + std::to_string(local) + ", after the last member";
   const std::vector<std::byte> bytes = part(file, local, head);
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   if (number(bytes, 0, 4) != kLocal || number(bytes, 26, 2) != member.name.size() || text.substr(kLocalBytes) != member.name) {
@@ -178,7 +178,7 @@ void ZipWriter::write(std::span<const std::byte> bytes) {
 void ZipWriter::add(const std::string& name, std::span<const std::byte> bytes, bool deflated, std::size_t alignment) {
   const std::vector<std::byte> packed = deflated ? deflate(DeflateFrame::raw, bytes) : std::vector<std::byte>();
   const std::span<const std::byte> data = deflated ? std::span<const std::byte>(packed) : bytes;
-  constexpr std::uint64_t kVersion = 45;            // the first with zip64
+  constexpr std::uint64_t kVersion = 45;            // the first version with zip64
   constexpr std::uint64_t kFirstDate = 1 << 5 | 1;  // 1980-01-01, the earliest possible date
   std::string common;
   put(common, kVersion, 2);
@@ -189,7 +189,7 @@ void ZipWriter::add(const std::string& name, std::span<const std::byte> bytes, b
   put(common, kFull32, 4);
   put(common, kFull32, 4);
   put(common, name.size(), 2);
-  // An empty extra field moves the data to its alignment; it has at least its own 4 bytes.
+  // An empty extra field moves the data to its alignment. Such a field takes at least 4 bytes.
   const std::uint64_t plain_end = at_ + kLocalBytes + name.size() + kZip64LocalExtra;
   std::size_t padding = (alignment - plain_end % alignment) % alignment;
   if (padding > 0 && padding < 4) padding += (4 / alignment + 1) * alignment;

@@ -12,14 +12,15 @@ namespace millrace::format::detail {
 
 struct ZipMember {
   std::string name;
-  std::uint64_t offset = 0;      // of its data in the file
+  std::uint64_t offset = 0;      // offset of the member's data in the file
   std::uint64_t compressed = 0;  // bytes in the file; not beyond its end
   std::uint64_t bytes = 0;       // decompressed; no more than the compressed bytes can expand to
   std::uint32_t crc32 = 0;
   bool deflated = false;
 };
 
-// Members in order of name, from the directory at the end; `problem` or "". DataError if the file can't be read.
+// The members, sorted by name, as the directory at the file's end lists them; `problem` says what is wrong, "" if nothing is.
+// DataError if the file can't be read.
 struct ParsedZip {
   std::vector<ZipMember> members;
   std::string problem;
@@ -30,7 +31,7 @@ struct ParsedZip {
 class ZipWriter {
  public:
   explicit ZipWriter(WritableFile& file) : file_(file) {}
-  // The data begins at a multiple of `alignment` bytes of the file.
+  // Adds a member whose data begins at a multiple of `alignment` bytes of the file.
   void add(const std::string& name, std::span<const std::byte> bytes, bool deflated, std::size_t alignment = 1);
   void finish();
 

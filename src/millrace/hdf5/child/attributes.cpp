@@ -24,7 +24,7 @@ herr_t collect_attribute(hid_t, const char* name, const H5A_info_t*, void* to) {
   return 0;
 }
 
-// Reads the names in the file's own order first: ordered by name, the library would hold all of them before it returns the first.
+// Reads the names in the file's order, because in order of name the library would hold all names before it returns the first.
 std::vector<std::string> names_of(hid_t object, std::size_t most) {
   Names names{.all = {}, .most = most};
   check(H5Aiterate2(object, H5_INDEX_NAME, H5_ITER_NATIVE, nullptr, collect_attribute, &names));

@@ -1,4 +1,4 @@
-// Attributes of an open object, in both directions.
+// Reads and writes the attributes of an open object.
 #pragma once
 
 #include <cstddef>
@@ -8,10 +8,10 @@
 
 namespace millrace::hdf5::child {
 
-// The attributes of a data set, or of a file's root, given the file's identifier: at most `room`, which is lowered by their
-// number. If the library fails, its words are in the result.
+// The attributes of a data set, or of a file's root if `object` is the file. At most `room` are read; `room` is lowered by their
+// number. If the library fails, the result has its message.
 [[nodiscard]] Attributes attributes_of(hid_t object, std::size_t& room);
-// Adds a new attribute. LibraryError names it.
+// Adds a new attribute. LibraryError names the attribute.
 void write_attribute(hid_t object, const Attribute& attribute);
 
 }  // namespace millrace::hdf5::child

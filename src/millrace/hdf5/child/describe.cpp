@@ -1,4 +1,4 @@
-// Names, types, layouts, chunk tables and digests of a file's data sets.
+// Describes a file's data sets: names, types, layouts, tables of chunks, and digests.
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -32,7 +32,7 @@ struct Plan {
   std::vector<std::uint32_t> filters;
   std::vector<std::int64_t> chunk;
   std::uint64_t address = detail::kNoAddress;
-  std::string reason;  // why only the library can read it; empty: the fast path can read it
+  std::string reason;  // why only the library can read it; empty: File can read it directly
 };
 
 struct Block {
@@ -75,7 +75,7 @@ std::vector<std::uint32_t> filters_of(hid_t creation, std::size_t element_bytes,
   return filters;
 }
 
-// A virtual data set shows zeros where a source is missing, so each source must be an existing data set of this file.
+// A virtual data set shows zeros where a source is missing. Therefore each source must be an existing data set of this file.
 void check_virtual(hid_t file, hid_t creation) {
   std::size_t count = 0;
   check(H5Pget_virtual_count(creation, &count));
@@ -109,7 +109,7 @@ Plan plan_of(const OpenDataset& dataset, hid_t file) {
   }
   if (layout == H5D_CONTIGUOUS) {
     if (H5Pget_external_count(creation) > 0) throw LibraryError("data in external files");
-    // Checked first: with a user block the library returns a wrong address for data that were never written.
+    // Checked first, because in a file with a user block the library returns a wrong address for data that were never written.
     H5D_space_status_t status = H5D_SPACE_STATUS_NOT_ALLOCATED;
     check(H5Dget_space_status(dataset.id.get(), &status));
     if (status == H5D_SPACE_STATUS_ALLOCATED) plan.address = H5Dget_offset(dataset.id.get());
@@ -138,7 +138,7 @@ Plan plan_of(const OpenDataset& dataset, hid_t file) {
   return plan;
 }
 
-// In C order over the grid of chunks.
+// The table of chunks, in C order over their grid.
 std::vector<Chunk> table_of(const OpenDataset& dataset, const Plan& plan) {
   std::vector<Chunk> table;
   hsize_t written = 0;
@@ -179,7 +179,8 @@ std::vector<Chunk> table_of(const OpenDataset& dataset, const Plan& plan) {
   return table;
 }
 
-// The blocks to compare: the first two written chunks and the last, whole (clipped at the edge); of contiguous data both ends.
+// The blocks to compare: of chunks the first two that were written and the last, whole (clipped at the edge); of contiguous data
+// both ends.
 std::vector<Block> blocks_to_check(const OpenDataset& dataset, const Plan& plan, std::span<const Chunk> table) {
   std::vector<Block> blocks;
   if (product(dataset.shape) == 0) return blocks;
@@ -234,14 +235,14 @@ void put_digests(WireWriter& out, const OpenDataset& dataset, std::span<const Bl
     } catch (const LibraryError& error) {
       words = error.what();
     } catch (const std::bad_alloc&) {
-      words = "the library may not have more memory";
+      words = "the library has reached its limit on memory";
     }
     out.list(std::span<const std::int64_t>(block.offset)).list(std::span<const std::int64_t>(block.count));
     out.text(words).put(crc32c(std::as_bytes(std::span(bytes))));
   }
 }
 
-// The layout of a data set, and its attributes while there is room; throws LibraryError if it can't be read at all.
+// Writes the layout of a data set, and its attributes while there is room. LibraryError if the data set can't be read at all.
 void put_dataset(WireWriter& out, const OpenDataset& dataset, hid_t file, std::size_t& room) {
   Plan plan = plan_of(dataset, file);
   std::vector<Chunk> table;
@@ -262,7 +263,8 @@ void put_dataset(WireWriter& out, const OpenDataset& dataset, hid_t file, std::s
   detail::put_attributes(out, attributes_of(dataset.id.get(), room));
 }
 
-// Bounds a walk that a file could make arbitrarily long: the library finds each object by its whole path.
+// Bounds the walk through a file's objects, which a file could make arbitrarily long: the library finds each object by its whole
+// path.
 struct Walk {
   std::vector<std::string> names;
   std::size_t seen = 0;
@@ -287,7 +289,7 @@ herr_t collect_dataset(hid_t, const char* name, const H5O_info_t* info, void* to
   return walk.goes_on(name);
 }
 
-// Links to other files, which are collected so that their rejection is reported.
+// Collects links to other files, so that they are reported as rejected.
 herr_t collect_foreign_link(hid_t, const char* name, const H5L_info_t* info, void* to) {
   auto& walk = *static_cast<Walk*>(to);
   if (info->type == H5L_TYPE_EXTERNAL) walk.names.push_back('/' + std::string(name));
@@ -301,7 +303,7 @@ std::vector<std::string> all_datasets(hid_t file) {
   return std::move(walk.names);
 }
 
-// The value of a data set that is one short text, of fixed or of any length; "" for all others.
+// The value of a data set that is one short text, of fixed or variable length; "" for all other data sets.
 std::string text_of(hid_t file, const std::string& name) {
   const Id dataset = owned(H5Dopen2(file, name.c_str(), H5P_DEFAULT));
   const Id type = owned(H5Dget_type(dataset.get()));

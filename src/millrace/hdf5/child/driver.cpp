@@ -15,16 +15,17 @@ namespace {
 constexpr haddr_t kMaxAddress = (haddr_t{1} << 62U) - 1;
 
 struct File {
-  H5FD_t base;  // must be first: the library casts
+  H5FD_t base;  // must be first, because the library casts pointers to it
   int descriptor;
   haddr_t end_of_allocation;
   haddr_t end_of_file;
 };
 
-// libhdf5 passes a driver no argument of ours except the file's name, so the state is global. The process has one thread.
+// The state is global, because libhdf5 passes a driver no argument of Millrace's except the file's name. The process has one
+// thread.
 struct State {
   int descriptor = -1;
-  bool is_open = false;  // the library may reopen the file after closing it, as it does to inspect it first
+  bool is_open = false;  // the library may open the file again after closing it; it does so to look at the file first
   bool records = false;
   std::optional<RawRead> recorded;
 };

@@ -1,5 +1,5 @@
-// The file driver through which libhdf5 reads and writes: a descriptor that its caller opened. The driver opens no file, so links
-// to other files fail; a read past the end of the file is an error, where the library's own driver returns zeros.
+// The file driver through which libhdf5 reads and writes. It uses a descriptor that its caller has opened, and opens no file
+// itself, so links to other files fail. A read past the end of the file is an error; the library's own driver would return zeros.
 #pragma once
 
 #include <hdf5.h>
@@ -11,17 +11,17 @@ namespace millrace::hdf5::child {
 
 inline constexpr const char* kDriverFileName = "the file of descriptor";
 
-// A file access property list with this driver on `descriptor`; the library may open that file, with one handle at a time.
+// A file access property list with this driver on `descriptor`. The library may open that file, with one handle at a time.
 [[nodiscard]] hid_t driver_access(int descriptor);
 
 struct RawRead {
   std::uint64_t address = 0;
   std::uint64_t size = 0;
 };
-// While recording, reads of raw data are recorded but not done: H5Dread_chunk then shows where a chunk is, by the index's own
-// search. (H5Dget_chunk_info_by_coord of HDF5 1.10 walks the whole index for each chunk.)
+// While recording, reads of raw data are recorded but not carried out. So H5Dread_chunk shows where a chunk lies, by searching
+// the index. (H5Dget_chunk_info_by_coord of HDF5 1.10 walks the whole index for each chunk.)
 void start_recording();
-[[nodiscard]] std::optional<RawRead> last_recorded();  // also clears it
+[[nodiscard]] std::optional<RawRead> last_recorded();  // clears the record
 void stop_recording();
 
 }  // namespace millrace::hdf5::child

@@ -1,5 +1,5 @@
-// The filters 32000 (lzf, reading only), 32004 (lz4), 32008 (bitshuffle, reading only) and 32015 (zstd), as registered with The
-// HDF Group.
+// Implements the filters 32000 (lzf, reading only), 32004 (lz4), 32008 (bitshuffle, reading only) and 32015 (zstd), as registered
+// with The HDF Group.
 #include <lz4.h>
 #include <lzf.h>
 #include <zstd.h>
@@ -35,7 +35,7 @@ std::uint64_t big_endian(const unsigned char* from, int bytes) {
   return value;
 }
 
-// Gives the library a buffer from malloc in place of its own; returns 0 on failure, as the library expects.
+// Replaces the library's buffer by one from malloc. Returns 0 on failure, as the library expects.
 std::size_t exchange(void** buffer, std::size_t* buffer_size, void* made, std::size_t made_size, std::size_t bytes) {
   std::free(*buffer);
   *buffer = made;
@@ -101,7 +101,7 @@ std::size_t lz4_filter(unsigned flags, std::size_t, const unsigned*, std::size_t
   return (flags & H5Z_FLAG_REVERSE) != 0 ? lz4_decode(bytes, buffer_size, buffer) : lz4_encode(bytes, buffer_size, buffer);
 }
 
-// The third of the filter's values is the chunk's size.
+// The filter's third value is the size of the chunk.
 std::size_t lzf_filter(unsigned flags, std::size_t values, const unsigned* value, std::size_t bytes, std::size_t* buffer_size,
                        void** buffer) {
   if ((flags & H5Z_FLAG_REVERSE) == 0 || values < 3 || value[2] == 0 || value[2] / 264 > bytes) return 0;
@@ -119,7 +119,7 @@ std::size_t zstd_filter(unsigned flags, std::size_t values, const unsigned* valu
   const bool decodes = (flags & H5Z_FLAG_REVERSE) != 0;
   const unsigned long long content = decodes ? ZSTD_getFrameContentSize(*buffer, bytes) : ZSTD_compressBound(bytes);
   constexpr unsigned long long kMost = 1ULL << 32U;
-  if (content == 0 || content > kMost) return 0;  // includes "unknown" and "error"
+  if (content == 0 || content > kMost) return 0;  // includes zstd's results "unknown" and "error"
   void* made = std::malloc(content);
   if (made == nullptr) return 0;
   const int level = values > 0 ? static_cast<int>(value[0]) : ZSTD_CLEVEL_DEFAULT;
@@ -130,8 +130,8 @@ std::size_t zstd_filter(unsigned flags, std::size_t values, const unsigned* valu
   return 0;
 }
 
-// Bit k of byte j of element i is bit i of row 8 j + k in `from`; a row has count / 8 bytes, and the first bit of a byte is its
-// lowest. `count`: elements, a multiple of 8.
+// Bit k of byte j of element i is bit i of row 8 j + k in `from`. A row has count / 8 bytes; a byte's first bit is its lowest.
+// `count`: number of elements, a multiple of 8.
 void unshuffle_bits(const unsigned char* from, unsigned char* to, std::size_t count, std::size_t element) {
   const std::size_t row = count / 8;
   for (std::size_t byte = 0; byte < element; ++byte) {
@@ -146,7 +146,7 @@ void unshuffle_bits(const unsigned char* from, unsigned char* to, std::size_t co
   }
 }
 
-// Unpacks a block compressed as `packing` says (0: not compressed, 2: lz4, 3: zstd); false if it is damaged.
+// Unpacks a block that was compressed as `packing` says (0: not compressed, 2: lz4, 3: zstd); false if it is damaged.
 bool unpack_block(unsigned packing, const unsigned char* from, std::size_t have, unsigned char* to, std::size_t want) {
   if (packing == 2) {
     if (have > LZ4_MAX_INPUT_SIZE || want > LZ4_MAX_INPUT_SIZE) return false;
@@ -157,8 +157,8 @@ bool unpack_block(unsigned packing, const unsigned char* from, std::size_t have,
 }
 
 // The filter's values: two for its version, bytes per element, elements per block (0: about 8 KB), compression of blocks.
-// Compressed data begin with the whole size (8 bytes) and the bytes of a block (4); then come blocks, each preceded by its size
-// (4). The last elements, if fewer than eight, are stored unchanged at the end.
+// Compressed data begin with the whole size (8 bytes) and the bytes of a block (4). Then come the blocks, each after its size
+// (4). If fewer than eight elements remain at the end, they are stored unchanged.
 std::size_t bitshuffle_filter(unsigned flags, std::size_t values, const unsigned* value, std::size_t bytes,
                               std::size_t* buffer_size, void** buffer) {
   constexpr std::size_t kMost = std::size_t{1} << 32U;
@@ -174,7 +174,7 @@ std::size_t bitshuffle_filter(unsigned flags, std::size_t values, const unsigned
     whole = big_endian(at, 8);
     block = big_endian(at + 8, 4) / element;
     at += 12;
-    if (whole / 50'000 > bytes) return 0;  // more than either algorithm makes from one byte
+    if (whole / 50'000 > bytes) return 0;  // more than either algorithm can make from one byte
   }
   if (block == 0) block = std::max<std::size_t>(8192 / element / 8 * 8, 128);
   if (whole == 0 || whole > kMost || whole % element != 0 || block % 8 != 0) return 0;

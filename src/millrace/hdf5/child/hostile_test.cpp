@@ -1,4 +1,5 @@
-// Damaged HDF5 files: no signal here, no truncated file accepted, and what is accepted reads as the library reads it.
+// Opens damaged HDF5 files: this process gets no signal, no truncated file is accepted, and an accepted file reads as the library
+// reads it.
 #include <gmock/gmock.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -34,7 +35,8 @@ class Hdf5Hostile : public testing::Test {
   }
   void TearDown() override { fs::remove_all(root_); }
 
-  // Small files of every layout the fast path knows, one with a filter that only the child undoes, and one with attributes.
+  // Small files of every layout that the fast path knows, a file with a filter that only the child undoes, and a file with
+  // attributes.
   std::vector<std::string> originals() {
     std::vector<std::string> texts;
     std::string bytes(16 * 12 * 4, '\0');
@@ -61,7 +63,7 @@ class Hdf5Hostile : public testing::Test {
     return texts;
   }
 
-  // Paths of files with these contents; at most one batch at a time, so that the folder stays small.
+  // Writes files with these contents and returns their paths. Only one batch exists at a time, so that the folder stays small.
   std::vector<fs::path> write_all(const std::vector<std::string>& texts) {
     std::vector<fs::path> paths;
     for (const std::string& text : texts) {
@@ -90,7 +92,7 @@ Reading attempt(std::size_t bytes, Read read) {
   return result;
 }
 
-// Reads all data sets of a reasonable size; with `compare`, the library must read them too, with the same result.
+// Reads all data sets of a reasonable size. With `compare` the library must read them too, with the same result.
 void check_accepted(const File& file, bool compare, const std::string& label) {
   for (const Dataset& dataset : file.datasets()) {
     constexpr std::int64_t kReasonable = 1 << 20;
@@ -114,7 +116,7 @@ std::string mutant_of(const std::string& original, Philox& random) {
   const auto below = [&](std::size_t most) { return random() % most; };
   const std::size_t edits = 1 + below(3);
   for (std::size_t e = 0; e < edits; ++e) {
-    // Metadata is at the front and in small blocks; half of the edits go to the first 2 KB.
+    // Half of the edits change the first 2 KB, because metadata are at the front and in small blocks.
     const std::size_t at = below(below(2) == 0 ? std::min<std::size_t>(text.size(), 2048) : text.size());
     switch (below(6)) {
       case 0:
@@ -129,7 +131,7 @@ std::string mutant_of(const std::string& original, Philox& random) {
       case 3:
         std::fill_n(text.begin() + static_cast<std::ptrdiff_t>(at), std::min<std::size_t>(32, text.size() - at), '\0');
         break;
-      case 4: {  // a piece from another place
+      case 4: {  // a piece from another part of the file
         const std::size_t size = std::min<std::size_t>(1 + below(64), text.size() - at);
         text.replace(at, size, original.substr(below(original.size() - size), size));
         break;
@@ -162,7 +164,7 @@ TEST_F(Hdf5Hostile, SeededMutants) {
     });
     for (std::size_t i = 0; i < files.size(); ++i) {
       if (!files[i]) continue;
-      // Each comparison starts the library anew: comparing a part of the files is enough here.
+      // Compares only some of the files, because each comparison starts the library anew.
       check_accepted(*files[i], accepted++ % 8 == 0, "mutant " + std::to_string(done + i));
     }
     done += texts.size();
@@ -215,7 +217,7 @@ TEST_F(Hdf5Hostile, BytesBehindTheEndChangeNothing) {
       return attempt(16 * 12 * 4, [&](auto out) { file.read("/g/a", Shape{0, 0}, Shape{16, 12}, out); }).bytes;
     };
     EXPECT_EQ(content(*files[0]), content(*files[1]));
-    fs::resize_file(paths[1], std::uintmax_t{5} << 30U);  // sparse
+    fs::resize_file(paths[1], std::uintmax_t{5} << 30U);  // the file is sparse
     EXPECT_EQ(content(*File::open(paths[1])), content(*files[0]));
   }
 }

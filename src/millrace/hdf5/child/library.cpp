@@ -24,7 +24,7 @@ Id small_float(int exponent_bits, int mantissa_bits) {
   return type;
 }
 
-// h5py's names of the parts; other programs use other names.
+// Names of a complex number's parts, first h5py's names; other programs use other names.
 struct PartNames {
   std::string real = "r";
   std::string imaginary = "i";
@@ -71,7 +71,7 @@ DType float_of(hid_t type) {
     if (exponent_bits == 5) return DType::f16;
     if (exponent_bits == 8) return DType::bf16;
   }
-  throw LibraryError("floats of " + std::to_string(size) + " bytes that are no IEEE format");
+  throw LibraryError("floats of " + std::to_string(size) + " bytes in a format that is not IEEE's");
 }
 
 std::string member_name(hid_t type, unsigned index) {
@@ -88,7 +88,7 @@ std::string in_small_letters(std::string text) {
   return text;
 }
 
-// The two parts of a complex number by their names, in either order; nullopt for all other compounds.
+// The names of a complex number's two parts, in either order; nullopt for all other compounds.
 std::optional<PartNames> parts_of(hid_t type) {
   if (H5Tget_nmembers(type) != 2) return std::nullopt;
   PartNames names{member_name(type, 0), member_name(type, 1)};
@@ -101,7 +101,7 @@ std::optional<PartNames> parts_of(hid_t type) {
   return std::nullopt;
 }
 
-// The library matches members of a compound by name, and converts them.
+// Makes the memory type of a complex number. The library matches members of a compound by name, and converts them.
 Element complex_of(hid_t type) {
   const auto element = [](DType dtype, const PartNames& names) {
     const bool wide = dtype == DType::c128;
@@ -113,7 +113,7 @@ Element complex_of(hid_t type) {
     const bool equal = H5Tequal(first.get(), second.get()) > 0;
     if (H5Tget_class(first.get()) == H5T_FLOAT && equal)
       return element(float_of(first.get()) == DType::f64 ? DType::c128 : DType::c64, *names);
-    // Counts from a correlator: no number loses precision.
+    // Integers are counts from a correlator. In these types no number loses precision.
     if (H5Tget_class(first.get()) == H5T_INTEGER && equal && H5Tget_size(first.get()) <= 4)
       return element(H5Tget_size(first.get()) <= 2 ? DType::c64 : DType::c128, *names);
   }

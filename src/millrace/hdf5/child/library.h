@@ -1,4 +1,4 @@
-// libhdf5 with owned identifiers and errors that are thrown.
+// Calls libhdf5 with identifiers that are owned and errors that are thrown.
 #pragma once
 
 #include <hdf5.h>
@@ -17,13 +17,13 @@
 
 namespace millrace::hdf5::child {
 
-// The library's own description of an error.
+// Carries the library's own description of an error.
 class LibraryError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// A dataset or group that does not exist; `has` lists those that do.
+// Thrown for a data set or group that does not exist; `has` lists those that exist.
 class MissingError : public std::runtime_error {
  public:
   MissingError(const std::string& name, std::string has) : std::runtime_error(name), has_(std::move(has)) {}
@@ -33,7 +33,7 @@ class MissingError : public std::runtime_error {
   std::string has_;
 };
 
-// Any identifier of the library.
+// Owns any identifier of the library.
 class Id {
  public:
   Id() = default;
@@ -54,34 +54,34 @@ class Id {
   hid_t id_ = -1;
 };
 
-// Returns the library's pending errors as text, the outermost and the innermost of the stack, and clears them.
+// Returns the library's pending errors as text, with the outermost and the innermost of the stack, and clears them.
 [[nodiscard]] std::string library_words();
-// Throws LibraryError on a negative result.
+// Both throw LibraryError if the library's result is negative.
 Id owned(hid_t id);
 void check(herr_t result);
 inline void check_bool(htri_t result) { check(static_cast<herr_t>(result)); }
 
-// Makes the library quiet, disables plug-ins, registers our filters.
+// Makes the library quiet, disables plug-ins, and registers Millrace's filters.
 void start_library();
 
-// An element as millrace holds it in memory.
+// How Millrace holds an element in memory.
 struct Element {
   DType dtype;
   Id memory_type;
 };
-// The DType and the memory type for elements of `file_type`. Throws LibraryError if there is none.
+// The DType and the memory type for elements of `file_type`. LibraryError if no DType fits.
 [[nodiscard]] Element element_of(hid_t file_type);
-[[nodiscard]] Id memory_type_of(DType dtype);  // for writing
+[[nodiscard]] Id memory_type_of(DType dtype);  // the type for writing
 
-// A text of a type of class H5T_STRING, of fixed or of any length, up to its first zero byte; nullopt if it has more than `most`
-// bytes. `space` holds one element, which read(to) reads as that type.
+// A text of class H5T_STRING, of fixed or variable length, up to its first zero byte; nullopt if it has more than `most` bytes.
+// `space` holds one element; read(to) reads it as that type.
 [[nodiscard]] std::optional<std::string> read_text(hid_t type, hid_t space, std::size_t most,
                                                    const std::function<herr_t(void*)>& read);
 
 // Selects the block [offset, offset + count) of a data set's space.
 [[nodiscard]] Id block_of(hid_t dataset, std::span<const std::int64_t> offset, std::span<const std::int64_t> count);
 
-// Registers the filters 32000 (lzf), 32004 (lz4), 32008 (bitshuffle) and 32015 (zstd), which the library lacks.
+// Registers the filters that the library lacks: 32000 (lzf), 32004 (lz4), 32008 (bitshuffle) and 32015 (zstd).
 void register_filters();
 
 }  // namespace millrace::hdf5::child

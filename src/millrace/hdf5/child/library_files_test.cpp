@@ -1,4 +1,4 @@
-// Files made by the library's own calls or by other programs, which Millrace's writer can't make.
+// Tests files made by the library's own calls or by other programs, which Millrace's writer can't make.
 #include <gmock/gmock.h>
 #include <unistd.h>
 
@@ -28,7 +28,7 @@ class LibraryFiles : public testing::Test {
 };
 
 TEST_F(LibraryFiles, BitshuffleIsUndone) {
-  // 5,003 values: blocks, a shorter last one, and a rest of three that are fewer than eight.
+  // 5,003 values: whole blocks, a shorter last block, and three remaining values, which are fewer than eight.
   std::vector<float> values(5003);
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i * i % 977) * 0.37F - 100;
   for (const unsigned packing : {0U, 2U, 3U}) {
@@ -82,7 +82,7 @@ std::vector<std::int32_t> numbers_in(const File& file) {
   return numbers;
 }
 
-// Types that are closed with the test.
+// Types that are closed at the end of the test.
 struct Types {
   ~Types() {
     for (const hid_t type : all) H5Tclose(type);
@@ -215,7 +215,7 @@ TEST_F(LibraryFiles, DamagedAttributesLeaveTheDataReadable) {
   const std::size_t name = bytes.find("rate of bins");
   ASSERT_NE(name, std::string::npos);
   stream.clear();
-  stream.seekp(static_cast<std::streamoff>(name) - 8);  // the version of the attribute's message
+  stream.seekp(static_cast<std::streamoff>(name) - 8);  // position of the version of the attribute's message
   stream.put('\x7F');
   stream.close();
   const auto file = File::open(path_);

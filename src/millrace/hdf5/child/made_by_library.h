@@ -1,4 +1,4 @@
-// For tests: files that Millrace's own writer can't make, written through the library's calls.
+// For tests: makes files through the library's calls that Millrace's own writer can't make.
 #pragma once
 
 #include <hdf5.h>
@@ -25,7 +25,7 @@ inline void put_big_endian(Bytes& to, std::uint64_t value, int bytes) {
   for (int i = bytes - 1; i >= 0; --i) to.push_back(static_cast<unsigned char>(value >> (8 * i) & 0xFFU));
 }
 
-// `count` elements, a multiple of 8, in bitshuffle's order of bits.
+// Orders bits as bitshuffle does. `from` has `count` elements, a multiple of 8.
 inline Bytes shuffled_bits(std::span<const unsigned char> from, std::size_t element) {
   const std::size_t count = from.size() / element;
   Bytes to(from.size());
@@ -39,7 +39,7 @@ inline Bytes shuffled_bits(std::span<const unsigned char> from, std::size_t elem
   return to;
 }
 
-// packing: 0 none, 2 lz4, 3 zstd; `block` is in elements.
+// Compresses as the bitshuffle filter does. `packing`: 0 not compressed, 2 lz4, 3 zstd; `block` is in elements.
 inline Bytes bitshuffled(std::span<const unsigned char> bytes, std::size_t element, std::size_t block, unsigned packing) {
   Bytes out;
   if (packing != 0) {
@@ -67,7 +67,8 @@ inline Bytes bitshuffled(std::span<const unsigned char> bytes, std::size_t eleme
   return out;
 }
 
-// /g/a, f32 [rows,columns] in one chunk, bitshuffled in blocks of `block` elements (0: the format's default).
+// Writes the data set /g/a, f32 [rows,columns], as one chunk, bitshuffled in blocks of `block` elements (0: the format's
+// default).
 inline void write_bitshuffled(const std::filesystem::path& path, std::span<const float> values, hsize_t rows, hsize_t columns,
                               unsigned block, unsigned packing) {
   const std::array<hsize_t, 2> shape{rows, columns};
@@ -89,7 +90,7 @@ inline void write_bitshuffled(const std::filesystem::path& path, std::span<const
     release(id);
 }
 
-// "/a": pairs {r,i} of two integers of type `part`, as many as in `values`.
+// Writes the data set "/a" of pairs {r,i} of two integers of type `part`. `values` has `count` pairs.
 inline void write_integer_pairs(const std::filesystem::path& path, hid_t part, const void* values, hsize_t count) {
   const std::size_t bytes = H5Tget_size(part);
   const hid_t type = H5Tcreate(H5T_COMPOUND, 2 * bytes);
@@ -104,7 +105,7 @@ inline void write_integer_pairs(const std::filesystem::path& path, hid_t part, c
     release(id);
 }
 
-// Adds an attribute whose type in the file and in `value` is `type`; a single value, or an array of that shape.
+// Adds an attribute. Its type in the file and in `value` is `type`. It is a single value, or an array of `shape`.
 inline void attach(hid_t object, const std::string& name, hid_t type, const void* value,
                    std::initializer_list<hsize_t> shape = {}) {
   const hid_t space =
@@ -122,8 +123,8 @@ inline hid_t text_type(std::size_t size, H5T_str_t padding) {
   return type;
 }
 
-// "/a": three whole numbers; `fill` adds attributes to the file's root and to the data set. `newest`: in the format of the newest
-// libraries, which keeps many attributes in a heap.
+// Writes the data set "/a" with three whole numbers. `fill` adds attributes to the file's root and to the data set. With `newest`
+// the file has the newest libraries' format, which keeps many attributes in a heap.
 inline void write_with_attributes(const std::filesystem::path& path, const std::function<void(hid_t root, hid_t set)>& fill,
                                   bool newest = false) {
   const hid_t access = H5Pcreate(H5P_FILE_ACCESS);

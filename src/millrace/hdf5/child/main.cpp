@@ -1,9 +1,9 @@
-// millrace-hdf5: the only program that calls libhdf5. Millrace starts it with open files, and asks over a socket:
-//   millrace-hdf5 describe_all      the contents of the files in each message (describe_some() chooses the processes)
-//   millrace-hdf5 read              blocks of one file, until the socket ends
-//   millrace-hdf5 write             arrays into one file
-// Standard input is the socket; for the last two, descriptor 3 is the file. Its limit on descriptors keeps it from
-// opening files.
+// The program millrace-hdf5, the only one that calls libhdf5. Millrace starts it with open files and sends requests over a
+// socket:
+//   millrace-hdf5 describe_all      describes the files of each message (describe_some() chooses the processes)
+//   millrace-hdf5 read              reads blocks of one file, until the socket ends
+//   millrace-hdf5 write             writes arrays into one file
+// Standard input is the socket; for the last two, descriptor 3 is the file. Its limit on descriptors keeps it from opening files.
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -44,16 +44,16 @@ void limit(int what, rlim_t soft, rlim_t hard) {
 
 std::uint64_t g_memory = 0;
 
-// Limits the memory by the size of the file, until the next call.
+// Limits the memory according to the size of the file, until the next call.
 void bound_memory(std::uint64_t file_bytes) {
   g_memory = kMemory + 2 * std::min<std::uint64_t>(file_bytes, kMostMemory / 4);
   allow_memory(0);
 }
 
-// Forbids core files and new descriptors (so other files, sockets and plug-ins).
+// Forbids core files and new descriptors, and thereby other files, sockets and plug-ins.
 void confine([[maybe_unused]] int descriptors) {
   limit(RLIMIT_CORE, 0, 0);
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they open pipes to probe memory
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // sanitizers open pipes to probe memory
   limit(RLIMIT_NOFILE, static_cast<rlim_t>(descriptors), static_cast<rlim_t>(descriptors));
 #endif
 }
@@ -84,13 +84,13 @@ rlim_t used_cpu_seconds() {
 
 bool is_sound(const std::string& answer) { return !answer.empty() && static_cast<Answer>(answer[0]) == Answer::ok; }
 
-// Describes file after file, up to the first one that is not sound.
+// Describes files one after the other, up to the first file that is not sound.
 [[noreturn]] void describe_in_worker(std::span<const int> files, int pipe, const std::string& request) {
   const int highest = *std::max_element(files.begin(), files.end());
   ::close(kSocket);
   ::dup2(pipe, STDOUT_FILENO);
   ::close(pipe);
-  // Descriptors below the highest in use are free now; filling them leaves no free descriptor.
+  // Fills the free descriptors below the highest one in use, so that no descriptor is free.
   int filler = ::dup(STDERR_FILENO);
   while (filler >= 0 && filler < highest) filler = ::dup(STDERR_FILENO);
   if (filler > highest) ::close(filler);
@@ -107,13 +107,13 @@ bool is_sound(const std::string& answer) { return !answer.empty() && static_cast
   ::_exit(0);
 }
 
-// A process's reading of one file must not change its answer about another, and most files are sound: a worker describes many
-// files, but ends at the first unsound one, which is described again in a separate worker. Returns the number of files whose
+// Reading one file must not change the answer about another, and most files are sound. So a worker describes many files, but ends
+// at the first file that is not sound; that file is described again in a separate worker. Returns the number of files whose
 // answer was passed on; nullopt if the receiver has gone or no process can be made.
 std::optional<std::size_t> describe_some(std::span<const int> files, const std::string& request) {
   int ends[2] = {};
   if (::pipe(ends) != 0) return std::nullopt;
-  const pid_t worker = ::fork();  // of a process without threads
+  const pid_t worker = ::fork();  // safe because the process has no threads
   if (worker < 0) return std::nullopt;
   if (worker == 0) {
     ::close(ends[0]);

@@ -26,7 +26,7 @@ bool exists(hid_t file, const std::string& path) {
   return there > 0;
 }
 
-// The contents of the innermost group of `name` that exists: "/map, /index_map".
+// The contents of the innermost existing group on the path of `name`: "/map, /index_map".
 std::string names_near(hid_t file, const std::string& name) {
   std::string group = "/";
   for (std::size_t slash = name.find('/', 1); slash != std::string::npos; slash = name.find('/', slash + 1)) {
@@ -44,7 +44,8 @@ std::string names_near(hid_t file, const std::string& name) {
   return text.empty() ? "nothing" : text;
 }
 
-// Checks each component separately: the library would follow a link to another file only here, where it is rejected in our words.
+// Checks each part of the path separately. The library would follow a link to another file only here, so it can be rejected with
+// Millrace's message.
 void refuse_foreign_links(hid_t file, const std::string& name) {
   for (std::size_t end = name.find('/', 1);; end = name.find('/', end + 1)) {
     const std::string part = name.substr(0, end);
@@ -57,8 +58,8 @@ void refuse_foreign_links(hid_t file, const std::string& name) {
   }
 }
 
-// An active writer marks version 3 of the superblock (byte 11: 1 = write, 4 = single writer, many readers). The library checks
-// the mark only with its own drivers.
+// Rejects a file that a program is writing: version 3 of the superblock is then marked (byte 11: 1 = write, 4 = single writer,
+// many readers). The library checks the mark only with its own drivers.
 void refuse_unfinished(hid_t file, int descriptor) {
   const Id creation = owned(H5Fget_create_plist(file));
   hsize_t userblock = 0;
@@ -82,7 +83,7 @@ std::size_t chunk_bytes(const OpenDataset& dataset) {
   return std::min(bytes, std::size_t{1} << 32U);
 }
 
-// Detects a message version that this library does not know: libver="latest" of a later library.
+// Detects a version of a message that this library does not know, from libver="latest" of a later library.
 Id open_in_known_form(hid_t file, const std::string& name, hid_t access) {
   Id id(H5Dopen2(file, name.c_str(), access));
   if (id.get() >= 0) return id;

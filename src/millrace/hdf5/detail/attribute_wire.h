@@ -1,5 +1,5 @@
-// Attributes in the frames between this process and millrace-hdf5. Any bytes decode to some attributes, or to a DataError if they
-// end too early.
+// Attributes in the frames between this process and millrace-hdf5. All bytes decode to some attributes; if they end too early,
+// DataError.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 
 namespace millrace::hdf5::detail {
 
-// The kind of a value is its index in the variant.
+// On the wire, the kind of a value is its index in this variant.
 static_assert(
     std::is_same_v<AttributeValue, std::variant<std::monostate, bool, std::int64_t, std::uint64_t, double, std::string>>);
 

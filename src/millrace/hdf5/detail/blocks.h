@@ -1,4 +1,4 @@
-// Blocks of arrays in C order.
+// Blocks of arrays that are stored in C order.
 #pragma once
 
 #include <cstddef>
@@ -11,15 +11,15 @@ namespace millrace::hdf5::detail {
 
 using Sizes = std::span<const std::int64_t>;
 
-[[nodiscard]] std::int64_t product(Sizes sizes) noexcept;  // 1 if there are no sizes; the caller knows that it fits
-// Whether a block of `count` elements per axis is contiguous in an array of `shape`.
+[[nodiscard]] std::int64_t product(Sizes sizes) noexcept;  // 1 if `sizes` is empty; the caller must know that the product fits
+// True if a block of `count` elements per axis is contiguous in an array of `shape`.
 [[nodiscard]] bool in_one_piece(Sizes shape, Sizes count) noexcept;
-// Offset in elements of the element at `at`.
+// Index of the element at coordinates `at` in the array.
 [[nodiscard]] std::int64_t flat(Sizes shape, Sizes at) noexcept;
-// Advances to the next place within `count` in C order; false if it wraps around to the first.
+// Advances `at` to the next element within `count`, in C order; false if it returns to the first element.
 bool advance(std::span<std::int64_t> at, Sizes count) noexcept;
 
-// A place in an array.
+// The coordinates of a block's first element in an array.
 struct Corner {
   Sizes shape;
   Sizes at;
@@ -28,10 +28,10 @@ struct Corner {
 void copy_block(const std::byte* from, Corner source, std::byte* to, Corner target, Sizes count,
                 std::size_t element_bytes) noexcept;
 
-// The contiguous pieces of a block in an array: each has `run` elements. A piece starts at `at`; advance() of the first `axes`
-// axes of `at` moves to the next piece.
+// The contiguous pieces of a block in an array; each has `run` elements. A piece starts at coordinates `at`; advance() over the
+// first `axes` axes of `at` moves to the next piece.
 struct Runs {
-  std::size_t axes = 0;  // the first axes of the block, which are counted through
+  std::size_t axes = 0;  // the first axes of the block, over which the pieces are counted
   std::int64_t run = 1;  // elements in a piece
 };
 [[nodiscard]] Runs runs_of(Sizes shape, Sizes count) noexcept;

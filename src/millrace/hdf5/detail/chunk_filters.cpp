@@ -59,8 +59,8 @@ std::uint64_t big_endian(const std::byte* from, int bytes) {
   return value;
 }
 
-// Stored are the whole size (8 bytes), the size of a block (4), then blocks, each preceded by its size (4); a block of full size
-// is uncompressed.
+// The stored bytes are the whole size (8 bytes), the size of a block (4), then blocks, each after its size (4). A block of full
+// size is not compressed.
 const char* undo_lz4(std::span<const std::byte> in, std::span<std::byte> out) {
   constexpr const char* kDamaged = "its lz4 data are damaged";
   if (in.size() < 12 || big_endian(in.data(), 8) != out.size()) return "its lz4 data are not of a chunk's size";
@@ -99,7 +99,7 @@ const char* undo_zstd(std::span<const std::byte> in, std::span<std::byte> out) {
 __m128i load(const std::byte* from) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from)); }
 void store(std::byte* to, __m128i value) { _mm_storeu_si128(reinterpret_cast<__m128i*>(to), value); }
 
-// 16 elements at a time; returns the number done. SSE2 is part of every x86-64.
+// Handles 16 elements at a time and returns the number of elements done. SSE2 is part of every x86-64.
 std::size_t unshuffle_4(const std::byte* in, std::byte* out, std::size_t count) noexcept {
   std::size_t i = 0;
   for (; i + 16 <= count; i += 16) {
@@ -123,7 +123,7 @@ std::size_t unshuffle_4(const std::byte* in, std::byte* out, std::size_t count) 
 std::size_t unshuffle_8(const std::byte* in, std::byte* out, std::size_t count) noexcept {
   std::size_t i = 0;
   for (; i + 16 <= count; i += 16) {
-    __m128i pairs[8];  // from planes 01, 23, 45, 67: low half, high half
+    __m128i pairs[8];  // pairs of planes 01, 23, 45, 67: low half, then high half
     for (std::size_t k = 0; k < 4; ++k) {
       const __m128i a = load(in + 2 * k * count + i);
       const __m128i b = load(in + (2 * k + 1) * count + i);
@@ -169,7 +169,7 @@ void unshuffle(std::span<const std::byte> in, std::span<std::byte> out, std::siz
   if (unit == 4) first = unshuffle_4(in.data(), out.data(), count);
   if (unit == 8) first = unshuffle_8(in.data(), out.data(), count);
 #endif
-  // In pieces, so that the planes' lines stay in the cache while the elements are assembled.
+  // Works in pieces, so that the planes' lines stay in the cache while elements are assembled.
   constexpr std::size_t kPiece = 256;
   for (std::size_t begin = first; begin < count; begin += kPiece) {
     const std::size_t end = std::min(count, begin + kPiece);
@@ -188,7 +188,7 @@ std::uint32_t fletcher32(std::span<const std::byte> bytes) noexcept {
   std::size_t at = 0;
   const std::size_t even = bytes.size() & ~std::size_t{1};
   while (at < even) {
-    // The sums of 2^16 words stay below 2^50 without folding.
+    // Sums up to 2^16 words before it reduces, because these sums stay below 2^50.
     const std::size_t end = std::min(even, at + (std::size_t{1} << 17U));
     for (; at < end; at += 2) {
       first += std::to_integer<std::uint64_t>(bytes[at]) << 8U | std::to_integer<std::uint64_t>(bytes[at + 1]);
@@ -201,7 +201,7 @@ std::uint32_t fletcher32(std::span<const std::byte> bytes) noexcept {
     first += std::to_integer<std::uint64_t>(bytes[even]) << 8U;
     second += first;
   }
-  // The library folds carries instead of dividing: it gives 65535 where the remainder is 0, unless only zeros were added.
+  // The library folds carries instead of dividing: if the remainder is 0 it gives 65535, unless only zeros were added.
   const auto fold = [&](std::uint64_t sum, bool only_zeros) {
     const auto rest = static_cast<std::uint32_t>(sum % 65535);
     return rest == 0 && !only_zeros ? 65535U : rest;
@@ -226,8 +226,8 @@ bool is_plausible(std::span<const std::uint32_t> filters, std::uint32_t mask, st
 const char* undo_filters(std::span<const std::uint32_t> filters, std::uint32_t mask, std::span<const std::byte> stored,
                          std::span<std::byte> out, std::size_t element_bytes, FilterScratch& scratch) {
   const auto active = [&](std::size_t i) { return (mask >> i & 1U) == 0; };
-  std::size_t changing = 0;        // steps that write their result to a new buffer
-  std::size_t plain = out.size();  // bytes before the compression, including checksums taken earlier
+  std::size_t changing = 0;        // number of filters that write their result to a new buffer
+  std::size_t plain = out.size();  // bytes before the compression, with checksums that were appended before it
   bool seen = false;
   for (std::size_t i = 0; i < filters.size(); ++i) {
     if (!active(i)) continue;

@@ -113,7 +113,7 @@ void Index::save(Fs& system) {
     system.create_directories(path_.parent_path());
     write_atomically(system, path_, start + checked);
   } catch (const FsError&) {
-    return;  // the header explains why
+    return;  // see Index::save() in the header
   }
 }
 

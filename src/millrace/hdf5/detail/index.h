@@ -1,4 +1,4 @@
-// Answers of millrace-hdf5 about files, kept between starts: one index file for each set of data sets and common folder.
+// Keeps the answers of millrace-hdf5 about files for later starts. Each set of data sets and common folder has one index file.
 #pragma once
 
 #include <cstddef>
@@ -23,20 +23,20 @@ struct Stamp {
   friend bool operator==(const Stamp&, const Stamp&) = default;
 };
 
-// find() is const and thread-safe.
+// Stores the answers. find() is const and thread-safe.
 class Index {
  public:
-  // `folder` is where indices lie. An index that is missing, damaged or of another version is read as empty: its bytes can do no
-  // harm, and its answers are checked like those of millrace-hdf5.
+  // `folder` holds the index files. An index that is missing, damaged or of another version is read as empty. Its bytes can do no
+  // harm, because its answers are checked like those of millrace-hdf5.
   Index(const std::filesystem::path& folder, std::span<const std::filesystem::path> files, std::span<const std::string> datasets);
 
-  // The answer for a file with this stamp; "" if unknown. The text lives as long as the index.
+  // The answer for a file with this stamp; "" if it is not known. The text lives as long as the index.
   [[nodiscard]] std::string_view find(const std::filesystem::path& file, const Stamp& stamp) const;
-  // Adds an answer for the next save(). Ignores a file that changed in the last two seconds: it could change again within a tick
-  // of the file system's clock and look the same.
+  // Adds an answer for the next save(). Ignores a file that changed in the last two seconds, because it could change again within
+  // a tick of the file system's clock and look the same.
   void add(const std::filesystem::path& file, const Stamp& stamp, const std::string& answer);
-  // Writes the answers found and added, whole or not at all, and drops files that no longer exist. Writes nothing if there is
-  // nothing new or the disk refuses: then only the next start is slower.
+  // Writes the answers that were found and added, whole or not at all, and drops files that no longer exist. Writes nothing if
+  // there is nothing new or the disk refuses; then only the next start is slower.
   void save(Fs& fs);
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
 
@@ -47,7 +47,7 @@ class Index {
   };
   void read();
   std::filesystem::path path_;
-  std::string bytes_;                                       // the index file; entries_ refers to it
+  std::string bytes_;                                       // bytes of the index file, to which entries_ refers
   std::unordered_map<std::string_view, Entry> entries_;     // by absolute path
   std::unordered_map<std::string, std::string> new_bytes_;  // bytes of the added entries, by absolute path
 };

@@ -1,4 +1,4 @@
-// The checked answers of millrace-hdf5 about a file: a process taken over by a hostile file must not harm this one.
+// Checks the answers of millrace-hdf5 about a file: a hostile file that took over that process must not harm this one.
 #pragma once
 
 #include <array>
@@ -16,31 +16,31 @@ namespace millrace::hdf5::detail {
 struct Digest {
   Shape offset;
   Shape count;
-  std::string failure;  // the library's words if it could not decode
+  std::string failure;  // the library's message if it could not decode
   std::uint32_t crc32c = 0;
 };
 
 struct Layout {
   Dataset dataset;
   std::size_t element_bytes = 1;
-  std::string fill;                    // one element; empty: undefined
-  std::uint64_t address = kNoAddress;  // contiguous
+  std::string fill;                    // bytes of one element; empty: undefined
+  std::uint64_t address = kNoAddress;  // of contiguous data
   std::vector<std::uint32_t> filters;
   Shape grid;                     // chunks along each axis
   std::vector<Chunk> chunks;      // in C order over the grid
-  std::uint64_t chunk_bytes = 0;  // decoded
+  std::uint64_t chunk_bytes = 0;  // bytes of a decoded chunk
   std::vector<Digest> digests;
   Attributes attributes;
 };
 
 struct Contents {
-  Attributes attributes;  // of the root
+  Attributes attributes;  // attributes of the root
   std::vector<Layout> readable;
   std::vector<Unreadable> unreadable;
 };
 
-// `answer`: the child's to "describe". `file` names the file in errors, `file_bytes` is its size. Throws DataError if the child
-// rejects the file or dies, or if the contents are inconsistent or lie beyond the end of the file.
+// Parses `answer`, which millrace-hdf5 gave to "describe". `file` names the file in errors; `file_bytes` is the file's size.
+// DataError if millrace-hdf5 rejected the file or died, or if the contents are inconsistent or lie beyond the end of the file.
 [[nodiscard]] Contents read_contents(std::string_view answer, const std::filesystem::path& file, std::uint64_t file_bytes);
 
 }  // namespace millrace::hdf5::detail

@@ -1,5 +1,5 @@
-// A file that stays open while few such files exist: if they use more than half of the process's descriptors, each use reopens
-// its file, and detects that it has been replaced.
+// An input file that may be closed between uses. It stays open while few such files exist. If they use more than half of the
+// process's descriptors, each use opens the file again, and detects whether it was replaced.
 #pragma once
 
 #include <cstdint>
@@ -12,15 +12,15 @@ namespace millrace::hdf5::detail {
 
 class LentFile {
  public:
-  explicit LentFile(const std::filesystem::path& path);  // opens it; throws DataError as InputFile
+  explicit LentFile(const std::filesystem::path& path);  // opens the file; throws DataError as InputFile does
   ~LentFile();
   LentFile(const LentFile&) = delete;
   LentFile& operator=(const LentFile&) = delete;
 
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
-  [[nodiscard]] std::uint64_t size() const noexcept { return size_; }               // when first opened
+  [[nodiscard]] std::uint64_t size() const noexcept { return size_; }               // size when the file was first opened
   [[nodiscard]] std::int64_t modified_ns() const noexcept { return modified_ns_; }  // modification time when first opened
-  // Closes the file if too many are open. Call it before the object is shared between threads.
+  // Closes the file if too many such files are open. Call it before the object is shared between threads.
   void return_if_many();
   // Calls use(file). DataError if the file must be reopened and is gone or has changed.
   template <class Use>

@@ -19,7 +19,7 @@ void LibraryReader::read(const InputFile& file, std::string_view name, Sizes off
   read_part(file, name, Shape(offset.begin(), offset.end()), Shape(count.begin(), count.end()), out, label);
 }
 
-// Reads in parts of at most kBlock: the first axis that can be cut is cut, so that each part is contiguous in `out`.
+// Reads in parts of at most kBlock bytes. It cuts the first axis that can be cut, so that each part is contiguous in `out`.
 void LibraryReader::read_part(const InputFile& file, std::string_view name, Shape offset, Shape count, std::span<std::byte> out,
                               const std::string& label) {
   const auto axis = std::find_if(count.begin(), count.end(), [](auto size) { return size > 1; });

@@ -1,4 +1,4 @@
-// The conversation with millrace-hdf5 about layouts that only the library reads.
+// Reads blocks through millrace-hdf5, for layouts that only the library can read.
 #pragma once
 
 #include <cstddef>
@@ -15,11 +15,12 @@
 
 namespace millrace::hdf5::detail {
 
-// For one file. Thread-safe, but reads one block at a time. The child is started at the first block, and again after a crash.
+// Reads from one file. Thread-safe, but reads one block at a time. The process is started at the first block, and again after a
+// crash.
 class LibraryReader {
  public:
-  // Reads a valid block of data set `name` into `out`, which holds exactly its bytes. `label` names the data set in errors.
-  // DataError if the library fails or its process dies.
+  // Reads a valid block of data set `name` into `out`, which must have exactly the block's bytes. `label` names the data set in
+  // errors. DataError if the library fails or its process dies.
   void read(const InputFile& file, std::string_view name, Sizes offset, Sizes count, std::span<std::byte> out,
             const std::string& label);
 

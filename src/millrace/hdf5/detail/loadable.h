@@ -1,4 +1,4 @@
-// An open file whose contents are not yet known: open.cpp fills it with the answer of millrace-hdf5 or of an index.
+// An open file whose contents are not known yet. open.cpp gives it the answer of millrace-hdf5 or of an index.
 #pragma once
 
 #include <cstdint>
@@ -16,14 +16,15 @@ class LoadableFile : public File {
  public:
   [[nodiscard]] virtual Stamp stamp() const = 0;     // DataError if the file can't be read
   [[nodiscard]] virtual int descriptor() const = 0;  // owned by this object; valid until load()
-  // Takes an answer of millrace-hdf5; `all` of the file was requested. With `compares`, blocks decoded here are compared with
-  // those decoded by the library; false if they differ (the library then reads that data set). DataError as open().
+  // Takes an answer of millrace-hdf5. `all`: the answer describes the whole file. With `compares`, blocks decoded here are
+  // compared with blocks decoded by the library; false if they differ (then the library reads that data set). DataError as in
+  // open().
   virtual bool load(std::string_view answer, bool all, bool compares) = 0;
-  // Makes the library read all data sets from now on; call it after load().
+  // Makes the library read all data sets from now on. Call it after load().
   virtual void read_by_library() = 0;
 };
 
-// DataError if it can't be opened.
+// Opens the file. DataError if that fails.
 [[nodiscard]] std::shared_ptr<LoadableFile> open_loadable(const std::filesystem::path& path);
 
 }  // namespace millrace::hdf5::detail

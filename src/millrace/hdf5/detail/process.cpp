@@ -26,7 +26,7 @@ namespace {
 
 std::string reason(int error_number) { return std::generic_category().message(error_number); }
 
-// The program that MILLRACE_HDF5_CHILD names, else the one that find_beside() finds.
+// The program that MILLRACE_HDF5_CHILD names; otherwise the program that find_beside() finds.
 std::string find_program() {
   if (const char* named = std::getenv("MILLRACE_HDF5_CHILD"); named != nullptr && *named != '\0') {
     if (::access(named, X_OK) == 0) return named;
@@ -36,12 +36,12 @@ std::string find_program() {
   }
   std::string found = find_beside("millrace-hdf5", MILLRACE_HDF5_BUILT, MILLRACE_HDF5_INSTALLED);
   if (!found.empty()) return found;
-  throw DataError({.what = "HDF5 files are read through the program millrace-hdf5, which is not there",
+  throw DataError({.what = "HDF5 files are read through the program millrace-hdf5, which was not found",
                    .where = looked_for_beside(MILLRACE_HDF5_INSTALLED),
                    .next = "install millrace again, or name the program in MILLRACE_HDF5_CHILD"});
 }
 
-// The environment without variables that steer libhdf5 (drivers, plug-ins, locks).
+// This process's environment without the variables that steer libhdf5 (drivers, plug-ins, locks).
 std::vector<char*> environment() {
   std::vector<char*> kept;
   for (char** entry = environ; *entry != nullptr; ++entry) {
@@ -69,7 +69,8 @@ Process::Process(const std::string& job, std::span<const int> files) {
   Descriptor ours(ends[0]);
   const Descriptor theirs(ends[1]);
   const int first_free = kFirstFile + static_cast<int>(files.size());
-  // Copies above all numbers the child will have, so that no dup2 overwrites a descriptor that is still to be copied.
+  // Copies the descriptors to numbers above all that the child will have, so that no dup2 overwrites a descriptor that is still
+  // to be copied.
   std::vector<Descriptor> high;
   high.reserve(files.size() + 1);
   const auto lift = [&](int descriptor) {
@@ -165,7 +166,7 @@ std::optional<std::string> Process::receive_frame() {
 
 std::string Process::how_it_ended() {
   if (process_ < 0) return "ended before";
-  // A child that still has its end of the socket has sent nonsense, and would not end by itself.
+  // If the child has not closed its end of the socket, it has sent nonsense and would not end by itself.
   std::byte next{};
   errno = 0;
   if (::recv(socket_, &next, 1, MSG_PEEK | MSG_DONTWAIT) > 0 || errno == EAGAIN) ::kill(process_, SIGKILL);

@@ -1,4 +1,4 @@
-// A running millrace-hdf5: the only process that calls libhdf5. Started with posix_spawn, at any time and from any thread.
+// A running millrace-hdf5, the only program that calls libhdf5. It is started with posix_spawn, at any time and from any thread.
 #pragma once
 
 #include <sys/types.h>
@@ -16,19 +16,20 @@ class Process {
  public:
   // `files` become the child's descriptors from kFirstFile on. DataError if the program is missing or can't be started.
   Process(const std::string& job, std::span<const int> files);
-  ~Process();  // ends it
+  ~Process();  // ends the process
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
 
-  bool send(std::span<const std::byte> bytes);  // false: it has ended
+  bool send(std::span<const std::byte> bytes);  // false: the process has ended
   bool send_frame(std::string_view bytes);
   // Sends at most kFilesAtOnce open files, which the child receives as its own descriptors.
   bool send_files(std::span<const int> files);
-  [[nodiscard]] std::optional<std::string> receive_frame();  // nullopt: it has ended
-  // Receive an answer directly into its destination: the size of the next frame, then its bytes.
+  [[nodiscard]] std::optional<std::string> receive_frame();  // nullopt: the process has ended
+  // Receive an answer directly into its destination: receive_size() the size of the next frame, receive() its bytes.
   [[nodiscard]] std::optional<std::uint64_t> receive_size();
   bool receive(std::span<std::byte> out);
-  // After a call above failed, waits for the end: "ended by signal 11 (Segmentation fault)", "exit status 3".
+  // Called after a call above failed: waits for the process to end and describes how it ended: "ended by signal 11 (Segmentation
+  // fault)", "exit status 3".
   [[nodiscard]] std::string how_it_ended();
 
  private:

@@ -1,5 +1,5 @@
-// Messages between this process and millrace-hdf5: frames of a length and bytes, little-endian, over one socket. Both ends check
-// every length against the bytes that exist.
+// Messages between this process and millrace-hdf5: frames of a length and bytes, little-endian, over one socket. Both ends
+// compare every length with the bytes that exist.
 #pragma once
 
 #include <bit>
@@ -19,15 +19,15 @@ namespace millrace::hdf5::detail {
 
 static_assert(std::endian::native == std::endian::little, "the frames and HDF5's fast path are little-endian");
 
-// The first descriptor a child gets in addition to its socket, which is its standard input and output.
+// The number of the first descriptor that a child gets in addition to its socket. The socket is its standard input and output.
 inline constexpr int kFirstFile = 3;
 inline constexpr std::size_t kFilesAtOnce = 64;  // in one message; the kernel allows 253
-// Raise it when the bytes of an answer change: indices of files (detail/index.h) are then rebuilt.
+// Increase it when the bytes of an answer change: indices of files (detail/index.h) are then made again.
 inline constexpr std::uint32_t kAnswerVersion = 3;
 inline constexpr std::uint64_t kMaxFrame = std::uint64_t{1} << 30U;
 inline constexpr std::uint64_t kNoAddress = std::numeric_limits<std::uint64_t>::max();
 
-// First byte of an answer. `died` carries a signal (or 0 and an exit status): two u32.
+// First byte of an answer. `died` is followed by two u32: a signal (or 0), and an exit status.
 enum class Answer : std::uint8_t { ok, refused, missing, died };
 
 enum class Codec : std::uint8_t { none, deflate, lz4, zstd };
@@ -70,7 +70,7 @@ class WireReader {
     const auto size = get<std::uint32_t>();
     return {take(size), size};
   }
-  std::string_view view() {  // as text(), but a view of the source bytes
+  std::string_view view() {  // as text(), but refers to the source bytes
     const auto size = get<std::uint32_t>();
     return {take(size), size};
   }
@@ -99,7 +99,8 @@ class WireReader {
   std::string_view bytes_;
 };
 
-// Where a chunk is in the file; address kNoAddress: never written. Bit i of `mask` set: filter i was skipped.
+// Where a chunk lies in the file; address kNoAddress: the chunk was never written. If bit i of `mask` is set, filter i was
+// skipped.
 struct Chunk {
   std::uint64_t address = kNoAddress;
   std::uint32_t size = 0;

@@ -1,6 +1,6 @@
-// Attention with dropout, one (batch, head) at a time: a strip of query rows (four; sixteen on a matrix unit) against all keys
-// that they see, so that scores stay in the first cache level and nothing of size T * T is written. Any T and head size: operands
-// are packed into zero-padded scratch.
+// Attention with dropout, for one (batch, head) at a time. A strip of query rows (four; sixteen on a matrix unit) is multiplied
+// with all keys that it sees. So scores stay in the first cache level, and nothing of size T * T is written. Any T and head size,
+// because operands are packed into zero-padded scratch.
 #pragma once
 
 #include "millrace/kernels/detail/elementwise.inl"
@@ -8,7 +8,8 @@
 
 namespace {
 
-// Sizes of the packed operands. Rows are padded to 64 (one panel of scores), head columns to 16, words of a row to 16.
+// Sizes of the packed operands. The number of rows is padded to 64 (one panel of scores), the head's columns to 16, and the words
+// of a row to 16.
 struct AttentionShape {
   std::int64_t rows, padded_rows, size, width, words, row_words;
 };
@@ -20,25 +21,26 @@ inline AttentionShape attention_shape(const Attention& a) {
 }
 
 template <class T>
-inline constexpr std::int64_t kStrip = kOnTiles<T> ? 16 : 4;  // query rows at a time
-// A product on tiles sums over whole tiles: 32 bf16 neighbours. Columns up to that size are computed, and masked.
+inline constexpr std::int64_t kStrip = kOnTiles<T> ? 16 : 4;  // query rows that are handled together
+// A product on tiles sums over whole tiles, which are 32 bf16 neighbours. Columns up to that size are computed and then masked.
 template <class T>
 inline constexpr std::int64_t kWholeColumns = kOnTiles<T> ? 32 : 16;
 template <class T>
 inline constexpr std::int64_t kWholeRows = kOnTiles<T> ? 32 : 4;
 
-// The number of keys that the query rows before `end` see, in a whole strip.
+// The number of keys that the query rows before `end` see. `end` is a multiple of the strip's rows.
 inline std::int64_t keys_of_rows(const Attention& a, std::int64_t end) { return a.causal ? end : round_up(a.rows, 4); }
-// The number of keys that one row sees, and the first row that sees a key.
+// The number of keys that a row sees, and the first row that sees a key.
 inline std::int64_t keys_of_row(const Attention& a, std::int64_t row) { return a.causal ? row + 1 : a.rows; }
 inline std::int64_t first_row_of(const Attention& a, std::int64_t key) { return a.causal ? key : 0; }
 
-inline constexpr std::int64_t kQueryBlock = 128;  // rows of the backward pass whose weights are kept at a time
+inline constexpr std::int64_t kQueryBlock = 128;  // rows of the backward pass whose weights are in memory at a time
 
 struct AttentionScratch {
-  std::uint32_t *q_rows, *g_rows, *k_rows, *v_rows;      // [padded_rows][row_words]: A operands
+  std::uint32_t *q_rows, *g_rows, *k_rows, *v_rows;      // [padded_rows][row_words]: first operands (A)
   std::uint32_t *k_columns, *v_columns;                  // [row_words][padded_rows]: transposed
-  std::uint32_t *q_pairs, *g_pairs, *k_pairs, *v_pairs;  // [padded_rows / per word][width]: B operands along the rows
+  // [padded_rows / per word][width]: second operands (B), packed along the rows
+  std::uint32_t *q_pairs, *g_pairs, *k_pairs, *v_pairs;
   float *scores, *weight_gradients;                      // [kStrip][padded_rows]
   std::uint32_t *weights, *score_gradients;              // [kStrip][padded_rows] in T
   std::uint32_t *block_weights, *block_gradients;        // [kQueryBlock / per word][padded_rows]
@@ -103,7 +105,7 @@ void pack_columns(const AttentionShape& s, const std::uint32_t* rows, std::uint3
   }
 }
 
-// Returns the address of the pairs: for fp32 the packed rows serve as they are.
+// Returns the address of the pairs. For fp32 these are the packed rows themselves.
 template <class T>
 const std::uint32_t* pack_pairs(const AttentionShape& s, const std::uint32_t* rows, std::uint32_t* out) {
   if constexpr (sizeof(T) == 4) {
@@ -137,7 +139,7 @@ inline void strip_product(const AttentionShape& s, const std::uint32_t* rows, co
   }
 }
 
-// strip_times_pairs() on tiles, which give fp32 sums: 64 columns at a time.
+// strip_times_pairs() on tiles, 64 columns at a time, with fp32 sums.
 template <class T>
 inline void tiled_strip_times_pairs(const AttentionShape& s, const std::uint32_t* strip, std::int64_t keys,
                                     const std::uint32_t* pairs, T* out, std::int64_t stride, std::int64_t rows) {
@@ -152,7 +154,7 @@ inline void tiled_strip_times_pairs(const AttentionShape& s, const std::uint32_t
   }
 }
 
-// A strip's rows of `out` (at most `rows` of them exist) = strip (x keys, in T) times pairs.
+// A strip's rows of `out` (at most `rows` rows exist) = strip (x keys, in T) times pairs.
 template <class T>
 inline void strip_times_pairs(const AttentionShape& s, const std::uint32_t* strip, std::int64_t keys, const std::uint32_t* pairs,
                               T* out, std::int64_t stride, std::int64_t rows) {
@@ -174,7 +176,7 @@ inline void strip_times_pairs(const AttentionShape& s, const std::uint32_t* stri
   }
 }
 
-// scores of one row -> weights after softmax and dropout, for `columns` columns of which `valid` count.
+// Turns the scores of one row into weights: softmax, then dropout, for `columns` columns. Only the first `valid` columns count.
 template <class T>
 inline float softmax_row(const Attention& a, float* scores, std::int64_t columns, std::int64_t valid, const RowBits& keep,
                          T* out) {
@@ -191,7 +193,7 @@ inline float softmax_row(const Attention& a, float* scores, std::int64_t columns
     store(scores + j, x);
     total = add(total, x);
   }
-  // A row whose scores all overflowed to -inf has no weights: NaN, as in ATen, so that the step detects it.
+  // If all scores of a row are -inf, the row has no weights and becomes NaN, as in ATen, so that the step notices it.
   const float all = highest > -3.0e38F ? sum(total) : __builtin_nanf("");
   const F factor = splat(a.keep.scale / all);
   for (std::int64_t j = 0; j < columns; j += 16) store(out + j, keep_lanes(keep.lanes(j), mul(load(scores + j), factor)));
@@ -216,7 +218,7 @@ void attention_forward_of(const Attention& a, std::int64_t first, std::int64_t l
       const std::int64_t keys = keys_of_rows(a, t + kStrip<T>), columns = round_up(keys, kWholeColumns<T>);
       strip_product<T>(s, m.q_rows + t * s.row_words, m.k_columns, columns, m.scores);
       for (std::int64_t i = 0; i < kStrip<T>; ++i) {
-        const std::int64_t row = t + i < s.rows ? t + i : s.rows - 1;  // rows past the end repeat the last one and are not stored
+        const std::int64_t row = t + i < s.rows ? t + i : s.rows - 1;  // rows past the end repeat the last row and are not stored
         const std::int64_t seen = keys_of_row(a, row);
         const RowBits keep = row_bits(a.keep, (item * s.rows + row) * s.rows, seen, m.bits);
         const float log_sum = softmax_row(a, m.scores + i * s.padded_rows, columns, seen, keep, weights + i * s.padded_rows);
@@ -243,7 +245,7 @@ inline void backward_row(const Attention& a, const float* scores, const float* w
   }
 }
 
-// The rows of a strip become word rows of the block, so that the block can be the transposed operand.
+// Stores the rows of a strip as word rows of the block, which then serves as the transposed operand.
 template <class T>
 inline void store_block_rows(const AttentionShape& s, const std::uint32_t* strip, std::int64_t columns, std::uint32_t* block) {
   const auto* rows = reinterpret_cast<const T*>(strip);
@@ -259,19 +261,19 @@ inline void store_block_rows(const AttentionShape& s, const std::uint32_t* strip
   }
 }
 
-// A block of query rows, and keys; `first_row` is the first row that sees the first key.
+// A block of query rows [begin, end) and some keys from `key` on; `first_row` is the first row that sees the first of these keys.
 struct KeyBlock {
   std::int64_t key, first_row, begin, end;
   [[nodiscard]] bool is_first() const { return first_row >= begin; }  // no earlier block saw the keys
 };
 
-// add_key_gradients() for 16 keys on tiles. Query rows before the keys that share a tile with them have weight zero there.
+// add_key_gradients() for 16 keys on tiles. Query rows that share a tile with the keys but do not see them have the weight zero.
 inline void add_tiled_key_gradients(const AttentionShape& s, const std::uint32_t* block, const std::uint32_t* pairs,
                                     const KeyBlock& of, float* accumulated) {
   const std::int64_t seen = of.first_row / 32 * 32;
   const std::int64_t begin = seen > of.begin ? seen : of.begin;
   const std::int64_t words = (of.end - begin) / 2;
-  alignas(64) std::uint32_t rows[16 * kQueryBlock / 2];  // the block's words of these keys, a row for each
+  alignas(64) std::uint32_t rows[16 * kQueryBlock / 2];  // the block's words of these keys, one row for each key
   const std::uint32_t* a = block + (begin - of.begin) / 2 * s.padded_rows + of.key;
   for (std::int64_t k = 0; k < words; k += 16) transpose(a + k * s.padded_rows, s.padded_rows, rows + k, kQueryBlock / 2);
   const std::uint32_t* b = pairs + begin / 2 * s.width;
@@ -282,8 +284,8 @@ inline void add_tiled_key_gradients(const AttentionShape& s, const std::uint32_t
     tiles_product<true>(words, rows, kQueryBlock / 2, b, s.width, s.width, to, s.width);
 }
 
-// accumulated (as many keys as a strip has rows, from `of.key` on) += block^T pairs, over the block's query rows that see them;
-// begins at zero for keys that no earlier block saw.
+// accumulated (as many keys as a strip has rows, from `of.key` on) += block^T pairs, summed over the block's query rows that see
+// these keys. Keys that no earlier block saw start at zero.
 template <class T>
 inline void add_key_gradients(const AttentionShape& s, const std::uint32_t* block, const std::uint32_t* pairs, const KeyBlock& of,
                               float* accumulated) {
@@ -319,8 +321,7 @@ struct Pairs {
   const std::uint32_t *q, *g, *k;
 };
 
-// Computes, for the strip of query rows from t on, the gradients of their scores into the block, and their part of the query
-// gradient.
+// For the strip of query rows from t on, computes the gradients of its scores into the block, and its part of the query gradient.
 template <class T>
 void backward_strip(const Attention& a, const AttentionShape& s, const AttentionScratch& m, const Pairs& pairs, std::int64_t item,
                     std::int64_t t, std::int64_t block_begin) {

@@ -1,4 +1,4 @@
-// Which table of kernels is in use.
+// Selects the table of kernels.
 #pragma once
 
 #include <span>
@@ -7,10 +7,11 @@
 
 namespace millrace::kernels::detail {
 
-// The best table that this CPU supports and MILLRACE_CPU permits (system/instructions.h), or that of set_table.
+// The table in use: the best that this CPU supports and MILLRACE_CPU permits (system/instructions.h), unless set_table() chose
+// another.
 const Table& table() noexcept;
 
-// For tests, which run every kernel with each table that this CPU supports; null = the best again.
+// For tests that run every kernel with each table that this CPU supports. Null returns to the best table.
 void set_table(const Table* table) noexcept;
 std::span<const Table* const> usable_tables() noexcept;
 

@@ -1,4 +1,5 @@
-// Removes components from planes of pixels, a tile of 64 pixels at a time: it stays in the first cache between its three passes.
+// Removes components from planes of pixels. A tile of 64 pixels is handled at a time, so that it stays in the first cache between
+// its three passes.
 #pragma once
 
 #include <cstddef>
@@ -8,10 +9,10 @@
 
 namespace {
 
-constexpr int kTileLanes = 4;  // vectors of 16 pixels
+constexpr int kTileLanes = 4;  // vectors of 16 pixels in a tile
 constexpr int kTile = 16 * kTileLanes;
 static_assert(kTileLanes % kTileVectors == 0);
-constexpr int kBlock = 4;  // components, or frequencies, processed together
+constexpr int kBlock = 4;  // components or frequencies that are handled together
 
 std::size_t components_scratch(const Components& c) {
   return static_cast<std::size_t>(c.frequencies + c.count) * kTile * sizeof(float);
@@ -37,7 +38,7 @@ inline void project(const Components& c, const float* d, float* strengths) {
   }
 }
 
-// `rows` frequencies from f on: out = d - vectors strengths, of the tile's first `width` pixels.
+// out = d - vectors strengths, for `rows` frequencies from f on and the tile's first `width` pixels.
 template <int rows>
 inline void subtract(const Components& c, const float* d, const float* strengths, std::int64_t f, float* out, int width) {
   for (int first = 0; first < width; first += kTileColumns) {

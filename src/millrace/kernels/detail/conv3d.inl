@@ -1,6 +1,6 @@
-// A convolution with kernel 3 and stride 1 over channels-last volumes with circular padding. A work item is a band of output rows
-// of one plane: the input rows that it needs are copied next to each other, with their ends wrapped and the channels of both
-// inputs joined, so that the three pixels under a kernel's row form one run of words and every product is a tile of tile.inl.
+// A convolution with kernel 3 and stride 1 over channels-last volumes with circular padding. A work item is a band: some output
+// rows of one plane. The band's input rows are copied next to each other, with their ends wrapped and the channels of both inputs
+// joined. The three pixels under a kernel's row are then one run of words, and every product is a tile of tile.inl.
 #pragma once
 
 #include "millrace/kernels/detail/elementwise.inl"
@@ -8,10 +8,10 @@
 
 namespace {
 
-inline constexpr int kConvTile = kTileRows * kTileVectors;  // sums that registers hold
+inline constexpr int kConvTile = kTileRows * kTileVectors;  // number of sums that the registers hold
 template <int NV>
 inline constexpr int kConvRows = kConvTile / NV;
-// With many registers, three vectors by eight sums need the fewest loads.
+// CPUs with many registers need the fewest loads with three vectors by eight sums.
 inline constexpr bool kManySums = kConvTile >= 24;
 inline constexpr std::int64_t kWideColumns = kManySums ? 48 : 16;
 template <class Run>
@@ -25,10 +25,10 @@ inline void with_wide_vectors(std::int64_t columns, Run run) {
 
 inline std::int64_t wrapped_once(std::int64_t i, std::int64_t size) { return i < 0 ? i + size : i >= size ? i - size : i; }
 
-// The copied rows: row (plane, line) of 3 * (band + 2), each `step` words long.
+// A band and its copied rows. Row (plane, line) is one of 3 * (band + 2), each `step` words long.
 struct Band {
-  std::int64_t sample, depth, first, rows;  // of the output
-  std::int64_t pixel, step;                 // words
+  std::int64_t sample, depth, first, rows;  // rows of the output
+  std::int64_t pixel, step;                 // words of a pixel, and of a row
   std::uint32_t* words;
   [[nodiscard]] inline const std::uint32_t* row(std::int64_t plane, std::int64_t line) const {
     return words + (plane * (rows + 2) + line) * step;
@@ -48,7 +48,7 @@ inline std::int64_t row_of(const Conv3d& a, const Band& band, std::int64_t plane
          wrapped_once(band.first + line - 1, a.height);
 }
 
-// Copies one input's channels into a row of pixels, which are `pixel` elements of T apart.
+// Copies one input's channels into a row whose pixels are `pixel` elements of T apart.
 template <class T>
 inline void copy_row(const T* from, std::int64_t channels, std::int64_t width, T* to, std::int64_t pixel) {
   const std::int64_t bytes = channels * static_cast<std::int64_t>(sizeof(T));
@@ -61,7 +61,7 @@ inline void copy_row(const T* from, std::int64_t channels, std::int64_t width, T
   copy_bytes(to + (width + 1) * pixel, from, bytes);
 }
 
-// `pixel` elements for each pixel: all channels, followed by zeros.
+// Writes a row with all channels. Each pixel has `pixel` elements: its channels, followed by zeros.
 template <class T>
 inline void join_row(const Conv3d& a, std::int64_t row, T* to, std::int64_t pixel) {
   const std::int64_t all = a.channels + a.more_channels;
@@ -116,11 +116,11 @@ void convolve_band(const Conv3d& a, const Band& band, std::int64_t column) {
   }
 }
 
-// For few outputs lanes are pixels instead, so that a loaded word serves several outputs. Rows are copied channel by channel:
-// (channels, `line` words).
+// A band for few outputs. Lanes are pixels here, so that a loaded word serves several outputs. Rows are copied channel by
+// channel: (channels, `line` words).
 struct NarrowBand {
   Band band;
-  std::int64_t channels, line;  // words of a pixel; from one channel's row to the next channel's
+  std::int64_t channels, line;  // words of a pixel; words from one channel's row to the next channel's
 };
 
 template <class T>
@@ -211,10 +211,10 @@ void conv3d_forward(const Conv3d& a, std::int64_t first_item, std::int64_t last_
   conv3d_forward_of<float>(a, first_item, last_item, scratch);
 }
 
-// ---- gradients of the weights: sums over pixels ----
+// ---- Gradients of the weights: sums over pixels ----
 
-// Words of a row for a sum over pixels: fp32 pixels unchanged; bf16 pixel p paired with pixel p + 1, channel by channel (`step`
-// of them).
+// Turns a row into words for a sum over pixels. fp32 pixels stay unchanged; a bf16 pixel p is paired with pixel p + 1, for each
+// of the `step` channels.
 inline void pair_pixels(const std::uint16_t* from, std::int64_t pixels, std::int64_t step, std::uint32_t* to) {
   const std::int64_t count = pixels * step;
   std::int64_t i = 0;
@@ -222,7 +222,7 @@ inline void pair_pixels(const std::uint16_t* from, std::int64_t pixels, std::int
   for (; i < count; ++i) to[i] = std::uint32_t{from[i]} | (std::uint32_t{from[i + step]} << 16U);
 }
 
-// Tiles of outputs by NV vectors of a kernel row's (place, channel), summed over the band's pixels.
+// Sums tiles over the band's pixels: outputs by NV vectors of a kernel row's (place, channel).
 template <class T, int NV>
 void weights_of_band(const Conv3d& a, const Band& band, const std::uint32_t* gradient, std::int64_t gradient_row, std::int64_t at,
                      std::int64_t first, float* sums) {
@@ -248,7 +248,7 @@ void weights_of_band(const Conv3d& a, const Band& band, const std::uint32_t* gra
   }
 }
 
-// The band's rows of the gradient as words, padded to vectors of outputs; the sums of its columns are added to bias.
+// The band's rows of the gradient as words, padded to vectors of outputs. Adds their column sums to `bias`.
 template <class T>
 void gradient_words(const Conv3d& a, const Band& band, std::uint32_t* words, std::int64_t row_words, float* bias) {
   const std::int64_t width = round_up(a.out_channels, 16);

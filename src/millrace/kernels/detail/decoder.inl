@@ -21,7 +21,7 @@ void rms_rows_forward_of(const RmsRows& a, std::int64_t first_row, std::int64_t 
         v = add(v, load_some(branch + c, width - c));
         R* sum = static_cast<R*>(a.sum) + begin + c;
         store_some(sum, v, width - c);
-        if constexpr (sizeof(R) == 2) v = load_some(sum, width - c);  // the norm is that of the rounded sum, which others read
+        if constexpr (sizeof(R) == 2) v = load_some(sum, width - c);  // normalises the rounded sum, which other code reads
       }
       squares = fma(v, v, squares);
     }
@@ -35,7 +35,7 @@ void rms_rows_forward_of(const RmsRows& a, std::int64_t first_row, std::int64_t 
   }
 }
 
-// With n = x * rate and u = dy * weight: dx = rate * (u - n * mean of u n), plus the gradient of the sum.
+// With n = x * rate and u = dy * weight: dx = rate * (u - n * mean(u n)), plus the gradient of the sum.
 template <class R, class Y>
 void rms_rows_backward_of(const RmsRowsBackward& a, std::int64_t first_row, std::int64_t last_row, float* weight_gradient) {
   const std::int64_t width = a.width;
@@ -51,7 +51,7 @@ void rms_rows_backward_of(const RmsRowsBackward& a, std::int64_t first_row, std:
                           : mul(load_some(y + c, width - c), load_some(a.inverse + c, width - c));
     };
     F total = splat(0.0F);
-    for (std::int64_t c = 0; c < width; c += 16) {  // lanes past the end add nothing: dy is zero there
+    for (std::int64_t c = 0; c < width; c += 16) {  // lanes past the end add nothing, because dy is zero there
       const F v = load_some(dy + c, width - c);
       const F vn = mul(v, normed(c));
       if (weight_gradient != nullptr) {
@@ -168,7 +168,8 @@ void one_query_forward_of(const OneQuery& a, std::int64_t first_item, std::int64
       store_some(weights + t, e, seen - t);
       total = add(total, keep_lanes(lanes_below(seen - t), e));
     }
-    const F share = splat(highest > -3.0e38F ? 1.0F / sum(total) : __builtin_nanf(""));  // scores of only -inf give no weights
+    // If all scores are -inf, there are no weights: NaN.
+    const F share = splat(highest > -3.0e38F ? 1.0F / sum(total) : __builtin_nanf(""));
     for (std::int64_t c = 0; c < a.head_size; ++c) sums[c] = 0.0F;
     for (std::int64_t t = 0; t < seen; t += 16) store_some(weights + t, mul(load_some(weights + t, seen - t), share), seen - t);
     for (std::int64_t t = 0; t < seen; ++t) add_times(sums, splat(weights[t]), v + t * a.v.row_stride, a.head_size);
@@ -176,7 +177,7 @@ void one_query_forward_of(const OneQuery& a, std::int64_t first_item, std::int64
   }
 }
 
-// With p the weights and dp = dout v^T: ds = scale * p * (dp - sum of p dp), dq = ds k, dk = ds^T q, dv = p^T dout.
+// With the weights p and dp = dout v^T: ds = scale * p * (dp - sum of p dp), dq = ds k, dk = ds^T q, dv = p^T dout.
 template <class T>
 void one_query_backward_of(const OneQuery& a, std::int64_t first_item, std::int64_t last_item, float* sums) {
   for (std::int64_t item = first_item; item < last_item; ++item) {
@@ -200,7 +201,7 @@ void one_query_backward_of(const OneQuery& a, std::int64_t first_item, std::int6
     for (std::int64_t t = 0; t < a.keys; ++t) {
       const bool is_seen = t < seen;
       const F score = splat(is_seen ? weights[t] * (products[t] - mean) * a.scale : 0.0F);
-      if (is_seen) add_times(sums, score, k + t * a.k.row_stride, a.head_size);  // dk may overwrite k
+      if (is_seen) add_times(sums, score, k + t * a.k.row_stride, a.head_size);  // dk may overwrite k after this
       store_times(dk + t * a.k_gradient.row_stride, score, q, a.head_size);
       store_times(dv + t * a.v_gradient.row_stride, splat(is_seen ? weights[t] : 0.0F), dout, a.head_size);
     }

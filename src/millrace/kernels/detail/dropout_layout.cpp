@@ -25,11 +25,11 @@ detail::GeluArgs at_stretch(detail::GeluArgs args, const DropoutRun& stretch) {
   return args;
 }
 
-// Each run has separate groups; a thread gets a share of all of them.
+// Runs a kernel over all runs. Each run has its own groups, and each thread gets a share of all groups.
 template <class Args>
 void over_groups(const Args& whole, const Dropout& site, void (*kernel)(const Args&, std::int64_t, std::int64_t)) {
   const std::vector<DropoutRun> stretches = dropout_runs(site, whole.count);
-  std::vector<std::int64_t> ends;  // of each run's groups in the count of all groups
+  std::vector<std::int64_t> ends;  // for each run, the number of groups up to its end
   ends.reserve(stretches.size());
   std::int64_t groups = 0;
   for (const DropoutRun& stretch : stretches) ends.push_back(groups += (stretch.count + kDropoutGroup - 1) / kDropoutGroup);
@@ -57,12 +57,12 @@ std::vector<DropoutRun> dropout_runs(const Dropout& site, std::int64_t elements)
     all.push_back({.begin = begin, .count = run.count, .first = run.first});
     begin += run.count;
   }
-  MR_CHECK(begin == elements, "a dropout site's runs are all elements of its tensor");
+  MR_CHECK(begin == elements, "a dropout site's runs must cover all elements of its tensor");
   return all;
 }
 
 Dropout part_of(const Dropout& site, std::int64_t elements, std::int64_t begin, std::int64_t count) {
-  MR_CHECK(site.on_device == nullptr || count == elements, "a device records a dropout of whole tensors alone");
+  MR_CHECK(site.on_device == nullptr || count == elements, "a device can record dropout only for whole tensors");
   Dropout part{.p = site.p, .key = site.key, .first = site.first + begin, .runs = {}, .on_device = site.on_device};
   if (site.runs.empty() || site.p <= 0.0) return part;
   for (const DropoutRun& stretch : dropout_runs(site, elements)) {
@@ -88,7 +88,7 @@ void launch_runs(const Args& whole, const Dropout& site, void (*launch)(const Ar
 
 const DeviceTable& table_of(c10::Device device) {
   const DeviceTable* table = device_table(device.type());
-  MR_CHECK(table != nullptr, "a device without kernels of its own goes the plain way");
+  MR_CHECK(table != nullptr, "a device without kernels of Millrace must use the plain path");
   return *table;
 }
 
@@ -113,7 +113,7 @@ void run_gelu(const detail::GeluArgs& args, const Dropout& site, c10::Device dev
 DropoutUnits::DropoutUnits(const Dropout& site, std::int64_t units, std::int64_t width)
     : keep_(keep_of(site)), width_(width), stretches_(dropout_runs(site, units * width)) {
   for (const DropoutRun& stretch : stretches_)
-    MR_CHECK(stretches_.size() == 1 || stretch.count % width == 0, "a run of a dropout site is some whole rows");
+    MR_CHECK(stretches_.size() == 1 || stretch.count % width == 0, "a run of a dropout site must consist of whole rows");
 }
 
 void DropoutUnits::each(std::int64_t begin, std::int64_t end,

@@ -1,4 +1,4 @@
-// Splits a dropout site whose elements are not consecutive in its stream into runs that are, as the raw kernels need them.
+// Splits a dropout site into runs of elements that are consecutive in its stream, as the raw kernels need them.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace millrace::kernels {
 
 using detail::DropoutRun;
 
-// Element `elements` after the first; null stays null.
+// Address of the element that lies `elements` after `data`; null stays null.
 [[nodiscard]] inline const void* moved(const void* data, std::int64_t elements, detail::Type type) {
   return data == nullptr ? nullptr : static_cast<const char*>(data) + elements * (type == detail::Type::f32 ? 4 : 2);
 }
@@ -26,17 +26,17 @@ using detail::DropoutRun;
 // The site of elements begin, ..., begin + count - 1 of a tensor with `elements` elements.
 [[nodiscard]] Dropout part_of(const Dropout& site, std::int64_t elements, std::int64_t begin, std::int64_t count);
 
-// Runs a kernel over a whole tensor: on the CPU the table's, in parallel; on another device its own, on the current stream.
-// `args` describes the whole tensor; its `keep` is set here.
+// Applies a kernel to a whole tensor: on the CPU the table's kernel, in parallel; on another device that device's kernel, on the
+// current stream. `args` describes the whole tensor; the function sets `args.keep`.
 void run_dropout(const detail::DropoutArgs& args, const Dropout& site, c10::Device device);
 void run_gelu(const detail::GeluArgs& args, const Dropout& site, c10::Device device);
 
-// Calls body for each run of a tensor with this many elements, in its order, with the run's place on a device that records the
-// step; null otherwise.
+// Calls body for each run of a tensor with this many elements, in order. In a step that a device records, body also gets the
+// run's RecordedSite on the device; otherwise null.
 void each_run(const Dropout& site, std::int64_t elements,
               const std::function<void(const DropoutRun&, const detail::RecordedSite*)>& body);
 
-// A tensor of `units` units, each of `width` elements.
+// Applies dropout to a tensor of `units` units with `width` elements each.
 class DropoutUnits {
  public:
   DropoutUnits(const Dropout& site, std::int64_t units, std::int64_t width);

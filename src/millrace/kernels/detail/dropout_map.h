@@ -20,8 +20,8 @@ namespace millrace::kernels {
 
 inline constexpr std::int64_t kDropoutGroup = 128;
 
-// Block number `block` of a site. Each of its four words decides for two neighbouring elements; the four pairs of neighbours are
-// 32 elements apart.
+// Block number `block` of a site. Each of its four words decides for two neighbouring elements; these pairs are 32 elements
+// apart.
 [[nodiscard]] constexpr PhiloxBlock dropout_block(std::uint64_t key, std::uint64_t block) noexcept {
   return philox4x32({static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32U), 0, 0}, key);
 }

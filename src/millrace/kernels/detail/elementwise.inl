@@ -7,7 +7,7 @@ namespace {
 
 using namespace millrace::kernels::detail;
 
-inline F exponential(F x) {  // 2^n * polynomial, 1e-7 relative; NaN passes through, below -87 counts as e^-87
+inline F exponential(F x) {  // 2^n * polynomial, relative error 1e-7; NaN stays NaN; x below -87 counts as -87
   x = min(splat(88.0F), max(splat(-87.0F), x));
   const F n = round_to_int(mul(x, splat(1.44269504F)));
   const F r = fnma(n, splat(-2.12194440e-4F), fnma(n, splat(0.693359375F), x));
@@ -53,7 +53,7 @@ void keep_bits(const Keep& keep, std::int64_t first_group, std::int64_t groups, 
   }
 }
 
-// The keep bits of `count` elements from any first element on, for kernels whose rows do not start at a group. The buffer holds
+// The keep bits of `count` elements from any first element on, for kernels whose rows need not begin at a group. The buffer has
 // row_bits_size(count) bytes.
 struct RowBits {
   const std::uint8_t* bits;  // null = keep all
@@ -73,7 +73,7 @@ inline RowBits row_bits(const Keep& keep, std::int64_t first, std::int64_t count
   return {buffer, first % 128};
 }
 
-// for_each_vector() for a tensor whose 128 elements span two groups of the site's.
+// for_each_vector() for a tensor whose groups of 128 elements each overlap two groups of the site.
 template <class Body>
 inline void for_each_vector_between(const Keep& keep, std::int64_t count, std::int64_t first, std::int64_t last, Body body) {
   std::uint8_t buffer[2 * 16 + 4];
@@ -119,7 +119,7 @@ struct Gauss {
 };
 inline Gauss gauss(F x) {  // error function by Abramowitz and Stegun 7.1.26, 1.5e-7
   const F e = exponential(mul(mul(x, x), splat(-0.5F)));
-  const F z = min(splat(1e18F), mul(absolute(x), splat(0.70710678F)));  // infinity has no reciprocal; NaN stays
+  const F z = min(splat(1e18F), mul(absolute(x), splat(0.70710678F)));  // avoids the reciprocal of infinity; NaN stays
   const F t = reciprocal(fma(z, splat(0.3275911F), splat(1.0F)));
   F p = fma(splat(1.061405429F), t, splat(-1.453152027F));
   p = fma(p, t, splat(1.421413741F));
@@ -143,7 +143,7 @@ void gelu_of(const GeluArgs& a, std::int64_t first_group, std::int64_t last_grou
   });
 }
 
-// Applies f to each vector of x and, in the backward pass, of the gradient there.
+// Applies f to each vector of x and, in the backward pass, to the gradient at the same place.
 template <class X, class Forward, class Backward>
 void pointwise(const PointwiseArgs& a, std::int64_t first_group, std::int64_t last_group, Forward forward, Backward backward) {
   const auto* x = static_cast<const X*>(a.x);
@@ -164,7 +164,7 @@ inline F silu_gradient(F gradient, F h) {
   return mul(gradient, mul(s, fma(h, sub(splat(1.0F), s), splat(1.0F))));
 }
 
-// x sigmoid(1.702 x): silu(1.702 x) / 1.702.
+// x sigmoid(1.702 x), which is silu(1.702 x) / 1.702.
 inline F quick_gelu_of(F x) { return mul(x, logistic(mul(x, splat(1.702F)))); }
 
 template <class X>
@@ -174,8 +174,8 @@ void quick_gelu_of(const PointwiseArgs& a, std::int64_t first_group, std::int64_
       [](F gradient, F v) { return silu_gradient(gradient, mul(v, splat(1.702F))); });
 }
 
-// With c = x clamped to [-1, 1]: s(x) = (-|c|^3/3 + c^2 + 2c + 1/3 + min(x + 1, 0) + 3 max(x - 1, 0)) / 3.5, without a branch. A
-// NaN passes through the clamp (as the second argument).
+// With c = x clamped to [-1, 1]: s(x) = (-|c|^3/3 + c^2 + 2c + 1/3 + min(x + 1, 0) + 3 max(x - 1, 0)) / 3.5, which needs no
+// branch. NaN passes through the clamp, because it is the second argument.
 template <class X>
 void smooth_leaky_of(const PointwiseArgs& a, std::int64_t first_group, std::int64_t last_group) {
   const F one = splat(1.0F);
@@ -196,7 +196,7 @@ void smooth_leaky_of(const PointwiseArgs& a, std::int64_t first_group, std::int6
       });
 }
 
-// One branch per pair of types, so that the loops above know their types.
+// Calls run with the element type, once per pair of types, so that the loops above know their types at compile time.
 template <class Run>
 inline void with_type(Type type, Run run) {
   if (type == Type::f32) {

@@ -1,6 +1,6 @@
-// Group norm followed by its activation. Sums are over single channels: the caller adds them up over groups, and sets the factor
-// and the summand of each channel for the second pass. Volumes with separate channels are processed along a channel,
-// channels-last volumes position by position, with sums in strips of up to 64 channels.
+// Group norm and its activation. The kernels sum over single channels; the caller adds the sums up over groups and sets each
+// channel's numbers for the second pass. Contiguous volumes are processed along a channel, channels-last volumes position by
+// position, with sums in strips of up to 64 channels.
 #pragma once
 
 #include "millrace/kernels/detail/rms_norm.inl"
@@ -12,7 +12,7 @@ struct Silu {
   [[nodiscard]] inline F gradient(F gradient, F h) const { return silu_gradient(gradient, h); }
 };
 struct Ramp {
-  F slope;  // below zero
+  F slope;  // slope below zero
   [[nodiscard]] inline F value(F h) const { return select(not_negative(h), h, mul(h, slope)); }
   [[nodiscard]] inline F gradient(F gradient, F h) const { return select(not_negative(h), gradient, mul(gradient, slope)); }
 };
@@ -29,7 +29,7 @@ inline void with_type_and_activation(const GroupNorm& a, Run run) {
   });
 }
 
-// The position of a share: in one channel, or with channels_last in `channels` neighbouring ones. `channel` counts over all
+// The positions of a share: in one channel, or with channels_last in `channels` neighbouring channels. `channel` counts over all
 // samples.
 struct Stretch {
   std::int64_t first, positions, channel;
@@ -44,7 +44,7 @@ inline Stretch stretch_of(const GroupNorm& a, std::int64_t share) {
   return {(row * a.positions + begin) * a.channels, positions, row * a.channels, a.partials + 2 * share * a.channels};
 }
 
-// Calls body(which of four sums, first element, lanes wanted) for each vector of a channel.
+// Calls body(which of four sums, first element, number of lanes) for each vector of a channel.
 template <class Body>
 inline void along(std::int64_t count, Body body) {
   std::int64_t i = 0;
@@ -56,7 +56,7 @@ inline void along(std::int64_t count, Body body) {
 }
 inline float sum_of_four(const F (&total)[4]) { return sum(add(add(total[0], total[1]), add(total[2], total[3]))); }
 
-// Calls body(which of four sums, vector of the strip, channel, position) for a strip of `channels`, NV vectors of them.
+// Calls body(which of four sums, vector of the strip, channel, position) for a strip of `channels`, which fill NV vectors.
 template <int NV, class Body>
 inline void down(std::int64_t positions, Body body) {
   constexpr int kRows = 4 / NV;
@@ -83,7 +83,7 @@ inline void clear_four(F (&total)[4]) {
   for (F& one : total) one = splat(0.0F);
 }
 
-// Sum, and squared distances from the mean.
+// Computes the sum, and the squared distances from the mean.
 template <class T>
 void moments_along(const GroupNorm& a, const Stretch& s) {
   const auto* x = static_cast<const T*>(a.x) + s.first;
@@ -184,8 +184,8 @@ void sums_down(const GroupNorm& a, const Stretch& s, std::int64_t channel, std::
   }
 }
 
-// The result, or the gradient of x. `a` must be the caller's local copy: for the compiler a vector's store may
-// change any other struct.
+// Computes the result, or the gradient of x. `a` must be the caller's local copy, because the compiler assumes that storing a
+// vector may change any other struct.
 template <class T, class Act>
 inline void apply_to(const GroupNorm& a, std::int64_t at, std::int64_t lanes, F scale, F shift, F factor, F offset, Act act) {
   const F value = load_some(static_cast<const T*>(a.x) + at, lanes);
@@ -224,7 +224,7 @@ void apply_across(const GroupNorm a, const Stretch& s, Act act) {
   }
 }
 
-// Calls body(Int<vectors>, first channel, lanes wanted of a single vector) for the strips of all channels.
+// Calls body(Int<vectors>, first channel, lanes) for the strips of all channels. `lanes` counts if the strip is a single vector.
 template <class Body>
 inline void for_each_strip(std::int64_t channels, Body body) {
   std::int64_t c = 0;

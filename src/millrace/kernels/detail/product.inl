@@ -1,10 +1,10 @@
-// C = A B for linear layers, summed and stored in fp32. ATen computes two products slowly on some CPUs or not at all: in fp32 its
-// library uses AVX2 code if it does not know the CPU's maker, and it has no bf16 product with an fp32 result (a weight's
-// gradient).
+// C = A B for linear layers, summed and stored in fp32. ATen lacks two such products, or computes them slowly, on some CPUs: in
+// fp32 its library uses AVX2 code if it does not know the CPU's maker, and it has no bf16 product with an fp32 result, which a
+// weight's gradient needs.
 //
-// B is packed into panels of 64 columns, and these into strips as wide as the register tile, with words (see tile.inl) one below
-// the other. A work item is one panel times a group of rows; it walks the summed axis in blocks, so that the strip's block and
-// the rows' block stay in the cache.
+// B is packed into panels of 64 columns. A panel consists of strips as wide as the register tile, whose words (see tile.inl)
+// stand one below the other. A work item is one panel times a group of rows. It walks the summed axis in blocks, so that the
+// strip's block and the rows' block stay in the cache.
 #pragma once
 
 #include "millrace/kernels/detail/elementwise.inl"
@@ -12,12 +12,12 @@
 
 namespace {
 
-// The position of column j in a panel's first word; its words are kTileColumns apart.
+// Index of column j in a panel's first word. The next words of the column are kTileColumns apart.
 inline std::int64_t place_in_panel(std::int64_t j, std::int64_t words) {
   return j / kTileColumns * kTileColumns * words + j % kTileColumns;
 }
 
-// Rows m and m + 1 of a bf16 matrix, 16 columns from c on, as words; zero past the end.
+// Rows m and m + 1 of a bf16 matrix, 16 columns from c on, as words. Elements past the end are zero.
 inline U row_pair(const std::uint16_t* x, std::int64_t rows, std::int64_t columns, std::int64_t m, std::int64_t c) {
   const std::uint16_t* low = x + m * columns + c;
   if (c + 16 <= columns && m + 1 < rows) return zip(low, low + columns);
@@ -53,7 +53,7 @@ void pack_rows_panel(const Pack& a, std::int64_t first_column, std::uint32_t* ou
   }
 }
 
-// The matrix's rows become columns.
+// Packs a panel whose columns are rows of the matrix.
 void pack_transposed_panel(const Pack& a, std::int64_t first_row, std::uint32_t* out) {
   const auto* x = static_cast<const std::uint32_t*>(a.matrix);
   for (std::int64_t j = 0; j < kPanelColumns; j += 16) {
@@ -101,14 +101,14 @@ void pack_word_rows(const WordRows& a, std::int64_t first_strip, std::int64_t la
   }
 }
 
-// Rows [base, base + count) of the result and their operand; if a tile is not full, its other rows are summed and dropped. The
-// first `done` rows are complete.
+// Rows [base, base + count) of the result and their operand. The first `done` rows are complete already. If a tile is not full,
+// its other rows are summed and dropped.
 struct TileRows {
   const std::uint32_t* words;
   std::int64_t stride, base, done, count;
 };
 
-// The operand's address for the tile at `row`. Near the end the tile starts earlier, over rows that are complete, since it may
+// The operand's address for the tile at `row`. Near the end the tile starts earlier, over rows that are complete, because it must
 // not read past the operand.
 template <bool WordMajor>
 inline TileRows rows_in_place(const Product& a, std::int64_t row, std::int64_t end_row, std::int64_t first_word) {
@@ -119,8 +119,8 @@ inline TileRows rows_in_place(const Product& a, std::int64_t row, std::int64_t e
   return {words, a.a_stride, base, done, end_row - base < kTileRows ? end_row - base : kTileRows};
 }
 
-// A word-major operand's next word is a whole row away: often a page, and a power of two, so that few cache lines can hold it. So
-// a block of it is copied, tile by tile, and serves all panels.
+// In a word-major operand the next word is a whole row away, often a page and a power of two, so that few cache lines can hold
+// it. Therefore a block of it is copied, tile by tile, and serves all panels.
 inline constexpr std::int64_t kBlockTiles = 40;
 inline void pack_tiles(const Product& a, std::int64_t row, std::int64_t rows, std::int64_t first_word, std::int64_t words,
                        std::uint32_t* out) {
@@ -183,7 +183,7 @@ void multiply_block(const Product& a, const Block& b) {
   }
 }
 
-// The first row of a group: only the last tile may be partial.
+// The first row of a group. Groups begin at whole tiles, so that only the last tile may be partial.
 inline std::int64_t first_row_of(const Product& a, std::int64_t group) {
   const std::int64_t tiles = (a.rows + kTileRows - 1) / kTileRows;
   const std::int64_t row = tiles * group / a.row_groups * kTileRows;

@@ -1,5 +1,5 @@
-// RMS norm over channels, then SiLU. Volumes with separate channels are processed in blocks of up to 64 neighbouring positions,
-// all of whose channels stay in the second cache between the passes; channels-last volumes position by position.
+// RMS norm over channels, then SiLU. Contiguous volumes are processed in blocks of up to 64 neighbouring positions, whose
+// channels all stay in the second cache between the passes. Channels-last volumes are processed position by position.
 #pragma once
 
 #include "millrace/kernels/detail/elementwise.inl"
@@ -11,7 +11,7 @@ inline float rms_rate(const RmsNorm& a, float squares) {
   return 1.0F / __builtin_sqrtf(squares / static_cast<float>(a.channels) + a.epsilon);
 }
 
-// NV vectors of neighbouring positions; with NV = 1 only the first `lanes` of them count.
+// Handles NV vectors of neighbouring positions. With NV = 1 only the first `lanes` positions count.
 template <class T, int NV>
 void rms_strip_forward(const RmsNorm& a, std::int64_t first, std::int64_t position, std::int64_t lanes) {
   const auto* x = static_cast<const T*>(a.x) + first;
@@ -46,7 +46,7 @@ void rms_strip_forward(const RmsNorm& a, std::int64_t first, std::int64_t positi
   }
 }
 
-// scratch: channels * 16 * NV floats.
+// `scratch`: channels * 16 * NV floats.
 template <class T, int NV>
 void rms_strip_backward(const RmsNorm& a, std::int64_t first, std::int64_t position, std::int64_t lanes, float* scratch) {
   const auto* x = static_cast<const T*>(a.x) + first;

@@ -5,7 +5,7 @@
 
 namespace {
 
-// scratch: one row of floats (width rounded up to 16), then the row's keep bits.
+// `scratch`: one row of floats (width rounded up to 16), then the row's keep bits.
 template <class R, class Y>
 void norm_forward_of(const NormForward& a, std::int64_t first_row, std::int64_t last_row, float* scratch) {
   const std::int64_t width = a.width;
@@ -60,7 +60,7 @@ void norm_backward_of(const NormBackward& a, std::int64_t first_row, std::int64_
     const F rate = splat(a.statistics[2 * row + 1]);
     F sum_u = splat(0.0F);
     F sum_uh = splat(0.0F);
-    for (std::int64_t c = 0; dy != nullptr && c < width; c += 16) {  // lanes past the end add nothing: dy is zero there
+    for (std::int64_t c = 0; dy != nullptr && c < width; c += 16) {  // lanes past the end add nothing, because dy is zero there
       const std::int64_t n = width - c;
       const F h = mul(sub(load_some(x + c, n), mean), rate);
       const F v = load_some(dy + c, n);

@@ -1,13 +1,13 @@
 // Blur with [1, 2, 1] x [1, 2, 1] / 16, then soft pooling over 2 x 2 windows. Sixteen planes are processed together, one per
-// lane, so that both layouts run the same code on [pixel][lane]: channels-last planes are in this order, others are transposed on
-// the way.
+// lane, so that both layouts run the same code on [pixel][lane]. Channels-last planes have this order; contiguous planes are
+// transposed while they are read and written.
 #pragma once
 
 #include "millrace/kernels/detail/elementwise.inl"
 
 namespace {
 
-// Sixteen planes, or fewer: `lanes` of them. Element (pixel, lane) lies at pixel * pixel_step + lane * lane_step.
+// A group of `lanes` planes, at most sixteen. Element (pixel, lane) lies at pixel * pixel_step + lane * lane_step.
 struct PlaneGroup {
   std::int64_t first, pixel_step, lane_step, lanes;
 };
@@ -23,7 +23,7 @@ inline PlaneGroup plane_group(const SoftPool& a, std::int64_t group, std::int64_
   return {group / groups * pixels * a.channels + channel, a.channels, 1, left < 16 ? left : 16};
 }
 
-// Copies bytes, since words and numbers must not alias.
+// Copies bytes, because words and floats must not alias.
 inline void turn(const float* in, float* out) {
   std::uint32_t words[256];
   std::uint32_t turned[256];
@@ -32,7 +32,7 @@ inline void turn(const float* in, float* out) {
   __builtin_memcpy(out, turned, sizeof turned);
 }
 
-// `to`: pixels, rounded up to 16, times 16 numbers. Lanes without a plane are zero.
+// Copies planes into `to`: pixels, rounded up to 16, times 16 numbers. Lanes without a plane are zero.
 template <class T>
 void gather(const PlaneGroup& g, const T* from, std::int64_t pixels, float* to) {
   from += g.first;
@@ -65,11 +65,11 @@ void scatter(const PlaneGroup& g, const float* from, std::int64_t pixels, T* to)
   }
 }
 
-// [1, 2, 1] x [1, 2, 1] / 16 in place, which is its own gradient. `row`: two rows of `width` vectors.
+// Blurs with [1, 2, 1] x [1, 2, 1] / 16 in place; the blur is its own gradient. `row`: room for two rows of `width` vectors.
 inline void blur(float* x, std::int64_t height, std::int64_t width, float* row) {
   const std::int64_t length = 16 * width;
   const F two = splat(2.0F);
-  for (std::int64_t h = 0; h < height; ++h) {  // across
+  for (std::int64_t h = 0; h < height; ++h) {  // blurs along the rows
     float* line = x + h * length;
     F before = splat(0.0F);
     F here = load(line);
@@ -80,7 +80,7 @@ inline void blur(float* x, std::int64_t height, std::int64_t width, float* row) 
       here = after;
     }
   }
-  float* above = row;  // the line above before the blur
+  float* above = row;  // the row above, before the blur
   for (std::int64_t i = 0; i < length; i += 16) store(above + i, splat(0.0F));
   const F share = splat(1.0F / 16.0F);
   for (std::int64_t h = 0; h < height; ++h) {
@@ -96,7 +96,7 @@ inline void blur(float* x, std::int64_t height, std::int64_t width, float* row) 
 
 inline F weight_of(F blurred) { return exponential(min(splat(30.0F), blurred)); }
 
-// Sums over an output's window.
+// Sums over the window of an output.
 struct Window {
   F weighted, weights;
 };
@@ -110,7 +110,7 @@ inline Window window_of(const float* blurred, const float* weights, std::int64_t
   }
   return out;
 }
-// 1 / (4 (mean of the weights + 1e-6)): sums are used instead of means.
+// 1 / (4 (mean of the weights + 1e-6)). The factor 4 appears because sums replace means.
 inline F window_rate(const Window& window) { return reciprocal(add(window.weights, splat(4e-6F))); }
 
 inline std::int64_t rounded_up(std::int64_t pixels) { return (pixels + 15) / 16 * 16; }
@@ -147,9 +147,8 @@ void soft_pool_forward(const SoftPool& a, std::int64_t group, const PoolScratch&
   scatter(plane_group(a, group, out_pixels), s.out, out_pixels, static_cast<T*>(a.out));
 }
 
-// With e = exp(min(b, 30)), e' its derivative, S the weights of a window and y its result:
-// dy/db = (e + e' (b - y)) / (S + 4e-6). For every pixel `sums` holds two sums over its windows: gradient / (S + 4e-6), and that
-// times y.
+// With e = exp(min(b, 30)), its derivative e', the sum S of a window's weights and the window's result y: dy/db = (e + e' (b -
+// y)) / (S + 4e-6). `sums` holds two sums for every pixel over its windows: of gradient / (S + 4e-6), and of that times y.
 template <class T>
 void soft_pool_backward(const SoftPool& a, std::int64_t group, const PoolScratch& s) {
   const std::int64_t pixels = a.height * a.width;

@@ -1,6 +1,7 @@
-// The raw kernels behind kernels.h: plain pointers in, one share of the work per call. One table per instruction set, all made
-// from the same templates (*.inl). The files that define the tables are compiled with the instruction set's flags and include
-// nothing with inline functions of its own, so that no such code can end up in the rest of the program.
+// The raw kernels behind kernels.h: they take plain pointers and do one share of the work per call. Each instruction set has a
+// table, and all tables are made from the same templates (*.inl). The files that define the tables are compiled with the
+// instruction set's flags. They include no header with inline functions, because a copy compiled with these flags could end up in
+// the rest of the program.
 #pragma once
 
 #include <cstddef>
@@ -9,28 +10,29 @@
 
 namespace millrace::kernels::detail {
 
-enum class Type : std::uint8_t { f32, bf16, f16 };  // the tables below support the first two
+enum class Type : std::uint8_t { f32, bf16, f16 };  // the tables below support f32 and bf16
 
-// A site's dropout; see dropout_map.h.
+// The dropout of a site; see dropout_map.h.
 struct Keep {
   std::uint64_t key = 0;
-  std::int64_t first = 0;       // number of element 0
+  std::int64_t first = 0;       // number of the tensor's first element in the site's stream
   std::uint32_t threshold = 0;  // 0 = keep all
   float scale = 1.0F;
 };
 
-// Elements begin, begin + 1, ..., begin + count - 1 of a tensor, whose numbers in a site's stream are first, first + 1, ...
+// A run: elements begin, begin + 1, ..., begin + count - 1 of a tensor. Their numbers in a site's stream are first, first + 1,
+// ...
 struct DropoutRun {
   std::int64_t begin = 0, count = 0, first = 0;
 };
 
-// What changes from step to step in a dropout that a device has recorded: it is in the device's memory.
+// The values of a dropout that change from step to step. A device that has recorded a step reads them from its memory.
 struct RecordedSite {
   std::uint64_t key = 0;
   std::int64_t first = 0;  // number of the tensor's first element; the others follow it
 };
 
-// out = keep * scale * x (+ residual). A residual has the type of out. The same call on the gradient is the backward pass.
+// out = keep * scale * x (+ residual); the residual has the type of `out`. The backward pass is the same call on the gradient.
 struct DropoutArgs {
   const void* x;
   const void* residual;  // may be null
@@ -40,14 +42,15 @@ struct DropoutArgs {
   Keep keep;
 };
 
-// One row is `width` elements. With a branch: sum = residual + keep * scale * branch, else sum = residual and is not written.
+// A row has `width` elements. With a branch sum = residual + keep * scale * branch; without a branch sum = residual, and it is
+// not written.
 struct NormForward {
   const void* residual;
-  const void* branch;  // may be null; its type is that of y
+  const void* branch;  // may be null; has y's type
   void* sum;           // type of residual
   void* y;
   const float *weight, *bias;
-  float* statistics;  // mean and 1/deviation of each row
+  float* statistics;  // mean and 1 / deviation of each row
   Type residual_type, y_type;
   std::int64_t width;
   float epsilon;
@@ -66,7 +69,7 @@ struct NormBackward {
   Keep keep;
 };
 
-// out = dropout(gelu(x)), or with a gradient: out = keep * scale * gradient * gelu'(x).
+// out = dropout(gelu(x)); with a gradient out = keep * scale * gradient * gelu'(x).
 struct GeluArgs {
   const void* x;
   const void* gradient;  // null in the forward pass
@@ -76,7 +79,8 @@ struct GeluArgs {
   Keep keep;
 };
 
-// out = f(x), or with a gradient: out = gradient * f'(x). Groups of 128 elements, as above. out may be x or the gradient.
+// out = f(x); with a gradient out = gradient * f'(x). Shares are groups of 128 elements, as above. `out` may be x or the
+// gradient.
 struct PointwiseArgs {
   const void* x;
   const void* gradient;  // null in the forward pass
@@ -94,39 +98,40 @@ struct HeadView {
 struct Attention {
   HeadView q, k, v, out;
   HeadView out_gradient, q_gradient, k_gradient, v_gradient;  // backward only
-  float* log_sums;                                            // (B, H, T): log of the sum of exp(scores), saved for backward
+  // (B, H, T): log of the sum of exp(scores), saved for the backward pass
+  float* log_sums;
   Type type;
   std::int64_t batch, rows, heads, head_size;
   float scale;
-  bool causal;  // a row sees the keys up to its own; otherwise all keys
+  bool causal;  // each row sees the keys up to its own position; otherwise all keys
   Keep keep;
 };
 
 struct CrossEntropy {
   const void* logits;
   const std::int64_t* targets;
-  float* log_sums;        // (N): written forward, read backward
-  void* gradient;         // backward
-  const float* upstream;  // backward: gradient of the sum
+  float* log_sums;        // (N): written in the forward pass, read in the backward pass
+  void* gradient;         // backward pass only
+  const float* upstream;  // backward pass only: gradient of the sum
   Type type;
   std::int64_t classes, ignore_index;
 };
 
-// Sums over a share of the rows; `bad_row` is the first row with a target outside [0, classes), or -1.
+// Sums over a share of the rows. `bad_row` is the first row whose target lies outside [0, classes); -1 if all targets are valid.
 struct CrossEntropySum {
   double loss = 0;
   std::int64_t count = 0;
   std::int64_t bad_row = -1;
 };
 
-// A matrix (rows, columns), contiguous, as panels of kPanelColumns columns of words (one fp32 number, or two bf16 neighbours
-// along the axis a product sums over), each panel `words` rows high. The order within a panel depends on the table.
+// A contiguous matrix (rows, columns), packed into panels of kPanelColumns columns. A panel is `words` rows high. A word is one
+// fp32 number, or two bf16 neighbours along the axis that a product sums over. The order within a panel depends on the table.
 inline constexpr std::int64_t kPanelColumns = 64;
 struct Pack {
   enum class Layout : std::uint8_t {
-    rows,        // fp32, summed over its rows
-    transposed,  // fp32, summed over its columns
-    pairs        // bf16, summed over its rows
+    rows,        // fp32; the product sums over the matrix's rows
+    transposed,  // fp32; the product sums over the matrix's columns
+    pairs        // bf16; the product sums over the matrix's rows
   };
   const void* matrix;
   std::uint32_t* panels;
@@ -135,7 +140,7 @@ struct Pack {
   std::int64_t first_panel;  // the number of the panel at `panels`
 };
 
-// A bf16 matrix (rows, columns) as words, pairs of rows side by side: words[pair * stride + column]. Shares are strips of 16
+// A bf16 matrix (rows, columns) as words of two rows side by side: words[pair * stride + column]. Shares are strips of 16
 // columns.
 struct WordRows {
   const std::uint16_t* matrix;
@@ -144,9 +149,9 @@ struct WordRows {
   std::int64_t rows, columns, stride;
 };
 
-// c (rows, columns) = a times panels + bias, fp32; c's rows are c_stride apart. a's word (row, word) is a[row * a_stride + word],
-// or with word_major a[word * a_stride + row]; bf16 is always word_major, with room for six rows. fp32 needs six rows. Shares are
-// work items: panels times row_groups.
+// c (rows, columns) = a times panels + bias, in fp32; c's rows are c_stride apart. The word (row, word) of a is a[row * a_stride
+// + word], or a[word * a_stride + row] with word_major. bf16 is always word_major and needs room for six rows. fp32 needs at
+// least six rows. Shares are work items: panels times row_groups.
 struct Product {
   const std::uint32_t* a;
   const std::uint32_t* panels;
@@ -157,20 +162,20 @@ struct Product {
   bool word_major;
 };
 
-// out = d - vectors (vectors^T d) with d = x - mean, of planes (frequencies, pixels). Shares are tiles of 64 pixels of a plane.
+// out = d - vectors (vectors^T d) with d = x - mean, for planes (frequencies, pixels). Shares are tiles of 64 pixels of a plane.
 struct Components {
   const float* x;
   float* out;
-  const float* mean;     // (frequencies)
-  const float* vectors;  // (frequencies, count): a component in each column; count is a multiple of 4, filled up with zeros
+  const float* mean;  // (frequencies)
+  // (frequencies, count): each column is a component; count is rounded up to a multiple of 4 with zero columns
+  const float* vectors;
   std::int64_t frequencies, pixels, count;
 };
 
-// A convolution with kernel 3 and stride 1 over volumes (samples, depth, height, width, channels) with circular padding; the
-// channels of `more` follow those of x. Shares are bands of `band` rows of a plane. `columns` is out_channels rounded up
-// to 16. Panels are (27, channels, columns), bf16 as words of two neighbouring channels, filled up with a zero. Sums of the
-// weights' gradient are (9, columns, 3 * channels rounded up to 16): kernel planes and rows, outputs, kernel columns and
-// channels.
+// A convolution with kernel 3 and stride 1 over volumes (samples, depth, height, width, channels) with circular padding. The
+// channels of `more` follow those of x. Shares are bands of `band` rows of a plane. `columns` is out_channels rounded up to 16.
+// Panels are (27, channels, columns), in bf16 words of two neighbouring channels, filled up with a zero. Sums of the weights'
+// gradient are (9, columns, 3 * channels rounded up to 16): kernel planes and rows; outputs; kernel columns and channels.
 struct Conv3d {
   const void* x;
   const void* more;             // may be null
@@ -181,16 +186,16 @@ struct Conv3d {
   std::int64_t samples, depth, height, width, channels, more_channels, out_channels, band;
   Type type;
 };
-inline constexpr std::int64_t kConvSlack = 32;  // pixels after a copied row that a tile may read
+inline constexpr std::int64_t kConvSlack = 32;  // pixels after a copied row that a tile may still read
 
-// SiLU of x * rate with rate = rsqrt(mean over channels of x^2 + epsilon), or with a gradient: the gradient of x. Volumes
-// (samples, channels, positions), or (samples, positions, channels) with channels_last. Shares are blocks of kRmsBlock positions:
-// of a sample, or with channels_last of all samples.
+// out = SiLU(x * rate) with rate = rsqrt(mean over channels of x^2 + epsilon); with a gradient out = the gradient of x. Volumes
+// are (samples, channels, positions), or (samples, positions, channels) with channels_last. Shares are blocks of kRmsBlock
+// positions: of one sample, or with channels_last of all samples together.
 struct RmsNorm {
   const void* x;
   const void* gradient;  // null in the forward pass
   void* out;
-  float* rates;  // (samples, positions): written forward, read backward
+  float* rates;  // (samples, positions): written in the forward pass, read in the backward pass
   Type type;
   std::int64_t samples, channels, positions;
   bool channels_last;
@@ -198,26 +203,26 @@ struct RmsNorm {
 };
 inline constexpr std::int64_t kRmsBlock = 64;
 
-// Group norm followed by its activation: act(x * scale + shift), or with a gradient that of x: scale * act' * gradient + x *
-// factor + offset. Volumes (samples, channels, positions), or (samples, positions, channels) with channels_last. Shares are
-// segments of `segment` positions: of a channel, or with channels_last of all channels of a sample. Partial sums are (samples,
-// channels, segments, 2), or (samples, segments, 2, channels).
+// Group norm and its activation: out = act(x * scale + shift); with a gradient out = the gradient of x, scale * act' * gradient +
+// x * factor + offset. Volumes are (samples, channels, positions), or (samples, positions, channels) with channels_last. Shares
+// are segments of `segment` positions: of one channel, or with channels_last of all channels of a sample. Partial sums are
+// (samples, channels, segments, 2), or (samples, segments, 2, channels) with channels_last.
 struct GroupNorm {
   const void* x;
   const void* gradient;  // null in the forward pass
   void* out;
   float* partials;
-  const float *scale, *shift, *factor, *offset;  // (samples, channels); the last two of the backward pass
+  const float *scale, *shift, *factor, *offset;  // (samples, channels); factor and offset only in the backward pass
   Type type;
   std::int64_t samples, channels, positions, segment, segments;
   bool channels_last;
-  bool silu;    // otherwise a leaky ReLU
-  float slope;  // of the leaky ReLU, below zero
+  bool silu;    // SiLU; otherwise a leaky ReLU
+  float slope;  // slope of the leaky ReLU below zero
 };
 
-// A blur and a soft pooling of planes (height, width), or with a gradient: the gradient of x. (planes, pixels), or with
-// channels_last (planes / channels, pixels, channels). Shares are groups of sixteen planes; with channels_last the planes of a
-// group are channels of one (pixels, channels).
+// A blur and a soft pooling of planes (height, width); with a gradient: the gradient of x. x is (planes, pixels), or (planes /
+// channels, pixels, channels) with channels_last. Shares are groups of sixteen planes; with channels_last the planes of a group
+// are channels of one sample.
 struct SoftPool {
   const void* x;
   const void* gradient;  // null in the forward pass
@@ -227,20 +232,20 @@ struct SoftPool {
   bool channels_last;
 };
 
-// y = (x + branch) * rate * weight, rate = 1 / sqrt(mean of (x + branch)^2 + epsilon), row by row. A branch has the type of y.
+// y = sum * rate * weight with sum = x + branch and rate = 1 / sqrt(mean(sum^2) + epsilon), row by row. The branch has y's type.
 struct RmsRows {
   const void* x;
   const void* branch;  // may be null
-  void* sum;           // of x and branch; null without a branch
+  void* sum;           // x + branch; null without a branch
   void* y;
   const float* weight;
-  float* rates;  // factors of the rows
+  float* rates;  // `rate` of each row
   Type x_type, y_type;
   std::int64_t width;
   float epsilon;
 };
 struct RmsRowsBackward {
-  const void* x;         // including the branch; or null: the next two instead
+  const void* x;         // the sum of the forward pass; or null: y and `inverse` are used instead
   const void* y;         // the forward pass's result
   const float* inverse;  // 1 / weight
   const void* y_gradient;
@@ -252,7 +257,8 @@ struct RmsRowsBackward {
   std::int64_t width;
 };
 
-// Rows of 2 width numbers, a gate and the gated values: silu(gate) * up, or with a gradient (rows, width): that of x.
+// Rows of 2 * width numbers, gate and up side by side: out = silu(gate) * up; with a gradient (rows, width): out = the gradient
+// of x.
 struct Swiglu {
   const void* x;
   const void* gradient;  // null in the forward pass
@@ -261,44 +267,44 @@ struct Swiglu {
   std::int64_t width;
 };
 
-// Rotates pairs (i, i + half) of each row and head by the angle of its position, in place; `back`: in the other direction. Shares
-// are pairs of a batch index and a head.
+// Rotates the pairs (i, i + half) of each row and head by the angle of the row's position, in place; with `back` in the other
+// direction. Shares are pairs of a batch index and a head.
 struct Rotate {
   HeadView x;
   const float *cos, *sin;         // (positions, half)
-  const std::int64_t* positions;  // position of each batch's only row; null: each row's number is its position
+  const std::int64_t* positions;  // position of the only row of each batch; null: a row's position is its number
   Type type;
   std::int64_t rows, heads, half;
   bool back;
 };
 
-// Attention of one query of each batch and head to the keys up to its position. Shares as above. Each caller of the kernels
-// provides head_size rounded up to 16, and as many floats as there are keys.
+// Attention of one query for each batch and head; the query sees the keys up to its position. Shares are pairs of a batch index
+// and a head. The caller provides scratch: head_size rounded up to 16, and one float for each key.
 struct OneQuery {
   HeadView q, k, v, out;
   HeadView out_gradient, q_gradient, k_gradient, v_gradient;  // backward only
   const std::int64_t* positions;
-  float* weights;  // (batch, heads, keys), written forward, read backward
+  float* weights;  // (batch, heads, keys): written in the forward pass, read in the backward pass
   Type type;
   std::int64_t heads, keys, head_size;
   float scale;
 };
 
-// Every kernel: its result, its name, its arguments. This list generates the table's members here, and each instruction set's
-// table in table.inl.
+// Every kernel: its result, name and arguments. This list generates the table's members here, and each instruction set's table in
+// table.inl.
 #define MILLRACE_KERNELS(KERNEL)                                                                                                \
-  /* 16 bytes a group */                                                                                                        \
+  /* writes 16 bytes a group */                                                                                                 \
   KERNEL(void, keep_bits, (const Keep&, std::int64_t first_group, std::int64_t groups, std::uint8_t* bits))                     \
   KERNEL(void, dropout, (const DropoutArgs&, std::int64_t first_group, std::int64_t last_group))                                \
   KERNEL(void, norm_forward, (const NormForward&, std::int64_t first_row, std::int64_t last_row, float* scratch))               \
-  /* adds to the last two */                                                                                                    \
+  /* adds to the last two arguments */                                                                                          \
   KERNEL(void, norm_backward,                                                                                                   \
          (const NormBackward&, std::int64_t first_row, std::int64_t last_row, float* scratch, float* weight_gradient,           \
           float* bias_gradient))                                                                                                \
   KERNEL(void, gelu, (const GeluArgs&, std::int64_t first_group, std::int64_t last_group))                                      \
   KERNEL(void, quick_gelu, (const PointwiseArgs&, std::int64_t first_group, std::int64_t last_group))                           \
   KERNEL(void, smooth_leaky, (const PointwiseArgs&, std::int64_t first_group, std::int64_t last_group))                         \
-  /* bytes each caller of the next two provides */                                                                              \
+  /* scratch bytes that each caller of the next two kernels provides */                                                         \
   KERNEL(std::size_t, attention_scratch, (const Attention&, bool backward))                                                     \
   KERNEL(void, attention_forward, (const Attention&, std::int64_t first_head, std::int64_t last_head, void* scratch))           \
   KERNEL(void, attention_backward, (const Attention&, std::int64_t first_head, std::int64_t last_head, void* scratch))          \
@@ -306,27 +312,27 @@ struct OneQuery {
   KERNEL(void, cross_entropy_backward, (const CrossEntropy&, std::int64_t first_row, std::int64_t last_row))                    \
   KERNEL(void, pack_panels, (const Pack&, std::int64_t first_panel, std::int64_t last_panel))                                   \
   KERNEL(void, pack_word_rows, (const WordRows&, std::int64_t first_strip, std::int64_t last_strip))                            \
-  /* bytes each caller of the next provides */                                                                                  \
+  /* scratch bytes that each caller of the next kernel provides */                                                              \
   KERNEL(std::size_t, components_scratch, (const Components&))                                                                  \
   KERNEL(void, remove_components, (const Components&, std::int64_t first_tile, std::int64_t last_tile, void* scratch))          \
   KERNEL(void, multiply, (const Product&, std::int64_t first_work, std::int64_t last_work))                                     \
   KERNEL(void, conv3d_forward, (const Conv3d&, std::int64_t first_band, std::int64_t last_band, void* scratch))                 \
-  /* adds to the last two */                                                                                                    \
+  /* adds to the last two arguments */                                                                                          \
   KERNEL(void, conv3d_weights,                                                                                                  \
          (const Conv3d&, std::int64_t first_band, std::int64_t last_band, void* scratch, float* weight_sums, float* bias_sums)) \
-  /* bytes each caller of the next provides */                                                                                  \
+  /* scratch bytes that each caller of the next kernel provides */                                                              \
   KERNEL(std::size_t, rms_norm_scratch, (const RmsNorm&))                                                                       \
   KERNEL(void, rms_norm, (const RmsNorm&, std::int64_t first_block, std::int64_t last_block, void* scratch))                    \
-  /* sum, squares from the mean */                                                                                              \
+  /* sums, and squared distances from the mean */                                                                               \
   KERNEL(void, group_norm_moments, (const GroupNorm&, std::int64_t first_share, std::int64_t last_share))                       \
-  /* Of the gradient before act, and of its product with x * factor + offset. */                                                \
+  /* Sums of the gradient before act, and of its product with x * factor + offset. */                                           \
   KERNEL(void, group_norm_sums, (const GroupNorm&, std::int64_t first_share, std::int64_t last_share))                          \
   KERNEL(void, group_norm_apply, (const GroupNorm&, std::int64_t first_share, std::int64_t last_share))                         \
-  /* bytes each caller of the next provides */                                                                                  \
+  /* scratch bytes that each caller of the next kernel provides */                                                              \
   KERNEL(std::size_t, soft_pool_scratch, (const SoftPool&))                                                                     \
   KERNEL(void, soft_pool, (const SoftPool&, std::int64_t first_group, std::int64_t last_group, void* scratch))                  \
   KERNEL(void, rms_rows_forward, (const RmsRows&, std::int64_t first_row, std::int64_t last_row))                               \
-  /* adds to it; may be null */                                                                                                 \
+  /* adds to weight_gradient, which may be null */                                                                              \
   KERNEL(void, rms_rows_backward,                                                                                               \
          (const RmsRowsBackward&, std::int64_t first_row, std::int64_t last_row, float* weight_gradient))                       \
   KERNEL(void, swiglu, (const Swiglu&, std::int64_t first_row, std::int64_t last_row))                                          \

@@ -1,4 +1,4 @@
-// The table of this file's instruction set.
+// Defines the table of the instruction set for which a file is compiled.
 #pragma once
 
 #include "millrace/kernels/detail/attention.inl"

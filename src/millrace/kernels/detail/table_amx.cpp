@@ -1,4 +1,4 @@
-// The kernels for AVX-512 with AVX512_BF16 and AMX: attention's bf16 products on the matrix unit.
+// Kernels for AVX-512 with AVX512_BF16 and AMX: the matrix unit computes attention's bf16 products.
 #include "millrace/kernels/detail/vector_avx512.inl"
 
 // table.inl uses the vectors that are included above.

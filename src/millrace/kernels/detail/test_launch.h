@@ -1,5 +1,6 @@
-// For tests: the launches of device/cuda/*.cu on the CPU, with the same arithmetic for the same threads. Blocks, and threads
-// between two barriers, come one after the other, in the order that a test chooses. Memory that a GPU would refuse throws.
+// For tests: runs the launches of device/cuda/*.cu on the CPU, with the same arithmetic for the same threads. Blocks, and the
+// threads between two barriers, run one after the other, in an order that the test chooses. Access to memory that a GPU would
+// refuse throws.
 #pragma once
 
 #include <algorithm>
@@ -27,7 +28,7 @@ namespace millrace::kernels::launched {
 
 using Site = DeviceTable::Site;
 
-// The order of blocks, and of threads between two barriers: that of their numbers, or with a seed any.
+// The order of blocks and of the threads between two barriers: ascending, or, with a seed, random.
 class Order {
  public:
   Order() = default;
@@ -65,7 +66,7 @@ inline detail::Keep keep_at(const detail::Keep& given, Site recorded) {
   return recorded == nullptr ? given : detail::Keep{recorded->key, recorded->first, given.threshold, given.scale};
 }
 
-// ---- element by element: elementwise.cu
+// ---- Element by element: elementwise.cu
 
 inline constexpr std::int64_t kThreads = 256;
 
@@ -139,11 +140,11 @@ inline void pointwise(Pointwise function, const detail::PointwiseArgs& args, Ord
   });
 }
 
-// ---- rows of a norm: norm.cu
+// ---- Rows of a norm: norm.cu
 
 inline constexpr std::int64_t kNormWarps = 4;
 
-// A number of each lane of a warp.
+// One number for each lane of a warp.
 using OfLanes = std::array<float, kWarp>;
 
 template <class Lanes, class Value>
@@ -153,7 +154,7 @@ OfLanes from_lanes(const Lanes& lanes, const Value& value) {
   return all;
 }
 
-// What __shfl_xor_sync gives each lane, step by step.
+// The sum that __shfl_xor_sync gives each lane, step by step.
 inline OfLanes over_warp(OfLanes values) {
   for (std::size_t distance = 16; distance > 0; distance /= 2) {
     const OfLanes before = values;
@@ -253,7 +254,7 @@ void norm_backward_row(const detail::NormBackward& args, std::int64_t row, const
                            keep);
 }
 
-// The end of a block: its threads' parts are summed in shared memory, which begins as anything, and written.
+// The end of a block: sums its threads' parts in shared memory, which may begin with any values, and writes the sums.
 template <int kGroups>
 void norm_block_ends(std::int64_t width, std::int64_t block, std::int64_t blocks, const std::vector<NormParts<kGroups>>& parts,
                      float* partial, Order& order) {
@@ -300,7 +301,7 @@ inline void norm_backward(const detail::NormBackward& args, std::int64_t rows, s
   });
 }
 
-// ---- rows of logits: cross_entropy.cu
+// ---- Rows of logits: cross_entropy.cu
 
 inline constexpr std::int64_t kShortRow = 1024;
 
@@ -312,7 +313,7 @@ bool has_whole_pieces(const detail::CrossEntropy& args) {
          reinterpret_cast<std::uintptr_t>(args.gradient) % kPieceBytes == 0;
 }
 
-// Calls body(row, threads of a row) for all rows of a launch.
+// Calls body(row, number of threads for a row) for all rows of a launch.
 template <class Body>
 void each_row(const detail::CrossEntropy& args, std::int64_t rows, Order& order, const Body& body) {
   const std::int64_t of_row = threads_of_row(args), in_block = kThreads / of_row, blocks = (rows + in_block - 1) / in_block;
@@ -383,7 +384,7 @@ inline void cross_entropy_backward(const detail::CrossEntropy& args, std::int64_
   });
 }
 
-// ---- column_sums.cu
+// ---- Sums of columns: column_sums.cu
 
 inline constexpr std::int64_t kSumWarps = 8;
 

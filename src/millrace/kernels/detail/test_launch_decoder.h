@@ -1,4 +1,4 @@
-// For tests: the launches of device/cuda/decoder.cu on the CPU, as test_launch.h has those of the others.
+// For tests: runs the launches of device/cuda/decoder.cu on the CPU. test_launch.h has the launches of other files.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@ void require_fours(const void* data, const std::string& name) {
   require_aligned(data, sizeof(detail::FourOf<T>), name);
 }
 
-// Adds what `part` gives for each lane of a warp, as its shuffles do.
+// Adds the results of `part` for all lanes of a warp, in the order of the warp's shuffles.
 template <class Part>
 float sum_of_lanes(const Part& part) {
   OfLanes values{};

@@ -1,5 +1,5 @@
-// For tests: the launches of device/cuda/{circular_pad,rms_norm,group_norm}.cu on the CPU, as test_launch.h has those of the
-// others.
+// For tests: runs the launches of device/cuda/{circular_pad,rms_norm,group_norm}.cu on the CPU. test_launch.h has the launches of
+// other files.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,7 @@ bool begins_piece(const void* data) {
   return reinterpret_cast<std::uintptr_t>(data) % sizeof(Piece<X>) == 0;
 }
 
-// Calls body(thread) for a thread each of `count` pieces of work.
+// Calls body(thread) for `count` pieces of work, each with its own thread.
 template <class Body>
 void each_of(std::int64_t count, Order& order, const Body& body) {
   const std::int64_t blocks = (count + kThreads - 1) / kThreads;
@@ -36,7 +36,7 @@ void each_of(std::int64_t count, Order& order, const Body& body) {
   });
 }
 
-// ---- circular_pad.cu
+// ---- Circular padding: circular_pad.cu
 
 template <class X, class E>
 void pad(const detail::PaddedVolume& v, const X* in, X* out, std::int64_t i) {
@@ -90,7 +90,7 @@ inline void circular_pad(const CircularPad& args, Order order = {}) {
   });
 }
 
-// ---- rms_norm.cu
+// ---- RMS norm: rms_norm.cu
 
 template <class X>
 void rms_position(const detail::RmsNorm& a, std::int64_t i) {
@@ -108,7 +108,7 @@ void rms_position(const detail::RmsNorm& a, std::int64_t i) {
         static_cast<X>(detail::rms_result(a, static_cast<float>(x[c]), static_cast<float>(gradient[c]), rate, total / count));
 }
 
-// Calls body(channel) for those that a lane handles, `together` neighbours at a time.
+// Calls body(channel) for each channel that a lane handles; a lane handles `together` neighbours at a time.
 template <class Body>
 void channels_of_lane(std::int64_t channels, std::int64_t together, std::int64_t lane, const Body& body) {
   for (std::int64_t p = lane; p < channels / together; p += kWarp)
@@ -140,15 +140,15 @@ inline void rms_norm(const detail::RmsNorm& a, Order order = {}) {
     const bool pieces =
         a.channels % Piece<X>::kElements == 0 && begins_piece<X>(a.x) && begins_piece<X>(a.gradient) && begins_piece<X>(a.out);
     const std::int64_t together = pieces ? Piece<X>::kElements : 1;
-    each_of(a.samples * a.positions, order, [&](std::int64_t i) {  // by a thread, or channels last by a warp
+    each_of(a.samples * a.positions, order, [&](std::int64_t i) {  // each position has a thread, or, channels last, a warp
       a.channels_last ? rms_pixel<X>(a, i, together) : rms_position<X>(a, i);
     });
   });
 }
 
-// ---- group_norm.cu
+// ---- Group norm: group_norm.cu
 
-// Contiguous: a block for each channel and split.
+// For contiguous tensors: each channel and split has a block.
 template <class X>
 void sum_plane(const DeviceGroupNorm& a, std::int64_t together, std::int64_t block, std::int64_t split, Order& order) {
   const std::int64_t sample = block / a.channels, channel = block % a.channels, pieces = a.positions / together;
@@ -173,7 +173,7 @@ void sum_plane(const DeviceGroupNorm& a, std::int64_t together, std::int64_t blo
   }
 }
 
-// Channels last: a block for each sample and split.
+// For channels-last tensors: each sample and split has a block.
 template <class X>
 void sum_pixels(const DeviceGroupNorm& a, std::int64_t together, std::int64_t sample, std::int64_t split, Order& order) {
   const std::int64_t places = a.channels / together, rows = kThreads / places;
@@ -216,7 +216,7 @@ inline detail::ChannelNumbers* numbers_of(const DeviceGroupNorm& a, std::int64_t
   return reinterpret_cast<detail::ChannelNumbers*>(a.scratch + a.partial_floats()) + sample * a.channels;
 }
 
-// A warp for each group of a sample.
+// Each group of a sample has a warp.
 template <class X>
 void settle(const DeviceGroupNorm& a, std::int64_t index) {
   const std::int64_t sample = index / a.groups, group = index % a.groups, width = a.channels / a.groups;

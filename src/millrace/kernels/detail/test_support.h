@@ -1,5 +1,5 @@
-// For the tests of the kernels: compares a kernel with a composition of ATen operations in fp64, values and gradients, and runs a
-// test with every table of kernels that this CPU supports.
+// For the tests of the kernels: compares values and gradients of a kernel with ATen operations in fp64, and runs a test with
+// every table of kernels that this CPU supports.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -25,15 +25,15 @@ inline constexpr std::array kLayouts = {at::MemoryFormat::Contiguous, at::Memory
 double relative_error(const at::Tensor& a, const at::Tensor& b, double floor = 1e-6);
 bool equal_bits(const at::Tensor& a, const at::Tensor& b);
 
-// A random tensor that is a view of every other element of a bigger one: only its rows are contiguous.
+// A random tensor that is a view of every other element of a larger tensor, so that only its rows are contiguous.
 at::Tensor strided_randn(at::IntArrayRef sizes, at::ScalarType type);
 
-// Runs `kernel` on the inputs and `reference` on fp64 copies; outputs and, from random gradients of all outputs, the gradients of
-// all floating inputs must agree within `tolerance`. With `strided`, gradients are passed as non-contiguous tensors.
+// Runs `kernel` on the inputs and `reference` on fp64 copies. Outputs must agree within `tolerance`. So must the gradients of all
+// floating inputs, from random gradients of all outputs. With `strided`, these gradients are non-contiguous tensors.
 void expect_agreement(const Function& kernel, const Function& reference, const Tensors& inputs, double tolerance,
                       bool strided = false);
 
-// Runs each test once per table, with our implementation of every operation and tensors from a fixed seed.
+// Runs each test once for each table, with Millrace's kernel for every operation and tensors from a fixed seed.
 class EachTable : public testing::TestWithParam<const detail::Table*> {
  protected:
   void SetUp() override;

@@ -1,5 +1,5 @@
-// The inner loop of every matrix product here: MR rows by NV vectors of C += A B, operands packed as 32-bit words. A word is one
-// fp32 number or two bf16 neighbours along the summed axis (see multiply_accumulate).
+// The inner loop of every matrix product here: C += A B for MR rows by NV vectors of C. Operands are packed as 32-bit words. A
+// word is one fp32 number or two bf16 neighbours along the summed axis (see multiply_accumulate).
 #pragma once
 
 #include "millrace/kernels/detail/elementwise.inl"
@@ -14,7 +14,7 @@ struct Int {
   static constexpr int value = N;
 };
 inline constexpr std::int64_t kTileColumns = 16 * kTileVectors;
-// Calls run(Int<n>) with n as a compile-time constant: the number of a tile's vectors that the next `columns` columns fill.
+// Calls run(Int<n>), where n is a compile-time constant: the number of a tile's vectors that the next `columns` columns fill.
 template <class Run>
 inline void with_vectors(std::int64_t columns, Run run) {
   if constexpr (kTileVectors > 1) {
@@ -37,11 +37,11 @@ inline void clear(F (&c)[MR][NV]) {
   }
 }
 
-// A's word (row i, k) lies at a[i * lda + k], or with WordMajor at a[k * lda + i]; B's word row k at b + k * ldb.
+// A's word (row i, word k) lies at a[i * lda + k], or at a[k * lda + i] with WordMajor; B's word row k begins at b + k * ldb.
 template <class T, bool WordMajor, int MR, int NV>
 inline void tile(std::int64_t words, const std::uint32_t* a, std::int64_t lda, const std::uint32_t* b, std::int64_t ldb,
                  F (&c)[MR][NV]) {
-  // Unrolled early; otherwise the compiler keeps the sums in memory if there are few registers.
+  // Unrolled by the pragma, because the compiler otherwise keeps the sums in memory if there are few registers.
 #pragma GCC unroll kWordsAtOnce
   for (std::int64_t k = 0; k < words; ++k, b += ldb) {
     U row[NV];

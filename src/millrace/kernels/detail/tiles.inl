@@ -1,5 +1,5 @@
-// Products on the CPU's matrix unit (AMX) if a file is compiled for it: 16 x 16 fp32 sums of bf16 operands, packed as in
-// tile.inl, with words of two neighbours along the summed axis.
+// Products on the CPU's matrix unit (AMX), if a file is compiled for it: 16 x 16 fp32 sums of bf16 operands. Operands are packed
+// as in tile.inl, with words of two neighbours along the summed axis.
 #pragma once
 
 #include "millrace/kernels/detail/tile.inl"
@@ -11,8 +11,8 @@ namespace {
 template <class T>
 inline constexpr bool kOnTiles = sizeof(T) == 2;
 
-// Configures eight tiles of 16 rows of 64 bytes until destruction; then restores the thread's previous configuration, since
-// LibTorch's libraries use the unit too. The system has granted the process its use (system/instructions.h).
+// While this object exists, eight tiles of 16 rows of 64 bytes are configured. Then the thread's earlier configuration returns,
+// because LibTorch's libraries use the matrix unit too. The system must have granted its use (system/instructions.h).
 class TileUnit {
  public:
   TileUnit() {
@@ -43,7 +43,7 @@ class TileUnit {
   Config before_;
 };
 
-// g++ does not know that a tile's load reads memory.
+// Makes the compiler finish all stores, because g++ does not know that loading a tile reads memory.
 inline void finish_stores() { __asm__ volatile("" ::: "memory"); }
 
 template <int N, bool Adds>
@@ -85,8 +85,8 @@ inline void some_tiles(std::int64_t words, const std::uint32_t* a, std::int64_t 
   if constexpr (N > 3) _tile_stored(3, c + 48, 4 * ldc);
 }
 
-// c (16 rows x `columns`, a multiple of 16) = A B, with Adds c += A B. A's word (row i, k) lies at a[i * lda + k], B's word row k
-// at b + k * ldb; `words` is a multiple of 16.
+// c (16 rows x `columns`, a multiple of 16) = A B, or c += A B with Adds. A's word (row i, word k) lies at a[i * lda + k], B's
+// word row k begins at b + k * ldb. `words` is a multiple of 16.
 template <bool Adds>
 inline void tiles_product(std::int64_t words, const std::uint32_t* a, std::int64_t lda, const std::uint32_t* b, std::int64_t ldb,
                           std::int64_t columns, float* c, std::int64_t ldc) {

@@ -16,11 +16,11 @@ struct U {
   __m256i low, high;
 };
 
-// Sixteen registers: six rows of one vector take twelve, the operands the rest.
+// Of the sixteen registers, six rows of one vector take twelve, and the operands the rest.
 inline constexpr int kTileRows = 6;
 inline constexpr int kTileVectors = 1;
 inline constexpr int kWordsAtOnce = 2;
-inline constexpr std::int64_t kBlockWords = 256;  // with 16 columns these fill half of a first-level cache
+inline constexpr std::int64_t kBlockWords = 256;  // 256 words of 16 columns fill half of a first-level cache
 
 inline __m256 as_floats(__m256i x) { return _mm256_castsi256_ps(x); }
 inline __m256i as_words(__m256 x) { return _mm256_castps_si256(x); }
@@ -38,7 +38,7 @@ inline unsigned first_bits(int n) { return (1U << static_cast<unsigned>(n)) - 1U
 inline __m256 widen_half(const std::uint16_t* p) {
   return as_floats(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))), 16));
 }
-inline __m256i round_half(__m256 x) {  // bf16 in the lower half of each word
+inline __m256i round_half(__m256 x) {  // leaves bf16 in the lower half of each word
   const __m256i bits = as_words(x);
   const __m256i upper = _mm256_srli_epi32(bits, 16);
   const __m256i odd = _mm256_and_si256(upper, _mm256_set1_epi32(1));
@@ -87,7 +87,7 @@ inline F sub(F a, F b) { return {_mm256_sub_ps(a.low, b.low), _mm256_sub_ps(a.hi
 inline F mul(F a, F b) { return {_mm256_mul_ps(a.low, b.low), _mm256_mul_ps(a.high, b.high)}; }
 inline F fma(F a, F b, F c) { return {_mm256_fmadd_ps(a.low, b.low, c.low), _mm256_fmadd_ps(a.high, b.high, c.high)}; }
 inline F fnma(F a, F b, F c) { return {_mm256_fnmadd_ps(a.low, b.low, c.low), _mm256_fnmadd_ps(a.high, b.high, c.high)}; }
-inline F reciprocal(F a) {  // the short approximation differs between CPU makers
+inline F reciprocal(F a) {  // divides, because the short approximation differs between CPU makers
   const __m256 one = _mm256_set1_ps(1.0F);
   return {_mm256_div_ps(one, a.low), _mm256_div_ps(one, a.high)};
 }
@@ -226,7 +226,8 @@ inline std::uint32_t halves_at_least(U words, std::uint32_t threshold) {
   const __m256i low = _mm256_cmpeq_epi16(_mm256_max_epu16(words.low, least), words.low);
   const __m256i high = _mm256_cmpeq_epi16(_mm256_max_epu16(words.high, least), words.high);
   return static_cast<std::uint32_t>(
-      _mm256_movemask_epi8(_mm256_permute4x64_epi64(_mm256_packs_epi16(low, high), 0xD8)));  // packs: per 128 bits
+      // packs works on 128-bit halves; the permutation restores the order.
+      _mm256_movemask_epi8(_mm256_permute4x64_epi64(_mm256_packs_epi16(low, high), 0xD8)));
 }
 
 }  // namespace

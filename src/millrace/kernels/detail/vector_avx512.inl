@@ -12,7 +12,7 @@ using Mask = __mmask16;
 using F = __m512;
 using U = __m512i;
 
-// Thirty-two registers: 24 for a tile's sums, four for a row of the second operand.
+// Of the thirty-two registers, 24 hold a tile's sums and four a row of the second operand.
 inline constexpr int kTileRows = 6;
 inline constexpr int kTileVectors = 4;
 inline constexpr int kWordsAtOnce = 1;
@@ -50,7 +50,7 @@ inline F sub(F a, F b) { return _mm512_sub_ps(a, b); }
 inline F mul(F a, F b) { return _mm512_mul_ps(a, b); }
 inline F fma(F a, F b, F c) { return _mm512_fmadd_ps(a, b, c); }
 inline F fnma(F a, F b, F c) { return _mm512_fnmadd_ps(a, b, c); }
-inline F reciprocal(F a) {  // one Newton step: full precision except for the last bit
+inline F reciprocal(F a) {  // one Newton step: exact except for the last bit
   const F x = _mm512_rcp14_ps(a);
   return _mm512_mul_ps(x, _mm512_fnmadd_ps(a, x, _mm512_set1_ps(2.0F)));
 }
@@ -67,7 +67,7 @@ inline float largest(F a) { return _mm512_reduce_max_ps(a); }
 
 template <class T>
 inline F multiply_accumulate(F c, std::uint32_t a, U b) {
-  if constexpr (sizeof(T) == 4) {  // a number, not a word: the compiler then broadcasts within the instruction
+  if constexpr (sizeof(T) == 4) {  // loads a float, not a word, so that the compiler broadcasts it within the instruction
     return _mm512_fmadd_ps(_mm512_set1_ps(__builtin_bit_cast(float, a)), _mm512_castsi512_ps(b), c);
   } else {
     const U x = _mm512_set1_epi32(static_cast<int>(a));

@@ -15,8 +15,8 @@ struct U {
   std::uint32_t lane[16];
 };
 
-// The number of rows and vectors of a matrix product summed at once, at most 6 and 4, and the number of words before the next
-// rows.
+// A matrix product sums this many rows and vectors at once, at most 6 and 4. kBlockWords is the number of words that it handles
+// before the next rows.
 inline constexpr int kTileRows = 6;
 inline constexpr int kTileVectors = 4;
 inline constexpr int kWordsAtOnce = 1;
@@ -61,7 +61,7 @@ inline F load(const std::uint16_t* p) {
   return each([p](int i) { return to_float(std::uint32_t{p[i]} << 16U); });
 }
 template <class T>
-inline F load_first(const T* p, int n) {  // the other lanes are zero
+inline F load_first(const T* p, int n) {  // loads the first n lanes; the other lanes are zero
   T copy[16] = {};
   std::memcpy(copy, p, sizeof(T) * static_cast<std::size_t>(n));
   return load(copy);
@@ -110,7 +110,7 @@ inline F max(const F& a, const F& b) {
 inline F min(const F& a, const F& b) {
   return each([&](int i) { return a.lane[i] < b.lane[i] ? a.lane[i] : b.lane[i]; });
 }
-inline F keep_lanes(Mask mask, const F& a) {  // zero elsewhere
+inline F keep_lanes(Mask mask, const F& a) {  // keeps the lanes of the mask; the other lanes become zero
   return each([&](int i) { return to_float(to_bits(a.lane[i]) & (0U - ((mask >> i) & 1U))); });
 }
 inline F select(Mask mask, const F& yes, const F& no) {
@@ -121,7 +121,7 @@ inline Mask not_negative(const F& a) {
   for (int i = 0; i < 16; ++i) mask |= static_cast<unsigned>(a.lane[i] >= 0.0F) << i;
   return static_cast<Mask>(mask);
 }
-inline F round_to_int(const F& a) {  // |a| < 2^22; the constant pushes the fraction out of the mantissa
+inline F round_to_int(const F& a) {  // |a| < 2^22; adding the constant pushes the fraction out of the mantissa
   return each([&](int i) { return (a.lane[i] + 12582912.0F) - 12582912.0F; });
 }
 inline F times_power_of_two(const F& a, const F& n) {
@@ -129,7 +129,7 @@ inline F times_power_of_two(const F& a, const F& n) {
     return a.lane[i] * to_float(static_cast<std::uint32_t>((static_cast<std::int32_t>(n.lane[i]) + 127)) << 23U);
   });
 }
-inline float sum(const F& a) {  // the same tree as the AVX-512 reduction
+inline float sum(const F& a) {  // adds in the same tree as the AVX-512 reduction
   float s[8];
   for (int i = 0; i < 8; ++i) s[i] = a.lane[i] + a.lane[i + 8];
   return ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]));
@@ -140,7 +140,7 @@ inline float largest(const F& a) {
   return best;
 }
 
-// One word of a matrix operand is an fp32 number, or two bf16 neighbours along the summed axis.
+// c + a * b for words. A word of a matrix operand is one fp32 number, or two bf16 neighbours along the summed axis.
 template <class T>
 inline F multiply_accumulate(const F& c, std::uint32_t a, const U& b) {
   if constexpr (sizeof(T) == 4) {
@@ -155,7 +155,7 @@ inline F multiply_accumulate(const F& c, std::uint32_t a, const U& b) {
 inline U zip(const std::uint16_t* low, const std::uint16_t* high) {
   return each_word([=](int i) { return std::uint32_t{low[i]} | (std::uint32_t{high[i]} << 16U); });
 }
-inline F add_pairs(const F& sum, const U& pairs) {  // both bf16 numbers of each word
+inline F add_pairs(const F& sum, const U& pairs) {  // adds both bf16 numbers of each word
   return each([&](int i) { return sum.lane[i] + (to_float(pairs.lane[i] << 16U) + to_float(pairs.lane[i] & 0xFFFF0000U)); });
 }
 inline void transpose(const std::uint32_t* in, std::int64_t in_stride, std::uint32_t* out, std::int64_t out_stride) {
@@ -167,8 +167,8 @@ inline void transpose(const std::uint32_t* in, std::int64_t in_stride, std::uint
 struct Words {
   U word[4];
 };
-// Philox on the 16 counters first .. first + 15 (no carry out of the low word), and the comparison that turns its words into keep
-// bits.
+// Philox on the 16 counters first .. first + 15 (the low word must not overflow), and the comparison that turns its words into
+// keep bits.
 inline Words philox(std::uint64_t first, std::uint64_t key) {
   Words c{{each_word([=](int i) { return static_cast<std::uint32_t>(first) + static_cast<std::uint32_t>(i); }),
            each_word([=](int) { return static_cast<std::uint32_t>(first >> 32U); }), U{}, U{}}};

@@ -16,7 +16,7 @@ class Engine final : public torch::autograd::Engine {
     return top == nullptr ? nullptr : top->hooks();
   }
   static torch::autograd::Engine& get() {
-    static auto* const engine = new Engine;  // never destroyed: its threads live as long as the process
+    static auto* const engine = new Engine;  // never destroyed, because its threads live as long as the process
     return *engine;
   }
 };

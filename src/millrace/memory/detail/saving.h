@@ -1,5 +1,5 @@
 // Decides what happens to the tensors that operations save for their gradients. LibTorch asks its autograd engine; Millrace's
-// engine answers from a stack of this thread.
+// engine answers with the saver of this thread.
 #pragma once
 
 #include <memory>
@@ -13,14 +13,14 @@ namespace millrace::memory::detail {
 class Saver {
  public:
   virtual ~Saver() = default;
-  // Called once for each saved tensor; null = LibTorch keeps it as usual.
+  // Called once for each saved tensor. Null = LibTorch keeps the tensor as usual.
   virtual std::unique_ptr<torch::autograd::SavedVariableHooks> hooks() = 0;
 };
 
 void install_engine();  // see take_over_backward_passes()
 
-// `saver` alone decides on this thread until destruction; null = LibTorch keeps everything as usual. Installs the engine, which
-// must not happen within a backward pass.
+// While this object exists, `saver` alone decides on this thread; null = LibTorch keeps all tensors as usual. Installs the
+// engine, which must not happen within a backward pass.
 class SaverScope {
  public:
   explicit SaverScope(Saver* saver);

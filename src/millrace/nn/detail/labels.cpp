@@ -43,7 +43,7 @@ void check_labels(const at::Tensor& logits, const at::Tensor& labels) {
                      where, "convert them in prepare() or in the source, e.g. batch[\"label\"].to(at::kLong)"});
   }
   if (!logits.is_floating_point() || logits.dim() == 0) {
-    throw DataError({"logits " + type_text(logits) + text_of(logits.sizes()) + " are no scores of classes", where,
+    throw DataError({"logits " + type_text(logits) + text_of(logits.sizes()) + " are not scores of classes", where,
                      "give one float for each class, in the last dimension"});
   }
   const at::IntArrayRef wanted = logits.sizes().slice(0, logits.dim() - 1);
@@ -63,7 +63,7 @@ void find_bad_label(const at::Tensor& labels, std::int64_t classes, std::int64_t
   const std::int64_t first = outside(flat, classes, ignore_index).nonzero()[0][0].item<std::int64_t>();
   const std::int64_t row = places.size(1) > 0 ? places[0][0].item<std::int64_t>() : 0;
   throw RowError({"label " + std::to_string(flat[first].item<std::int64_t>()) + " of row " + std::to_string(row) +
-                      " is none of the " + std::to_string(classes) + " classes 0.." + std::to_string(classes - 1),
+                      " is not one of the " + std::to_string(classes) + " classes 0.." + std::to_string(classes - 1),
                   "labels of a cross-entropy",
                   "number the classes from 0 in the source or in prepare(), make the model's last layer as wide as there are "
                   "classes, or set ignore_index for labels that must not be counted"},

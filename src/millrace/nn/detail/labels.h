@@ -1,4 +1,4 @@
-// Checks of class labels that do not wait for a device.
+// Checks class labels without waiting for a device.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,12 +8,13 @@
 
 namespace millrace::nn::detail {
 
-// Logits (..., K), labels (...) int64; DataError shows the actual ones.
+// DataError, with the actual shapes and types, unless logits are (..., K) and labels (...) int64.
 void check_labels(const at::Tensor& logits, const at::Tensor& labels);
-// RowError for the first invalid label, for labels on the CPU.
+// RowError for the first invalid label. The labels must be on the CPU.
 void find_bad_label(const at::Tensor& labels, std::int64_t classes, std::int64_t ignore_index);
 
-// Returns the result of `compute`. `compute` itself refuses labels outside 0..classes-1, so that valid labels cost no search.
+// Returns the result of `compute`, and names the bad label if `compute` refuses labels outside 0..classes-1. So valid labels cost
+// no search.
 template <class Compute>
 auto naming_bad_labels(const at::Tensor& labels, std::int64_t classes, std::int64_t ignore_index, Compute compute) {
   try {
@@ -24,7 +25,7 @@ auto naming_bad_labels(const at::Tensor& labels, std::int64_t classes, std::int6
   }
 }
 
-// Labels that are all valid, and `poison`: 0, or NaN if some labels were invalid. For devices, where a bad label would end the
+// Labels made valid, and `poison`: NaN if some labels were invalid, else 0. For devices, where an invalid label would end the
 // process.
 struct SafeLabels {
   at::Tensor labels;

@@ -18,9 +18,9 @@ namespace {
 
 using kernels::Operation;
 
-constexpr double kMostScoreBytes = 256e6;  // for one tensor of scores; the plain path holds several
+constexpr double kMostScoreBytes = 256e6;  // for one tensor of scores; the plain path holds several such tensors
 constexpr double kEpsilon = 1e-5;
-// A pass over memory takes as long for an element as a product for about this many multiplications.
+// For an element a pass over memory takes as long as this many multiplications of a product.
 constexpr double kWorkOfAnElement = 100;
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Which fused kernels a run uses, by kernels/operation_trial.h: a trial times forward and backward of the kernel and of its plain
-// path on tensors of the call's shape.
+// Decides which fused kernels a run uses, by kernels/operation_trial.h. A trial times forward and backward of the kernel and of
+// its plain path, on tensors of the call's shape.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -9,19 +9,19 @@
 
 namespace millrace::nn::detail {
 
-// Causal attention of (rows, length, heads, width) in `type`. If the plain path's scores would need more memory than a trial may
-// use, the kernel is used untried.
+// For causal attention of (rows, length, heads, width) in `type`. If the plain path's scores would need more memory than a trial
+// may use, the kernel is used without a trial.
 [[nodiscard]] bool attention_takes_ours(at::IntArrayRef sizes, at::ScalarType type, double p);
 
-// Attention without a mask of qkv (B, T, 3 C), and its plain path: result (B, T, H, C / H).
+// For attention without a mask of qkv (B, T, 3 C), and that attention's plain path, with the result (B, T, H, C / H).
 [[nodiscard]] bool full_attention_takes_ours(const at::Tensor& qkv, std::int64_t heads);
 [[nodiscard]] at::Tensor full_attention_plain(const at::Tensor& qkv, std::int64_t heads);
 
-// Residual, dropout and layer norm over the last dimension of x.
+// For residual, dropout and layer norm over the last dimension of x.
 [[nodiscard]] bool norm_takes_ours(const at::Tensor& x, at::ScalarType residual_type, double p);
 
-// For the trials of all operations: a leaf whose values avoid a kernel's special cases, and a function that runs `forward`, then
-// the backward pass to all inputs.
+// For the trials of all operations: leaf() makes a leaf whose values avoid a kernel's special cases; the other function returns
+// one that runs `forward` and then the backward pass to all inputs.
 using Tensors = std::vector<at::Tensor>;
 [[nodiscard]] at::Tensor leaf(at::IntArrayRef sizes, at::ScalarType type);
 [[nodiscard]] std::function<void()> forward_and_backward(const Tensors& inputs, std::function<Tensors()> forward);

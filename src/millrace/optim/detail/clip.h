@@ -1,4 +1,4 @@
-// Norm and clipping of gradients on the device.
+// Computes norms of gradients and clips them on the device.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,10 +10,10 @@ namespace millrace::optim::detail {
 // Each list holds gradients of one dtype.
 using GradientLists = std::vector<std::vector<at::Tensor>*>;
 
-// L2 norm over all lists as an f32 scalar on their device; a zero on `device` if there is no gradient.
+// L2 norm over all lists, as an f32 scalar on their device; without gradients a zero on `device`.
 [[nodiscard]] at::Tensor norm_of(const GradientLists& lists, const at::Device& device);
 
-// Multiplies by `factor` (a scalar on the device), then clamps each element to +-limit, in place.
+// Multiplies in place by `factor` (a scalar on the device), then clamps each element to +-limit.
 void scale_and_clamp(const GradientLists& lists, const at::Tensor& factor, double limit);
 
 // The factor of torch's clip_grad_norm_: limit / (norm + 1e-6), at most 1.

@@ -14,7 +14,7 @@ namespace millrace::optim::detail {
 
 namespace {
 
-// Overwrites `old` unless the step is skipped; uses a select on the device, so that a skipped step changes no bit.
+// Overwrites `old` unless the step is skipped. It selects on the device, so that a skipped step changes no bit.
 void store(const at::Tensor& old, const at::Tensor& fresh, const at::Tensor& skip) {
   old.copy_(at::where(skip, old, fresh.to(old.scalar_type())));
 }
@@ -37,7 +37,7 @@ void plain_adam(const OptimConfig& config, double weight_decay, const Lists& lis
   }
   const at::Tensor first = at::lerp(lists.first[i].to(dtype), gradient.to(dtype), 1.0 - beta1);
   const at::Tensor second = lists.second[i].to(dtype) * beta2 + gradient * gradient * (1.0 - beta2);
-  const at::Tensor step = lists.steps[i].to(at::kDouble);  // 1 - beta^step cancels; float would leave four digits
+  const at::Tensor step = lists.steps[i].to(at::kDouble);  // double, because 1 - beta^step would keep only four digits in float
   const at::Tensor step_size = scalars.learning_rate / (1.0 - at::pow(beta1, step));
   const at::Tensor spread = second.sqrt() / (1.0 - at::pow(beta2, step)).sqrt() + config.eps;
   store(lists.parameters[i], value - step_size * first / spread, skip);
@@ -62,7 +62,8 @@ void plain_sgd(const OptimConfig& config, double weight_decay, const Lists& list
 
 void update_fused(const OptimConfig& config, double weight_decay, Lists& lists, const Scalars& scalars) {
   if (config.name == Algorithm::sgd) {
-    // is_first_step only means that buffers are uninitialised; ours start as zeros, which gives the same first step.
+    // is_first_step only means that buffers are uninitialised. Millrace's buffers start as zeros, which gives the same first
+    // step.
     at::_fused_sgd_(lists.parameters, lists.gradients, lists.first, weight_decay, config.momentum, scalars.learning_rate,
                     /*dampening=*/0.0, /*nesterov=*/false, /*maximize=*/false, /*is_first_step=*/false, scalars.scale,
                     scalars.found_inf);

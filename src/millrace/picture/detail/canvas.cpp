@@ -11,7 +11,7 @@
 #include "millrace/base/error.h"
 #include "millrace/base/utf8.h"
 
-// The whole font file, including the licence in its name table.
+// The whole font file, with the licence in its name table.
 asm(R"(
   .section .rodata
   .balign 16
@@ -32,20 +32,20 @@ extern const unsigned char millrace_font_end;    // NOLINT(readability-identifie
 namespace millrace::picture::detail {
 namespace {
 
-// FreeType's face must not be used by two threads at once.
+// Two threads must not use FreeType's face at once.
 std::mutex& font_mutex() {
   static std::mutex mutex;
   return mutex;
 }
 
-// Lives as long as the process: Cairo keeps scaled fonts that refer to it.
+// The font face exists as long as the process, because Cairo keeps scaled fonts that refer to it.
 cairo_font_face_t* font() {
   static cairo_font_face_t* const face = [] {
     FT_Library library = nullptr;
     FT_Face loaded = nullptr;
     MR_CHECK(FT_Init_FreeType(&library) == 0, "FreeType does not start");
     const auto bytes = static_cast<FT_Long>(&millrace_font_end - &millrace_font_begin);
-    MR_CHECK(FT_New_Memory_Face(library, &millrace_font_begin, bytes, 0, &loaded) == 0, "FreeType does not take the font");
+    MR_CHECK(FT_New_Memory_Face(library, &millrace_font_begin, bytes, 0, &loaded) == 0, "FreeType can't read the font");
     return cairo_ft_font_face_create_for_ft_face(loaded, 0);
   }();
   return face;
@@ -66,7 +66,7 @@ void set_colour(cairo_t* context, Colour colour, double opacity = 1) {
   cairo_set_source_rgba(context, colour[0] / 255.0, colour[1] / 255.0, colour[2] / 255.0, opacity);
 }
 
-// Cairo stops drawing for good at a byte that is not UTF-8.
+// Replaces bytes that are not UTF-8, because Cairo stops drawing for good at such a byte.
 std::string cleaned(std::string_view text) {
   std::string result;
   for (std::size_t at = 0; at < text.size();) {
@@ -77,7 +77,7 @@ std::string cleaned(std::string_view text) {
   return result;
 }
 
-// Cuts a text that does not fit to as many characters as fit, and "…".
+// Cuts a text that does not fit to as many characters as fit, followed by "…".
 std::string cut(const std::string& text, double size, double width) {
   std::vector<std::size_t> ends{0};
   for (std::size_t at = 0; at < text.size();) ends.push_back(at += decode_utf8(text, at).size);

@@ -1,4 +1,5 @@
-// A white sheet to draw on, by Cairo; FreeType draws letters with the font in this program. Lengths in pixels, y downwards.
+// A white sheet to draw on. Cairo draws; FreeType draws letters with the font inside this program. Lengths are in pixels, y
+// points downwards.
 #pragma once
 
 #include <cstdint>
@@ -44,7 +45,7 @@ struct Writing {
   double size = kTextSize;
   Align align = Align::start;
   Colour colour = kInk;
-  bool upwards = false;  // reads from bottom to top
+  bool upwards = false;  // the text reads from bottom to top
 };
 
 class Canvas {
@@ -57,12 +58,12 @@ class Canvas {
   void fill(const Box& box, Colour colour, double opacity = 1);
   void frame(const Box& box, const Pen& pen = {});
   void line(Point from, Point to, const Pen& pen);
-  // Draws a line through the points; a point that is not finite interrupts it. Nothing outside `inside` is drawn.
+  // Draws a line through the points. A point that is not finite interrupts the line. Parts outside `inside` are not drawn.
   void path(std::span<const Point> points, const Pen& pen, const Box& inside);
-  // `at` is a point of the base line; text is a single line, as wrapped() returns it.
+  // `at` is a point of the base line. `text` is a single line, as wrapped() returns it.
   void text(const std::string& text, Point at, const Writing& writing = {});
-  // Colours each pixel of the box separately, without smoothing: colour(row, column) from its upper left corner. The box's edges
-  // are whole numbers.
+  // Colours each pixel of the box separately, without smoothing, by colour(row, column), counted from the upper left corner. The
+  // box's edges are whole numbers.
   void pixels(const Box& box, const std::function<Colour(std::int64_t row, std::int64_t column)>& colour);
   [[nodiscard]] Picture picture(std::string name) const;
 
@@ -72,9 +73,9 @@ class Canvas {
 };
 
 [[nodiscard]] double text_width(const std::string& text, double size);
-// A line that fits: without control characters, valid UTF-8, cut with "…".
+// Turns a text into a line that fits: valid UTF-8 without control characters, cut with "…".
 [[nodiscard]] std::string fitted(std::string_view text, double size, double width);
-// Lines that fit, broken at blanks; at most `most` lines, the last one cut.
+// Breaks a text at blanks into lines that fit, at most `most` lines; the last line is cut if needed.
 [[nodiscard]] std::vector<std::string> wrapped(std::string_view text, double size, double width, std::size_t most);
 
 }  // namespace millrace::picture::detail

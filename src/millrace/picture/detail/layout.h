@@ -1,4 +1,4 @@
-// Positions of the cells in a picture of maps, of a matrix and of images; tests read them too.
+// Computes the positions of cells in pictures of maps, of a matrix and of images. Tests read them too.
 #pragma once
 
 #include <string>
@@ -11,15 +11,15 @@ namespace millrace::picture::detail {
 struct Panel {
   Box cells;  // edges are whole numbers
   Fits fits;
-  Box bar;  // its separate colour bar
+  Box bar;  // the map's own colour bar
   bool first_column = true;
 };
 
 struct MapsLayout {
   std::vector<Panel> panels;
-  std::vector<Range> ranges;  // of the colours of each map
+  std::vector<Range> ranges;  // range of each map's colours
   double top = 0, height = 0;
-  std::int64_t lost = 0, all = 0, outside = 0;  // counts of values: not finite, in all, beyond the scale
+  std::int64_t lost = 0, all = 0, outside = 0;  // numbers of values: not finite, in all, beyond the scale
 };
 [[nodiscard]] MapsLayout layout_of(const Maps& what);  // throws as maps() does
 
@@ -31,9 +31,9 @@ struct MatrixLayout {
 [[nodiscard]] MatrixLayout layout_of(const Matrix& what);
 [[nodiscard]] double name_room(const Matrix& what);  // width of the longest class name
 
-// Stands under an image; has no length if the image has no size.
+// The scale bar under an image; its length is 0 if the image has no pixel size.
 struct ScaleBar {
-  double length = 0;  // in pixels of the picture
+  double length = 0;  // pixels of the picture
   std::string text = "";
 };
 
@@ -45,6 +45,6 @@ struct ImagesLayout {
   std::vector<ScaleBar> bars;
 };
 [[nodiscard]] ImagesLayout layout_of(const Images& what);
-[[nodiscard]] std::size_t size_of(const Image& image);  // number of values
+[[nodiscard]] std::size_t size_of(const Image& image);  // number of the image's values
 
 }  // namespace millrace::picture::detail

@@ -9,9 +9,9 @@
 namespace millrace::picture::detail {
 namespace {
 
-constexpr double kFar = 1e300;  // differences stay finite
+constexpr double kFar = 1e300;  // keeps differences finite
 
-// The least of 1, 2, 5, 10, … times a power of ten that is not below `step`.
+// The least number of the form 1, 2, 5 or 10 times a power of ten that is not below `step`.
 double round_up(double step) {
   const double power = std::pow(10.0, std::floor(std::log10(step)));
   for (const double factor : {1.0, 2.0, 5.0}) {
@@ -74,7 +74,7 @@ Ticks log_ticks(Range range, int most) {
   const auto inside = [&](double value) { return value >= range.low * (1 - 1e-9) && value <= range.high * (1 + 1e-9); };
   for (int power = first; power <= last; ++power) {
     const double decade = std::pow(10.0, power);
-    const bool plain = is_short && power >= -3 && power < 5;  // 0.2 next to 2·10⁻¹ is easier to read
+    const bool plain = is_short && power >= -3 && power < 5;  // 0.2 is easier to read than 2·10⁻¹
     for (int factor = 1; factor < 10; ++factor) {
       const double value = factor * decade;
       if (!inside(value) || (factor > 1 && every > 1)) continue;

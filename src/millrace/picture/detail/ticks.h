@@ -1,4 +1,4 @@
-// Where an axis has its ticks, and their labels.
+// Chooses where an axis has its ticks, and their labels.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@ namespace millrace::picture::detail {
 
 struct Tick {
   double value = 0;
-  std::string label;  // empty: a small mark between others
+  std::string label;  // "": a small mark without a label
 };
 
 struct Ticks {
@@ -21,13 +21,13 @@ struct Ticks {
   [[nodiscard]] double share(double value) const;  // position between low (0) and high (1); NaN if the logarithm is undefined
 };
 
-// At most `most` labels at multiples of 1, 2 or 5 times a power of ten; `whole`: only at whole numbers. A range without width is
-// widened; a huge one is bounded to what double can resolve.
+// At most `most` labels, at multiples of 1, 2 or 5 times a power of ten; with `whole` only at whole numbers. A range without
+// width is widened; a huge range is reduced to what double can resolve.
 [[nodiscard]] Ticks linear_ticks(Range range, int most, bool whole = false);
-// Labels at powers of ten, and at 2 and 5 times them if the range is short. low > 0.
+// Labels at powers of ten and, if the range is short, at 2 and 5 times these. low > 0.
 [[nodiscard]] Ticks log_ticks(Range range, int most);
 
-// Range of the finite values (above zero, for a logarithmic axis). May be empty: see any.
+// The range of the finite values (of those above zero, for a logarithmic axis). `any` is false if there are no such values.
 struct Span {
   double low = 0, high = 0;
   std::int64_t used = 0, left_out = 0;
@@ -35,9 +35,9 @@ struct Span {
   [[nodiscard]] bool any() const { return used > 0; }
 };
 
-// "frequency (MHz)", "signal (10⁻⁵ K)", "share".
+// Text of an axis: "frequency (MHz)", "signal (10⁻⁵ K)", "share".
 [[nodiscard]] std::string axis_text(const Axis& axis, int exponent);
-// 10⁻⁵ without the ten: superscript digits.
+// An exponent in superscript digits, such as the ⁻⁵ of 10⁻⁵.
 [[nodiscard]] std::string superscript(int exponent);
 
 }  // namespace millrace::picture::detail

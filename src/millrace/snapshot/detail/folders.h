@@ -1,10 +1,11 @@
 // Names of folders under <run>/snapshots.
 //
 //   step-00001200               a snapshot
-//   step-00001200.2             a snapshot of a step whose name is taken, by a damaged snapshot or a foreign folder
-//   .tmp-step-00001200-<pid>    one being written, or left by a killed save
-//   .tmp-gone-step-00001200-<pid>   one being removed
-//   .old-step-00001200-<pid>    a snapshot being replaced by a new one of the same step; valid until the new one is in place
+//   step-00001200.2             a snapshot of a step whose name is taken by a damaged snapshot or a foreign folder
+//   .tmp-step-00001200-<pid>    a snapshot that is being written, or that a killed save left
+//   .tmp-gone-step-00001200-<pid>   a snapshot that is being removed
+//   .old-step-00001200-<pid>    a snapshot that is being replaced by a new one of the same step; valid until the new one is in
+// place
 #pragma once
 
 #include <cstdint>
@@ -33,7 +34,7 @@ struct FolderName {
   std::string folder;  // "step-NNNNNNNN", "step-NNNNNNNN.2"
   long process = 0;    // 0 = a snapshot's own folder
 };
-// The meaning of a name; nullopt for a name that these functions never make.
+// Parses a folder's name; nullopt for a name that these functions never make.
 [[nodiscard]] std::optional<FolderName> parse_name(std::string_view name);
 [[nodiscard]] std::optional<FolderName> parse_beside(std::string_view prefix, std::string_view name);
 
@@ -43,16 +44,17 @@ struct Candidate {
   int copy = 1;
   bool is_replaced = false;
 };
-// The snapshots in order of step, a replaced snapshot before its replacement; reads names only. FsError.
+// Lists the snapshots in order of step, a replaced snapshot before its replacement. Reads only names. FsError if the folder can't
+// be read.
 [[nodiscard]] std::vector<Candidate> candidates(Fs& fs, const std::filesystem::path& snapshots);
 
-[[nodiscard]] bool is_taken(const std::filesystem::path& path);  // true if anything has this name, even a dangling link
+[[nodiscard]] bool is_taken(const std::filesystem::path& path);  // true if the name exists, even as a dangling link
 
-// The mutex held while snapshots are moved, so that a save and a Keeper in two threads do not see each other's intermediate
+// The mutex that a thread holds while it moves snapshots, so that a save and a Keeper do not see each other's intermediate
 // states.
 [[nodiscard]] std::mutex& moves_mutex();
 
-// While an object lives, a Keeper leaves this folder alone.
+// While this object exists, a Keeper leaves the folder alone.
 class WritingFolder {
  public:
   explicit WritingFolder(std::filesystem::path path);

@@ -35,7 +35,7 @@ std::string problem_of(const at::Tensor& tensor) {
   return "";
 }
 
-// Returns the fields and the name; puts the tensors in the order of the fields into `tensors`.
+// Returns the fields and the name. `tensors` receives the tensors in the order of the fields.
 ImageFile describe(const std::string& name, const Tensors& named, std::vector<at::Tensor>& tensors) {
   ImageFile file;
   file.name = name + kTensorSuffix;
@@ -65,7 +65,7 @@ std::string state_text(const Content& content) {
          "\n";
 }
 
-// `bytes_of` turns the tensors of a file into the function that yields their bytes.
+// Makes an image; `bytes_of` turns the tensors of a file into the function that yields their bytes.
 Image make(const Content& content, const std::function<format::TensorBytes(std::vector<at::Tensor>)>& bytes_of) {
   Image image;
   image.step = content.step;
@@ -97,7 +97,7 @@ std::uint64_t bytes_of_all(const Content& content) {
   return bytes;
 }
 
-// The device of the state's first tensor that is not in host memory, or the CPU.
+// The device of the first tensor that is not in host memory; the CPU if there is no such tensor.
 c10::Device device_of(const Content& content) {
   const auto elsewhere = [](const Tensors& tensors) -> const at::Tensor* {
     for (const auto& [name, tensor] : tensors) {
@@ -114,18 +114,18 @@ c10::Device device_of(const Content& content) {
   return c10::Device(c10::kCPU);
 }
 
-// Copies a state on its way to disk; the state may change as soon as all copies have begun.
+// Copies a state into the memory of an image. The state may change as soon as all copies have begun.
 class CopyScope {
  public:
   explicit CopyScope(std::unique_ptr<device::Copies> copies) : copies_(std::move(copies)) {
     if (copies_) copies_->hold_copies(*copies_->mark_work());
   }
-  // After an error, copies may still be writing into memory that is about to be reused.
+  // After an error, waits for copies that may still be writing into memory that is about to be reused.
   ~CopyScope() {
     if (!copies_ || ended_) return;
     try {
       copies_->mark_copies()->wait();
-    } catch (const std::exception&) {  // the device is lost: its copies are over too
+    } catch (const std::exception&) {  // the device is lost, and its copies have ended with it
     }
   }
   CopyScope(const CopyScope&) = delete;
@@ -154,7 +154,7 @@ void FreeHost::operator()(std::byte* memory) const noexcept {
 
 std::byte* HostMemory::get(std::uint64_t bytes, device::Backend* copier) {
   if (bytes <= capacity_) return memory_.get();
-  memory_.reset();  // first: there may not be enough memory for both
+  memory_.reset();  // freed first: there may not be enough memory for the old and the new block together
   capacity_ = 0;
   memory_ = {static_cast<std::byte*>(std::aligned_alloc(kAlignment, aligned(bytes))), FreeHost{}};
   if (memory_ == nullptr) throw std::bad_alloc();
@@ -163,7 +163,7 @@ std::byte* HostMemory::get(std::uint64_t bytes, device::Backend* copier) {
   try {
     copier->pin(memory_.get(), capacity_);
     memory_.get_deleter().locked_for = copier;
-  } catch (const DeviceError&) {  // copies then wait: slower, but equally correct
+  } catch (const DeviceError&) {  // pageable memory makes the copies wait: slower, but equally correct
   }
   return memory_.get();
 }
@@ -185,7 +185,7 @@ void Room::make_in(HostMemory& memory) const {
     memory.get(bytes);
     return;
   }
-  const c10::DeviceGuard there(device);  // the device for which memory is locked
+  const c10::DeviceGuard there(device);  // selects the device for which memory is locked
   memory.get(bytes, &device::backend_of(device));
 }
 
@@ -232,7 +232,7 @@ void saving(const std::filesystem::path& run, std::int64_t step, const std::func
     refuse(std::string("its state is not valid JSON: ") + error.what(), "report this; texts in a state must be UTF-8");
   } catch (const c10::Error& error) {
     if (device::is_device_lost(error)) throw;  // the snapshot itself is not at fault
-    refuse(std::string("a tensor can't be copied: ") + error.what_without_backtrace(), "see whether the device failed");
+    refuse(std::string("a tensor can't be copied: ") + error.what_without_backtrace(), "check whether the device failed");
   } catch (const std::bad_alloc&) {
     const std::string limit = limit_of(RLIMIT_AS) ? " within the limit of address space (ulimit -v)" : "";
     refuse("there is no memory for a copy of the state" + limit, "write it without a copy: --off=async_snapshot");

@@ -1,4 +1,4 @@
-// A snapshot ready to be written: names, shapes, texts, and access to the bytes of each tensor.
+// An image: a snapshot that is ready to be written, with names, shapes, texts, and access to the bytes of each tensor.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +26,8 @@ struct ImageFile {
 struct Image {
   std::int64_t step = 0;
   std::vector<ImageFile> files;
-  std::string state;               // state.json
-  device::Copies::MarkPtr copied;  // the bytes are complete once this mark is reached; null = already complete
+  std::string state;               // the text of state.json
+  device::Copies::MarkPtr copied;  // the bytes are complete once this mark is reached; null = they are complete already
 };
 
 struct FreeHost {
@@ -35,11 +35,12 @@ struct FreeHost {
   void operator()(std::byte* memory) const noexcept;
 };
 
-// Memory that is kept from one snapshot to the next and grows to the largest.
+// Memory that is kept from one snapshot to the next and grows to the largest snapshot.
 class HostMemory {
  public:
-  // Returns at least `bytes`, uninitialised; the old contents are lost. std::bad_alloc. `copier` must outlive this: the memory is
-  // page-locked for its copies if that takes at most a quarter of the free memory and the system allows it; null = not locked.
+  // Returns at least `bytes`, uninitialised; the old contents are lost. std::bad_alloc if memory runs out. `copier`, which must
+  // outlive this object, page-locks the memory for its copies if that takes at most a quarter of the free memory and the system
+  // allows it; null = not page-locked.
   std::byte* get(std::uint64_t bytes, device::Backend* copier = nullptr);
   [[nodiscard]] std::uint64_t capacity() const noexcept { return capacity_; }
 
@@ -48,7 +49,7 @@ class HostMemory {
   std::uint64_t capacity_ = 0;
 };
 
-// The memory that image_in() will request, and the device that the state is on; the CPU if all of it is host memory.
+// The memory that image_in() will request, and the device of the state: the CPU if the whole state is in host memory.
 struct Room {
   std::uint64_t bytes = 0;
   c10::Device device = c10::Device(c10::kCPU);
@@ -56,14 +57,14 @@ struct Room {
 };
 [[nodiscard]] Room room_for(const Content& content);
 
-// Makes an image that reads a tensor's bytes when they are requested: write it in the thread that owns the tensors, before they
-// change. SnapshotError names what can't be stored; DataError, Json::exception and c10::Error as saving() translates them.
+// Makes an image that reads a tensor's bytes only when they are requested. Write it in the thread that owns the tensors, before
+// they change. SnapshotError names what can't be stored; saving() translates DataError, Json::exception and c10::Error.
 [[nodiscard]] Image image_of(const Content& content);
-// Copies the bytes into `memory`. The image refers to no LibTorch object, so any thread may write it. The tensors may change when
-// this returns: those on the host are copied by then, and later work on a device waits there for its copies.
+// Copies the state's bytes into `memory`. The image refers to no LibTorch object, so any thread may write it. When this returns,
+// the tensors may change: tensors on the host are copied, and on a device later work waits for the copies.
 [[nodiscard]] Image image_in(HostMemory& memory, const Content& content);
 
-// Writes it whole or not at all, and returns the folder. Errors as above.
+// Writes the image whole or not at all, and returns the folder. Errors as above.
 std::filesystem::path write_image(Fs& fs, const std::filesystem::path& run, const Image& image);
 
 // Runs one stage of a save; any error becomes a SnapshotError that names the step.

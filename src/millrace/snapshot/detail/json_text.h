@@ -1,4 +1,4 @@
-// JSON as snapshots store it: canonical, with infinite numbers and NaN, and parsed without trust.
+// JSON as snapshots store it: a canonical text that can hold infinite numbers and NaN, and is parsed without trust.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// manifest.json: the list of a snapshot's contents, by which any changed byte is found and named.
+// manifest.json lists a snapshot's contents with checksums, so that any changed byte is found and named.
 #pragma once
 
 #include <cstdint>
@@ -22,19 +22,20 @@ inline constexpr const char* kTensorSuffix = ".safetensors";
 struct FileRecord {
   std::uint64_t bytes = 0;
   std::uint32_t crc32c = 0;
-  std::optional<std::uint32_t> header_crc32c;    // for tensor files
+  std::optional<std::uint32_t> header_crc32c;    // set for tensor files
   std::map<std::string, std::uint32_t> tensors;  // name -> CRC32C
 };
 
 struct Manifest {
   std::int64_t step = 0;
-  std::map<std::string, FileRecord> files;  // without the manifest itself
+  std::map<std::string, FileRecord> files;  // all files except the manifest
 };
 
-// Allows letters, digits, '_', '-' and '.', which can't be first: names of models and parts become names of files.
+// True for letters, digits, '_', '-' and '.' with another character first. Names of models and parts must be plain, because they
+// become names of files.
 [[nodiscard]] bool is_plain_name(std::string_view name) noexcept;
 
-// The text begins with the CRC32C of all that follows it.
+// The manifest as text, which begins with the CRC32C of the rest of the text.
 [[nodiscard]] std::string to_text(const Manifest& manifest);
 
 // A manifest, or the reason why the text is not a manifest.
@@ -46,13 +47,13 @@ struct ParsedManifest {
 
 [[nodiscard]] std::string hex(std::uint32_t value);
 
-// Whether the folder is exactly what Millrace made: a manifest of that step, the files it lists with their sizes, and no other
-// entry. Contents of files are not checked. Never throws.
+// True if the folder is exactly what Millrace made: a manifest of that step, the files that it lists with their sizes, and no
+// other entry. Contents of files are not checked. Never throws.
 [[nodiscard]] bool is_our_snapshot(Fs& fs, const std::filesystem::path& folder, std::int64_t step) noexcept;
 // The files that is_our_snapshot() expects, the manifest last, even if the folder has other entries; empty if the folder is not
 // Millrace's. Never throws.
 [[nodiscard]] std::vector<std::string> files_of_snapshot(Fs& fs, const std::filesystem::path& folder, std::int64_t step) noexcept;
-// Whether an interrupted save can have left this folder: it holds only files with names that snapshots use. Never throws.
+// True if an interrupted save can have left this folder: all its files have names that snapshots use. Never throws.
 [[nodiscard]] bool is_our_leftover(Fs& fs, const std::filesystem::path& folder) noexcept;
 
 }  // namespace millrace::snapshot::detail

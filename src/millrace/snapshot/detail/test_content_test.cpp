@@ -48,7 +48,7 @@ Content small(std::int64_t step, double value) {
   return content;
 }
 
-// Uses a file system in memory, if there is one: syncing thousands of files costs nothing there.
+// Uses a file system in memory if there is one, because syncing thousands of files costs nothing there.
 std::filesystem::path scratch() {
   const std::filesystem::path memory = "/dev/shm";
   return ::access(memory.c_str(), W_OK) == 0 ? memory : std::filesystem::temp_directory_path();

@@ -1,4 +1,4 @@
-// A run folder with snapshots for the tests of this folder.
+// A run folder with snapshots, for the tests of this folder.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -21,7 +21,7 @@ namespace millrace::snapshot::detail {
 
 namespace stdfs = std::filesystem;
 
-// A run folder for a test, with the operations that the tests of this folder share.
+// Makes a run folder for a test, and has the operations that several tests need.
 class RunTest : public testing::Test {
  protected:
   RunTest() : run_(scratch() / ("millrace-snapshot-" + std::to_string(::getpid()))) {
@@ -39,7 +39,7 @@ class RunTest : public testing::Test {
   void retain_real(std::int64_t keep_last, const std::vector<std::int64_t>& keep_steps = {}) {
     retain_in(Fs::real(), {keep_last, 0, keep_steps});
   }
-  // Acts as a process that starts in the run and saves nothing.
+  // Acts like a process that starts in the run and saves nothing.
   void retain_in(Fs& fs, const Keeper::Retention& retention) {
     const auto report = [this](const std::string& line) { warnings_.push_back(line); };
     Keeper keeper(fs, run_);

@@ -55,7 +55,7 @@ void BufferGuard::put_back() {
   trusts_counters_ = true;
 }
 
-// Launches a few operations for each dtype, however many buffers there are.
+// Launches a few operations for each dtype; the number of buffers does not matter.
 void BufferGuard::settle(const at::Tensor& skip) {
   const at::NoGradGuard no_grad;
   const at::Tensor back = skip.to(at::kBool);

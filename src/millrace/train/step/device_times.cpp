@@ -18,7 +18,7 @@ constexpr std::array kOfSteps = {Phase::data_wait, Phase::copy,      Phase::prep
 
 std::size_t index_of(Phase phase) { return static_cast<std::size_t>(phase); }
 
-// The quantile by nearest rank, as in Timeline.
+// The quantile by nearest rank, as Timeline computes it.
 double quantile(std::vector<float> values, double part) {
   const auto rank = static_cast<std::size_t>(std::ceil(part * static_cast<double>(values.size())));
   const auto nth = values.begin() + static_cast<std::ptrdiff_t>(std::max<std::size_t>(rank, 1) - 1);
@@ -34,7 +34,7 @@ void set_quantiles(telemetry::Timeline::Summary& times, const std::vector<float>
 }  // namespace
 
 void DeviceTimes::add(std::span<const Mark> marks, std::span<const double> between_ms) {
-  MR_CHECK(marks.empty() || between_ms.size() + 1 == marks.size(), "a time from each mark to the next");
+  MR_CHECK(marks.empty() || between_ms.size() + 1 == marks.size(), "there must be a time from each mark to the next");
   double step_ms = 0;
   for (std::size_t i = 0; i + 1 < marks.size(); ++i) {
     if (marks[i].ends_step) continue;

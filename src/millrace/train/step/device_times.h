@@ -1,5 +1,5 @@
 // Where the time of steps goes on a device that runs asynchronously to the host. The accounts of the loop's thread hold the times
-// of the launches; these classes replace them with the times on the device.
+// of launches; these classes replace them by times on the device.
 #pragma once
 
 #include <cstdint>
@@ -10,28 +10,29 @@
 
 namespace millrace {
 
-// Sums; they only grow. Plain numbers, so that tests need no device.
+// Sums that only grow. They take plain numbers, so that tests need no device.
 class DeviceTimes {
  public:
-  // A point in a step, in the order of launches: work after it belongs to `phase`.
+  // A point in a step, in the order of launches. Work after the mark belongs to `phase`.
   struct Mark {
     telemetry::Phase phase = telemetry::Phase::rest;
     bool ends_step = false;    // work after it belongs to no observed step
-    std::int64_t host_ns = 0;  // time at which the host was there
+    std::int64_t host_ns = 0;  // the host's clock when it launched the mark
   };
 
-  // Adds this number of steps: their marks, and the device's milliseconds from each mark to the next.
+  // Adds these steps: their marks, and the milliseconds on the device from each mark to the next.
   void add(std::span<const Mark> marks, std::span<const double> between_ms);
-  void waited(double seconds) noexcept;  // adds the host's wait at a log line for all launched work
+  void waited(double seconds) noexcept;  // adds the time that the host waited at a log line for all launched work
 
-  // Divides the steps' time since the last call among the phases as on the device, and records the difference. The steps' total
-  // stays the same. Observed steps represent all steps of `stretch`; if no step was observed, nothing changes.
+  // Replaces the phases' times in `stretch` by times on the device, for the steps since the last call; the steps' total stays the
+  // same. The observed steps represent all steps of `stretch`. If no step was observed, nothing changes. The differences are
+  // recorded for correct().
   void book(telemetry::Timeline::Summary& stretch);
-  void correct(telemetry::Timeline::Summary& total) const;  // adds all differences so far
+  void correct(telemetry::Timeline::Summary& total) const;  // adds all differences that book() recorded
 
   struct Sums {
-    std::int64_t steps = 0, waits = 0;  // observed steps and waits
-    double host_seconds = 0;            // the host's time in observed steps, without waiting for data: it launches
+    std::int64_t steps = 0, waits = 0;  // numbers of observed steps and of waits
+    double host_seconds = 0;            // the host's time in observed steps, spent on launches; waits for data are not included
     double device_seconds = 0;          // the device's time from the beginning of a step to its end
     double waited_seconds = 0;
   };

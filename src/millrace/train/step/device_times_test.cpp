@@ -22,13 +22,13 @@ telemetry::Timeline::Summary host(double copy, double forward, double backward, 
   return times;
 }
 
-// A step of copy, forward, backward and optimiser, in milliseconds; the host takes 1 ms for each.
+// A step of copy, forward, backward and optimiser, with times in milliseconds. The host takes 1 ms for each.
 struct Step {
   std::vector<DeviceTimes::Mark> marks;
   std::vector<double> ms;
   void add(std::initializer_list<std::pair<Phase, double>> parts) {
     std::int64_t at = marks.empty() ? 0 : marks.back().host_ns;
-    if (!marks.empty()) ms.push_back(500);  // since the previous step
+    if (!marks.empty()) ms.push_back(500);  // milliseconds since the previous step
     for (const auto& [phase, took] : parts) {
       marks.push_back({.phase = phase, .host_ns = at});
       ms.push_back(took);
@@ -46,7 +46,7 @@ TEST(DeviceTimes, AWaitForTheStepBeforeIsNoCopy) {
   seen.add({{Phase::copy, 1}, {Phase::forward, 30}, {Phase::backward, 60}, {Phase::optimizer, 9}});
   DeviceTimes device;
   device.add(seen.marks, seen.ms);
-  // On the host the copy took all of the time, since it waited there.
+  // On the host the copy took all of the time, because the host waited there.
   auto window = host(0.97, 0.01, 0.01, 0.01, 0.2);
   auto total = host(1.97, 0.02, 0.02, 0.02, 0.4);
   device.book(window);

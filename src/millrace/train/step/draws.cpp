@@ -11,7 +11,8 @@
 namespace millrace {
 namespace {
 
-constexpr std::uint64_t kDraws = 0x64726177;  // separates these keys from those of layers, of the loader's order and of sources
+// Makes these keys differ from the keys of layers, of the loader's order and of sources.
+constexpr std::uint64_t kDraws = 0x64726177;
 
 void seed_with(at::Device device, std::uint64_t key) {
   kernels::seed_default_generator(at::kCPU, key);

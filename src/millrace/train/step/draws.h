@@ -1,5 +1,5 @@
-// Random numbers of LibTorch's own operations in a recipe (at::dropout, at::randn): they depend on the run's seed and a position
-// in the run. Our own layers draw by counter (core/random.h).
+// Random numbers of LibTorch's own operations in a recipe (at::dropout, at::randn). They depend on the run's seed and a position
+// in the run. Millrace's own layers draw by counter (core/random.h).
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,15 @@ namespace millrace {
 
 enum class Draws : std::uint64_t { prepare = 1, loss, samples, predict };
 
-// Seeds the default generators, the host's and the device's, from these arguments alone. So their state need not be saved,
-// restored or protected from earlier use (a trial, a validation, a step that was undone).
+// Seeds the default generators of the host and the device from these arguments alone. Therefore the generators' state need not be
+// saved, restored or protected from earlier use (a trial, a validation, a step that was undone).
 void seed_draws(at::Device device, std::uint64_t seed, Draws by, std::uint64_t number = 0);
-// The same for a micro-batch: depends on its split and epoch, and on its first row's position in the epoch's order.
+// As above, for a micro-batch: the seed also depends on the batch's split and epoch, and on the position of its first row in the
+// epoch's order.
 void seed_draws(at::Device device, std::uint64_t seed, Draws by, const Batch& batch, std::uint64_t number = 0);
 
-// The plan's row about dropout on a device other than the CPU: which operations draw the dropped elements there, and which of
-// them drop the same elements as on the CPU.
+// The plan's row about dropout on a device other than the CPU: which operations draw the dropped elements, and which of them drop
+// the same elements as on the CPU.
 [[nodiscard]] Choice dropout_choice(at::Device device);
 
 }  // namespace millrace

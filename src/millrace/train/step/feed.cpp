@@ -22,7 +22,7 @@ class Account {
   std::optional<telemetry::Span> span_;
 };
 
-// The slot returns to the loader when the last of the tensors dies.
+// Makes tensors that share the slot; it returns to the loader when the last of them is destroyed.
 Batch views_of(data::HostBatch host, Split split) {
   const auto view = [slot = host.slot](std::byte* data, const std::vector<std::int64_t>& sizes, at::ScalarType type) {
     return at::from_blob(
@@ -42,8 +42,8 @@ Feed::Feed(data::Loader& loader, Split split, std::unique_ptr<device::Copies> co
     : loader_(loader), split_(split), slots_(std::make_unique<DeviceSlots>(std::move(copies))) {}
 
 std::optional<data::HostBatch> Feed::ask() {
-  // The loader expects a consumer that holds one batch while it asks for the next. If more than one copy is under way, the device
-  // is two steps behind, and this wait is a wait for steps.
+  // The loader allows a consumer to hold one batch while it asks for the next. If more than one copy is running, the device is
+  // two steps behind, and this wait is a wait for steps.
   while (slots_ != nullptr && slots_->under_way() > 1) {
     const Account waiting(timeline_, Phase::backward);
     slots_->wait();

@@ -43,7 +43,7 @@ std::int64_t for_each_micro_batch(const BatchContext& context, Batch batch, cons
     }
     visit(std::move(micro), place);
   };
-  if (count == 1) {  // a whole batch is moved: prepare() may free its fields
+  if (count == 1) {  // a whole batch is moved, so that prepare() may free its fields
     hand_on(std::move(batch), {.only = true, .last = true});
     return rows;
   }

@@ -1,4 +1,4 @@
-// Brings a batch to the model in the same way for all uses: training, validation, trials, estimates and benches.
+// Brings a batch to the model in the same way for all uses: training, validation, trials, estimates and benchmarks.
 #pragma once
 
 #include <cstdint>
@@ -12,30 +12,31 @@
 
 namespace millrace {
 
-// The number of micro-batches into which this batch is cut if `wish` are asked for; at least 1. Each gets a row of the largest
-// group; a smaller group may lack rows in some of them.
+// The number of micro-batches into which this batch is cut if `wish` are requested; at least 1. Each micro-batch gets a row of
+// the largest group; a smaller group may have no rows in some of them.
 [[nodiscard]] std::int64_t micro_batches_of(const Batch& batch, std::int64_t wish);
 
-// Rows [r i / count, r (i + 1) / count) of each group of r rows: views, in the batch's order.
+// Rows [r i / count, r (i + 1) / count) of each group, where r is the number of the group's rows. The rows are views, in the
+// batch's order.
 [[nodiscard]] Batch micro_batch(const Batch& batch, std::int64_t i, std::int64_t count);
 
-// Settings and objects for the path of a batch to the model. Refers to objects that outlive it.
+// Settings and objects that bring a batch to the model. The referenced objects must outlive this.
 struct BatchContext {
   Recipe& recipe;
-  telemetry::Timeline* timeline;  // Recipe::prepare counts as Phase::prepare; null = not recorded
+  telemetry::Timeline* timeline;  // records Recipe::prepare as Phase::prepare; null = not recorded
   at::Device device;
   std::int64_t micro_batches = 1;  // parts that a batch is cut into
   Split split = Split::train;      // the split that host batches come from
-  bool ahead = true;               // switchboard row "batch_ahead"
-  std::uint64_t seed = 0;          // the run's seed: for random numbers that the recipe draws in prepare()
+  bool ahead = true;               // the switchboard's row "batch_ahead"
+  std::uint64_t seed = 0;          // the run's seed, for random numbers that the recipe draws in prepare()
 };
 
-// Gets each prepared micro-batch, which has at least one row.
+// Receives each prepared micro-batch, which has at least one row.
 using MicroBatchVisitor = std::function<void(Batch batch, MicroPosition in_batch)>;
 
-// Brings the batch to the device, cuts it, prepares each micro-batch and passes it on, in order. A group without rows, in a batch
-// with other groups, reaches Recipe::prepare and losses as fields of zero rows. Returns the batch's rows: 0 if
-// data.bad_samples=skip left it empty; then nothing is called.
+// Brings the batch to the device, cuts it, prepares each micro-batch and passes it to `visit`, in order. If a group of several
+// has no rows, Recipe::prepare and losses see its fields with zero rows. Returns the batch's number of rows. If
+// data.bad_samples=skip left no rows, returns 0 and calls nothing.
 std::int64_t for_each_micro_batch(const BatchContext& context, Batch batch, const MicroBatchVisitor& visit);
 std::int64_t for_each_micro_batch(const BatchContext& context, data::HostBatch host, const MicroBatchVisitor& visit);
 

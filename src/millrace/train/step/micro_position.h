@@ -1,4 +1,4 @@
-// Where a micro-batch stands in its batch, or in its step.
+// The position of a micro-batch in its batch or in its step.
 #pragma once
 
 namespace millrace {

@@ -14,7 +14,7 @@
 namespace millrace {
 namespace {
 
-// Keeps only parameters that require a gradient: LibTorch would ignore any gradient given to the others.
+// Keeps only parameters that require a gradient, because LibTorch would ignore gradients of the others.
 std::vector<optim::ParameterGroup> groups_of(const Objective& objective, const torch::nn::Module& model) {
   std::vector<optim::ParameterGroup> groups = objective.parameters;
   if (groups.empty()) {
@@ -26,7 +26,7 @@ std::vector<optim::ParameterGroup> groups_of(const Objective& objective, const t
   std::erase_if(groups, [](const optim::ParameterGroup& group) { return group.parameters.empty(); });
   if (groups.empty()) {
     throw ConfigError({"objective " + quoted(objective.name) + " has nothing to train: no parameter requires a gradient",
-                       "Recipe::objectives()", "leave set_requires_grad(true) on what is to learn"});
+                       "Recipe::objectives()", "keep requires_grad on for the parameters that should learn"});
   }
   return groups;
 }
@@ -45,7 +45,7 @@ LossTerm detached(LossTerm term) {
   return term;
 }
 
-// The count if it is above 0, else 1, a safe divisor for an empty sum.
+// Returns the count if it is above 0, else 1, so that an empty sum can be divided.
 at::Tensor or_one(const at::Tensor& count) { return at::where(count.gt(0), count, at::ones_like(count)); }
 
 std::int64_t in_units(const optim::OptimConfig& config, std::int64_t steps, std::int64_t steps_per_epoch) {
@@ -173,7 +173,7 @@ Loss ObjectiveStep::add(Loss loss, MicroPosition in_step) {
   loss = detached(std::move(loss));
   for (const LossTerm& given : loss.terms) {
     Term& term = term_of(given, loss.terms.size());
-    // If the loss is not finite, the difference is NaN, which makes the step bad even if its gradient is finite.
+    // (given.sum - given.sum) is NaN if the loss is not finite. It makes the step bad even if the gradient is finite.
     const at::Tensor count = given.count.to(at::kFloat) + (given.sum - given.sum).to(at::kFloat);
     term.count = term.count.defined() ? term.count + count : count;
     if (!spike_rule_) continue;
@@ -190,7 +190,7 @@ Loss ObjectiveStep::add(Loss loss, MicroPosition in_step) {
   return loss;
 }
 
-// Gives each pass its own gradients from here on; the parameters then hold no gradients.
+// From here on each pass keeps its gradients itself, and the parameters hold no gradients.
 void ObjectiveStep::separate(const std::string& key) {
   sums_->passes.push_back({.key = key, .gradients = {}});
   for (at::Tensor& parameter : parameters_) {
@@ -221,7 +221,7 @@ void ObjectiveStep::backward(const std::string& key, const at::Tensor& mean, boo
   for (std::size_t i = 0; i < parameters_.size(); ++i) pass->gradients[i] = std::exchange(parameters_[i].mutable_grad(), {});
 }
 
-// The gradient of the sum of all means; a term that counted nothing adds nothing.
+// Adds up the gradients of all means. A term with the count 0 adds nothing.
 void ObjectiveStep::merge_passes() {
   Sums& sums = *sums_;
   for (const Pass& pass : sums.passes) {
@@ -260,7 +260,7 @@ void ObjectiveStep::judge(std::optional<bool> bad_says_host) {
     nominal = at::ones_like(norm_);
     at::Tensor all;
     for (const Term& term : sums.terms) all = all.defined() ? all + term.count : term.count;
-    count = all.gt(0).to(at::kFloat) + (all - all);  // NaN stays
+    count = all.gt(0).to(at::kFloat) + (all - all);  // keeps NaN
   } else {
     const Term& first = sums.terms.front();
     nominal = first.nominal_like(norm_);

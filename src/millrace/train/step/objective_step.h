@@ -21,13 +21,13 @@
 
 namespace millrace {
 
-// The loss as logs show it: the sum of weight * mean over the terms that counted anything; an fp64 scalar on the loss's device,
-// NaN if no term counted anything.
+// The loss as logs show it: the sum of weight * mean over the terms whose count is not 0; an fp64 scalar on the loss's device,
+// NaN if all counts are 0.
 [[nodiscard]] at::Tensor shown(const Loss& loss);
-[[nodiscard]] Loss detached(Loss loss);  // sums, counts, reports and outputs
+[[nodiscard]] Loss detached(Loss loss);  // detaches sums, counts, reports and outputs
 
-// A term's sum is divided by its own count over all micro-batches of a step and all ranks. An accumulated gradient can be divided
-// only once, so terms share a backward pass if one division serves all of them:
+// Divides each term's sum by the term's count over all micro-batches of a step and all ranks. An accumulated gradient can be
+// divided only once, so terms share a backward pass if one division serves all of them:
 //   one term                  sum / nominal_count; the step's gradient is multiplied by nominal_count / count
 //   one micro-batch in all    each sum over its own count, one pass
 //   terms that are per_row    each sum over its count in the step's first micro-batch, one pass; one factor fits all
@@ -38,26 +38,27 @@ class ObjectiveStep {
     at::Device device = at::kCPU;
     bool fused = true;                 // one kernel updates all parameters
     bool trains = true;                // false, for inference: no averaged weights and no loss scale
-    std::int64_t total_steps = 0;      // for schedules; 0 = open end
-    std::int64_t steps_per_epoch = 0;  // for schedules that count epochs; 0 = not known
-    std::int64_t global_batch = 0;     // for optim.lr_scaling; 0 = not known
-    GradientSumsOptions gradients;     // bucket_bytes 0: gradients are sent when all are computed
-    Agreement* shares = nullptr;       // ranks that each keep a part of the optimiser's state; null: each keeps all of it
+    std::int64_t total_steps = 0;      // used by schedules; 0 = the run has no fixed end
+    std::int64_t steps_per_epoch = 0;  // used by schedules that count epochs; 0 = not known
+    std::int64_t global_batch = 0;     // used by optim.lr_scaling; 0 = not known
+    GradientSumsOptions gradients;     // bucket_bytes 0: gradients are sent when all of them are computed
+    // The ranks among which the optimiser's state is divided; null: each rank keeps the whole state.
+    Agreement* shares = nullptr;
   };
 
-  // Readings of an objective after a step. Tensors are scalars on its device.
+  // Values of an objective after a step. Tensors are scalars on the objective's device.
   struct Readings {
     at::Tensor bad;         // f32: 1 = the last step was not finite
     at::Tensor norm;        // f32: norm of the last gradient
-    at::Tensor spikes;      // f64: so far
+    at::Tensor spikes;      // f64: number of spikes so far
     at::Tensor misfit;      // f32: > 0 if a term wrongly claims per_row
     at::Tensor loss_scale;  // f32; undefined except in fp16
     double learning_rate = 0;
-    bool took_part = true;          // took part in the last finished step
-    GradientSums::Traffic traffic;  // bytes exchanged with the other ranks, so far
+    bool took_part = true;          // the objective had a loss in the last finished step
+    GradientSums::Traffic traffic;  // bytes exchanged with the other ranks so far
   };
 
-  // ConfigError if the objective has no parameter that requires a gradient; only such parameters reach the optimiser.
+  // ConfigError if no parameter of the objective requires a gradient. Only parameters that do reach the optimiser.
   ObjectiveStep(Objective objective, const torch::nn::Module& model, const Options& options);
   ~ObjectiveStep();
   ObjectiveStep(ObjectiveStep&&) noexcept;
@@ -66,34 +67,34 @@ class ObjectiveStep {
   [[nodiscard]] const std::vector<at::Tensor>& parameters() const noexcept { return parameters_; }
   [[nodiscard]] optim::Optimizer& optimizer() const noexcept { return *optimizer_; }
 
-  // Sets the learning rate of step `step` (0-based) of the run; steps in which the objective was absent do not count.
+  // Sets the learning rate of step `step` (0-based) of the run. Steps without a loss of this objective do not count.
   void begin_step(std::int64_t step);
-  // Gives up the step under way: its micro-batches and gradients are dropped. `ranks`: gradients being sent to the other ranks
-  // are cancelled first, collective; null = nothing is being sent.
+  // Gives up the present step: its micro-batches and gradients are dropped. With `ranks`, gradients that are being sent to the
+  // other ranks are cancelled first, which is collective; null = no gradients are being sent.
   void drop_step(Agreement* ranks = nullptr);
-  // Runs the backward pass of one micro-batch; returns the loss detached. `in_step`: whether this micro-batch is the step's only
-  // one over all ranks, and whether it is this rank's last one.
+  // Runs the backward pass of one micro-batch and returns the detached loss. `in_step` says whether this micro-batch is the
+  // step's only one over all ranks, and whether it is this rank's last one.
   Loss add(Loss loss, MicroPosition in_step);
-  void sum_over(Agreement& agreement);            // gradients and counts over all ranks; collective
+  void sum_over(Agreement& agreement);            // adds up gradients and counts over all ranks; collective
   void follow_root(Agreement& agreement);         // takes rank 0's count of steps without a loss; collective
-  [[nodiscard]] bool takes_part() const;          // some micro-batch of this step had a loss
-  [[nodiscard]] bool host_says_skip() const;      // reads the gradients; waits for the device
-  void judge(std::optional<bool> bad_says_host);  // decides whether the step counts; nullopt: on the device alone
-  // Scalar f32, 1 = a spike, for a step that is finite by `bad`; nullopt without optim.spike_zscore.
+  [[nodiscard]] bool takes_part() const;          // true if a micro-batch of this step had a loss
+  [[nodiscard]] bool host_says_skip() const;      // reads the gradients, so it waits for the device
+  void judge(std::optional<bool> bad_says_host);  // decides whether the step counts; nullopt: only the device decides
+  // f32 scalar, 1 if a step that is finite according to `bad` is a spike; nullopt without optim.spike_zscore.
   [[nodiscard]] std::optional<at::Tensor> spike(const at::Tensor& bad);
-  // Updates the parameters, unless skip is 1 or `applies` is false, and calls the objective's after_update; drops the gradients.
+  // Updates the parameters unless `skip` is 1 or `applies` is false, calls the objective's after_update, and drops the gradients.
   void finish(const at::Tensor& skip, bool applies, const StepContext& context);
   [[nodiscard]] Readings readings() const;
 
-  void observe_validation(double loss);  // for plateau schedules: the loss of a validation
-  // The learning rate of step `step` (0-based) in a run of `total_steps`, whatever the length of this run; without a plateau's
-  // factor.
+  void observe_validation(double loss);  // gives the loss of a validation to plateau schedules
+  // The learning rate of step `step` (0-based) in a run of `total_steps` steps, without a plateau's factor. The length of this
+  // run does not matter.
   [[nodiscard]] double learning_rate_at(std::int64_t step, std::int64_t total_steps) const;
-  void use_scale(bool fp16);  // from here on; fp16 starts with a new loss scale
+  void use_scale(bool fp16);  // from here on; a change to fp16 starts a new loss scale
   [[nodiscard]] optim::Average* average() const noexcept { return average_.get(); }  // null if optim.ema_decay is 0
 
-  // Names "<parameter>.<word>" are the optimiser's, names without a dot the objective's own. Collective if each rank keeps a
-  // part: rank 0 then gets all parts.
+  // Entries "<parameter>.<word>" are the optimiser's; names without a dot are the objective's. Collective if each rank keeps a
+  // part of the state: rank 0 then gets all parts.
   [[nodiscard]] State state() const;
   void load_state(const State& state, const SavedJson& json, const Tensors& average);
 
@@ -116,18 +117,18 @@ class ObjectiveStep {
   std::vector<at::Tensor>::iterator take_gradients(Pass& pass, std::vector<at::Tensor>::iterator next) const;
 
   Objective objective_;
-  optim::OptimConfig asked_;  // settings before the run's length was known
+  optim::OptimConfig asked_;  // the settings as given, before the run's length was known
   Options options_;
   std::vector<at::Tensor> parameters_;
   std::unique_ptr<optim::Optimizer> optimizer_;
   std::optional<optim::Plateau> plateau_;
-  std::unique_ptr<precision::LossScale> scale_;  // fp16 only
-  std::unique_ptr<optim::Average> average_;      // with optim.ema_decay
+  std::unique_ptr<precision::LossScale> scale_;  // set in fp16 only
+  std::unique_ptr<optim::Average> average_;      // set if optim.ema_decay is above 0
   std::optional<optim::SpikeRule> spike_rule_;
-  std::unique_ptr<Sums> sums_;                   // sums of the step under way
+  std::unique_ptr<Sums> sums_;                   // sums of the present step
   std::unique_ptr<GradientSums> gradient_sums_;  // set from the first step whose gradients can be sent early
   GradientSums::Traffic traffic_;
-  bool keeps_home_ = false;  // gradients cannot be sent early: they are added up after the backward pass
+  bool keeps_home_ = false;  // true: gradients can't be sent early, so they are added up after the backward pass
   std::int64_t absent_steps_ = 0;
   bool took_part_ = true;
   double learning_rate_ = 0;

@@ -25,9 +25,9 @@ bool is_own(std::string_view name) { return name.find('.') == std::string_view::
 }  // namespace
 
 struct ObjectiveStep::OnAllRanks {
-  std::vector<Term> terms;  // in the same order on each rank; a rank without a term adds nothing to it
-  bool some_began = false;  // some rank has begun to send gradients
-  bool all_whole = true;    // each rank's gradients come from one pass, with nothing added after they were sent
+  std::vector<Term> terms;  // in the same order on each rank; a rank that lacks a term adds nothing to it
+  bool some_began = false;  // at least one rank has begun to send gradients
+  bool all_whole = true;    // on each rank the gradients come from one pass, and nothing was added after they were sent
 };
 
 ObjectiveStep::OnAllRanks ObjectiveStep::known_of_all(Agreement& agreement) const {
@@ -59,7 +59,8 @@ ObjectiveStep::OnAllRanks ObjectiveStep::known_of_all(Agreement& agreement) cons
   return all;
 }
 
-// The gradients sent during the backward pass, and those this rank still has, added up over the ranks.
+// Adds up the gradients over the ranks: gradients that were sent during the backward pass, and gradients that this rank still has
+// to send.
 std::vector<at::Tensor> ObjectiveStep::travelled(bool some_began) {
   if (!some_began) return {};
   if (!gradient_sums_->has_begun()) {
@@ -75,7 +76,7 @@ std::vector<at::Tensor> ObjectiveStep::travelled(bool some_began) {
   return sums;
 }
 
-// This rank's gradients of one pass, as sums: the division of the terms' sums is undone.
+// This rank's gradients of one pass, multiplied by the nominal count by which the pass divided its sums.
 ObjectiveStep::Pass ObjectiveStep::undivided(const Term& first) const {
   const auto known = std::ranges::find(sums_->passes, first.pass, &Pass::key);
   Pass pass{.key = first.pass, .gradients = {}};
@@ -91,7 +92,7 @@ ObjectiveStep::Pass ObjectiveStep::undivided(const Term& first) const {
   return pass;
 }
 
-// Afterwards all ranks hold the same terms and passes; each gradient is that of the sum of its terms' sums over all ranks.
+// Afterwards all ranks hold the same terms and passes, and each gradient belongs to the terms' sums over all ranks.
 void ObjectiveStep::sum_over(Agreement& agreement) {
   if (agreement.alone()) return;
   if (gradient_sums_ && gradient_sums_->has_begun()) gradient_sums_->send();
@@ -114,7 +115,7 @@ void ObjectiveStep::sum_over(Agreement& agreement) {
     all.push_back(term.count.clone());
     if (spike_rule_) all.insert(all.end(), {term.seen.sum.to(at::kDouble).clone(), term.seen.count.to(at::kDouble).clone()});
   }
-  // For terms that share a pass: the divisor of each sum relative to that of the first.
+  // The divisor of each term's sum relative to that of the first term, for terms that share a pass.
   std::vector<at::Tensor> shares;
   shares.reserve(terms.size());
   for (const Term& term : terms)
@@ -145,7 +146,7 @@ void ObjectiveStep::sum_over(Agreement& agreement) {
   let_travel(agreement, whole);
 }
 
-// From the next step on, gradients are sent as they are computed, if that was possible in this step.
+// If gradients could have been sent during this step's backward pass, they are from the next step on.
 void ObjectiveStep::let_travel(Agreement& agreement, bool whole) {
   if (gradient_sums_ && !whole) {
     gradient_sums_.reset();
@@ -157,7 +158,7 @@ void ObjectiveStep::let_travel(Agreement& agreement, bool whole) {
   }
 }
 
-// Adds the gradients, with zeros for missing ones.
+// Appends the pass's gradients to `all`, with zeros for missing gradients.
 void ObjectiveStep::add_gradients(const Pass& pass, std::vector<at::Tensor>& all) const {
   for (std::size_t i = 0; i < parameters_.size(); ++i)
     all.push_back(pass.gradients[i].defined() ? pass.gradients[i] : at::zeros_like(parameters_[i].detach()));
@@ -203,7 +204,7 @@ void ObjectiveStep::load_state(const State& state, const SavedJson& json, const 
   if (plateau_ && plateau) plateau_->load_state(*plateau);
   const auto absent = json.find("absent_steps");
   absent_steps_ = absent ? absent->integer(0) : 0;
-  // A snapshot of another run may lack scales, averages or spikes, which then start afresh.
+  // A snapshot of another run may lack scales, averages or spikes. These then start from the beginning.
   if (scale_ && own.tensors.contains("loss_scale")) scale_->load_state(own);
   if (spike_rule_ && own.tensors.contains("spike_window")) spike_rule_->load_state(own);
   if (const auto it = own.tensors.find("spikes"); it != own.tensors.end()) {

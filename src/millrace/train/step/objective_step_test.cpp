@@ -34,7 +34,7 @@ struct NetImpl : torch::nn::Module {
 
 enum class Terms { unlike, per_row, false_per_row };
 
-// Terms over the same rows: all rows count for `error`, masked ones for `masked`, so their counts differ.
+// Two terms over the same rows: all rows count for `error`, but only masked rows for `masked`, so their counts differ.
 class TwoTerms final : public Recipe {
  public:
   explicit TwoTerms(Terms terms = Terms::unlike) : terms_(terms) {}
@@ -74,7 +74,8 @@ Batch rows_of(std::int64_t first, std::int64_t count) {
   group.fields["x"] = at::stack({number.sin(), number.cos(), (number * 0.3).sin()}, 1);
   group.fields["y"] = (number * 0.7).cos().unsqueeze(1);
   group.fields["mask"] =
-      number.lt(7).logical_or(number.eq(20)).to(at::kFloat);  // most rows of the first batches, few of the later ones
+      // True for most rows of the first batches, and for few rows of later ones.
+      number.lt(7).logical_or(number.eq(20)).to(at::kFloat);
   for (std::int64_t i = 0; i < count; ++i) group.positions.push_back(first + i);
   std::vector<Group> groups;
   groups.push_back(std::move(group));
@@ -87,7 +88,7 @@ struct Outcome {
   double loss = 0, error = 0, masked = 0;
 };
 
-// A step of 24 rows in micro-batches of these sizes.
+// Makes a step of 24 rows in micro-batches of these sizes.
 Outcome step_of(Terms terms, const std::vector<std::int64_t>& sizes, const memory::Recompute& recompute = {}) {
   TwoTerms recipe(terms);
   const Switches switches;
@@ -154,7 +155,7 @@ TEST(LossTerms, TheValueIsTheSumOfTheWeightedMeans) {
   EXPECT_EQ(shown(Loss{.terms = {{.sum = scalar(6), .count = scalar(3)}}}).item<double>(), 2.0);
 }
 
-// A base that requires no gradient, under a head that learns.
+// A base that requires no gradient, followed by a head that learns.
 TEST(FrozenWeights, ReachNoOptimiser) {
   TwoTerms recipe;
   for (const at::Tensor& parameter : recipe.model().body->parameters()) parameter.set_requires_grad(false);

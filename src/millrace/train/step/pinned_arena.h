@@ -1,4 +1,4 @@
-// Loader slots in page-locked memory, from which a device copies several times as fast, and while it computes.
+// Loader slots in page-locked memory. A device copies from such memory several times as fast, and while it computes.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -14,18 +14,19 @@
 
 namespace millrace {
 
-// Each slot is locked when it is made and unlocked when it is freed. Slots beyond `most_bytes`, and those that the system refuses
-// to lock, are plain memory; the first refusal is passed to `tell`. `backend` outlives the arena; any thread may free slots.
+// An arena that locks each slot when the slot is made and unlocks it when it is freed. Slots beyond `most_bytes`, and slots that
+// the system refuses to lock, are plain memory; the first refusal is passed to `report`. `backend` must outlive the arena. Any
+// thread may free slots.
 [[nodiscard]] std::shared_ptr<data::Arena> pinned_arena(device::Backend& backend, std::uint64_t most_bytes,
                                                         std::function<void(const std::string&)> report);
 
 // Memory for the slots of a run's loaders.
 struct SlotMemory {
-  std::shared_ptr<data::Arena> arena;  // null = the loader's own
-  std::uint64_t most_bytes = 0;        // locked at most; 0 = none
+  std::shared_ptr<data::Arena> arena;  // null = the loader's own memory
+  std::uint64_t most_bytes = 0;        // most bytes that are locked; 0 = memory is not locked
   std::string reason;                  // one line for the plan
 };
-// For a run on `device`. `ranks_here`: processes that share the machine's memory.
+// Chooses the memory for a run on `device`. `ranks_here`: number of processes that share the machine's memory.
 [[nodiscard]] SlotMemory slot_memory(const DataConfig& config, c10::Device device, int ranks_here,
                                      std::function<void(const std::string&)> report);
 

@@ -10,7 +10,7 @@
 namespace millrace {
 namespace {
 
-// A device that counts the bytes locked for it, up to a system limit.
+// A device that counts the bytes that are locked for it, up to a limit of the system.
 class Locking final : public device::Backend {
  public:
   [[nodiscard]] int device_count() const override { return 1; }

@@ -14,7 +14,7 @@ struct Choice {
   std::string origin;  // "auto", "flag", "file …", "preset …", "default", "snapshot"
   std::string reason;
   bool by_trial = false;
-  std::string brief = "";  // what people see instead of a value that is a list, unless they ask for all of it; "" = the value
+  std::string brief = "";  // shown to people instead of a long list, unless they ask for everything; "" = the value is shown
 };
 
 // Aligned lines for people. `verbose`: values instead of their brief forms.
@@ -22,11 +22,11 @@ struct Choice {
 
 class Plan {
  public:
-  void set(Choice choice);  // replaces a choice of the same option
+  void set(Choice choice);  // replaces an earlier choice of the same option
   [[nodiscard]] const Choice* find(const std::string& option) const;
   [[nodiscard]] const std::vector<Choice>& choices() const noexcept { return choices_; }
-  // The values that trials chose, as {option: value}: part of the snapshot. A resumed run does not try them again, since another
-  // choice would change bits.
+  // The values that trials chose, as {option: value}; part of the snapshot. A resumed run keeps them and makes no new trials,
+  // because another choice would change bits.
   [[nodiscard]] Json trial_choices() const;
   [[nodiscard]] Json to_json() const;
   [[nodiscard]] std::string to_text(bool verbose = false) const { return millrace::to_text(choices_, verbose); }

@@ -24,7 +24,7 @@
 namespace millrace {
 namespace {
 
-// The cores that this process may run on, "0,1,4".
+// The cores that this process may use, as "0,1,4".
 std::string allowed_cores() {
   cpu_set_t set;
   CPU_ZERO(&set);
@@ -40,7 +40,7 @@ std::string named(std::size_t rank, const Json& host) {
   return "rank " + std::to_string(rank) + " on " + host.get<std::string>();
 }
 
-// {path: value} of the keys that must be equal on all ranks.
+// Collects {path: value} of the keys that must be equal on all ranks.
 Json binding_values(const config::Schema& schema, const Json& config) {
   Json values = Json::object();
   for (const config::Leaf& leaf : schema.leaves) {
@@ -96,9 +96,9 @@ void check_alike(Agreement& agreement, const config::Schema& schema, const Json&
     for (const std::string& line : lines) text += (text.empty() ? "" : "\n") + line;
     throw DistributedError({what, text, next});
   };
-  refuse("the ranks do not run the same program", program, "install one version of it on all machines");
+  refuse("the ranks do not run the same program", program, "install the same version on all machines");
   refuse("the ranks compute with other instructions, so their weights would drift apart", cpu,
-         "give all of them those that every machine has: MILLRACE_CPU=avx2 and ATEN_CPU_CAPABILITY=avx2");
+         "let all of them use instructions that every machine has: MILLRACE_CPU=avx2 and ATEN_CPU_CAPABILITY=avx2");
   refuse("the ranks have other values in their config", keys,
          "start all ranks by the same command, with the same files and variables");
 }
@@ -111,7 +111,8 @@ void check_same_data(Agreement& agreement, const Json& data) {
     if (all[rank].at("data") != all[0].at("data")) who += (who.empty() ? "" : ", ") + named(rank, all[rank].at("host"));
   }
   if (who.empty()) return;
-  throw DistributedError({"the training data of " + who + " is not that of rank 0", "data.dir and what else names the input",
+  throw DistributedError({"the training data of " + who + " is not that of rank 0",
+                          "data.dir and the other keys that name the input",
                           "copy the data of rank 0's machine, or have all machines read the same folder"});
 }
 

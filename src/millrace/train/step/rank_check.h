@@ -1,5 +1,5 @@
-// What must be equal on all ranks of a run, what they share of a machine, and what rank 0 sends to the others. All functions are
-// collective, and cost nothing in a single process.
+// Checks values that must be equal on all ranks of a run, divides a machine among its ranks, and sends content from rank 0 to the
+// others. All functions are collective, and cost nothing in a single process.
 #pragma once
 
 #include <cstdint>
@@ -14,26 +14,27 @@ class Module;
 
 namespace millrace {
 
-// Compares the program, its LibTorch, the instructions it uses, and the config values that can change a bit. DistributedError on
-// all ranks names the ranks that differ, their hosts and the differences.
+// Compares the program, its LibTorch, the instructions it uses, and the config values that can change a bit. On all ranks
+// DistributedError names the ranks that differ, their hosts and the differences.
 void check_alike(Agreement& agreement, const config::Schema& schema, const Json& config);
 
-// Compares the contents of the training data; `data` is the result of data::Loader::data_state(). DistributedError names the
-// ranks.
+// Compares the identity of the training data; `data` is the result of data::Loader::data_state(). DistributedError names the
+// ranks that differ.
 void check_same_data(Agreement& agreement, const Json& data);
 
-// Compares all parameters and buffers, to the bit. DistributedError names the ranks in the minority; of two ranks that differ,
-// either may be wrong.
+// Compares all parameters and buffers, to the bit. DistributedError names the ranks in the minority. If there are two ranks, it
+// can't say which of them is wrong.
 void check_same_weights(Agreement& agreement, const torch::nn::Module& model, std::int64_t step);
 
 struct CoreShare {
   int cores = 1;    // cores for this rank
   int sharers = 1;  // ranks that may run on the same cores, including this one
 };
-// The share of this rank. Ranks bound to separate cores share with no other rank. `cores`: the cores that this process may use.
+// This rank's share of the machine. Ranks that are bound to separate cores share no cores. `cores`: number of cores that this
+// process may use.
 [[nodiscard]] CoreShare core_share(Agreement& agreement, int cores);
 
-// Replaces the content on all ranks with rank 0's.
+// Replaces `content` on all ranks by rank 0's.
 void share_content(Agreement& agreement, snapshot::Content& content);
 
 }  // namespace millrace

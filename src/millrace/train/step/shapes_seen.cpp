@@ -4,7 +4,7 @@ namespace millrace {
 namespace {
 
 std::uint64_t mixed(std::uint64_t hash, std::uint64_t value) {
-  constexpr std::uint64_t kPrime = 0x100000001b3ULL;  // FNV-1a, a word at a time
+  constexpr std::uint64_t kPrime = 0x100000001b3ULL;  // FNV-1a over 64-bit words
   return ((hash ^ value) * kPrime) ^ (hash >> 29U);
 }
 

@@ -1,4 +1,4 @@
-// The shapes that the batches of a run have had, regardless of their number of rows.
+// Remembers the shapes of a run's batches, without their numbers of rows.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace millrace {
 
 class ShapesSeen {
  public:
-  static constexpr std::size_t kMost = 65'536;  // shapes that are distinguished; after that no shape counts as new
+  static constexpr std::size_t kMost = 65'536;  // most shapes that are remembered; after that no shape counts as new
 
   void see(const Batch& batch);
   [[nodiscard]] std::int64_t batches() const noexcept { return batches_; }

@@ -1,4 +1,4 @@
-// Predicts the memory of smaller steps from the memory of the present step: the model's and optimiser's state stays, and the
+// Predicts the memory of smaller steps from the memory of the present step. The state of model and optimiser stays the same; the
 // memory for samples shrinks with their number or size.
 #pragma once
 
@@ -11,16 +11,16 @@
 namespace millrace {
 
 struct SmallerStep {
-  std::string setting;      // "data.batch_size=2"
-  std::uint64_t bytes = 0;  // most bytes of tensors
+  std::string setting;      // the change of the config: "data.batch_size=2"
+  std::uint64_t bytes = 0;  // predicted peak of the tensors' bytes
 };
 
-// Predictions for a step of `rows` samples at a time that holds at most `peak` bytes, of which `fixed` do not depend on samples:
-// with half the samples, if there are at least two, and with each Shrink of the recipe.
+// The present step has `rows` samples and holds at most `peak` bytes; `fixed` of these bytes do not depend on samples. Returns a
+// prediction for half the samples, if there are at least two, and one for each Shrink that the recipe offers.
 [[nodiscard]] std::vector<SmallerStep> smaller_steps(std::uint64_t fixed, std::uint64_t peak, std::int64_t rows,
                                                      const std::vector<Shrink>& ways);
 
-// "data.batch_size=2 610 MB, recipe.seq_len=256 640 MB"
+// Example: "data.batch_size=2 610 MB, recipe.seq_len=256 640 MB".
 [[nodiscard]] std::string to_text(const std::vector<SmallerStep>& steps);
 
 }  // namespace millrace

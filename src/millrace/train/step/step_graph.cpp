@@ -28,15 +28,15 @@ namespace {
 using telemetry::Phase;
 using telemetry::Span;
 
-constexpr std::int64_t kWarmUp = 4;           // steps of a shape before it is recorded: the first makes handles and plans
-constexpr int kCompared = 2;                  // replays compared with the step itself, and one more in each epoch
+constexpr std::int64_t kWarmUp = 4;           // steps of a shape before it is recorded; in the first, libraries make their plans
+constexpr int kCompared = 2;                  // number of replays compared with the step itself; later, one in some epochs
 constexpr std::size_t kTimed = 3;             // steps of each kind that are timed
-constexpr std::size_t kMostShapes = 3;        // more shapes than these are launched as they come
-constexpr double kTolerance = 2e-3;           // of a loss: kernels that add in any order, in half precision
-constexpr std::int64_t kWorthRecording = 20;  // steps of an epoch, if each epoch is recorded anew
-constexpr double kWorthIt = 1.02;             // a graph may be this much slower than its step in a noisy trial
+constexpr std::size_t kMostShapes = 3;        // most shapes that are recorded; steps of other shapes are launched piece by piece
+constexpr double kTolerance = 2e-3;           // relative, for losses and norms: kernels add in any order, in half precision
+constexpr std::int64_t kWorthRecording = 20;  // least number of steps in an epoch if each epoch needs a new recording
+constexpr double kWorthIt = 1.02;             // a graph may take this multiple of the step's time, because a trial is noisy
 
-// What makes two batches the same to a recording.
+// Numbers that are equal for batches that one recording can serve.
 std::vector<std::int64_t> shape_of(const Batch& batch, MicroPosition in_step) {
   std::vector<std::int64_t> shape = {in_step.only ? 1 : 0, in_step.last ? 1 : 0};
   for (const Group& group : batch.groups()) {
@@ -55,7 +55,7 @@ std::vector<std::int64_t> shape_of(const Batch& batch, MicroPosition in_step) {
   return shape;
 }
 
-// What the host computes with a field would be repeated by each replay.
+// Throws if a field is on the host: each replay would repeat what the host once computed with that field.
 void refuse_fields_on_host(const Batch& batch) {
   for (const Group& group : batch.groups()) {
     for (const auto& [name, field] : group.fields)
@@ -64,7 +64,7 @@ void refuse_fields_on_host(const Batch& batch) {
   }
 }
 
-// The host's random numbers so far, as the state of their generator.
+// The state of the host's generator: it shows whether random numbers were drawn.
 at::Tensor host_draws() {
   at::Generator generator = at::detail::getDefaultCPUGenerator();
   const std::scoped_lock lock(generator.mutex());
@@ -90,19 +90,19 @@ std::string first_line(const std::exception& error) {
   return text.substr(0, text.find('\n'));
 }
 
-// Each objective has a loss.
+// True if each objective has a loss.
 bool is_whole(const StepResult& result) {
   return std::ranges::none_of(result.losses, [](const Loss& loss) { return loss.terms.empty(); });
 }
 
-// The losses of the objectives as logs show them, and the norms of their gradients, on the device.
+// The losses of the objectives as logs show them, then the norms of their gradients. On the device.
 at::Tensor numbers_of(const StepResult& result, const at::Tensor& gradient_sizes) {
   std::vector<at::Tensor> losses;
   for (const Loss& loss : result.losses) losses.push_back(shown(loss));
   return at::cat({at::stack(losses), gradient_sizes.to(at::kDouble)});
 }
 
-// The norm of each objective's gradient, on the device.
+// The norm of each objective's gradient. On the device.
 at::Tensor sizes_of(const std::vector<ObjectiveStep>& objectives) {
   std::vector<at::Tensor> sizes;
   for (const ObjectiveStep& objective : objectives) sizes.push_back(StepProgress::gradient_size(objective));
@@ -126,7 +126,7 @@ struct StepGraph::Part {
   std::unique_ptr<device::Recording> work;
 };
 
-// A micro-batch: its memory, and its parts in the order in which they are replayed.
+// A recorded micro-batch: its memory, and its parts in the order of their replay.
 struct StepGraph::Micro {
   std::vector<std::int64_t> shape;
   MicroPosition in_step;
@@ -134,14 +134,15 @@ struct StepGraph::Micro {
   std::unique_ptr<RecordedInputs> inputs;
   std::vector<Part> passes;
   StepResult result;
-  std::vector<StepProgress> after;  // by objective; empty for the last one
+  std::vector<StepProgress> after;  // progress of each objective after this micro-batch; empty for the last micro-batch
 };
 
-// A step that begins with a micro-batch of this shape.
+// The recording of all steps whose first micro-batch has this shape.
 struct StepGraph::Recorded {
   explicit Recorded(std::vector<std::int64_t> of) : shape(std::move(of)) {}
 
-  // A step is launched as it comes before the next recording: it may be one of another kind, with first times of its own.
+  // Drops the recording. One more step is launched piece by piece before the next recording, because it may be of another kind,
+  // in which libraries set up something new.
   void clear() {
     steps = std::min(steps, kWarmUp - 1);
     micros.clear();
@@ -150,28 +151,28 @@ struct StepGraph::Recorded {
     size_of_gradients.reset();
     reads = {};
   }
-  // It is tried again in some epochs, ever more rarely.
+  // Drops the recording and waits before the next attempt: 1, 2, 4, … epochs.
   void wait(std::uint64_t now) {
     clear();
     wait_until = now + (std::uint64_t{1} << static_cast<unsigned>(std::min(waits++, 10)));
   }
 
   std::vector<std::int64_t> shape;
-  std::int64_t steps = 0;     // launched as they came
-  std::vector<Micro> micros;  // empty: not recorded
+  std::int64_t steps = 0;     // number of steps that were launched piece by piece
+  std::vector<Micro> micros;  // empty: the step is not recorded
   std::vector<Part> update;
   at::Tensor sizes;                                      // norms of the objectives' gradients after the first micro-batch
-  std::unique_ptr<device::Recording> size_of_gradients;  // computes them
+  std::unique_ptr<device::Recording> size_of_gradients;  // computes `sizes`
   HostReads reads;
-  std::uint64_t epoch = 0;   // in which it was recorded
-  std::int64_t replays = 0;  // since it was recorded
+  std::uint64_t epoch = 0;   // epoch of the recording
+  std::int64_t replays = 0;  // number of replays since the recording
   int compared = 0;
-  std::uint64_t compare_in = 0;  // the next epoch whose first step is compared
-  std::uint64_t wait_until = 0;  // epoch before which steps are launched as they come
+  std::uint64_t compare_in = 0;  // the first step of this epoch is compared again
+  std::uint64_t wait_until = 0;  // until this epoch steps are launched piece by piece
   int waits = 0;
 };
 
-// Records each part, then launches it at once: the next part needs its values.
+// Records each part of a step and replays it at once, because the next part needs its values.
 class StepGraph::Recorder final : public StepLaunches {
  public:
   Recorder(telemetry::Timeline& timeline, at::Device device, std::int64_t step, HostReads& reads, Micro& micro,
@@ -189,7 +190,7 @@ class StepGraph::Recorder final : public StepLaunches {
     part.work = record(work);
     if (!before.equal(host_draws()))
       throw RecipeError({"the loss draws random numbers on the host", "Objective::loss, after_update",
-                         "draw with layers of nn, or in Recipe::prepare, which runs before each step"});
+                         "draw them in layers of nn, or in Recipe::prepare, which runs before each step"});
     if (reads_.step)
       throw RecipeError({"the loss depends on StepContext::step", "Objective::loss", "take the number from StepContext::number"});
     if (part.work->draws() && !part.seed)
@@ -205,7 +206,7 @@ class StepGraph::Recorder final : public StepLaunches {
   std::unique_ptr<device::Recording> record(const Work& work) {
     const Span span(timeline_, Phase::trials);
     auto recording = device::backend_of(device_).record(device_.index(), work);
-    if (!recording) throw DeviceError({"the device records no work", device_.str(), "train with --off step_graph"});
+    if (!recording) throw DeviceError({"the device can't record work", device_.str(), "train with --off step_graph"});
     return recording;
   }
 
@@ -274,7 +275,7 @@ void StepGraph::give_up(std::string reason) {
   is_final_ = true;
 }
 
-// The step can't be recorded as it is now, but perhaps in a later epoch.
+// Ends attempts for this epoch: the step can't be recorded now, but perhaps in a later epoch.
 void StepGraph::wait(Recorded& recorded, std::uint64_t epoch, std::string reason) {
   recorded.wait(epoch);
   if (is_final_ && &recorded != timed_) return;
@@ -282,7 +283,7 @@ void StepGraph::wait(Recorded& recorded, std::uint64_t epoch, std::string reason
   is_final_ = false;
 }
 
-// Null: there are too many shapes already.
+// Finds or adds the entry of a shape; null if there are too many shapes already.
 StepGraph::Recorded* StepGraph::known(std::vector<std::int64_t> shape) {
   const auto it = std::ranges::find_if(recorded_, [&](const Recorded& recorded) { return recorded.shape == shape; });
   if (it != recorded_.end()) return &*it;
@@ -320,7 +321,7 @@ std::optional<StepResult> StepGraph::first(const Batch& batch, MicroPosition in_
     recorded->clear();
   }
   if (recorded->micros.empty()) {
-    device::release_cached_memory(device_);  // a recording has memory of its own
+    device::release_cached_memory(device_);  // frees memory for the recording, which has its own
     recorded->epoch = batch.epoch();
     recorded->replays = 0;
     now_ = recorded;
@@ -344,33 +345,33 @@ std::optional<StepResult> StepGraph::next(const Batch& batch, MicroPosition in_s
   Micro* const micro = index_ <= now_->micros.size() ? &now_->micros[index_ - 1] : nullptr;
   if (micro != nullptr && micro->shape == shape_of(batch, in_step) && micro->inputs->write(batch, step_))
     return replay_passes(*micro, batch);
-  --index_;  // of the latest that was replayed
+  --index_;  // the number of the last micro-batch that was replayed
   launch_the_rest();
   return std::nullopt;
 }
 
-// The step goes on as it comes, from what its replayed micro-batches have left.
+// Continues the step piece by piece from the state that the replayed micro-batches have left.
 void StepGraph::launch_the_rest() {
   const Micro& latest = now_->micros[index_ - 1];
   parts_.distrust_counters();
   for (std::size_t i = 0; i < latest.after.size(); ++i) latest.after[i].restore(parts_.objectives[i]);
   now_ = nullptr;
-  if (clock_ != nullptr) clock_->clear();  // the step has a mark at its beginning alone
+  if (clock_ != nullptr) clock_->clear();  // the step is not timed: it has only its first mark
   clock_ = nullptr;
 }
 
-// Marks where the step begins; update() marks where it ends.
+// Marks the beginning of the step; update() marks its end.
 void StepGraph::time_step(device::DeviceClock& clock) {
   clock_ = &clock;
   clock.mark();
 }
 
-// Nullopt: it can't be recorded; what was done of the micro-batch is taken back.
+// Records the passes of a micro-batch. Nullopt if that is impossible; the micro-batch's effects are then undone.
 std::optional<StepResult> StepGraph::record_passes(const Batch& batch, MicroPosition in_step) {
   Recorded& recorded = *now_;
   std::vector<StepProgress> before;
   for (const ObjectiveStep& objective : parts_.objectives) before.emplace_back(objective);
-  std::string reason = "an objective has no loss";  // a step counts for it on the host
+  std::string reason = "an objective has no loss";  // the host counts the steps without a loss, which a recording can't do
   bool is_over = false;
   try {
     refuse_fields_on_host(batch);
@@ -435,7 +436,7 @@ const StepResult& StepGraph::replay_passes(Micro& micro, const Batch& batch) {
   return micro.result;
 }
 
-// The step itself counts: a recipe whose loss depends on what no recording knows is found out before anything is lost.
+// Replays the step, computes it again piece by piece, and compares. Only the latter counts, so a wrong recording does no harm.
 StepResult StepGraph::compared(Recorded& recorded, const Batch& batch) {
   Micro& micro = recorded.micros.front();
   static_cast<void>(replay_passes(micro, batch));
@@ -444,7 +445,7 @@ StepResult StepGraph::compared(Recorded& recorded, const Batch& batch) {
   parts_.drop();
   StepResult itself = parts_.passes(batch, micro.in_step, direct_);
   if (!is_whole(itself)) {
-    give_up("an objective has a loss in some steps alone");
+    give_up("an objective has a loss in only some steps");
     return itself;
   }
   const device::ExpectedReads of_the_comparison;

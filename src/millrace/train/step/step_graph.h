@@ -1,5 +1,5 @@
-// A training step as graphs of its device: recorded once for each shape of batch, then launched as a few pieces. The host's part
-// of a step is then some microseconds, however many kernels the step has.
+// Records a training step as graphs of the device's launches, once for each shape of batch. Later steps launch the graphs: the
+// host then needs some microseconds a step, however many kernels the step has.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -23,43 +23,47 @@ namespace millrace {
 class ObjectiveStep;
 class Stepper;
 
-// A step is launched as it comes until its shape is known, then recorded, compared with the step itself (losses and norms of the
-// gradients), and timed beside it; the faster of the two is kept. A step that can't be recorded is launched as it comes for the
-// rest of the run, and choice() says why.
+// Decides for each step whether it is replayed from graphs or launched piece by piece, one operation at a time. The first steps
+// of a shape are launched piece by piece. Then the step is recorded, and its replays are compared with the step launched piece by
+// piece: first the losses and the norms of the gradients, then the times. The faster kind stays. A step that can't be recorded is
+// launched piece by piece for the rest of the run, and choice() says why.
 //
-// A replayed step computes what the step itself computes, to the bit where the device's kernels are deterministic. Changing from
-// step to step: the batch, the learning rate, the loss scale, the keys and rows of our own dropout, the seed of LibTorch's
-// generator. Everything else that the host puts into a step is the same in each replay; so a loss that reads StepContext::step is
-// not recorded, and one that reads StepContext::epoch is recorded anew in each epoch of enough steps.
+// A replayed step gives the same numbers as the step launched piece by piece, to the bit if the device's kernels are
+// deterministic. These values may change from step to step: the batch, the learning rate, the loss scale, the keys and rows of
+// Millrace's dropout, and the seed of LibTorch's generator. Every other value from the host is the same in each replay. Therefore
+// a loss that reads StepContext::step is not recorded, and a loss that reads StepContext::epoch is recorded again in each epoch,
+// if an epoch has enough steps.
 //
 // Belongs to a stepper, on the loop's thread.
 class StepGraph {
  public:
-  // The parts of a step, done by the stepper.
+  // Functions of the stepper that carry out the parts of a step.
   struct Parts {
     std::function<StepResult(const Batch&, MicroPosition, StepLaunches&)> passes;  // forward and backward of a micro-batch
     std::function<void(StepLaunches&)> update;
-    std::function<void()> distrust_counters;  // of buffers: they do not show what replayed passes have changed
-    std::function<void()> drop;               // takes the passes of the step back
+    // Buffers may have changed although their version counters did not, because passes were replayed.
+    std::function<void()> distrust_counters;
+    std::function<void()> drop;  // undoes the passes of the step
     std::vector<ObjectiveStep>& objectives;
   };
 
-  // From here on the stepper's steps are launched as graphs where the device can record them. Does nothing for
-  // steps that a graph can't hold, and returns why: on a CPU, with several ranks, with offloading. Else "".
+  // From here on the stepper's steps are recorded and replayed if the device can record them; returns "". If a graph can't hold
+  // the stepper's steps (on a CPU, with several ranks, with offloading), does nothing and returns the reason.
   static std::string use(Stepper& stepper);
-  [[nodiscard]] static const StepGraph* of(const Stepper& stepper) noexcept;  // null: steps are launched as they come
+  [[nodiscard]] static const StepGraph* of(const Stepper& stepper) noexcept;  // null: all steps are launched piece by piece
 
   StepGraph(at::Device device, std::uint64_t seed, telemetry::Timeline& timeline, StepGraph::Parts parts);
   ~StepGraph();
 
   void begin(std::int64_t step);  // 0-based
-  // The passes of the step's next micro-batch by its graph; nullopt: launch them as they come.
+  // Replays the passes of the step's next micro-batch; nullopt: the caller must launch them piece by piece.
   [[nodiscard]] std::optional<StepResult> passes(const Batch& batch, MicroPosition in_step);
-  void update();  // ends the step, by its graph or as it comes
-  // What was recorded no longer holds: the number format or what is recomputed has changed, or memory is needed.
+  void update();  // ends the step, by replay or piece by piece
+  // Drops all recordings. Call it when they no longer hold, because the number format or the recomputed blocks have changed, or
+  // when memory is needed.
   void forget();
 
-  // Whether steps are launched as graphs, and why; nullopt until it is known. A reason not to may pass with the epochs.
+  // Whether steps are replayed, and why; nullopt until it is known. A reason against replay may disappear in a later epoch.
   [[nodiscard]] const std::optional<Chosen<bool>>& choice() const noexcept { return choice_; }
 
  private:
@@ -85,16 +89,16 @@ class StepGraph {
   telemetry::Timeline& timeline_;
   StepGraph::Parts parts_;
   StepLaunches direct_;
-  std::list<Recorded> recorded_;  // by shape, in the order in which they came
-  Recorded* now_ = nullptr;       // the graph of the step under way; null: it is launched as it comes
-  Recorded* timed_ = nullptr;     // the first shape that came twice
-  bool records_ = false;          // the step under way is being recorded
+  std::list<Recorded> recorded_;  // one for each shape, in the order in which the shapes came
+  Recorded* now_ = nullptr;       // the recording of the present step; null: the step is launched piece by piece
+  Recorded* timed_ = nullptr;     // the first shape that came twice, whose steps are timed
+  bool records_ = false;          // the present step is being recorded
   std::int64_t step_ = 0;
-  std::size_t index_ = 0;                          // of the step's latest micro-batch, counted from 1
-  device::DeviceClock* clock_ = nullptr;           // of the step under way; null: it is not timed
-  device::DeviceClock eager_clock_, graph_clock_;  // two marks a step
+  std::size_t index_ = 0;                          // number of the step's latest micro-batch, from 1
+  device::DeviceClock* clock_ = nullptr;           // the clock that times the present step; null: the step is not timed
+  device::DeviceClock eager_clock_, graph_clock_;  // each step has two marks
   std::optional<Chosen<bool>> choice_;
-  bool is_final_ = false;  // the choice; false: it is open
+  bool is_final_ = false;  // true: choice_ can't change any more
 };
 
 }  // namespace millrace

@@ -1,4 +1,4 @@
-// How the work of a training step reaches its device: as it comes, or into a recording (step_graph.h).
+// How the work of a training step reaches its device: it is launched piece by piece, or recorded (step_graph.h).
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,12 @@ namespace millrace {
 
 class SiteRecorder;  // core/random.h
 
-// Numbers of the host on which a step was seen to depend.
+// Which numbers of the host a step was seen to read.
 struct HostReads {
-  bool step = false, epoch = false;  // of StepContext
+  bool step = false, epoch = false;  // numbers of StepContext
 };
 
-// Used by the loop's thread. This class launches everything as it comes.
+// Launches each piece of work at once; derived classes record it. Used by the loop's thread.
 class StepLaunches {
  public:
   using Work = std::function<void()>;
@@ -26,9 +26,9 @@ class StepLaunches {
   StepLaunches(const StepLaunches&) = delete;
   StepLaunches& operator=(const StepLaunches&) = delete;
 
-  // Seeds what LibTorch draws in the part that follows; `seed` depends on nothing but its argument.
+  // Seeds the random numbers that LibTorch draws in the next part of the step. `seed` depends only on its argument.
   virtual void seed(const Batch& batch, const Seed& seed) { seed(batch); }
-  virtual void run(telemetry::Phase phase, const Work& work);  // does a part of the step, counted as `phase`
+  virtual void run(telemetry::Phase phase, const Work& work);  // does a part of the step, whose time counts as `phase`
   [[nodiscard]] virtual SiteRecorder* recorder() { return nullptr; }
   [[nodiscard]] virtual StepNumbers* numbers() { return nullptr; }
   [[nodiscard]] virtual HostReads* reads() { return nullptr; }

@@ -29,7 +29,7 @@ precision::Trial StepTrials::try_precision(const Batch& batch, std::optional<at:
   const Doing task(Doing::Level::task, what.c_str());
   if (autocast != at::kHalf) return try_scaled(batch, autocast, 1.0, role);
   precision::Trial trial;
-  for (const double scale : {65536.0, 4096.0, 256.0}) {  // scales that a run would soon arrive at
+  for (const double scale : {65536.0, 4096.0, 256.0}) {  // scales that a run would soon reach
     trial = try_scaled(batch, autocast, scale, role);
     if (std::isfinite(trial.gradient_norm)) break;
   }
@@ -92,11 +92,11 @@ precision::Trial StepTrials::try_objective(std::size_t i, const Loss& loss, doub
   precision::Trial trial;
   if (stepper_.objectives_.size() > 1) trial.objective = objective.spec().name;
   {
-    const device::ExpectedReads of_the_trial;  // a step of the run reads neither
+    const device::ExpectedReads of_the_trial;  // reads of the trial, which are not reads of a step
     trial.loss = shown(loss).item<double>();
     trial.gradient_norm = norms.empty() ? 0.0 : at::stack(norms).norm().item<double>();
   }
-  const WorkClock::Time time = clock.stop();  // the comparison is not part of a step
+  const WorkClock::Time time = clock.stop();  // excludes the comparison, which is not part of a step
   trial.step_ms = time.wall;
   trial.busy_ms = time.busy;
   if (role == StepTrials::Role::reference) {
@@ -110,7 +110,7 @@ precision::Trial StepTrials::try_objective(std::size_t i, const Loss& loss, doub
   return trial;
 }
 
-// Makes a step in training mode, and undoes it whatever `run` does.
+// Makes a step in training mode and undoes all that `run` changed.
 template <class Run>
 auto StepTrials::without_trace(const Run& run) {
   const bool training = stepper_.model().is_training();
@@ -141,7 +141,8 @@ StepTrials::RehearsedStep StepTrials::rehearse(const Batch& batch) {
         rehearsed.in_no_objective.push_back(parameter.key());
     }
     for (const ObjectiveStep& objective : stepper_.objectives_) {
-      if (!objective.takes_part() || stepper_.sums_gradients()) continue;  // with several ranks the gradients are kept elsewhere
+      // With several ranks the gradients are not in the parameters.
+      if (!objective.takes_part() || stepper_.sums_gradients()) continue;
       for (const auto& group : objective.optimizer().groups()) {
         for (const auto& parameter : group.parameters) {
           if (!parameter.value.grad().defined()) rehearsed.without_gradient.push_back(parameter.name);
@@ -159,11 +160,11 @@ memory::StepProfile StepTrials::profile_memory(const Batch& batch, const memory:
     blocks.set_recompute(recompute);
     return finally(
         [&] {
-          std::optional<StepResult> before;  // a step keeps its micro-steps' results
+          std::optional<StepResult> before;  // held because a step holds its micro-steps' results
           if (with_gradients) before = stepper_.accumulate(batch);
           memory::Profiler profiler(stepper_.device());
           blocks.watch(&profiler);
-          // A loss's terms share their backward pass in a step's only micro-batch.
+          // `only`: in the only micro-batch of a step a loss's terms share their backward pass.
           (void)stepper_.accumulate(batch, {.only = !with_gradients});
           return profiler.finish();
         },

@@ -1,5 +1,5 @@
-// Steps that leave no trace: for choosing a run's number format, layout and kernels, for accounting its memory, and for checking
-// its first batch.
+// Steps that leave no trace. They serve to choose a run's number format, layout and kernels, to account for its memory, and to
+// check its first batch.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +16,10 @@
 namespace millrace {
 
 // Used between two steps, by the loop's thread. Batches must be prepared. After each call weights, gradients, buffers and counts
-// are as before.
+// are the same as before.
 class StepTrials {
  public:
-  // The use of a trial step's gradients.
+  // What a trial step's gradients are used for.
   enum class Role : std::uint8_t { reference, compared };
 
   struct RehearsedStep {
@@ -31,15 +31,15 @@ class StepTrials {
   // `time`: try_precision() asks it before each step, and then throws TrialsGivenUp; null = there is no limit.
   explicit StepTrials(Stepper& stepper, TrialTime* time = nullptr) : stepper_(stepper), time_(time) {}
 
-  // Makes a forward and a backward pass at the current weights in a format. Compares the gradients, parameter by parameter, with
-  // those of this object's last reference, which is a trial in fp32 unless `role` says otherwise.
+  // Runs a forward and a backward pass with the present weights in a format. Compares the gradients, parameter by parameter, with
+  // those of this object's last reference. A trial in fp32 is a reference unless `role` says otherwise.
   precision::Trial try_precision(const Batch& batch, std::optional<at::ScalarType> autocast);
   precision::Trial try_precision(const Batch& batch, std::optional<at::ScalarType> autocast, Role role);
-  // Makes one Stepper::accumulate() in which every block is watched. `with_gradients`: as in a step's second micro-step, when
-  // gradients exist already.
+  // Runs one Stepper::accumulate() and watches every block. `with_gradients`: gradients exist already, as in a step's second
+  // micro-step.
   memory::StepProfile profile_memory(const Batch& batch, const memory::Recompute& recompute, bool with_gradients);
-  // Makes one Stepper::accumulate(). ConfigError for a name in memory.recompute that is not a block of the model;
-  // RecipeError for a loss that learns through tensors which the model does not hold, see stray_leaves.h.
+  // Runs one Stepper::accumulate(). ConfigError if memory.recompute names something that is not a block of the model. RecipeError
+  // if the loss learns through tensors that the model does not hold (stray_leaves.h).
   RehearsedStep rehearse(const Batch& batch);
 
  private:

@@ -1,5 +1,5 @@
-// One training step: micro-batches through every objective, then the updates. The same code trains, makes trials (step_trials.h)
-// and is timed by `millrace bench step`.
+// One training step: micro-batches through every objective, then the updates. Training, trials (step_trials.h) and `millrace
+// bench step` use the same code.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -27,10 +27,10 @@ class StepGraph;
 class StepLaunches;
 struct HostReads;
 
-// RecipeError: the first step of a run must have a loss.
+// Throws the RecipeError for a run whose first step has no loss.
 [[noreturn]] void refuse_absence(const Batch& batch);
 
-// Called with the loss of each objective that is present, between its forward and its backward pass.
+// Called with the loss of each objective that has one, between its forward and its backward pass.
 using LossVisitor = std::function<void(const std::string& objective, const Loss& loss)>;
 
 // Used by the loop's thread only. A step reads no device value on the host, except with device_skip off.
@@ -43,46 +43,47 @@ class Stepper {
     at::Device device = at::kCPU;
     std::uint64_t seed = 0;
     std::optional<at::ScalarType> autocast;  // nullopt = fp32
-    std::int64_t total_steps = 0;            // for schedules; 0 = open end
-    std::int64_t steps_per_epoch = 0;        // for schedules that count epochs; 0 = not known
+    std::int64_t total_steps = 0;            // used by schedules; 0 = the run has no fixed end
+    std::int64_t steps_per_epoch = 0;        // used by schedules that count epochs; 0 = not known
     memory::Recompute recompute;             // blocks of the model to recompute
     std::uint64_t offload_bytes = 0;         // activations of at least this size go to host memory; 0 = no offloading
-    std::int64_t global_batch = 0;           // for optim.lr_scaling; 0 = not known
-    bool trains = true;                      // false: only evaluate() is called, and no state for steps is kept
+    std::int64_t global_batch = 0;           // used by optim.lr_scaling; 0 = not known
+    bool trains = true;                      // false: only evaluate() is called, and the state for steps is not kept
     Agreement* agreement = nullptr;          // connects the run's ranks; null = one process
-    // > 1: each rank steps by its own gradients, and average_over_ranks() is called once in this many steps.
+    // If above 1, each rank steps with its own gradients, and average_over_ranks() is called once in this many steps.
     std::int64_t average_every = 1;
-    bool shards_optimizer = false;  // each rank keeps a part of the optimisers' state: state() is collective
-    GradientSumsOptions gradients;  // how gradients are sent between ranks; bucket_bytes 0 = together, after the backward pass
+    bool shards_optimizer = false;  // each rank keeps a part of the optimisers' state, so state() is collective
+    GradientSumsOptions gradients;  // how gradients are sent between ranks; bucket_bytes 0 = all at once, after the backward pass
   };
 
   Stepper(Recipe& recipe, const Switches& switches, telemetry::Timeline& timeline, const Options& options);
   ~Stepper();
 
   void begin_step(std::int64_t step);  // 0-based; sets the learning rates
-  // Runs all objectives forward and backward on a prepared micro-batch; `in_step`: its position among this rank's micro-batches
-  // of the step. The gradients are sent to the other ranks with the micro-batch that is marked as the last.
+  // Runs all objectives forward and backward on a prepared micro-batch. `in_step` is its position among this rank's micro-batches
+  // of the step. The gradients are sent to the other ranks with the step's last micro-batch.
   StepResult accumulate(const Batch& batch, MicroPosition in_step = {}, const LossVisitor& visit = nullptr);
-  // Runs all objectives' optimisers, then drops the gradients. Collective, except for ranks that average().
+  // Runs all objectives' optimisers, then drops the gradients. Collective, unless averages() is true.
   void update();
-  // Called before update(), also after a failed accumulate(): returns the step to its state at begin_step(). Collective.
+  // Call before the step is tried again, also after a failed accumulate(): returns everything to the state at begin_step().
+  // Collective.
   void abandon_step();
   // Losses of a prepared batch without gradients, in evaluation mode.
   StepResult evaluate(const Batch& batch);
 
-  // True if each rank steps separately: gradients are not exchanged, and batch norms see the rows of one rank.
+  // True if each rank steps separately: gradients are not exchanged, and batch norms see only the rank's own rows.
   [[nodiscard]] bool averages() const;
-  // Replaces weights, averaged weights, running statistics and optimisers' moments with their means over the ranks (McMahan et
-  // al. 2017; the moments too, so that all ranks have the same state again), and counts and scales with rank 0's. Collective;
-  // does nothing if the ranks do not average. Returns the bytes that this rank sent.
+  // Replaces weights, averaged weights, running statistics and optimisers' moments by their means over the ranks (McMahan et al.
+  // 2017; the moments are averaged too, so that all ranks have the same state again). Counts and scales become rank 0's.
+  // Collective; does nothing if averages() is false. Returns the bytes that this rank sent.
   std::int64_t average_over_ranks();
 
-  void set_autocast(std::optional<at::ScalarType> autocast);  // from here on; fp16 starts with a new loss scale
+  void set_autocast(std::optional<at::ScalarType> autocast);  // from here on; a change to fp16 starts a new loss scale
   [[nodiscard]] std::optional<at::ScalarType> autocast() const noexcept { return options_.autocast; }
   [[nodiscard]] at::Device device() const noexcept { return options_.device; }
   [[nodiscard]] std::uint64_t seed() const noexcept { return options_.seed; }
   [[nodiscard]] torch::nn::Module& model() const { return recipe_.model(); }
-  [[nodiscard]] bool is_finite() const;  // all parameters and running statistics; waits for the device
+  [[nodiscard]] bool is_finite() const;  // true if all parameters and running statistics are finite; waits for the device
 
   [[nodiscard]] const std::vector<ObjectiveStep>& objectives() const noexcept { return objectives_; }
   [[nodiscard]] std::vector<ObjectiveStep>& objectives() noexcept { return objectives_; }
@@ -119,7 +120,7 @@ class Stepper {
   SkipCount skips_;
   ModelBlocks blocks_;
   BufferGuard buffers_;
-  std::unique_ptr<StepGraph> graph_;  // null: steps are launched as they come
+  std::unique_ptr<StepGraph> graph_;  // null: steps are launched piece by piece
 };
 
 }  // namespace millrace

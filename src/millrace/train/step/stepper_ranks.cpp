@@ -1,4 +1,4 @@
-// Averages the steppers' states over the ranks when each steps on its own between two syncs.
+// Averages the steppers' states over the ranks, for runs in which each rank steps separately between two averages.
 #include <ATen/core/grad_mode.h>
 #include <torch/nn/module.h>
 
@@ -9,7 +9,7 @@
 namespace millrace {
 namespace {
 
-constexpr std::uint64_t kParcel = 16 << 20;  // bytes added up at a time
+constexpr std::uint64_t kParcel = 16 << 20;  // bytes that are added up at a time
 
 bool is_moment(std::string_view name) {
   return name.ends_with(".exp_avg") || name.ends_with(".exp_avg_sq") || name.ends_with(".momentum_buffer");

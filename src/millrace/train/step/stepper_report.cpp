@@ -24,7 +24,7 @@ std::vector<ObjectiveReport> reports_of(const Stepper& stepper) {
     const std::string& name = objective.spec().name;
     if (now.misfit.item<float>() > 0) {
       throw RecipeError({"objective " + name + ": the count of a per_row term is not in proportion to that of the first",
-                         "LossTerm::per_row", "leave per_row out there"});
+                         "LossTerm::per_row", "remove per_row from that term"});
     }
     reports.push_back({.name = name,
                        .learning_rate = now.learning_rate,

@@ -1,4 +1,4 @@
-// A stepper's numbers for logs, plans and accounts of memory.
+// A stepper's values for logs, plans and accounts of memory.
 #pragma once
 
 #include <cstdint>
@@ -16,16 +16,16 @@ struct ObjectiveReport {
   std::string name;
   double learning_rate = 0;
   double gradient_norm = 0;
-  double spikes = 0;                 // steps skipped because this objective's loss or gradient jumped, so far
+  double spikes = 0;                 // number of steps so far that were skipped because this objective's loss or gradient jumped
   std::optional<double> loss_scale;  // nullopt except in fp16
-  bool present = true;               // the objective had a loss in that step
+  bool present = true;               // the objective had a loss in the last step
 };
 
-// Waits for the device. RecipeError if a term's counts contradict its claim (LossTerm::per_row).
+// The values of all objectives. Waits for the device. RecipeError if a term's counts contradict LossTerm::per_row.
 [[nodiscard]] std::vector<ObjectiveReport> reports_of(const Stepper& stepper);
 [[nodiscard]] GradientSums::Traffic traffic_of(
-    const Stepper& stepper);  // exchanged by all objectives with the other ranks, so far
-// Bytes of the parts of the state: "parameters", "buffers", "gradients" (existing ones), "optimizer".
+    const Stepper& stepper);  // bytes that all objectives have exchanged with the other ranks so far
+// Bytes of each part of the state: "parameters", "buffers", "gradients" (those that exist), "optimizer".
 [[nodiscard]] std::map<std::string, std::uint64_t> state_bytes_of(const Stepper& stepper);
 
 }  // namespace millrace

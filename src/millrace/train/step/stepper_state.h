@@ -1,4 +1,4 @@
-// The state of a stepper that is saved, and how it is loaded.
+// Saves and loads the state of a stepper.
 #pragma once
 
 #include <vector>
@@ -8,14 +8,15 @@
 
 namespace millrace {
 
-// Optimisers, plateaus, counts, scales; not the averaged weights. Collective if each rank keeps a part of the optimisers' state.
+// The state of optimisers and plateaus, counts and scales, but not the averaged weights. Collective if each rank keeps a part of
+// the optimisers' state.
 [[nodiscard]] State state_of(const Stepper& stepper);
-// `average`: the result of averaged_weights(); empty: averages start with the model's present weights. SnapshotError if the state
-// does not fit.
+// `average` is the result of averaged_weights(); if it is empty, averages start with the model's present weights. SnapshotError
+// if the state does not fit.
 void load_state(Stepper& stepper, const State& state, const Tensors& average = {});
 
-// averaged_weights(): the averaged weights by name, empty if optim.ema_decay is 0. use_average() puts them into the model until
-// its result is destroyed.
+// averaged_weights() returns the averaged weights by name; empty if optim.ema_decay is 0. use_average() puts them into the model
+// until its result is destroyed.
 [[nodiscard]] Tensors averaged_weights(const Stepper& stepper);
 [[nodiscard]] std::vector<optim::AverageInUse> use_average(const Stepper& stepper);
 

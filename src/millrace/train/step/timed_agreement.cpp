@@ -7,7 +7,8 @@
 
 namespace millrace {
 
-// Calls from other threads are not timed: a batch norm on a GPU calls from autograd's thread, which has no account.
+// Times a call of the loop's thread. Calls of other threads are not timed: a batch norm on a GPU calls from autograd's thread,
+// which has no account.
 template <class Call>
 auto TimedAgreement::on_account(Call call) {
   std::optional<telemetry::Span> span;

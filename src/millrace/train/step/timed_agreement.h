@@ -1,4 +1,4 @@
-// An Agreement that records the time spent waiting for the other ranks.
+// An Agreement that records how long this rank waits for the other ranks.
 #pragma once
 
 #include <memory>
@@ -10,8 +10,8 @@
 
 namespace millrace {
 
-// Forwards each call to another agreement. During a call the loop's thread is in the account `reduction`, except in start-up,
-// trials and validations, which have one account each. Made in the loop's thread. Both arguments outlive this object.
+// Forwards each call to another agreement. The time of a call counts for the account `reduction`; in start-up, trials and
+// validations it counts for the account of that phase. Made in the loop's thread. Both arguments must outlive this object.
 class TimedAgreement final : public Agreement {
  public:
   TimedAgreement(Agreement& inner, telemetry::Timeline& timeline) : inner_(inner), timeline_(timeline) {}

@@ -19,7 +19,8 @@ std::vector<std::int64_t> sizes_of(const Field& field, std::int64_t rows) {
   return sizes;
 }
 
-// A separate tensor in this memory. For autograd it is not a view: fields that share memory are changed independently.
+// Makes a separate tensor in this memory. Autograd does not see it as a view, so fields that share memory can be changed
+// independently.
 at::Tensor tensor_in(const at::Tensor& memory, std::int64_t offset, const std::vector<std::int64_t>& sizes, at::ScalarType type) {
   auto tensor =
       at::detail::make_tensor<c10::TensorImpl>(c10::Storage(memory.storage()), memory.key_set(), c10::scalarTypeToTypeMeta(type));
@@ -74,7 +75,7 @@ Batch batch_in(const at::Tensor& memory, data::HostBatch host, Split split) {
 DeviceSlots::~DeviceSlots() {
   try {
     while (under_way() > 0) wait();
-  } catch (const std::exception&) {  // the device is lost, and with it its copies
+  } catch (const std::exception&) {  // the device is lost, and its copies with it
   }
 }
 
@@ -83,9 +84,9 @@ void DeviceSlots::send(const data::HostBatch& host) {
   Slot& slot = slots_[turn_];
   const HostBlock block = block_of(host);
   if (!slot.memory.defined() || slot.memory.numel() < block.bytes || is_held(slot)) {
-    slot = {};  // freed first: old and new memory together may be too much
+    slot = {};  // frees the old memory first: old and new memory together may be too much
     slot.memory = copies_->memory(std::max<std::int64_t>(block.bytes, 1));
-    slot.free = copies_->mark_work();  // reached when the work that used this memory before is done
+    slot.free = copies_->mark_work();  // reached when earlier work that used this memory is done
   }
   copies_->hold_copies(*slot.free);
   if (block.bytes > 0)
@@ -106,7 +107,7 @@ void DeviceSlots::launched() {
   Slot* const slot = std::exchange(taken_, nullptr);
   if (slot == nullptr) return;
   if (is_held(*slot)) {
-    *slot = {};  // whoever holds the batch may still launch work on it
+    *slot = {};  // the batch's holder may still launch work on this memory
   } else {
     slot->free = copies_->mark_work();
   }
@@ -114,7 +115,7 @@ void DeviceSlots::launched() {
 
 void DeviceSlots::drop() {
   taken_ = nullptr;
-  if (sent()) copies_->hold_work(*sent_.copied);  // otherwise work could get this memory before the copy is over
+  if (sent()) copies_->hold_work(*sent_.copied);  // otherwise later work could get this memory before the copy has ended
   sent_ = {};
   slots_ = {};
 }

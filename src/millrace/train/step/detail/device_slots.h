@@ -28,34 +28,34 @@ struct HostBlock {
 using FieldTensor = std::function<at::Tensor(std::byte* data, const std::vector<std::int64_t>& sizes, at::ScalarType type)>;
 [[nodiscard]] Batch batch_with(const FieldTensor& tensor, data::HostBatch host, Split split);
 
-// The batch with its fields as views of `memory`, which holds a copy of its block.
+// The batch whose fields are views of `memory`; `memory` holds a copy of the batch's HostBlock.
 [[nodiscard]] Batch batch_in(const at::Tensor& memory, data::HostBatch host, Split split);
 
-// Two slots take turns: while the launched work reads one, the next batch is copied into the other, in one copy. The device waits
-// if it must; the host waits only in wait(). If tensors of a slot are still held when its turn comes, they keep their memory and
-// the slot takes other memory. Belongs to one thread.
+// Copies batches into two slots in turn: while the launched work reads one slot, the next batch is copied into the other, in one
+// copy. The device waits if it must; the host waits only in wait(). If tensors of a slot are still held when its turn comes, they
+// keep their memory and the slot takes new memory. Belongs to one thread.
 class DeviceSlots {
  public:
   explicit DeviceSlots(std::unique_ptr<device::Copies> copies) : copies_(std::move(copies)) {}
-  ~DeviceSlots();  // waits for the copies under way, then returns their host memory to the loader
+  ~DeviceSlots();  // waits for running copies, then returns their host memory to the loader
   DeviceSlots(const DeviceSlots&) = delete;
   DeviceSlots& operator=(const DeviceSlots&) = delete;
 
   void send(const data::HostBatch& host);  // starts the batch's copy; the slots hold its host memory until the copy is done
   [[nodiscard]] bool sent() const noexcept { return sent_.copied != nullptr; }
-  // The batch that was sent. Work launched from here on waits for its copy, on the device.
+  // Returns the batch that send() copied. On the device, work launched from here on waits for its copy.
   [[nodiscard]] Batch take(data::HostBatch host, Split split);
-  // Called when all work on the batch taken last is launched.
+  // Call when all work on the batch of the last take() is launched.
   void launched();
-  void drop();  // the batch that was sent will not be taken
-  // The number of the loader's batches in copies that are not done.
+  void drop();  // the batch that send() copied will not be taken
+  // The number of the loader's batches whose copies have not ended.
   [[nodiscard]] std::size_t under_way();
   void wait();  // the host waits for the oldest copy
 
  private:
   struct Slot {
-    at::Tensor memory;             // undefined until it is needed
-    device::Copies::MarkPtr free;  // reached when the last work that used it is done
+    at::Tensor memory;             // undefined until it is first needed
+    device::Copies::MarkPtr free;  // reached when the last work that used `memory` is done
   };
   struct UnderWay {
     device::Copies::MarkPtr copied;
@@ -66,7 +66,7 @@ class DeviceSlots {
   std::unique_ptr<device::Copies> copies_;
   std::array<Slot, 2> slots_;
   std::size_t turn_ = 0;
-  Slot* taken_ = nullptr;  // the slot of the batch taken last, which may have work that is not launched yet
+  Slot* taken_ = nullptr;  // the slot of the last taken batch, whose work may not be launched yet
   struct {
     Slot* slot = nullptr;
     device::Copies::MarkPtr copied;

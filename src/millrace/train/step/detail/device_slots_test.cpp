@@ -1,4 +1,4 @@
-// Batches on their way to a device that delays its copies and its work, each at random.
+// Tests batches on their way to a device that delays its copies and its work, each by random times.
 #include "millrace/train/step/detail/device_slots.h"
 
 #include <ATen/ops/from_blob.h>
@@ -17,7 +17,7 @@
 namespace millrace {
 namespace {
 
-// Two queues of delayed actions on raw memory, as on a device. Only actions that are waited for run at once.
+// Two queues of delayed actions on memory, as on a device. Actions run at once only if something waits for them.
 class LateDevice final : public device::Copies {
  public:
   explicit LateDevice(std::uint64_t seed) : dice_(seed) {}
@@ -39,7 +39,7 @@ class LateDevice final : public device::Copies {
 
   [[nodiscard]] at::Tensor memory(std::int64_t bytes) override {
     ++memories;
-    // This memory is never freed, like a device's memory, so that late actions touch no other memory.
+    // Like a device's memory, this memory is never freed, so that late actions touch no other memory.
     kept_.push_back(std::make_unique<std::vector<std::byte>>(static_cast<std::size_t>(bytes) + 64));
     auto first = reinterpret_cast<std::uintptr_t>(kept_.back()->data());
     first += (64 - first % 64) % 64;
@@ -82,7 +82,7 @@ class LateDevice final : public device::Copies {
   };
   MarkPtr mark(std::vector<Item>& queue) {
     auto place = std::make_shared<Place>(*this);
-    places_.push_back(place);  // an event lives on while a queue still has to reach it
+    places_.push_back(place);  // an event exists as long as a queue still has to reach it
     queue.push_back({[to = place.get()] { to->is_reached = true; }, {}});
     return place;
   }
@@ -135,7 +135,7 @@ TEST(DeviceSlots, NoBatchIsWrongHoweverLateCopiesAndWorkAre) {
     const bool looks = seed % 4 != 0;
     for (int step = 0; step < 15; ++step) {
       std::optional<Batch> batch = feed.next();
-      if (!batch) continue;  // an epoch ended
+      if (!batch) continue;  // the epoch has ended
       launch_reading(device, *batch, seen);
       if (device.dice() % 3 == 0) launch_reading(device, *batch, seen);
       batch.reset();
@@ -184,7 +184,7 @@ TEST(DeviceSlots, OneCopyForABatchAndTwoMemoriesForARun) {
   Feed feed(loader, Split::train, std::move(made));
   for (int step = 0; step < 5; ++step) {
     ASSERT_TRUE(feed.next());
-    device.finish();  // a device as fast as the host
+    device.finish();  // as if the device were as fast as the host
     feed.look_ahead();
   }
   EXPECT_EQ(device.copied, 6);
@@ -214,7 +214,7 @@ TEST(DeviceSlots, FieldsAreChangedApart) {
   const data::HostBatch host = *loader.next();
   const HostBlock block = block_of(host);
   const at::Tensor memory =
-      at::from_blob(block.first, {block.bytes}, at::TensorOptions(at::kByte)).clone();  // aligned as LibTorch aligns
+      at::from_blob(block.first, {block.bytes}, at::TensorOptions(at::kByte)).clone();  // aligned as LibTorch aligns memory
   const Batch copy = batch_in(memory, host, Split::train);
   EXPECT_EQ(to_text(copy), to_text(batch));
   EXPECT_TRUE(copy["id"].equal(batch["id"]));

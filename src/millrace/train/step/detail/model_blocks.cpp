@@ -8,7 +8,7 @@
 namespace millrace {
 namespace {
 
-constexpr std::int64_t kTimedEvery = 8, kTimedFrom = 4;  // times every eighth step from the fifth on, after a warm-up
+constexpr std::int64_t kTimedEvery = 8, kTimedFrom = 4;  // after a warm-up of four steps, times every eighth step
 
 }  // namespace
 
@@ -18,7 +18,7 @@ bool ModelBlocks::recompute_all() {
   return true;
 }
 
-// ConfigError for a name that matches no block, so that a typing error is found before the first update.
+// Throws ConfigError for a name that matches no block, so that a typing error is found before the first update.
 void ModelBlocks::check(const memory::Recompute& recompute) const {
   const std::vector<std::string> lost = recompute.unmatched(names_);
   if (lost.empty()) return;

@@ -17,23 +17,23 @@ class ModelBlocks {
  public:
   ModelBlocks(at::Device device, memory::Recompute recompute) : device_(device), recompute_(std::move(recompute)) {}
 
-  // In the model's order; known after the first forward pass.
+  // Names in the model's order; known after the first forward pass.
   [[nodiscard]] const std::vector<std::string>& names() const noexcept { return names_; }
   [[nodiscard]] const memory::Recompute& recompute() const noexcept { return recompute_; }
   void set_recompute(memory::Recompute recompute) { recompute_ = std::move(recompute); }
-  bool recompute_all();  // false if nothing more can be recomputed: all blocks are recomputed already, or the model has no blocks
+  bool recompute_all();                                  // false if all blocks are recomputed already, or the model has no blocks
   void check(const memory::Recompute& recompute) const;  // ConfigError for a name that is not a block
 
-  // From here on one step in eight measures the time in each block, on a CPU only, and never in a trial.
+  // From here on one step in eight measures the time in each block. Only on a CPU, and never in a trial.
   void time() noexcept { timed_ = device_.is_cpu(); }
   [[nodiscard]] const std::vector<memory::BlockClock::Part>& times() const noexcept { return clock_.parts(); }
-  [[nodiscard]] memory::BlockClock* clock_of(std::int64_t step);  // null: this step is not timed
+  [[nodiscard]] memory::BlockClock* clock_of(std::int64_t step);  // null if this step is not timed
 
-  // Begins a forward pass that trains; it lasts while `scope` lives.
+  // Begins a forward pass of training; the pass lasts until `scope` is destroyed.
   void enter(std::optional<memory::BlockScope>& scope);
-  void end_pass();  // after the first pass of a step: ConfigError for a name in recompute() that is not a block
+  void end_pass();  // call after the first pass of a step: ConfigError if recompute() names something that is not a block
 
-  // For passes without a trace; `watcher` sees their blocks, null = not watched.
+  // For passes that leave no trace; `watcher` sees their blocks, null = they are not watched.
   void begin_trial() noexcept { trying_ = true; }
   void watch(memory::Watcher* watcher) noexcept { watcher_ = watcher; }
   void end_trial() noexcept;

@@ -54,7 +54,7 @@ std::vector<RecordedInputs::Rows> RecordedInputs::rows_in(const Batch& batch) {
   all.push_back(runs_of(together));
   all.push_back(runs_of(by_appearance));
   for (const Group& group : batch.groups()) all.push_back(runs_of(group.positions));
-  all.emplace_back();  // rows that are not known
+  all.emplace_back();  // for sites whose rows are not known
   return all;
 }
 
@@ -75,7 +75,7 @@ const void* RecordedInputs::place_of(const RandomScope::Position& position, std:
                        "keep the order of the batch or of its groups"});
   Entry fresh{
       .site = position.site, .elements = elements, .rows = static_cast<std::size_t>(rows - recorded_.begin()), .counts = {}};
-  auto known = std::ranges::find_if(entries_, [&](const Entry& entry) {  // a block that is computed again draws the same numbers
+  auto known = std::ranges::find_if(entries_, [&](const Entry& entry) {  // a recomputed block asks for the same site again
     return entry.site == fresh.site && entry.elements == fresh.elements && entry.rows == fresh.rows;
   });
   if (known == entries_.end()) {
@@ -94,18 +94,20 @@ at::Tensor RecordedInputs::place_of(StepNumbers::Number number) {
   return memory_.narrow(0, static_cast<std::int64_t>(place), sizeof(double)).view(at::kDouble).squeeze(0);
 }
 
-// The next place of this many bytes.
+// Reserves this many bytes and returns their offset.
 std::size_t RecordedInputs::take(std::size_t bytes) {
   if (kernels::device_table(device_.type()) == nullptr)
     throw RecipeError({"this build has no kernels for the device", device_.str(), "build where nvcc is found"});
   const std::size_t place = host_.size();
   if (place + bytes > kMostBytes)
-    throw RecipeError({"the step takes too many numbers from the host", "Objective::loss", "use fewer layers that draw"});
+    throw RecipeError(
+        {"the step takes too many numbers from the host", "Objective::loss", "use fewer layers that draw random numbers"});
   host_.resize(place + bytes);
   return place;
 }
 
-// Whether the orders that could not be told apart in the recorded batch are equal in this one too.
+// In the recorded batch some orders of rows may have been equal to that of `entry`, so the site may use any of them. True if they
+// are equal in this batch too.
 bool RecordedInputs::are_alike(const Entry& entry, const std::vector<Rows>& rows) const {
   for (std::size_t i = 0; i < rows.size(); ++i)
     if (recorded_[i] == recorded_[entry.rows] && !(rows[i] == rows[entry.rows])) return false;

@@ -1,5 +1,5 @@
-// What the host gives a recorded step anew in each replay: keys and rows of its random sites, and numbers that change from step
-// to step. All of it is in the device's memory.
+// The values that the host writes into the device's memory before each replay of a recorded step: keys and rows of its random
+// sites, and numbers that change from step to step.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,22 +15,23 @@
 
 namespace millrace {
 
-// The groups of a batch that have rows, by their earliest row.
+// Indices of the groups that have rows, in the order of their earliest row.
 [[nodiscard]] std::vector<std::size_t> groups_by_appearance(const Batch& batch);
 
-// Belongs to one recording. place_of() may be called by any thread of a backward pass, the rest by the loop's thread.
+// Belongs to one recording. Any thread of a backward pass may call place_of(); the loop's thread calls the rest.
 class RecordedInputs final : public SiteRecorder, public StepNumbers {
  public:
   RecordedInputs(at::Device device, std::uint64_t seed);
 
-  void begin(const Batch& batch);  // the batch that is recorded from here on
+  void begin(const Batch& batch);  // states the batch of the step that is recorded
   [[nodiscard]] at::Tensor place_of(StepNumbers::Number number) override;
-  // RecipeError for rows in an order that only the recipe knows, and where the device has no kernel that reads sites.
+  // RecipeError if the rows are in an order that rows_in() does not list, or if the device has no kernel that reads sites.
   [[nodiscard]] const void* place_of(const RandomScope::Position& position, std::int64_t elements) override;
-  // Brings the sites of this batch and the numbers of this step to the device, in order with its work; the host does not wait.
-  // False if the batch's rows do not lie like those of the recorded one: then nothing is written.
+  // Writes the sites of this batch and the numbers of this step to the device, in order with its work; the host does not wait.
+  // False, and nothing is written, if the batch's rows are not arranged like those of the recorded batch.
   [[nodiscard]] bool write(const Batch& batch, std::int64_t step);
-  // The rows of some site were those of two groups in the recorded batch, and are no longer: nobody knows whose they are now.
+  // True if the recorded batch had equal rows in two orders of rows_in() and this batch has not: then it is unknown from which of
+  // them a site draws.
   [[nodiscard]] bool is_unsure() const noexcept { return is_unsure_; }
 
  private:
@@ -38,13 +39,13 @@ class RecordedInputs final : public SiteRecorder, public StepNumbers {
   struct Entry {
     std::uint64_t site = 0;
     std::int64_t elements = 0;
-    std::size_t rows = 0;              // index among rows_in()
-    std::size_t first = 0;             // its first byte
+    std::size_t rows = 0;              // index into rows_in()
+    std::size_t first = 0;             // offset of its first byte in the memory
     std::vector<std::int64_t> counts;  // elements of each run
   };
 
-  // Orders of a batch's rows in which a recipe may draw: as the batch counts them, all groups one after the other, or by their
-  // earliest row, each group.
+  // The orders of a batch's rows in which a recipe may draw: the order of rows_of(), all groups one after the other, all groups
+  // by their earliest row, and the order of each single group.
   [[nodiscard]] static std::vector<Rows> rows_in(const Batch& batch);
   [[nodiscard]] bool are_alike(const Entry& entry, const std::vector<Rows>& rows) const;
   [[nodiscard]] std::size_t take(std::size_t bytes);
@@ -58,8 +59,8 @@ class RecordedInputs final : public SiteRecorder, public StepNumbers {
   bool is_unsure_ = false;
   std::vector<Rows> recorded_;
   std::vector<Entry> entries_;
-  std::vector<std::pair<std::size_t, StepNumbers::Number>> numbers_;  // place, value
-  std::vector<std::byte> host_;                                       // places of sites, then of numbers
+  std::vector<std::pair<std::size_t, StepNumbers::Number>> numbers_;  // offset, function that computes the value
+  std::vector<std::byte> host_;                                       // sites and numbers, as they are written to the device
 };
 
 }  // namespace millrace

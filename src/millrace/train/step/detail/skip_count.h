@@ -1,4 +1,4 @@
-// Counts on the device the steps of a run that were skipped, and decides when half precision should be given up.
+// Counts on the device the skipped steps of a run, and decides when half precision should be given up.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,18 +16,20 @@ class SkipCount {
  public:
   explicit SkipCount(at::Device device);
 
-  void use_rule_of(std::optional<at::ScalarType> format);  // starts this format's rule afresh; nullopt: no rule applies
-  // Called after a step. `bad`: scalar f32, 1 = it was not finite; `smallest_scale`: the losses' smallest, undefined without
-  // scales.
+  // Starts this format's rule from the beginning; nullopt: no rule applies.
+  void use_rule_of(std::optional<at::ScalarType> format);
+  // Call after a step. `bad`: f32 scalar, 1 = the step was not finite; `smallest_scale`: the smallest loss scale, undefined if
+  // there are no scales.
   void add(const at::Tensor& bad, const at::Tensor& smallest_scale);
-  [[nodiscard]] const at::Tensor& in_all() const noexcept { return in_all_; }      // f64 scalar
-  [[nodiscard]] const at::Tensor& in_a_row() const noexcept { return in_a_row_; }  // f64 scalar
-  void forgive() { in_a_row_.zero_(); }  // earlier skips in a row do not predict later ones
-  // A line that says why half precision should be given up now; nullopt if it should be kept, or in fp32. Waits for the device.
+  [[nodiscard]] const at::Tensor& in_all() const noexcept { return in_all_; }      // skipped steps; f64 scalar
+  [[nodiscard]] const at::Tensor& in_a_row() const noexcept { return in_a_row_; }  // latest skipped steps in a row; f64 scalar
+  void forgive() { in_a_row_.zero_(); }  // called when earlier skips in a row do not predict later ones
+  // A line that says why half precision should be given up now; nullopt if it should be kept or the run uses fp32. Waits for the
+  // device.
   [[nodiscard]] std::optional<std::string> overflow() const;
 
-  [[nodiscard]] State state() const;    // the live tensors
-  void load_state(const State& state);  // takes the entries that exist; SnapshotError for another shape
+  [[nodiscard]] State state() const;    // refers to the live tensors
+  void load_state(const State& state);  // takes the entries that exist; SnapshotError if one has another shape
 
  private:
   at::Device device_;

@@ -1,4 +1,4 @@
-// What the micro-batches of a step have left so far: for step_graph.cpp only.
+// The sums and gradients that the micro-batches of a step have left so far. Only step_graph.cpp includes it.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -9,19 +9,19 @@
 
 namespace millrace {
 
-// Sums and gradients of one objective; refers to the same tensors.
+// The progress of one objective; refers to the objective's own tensors.
 class StepProgress {
  public:
   explicit StepProgress(const ObjectiveStep& objective) : sums_(*objective.sums_) {
     for (const at::Tensor& parameter : objective.parameters_) gradients_.push_back(parameter.grad());
   }
-  void restore(ObjectiveStep& objective) const;  // the objective goes on from here
-  // The norm of an objective's gradients so far, as they are: a scalar on the device.
+  void restore(ObjectiveStep& objective) const;  // the objective continues from this state
+  // The norm of an objective's present gradients: a scalar on the device.
   [[nodiscard]] static at::Tensor gradient_size(const ObjectiveStep& objective);
 
  private:
   ObjectiveStep::Sums sums_;
-  std::vector<at::Tensor> gradients_;  // by parameter; undefined = no gradient
+  std::vector<at::Tensor> gradients_;  // one for each parameter; undefined = no gradient
 };
 
 }  // namespace millrace
