@@ -41,7 +41,7 @@ Scores::Scores(const SnapshotConfig& snapshot, const TrainConfig& train, const s
       patience_(train.early_stop_patience),
       least_gain_(train.early_stop_delta) {}
 
-// A later step with an equal value does not displace an earlier one.
+// Adds the step to the best ones if its value is good enough. An earlier step with an equal value stays before it.
 bool Scores::rank(std::int64_t step, double value) {
   if (!std::isfinite(value) || keeps_ == 0) return false;
   const auto worse = [&](const Best& known) { return highest_ ? known.value < value : known.value > value; };
@@ -52,7 +52,7 @@ bool Scores::rank(std::int64_t step, double value) {
   return true;
 }
 
-// Forgets best values of an older definition of a metric: the corrected metric may never reach them.
+// Forgets best values under an older definition of a metric, because values under the corrected definition may never reach them.
 void Scores::forget_other_version(const metrics::Means::MetricVersion& now) {
   forgot_.clear();
   const auto known = metrics_.find(judged_);
@@ -94,10 +94,11 @@ bool Scores::record(std::int64_t step, const metrics::Means& means) {
   }
   std::vector<std::string> order;
   for (const auto& [name, value] : means) order.push_back(name);
-  metrics_.put_in_order(order);  // a resumed run may have another order
+  metrics_.put_in_order(order);  // a resumed run may have the metrics in another order
   wants_save_ = rank(step, judged) || wants_save_;
   const bool too_little = highest_ ? early_stop_best_ + least_gain_ >= judged : early_stop_best_ - least_gain_ <= judged;
-  const bool enough = std::isfinite(judged) && !too_little;  // early_stop_best_ is NaN at first: then no gain is too small
+  const bool enough = std::isfinite(judged) && !too_little;  // early_stop_best_ is NaN until the first gain; the comparison above
+                                                             // is then false, so the first gain counts
   without_gain_ = enough ? 0 : without_gain_ + 1;
   if (enough) early_stop_best_ = judged;
   return gained;
@@ -176,7 +177,7 @@ void Scores::load_state(const SavedJson& trainer, const SavedJson& report) {
     for (const auto& [name, version] : versions->members())
       if (metrics_.find(name) != metrics_.end()) metrics_[name].version = static_cast<int>(version.integer(1, 1000));
   }
-  std::vector<std::string> order = {judged_};  // the order for an older snapshot, which did not keep it
+  std::vector<std::string> order = {judged_};  // for an older snapshot, which does not hold the order
   if (const auto saved = report.find("metrics_order")) {
     order.clear();
     for (const SavedJson& name : saved->list()) order.push_back(name.text());

@@ -1,4 +1,4 @@
-// A loss is a sum and a count: cutting a batch, or taking its rows in another order, must not change the result.
+// Checks that a loss is a sum and a count: the result must not change if a batch is cut or if its rows are in another order.
 #pragma once
 
 #include <string>
@@ -8,12 +8,12 @@
 
 namespace millrace {
 
-// Computes the loss of a prepared batch again, in evaluation mode: of its two halves, and of its rows in reverse order. The sums
-// and counts of the halves must add up to those of `whole`, evaluate()'s result for the batch, and those of the reversed batch
-// must be the same: counts to 1e-4 of their value, sums to 2e-3, or to 3e-2 where the stepper computes in 16 bits. Costs two
-// forward passes. Returns what was not checked and why, a line each: objectives with a reason in Objective::whole_batch, a batch
-// of one row, a batch with a field of more or fewer rows, a loss that draws random numbers. RecipeError, with the numbers, for
-// another loss that does not add up.
+// Computes the loss of a prepared batch again in evaluation mode: for its two halves, and with its rows in reverse order. The
+// sums and counts of the halves must add up to those of `whole`, which is evaluate()'s result for the batch; those of the
+// reversed batch must be equal to it. Tolerances: counts 1e-4, sums 2e-3, or 3e-2 if the stepper computes in 16 bits, relative to
+// the value. Costs two forward passes. Throws RecipeError with the numbers if a loss does not add up. Returns a line for each
+// loss that was not checked, with the reason: a text in Objective::whole_batch, a batch of one row, a field with more or fewer
+// rows than the batch, a loss that draws random numbers.
 [[nodiscard]] std::vector<std::string> check_adds_up(Stepper& stepper, const Batch& batch, const StepResult& whole);
 
 }  // namespace millrace

@@ -47,7 +47,8 @@ void Session::log_crashes() {
 }
 
 RunOutcome Session::run() {
-  // Counts from the start of the process, but not in a program that calls train(), which may have been running for long.
+  // The run's time counts from the start of the process. Not so in a program that calls train(), which may have run for long
+  // before.
   if (!request_.command_line.empty()) {
     telemetry::Timeline& timeline = setup_.timeline();
     timeline.began_earlier(static_cast<std::int64_t>((seconds_since_process_start() - timeline.total().wall) * 1e9));
@@ -62,7 +63,7 @@ RunOutcome Session::run() {
   const double opening = steady_seconds();
   std::unique_ptr<Recipe> recipe = setup_.make_recipe(places(), first_weights());
   Loaders loaders(setup_, *recipe, [this](const std::string& text) {
-    if (folder_ != nullptr && !folder_->has_begun()) return setup_.notices().push_back(text);  // shown with the plan
+    if (folder_ != nullptr && !folder_->has_begun()) return setup_.notices().push_back(text);  // the text is shown with the plan
     console().notice(text);
     if (folder_ != nullptr) log_->write("loader", {{"choice", text}});
   });
@@ -101,14 +102,14 @@ RunOutcome Session::run() {
     const Ending ending = trainer_->run();
     if (ending != Ending::signal) show_samples("the model after " + with_commas(trainer_->step()) + " steps", samples());
     return finish(ending);
-  } catch (const std::exception& error) {  // LibTorch's errors too
+  } catch (const std::exception& error) {  // catches errors of LibTorch too
     if (device::is_device_lost(error)) lose_device(error);
     fail(error.what(), Device::answers);
     throw;
   }
 }
 
-// Watches from the first trial to the end of the run.
+// The watchdog works from the first trial to the end of the run.
 std::unique_ptr<Watchdog> Session::watch() {
   device::mark_convolutions();
   Watchdog::Options options;
@@ -133,7 +134,7 @@ std::optional<Weights> Session::first_weights() const {
   return load_weights(*request_.fs, from, console());
 }
 
-// Writes nothing: no run folder, no cache, no new sample data.
+// Makes the plan and writes nothing: no run folder, no cache, no new sample data.
 RunOutcome Session::plan_only() {
   assembly_ = std::make_unique<Assembly>(setup_, folders_to_look_in(/*plan_only=*/true));
   assembly_->note_undecided();
@@ -165,7 +166,7 @@ RecipeFolders Session::places() const {
   return places;
 }
 
-// The decisions of trials and fallbacks before the snapshot.
+// The choices that trials and fallbacks had made by the time of the snapshot.
 Json Session::kept_choices() const {
   if (!resumed_) return Json::object();
   const State* trainer = snapshot::part_of(resumed_->content, snapshot::kTrainer);
@@ -225,7 +226,7 @@ void Session::make_trainer() {
   parts.total_steps = assembly_->loaders().total_steps();
   parts.agreement = request_.agreement;
   if (setup_.config().log.doctor && setup_.agreement().ranks().rank == 0) {
-    std::string ignored;  // the GPU's driver may be installed without its monitoring library
+    std::string ignored;  // an error is ignored, because a GPU's driver may be installed without its monitoring library
     const at::Device device = assembly_->stepper().device();
     sampler_ = std::make_unique<doctor::Sampler>("/", device.is_cpu() ? nullptr : doctor::Nvml::open(ignored),
                                                  device.has_index() ? device.index() : 0);
