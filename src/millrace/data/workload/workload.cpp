@@ -38,7 +38,7 @@ std::string read_bytes(const fs::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// The files of the description, patterns expanded, sorted by name.
+// The files of the description, sorted by name; patterns are expanded.
 std::vector<fs::path> files_of(const Workload& workload, const fs::path& folder) {
   std::vector<fs::path> found;
   for (const std::string& name : workload.files) {
@@ -67,7 +67,7 @@ MemoryArray generated(const std::string& name, const Shape& shape, std::int64_t 
   return memory_array(name, shape, std::move(values));
 }
 
-// One array of floats per name, read or generated.
+// An array of floats for each name, from a file or generated.
 std::vector<MemoryArray> arrays_of(const Workload& workload, const fs::path& folder) {
   std::vector<MemoryArray> arrays;
   for (const auto& [name, file] : workload.arrays) {
@@ -117,7 +117,7 @@ Pipeline tokens(const Workload& workload, const fs::path& folder) {
   return single(std::make_shared<TokenSource>(array, TokenWindows{.seq_len = workload.window, .overlap = workload.overlap}));
 }
 
-// A source whose reads wait, some much longer: the slow ones are a function of the index, so that every epoch has the same.
+// A source whose reads sleep, some of them much longer. Which ones depends only on the index, so that every epoch has the same.
 class SleepingSource final : public Source {
  public:
   explicit SleepingSource(const Workload& workload) : workload_(workload) {
@@ -138,7 +138,7 @@ class SleepingSource final : public Source {
   }
 
  private:
-  // Slow reads are evenly spread: of any k neighbours k * fraction are slow, rounded.
+  // The slow reads are evenly spread: among any k neighbours, k * fraction (rounded) are slow.
   [[nodiscard]] double milliseconds(std::int64_t index) const {
     const auto slow_before = [this](std::int64_t i) {
       return std::floor(static_cast<double>(i) * workload_.slow_fraction + 1e-9);

@@ -18,14 +18,14 @@ namespace millrace::data::detail {
   throw ConfigError(Message{.what = std::move(what), .where = std::move(where), .next = std::move(next)});
 }
 
-// Returns `source`; ConfigError if it is null.
+// Returns `source`. Throws ConfigError if it is null.
 inline std::shared_ptr<const Source> required(std::shared_ptr<const Source> source, const std::string& caller) {
   if (!source) refuse_composing(caller + " was given no source", caller, "give it a source, not a null pointer");
   return source;
 }
 
-// Calls `use` with the inner numbers of `indices`, in blocks of a fixed buffer: for will_need(), which must not allocate or
-// throw.
+// Calls `use` with the inner numbers of `indices`, a block at a time. It needs no allocation and does not throw, because
+// will_need() must not.
 template <class Number, class Use>
 void in_blocks(std::span<const std::int64_t> indices, Number number, Use use) {
   std::array<std::int64_t, 64> inside{};
