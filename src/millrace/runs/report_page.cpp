@@ -22,7 +22,7 @@ namespace {
 using report::escaped;
 
 constexpr std::uint64_t kMostPicture = 400'000;                // bytes
-constexpr std::size_t kMostPage = 1'950'000, kFrame = 20'000;  // bytes; the second for style and script
+constexpr std::size_t kMostPage = 1'950'000, kFrame = 20'000;  // bytes of the whole page, and of its style and script
 constexpr std::size_t kShownCurves = 12;
 
 std::string text_of(const std::filesystem::path& path, std::uint64_t most) {
@@ -43,7 +43,7 @@ std::string plain_text(const Json& value) {
                                    : value.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-// The figures of a run, as name and value.
+// The figures of a run: name and value.
 std::vector<std::pair<std::string, std::string>> figures_of(const RunStory& run) {
   std::vector<std::pair<std::string, std::string>> figures;
   const auto add = [&](const std::string& name, std::optional<double> value, const auto& text) {
@@ -86,7 +86,7 @@ std::string figures_html(std::span<const RunStory> runs) {
   return report::table(rows);
 }
 
-// Lists metrics whose definition was corrected between the runs, or between the processes of one run.
+// Names the metrics whose definition was corrected between the runs, or between the processes of a run.
 std::string versions_html(std::span<const RunStory> runs) {
   std::map<std::string, std::set<std::int64_t>> versions;
   for (const RunStory& run : runs) {
@@ -183,9 +183,10 @@ double sum_of(const std::vector<std::pair<std::string, double>>& accounts) {
   return sum;
 }
 
-// Accounts and their greatest share of a rank's time, greatest first, without those that are small on all ranks.
+// The accounts and the largest share that each has of a rank's time, the largest first. Accounts that are small on all ranks are
+// left out.
 std::vector<std::pair<std::string, double>> accounts_of_ranks(const RunStory& run) {
-  constexpr std::size_t kMost = 16;  // a run has no more; a damaged file may
+  constexpr std::size_t kMost = 16;  // a run has fewer accounts, but a damaged file may have more
   constexpr double kLeast = 0.005;
   std::map<std::string, double> greatest;
   for (const auto& accounts : run.ranks) {
@@ -200,7 +201,7 @@ std::vector<std::pair<std::string, double>> accounts_of_ranks(const RunStory& ru
   return shares;
 }
 
-// How each of several ranks spent its time.
+// How each rank spent its time. "" if there is only one rank.
 std::string ranks_html(const RunStory& run) {
   constexpr std::size_t kShown = 16, kMost = 256;
   if (run.ranks.size() < 2) return "";
@@ -226,7 +227,7 @@ std::string ranks_html(const RunStory& run) {
   return html + "<p class=\"note\">Shares of each rank's time; reduction: waiting for the other ranks and sending to them.</p>";
 }
 
-// The times of blocks in both passes, slowest block first.
+// The time of each block in both passes, the slowest block first.
 std::string blocks_html(const RunStory& run) {
   constexpr std::size_t kMost = 16;
   double all = 0;
@@ -277,7 +278,7 @@ std::string plan_html(const RunStory& run) {
   return report::table(rows);
 }
 
-// As many pictures as fit into `most` bytes of the page.
+// As many pictures as fit into `most` bytes.
 std::string pictures_html(const RunStory& run, std::size_t most) {
   std::error_code error;
   std::vector<std::filesystem::path> files;
@@ -347,7 +348,7 @@ std::string machine_html(const RunStory& run) {
   return report::table(rows);
 }
 
-// A run's sections other than curves, before and after its pictures, which get the remaining room.
+// The sections of a run except the curves: before and after its pictures, which get the bytes that the sections leave.
 struct Details {
   std::string before, after;
 };

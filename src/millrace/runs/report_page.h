@@ -1,4 +1,4 @@
-// report.html: one page about one or more runs.
+// Makes report.html, a page about one or more runs.
 #pragma once
 
 #include <span>
@@ -8,10 +8,10 @@
 
 namespace millrace::runs {
 
-// A page about one or more runs. A missing or damaged file leaves its part out.
+// The page as HTML. If a file of a run is missing or damaged, the part about it is left out.
 [[nodiscard]] std::string report_page(std::span<const RunStory> runs);
 
-// Writes RUN/report.html, replacing the whole file. FsError.
+// Writes RUN/report.html and replaces the old file as a whole. Throws FsError.
 std::filesystem::path write_report(const std::filesystem::path& run);
 
 }  // namespace millrace::runs

@@ -10,11 +10,11 @@ namespace {
 
 constexpr double kMostSteps = 1e15;
 
-// Entries of a step line other than losses and metrics.
+// The members of a step line that get no curve.
 constexpr std::array<std::string_view, 9> kNoCurve = {"step", "epoch",       "samples", "time",    "skipped",
                                                       "kind", "cache_bytes", "seconds", "it_per_s"};
 
-// Titles of known curves, in their order after losses and metrics.
+// The titles of known curves; losses and metrics come before them.
 struct Known {
   std::string_view key, title;
 };
@@ -32,26 +32,26 @@ enum Rank : int { kLoss, kMetric, kMachine };
 
 struct Key {
   int rank = kMetric;
-  std::size_t order = 0;  // order within its rank
+  std::size_t order = 0;  // place among the curves of equal rank
   std::string title;
   auto operator<=>(const Key&) const = default;
 };
 
-using Values = std::map<double, double>;  // by step
+using Values = std::map<double, double>;  // step -> value
 struct Name {
   std::size_t run = 0;
   std::string text;
   auto operator<=>(const Name&) const = default;
 };
-using Named = std::map<Name, Values>;  // the series of a diagram
+using Named = std::map<Name, Values>;  // the curves of a diagram, by name
 struct Diagrams {
-  std::map<std::string, std::size_t> seen;  // titles, in order of appearance
+  std::map<std::string, std::size_t> seen;  // title -> order of its first appearance
   std::map<Key, Named> all;
 };
 
 bool ends_with(std::string_view text, std::string_view end) { return text.size() > end.size() && text.ends_with(end); }
 
-// "generator.lr" -> "lr", "generator".
+// Splits "generator.lr" into "lr" and "generator".
 std::pair<std::string, std::string> without_objective(const std::string& key) {
   const auto dot = key.rfind('.');
   if (dot == std::string::npos) return {key, ""};
@@ -127,7 +127,8 @@ class Gathering {
   std::size_t run_;
 };
 
-// Each run has a colour, and its series have different dashes; the series of a single run have different colours.
+// If there are several runs, each run has a colour and its curves differ in their dashes; the curves of a single run differ in
+// colour.
 report::Curve curve_of(const std::string& title, const Named& named, std::span<const RunStory> runs) {
   report::Curve curve{.title = title, .series = {}};
   std::size_t before = 0;

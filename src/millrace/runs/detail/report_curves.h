@@ -1,4 +1,4 @@
-// The curves of one or more runs, from the lines of their logs.
+// The curves of runs, read from their logs.
 #pragma once
 
 #include <span>
@@ -9,8 +9,9 @@
 
 namespace millrace::runs {
 
-// The curves in this order: losses with validation losses, other metrics, learning rates, norms, rates, times, memory. Several
-// runs share a diagram, labelled by their folders. If a run was resumed, the last process that logged a step counts.
+// The curves, in this order: losses with validation losses, other metrics, learning rates, norms, rates, times, memory. Several
+// runs share a diagram and are labelled by their folders. If several processes of a run logged the same step, the last process
+// counts.
 [[nodiscard]] std::vector<report::Curve> curves_of(std::span<const RunStory> runs);
 
 }  // namespace millrace::runs
