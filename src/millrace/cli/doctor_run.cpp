@@ -33,7 +33,7 @@ double sum_of(const runs::RunStory& story) {
   return sum;
 }
 
-// "12 s, longest in backward, 43 % of its loop". Accounts are sorted, largest first.
+// A text such as "12 s, longest in backward, 43 % of its loop". `accounts` must be sorted, the largest first.
 std::string rank_text(const std::vector<std::pair<std::string, double>>& accounts) {
   double all = 0, loop = 0;
   const std::pair<std::string, double>* largest = nullptr;

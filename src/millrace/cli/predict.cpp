@@ -43,7 +43,7 @@ std::string tensors_of(const Entry& entry) {
   return name + table(rows);
 }
 
-// The help of the named recipe, else of all recipes.
+// The help about the recipe in the call's words; if they name no recipe, about all recipes.
 std::string predict_help(const Invocation& call) {
   for (const std::string& word : call.words) {
     if (word.starts_with("-")) continue;
@@ -55,7 +55,7 @@ std::string predict_help(const Invocation& call) {
   return text;
 }
 
-// Prints the number of finished rows, redrawn, on a terminal only.
+// Shows the number of rows done, in a line that is overwritten. On terminals only.
 class RowsLine {
  public:
   ~RowsLine() {
@@ -118,7 +118,7 @@ int run_predict(const Invocation& call) {
   const auto reader = open_tensors(files.input, files.input_format, unnamed);
   const PredictionInput input{
       .origin = files.input, .tensors = reader->fields(), .read = [&](auto... place) { return reader->read(place...); }};
-  static_cast<void>(tensors_for(entry, input));  // reports a mistake before the model is read
+  static_cast<void>(tensors_for(entry, input));  // reports a mistake in the input before the model is read
   Loaded loaded = load_trained(entry, arguments, "predict", console);
   console.line(description(loaded));
   TensorWriter writer(files.output, files.output_format);

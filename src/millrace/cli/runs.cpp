@@ -8,7 +8,7 @@
 namespace millrace::cli {
 namespace {
 
-constexpr std::size_t kWidth = 100;  // width of the table if its columns are not chosen
+constexpr std::size_t kWidth = 100;  // characters of the table if the user chooses no columns
 
 constexpr std::string_view kRunsHelp =
     R"(Lists the run folders below ./runs, newest first. A run that is "stopped" is resumed by

@@ -1,4 +1,5 @@
-// The program `millrace` that users start: checks that LibTorch can be loaded, then becomes millrace-torch from the same folder.
+// The program `millrace` that users start. It checks that LibTorch can be loaded, then replaces itself by millrace-torch from the
+// same folder.
 #include <sys/auxv.h>
 #include <unistd.h>
 
@@ -24,19 +25,19 @@ fs::path own_folder() {
   std::error_code error;
   const fs::path self = fs::read_symlink("/proc/self/exe", error);
   if (!error) return self.parent_path();
-  // Works without /proc. getauxval() gives the pointer as a number.
+  // For systems without /proc. getauxval() returns a pointer as a number.
   const auto* const name = reinterpret_cast<const char*>(::getauxval(AT_EXECFN));  // NOLINT(performance-no-int-to-ptr)
   return fs::path(name == nullptr ? "" : name).parent_path();
 }
 
-// Replaces this process by the program; returns the error message if that fails.
+// Replaces this process by millrace-torch. Returns the error message if that fails.
 std::string become(char** argv) {
   if (std::string refusal = start_refusal(); !refusal.empty()) return refusal;
   const fs::path program = own_folder() / "millrace-torch";
-  std::string waits = kOpenmpWaits, pages = kMallocPages;  // putenv keeps them
+  std::string waits = kOpenmpWaits, pages = kMallocPages;  // must stay alive, because putenv() does not copy them
   if (!configures_openmp_waits(environ)) ::putenv(waits.data());
   if (!configures_malloc(environ)) ::putenv(pages.data());
-  ::setenv("KINETO_LOG_LEVEL", "99", 0);  // without a GPU, LibTorch's profiler would print an error
+  ::setenv("KINETO_LOG_LEVEL", "99", 0);  // otherwise LibTorch's profiler prints an error on machines without a GPU
   ::execv(program.c_str(), argv);
   const int error_number = errno;
   return to_text("FileError",
