@@ -117,8 +117,8 @@ TEST(AutoencoderModel, WhatNoNetworkCanHaveIsToldBeforeItIsMade) {
   EXPECT_FALSE(VolumeGan(config).has_discriminator());
 }
 
-// Names as torch.save() of a DistributedDataParallel's state dict has them; a discriminator alone is accepted, half a network is
-// not.
+// The names are those that torch.save() writes for the state dict of a DistributedDataParallel. A discriminator alone is
+// accepted, half a network is not.
 TEST(AutoencoderModel, WeightsOfOthersAreTakenUnderMonaisNames) {
   const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "millrace-pretrained";
   std::filesystem::remove_all(folder);
@@ -164,7 +164,7 @@ TEST(AutoencoderLoss, TheDivergenceOfANormalLatentIsNothing) {
   EXPECT_NEAR(value(divergence(one, one, 0)), n / 2, 1e-4);
 }
 
-// 3d_ldm's clamp to 1000 left the term without a gradient almost from the start.
+// With 3d_ldm's clamp to 1000 this term has no gradient almost from the start of training.
 TEST(AutoencoderLoss, ALargeDivergenceHasAGradientUnlessItIsClamped) {
   for (const double clamp : {0.0, 1000.0}) {
     at::Tensor mean = at::full({1, 100, 1, 1, 1}, 10.0).set_requires_grad(true);
