@@ -62,7 +62,7 @@ names.
   --shard SIZE      most bytes of a file of merged weights (default 5 GB)
 )";
 
-// The common arguments of both commands.
+// What both commands need.
 struct Request {
   std::string command;
   std::string run;
@@ -114,7 +114,7 @@ at::Tensor read_images(const std::vector<stdfs::path>& files, const RecipeConfig
   return images;
 }
 
-// Scores of the files that the labels name; NaN for others.
+// The score of each file that `labels` names; NaN for other files.
 std::vector<double> scores_of(const stdfs::path& labels, const std::vector<stdfs::path>& files) {
   std::map<std::string, double> by_name;
   for (const Labelled& label : read_labels(labels)) by_name[stdfs::path(label.name).filename().string()] = label.score;

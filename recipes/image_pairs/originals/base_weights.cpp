@@ -32,12 +32,12 @@ constexpr std::uint64_t kMostIndexBytes = 64 << 20;
 constexpr std::string_view kVisionEnd = "vision_tower.vision_model.post_layernorm.";
 constexpr std::string_view kAnotherModel = "give recipe the sizes of the model that these are the weights of";
 
-// The weights of each file, from an index.
+// file -> names of its weights, from an index
 using Listed = std::map<std::string, std::set<std::string>>;
 
 struct File {
   format::SafetensorsFile stored;
-  std::set<std::string> expected;  // from an index, under the file's own names; empty: there is no index
+  std::set<std::string> expected;  // names in the file according to the index; empty: there is no index
 };
 
 struct Place {
@@ -49,7 +49,7 @@ SnapshotError refused(std::string what, const stdfs::path& where, std::string_vi
   return SnapshotError({std::move(what), where.string(), std::string(next)});
 }
 
-// Discarded (Json::is_discarded) if the text is not JSON.
+// Reads a JSON file. The result is_discarded() if the text is not JSON.
 Json read_json(const stdfs::path& path) {
   const InputFile file(path);
   if (file.size() > kMostIndexBytes)
@@ -135,7 +135,7 @@ class Loading {
     for (const File& file : files_) sort(file);
   }
 
-  // Compares all weights before a byte of the model changes.
+  // Compares all weights before any value of the model changes.
   void check() {
     std::size_t of_projector = 0;
     for (const auto& [name, value] : wanted_) of_projector += part_of(name) == Part::projector && places_.contains(name) ? 1 : 0;
