@@ -65,7 +65,7 @@ class VolumeCodec {
   // Throws DataError: see open_volume_file(); also if even a tile of one patch needs more memory than there is.
   std::string encode(Fs& fs, const std::filesystem::path& in, const std::filesystem::path& out);
   // Decodes the latent file `in` and writes the volume, f32, with the shape, place and range of values that the encoded volume
-  // had. Without a record the volume gets a grid of its own and values from 0 to 1. Throws DataError if `in` is not a latent
+  // had. Without a record the volume gets its own grid and values from 0 to 1. Throws DataError if `in` is not a latent
   // volume of this model.
   std::string decode(Fs& fs, const std::filesystem::path& in, const std::filesystem::path& out);
 

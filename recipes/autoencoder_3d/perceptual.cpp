@@ -51,7 +51,7 @@ constexpr double kTiny = 1e-10;  // the value in the package lpips
 std::string name_of(const Layer& layer) { return "net.slice" + std::to_string(layer.slice) + "." + std::to_string(layer.number); }
 std::string head_name(std::size_t tap) { return "lin" + std::to_string(tap) + ".model.1.weight"; }
 
-// The tensor under one of its accepted names; null if there is none.
+// The tensor under one of its accepted names; null if it has none of these names.
 const at::Tensor* find(const Tensors& tensors, const std::string& name) {
   std::vector<std::string> names = {name};
   if (name.starts_with("net.slice")) names.push_back("features." + name.substr(name.find('.', 4) + 1));

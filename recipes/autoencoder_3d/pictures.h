@@ -20,7 +20,7 @@ struct Shown {
 };
 
 // For each axis the middle slice of original, reconstruction and their difference. The first two share a grey scale; the
-// difference has a symmetric scale of its own. A scale bar is in mm, or in voxels if their size is unknown.
+// difference has its own symmetric scale. A scale bar is in mm, or in voxels if their size is unknown.
 [[nodiscard]] Picture draw_planes(const Shown& shown);
 // The middle axial slice of each latent channel, at most 16, with a symmetric scale.
 [[nodiscard]] Picture draw_latent(const Shown& shown);

@@ -18,7 +18,7 @@ namespace {
 constexpr std::array<std::string_view, 7> kProjections{"q_proj",    "k_proj",  "v_proj",   "o_proj",
                                                        "gate_proj", "up_proj", "down_proj"};
 constexpr double kEmbeddingDeviation = 0.02;
-// The adapters have a seed of their own, so that the base has the same weights with and without them.
+// The adapters have their own seed, so that the base has the same weights with and without them.
 constexpr std::uint64_t kAdapterSeed = 0x6c6f7261;
 
 bool is_adapter(std::string_view name) { return name.find(".lora_") != std::string_view::npos; }

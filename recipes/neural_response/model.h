@@ -44,7 +44,7 @@ class DigitalTwin : public torch::nn::Module {
  public:
   // The weights depend only on `seed`. Throws ConfigError if the sizes do not fit together: filters of the frontend are longer
   // than the lags, a predictor (pc) has fewer than two frames or another number of channels than the features, or the modulator
-  // needs behaviour and there is none.
+  // needs behaviour and gets no behaviour.
   DigitalTwin(const ModelConfig& config, std::vector<SessionShape> sessions, std::uint64_t seed = 0, const nn::Fused& fused = {});
 
   // Memory blocks (memory/block.h) are convnet.layers.0 and so on, and modulator. Parameters of a session without rows get no

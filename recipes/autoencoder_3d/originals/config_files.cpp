@@ -19,7 +19,7 @@ constexpr std::array<std::string_view, 10> kOriginal = {
     "output_dir",      "tfevent_path",      "resume_ckpt",  "npz_dir_train", "npz_dir"};
 // Keys that 3d_ldm's files have only so that other keys can refer to them.
 constexpr std::array<std::string_view, 3> kVariables = {"spatial_dims", "image_channels", "latent_channels"};
-// Keys at the top of a file that have a meaning of their own. All others exist only for references.
+// Keys at the top of a file with a meaning. All others exist only for references.
 constexpr std::array<std::string_view, 13> kOwn = {
     "data_base_dir", "model_dir",    "output_dir", "tfevent_path", "resume_ckpt",     "npz_dir_train",    "npz_dir_val",
     "npz_dir",       "val_fraction", "seed",       "spacing",      "autoencoder_def", "autoencoder_train"};

@@ -40,7 +40,7 @@ std::vector<Header> open_files(const std::vector<std::filesystem::path>& paths, 
 }
 
 // Chooses the number of times in a file: the largest multiple of 4 that divides the number of all times and gives enough files;
-// if there is none, the smallest number of at least kShortest that divides it; else all times.
+// if there is no such multiple, the smallest number of at least kShortest that divides it; else all times.
 std::int64_t chosen_length(std::int64_t times, std::int64_t polarisations) {
   std::int64_t shortest = times;
   for (std::int64_t length = times; length >= kShortest; --length) {

@@ -67,7 +67,7 @@ class Session {
   // The bins of a side of the split in which at least one unit counts, ascending. The window of a bin is the bin and the lags() -
   // 1 bins before it.
   [[nodiscard]] std::span<const std::int64_t> samples(Split split) const { return split == Split::train ? train_ : validation_; }
-  // For each unit the mean count in a training bin, over the bins that count for the unit; 0 if there are none.
+  // For each unit the mean count in a training bin, over the bins that count for the unit; 0 if there is no such bin.
   [[nodiscard]] std::span<const float> mean_counts() const { return mean_counts_; }
   [[nodiscard]] std::int64_t trial_of(std::int64_t bin) const { return trial_of_[static_cast<std::size_t>(bin)]; }
 

@@ -1,4 +1,4 @@
-// The forms of `millrace doctor`, each with a source of its own. They return the exit code.
+// The forms of `millrace doctor`, each in its own source file. They return the exit code.
 #pragma once
 
 #include <cstdint>

@@ -48,7 +48,7 @@ std::string loss_of(const Evidence& e, const ObjectiveLines& objective) {
   return e.numbers.objectives.size() > 1 ? "the loss of " + objective.name : "the loss";
 }
 
-// The first objective for which the test is true; null if there is none.
+// The first objective for which the test is true; null if it is true for none of them.
 template <class Test>
 const ObjectiveLines* objective_with(const Evidence& e, Test is_so) {
   const auto found = std::ranges::find_if(e.numbers.objectives, is_so);

@@ -17,7 +17,7 @@
 
 namespace millrace::doctor {
 
-// Reads /proc in a thread of its own. It measures its own cost: if that exceeds the share kMostCost of the time, it samples less
+// Reads /proc in a separate thread. It measures its own cost: if that exceeds the share kMostCost of the time, it samples less
 // often.
 class Sampler {
  public:
@@ -61,7 +61,7 @@ class Sampler {
   void start();  // starts a thread that samples every second until destruction; does nothing if the system can't create the
                  // thread
   void look();   // takes a sample
-  [[nodiscard]] std::optional<MachineReading> take();      // the samples since the last call; nullopt if there are none. Any
+  [[nodiscard]] std::optional<MachineReading> take();      // the samples since the last call; nullopt if no sample was taken. Any
                                                            // thread may call it
   [[nodiscard]] std::optional<Nvml::Reading> gpu() const;  // the GPU at the last sample; nullopt if unknown. Any thread may call
                                                            // it

@@ -19,7 +19,7 @@ inline constexpr double kBusy = 0.1;
 // that it does not hide the run or other runs. Used by one thread.
 class Run {
  public:
-  // The last line of each of these kinds near the end of a log; null if there is none.
+  // The last line of each of these kinds near the end of a log; null if there is no such line.
   struct LastLines {
     Json step, findings;
   };

@@ -75,7 +75,7 @@ void add_plan(const RunStory& story, RunFacts& facts) {
 
 constexpr std::array<std::string_view, 5> kNoMetric = {"step", "time", "seconds", "it_per_s", "epoch"};
 
-// The names of the losses in step lines: "loss", and the name of each objective that has a learning rate of its own.
+// The names of the losses in step lines: "loss", and the name of each objective that has its own learning rate.
 std::set<std::string> losses_in(const RunStory& story) {
   constexpr std::string_view kRate = ".lr";
   std::set<std::string> losses = {"loss"};

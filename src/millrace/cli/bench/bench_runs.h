@@ -1,4 +1,4 @@
-// Short runs of a recipe, each in a process of its own, for benchmarks that compare runs.
+// Short runs of a recipe, each in a separate process, for benchmarks that compare runs.
 #pragma once
 
 #include <cstdint>

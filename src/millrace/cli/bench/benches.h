@@ -1,4 +1,4 @@
-// The commands of `millrace bench`, each with a source of its own. They return the exit code.
+// The commands of `millrace bench`, each in its own source file. They return the exit code.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Short runs of a recipe with some keys changed, each in a process of its own, for the search of `millrace tune`.
+// Short runs of a recipe with some keys changed, each in a separate process, for the search of `millrace tune`.
 #pragma once
 
 #include <cstdint>

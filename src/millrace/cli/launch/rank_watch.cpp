@@ -77,7 +77,7 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
   return all;
 }
 
-// Starts a child in a process group of its own, so that Ctrl-C reaches it only once, through this process. The kernel ends the
+// Starts a child in a separate process group, so that Ctrl-C reaches it only once, through this process. The kernel ends the
 // child when this process ends.
 void start_child(Child& child, const RankStart& start, int status_descriptor) {
   std::vector<std::string> words = {"/proc/self/exe"};
@@ -249,7 +249,7 @@ class Watch {
   }
 
   // Picks the rank to blame among those that have ended. From the most to the least likely culprit: killed by a signal, left
-  // before the end of training, failed with an error of its own, lost another rank. Among equals it is the rank that ended first.
+  // before the end of training, failed with its own error, lost another rank. Among equals it is the rank that ended first.
   void blame() {
     const auto rank_of = [&](const Child& child) {
       if (!child.status) return 9;

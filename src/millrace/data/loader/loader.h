@@ -29,7 +29,7 @@ class Arena {
 };
 
 struct LoaderOptions {
-  std::int64_t batch_size = 1;  // rows of a rank in a batch: of each data set without a size of its own, or with Grouping::mix of
+  std::int64_t batch_size = 1;  // rows of a rank in a batch: of each data set whose size is not set, or with Grouping::mix of
                                 // the whole batch
   bool shuffle = false;
   bool drop_last = false;

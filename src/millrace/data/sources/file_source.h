@@ -18,7 +18,7 @@
 namespace millrace::data {
 
 struct FileSamples {
-  std::string field = "x";      // the name of the array; arrays of a .npz have names of their own
+  std::string field = "x";      // the name of the array; arrays of a .npz have their own names
   Pixels pixels = Pixels::rgb;  // how pictures are read
 };
 

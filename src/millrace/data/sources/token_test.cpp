@@ -353,7 +353,7 @@ TEST_F(TokenTest, a_file_system_that_fails_anywhere_leaves_tokens_in_memory_and_
   EXPECT_GE(failed, 6);
 }
 
-// Uses the real text if the sample data is present; the tests above check the same with a text of their own.
+// Uses the real text if the sample data is present; the tests above check the same with their own text.
 TEST_F(TokenTest, tinyshakespeare_has_the_numbers_of_the_recipe_page) {
   const std::filesystem::path path = std::filesystem::path(MILLRACE_SOURCE_DIR) / "../shared/data/text/tinyshakespeare.txt";
   if (!std::filesystem::exists(path)) GTEST_SKIP() << "no sample data";

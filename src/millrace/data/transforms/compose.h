@@ -72,7 +72,7 @@ struct Fraction {
 // The first `count` samples, or all if there are fewer.
 [[nodiscard]] std::shared_ptr<const Source> take(std::shared_ptr<const Source> source, std::int64_t count);
 
-// All samples, `times` times over. Each repetition counts as a sample of its own: it is augmented anew, and shuffled with the
+// All samples, `times` times over. Each repetition counts as a separate sample: it is augmented anew, and shuffled with the
 // others. (To repeat a short data set next to a long one, see Grouping::repeat.)
 [[nodiscard]] std::shared_ptr<const Source> repeat(std::shared_ptr<const Source> source, std::int64_t times);
 

@@ -182,8 +182,8 @@ std::unique_ptr<Recipe> RunSetup::make_recipe(const RecipeFolders& places, std::
   load_frozen_parts(recipe->model(), context_.notice);
   if (weights) {
     if (const std::string notice = load_model_weights(recipe->model(), *weights); !notice.empty()) context_.notice(notice);
-    load_frozen_parts(recipe->model(), [](const std::string&) {});  // again, because a frozen part keeps the weights of its own
-                                                                    // file
+    load_frozen_parts(recipe->model(), [](const std::string&) {});  // again, because frozen parts keep the weights of their
+                                                                    // files
   }
   recipe->model().to(context_.device);
   return recipe;

@@ -1,4 +1,4 @@
-// The config sections that every run has. Each recipe adds sections of its own (recipe.* and others); see train/recipe/entry.h.
+// The config sections that every run has. Each recipe adds its own sections (recipe.* and others); see train/recipe/entry.h.
 #pragma once
 
 #include <cstdint>

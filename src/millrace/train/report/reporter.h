@@ -100,7 +100,7 @@ class Reporter {
   void findings(std::int64_t step, const std::vector<doctor::Finding>& fresh, const std::vector<doctor::Finding>& all,
                 bool changed) const;
   void picture(const Picture& picture, std::int64_t step, std::string_view png);
-  void memory(const StepRecord::Memory& memory, std::int64_t step) const;  // a line of its own about memory
+  void memory(const StepRecord::Memory& memory, std::int64_t step) const;  // a separate line about memory
   void text(const std::string& lines) const;                               // only on the screen
   void warning(const std::string& text) const { sinks_.console->warning(text); }
   void record(std::string_view kind, Json values) const;  // writes a line of log.jsonl
@@ -127,7 +127,7 @@ class Reporter {
 [[nodiscard]] bool worth_a_word(std::optional<double> others) noexcept;
 [[nodiscard]] Json shares_of(const telemetry::Timeline::Summary& times);  // {phase: share of the loop's time}
 // {account: seconds}, which add up to the wall time. `others`: the share of the time in which other programs used the cores; it
-// becomes an account of its own and is subtracted from the accounts of work.
+// becomes a separate account and is subtracted from the accounts of work.
 [[nodiscard]] Json accounts_of(const telemetry::Timeline::Summary& times, std::optional<double> others);
 [[nodiscard]] std::string largest_account(const telemetry::Timeline::Summary& times);  // the loop's account with the most time
 

@@ -29,7 +29,7 @@ struct Rehearsal {
 //   RecipeError   an exception of a callback (see RecipeGuard); a loss that counts nothing, that does not add up (loss_check.h)
 //   or
 //                 that depends on layers which the model does not hold (stray_leaves.h); a history column without a metric
-//   ConfigError   snapshot.best_metric names no metric of the validation, or a setting needs a validation and there is none
+//   ConfigError   snapshot.best_metric names no metric of the validation, or a setting needs a validation, which the run lacks
 // predict() gets two rows of the batch if the batch has all fields with the names, types and shapes of the recipe's entry.
 [[nodiscard]] Rehearsal rehearse(Assembly& assembly);
 

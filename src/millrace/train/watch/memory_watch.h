@@ -41,7 +41,7 @@ class MemoryWatch {
   // Returns warnings; usually the list is empty. `owned` is called when a rise begins and when it is reported; null = the owners
   // of tensors are not known.
   [[nodiscard]] std::vector<std::string> look(const Reading& now, const std::function<OwnedMemory()>& owned = nullptr);
-  // A text about the rise that lasts; "" if there is none. A rise is over when half of the added bytes are gone, or after kRises
+  // A text about the rise that lasts; "" without a rise. A rise is over when half of the added bytes are gone, or after kRises
   // readings that were not higher.
   [[nodiscard]] const std::string& rising() const noexcept { return rising_; }
 

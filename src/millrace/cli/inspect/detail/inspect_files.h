@@ -21,7 +21,7 @@ struct FileFormat {
   void (*describe)(const std::filesystem::path&, Report&);
   FileArrays arrays;  // reads the arrays of a file that describe() accepted; null = this kind has no arrays
   // If describe() found that the file is intact but of a variant that can't be read (UnreadKind): makes the checks that are still
-  // possible. Null = there are none.
+  // possible. Null = no further checks.
   void (*check)(const std::filesystem::path&, Report&) = nullptr;
 };
 

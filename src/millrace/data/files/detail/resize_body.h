@@ -1,4 +1,4 @@
-// Each source file that is compiled for an instruction set includes this file, with a namespace of its own in MR_RESIZE. So the
+// Each source file that is compiled for an instruction set includes this file, with its own namespace in MR_RESIZE. So the
 // same vector code uses the best instructions of each CPU. It uses no function of the standard library, because the linker could
 // merge that function with the copy for any CPU.
 #pragma once

@@ -20,7 +20,7 @@ namespace millrace::data::detail {
 struct BatchOrderOptions {
   Grouping grouping = Grouping::each;
   std::optional<std::int64_t> samples_per_epoch = {};  // used only by Grouping::mix
-  std::int64_t batch_size = 1;  // rows of a rank: of each data set without a size of its own; with Grouping::mix, of the whole
+  std::int64_t batch_size = 1;  // rows of a rank: of each data set whose size is not set; with Grouping::mix, of the whole
                                 // batch
   bool shuffle = false;
   bool drop_last = false;
@@ -61,7 +61,7 @@ class BatchOrder {
                                          std::uint64_t attempt) const;
 
   // A text of the properties, besides seed, batch size over all ranks, shuffle and drop_last, that must be the same for a resume.
-  // "" for one data set, and for several with Grouping::each and neither batch sizes nor weights of their own.
+  // "" for one data set, and for several with Grouping::each that set neither batch sizes nor weights.
   [[nodiscard]] const std::string& order_text() const noexcept { return order_text_; }
   [[nodiscard]] std::vector<Loader::DatasetPlan> dataset_plans() const;
 

@@ -121,7 +121,7 @@ class BatchWork {
                                      // rows
     std::uint64_t end_ticket = 0;
   };
-  // What a reader is doing, for messages about a stall. Each reader has a cache line of its own.
+  // What a reader is doing, for messages about a stall. Each reader has its own cache line.
   struct alignas(64) Activity {
     std::atomic<std::int64_t> since{0};  // when it began to read, in steady nanoseconds; 0 = it is not reading
     std::atomic<std::int64_t> index{0};
