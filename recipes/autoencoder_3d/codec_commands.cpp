@@ -100,7 +100,7 @@ int run_command(const std::string& command, bool encodes, const std::function<En
   }
   require(command, request.run.has_value(), "no run is named", "give --run RUN: the folder of a trained run");
   require(command, request.out.has_value(), "no folder is named to write into", "give --out DIR");
-  require(command, !request.files.empty(), "no file is named", "name one file or more; millrace " + command + " --help");
+  require(command, !request.files.empty(), "no file is named", "give at least one file; millrace " + command + " --help");
   const std::vector<stdfs::path> outputs = outputs_of(command, request, encodes);
   telemetry::Console console(telemetry::Console::Mode::automatic, 2);
   const Json overrides = request.device ? Json{{"device.name", *request.device}} : Json::object();

@@ -73,7 +73,7 @@ void add_patch_problems(const RecipeConfig& config, std::vector<Problem>& proble
   if (config.perceptual_weight > 0 && !config.perceptual_weights.empty() && least < kSmallestPerceptualSide) {
     problems.push_back({"a patch of " + patch + " is too small for the perceptual loss, which takes sides of " +
                             std::to_string(kSmallestPerceptualSide) + " and more",
-                        "recipe.patch_size", "use a larger patch, or leave recipe.perceptual_weights out"});
+                        "recipe.patch_size", "use a larger patch, or remove recipe.perceptual_weights"});
   }
   if (config.adv_weight <= 0) return;
   const std::int64_t smallest = smallest_side(config);

@@ -56,7 +56,7 @@ void Autoencoder3d::before_training() {
     for (const std::string& text : look_at_values(*files_, passes)) context_.note(text);
   }
   if (recipe_.perceptual_weight > 0 && recipe_.perceptual_weights.empty())
-    context_.note("perceptual loss off: no weights given (recipe.perceptual_weights)");
+    context_.note("the perceptual loss is off, because no weights are given (recipe.perceptual_weights)");
   if (recipe_.perceptual_weight > 0 && !recipe_.perceptual_weights.empty()) {
     perceptual_ = std::make_shared<Perceptual>(recipe_.perceptual_weights, recipe_.perceptual_map);
     perceptual_->to(context_.device);

@@ -183,7 +183,7 @@ int pca_command(std::span<const std::string> words) {
   if (verb == "fit") return fit(request_of(arguments, kFitted));
   if (verb == "validate") return validate(request_of(arguments, kCompared));
   throw UsageError({verb.empty() ? "pca needs a verb" : "pca has no verb " + quoted(verb), "millrace pca",
-                    "it is fit or validate; millrace pca --help says more"});
+                    "use fit or validate; millrace pca --help explains both"});
 }
 
 }  // namespace millrace::recipes::cosmology

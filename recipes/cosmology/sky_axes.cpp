@@ -143,7 +143,7 @@ void take_unit(const hdf5::File& file, const std::string& cube, SkyWords& words,
   if (!said.empty()) words.unit = said.front().second;
 }
 
-std::string unit_text(const std::string& unit) { return unit.empty() ? "kelvin, as files that say nothing" : unit; }
+std::string unit_text(const std::string& unit) { return unit.empty() ? "kelvin, as in files that name no unit" : unit; }
 bool same_unit(const std::string& a, const std::string& b) { return (a.empty() ? "K" : a) == (b.empty() ? "K" : b); }
 
 std::string range_text(const std::vector<double>& mhz) { return fixed(mhz.front(), 3) + " to " + fixed(mhz.back(), 3) + " MHz"; }

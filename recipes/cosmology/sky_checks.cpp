@@ -141,7 +141,8 @@ std::string check_left(const RecipeConfig& recipe, const Sky& sky, const nn::For
     if (recipe.n_fg + more <= static_cast<std::int64_t>(sky.freq_mhz.size()) / kSparedChannels)
       next += (next.empty() ? "" : ", or ") + std::string("raise recipe.n_fg to ") + std::to_string(recipe.n_fg + more);
   }
-  return text + ". Next: " + (next.empty() ? "compare the units of signal and foreground, or flag what is no sky" : next);
+  return text + ". Next: " +
+         (next.empty() ? "compare the units of signal and foreground, or flag values that are not from the sky" : next);
 }
 
 }  // namespace

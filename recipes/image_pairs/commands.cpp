@@ -98,7 +98,7 @@ std::vector<stdfs::path> images_named(const std::vector<stdfs::path>& words, std
   }
   if (files.size() < 2)
     throw UsageError(
-        {"there is one image, and an order needs two", "millrace rank", "name a folder of images, or several files"});
+        {"there is only one image, and an order needs two", "millrace rank", "name a folder of images, or several files"});
   return files;
 }
 
@@ -218,7 +218,7 @@ int run_adapter(const std::function<Entry()>& row, std::span<const std::string> 
   auto& model = dynamic_cast<PairModel&>(loaded.recipe->model());
   if (!merges && !model.frozen()) {
     throw UsageError({"the run trained tower and decoder as well: an adapter alone would not give its answers", request.run,
-                      "give --merge, which writes whole weights"});
+                      "use --merge, which writes whole weights"});
   }
   Fs& fs = Fs::real();
   fs.create_directories(*out);

@@ -133,7 +133,7 @@ Entry entry() {
   entry.data_options = {
       {"clean", "FOLDER", "crops of the photographs in this folder instead of textures"},
       {"pairs-from", "LABELS", "tables of pairs (train_fold<k>_<rows>.csv, eval_fold<k>_<rows>.csv) of labelled images"},
-      {"interval-sample", "", "of them at most 10 images per 0.1 of the score"},
+      {"interval-sample", "", "of these images at most 10 for each 0.1 of the score"},
       {"folds", "N", "of the tables, as recipe.folds (default 5)"},
       {"per-class", "N", "pairs of each answer, as recipe.per_class (default 15000, or that of --preset)"},
       {"theta", "X", "as recipe.theta (default 0.2)"},

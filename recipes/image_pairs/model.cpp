@@ -155,8 +155,8 @@ std::vector<Problem> shape_problems(const RecipeConfig& config) {
   }
   for (const std::string& target : config.lora_targets) {
     if (std::ranges::find(kProjections, target) != kProjections.end()) continue;
-    problems.push_back({"the decoder has no projection \"" + target + "\" that an adapter could stand beside",
-                        "recipe.lora_targets", "choose among q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj"});
+    problems.push_back({"the decoder has no projection \"" + target + "\" for an adapter", "recipe.lora_targets",
+                        "choose among q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj"});
   }
   return problems;
 }

@@ -225,7 +225,7 @@ std::vector<std::vector<std::int64_t>> deal_folds(std::span<const Labelled> labe
   if (std::ranges::all_of(dealt, [](const auto& fold) { return fold.size() > 1; })) return dealt;
   throw DataError({std::to_string(labels.size()) + " images in " + std::to_string(groups.size()) + " groups are too few for " +
                        std::to_string(folds) + " folds of two",
-                   "the labels (groups.txt beside them says which images belong together)",
+                   "the labels (groups.txt in the same folder says which images belong together)",
                    "label more images, or set recipe.folds"});
 }
 

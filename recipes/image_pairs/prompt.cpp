@@ -98,7 +98,8 @@ std::vector<Problem> prompt_problems(const RecipeConfig& config) {
     problems.push_back({"the prompt has " + count_text(std::ranges::count(config.prompt_token_ids, config.image_token_id)) +
                             " image tokens " + count_text(config.image_token_id) + ", not two images of one or of " +
                             count_text(patches_of(config)) + " tokens each",
-                        "recipe.prompt_token_ids, recipe.image_token_id", "put recipe.image_token_id where each image stands"});
+                        "recipe.prompt_token_ids, recipe.image_token_id",
+                        "put recipe.image_token_id at the place of each image"});
     return problems;
   }
   const auto length = static_cast<std::int64_t>(prompt->tokens.size());

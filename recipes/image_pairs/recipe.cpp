@@ -185,7 +185,7 @@ void ImagePairs::note_trained_parts() {
   const Counts counts = parameter_counts(recipe_);
   if (!is_frozen()) {
     context_.note("all " + with_commas(static_cast<std::int64_t>(counts.total())) + " parameters are trained: " +
-                  (recipe_.base_weights.empty() ? "without recipe.base_weights a frozen tower would know nothing"
+                  (recipe_.base_weights.empty() ? "without recipe.base_weights a frozen tower would have random weights"
                                                 : "recipe.freeze_base=false"));
     return;
   }

@@ -54,7 +54,8 @@ Picture draw_losses(const TokenLosses& losses) {
   return picture::histograms(
       {.name = "token_losses",
        .title = "How much single tokens cost",
-       .caption = with_commas(known.numel()) + " tokens. Near 0: foreseen. Far right: the model was sure of another token.",
+       .caption = with_commas(known.numel()) +
+                  " tokens. Near 0: the token was expected. Far right: the model was sure of another token.",
        .x = {.label = "loss", .unit = "nats"},
        .log_counts = true,
        .bins = 60,

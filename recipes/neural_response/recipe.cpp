@@ -91,8 +91,8 @@ at::Tensor as_seen_in_training(const at::Tensor& stim, StimulusKind kind) {
   if (stim.scalar_type() != at::kByte) return stim.to(at::kFloat);
   if (kind == StimulusKind::transformed) {
     throw DataError({"stim holds grey levels, and this run learned from what its transforms make of them", "the input of predict",
-                     "give NeuralResponse::predict the transformed frames as f32; a file for millrace predict holds grey levels "
-                     "alone, for runs whose stimulus has no operations but pixelnorm and unsqueeze"});
+                     "give NeuralResponse::predict the transformed frames as f32; a file for millrace predict has only grey "
+                     "levels, which works for runs whose stimulus has no operations except pixelnorm and unsqueeze"});
   }
   const at::Tensor levels = stim.to(at::kFloat);
   return kind == StimulusKind::pixels ? levels.sub(127).div(255) : levels;

@@ -132,7 +132,7 @@ void read_network(Json& keys, std::vector<Problem>& problems) {
   const std::string target = text_of(network.take("_target_"));
   const std::size_t dot = target.rfind('.');
   if (target != "null" && target.substr(dot == std::string::npos ? 0 : dot + 1) != "AutoencoderKL") {
-    network.refuse("_target_", target + ", which is not here", "name an AutoencoderKL: it is the one network of this recipe");
+    network.refuse("_target_", target + ", which is not here", "give an AutoencoderKL, the only network of this recipe");
   }
   network.only("spatial_dims", 3);
   const Json in = keys.value("in_channels", Json());
@@ -144,7 +144,7 @@ void read_network(Json& keys, std::vector<Problem>& problems) {
   network.only("include_fc", true);
   if (const auto blocks = keys.find("num_res_blocks"); blocks != keys.end() && blocks->is_array() && !blocks->empty()) {
     if (std::ranges::any_of(*blocks, [&](const Json& each) { return each != blocks->front(); })) {
-      network.refuse("num_res_blocks", blocks->dump() + ": it differs between the levels", "take one number for all of them");
+      network.refuse("num_res_blocks", blocks->dump() + ": it differs between the levels", "use the same number for all levels");
     }
     const Json first = blocks->front();
     *blocks = first;

@@ -54,7 +54,7 @@ bool take(torch::nn::Module& network, const Tensors& tensors, const std::string&
     const std::string what = it == tensors.end() ? "the " + which + "'s weights have no " + item.key()
                                                  : "the " + which + "'s " + item.key() + " has shape " + shape_text(it->second) +
                                                        ", the model's has " + shape_text(item.value());
-    throw SnapshotError({what, from.string(), "set the keys of recipe as the network has them that was trained"});
+    throw SnapshotError({what, from.string(), "set the keys of section recipe to those of the trained network"});
   }
   return true;
 }

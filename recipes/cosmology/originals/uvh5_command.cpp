@@ -243,7 +243,7 @@ void print_converted(const uvh5::Converted& converted, const std::filesystem::pa
     before = word;
   }
   if (converted.config.empty()) {
-    std::cout << "next        a run needs foreground and signal: give FILE... and --signal or --make-signal together\n";
+    std::cout << "next        give FILE... together with --signal or --make-signal: a run needs foreground and signal\n";
   } else {
     std::cout << "next        millrace train cosmology --config " << (out / "train.json").string() << "\n";
   }

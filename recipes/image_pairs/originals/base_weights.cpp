@@ -53,7 +53,7 @@ SnapshotError refused(std::string what, const stdfs::path& where, std::string_vi
 Json read_json(const stdfs::path& path) {
   const InputFile file(path);
   if (file.size() > kMostIndexBytes)
-    throw refused("a file of " + human_bytes(static_cast<double>(file.size())) + " is no description of weights", path,
+    throw refused("a file of " + human_bytes(static_cast<double>(file.size())) + " is not a description of weights", path,
                   "give the folder that the weights were saved in");
   std::vector<std::byte> buffer;
   const auto bytes = file.read_all(buffer);
@@ -78,7 +78,7 @@ Listed read_index(const stdfs::path& path) {
       const auto shard = value.get<std::string>();
       if (shard.empty() || stdfs::path(shard).filename() != stdfs::path(shard))
         throw refused("the index has weight " + quoted(name) + " in " + quoted(shard) + ", which is no file beside it", path,
-                      "put the files beside their index, as they were published");
+                      "put the files next to their index, as they were published");
       files[shard].insert(name);
     }
   }
@@ -105,7 +105,7 @@ void open_folder(std::vector<File>& files, const stdfs::path& folder) {
       if (!stdfs::exists(folder / shard, none))
         throw refused("the index names the file " + quoted(shard) + " with " + std::to_string(names.size()) +
                           " weights, which is not there",
-                      index, "fetch that file too, and put it beside the index");
+                      index, "download that file too, and put it next to the index");
       open_file(files, folder / shard, std::move(names));
     }
   } else if (stdfs::exists(whole, none)) {

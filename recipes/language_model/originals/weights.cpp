@@ -40,7 +40,7 @@ class Decided {
     if (is_set(key)) {
       throw ConfigError(Message{"the weights in " + file_ + " want recipe." + key + " " + value.dump() + " (" + why +
                                     "), which is set to " + now.dump(),
-                                config_.origins.at("recipe." + key), "remove the key: the file decides it"});
+                                config_.origins.at("recipe." + key), "remove the key, because the file determines it"});
     }
     now = value;
     config_.origins["recipe." + key] = "weights " + file_;

@@ -41,7 +41,7 @@ class Section {
     values[name] = value.is_array() && !value.empty() ? value.front() : value;
     if (!value.is_array()) return;
     for (const Json& each : value) {
-      if (each != value.front()) return refuse(key, key + " differs between the axes", "take one number for all three");
+      if (each != value.front()) return refuse(key, key + " differs between the axes", "use the same number for all three");
     }
   }
   void ignore(const std::vector<std::string>& keys) { known_.insert(known_.end(), keys.begin(), keys.end()); }
@@ -76,7 +76,7 @@ void read_adapter(Section part, Json& values) {
   Section own = part.inside("params");
   own.into(values, "grid_size", "recipe.adapter.grid_size");
   own.into(values, "init_sigma", "recipe.adapter.init_sigma");
-  own.word("transform", {"scale"}, "a scale is the one transform here");
+  own.word("transform", {"scale"}, "the only transform here is a scale");
   own.finish();
   part.finish();
 }
@@ -86,7 +86,7 @@ void read_frontend(Section part, Json& values) {
   Section own = part.inside("params");
   own.into(values, "kernel_size", "recipe.frontend.kernel_size");
   own.into(values, "num_channels", "recipe.frontend.num_channels");
-  own.word("init_type", {"gaussian_derivatives"}, "Gaussian derivatives are the one way to begin here");
+  own.word("init_type", {"gaussian_derivatives"}, "the only initial values here are Gaussian derivatives");
   for (const char* off : {"aa_signal", "bias", "split_MP", "use_weight_norm", "keep_unit_norm"})
     own.word(off, {"false", "False"}, "set it to false");
   own.word("causal", {"true", "True"}, "set it to true");
@@ -145,7 +145,7 @@ void read_convnet(Section part, Json& values, std::vector<Problem>& problems) {
       stages.push_back(stage_of({blocks[i], "convnet.params.block_configs", problems}, channels[i]));
     values["recipe.convnet.stages"] = std::move(stages);
   } else if (!channels.is_null() || !blocks.is_null()) {
-    own.refuse("block_configs", "channels and block_configs are no lists of one length",
+    own.refuse("block_configs", "channels and block_configs are not lists of the same length",
                "give each block its number of channels");
   }
   own.finish();
@@ -162,7 +162,7 @@ void read_modulator(Section part, Json& values) {
   for (const char* off : {"use_layer_norm", "learnable_h0", "use_depthwise", "use_grouped"})
     own.word(off, {"false", "False"}, "set it to false");
   Section encoder = own.inside("encoder_params");
-  encoder.word("type", {"mlp"}, "an MLP is the one encoder here");
+  encoder.word("type", {"mlp"}, "the only encoder here is an MLP");
   const std::string activation = encoder.word("activation", {"gelu", "silu"}, "take gelu or silu");
   if (activation == "gelu" || activation == "silu") values["recipe.modulator.encoder_params.activation"] = activation;
   encoder.word("bias", {"true", "True"}, "its layers have biases");
@@ -221,7 +221,7 @@ Json keys_of_model_file(const Json& tree, std::vector<Problem>& problems) {
     values["recipe.regularization"] = Json::array();
     for (const Json& rule : rules) values["recipe.regularization"].push_back(penalty_of({rule, "regularization", problems}));
   } else if (!rules.is_null()) {
-    file.refuse("regularization", "regularization is no list", "write a list of rules, [] for none");
+    file.refuse("regularization", "regularization is no list", "write a list of rules; [] means no rules");
   }
   file.finish();
   return values;

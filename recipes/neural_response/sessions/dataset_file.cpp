@@ -293,7 +293,7 @@ class Reading {
     std::ranges::sort(cids);
     if (const auto twin = std::ranges::adjacent_find(cids); twin != cids.end())
       file_.notices.push_back("session " + session.name + " names cid " + std::to_string(*twin) +
-                              " twice: the unit is learned twice and counts twice in every mean; name it once in its cids");
+                              " twice: the unit is learned twice and counts twice in every mean; list it only once in cids");
     if (session.types.empty()) root.at("types").problem("types is empty", "name the HDF5 files of a session without .h5");
     if (!(session.train_share > 0 && session.train_share < 1))
       root.at("train_val_split")

@@ -189,7 +189,7 @@ void each_of_list(const Node& list, const Take& take) {
       const std::string name = item.text("");
       take(name, item.at(name));
     } else {
-      item.problem(list.path() + " has an entry that is not one name with arguments", "write each as - NAME: {arguments}");
+      item.problem(list.path() + " has an entry that is not a single name with arguments", "write each as - NAME: {arguments}");
     }
   }
 }

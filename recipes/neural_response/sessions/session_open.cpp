@@ -155,7 +155,7 @@ class SessionOpener {
       if (transform.expose_as != "behavior") continue;
       gaps.found = 0;
       Series series = average_bins(read_series(file, "/" + transform.source, &gaps), ratio);
-      note_gaps(file, "/" + transform.source, gaps, "the number before stands there");
+      note_gaps(file, "/" + transform.source, gaps, "the previous number is used there");
       behavior = joined_columns(behavior, apply_operations(transform.operations, std::move(series)));
     }
     append(counts_, std::move(counts));

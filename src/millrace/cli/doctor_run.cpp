@@ -79,7 +79,7 @@ void print_text(const runs::RunStory& story) {
   for (std::size_t i = left_out; i < story.earlier.size(); ++i) rows.push_back({"before", printable(story.earlier[i].text)});
   if (story.state.is_death) {
     rows.push_back({"saved", story.saved_step ? "step " + with_commas(*story.saved_step) + ": the same command resumes from there"
-                                              : "nothing yet: the same command starts over"});
+                                              : "nothing was saved yet: the same command starts over"});
   }
   rows.push_back({"time", story.accounts.empty() ? "its log has no accounts of time: an older run, or it wrote no log line"
                                                  : human_duration(sum_of(story)) + ": " + runs::shares_text(story.accounts)});

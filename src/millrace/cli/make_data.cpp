@@ -121,7 +121,7 @@ int run_make_data(const Invocation& call) {
   const std::int64_t seed = arguments.integer("seed", tables ? entry.defaults.value("train.seed", std::int64_t{0}) : 0, 0);
   arguments.finish("make-data");
   if (!entry.make_data) {
-    throw UsageError({"recipe " + entry.name + " has no sample data", "millrace make-data", "give it your own data with --data"});
+    throw UsageError({"recipe " + entry.name + " has no sample data", "millrace make-data", "use your own data with --data"});
   }
   const std::string preset = choose_preset(entry, wish);
   const std::filesystem::path folder =

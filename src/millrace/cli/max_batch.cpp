@@ -23,7 +23,7 @@ second step, on the run's own data. On a CPU memory ends at memory.limit (auto =
 )";
 
 std::string why(const std::string& bound) {
-  if (bound == "data") return "it takes the whole training set in one batch";
+  if (bound == "data") return "the batch is the whole training set";
   if (bound == "most") return "larger ones were not asked for";
   return bound == "config" ? "a larger one is refused" : "a larger one runs out of memory";
 }

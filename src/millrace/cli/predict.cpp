@@ -36,7 +36,7 @@ std::vector<std::vector<std::string>> rows_of(const char* heading, const std::ve
 
 std::string tensors_of(const Entry& entry) {
   const std::string name = "\nTensors of recipe " + entry.name + "\n";
-  if (entry.predicts.inputs.empty()) return name + "  It does not say what it takes: see its README.\n";
+  if (entry.predicts.inputs.empty()) return name + "  The recipe does not describe its inputs: see its README.\n";
   std::vector<std::vector<std::string>> rows = {{"  ", "name", "dtype", "shape", ""}};
   for (auto& row : rows_of("input", entry.predicts.inputs)) rows.push_back(std::move(row));
   for (auto& row : rows_of("output", entry.predicts.outputs)) rows.push_back(std::move(row));

@@ -35,7 +35,7 @@ int run_runs(const Invocation& call) {
   std::error_code error;
   if (named && !std::filesystem::is_directory(root, error)) {
     const bool is_there = std::filesystem::exists(std::filesystem::symlink_status(root, error));
-    throw UsageError({printable(root.string()) + (is_there ? " is no folder that can be looked into" : " does not exist"),
+    throw UsageError({printable(root.string()) + (is_there ? " is not a folder that can be read" : " does not exist"),
                       "flag --root", "name the folder that holds the runs; without --root it is ./runs"});
   }
   std::vector<runs::RunRow> rows = runs::find_runs(root);

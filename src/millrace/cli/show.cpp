@@ -80,7 +80,7 @@ class ShownGroup {
       const at::Tensor here = tensor.detach().to(at::kCPU).contiguous();
       const std::optional<DType> dtype = dtype_of(here.scalar_type());
       if (!dtype) {
-        shown_.console->warning("field " + quoted(name) + " has a type that no table has a word for");
+        shown_.console->warning("field " + quoted(name) + " has a type that tables can't show");
         continue;
       }
       const ValueSummary summary = summary_of(*dtype, values_of(here));

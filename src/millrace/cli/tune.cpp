@@ -132,7 +132,7 @@ std::string line_of(const doctor::Trial& trial) {
   using Verdict = doctor::Trial::Verdict;
   std::string text = doctor::text_of(trial.candidate.set);
   text.resize(std::max<std::size_t>(text.size(), 30), ' ');
-  text += trial.candidate.back ? "  as it was, is the new value needed: "
+  text += trial.candidate.back ? "  the old value, to see whether the new one is needed: "
                                : "  expects " + percent(trial.candidate.expected) + " less time" +
                                      (trial.candidate.finding.empty() ? "" : " (" + trial.candidate.finding + ")") + ": ";
   if (trial.verdict == Verdict::not_allowed)

@@ -110,7 +110,7 @@ Found not_finite(const Evidence& e) {
     if (input.samples > 1)
       what += ", and " + with_commas(input.samples - 1) + (input.samples == 2 ? " more sample" : " more samples");
     return notices("repair or remove " + std::string(input.samples > 1 ? "these samples" : "the sample") +
-                   "; where such values mark what is missing, leave them out of the loss");
+                   "; if such values mark missing data, leave them out of the loss");
   }
   if (input.all) what += std::string("; ") + (is_one ? "its" : "their") + " input is finite";
   const std::string look = "look for zeros under a root or a logarithm, or divisions by them";

@@ -339,7 +339,7 @@ Found unaccounted(const Evidence& e) {
   if (e.others && *e.others >= std::max(kNeighbours, share)) return std::nullopt;
   return Finding{.id = {},
                  .what = percent(share) + " of the time is in no account: neither in data, nor in the step, nor in logging",
-                 .remedy = "--profile shows what runs there; please report it",
+                 .remedy = "run with --profile to see what runs in that time, and please report it",
                  .key = {},
                  .value = {},
                  .gain = Finding::Gain{share / 2, 0, share}};

@@ -53,7 +53,7 @@ std::optional<at::ScalarType> autocast_of(const std::string& word, at::Device de
   if (word == "fp32") return std::nullopt;
   if (word == "bf16" || word == "fp16") return precision::format_of(word);
   if (word == "auto") return precision::hardware_has_fast_bf16(device, nullptr) ? std::optional(at::kBFloat16) : std::nullopt;
-  throw UsageError({"there is no precision " + quoted(word), "--precision", "it is auto, fp32, bf16 or fp16"});
+  throw UsageError({"there is no precision " + quoted(word), "--precision", "use auto, fp32, bf16 or fp16"});
 }
 
 Json sizes_of(const Batch& batch) {

@@ -130,7 +130,7 @@ Check Verification::batch() {
   }
   check.level = Check::Level::warn;
   check.found += "; not on " + device.str() + ": " + first_of(elsewhere);
-  check.next = "in Recipe::prepare() make new fields on the device of those that are there";
+  check.next = "in Recipe::prepare() make new fields on the device of the existing fields";
   return check;
 }
 

@@ -245,7 +245,7 @@ void TensorWriter::append(const Tensors& rows) {
       const std::int64_t more = field.shape.empty() ? 0 : std::exchange(field.shape[0], before);
       if (field != known || field.shape.empty()) {
         throw RecipeError({"output " + quoted(name) + " of predict() has another name, type or shape than in the rows before",
-                           "predict()", "let the shape of an output, but for its rows, not depend on the rows"});
+                           "predict()", "make the shape of an output, except its first size, independent of the rows"});
       }
       known.shape[0] += more;
     }

@@ -54,7 +54,7 @@ void about_cores(const MachineView& machine, std::vector<Finding>& found) {
     found.push_back(
         {false, "cores", "cpu_affinity",
          "this process may use " + cpus(given.allowed_cpus) + " of the machine's " + std::to_string(given.machine_cpus),
-         "the batch system or taskset says so; ask for more there"});
+         "the batch system or taskset sets this limit; ask it for more"});
   }
   if (!machine.asked_instructions.empty()) {
     found.push_back({false, "instructions", "cpu_instructions",
@@ -90,7 +90,7 @@ void about_neighbours(const MachineView& machine, std::vector<Finding>& found) {
     found.push_back(
         {false, "clock", "clock_low",
          "a core at work runs at " + significant(*machine.mhz, 3) + " of " + significant(*machine.most_mhz, 3) + " MHz",
-         "look at heat, power limits and the governor (cpupower frequency-info)"});
+         "check temperature, power limits and the governor (cpupower frequency-info)"});
   }
   if (machine.open_files && *machine.open_files < kFewFiles) {
     found.push_back({false, "open files", "open_files", "this process may open " + std::to_string(*machine.open_files) + " files",

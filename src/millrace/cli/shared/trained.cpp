@@ -95,7 +95,7 @@ const Entry& take_recipe_of_run(Arguments& arguments, std::span<const Entry> rec
   if (name.empty()) return take_recipe(arguments, recipes, command);
   if (const Entry* entry = find_recipe(recipes, name)) return *entry;
   throw UsageError({*from + " is of recipe " + quoted(name) + ", which this program does not have", "flag --from",
-                    "use the program it was trained with; recipes here: " + joined(names_of(recipes), ", ")});
+                    "use the program that trained it; recipes here: " + joined(names_of(recipes), ", ")});
 }
 
 std::string description(const Loaded& loaded) {

@@ -200,7 +200,7 @@ class FileTokens final : public TokenArray {
     const auto shallow = [](int depth, Json::parse_event_t, Json&) { return depth <= kMaxNotesDepth; };
     notes_ = Json::parse(text, shallow, false);
     if (!notes_.is_object() || !notes_.contains("fingerprint") || !notes_["fingerprint"].is_string()) {
-      damaged("notes that are not the writer's", "notes at byte " + std::to_string(at));
+      damaged("notes that its writer did not make", "notes at byte " + std::to_string(at));
     }
     fingerprint_ = notes_["fingerprint"].get<std::string>();
   }
@@ -209,7 +209,7 @@ class FileTokens final : public TokenArray {
     std::array<std::byte, 8> padding{};
     file_.read(padding_at, std::span(padding).first(at - padding_at));
     if (padding != std::array<std::byte, 8>{})
-      damaged("other bytes than zeros after the tokens", "byte " + std::to_string(padding_at));
+      damaged("bytes other than zeros after the tokens", "byte " + std::to_string(padding_at));
     documents_.resize(footer.documents);
     file_.read(at, std::as_writable_bytes(std::span(documents_)));
     if (crc32c(std::as_bytes(std::span(documents_))) != footer.documents_crc) {

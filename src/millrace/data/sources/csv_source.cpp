@@ -148,7 +148,7 @@ class Table {
     const char* const kind = std::is_same_v<T, double> ? "a number" : "a whole number";
     throw DataError(
         {"column " + shown(header_[place]) + (empty ? " is empty" : " holds " + shown(cell)) + ", which is not " + kind, where(),
-         empty ? "fill the cell in, or remove the row" : "mend the cell, or remove the row"});
+         empty ? "fill the cell in, or remove the row" : "correct the cell, or remove the row"});
   }
 
   const std::filesystem::path& path_;

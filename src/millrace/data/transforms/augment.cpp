@@ -227,7 +227,7 @@ class Normalise final : public Augmentation {
   }
   [[nodiscard]] Field made_of(const Field& field) const override {
     if (field.dtype != DType::u8 && field.dtype != DType::f32)
-      refuse_step(field, *this, "is neither u8 nor f32", "make an f32 of it with data::map first");
+      refuse_step(field, *this, "is neither u8 nor f32", "first convert it to f32 with data::map");
     if (mean_.size() > 1 && (field.shape.empty() || field.shape[0] != static_cast<std::int64_t>(mean_.size()))) {
       refuse_step(field, *this, "has not " + std::to_string(mean_.size()) + " channels on its first axis",
                   "give a mean and a deviation for each channel, or one for all");
@@ -349,7 +349,7 @@ std::shared_ptr<const Source> augment(std::shared_ptr<const Source> source, cons
   source = detail::required(std::move(source), "augment()");
   if (fields.empty() || steps.empty() || std::find(steps.begin(), steps.end(), nullptr) != steps.end()) {
     detail::refuse_composing(fields.empty() ? "no field is named" : "a step is missing", "augment()",
-                             "name one field and one step or more");
+                             "give at least one field and one step");
   }
   Mapping mapping{
       .name = "augment " + joined(fields, ",") + ": " + joined(steps, ", ", [](const Step& step) { return step->text(); }),

@@ -116,7 +116,7 @@ void MapSource::declare_fields() {
     if (!element_count(field.shape)) {
       detail::refuse_composing(
           "map " + quoted(mapping_.name) + " makes field " + quoted(field.name) + " of shape " + to_text(field.shape),
-          "Mapping::makes", "give sizes of 0 or more, that of one sample");
+          "Mapping::makes", "give sizes of 0 or more, for one sample");
     }
     made_.push_back(static_cast<std::size_t>(std::find_if(fields_.begin(), fields_.end(), called(field.name)) - fields_.begin()));
   }

@@ -167,7 +167,7 @@ std::optional<std::string> Assembly::try_on_batch(const std::function<void(const
   for (std::int64_t count = 1;; count *= 2) {
     try {
       trial(micro_batch(*batch, 0, count));
-      return count == 1 ? "" : "; tried on 1/" + std::to_string(count) + " of a batch, which is what fits into memory";
+      return count == 1 ? "" : "; tried on 1/" + std::to_string(count) + " of a batch, because more does not fit into memory";
     } catch (const std::exception& error) {
       if (!device::is_out_of_memory(error) || micro_batches_of(*batch, 2 * count) < 2 * count) throw;
     }

@@ -90,7 +90,7 @@ std::vector<Problem> memory_problems(const MemoryConfig& config) {
         {"limit " + quoted(config.limit) + " is no amount of memory", "memory.limit", "write auto, or bytes, such as 2 GB"});
   if (!config.offload.empty() && memory::parse_budget(config.offload).value_or(memory::Budget{0, true}).is_share) {
     problems.push_back({"offload " + quoted(config.offload) + " is no amount of memory", "memory.offload",
-                        "write the size, such as 1 MB, from which on a tensor goes to host memory, or leave it empty"});
+                        "write the size, such as 1 MB, from which a tensor is moved to host memory, or leave it empty"});
   }
   return problems;
 }
@@ -106,7 +106,8 @@ MemoryChoice named_memory(const MemoryConfig& config) {
   choice.value = joined(choice.recompute.patterns());
   if (choice.value == "*") choice.value = "all";
   const bool automatic = std::ranges::find(config.recompute, "auto") != config.recompute.end();
-  if (!choice.recompute.any() && automatic) choice.reason = "until memory runs out: then everything that can be";
+  if (!choice.recompute.any() && automatic)
+    choice.reason = "nothing until memory runs out, then everything that can be recomputed";
   return choice;
 }
 
@@ -154,8 +155,7 @@ MemoryChoice try_memory(Stepper& stepper, const Batch& batch, const MemoryConfig
       choice.trial["micro_batches_that_fit"] = count;
       choice.trial["bytes_that_fit"] = smaller->second;
     } else {
-      choice.reason +=
-          batch.rows() > 1 ? "smaller micro-batches are not within it either" : "the micro-step is one sample already";
+      choice.reason += batch.rows() > 1 ? "smaller micro-batches do not fit either" : "a micro-batch is already a single sample";
     }
   }
   choice.trial["budget_bytes"] = budget;

@@ -104,7 +104,7 @@ void RunSetup::choose_device() {
   precision::use_tf32(precision::choose_tf32(config_.device.tf32_wish(), choice.device, std::nullopt), choice.device);
   if (context_.device.is_cpu() && switches_.on("memory_recovery")) memory_limit_.emplace(config_.memory.limit);
   if (!context_.device.is_cpu() && config_.memory.limit != "auto")
-    choose("memory.limit", config_.memory.limit, "without effect: it is of a CPU's tensors; a GPU is used until it has no more");
+    choose("memory.limit", config_.memory.limit, "without effect on a GPU: it limits tensors in CPU memory");
   choose_threads();
   choose_guards();
   choose_transport();

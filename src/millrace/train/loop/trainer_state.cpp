@@ -168,7 +168,7 @@ void Trainer::save_after_error() noexcept {
       return;
     }
     if (!is_whole_) {
-      reporter_.warning("the state is not saved, since the update of the weights was cut short; " + saves_.last() +
+      reporter_.warning("the state is not saved, because the update of the weights was interrupted; " + saves_.last() +
                         "the same command resumes from the last snapshot");
       return;
     }

@@ -49,7 +49,7 @@ Message caught_message() {
   } catch (const RecipeError& error) {
     return error.message();
   } catch (const InternalError& error) {
-    return {error.message().what, error.message().where, "look at what the callback hands to that function"};
+    return {error.message().what, error.message().where, "look at the arguments that the callback passes to that function"};
   } catch (const Error&) {
     throw;
   } catch (const FsError&) {
@@ -75,7 +75,7 @@ Message caught_message() {
     const std::string text = first_line(error.what());
     if (text == "map::at")
       return {"at() was asked for a name that the map does not have (map::at)", "",
-              "compare the names in the callback with those that there are"};
+              "compare the names in the callback with the names of the fields"};
     return {text, "", "the text is that of the exception; look at what the callback does"};
   } catch (...) {
     return message_of_other();

@@ -102,8 +102,7 @@ void StrayLeaves::refuse(const Batch& batch) const {
            " a gradient, and no optimiser moves and no snapshot keeps " + (one ? "it" : "them"),
        "objective " + quoted(held.front()->objective) + ", " + to_text(batch.origin()) +
            "\nlikely a layer that was not registered",
-       layer_of(held) +
-           " in a module of model(); what is not to be trained is registered too, and gets set_requires_grad(false)"});
+       layer_of(held) + " in a module of model(); register weights that are not trained too, with set_requires_grad(false)"});
 }
 
 }  // namespace millrace

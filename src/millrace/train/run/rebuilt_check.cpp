@@ -105,8 +105,8 @@ std::string compared(Assembly& assembly, const snapshot::Content& content) {
   return "what the snapshot of step " + std::to_string(content.step) + " holds does not give the run's numbers: for one " +
          (split == Split::validation ? "validation" : "training") + " batch " + found +
          "\n  where    what the loss depends on and neither model() nor state() holds; eval, predict and a resumed run lack it"
-         "\n  next     register layers, parameters and buffers in model() (register_module, register_buffer), and give state() "
-         "what the recipe learns besides";
+         "\n  next     register layers, parameters and buffers in model() (register_module, register_buffer), and return other "
+         "learned values from state()";
 }
 
 }  // namespace

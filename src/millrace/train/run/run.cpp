@@ -91,7 +91,7 @@ SampleInput::SampleInput(RunRequest& request, bool keeps) {
   const DataOptions options = data_options(entry, config);
   if (!needs_data && !is_lost_sample_data(request, config)) {
     if (!options.empty() && !config.origins["data.dir"].starts_with("run "))
-      request.console->notice("data.dir is given: what the config says of a preset's own data has no effect");
+      request.console->notice("data.dir is given, so settings for a preset's own data have no effect");
     return;
   }
   if (!entry.make_data || request.preset.empty()) {
@@ -107,7 +107,7 @@ SampleInput::SampleInput(RunRequest& request, bool keeps) {
     if (!keeps) {
       temporary_ = make_temporary_folder();
       folder = temporary_ / "data";
-      beginning = "the sample data of preset " + request.preset + " is made for this look and then removed";
+      beginning = "the sample data of preset " + request.preset + " is made for this command and then removed";
     }
     constexpr std::uint64_t data_seed = 0;
     const bool made = make_sample_data(fs, folder,

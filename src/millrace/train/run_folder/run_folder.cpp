@@ -306,7 +306,8 @@ std::vector<std::string> RunFolder::begin(std::optional<std::int64_t> branches_a
     clear_leftovers();
     if (is_run_ && fresh_) {
       archive_old_run(fs_, path_, record_);
-      notices.push_back("the old run in " + path_.string() + " is replaced: it goes when the first new snapshot is on the disk");
+      notices.push_back("the old run in " + path_.string() +
+                        " is replaced: it is deleted when the first new snapshot is on the disk");
     } else if (is_run_ && branches_after) {
       branch_ = archive_branch(fs_, path_, record_, *branches_after);
       if (!branch_.empty()) notices.push_back("later snapshots became a branch: --run " + branch_.string() + " resumes them");
@@ -343,7 +344,7 @@ stdfs::path RunFolder::own(const std::string& name) {
   stdfs::path path = path_ / name;
   if (record_.owns(name)) return path;
   if (is_there(path)) {
-    throw UsageError({path.string() + " is not of this run: it is not overwritten", path.string(),
+    throw UsageError({path.string() + " does not belong to this run, so it is not overwritten", path.string(),
                       "move it, or choose another folder with --run"});
   }
   record_.files.insert(name);
