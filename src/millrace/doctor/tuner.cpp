@@ -17,12 +17,11 @@ constexpr double kBusy = 0.1;                            // share of time used b
 constexpr int kMostBusy = 3;                             // runs that do not count before the candidate is given up
 constexpr std::size_t kMostRuns = 6, kMostOfLittle = 4;  // the most valid runs of a candidate, and of one with little gain
 constexpr double kLittle = 0.1;
-constexpr std::int64_t kMostRows =
-    8;                            // times the config's batch size; larger ones change the training too much and make runs long
-constexpr std::size_t kPool = 4;  // a candidate is compared with this many runs of the baseline
-constexpr int kBetween = 2;       // number of runs with candidates between two runs of the baseline
-constexpr double kClear = 0.35;   // log(ratio) from which a single run is enough to decide, for better or for worse
-constexpr double kNoise = 0.03;   // assumed standard deviation of log(time) at first; counts like kNoiseRuns runs
+constexpr std::int64_t kMostRows = 8;  // times the config's batch size; larger ones change training too much and make runs long
+constexpr std::size_t kPool = 4;       // a candidate is compared with this many runs of the baseline
+constexpr int kBetween = 2;            // number of runs with candidates between two runs of the baseline
+constexpr double kClear = 0.35;        // log(ratio) from which a single run is enough to decide, for better or for worse
+constexpr double kNoise = 0.03;        // assumed standard deviation of log(time) at first; counts like kNoiseRuns runs
 constexpr double kNoiseRuns = 3;
 constexpr double kOutlier = 3;  // in deviations; a run that is further off counts as this far off: it was disturbed
 // In standard errors. kProof is the larger one, because it is applied after each pair of runs but the last.
