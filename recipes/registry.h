@@ -1,4 +1,4 @@
-// The table of the recipes that ship with Millrace.
+// The table of the recipes that come with Millrace.
 #pragma once
 
 #include <span>

@@ -26,9 +26,9 @@ namespace millrace::recipes::autoencoder_3d {
 namespace {
 
 constexpr const char* kKind = "autoencoder_3d latent";
-// Tensors of the first level's size that are alive at once, including workspaces: up to 12 were observed in the decoder.
+// The number of tensors of the first level's size that exist at once, with workspaces. Up to 12 were seen in the decoder.
 constexpr double kTensorsAtOnce = 14;
-constexpr double kLibraries = 128.0 * 1024 * 1024;  // memory that a first pass makes libraries allocate
+constexpr double kLibraries = 128.0 * 1024 * 1024;  // bytes that libraries allocate in the first pass
 
 std::string shape_text(at::IntArrayRef sizes) {
   std::string text;
@@ -36,14 +36,14 @@ std::string shape_text(at::IntArrayRef sizes) {
   return text;
 }
 
-// Start of each tile along an axis: the last tile ends with the axis.
+// Where each tile along an axis begins. The last tile ends where the axis ends.
 std::vector<std::int64_t> starts(std::int64_t size, std::int64_t tile, std::int64_t overlap) {
   std::vector<std::int64_t> begins = {0};
   while (begins.back() + tile < size) begins.push_back(std::min(begins.back() + tile - overlap, size - tile));
   return begins;
 }
 
-// Blending weights of a tile's voxels along an axis: they rise over `overlap` voxels from both ends.
+// The weights for blending of a tile's voxels along an axis: they rise over `overlap` voxels from both ends.
 at::Tensor ramp(std::int64_t size, std::int64_t overlap) {
   const at::Tensor from_begin = at::arange(size, at::kFloat) + 0.5;
   const at::Tensor nearest = at::minimum(from_begin, static_cast<double>(size) - from_begin);
@@ -73,7 +73,7 @@ data::NiftiHeader place_of(const VolumeFile& file) {
   return place;
 }
 
-// Header for an array of this shape; all other fields come from `place`.
+// A header for an array of this shape. All other fields are those of `place`.
 data::NiftiHeader header_of(const data::NiftiHeader& place, at::IntArrayRef shape, const std::string& description) {
   data::NiftiHeader header = place;
   header.dtype = DType::f32;
@@ -104,7 +104,7 @@ std::string text_of(const LatentRecord& record) {
 
 namespace {
 
-// JSON writes a number that is not finite as null.
+// Reads a number. null becomes NaN, because JSON stores a number that is not finite as null.
 double number_of(const Json& json) { return json.is_null() ? std::numeric_limits<double>::quiet_NaN() : json.get<double>(); }
 
 template <std::size_t kCount>
@@ -292,7 +292,7 @@ std::string VolumeCodec::decode(Fs& fs, const std::filesystem::path& in, const s
   std::string notice;
   for (std::size_t axis = 0; record && axis < 3; ++axis) {
     if ((record->shape[axis] + factor - 1) / factor == shape[axis + 1]) continue;
-    notice = "\n  its record is of another grid and was left aside";
+    notice = "\n  its record is about another grid and is not used";
     record.reset();
   }
   std::string how;

@@ -1,4 +1,5 @@
-// New volumes through a trained autoencoder: a volume file becomes a latent file, and a latent file a volume again.
+// Passes new volumes through a trained autoencoder: turns a volume file into a latent file, and a latent file into a volume
+// again.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -20,50 +21,52 @@
 
 namespace millrace::recipes::autoencoder_3d {
 
-// The description of the encoded volume in a latent file, as JSON in a NIfTI comment: decoding needs it.
+// What a latent file says about the volume that was encoded. It is stored as JSON in a NIfTI comment, and decoding needs it.
 struct LatentRecord {
   std::array<std::int64_t, 3> shape{};        // depth, height, width of the volume
-  std::vector<std::array<double, 2>> ranges;  // for each channel: the values that became 0 and 1
-  data::NiftiHeader place;                    // pixdim, both transforms and their codes, units
-  std::string weights;                        // the weights that encoded it
+  std::vector<std::array<double, 2>> ranges;  // for each channel, the values that were scaled to 0 and to 1
+  data::NiftiHeader place;                    // the volume's place in space: pixdim, both transforms and their codes, units
+  std::string weights;                        // the weights that encoded the volume
 };
 [[nodiscard]] std::string text_of(const LatentRecord& record);
-// nullopt if the text is not such a record with this many channels.
+// Reads such a JSON text. nullopt if it is not a record with this many channels.
 [[nodiscard]] std::optional<LatentRecord> record_of(const std::string& text, std::int64_t channels);
 
-// `tile` and `overlap` are multiples of `grain`, and overlap < tile. A function of tiles turns n voxels along each axis into
-// n * up / down.
+// How an array is cut into tiles, in voxels along each axis. `tile` and `overlap` must be multiples of `grain`, and overlap <
+// tile. A function of a tile turns n voxels into n * up / down voxels.
 struct Tiles {
   std::int64_t tile = 64, overlap = 16, grain = 1;
   std::int64_t up = 1, down = 1;
 };
 // Applies fn to overlapping tiles of x (1, C, D, H, W), one after the other, and blends the results with weights that fall
-// towards a tile's edges. The sides of x are multiples of tiles.grain; a side up to tiles.tile is not cut.
+// towards the edges of a tile. The sides of x must be multiples of tiles.grain; a side of at most tiles.tile is not cut.
 [[nodiscard]] at::Tensor in_tiles(const at::Tensor& x, const Tiles& tiles,
                                   const std::function<at::Tensor(const at::Tensor&)>& fn);
 
-// Upper estimate of the memory of a pass over a volume of this many voxels, without gradients.
+// An upper estimate of the bytes that a pass without gradients over a volume of this many voxels takes.
 [[nodiscard]] double pass_bytes(const RecipeConfig& recipe, double voxels);
 
-// The state shared by all files of a command. Not thread-safe.
+// Encodes and decodes the files of a command. Not thread-safe.
 class VolumeCodec {
  public:
   struct Options {
     at::Device device = at::kCPU;
     std::optional<at::ScalarType> autocast;
-    std::int64_t tile = 0;   // voxels along each axis; 0: whole volumes if they fit into half of the free memory, else tiles
-    std::string weights;     // goes into the record
+    std::int64_t tile = 0;   // voxels of a tile along each axis; 0: whole volumes if a pass fits into half of the free memory,
+                             // else tiles
+    std::string weights;     // description of the weights, for the record
     std::uint64_t free = 0;  // bytes that a pass may use; 0 = half of the free memory
   };
   VolumeCodec(AutoencoderKL& model, const RecipeConfig& recipe, Options options);
 
-  // Writes the mean of the latent distribution, [z,d,h,w] f32, as `out` (.nii or .nii.gz): voxel sizes and origin are those of
-  // the coarser grid, the record is a comment. The input is .nii, .nii.gz, or .npz, which has no place in space; its values are
-  // scaled by the percentiles of the whole volume. Returns a summary in words. DataError: see open_volume_file(); also if even a
-  // tile of one patch needs more memory than there is.
+  // Encodes the volume file `in` and writes the mean of the latent distribution, [z,d,h,w] f32, as `out` (.nii or .nii.gz). `out`
+  // has the voxel sizes and the origin of the coarser grid, and the record as a comment. `in` is .nii, .nii.gz or .npz; an .npz
+  // file has no place in space. Its values are scaled by the percentiles of the whole volume. Returns a summary for people.
+  // Throws DataError: see open_volume_file(); also if even a tile of one patch needs more memory than there is.
   std::string encode(Fs& fs, const std::filesystem::path& in, const std::filesystem::path& out);
-  // Writes the volume of a latent file, f32, in the shape, place and values of the encoded one; without a record, as a separate
-  // grid with values from 0 to 1. DataError: not a latent volume of this model.
+  // Decodes the latent file `in` and writes the volume, f32, with the shape, place and range of values that the encoded volume
+  // had. Without a record the volume gets its own grid and values from 0 to 1. Throws DataError if `in` is not a latent
+  // volume of this model.
   std::string decode(Fs& fs, const std::filesystem::path& in, const std::filesystem::path& out);
 
  private:
@@ -73,7 +76,7 @@ class VolumeCodec {
   AutoencoderKL& model_;
   RecipeConfig recipe_;
   Options options_;
-  std::filesystem::path file_;  // the file being processed
+  std::filesystem::path file_;  // the file that is being processed
 };
 
 }  // namespace millrace::recipes::autoencoder_3d

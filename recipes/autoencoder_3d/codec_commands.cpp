@@ -71,7 +71,7 @@ void require(const std::string& command, bool is_there, const std::string& what,
   if (!is_there) throw UsageError({what, "millrace " + command, next});
 }
 
-// "sub-01.nii.gz" -> "sub-01"; decoding removes ".latent" too.
+// The name without its ending: "sub-01" of "sub-01.nii.gz". If `encodes` is false, ".latent" is removed too.
 std::string stem_of(const stdfs::path& file, bool encodes) {
   stdfs::path name = file.filename();
   if (name.extension() == ".gz") name = name.stem();
@@ -100,7 +100,7 @@ int run_command(const std::string& command, bool encodes, const std::function<En
   }
   require(command, request.run.has_value(), "no run is named", "give --run RUN: the folder of a trained run");
   require(command, request.out.has_value(), "no folder is named to write into", "give --out DIR");
-  require(command, !request.files.empty(), "no file is named", "name one file or more; millrace " + command + " --help");
+  require(command, !request.files.empty(), "no file is named", "give at least one file; millrace " + command + " --help");
   const std::vector<stdfs::path> outputs = outputs_of(command, request, encodes);
   telemetry::Console console(telemetry::Console::Mode::automatic, 2);
   const Json overrides = request.device ? Json{{"device.name", *request.device}} : Json::object();

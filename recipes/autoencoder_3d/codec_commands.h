@@ -1,4 +1,4 @@
-// `millrace encode` and `millrace decode`: run files through a trained autoencoder.
+// `millrace encode` and `millrace decode`: pass files through a trained autoencoder.
 #pragma once
 
 #include <functional>
@@ -9,7 +9,7 @@
 
 namespace millrace::recipes::autoencoder_3d {
 
-// For Entry::commands; `row` returns the recipe's entry. Both return the exit code.
+// The commands for Entry::commands. `row` returns the recipe's entry. Both commands return the exit code.
 [[nodiscard]] RecipeCommand encode_command(std::function<Entry()> row);
 [[nodiscard]] RecipeCommand decode_command(std::function<Entry()> row);
 

@@ -44,7 +44,7 @@ class CodecTest : public testing::Test {
     options.weights = "a run";
     return {gan_.autoencoder(), tiny(), std::move(options)};
   }
-  // An i16 volume of 10 x 12 x 9 (depth first) with both transforms.
+  // Writes an i16 volume of 10 x 12 x 9 (depth first) with both transforms.
   stdfs::path write_volume() {
     data::NiftiHeader header;
     header.shape = {10, 12, 9};
@@ -76,7 +76,7 @@ TEST_F(CodecTest, AVolumeKeepsItsShapePlaceAndValues) {
   VolumeCodec both = codec();
   EXPECT_THAT(both.encode(Fs::real(), volume, latent), HasSubstr("10x12x9, values -200 to 79"));
   const data::NiftiFile coarse(latent);
-  EXPECT_EQ(coarse.header().shape, (Shape{3, 3, 3, 3}));  // 10 and 9 are padded to 12
+  EXPECT_EQ(coarse.header().shape, (Shape{3, 3, 3, 3}));  // 10 and 9 are padded to 12, then divided by 4
   EXPECT_EQ(coarse.header().affine[0], (std::array<double, 4>{8, 0, 0, -4}));
   EXPECT_EQ(coarse.header().affine[2], (std::array<double, 4>{0, 0, 16, 17}));
   EXPECT_EQ(coarse.header().pixdim[1], 8);
@@ -91,7 +91,7 @@ TEST_F(CodecTest, AVolumeKeepsItsShapePlaceAndValues) {
   EXPECT_EQ(after.sform_code, before.sform_code);
   EXPECT_EQ(after.qform_code, before.qform_code);
   EXPECT_EQ(after.units, before.units);
-  // The model's own result for the scaled volume, in the volume's own values.
+  // The decoded volume must be the model's own result, scaled back to the range of the volume.
   const at::NoGradGuard no_grad;
   const std::vector<float> decoded_values = values_of(decoded);
   for (const float value : decoded_values) EXPECT_TRUE(value >= -200 && value <= 800) << value;
@@ -164,7 +164,7 @@ TEST_F(CodecTest, TilesAreBlendedIntoTheWhole) {
 TEST_F(CodecTest, WhatMemoryDoesNotHoldIsCutOrRefused) {
   const stdfs::path volume = write_volume();
   EXPECT_GT(pass_bytes(tiny(), 1000), 1000 * 8 * 4);
-  // Enough memory for a patch of 16, not for the whole 12 x 12 x 12 at once: a volume within one patch is never cut further.
+  // There is memory for a patch of 16 voxels, but not for the whole 12 x 12 x 12 volume: a volume within a patch is never cut.
   const Message refused =
       refusal_message<DataError>([&] { codec({.free = 1000}).encode(Fs::real(), volume, folder_ / "l.nii"); });
   EXPECT_THAT(refused.what, HasSubstr("half of the free memory is"));

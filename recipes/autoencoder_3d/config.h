@@ -1,4 +1,5 @@
-// Section "recipe" of an autoencoder_3d run's config. The network's names are those of 3d_ldm's JSON files.
+// The config section "recipe" of an autoencoder_3d run. The keys of the network have the names of the JSON files of 3d_ldm, the
+// program that this recipe follows (originals/README.md).
 #pragma once
 
 #include <cstdint>
@@ -93,7 +94,7 @@ struct RecipeConfig {
   }
 };
 
-// The section that an autoencoder_3d run adds to its config.
+// The config section that this recipe adds to a run.
 struct Sections {
   RecipeConfig recipe;
 

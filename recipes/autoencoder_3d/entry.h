@@ -1,4 +1,4 @@
-// The recipe's row of the registry.
+// The recipe's row of the recipe registry.
 #pragma once
 
 #include "millrace/train/recipe/entry.h"

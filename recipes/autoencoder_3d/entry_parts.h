@@ -1,4 +1,4 @@
-// What entry.cpp joins into the recipe's row, besides the recipe itself.
+// The parts of the recipe's registry row that other files than entry.cpp define.
 #pragma once
 
 #include <string>
@@ -10,20 +10,20 @@
 
 namespace millrace::recipes::autoencoder_3d {
 
-// presets.cpp: values on top of the shared defaults, and named sizes, which go on top of both.
+// In presets.cpp: defaults() replaces values of the shared defaults; a preset replaces values of both.
 [[nodiscard]] Json defaults();
-// smoke, small: presets with sample data, minutes on two cores. stable, 32g, multigpu, full (= multigpu), optimized: the
-// published configs.
+// The presets. smoke and small have sample data and take minutes on two cores. stable, 32g, multigpu, full (= multigpu) and
+// optimized are the published configs.
 [[nodiscard]] std::vector<std::pair<std::string, Json>> presets();
 
-// originals/aliases.cpp: the keys of 3d_ldm's files and the flags of its program.
+// In originals/aliases.cpp: the keys in the files of 3d_ldm (the program that this recipe follows) and the flags of that program.
 [[nodiscard]] std::vector<config::Alias> aliases();
 
-// originals/config_files.cpp, for Entry::convert_file: 3d_ldm's JSON files, environment and training config, as they are
-// published. Returns the tree of such a file with its references ("@key", "$@key": a top-level key of this file, else of an
-// earlier one) replaced by their values, and without foreign keys, each of which gets a notice. The keys that remain have their
-// own paths, which aliases() accepts. Any other tree is returned unchanged. Problems: another expression that begins with $, a
-// dangling reference, a _target_ other than AutoencoderKL, a network that is not supported.
+// In originals/config_files.cpp, for Entry::convert_file. Converts 3d_ldm's published JSON files: its environment file and its
+// training config. References ("@key" or "$@key", to a top-level key of this file or of an earlier one) are replaced by their
+// values. Keys that Millrace does not use are removed with a notice each. The remaining keys keep their paths, which aliases()
+// accepts. A tree of another file is returned unchanged. Problems are: another expression that begins with $, a reference to a
+// missing key, a _target_ other than AutoencoderKL, a network that is not supported.
 [[nodiscard]] Json keys_of_original_file(const Json& tree, config::Layers::Foreign& file);
 
 }  // namespace millrace::recipes::autoencoder_3d

@@ -1,4 +1,5 @@
-// The losses of both networks, as terms: the trainer divides a sum by its count over the global batch of a step.
+// The losses of both networks, as terms of a sum and a count: the trainer divides the sum by the count over the global batch of a
+// step.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,18 +9,18 @@
 
 namespace millrace::recipes::autoencoder_3d {
 
-// Mean absolute or mean squared error over all voxels.
+// The mean absolute or mean squared error over all voxels.
 [[nodiscard]] LossTerm reconstruction(const at::Tensor& recon, const at::Tensor& target, ReconLoss kind);
 
-// Kullback-Leibler divergence of each row's latent from a normal distribution, a mean over rows (B): 0.5 sum(m^2 + s^2 - ln(s^2 +
-// 1e-8) - 1), s at least 1e-8; fp32, also under autocast. `clamp` > 0 is the largest value of a row; beyond it there is no
-// gradient.
+// The Kullback-Leibler divergence of each row's latent from a normal distribution, as a mean over the B rows: 0.5 sum(m^2 + s^2 -
+// ln(s^2 + 1e-8) - 1), where s is at least 1e-8. Computed in fp32, also under autocast. If `clamp` > 0, the value of a row is at
+// most `clamp`; a row beyond it has no gradient.
 [[nodiscard]] LossTerm divergence(const at::Tensor& mean, const at::Tensor& deviation, double clamp);
 
-// Least squares of a discriminator's judgement (Mao et al. 2017, "Least squares generative adversarial networks"): mean over
-// patches of (a(logit) - goal)^2, a = leaky ReLU of slope 0.05; goal 1 = real, 0 = generated.
+// The least-squares loss of the discriminator's judgement (Mao et al. 2017, "Least squares generative adversarial networks"): the
+// mean over patches of (a(logit) - goal)^2, where a is a leaky ReLU of slope 0.05 and goal is 1 for real or 0 for generated.
 [[nodiscard]] LossTerm judgement(const at::Tensor& logits, double goal);
-// Whether each patch is rightly judged real (goal 1) or generated (goal 0): a(logit) on the right side of 1/2.
+// For each patch, true if it is rightly judged to be real (goal 1) or generated (goal 0): a(logit) is on the right side of 1/2.
 [[nodiscard]] at::Tensor judged_right(const at::Tensor& logits, double goal);
 
 }  // namespace millrace::recipes::autoencoder_3d

@@ -15,14 +15,14 @@
 namespace millrace::recipes::autoencoder_3d {
 namespace {
 
-constexpr std::uint64_t kShapeKey = 81;  // uses of the seed
+constexpr std::uint64_t kShapeKey = 81;  // makes the shapes' random numbers differ from those of other uses of the seed
 constexpr std::uint64_t kCountKey = 82;
 
 constexpr std::size_t kEllipsoids = 6;
 constexpr double kSteepness = 8;
-constexpr double kLeastAxis = 0.08, kMostAxis = 0.28;  // share of the side
+constexpr double kLeastAxis = 0.08, kMostAxis = 0.28;  // shares of the side
 constexpr double kLeastPeak = 0.2;
-constexpr std::uint32_t kMostCounts = 1000;  // per voxel; far above any count at a mean of q
+constexpr std::uint32_t kMostCounts = 1000;  // the most counts of a voxel; far more than are ever drawn at a mean of q
 
 struct Ellipsoid {
   std::array<double, 3> centre{}, axes{};
@@ -51,7 +51,7 @@ double height_at(const Ellipsoid& one, const std::array<double, 3>& place) {
 
 struct Sums {
   double low = 0, high = 0;
-  double squares = 0;  // of low - high
+  double squares = 0;  // sum of (low - high)^2
 };
 
 Sums sums_of(const std::vector<float>& pair) {

@@ -1,4 +1,4 @@
-// Pairs of volumes of known truth: soft ellipsoids and Poisson counts drawn from them.
+// Makes pairs of volumes whose truth is known: soft ellipsoids, and Poisson counts drawn from them.
 #pragma once
 
 #include <cstdint>
@@ -10,22 +10,23 @@
 namespace millrace::recipes::autoencoder_3d {
 
 struct SampleVolumes {
-  std::int64_t side = 24;                   // voxels along each axis
-  std::int64_t train = 16, validation = 4;  // files
-  std::int64_t patch = 16;                  // patch on which a preset of this data trains
+  std::int64_t side = 24;                   // of a volume, in voxels along each axis
+  std::int64_t train = 16, validation = 4;  // number of files
+  std::int64_t patch = 16;                  // side of the patches on which a preset trains with this data
 };
 
-inline constexpr double kCountsPerUnit = 40;  // q
+inline constexpr double kCountsPerUnit = 40;  // expected counts of a voxel of value 1; q in the formulas below
 
-// For the presets smoke and small, and one shared size for stable, 32g, multigpu, optimized and full.
+// The sample data of a preset: one size each for smoke and small, and one for stable, 32g, multigpu, optimized and full together.
 [[nodiscard]] std::optional<SampleVolumes> sample_volumes_of(const std::string& preset);
 
-// The values of file `file`, (2, side, side, side): low, Poisson(q * high) / q; then high, at each voxel the largest of six A *
-// sigmoid(8 (1 - rho)), rho = |(x - centre) / axes|, centres uniform in the cube, axes uniform in (0.08, 0.28) sides, A uniform
-// in (0.2, 1). E[low] = high. A pure function of its arguments, the same on any number of threads.
+// The values of file number `file`, (2, side, side, side). The second volume is the truth, high: at each voxel the largest of six
+// terms A * sigmoid(8 (1 - rho)), where rho = |(x - centre) / axes|. Centres are uniform in the cube, axes are uniform in (0.08,
+// 0.28) sides, and A is uniform in (0.2, 1). The first volume is low = Poisson(q * high) / q, so E[low] = high. The result
+// depends only on the arguments, not on the number of threads.
 [[nodiscard]] std::vector<float> sample_pair(std::int64_t side, std::uint64_t seed, std::int64_t file);
 
-// Writes train/vNNN.npz, val/vNNN.npz (arr_0, f32) and truth.json (q, seed, means) into the existing folder `out`.
+// Writes train/vNNN.npz, val/vNNN.npz (the array arr_0, f32) and truth.json (q, seed, means) into the existing folder `out`.
 void write_sample_volumes(const SampleVolumes& size, const std::filesystem::path& out, std::uint64_t seed);
 
 }  // namespace millrace::recipes::autoencoder_3d

@@ -14,13 +14,13 @@
 namespace millrace::recipes::autoencoder_3d {
 namespace {
 
-constexpr double kSlope = 0.2;         // of the discriminator's leaky ReLU
-constexpr double kInstanceEps = 1e-5;  // of the discriminator's norms
+constexpr double kSlope = 0.2;         // of the discriminator's leaky ReLUs
+constexpr double kInstanceEps = 1e-5;  // of the discriminator's instance norms
 constexpr double kLowestLogVariance = -30, kHighestLogVariance = 20;
 constexpr std::int64_t kMostLevels = 8;
-constexpr std::int64_t kKernel = 4;  // of the discriminator
+constexpr std::int64_t kKernel = 4;  // side of the discriminator's kernels
 
-// Layers of the discriminator in order: initial_conv, "0", "1", ..., final_conv.
+// The layers of the discriminator, in order: initial_conv, "0", "1", ..., final_conv.
 std::vector<Convolution::Shape> discriminator_layers(const RecipeConfig& config) {
   std::int64_t channels = config.disc_channels;
   std::vector<Convolution::Shape> layers = {
@@ -73,7 +73,7 @@ void add_patch_problems(const RecipeConfig& config, std::vector<Problem>& proble
   if (config.perceptual_weight > 0 && !config.perceptual_weights.empty() && least < kSmallestPerceptualSide) {
     problems.push_back({"a patch of " + patch + " is too small for the perceptual loss, which takes sides of " +
                             std::to_string(kSmallestPerceptualSide) + " and more",
-                        "recipe.patch_size", "use a larger patch, or leave recipe.perceptual_weights out"});
+                        "recipe.patch_size", "use a larger patch, or remove recipe.perceptual_weights"});
   }
   if (config.adv_weight <= 0) return;
   const std::int64_t smallest = smallest_side(config);
@@ -105,9 +105,9 @@ double discriminator_parameters(const RecipeConfig& config) {
 
 std::int64_t size_divisor(const RecipeConfig& config) { return std::int64_t{1} << (config.channels.size() - 1); }
 
-// An instance norm needs more than one voxel: in the smallest volume the last norm still gets more than one.
+// Computed backwards from the last layer. An instance norm needs more than one voxel, so the last norm must get at least two.
 std::int64_t smallest_side(const RecipeConfig& config) {
-  std::int64_t side = 2;  // at the input of the last layer
+  std::int64_t side = 2;  // the side of the last layer's input
   const std::vector<Convolution::Shape> layers = discriminator_layers(config);
   for (auto layer = layers.rbegin() + 1; layer != layers.rend(); ++layer) side = (side - 1) * layer->stride + kKernel - 2;
   return side;

@@ -1,5 +1,5 @@
-// A KL autoencoder of volumes and the patch discriminator that judges it. Parameters carry the names that MONAI's AutoencoderKL
-// and PatchDiscriminator give them, so that weights move both ways.
+// A KL autoencoder of volumes, and a discriminator that judges patches of its results. Parameters have the names that MONAI's
+// AutoencoderKL and PatchDiscriminator give them, so that weights can be moved in both directions.
 #pragma once
 
 #include <torch/nn/module.h>
@@ -13,35 +13,38 @@
 
 namespace millrace::recipes::autoencoder_3d {
 
-// Faults that no network can have: channels that the groups of a norm do not divide, lists of different length, a patch that the
-// levels do not divide or that is too small for the discriminator.
+// Faults that make a network impossible: channels that the groups of a norm do not divide, lists of different length, a patch
+// that the levels do not divide or that is too small for the discriminator.
 [[nodiscard]] std::vector<Problem> shape_problems(const RecipeConfig& config);
 
-// Number of parameters of each network: a closed form for any size, without allocating anything.
+// The number of parameters of each network, by a formula, so that it works for any size and allocates nothing.
 [[nodiscard]] double autoencoder_parameters(const RecipeConfig& config);
 [[nodiscard]] double discriminator_parameters(const RecipeConfig& config);
 
-// The factor by which the levels shrink each axis: 2^(levels - 1) voxels become one of the latent volume.
+// The factor by which the network shrinks each axis: 2^(levels - 1) voxels become one voxel of the latent volume.
 [[nodiscard]] std::int64_t size_divisor(const RecipeConfig& config);
-// Smallest side of a volume that the discriminator accepts.
+// The smallest side of a volume that the discriminator accepts.
 [[nodiscard]] std::int64_t smallest_side(const RecipeConfig& config);
 
 class AutoencoderKL : public torch::nn::Module {
  public:
   explicit AutoencoderKL(const RecipeConfig& config, const nn::Fused& fused = {});
 
-  // The distribution of a latent volume (N, z, D/f, H/f, W/f), f = size_divisor(): mean and standard deviation, fp32. log(sd^2)
-  // is kept within [-30, 20].
+  // The distribution of a latent volume (N, z, D/f, H/f, W/f), f = size_divisor(): mean and standard deviation in fp32.
+  // log(deviation^2) is kept within [-30, 20].
   struct Latent {
     at::Tensor mean, deviation;
   };
-  // x (N, C, D, H, W), each side a multiple of f.
+  // x is (N, C, D, H, W); each side must be a multiple of f.
   Latent encode(const at::Tensor& x);
   at::Tensor encode_mean(const at::Tensor& x) { return encode(x).mean; }
-  // (N, z, d, h, w) -> (N, C, f d, f h, f w).
+  // Turns (N, z, d, h, w) into (N, C, f d, f h, f w).
   at::Tensor decode(const at::Tensor& z);
 
-  void set_channels_last(bool channels_last) noexcept { channels_last_ = channels_last; }  // the memory format of its computation
+  void set_channels_last(bool channels_last) noexcept {
+    channels_last_ = channels_last;
+  }  // the memory format in which it
+     // computes
 
  private:
   [[nodiscard]] at::Tensor arranged(const at::Tensor& x) const;
@@ -50,7 +53,8 @@ class AutoencoderKL : public torch::nn::Module {
   std::shared_ptr<Convolution> quant_conv_mu_, quant_conv_log_sigma_, post_quant_conv_;
 };
 
-// Judges for patches of a volume whether they look real: convolutions of kernel 4, instance norms, leaky ReLU of slope 0.2.
+// Judges whether patches of a volume look real. It consists of convolutions with kernel 4, instance norms and leaky ReLUs of
+// slope 0.2.
 class PatchDiscriminator : public torch::nn::Module {
  public:
   explicit PatchDiscriminator(const RecipeConfig& config, const nn::Fused& fused = {});
@@ -63,15 +67,15 @@ class PatchDiscriminator : public torch::nn::Module {
   std::vector<std::shared_ptr<Convolution>> layers_;
 };
 
-// MONAI's initialisation of a discriminator: weights normal with deviation 0.02, biases 0.
+// Initialises a discriminator as MONAI does: weights are normal with deviation 0.02, biases are 0.
 void initialise_as_gan(torch::nn::Module& module, at::Generator& generator);
 
-// Both networks. The children of both are side by side, each under MONAI's own name ("encoder", "decoder", "quant_conv_mu", ...;
-// "initial_conv", "0", "1", ..., "final_conv"): a snapshot's file of one network is MONAI's state dict.
+// Both networks. The children of both stand next to each other, each under MONAI's name ("encoder", "decoder", "quant_conv_mu",
+// ...; "initial_conv", "0", "1", ..., "final_conv"), so that a snapshot's file of one network is a state dict of MONAI.
 class VolumeGan : public torch::nn::Module {
  public:
-  // Weights are a function of `seed`. There is no discriminator if recipe.adv_weight is 0. ConfigError if the sizes do not fit
-  // together.
+  // The weights depend only on `seed`. If recipe.adv_weight is 0, there is no discriminator. Throws ConfigError if the sizes do
+  // not fit together.
   explicit VolumeGan(const RecipeConfig& config, std::uint64_t seed = 0, const nn::Fused& fused = {});
 
   [[nodiscard]] AutoencoderKL& autoencoder() noexcept { return *autoencoder_; }

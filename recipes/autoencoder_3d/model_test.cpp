@@ -188,7 +188,7 @@ TEST(AutoencoderLoss, TheDivergenceOfANormalLatentIsNothing) {
   EXPECT_NEAR(value(divergence(one, one, 0)), n / 2, 1e-4);
 }
 
-// 3d_ldm's clamp to 1000 left the term without a gradient almost from the start.
+// With 3d_ldm's clamp to 1000 this term has no gradient almost from the start of training.
 TEST(AutoencoderLoss, ALargeDivergenceHasAGradientUnlessItIsClamped) {
   for (const double clamp : {0.0, 1000.0}) {
     at::Tensor mean = at::full({1, 100, 1, 1, 1}, 10.0).set_requires_grad(true);

@@ -21,16 +21,16 @@
 namespace millrace::recipes::autoencoder_3d {
 namespace {
 
-// ATen's attention backend "math", which holds all products of queries and keys in memory at once.
+// The number of ATen's attention backend "math", which holds all products of queries and keys in memory.
 constexpr std::int64_t kMathChoice = 0;
 
-// x + y, in x's memory if it has the sum's type; x is the result of a convolution, whose gradient does not need it.
+// x + y. Written into x's memory if x has the type of the sum; x is the result of a convolution, whose gradient does not need it.
 at::Tensor add_to(const at::Tensor& x, const at::Tensor& y) {
   return x.scalar_type() == y.scalar_type() ? at::Tensor(x).add_(y) : x + y;
 }
 
-// A convolution with a kernel of one voxel, as a matrix product: the library's convolution copies its input and output. Keeps x's
-// layout.
+// A convolution with a kernel of one voxel, computed as a matrix product, because LibTorch's convolution copies its input and
+// output. The layout of x is kept.
 at::Tensor of_voxels(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
   const at::Tensor matrix = weight.flatten(1);
   if (!x.is_contiguous() && x.is_contiguous(at::MemoryFormat::ChannelsLast3d))
@@ -48,7 +48,7 @@ struct Norm : Block {
   at::Tensor forward(const at::Tensor& x) override {
     return nn::group_norm(x, weight, bias, options.groups, options.eps, silu, options.fused);
   }
-  // Norm, activation, convolution.
+  // The norm, its activation if there is one, then the convolution `conv`.
   [[nodiscard]] at::Tensor then(const Convolution& conv, const at::Tensor& x) const {
     return nn::normed_conv3d(x, weight, bias, options.groups, options.eps, silu, conv.weight(), conv.bias(), options.fused);
   }
@@ -107,7 +107,7 @@ struct Attention : Block {
   std::shared_ptr<Projections> attn;
 };
 
-// Halves each axis: a plane of zeros is added at its end, then a convolution of stride 2 follows.
+// Halves each axis: adds a plane of zeros at its end, then applies a convolution of stride 2.
 struct Down : Block {
   Down(const Stage& stage, const StageOptions& options)
       : conv(register_module(
@@ -149,7 +149,7 @@ std::shared_ptr<Block> make_block(const Stage& stage, const StageOptions& option
   }
 }
 
-// Residual blocks of a level from `in` channels, each followed by attention if the level has it.
+// Adds the residual blocks of a level, the first with `in` channels. Each is followed by attention if the level has it.
 void add_level(std::vector<Stage>& stages, const RecipeConfig& config, std::int64_t in, std::size_t level) {
   const std::int64_t out = config.channels[level];
   for (std::int64_t i = 0; i < config.num_res_blocks; ++i) {
@@ -246,7 +246,7 @@ Coder::Coder(std::string name, const std::vector<Stage>& stages, const StageOpti
 at::Tensor Coder::forward(at::Tensor x) {
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
     Block& block = *blocks_[i];
-    if (stages_[i].kind == StageKind::norm) {  // a convolution follows
+    if (stages_[i].kind == StageKind::norm) {  // a norm is followed by a convolution
       x = dynamic_cast<Norm&>(block).then(dynamic_cast<Convolution&>(*blocks_[++i]), x);
     } else if (stages_[i].kind == StageKind::convolution) {
       x = block.forward(x);
@@ -259,12 +259,12 @@ at::Tensor Coder::forward(at::Tensor x) {
 
 void initialise_as_torch(torch::nn::Module& module, at::Generator& generator) {
   const at::NoGradGuard no_grad;
-  double bound = 0;  // 0 for a norm
+  double bound = 0;  // 0 for a norm's weight
   for (auto& item : module.named_parameters()) {
     at::Tensor& value = item.value();
     if (item.key().ends_with("weight"))
       bound = value.dim() > 1 ? 1.0 / std::sqrt(static_cast<double>(value.numel() / value.size(0))) : 0;
-    if (bound > 0) value.uniform_(-bound, bound, generator);  // a bias follows its weight
+    if (bound > 0) value.uniform_(-bound, bound, generator);  // a bias has the bound of the weight before it
   }
 }
 

@@ -19,7 +19,7 @@ struct Block : torch::nn::Module {
   virtual at::Tensor forward(const at::Tensor& x) = 0;
 };
 
-// A convolution whose weight and perhaps bias are those of a child "conv".
+// A convolution whose weight and bias, if it has one, are those of a child named "conv".
 class Convolution : public Block {
  public:
   struct Shape {
@@ -44,7 +44,7 @@ class Convolution : public Block {
 
 enum class StageKind : std::uint8_t { convolution, residual, attention, down, up, norm };
 
-// One entry of an encoder's or a decoder's list "blocks".
+// An entry of the list "blocks" of an encoder or a decoder.
 struct Stage {
   StageKind kind = StageKind::convolution;
   std::int64_t in = 1, out = 1;
@@ -54,13 +54,13 @@ struct Stage {
 [[nodiscard]] double parameters_of(const std::vector<Stage>& stages);
 
 struct StageOptions {
-  std::int64_t groups = 32;  // of group norms
+  std::int64_t groups = 32;  // groups of a group norm
   double eps = 1e-6;
   nn::Fused fused;
 };
 
-// A sequence of stages as children "blocks.0", "blocks.1", ... Memory blocks "<name>.<number>", except for norms and plain
-// convolutions.
+// A sequence of stages, as children "blocks.0", "blocks.1", ... Each stage is a memory block (memory/block.h) "<name>.<number>",
+// except norms and plain convolutions.
 class Coder : public torch::nn::Module {
  public:
   Coder(std::string name, const std::vector<Stage>& stages, const StageOptions& options);
@@ -72,11 +72,11 @@ class Coder : public torch::nn::Module {
   std::vector<std::shared_ptr<Block>> blocks_;
 };
 
-// torch's own initialisation: convolutions and linear layers uniform within 1 / sqrt(fan in), norms one and zero.
+// Initialises as torch does: convolutions and linear layers uniform within 1 / sqrt(fan in), norms with one and zero.
 void initialise_as_torch(torch::nn::Module& module, at::Generator& generator);
 
-// softmax(q k^T / sqrt(C)) v for q, k, v (B, T, C): attention with one head, without a mask. DeviceError if LibTorch would write
-// out a T x T map for more than kMostMappedTokens tokens.
+// Attention with one head and without a mask: softmax(q k^T / sqrt(C)) v for q, k, v (B, T, C). Throws DeviceError if T exceeds
+// kMostMappedTokens and LibTorch would hold the T x T products in memory.
 inline constexpr std::int64_t kMostMappedTokens = 4096;
 [[nodiscard]] at::Tensor self_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v);
 

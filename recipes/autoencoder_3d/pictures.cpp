@@ -14,11 +14,11 @@ namespace {
 
 constexpr std::array<const char*, 3> kAxes = {"depth", "height", "width"};
 constexpr std::int64_t kMostChannels = 16;
-constexpr std::int64_t kLeastSide = 256;  // pixels of a plain slice
+constexpr std::int64_t kLeastSide = 256;  // in pixels; a smaller slice is enlarged
 
 at::Tensor middle(const at::Tensor& volume, std::int64_t axis) { return volume.select(axis, volume.size(axis) / 2); }
 
-// Rows and columns of the slice across `axis`.
+// The axes that are the rows and the columns of a slice across `axis`.
 std::array<std::size_t, 2> sides(std::size_t axis) { return {axis == 0 ? 1U : 0U, axis == 2 ? 1U : 2U}; }
 
 picture::Image::PixelSize pixel_size(const Shown& shown, std::size_t axis, double factor = 1) {
@@ -33,7 +33,7 @@ double largest(const at::Tensor& values) {
   return std::isfinite(most) && most > 0 ? most : 1;
 }
 
-// The slice as an image whose rows' axis points upwards, as the text under the picture says.
+// The slice as an image. The axis of its rows points upwards, as the text under the picture says.
 picture::Image image_of(const at::Tensor& slice, std::string caption, const picture::Range& range,
                         const picture::Image::PixelSize& size) {
   return {.caption = std::move(caption),

@@ -27,7 +27,7 @@ std::int64_t pixels_of(const Picture& picture, picture::Colour colour) {
   return count;
 }
 
-// A ball brighter than its surroundings, and a reconstruction that misses its brightness.
+// A ball that is brighter than its surroundings, and a reconstruction with another brightness.
 Shown ball() {
   const auto axis = [](std::int64_t size) { return at::arange(size, at::kFloat) - static_cast<double>(size - 1) / 2; };
   const at::Tensor square = axis(24).square().view({24, 1, 1}) + axis(32).square().view({1, 32, 1}) + axis(40).square();
@@ -39,7 +39,7 @@ Shown ball() {
           .spacing = {5, 3.2, 3.2}};
 }
 
-// For viewing: MILLRACE_PICTURES=FOLDER keeps the pictures that the tests draw.
+// If MILLRACE_PICTURES names a folder, keeps the pictures that the tests draw, so that people can look at them.
 void keep(const Picture& picture) {
   const char* folder = std::getenv("MILLRACE_PICTURES");
   if (folder == nullptr) return;

@@ -24,7 +24,7 @@ namespace {
 constexpr std::uint64_t kLatentSite = 51, kSliceSite = 52;
 constexpr double kReal = 1, kMadeUp = 0;
 
-// Whether a parameter is the discriminator's: see VolumeGan for the names.
+// True if the parameter belongs to the discriminator; VolumeGan lists the names.
 bool is_discriminator(const std::string& name) {
   return name.starts_with("initial_conv.") || name.starts_with("final_conv.") || (name[0] >= '0' && name[0] <= '9');
 }
@@ -56,7 +56,7 @@ void Autoencoder3d::before_training() {
     for (const std::string& text : look_at_values(*files_, passes)) context_.note(text);
   }
   if (recipe_.perceptual_weight > 0 && recipe_.perceptual_weights.empty())
-    context_.note("perceptual loss off: no weights given (recipe.perceptual_weights)");
+    context_.note("the perceptual loss is off, because no weights are given (recipe.perceptual_weights)");
   if (recipe_.perceptual_weight > 0 && !recipe_.perceptual_weights.empty()) {
     perceptual_ = std::make_shared<Perceptual>(recipe_.perceptual_weights, recipe_.perceptual_map);
     perceptual_->to(context_.device);
@@ -72,7 +72,7 @@ data::Pipeline Autoencoder3d::data(Split split) {
 }
 
 Batch Autoencoder3d::prepare(Batch batch) {
-  if (!batch.has("image")) return batch;  // a bench supplies the network's input directly
+  if (!batch.has("image")) return batch;  // a benchmark supplies the network's input itself
   const at::NoGradGuard no_grad;
   const bool two = batch.has("label");
   const at::Tensor volumes = two ? at::cat({batch["image"], batch["label"]}, 1) : batch["image"];
@@ -128,7 +128,7 @@ std::vector<optim::ParameterGroup> Autoencoder3d::parameters_of(bool discriminat
   return groups;
 }
 
-// By default the learning rate is meant for one rank's batch.
+// The optimiser's settings. Unless the config says otherwise, the learning rate is that for the batch of a single rank.
 optim::OptimConfig Autoencoder3d::optimizer() const {
   optim::OptimConfig config = context_.config->optim;
   if (config.lr_scaling_batch == 0) config.lr_scaling_batch = context_.config->data.samples_per_batch() * config.accumulate;
@@ -235,7 +235,7 @@ void Autoencoder3d::measure(const Batch& batch, const StepResult& result, metric
 
 namespace {
 
-// Halves the longest axis of the crops, as long as the network divides it.
+// The change that makes samples smaller: halves the longest axis of the crops if the network can divide the result.
 std::vector<Shrink> shrinks(std::vector<std::int64_t> patch) {
   const auto longest = std::max_element(patch.begin(), patch.end());
   if (longest == patch.end() || *longest < 32) return {};
@@ -243,8 +243,8 @@ std::vector<Shrink> shrinks(std::vector<std::int64_t> patch) {
   return {{.setting = "recipe.patch_size=" + joined(patch, ",", [](std::int64_t side) { return std::to_string(side); })}};
 }
 
-// Crops begin anywhere: lengths count from their corner. Lengths are in mm only if all files share one orientation and voxel
-// size, else in voxels.
+// Axes of the fields. Crops begin anywhere, so lengths are counted from the crop's corner. They are in mm only if all files have
+// the same orientation and voxel size, else in voxels.
 std::map<std::string, FieldWords> fields_of(const VolumeFiles& files) {
   const VolumeFile& first = files.train.front();
   const auto is_other = [&](const VolumeFile& file) {

@@ -24,10 +24,10 @@ class Autoencoder3d final : public Recipe {
   Autoencoder3d(const Sections& sections, const Context& context);
   [[nodiscard]] static std::vector<Problem> problems(const Sections& sections, const RunConfig& run);
 
-  void before_training() override;  // finds all files and reads their headers
+  void before_training() override;  // finds the files and reads their headers
   data::Pipeline data(Split split) override;
-  // "image", "label" -> "input", "target" in [0, 1]; "eps", the latent's random part; "slices0" to "slices2", the slices for the
-  // perceptual loss.
+  // Makes "input" and "target", both in [0, 1], of "image" and "label". Also adds "eps", the random part of the latent, and
+  // "slices0" to "slices2", the slices for the perceptual loss.
   Batch prepare(Batch batch) override;
   VolumeGan& model() override;
   bool set_layout(Layout layout) override;
@@ -35,7 +35,8 @@ class Autoencoder3d final : public Recipe {
   void begin_validation() override { shown_ = {}; }
   void measure(const Batch& batch, const StepResult& result, metrics::Board& board) override;
 
-  // "x" (rows, C, D, H, W) in [0, 1] -> "recon", the same shape, and "latent" (rows, z, D/f, H/f, W/f), its mean.
+  // Takes "x" (rows, C, D, H, W) in [0, 1]. Returns "recon" of the same shape and "latent" (rows, z, D/f, H/f, W/f), the mean of
+  // the latent distribution.
   Tensors predict(const Tensors& inputs) override;
   Facts facts() const override;
   std::vector<Picture> draw() override;
@@ -44,7 +45,7 @@ class Autoencoder3d final : public Recipe {
   std::vector<optim::ParameterGroup> parameters_of(bool discriminator);
   [[nodiscard]] optim::OptimConfig optimizer() const;
   [[nodiscard]] LossTerm perceptual(const at::Tensor& recon, const Batch& batch) const;
-  [[nodiscard]] bool judges(const StepContext& context) const;  // whether the discriminator has joined
+  [[nodiscard]] bool judges(const StepContext& context) const;  // true: the discriminator has joined
   std::optional<Loss> autoencoder_loss(const Batch& batch, const StepContext& context);
   std::optional<Loss> discriminator_loss(const Batch& batch, const StepContext& context);
 
@@ -52,8 +53,8 @@ class Autoencoder3d final : public Recipe {
   RecipeConfig recipe_;
   std::optional<VolumeFiles> files_;
   std::shared_ptr<VolumeGan> model_;
-  std::shared_ptr<Perceptual> perceptual_;  // null: no perceptual loss
-  Shown shown_;                             // first sample of the validation under way
+  std::shared_ptr<Perceptual> perceptual_;  // null: there is no perceptual loss
+  Shown shown_;                             // the first sample of the present validation
 };
 
 }  // namespace millrace::recipes::autoencoder_3d

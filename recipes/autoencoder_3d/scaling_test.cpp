@@ -14,7 +14,7 @@
 namespace millrace::recipes::autoencoder_3d {
 namespace {
 
-// numpy.percentile(x, [0, 99.5]) by a full sort.
+// numpy.percentile(x, [0, 99.5]), computed by sorting all values.
 std::pair<double, double> by_sorting(const at::Tensor& x) {
   const at::Tensor flat = x.contiguous().flatten();
   std::vector<float> values(flat.data_ptr<float>(), flat.data_ptr<float>() + flat.numel());
@@ -65,7 +65,7 @@ TEST(Scaling, FlatCropsBecomeZeroAndAreCounted) {
   at::Tensor x = at::randn({3, 1, 8, 8, 8});
   x[1].fill_(7);
   x[2].zero_();
-  x[2][0][3][3][3] = 1000;  // both percentiles are 0 though it is not constant
+  x[2][0][3][3][3] = 1000;  // both percentiles are 0, though not all values are equal
   const Scaled scaled = scale_to_unit(x, range_of(x));
   EXPECT_EQ(scaled.flat.sum().item<std::int64_t>(), 2);
   EXPECT_EQ(scaled.x[1].abs().max().item<float>(), 0);

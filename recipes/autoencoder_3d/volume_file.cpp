@@ -25,7 +25,8 @@ namespace {
 
 constexpr const char* kRepair = R"(repair or remove the file, or set data.bad_samples="skip")";
 
-// Whether the file is an NPZ archive; else it is NIfTI. A file named .npz whose content is no archive is refused as damaged.
+// True if the file is an NPZ archive, else it is NIfTI. A file named .npz counts as an archive too, so that one with other
+// content is refused as damaged.
 bool is_archive(const std::filesystem::path& path) {
   if (to_lower(path.extension().string()) == ".npz") return true;
   const InputFile file(path);
@@ -34,7 +35,7 @@ bool is_archive(const std::filesystem::path& path) {
   return std::string_view(magic.data(), magic.size()) == "PK\3\4";
 }
 
-// Calls use(T()) with the C++ type T of a real dtype; returns false for other dtypes.
+// Calls use(T()) with the C++ type T of a real dtype. Returns false for other dtypes.
 template <class Use>
 bool with_type(DType dtype, const Use& use) {
   switch (dtype) {
@@ -67,7 +68,7 @@ bool with_type(DType dtype, const Use& use) {
 
 bool is_kept_as_stored(DType dtype) { return (size_of(dtype) <= 2 && dtype != DType::f16) || dtype == DType::f32; }
 
-// Turns a stored number into its value as NiftiFile::read_scaled does: computed in double, then rounded.
+// Turns a stored number into a value as NiftiFile::read_scaled does: in double, then rounded to float.
 struct Scaling {
   double slope, intercept;
   bool scaled;
@@ -78,7 +79,7 @@ struct Scaling {
 };
 
 Scaling scaling_of(const VolumeFile& file) { return {file.slope, file.intercept, file.scaled}; }
-// The scaling of kept values: wide numbers were already scaled when they became f32.
+// The scaling that kept values still need: wide numbers were scaled when they became f32.
 Scaling kept_scaling(const VolumeFile& file) { return is_kept_as_stored(file.dtype) ? scaling_of(file) : Scaling{1, 0, false}; }
 
 [[noreturn]] void refuse(const VolumeFile& file, std::string what, std::string next) {
@@ -109,7 +110,8 @@ VolumeFile judged_npz(VolumeFile file) {
   return file;
 }
 
-// `file` with the fields that a NIfTI header sets; DataError unless it describes a volume or a series.
+// Fills in the members of `file` that come from a NIfTI header. Throws DataError unless the header describes a volume or a series
+// of volumes.
 VolumeFile judged_nifti(VolumeFile file, const data::NiftiHeader& header) {
   Shape shape = header.shape;
   while (shape.size() > 3 && shape.front() == 1) shape.erase(shape.begin());
@@ -140,7 +142,7 @@ void check_numbers(const VolumeFile& file) {
     refuse(file, "the values are " + std::string(name_of(file.dtype)) + ", and a volume is of real numbers",
            "save the magnitude, or another real volume, as f32");
   }
-  // The values of wider numbers are checked when they are read.
+  // Only for numbers of at most two bytes; wider ones are checked when they are read.
   if (size_of(file.dtype) <= 2 && file.scaled &&
       !(std::abs(file.slope) * 65536 + std::abs(file.intercept) < std::numeric_limits<float>::max())) {
     refuse(file, "scl_slope and scl_inter make values that no f32 holds", "repair the file's header");
@@ -156,7 +158,7 @@ std::string index_text(std::size_t at, const Shape& shape) {
   return to_text(index);
 }
 
-// Throws a DataError for the value at index `number` of all volumes read.
+// Throws a DataError about the value with the index `number` among all values that were read.
 [[noreturn]] void refuse_value(const VolumeFile& file, std::size_t number, double value) {
   Shape shape = file.shape;
   if (file.volumes == 2) shape.insert(shape.begin(), 2);
@@ -177,7 +179,7 @@ void check_finite(const VolumeFile& file, std::span<const float> values, const S
   }
 }
 
-// Reads the stored numbers of the first volumes, in this machine's byte order; count <= file.volumes.
+// Reads the stored numbers of the first `count` volumes, in this machine's byte order. count <= file.volumes.
 void read_stored(const VolumeFile& file, std::int64_t count, std::span<std::byte> out) {
   static thread_local std::vector<std::byte> all;
   if (file.is_archive) {

@@ -78,7 +78,7 @@ TEST_F(VolumeFileTest, BigEndianAndPackedNiftiAreEqualToPlain) {
 }
 
 TEST_F(VolumeFileTest, VoxelSizesAreInMillimetresWhateverTheUnitOfTheHeader) {
-  constexpr std::size_t kUnits = 123;  // xyzt_units
+  constexpr std::size_t kUnits = 123;  // offset of xyzt_units
   const auto spacing_of = [&](char unit, float size) {
     std::string file = Nifti{.dim = {4, 5, 6}, .voxel = {size, size, size}}.file(counted<std::int16_t>(std::size_t{4} * 5 * 6));
     file[kUnits] = unit;

@@ -1,4 +1,4 @@
-// The files of a run: found, checked by their headers, split.
+// Finds the files of a run, checks their headers and splits them.
 #include "recipes/autoencoder_3d/volume_source.h"
 
 #include <algorithm>
@@ -21,14 +21,14 @@ namespace {
 
 namespace stdfs = std::filesystem;
 
-constexpr std::uint64_t kSplitKey = 71;  // distinguishes the split's draws from other uses of the seed
-constexpr double kSameSpacing = 1e-3;    // share of a voxel's size: headers hold rounded f32
+constexpr std::uint64_t kSplitKey = 71;  // makes the split's random numbers differ from those of other uses of the seed
+constexpr double kSameSpacing = 1e-3;    // as a share of a voxel's size, because headers hold rounded f32 numbers
 
 std::int64_t halvings(const RecipeConfig& recipe) {
   return std::int64_t{1} << (std::max<std::size_t>(recipe.channels.size(), 1) - 1);
 }
 
-// Files that can't be opened stay in their places, for the loader's policy, and are told.
+// Opens files. A file that can't be opened stays in the list, where the loader's policy applies to it, and is reported.
 std::vector<VolumeFile> opened(const std::vector<stdfs::path>& paths, const DataConfig& input,
                                std::vector<std::string>& notices) {
   std::vector<VolumeFile> files;
@@ -72,7 +72,7 @@ std::vector<VolumeFile> judged(const stdfs::path& folder, const DataConfig& inpu
   return opened(files, input, notices);
 }
 
-// Moves the last round(fraction * n) files, in an order drawn from the seed, to the validation.
+// Moves the share `fraction` of the files, drawn with the seed, from training to validation.
 void split_off(std::vector<VolumeFile>& train, std::vector<VolumeFile>& validation, double fraction, std::uint64_t seed) {
   const std::size_t count = train.size();
   if (fraction <= 0 || count < 2) return;
@@ -106,7 +106,7 @@ void check_crops(const VolumeFiles& files, const RecipeConfig& recipe) {
   }
 }
 
-// Joins all files of a kind in one notice: "12 files …, the first is a.npz".
+// Collects files of a kind and makes one notice of them: "12 files …, the first is a.npz".
 class Tally {
  public:
   void add(const VolumeFile& file) {
@@ -146,7 +146,7 @@ void note_spacing(const std::vector<const VolumeFile*>& files, const RecipeConfi
                     "with voxels of another size than recipe.spacing (" + spacing_text(first) + " mm; nothing is resampled)");
 }
 
-// The files' descriptions, the commonest first; if they differ, each with its number of files.
+// The different values of a member, each with its number of files, the most frequent first.
 std::vector<std::pair<std::string, std::int64_t>> counted(const std::vector<const VolumeFile*>& files,
                                                           std::string VolumeFile::*member) {
   std::vector<std::pair<std::string, std::int64_t>> counts;
@@ -172,7 +172,7 @@ std::string read_as_of(const std::vector<const VolumeFile*>& files) {
   return counts.size() > kNamed ? text + "; and " + std::to_string(counts.size() - kNamed) + " other forms" : text;
 }
 
-// Warns about files of different orientation: what is left in one file is right in another.
+// Reports files with different orientations, because what is left in one file is right in the other.
 void note_orientation(const std::vector<const VolumeFile*>& files, std::vector<std::string>& notices) {
   std::vector<const VolumeFile*> oriented;
   std::ranges::copy_if(files, std::back_inserter(oriented), [](const VolumeFile* file) { return !file->orientation.empty(); });
@@ -222,7 +222,7 @@ Shape validation_size(const std::vector<VolumeFile>& validation, const RecipeCon
   const std::int64_t step = halvings(recipe);
   Shape size(3);
   for (std::size_t axis = 0; axis < 3; ++axis) {
-    size[axis] = 4 * ((3 * recipe.patch_size[axis] + 7) / 8);  // 4 * ceil(1.5 p / 4)
+    size[axis] = 4 * ((3 * recipe.patch_size[axis] + 7) / 8);  // this is 4 * ceil(1.5 p / 4)
     for (const VolumeFile& file : validation) size[axis] = std::min(size[axis], file.shape[axis]);
     size[axis] = std::max(size[axis] / step * step, step);
   }

@@ -13,11 +13,12 @@ namespace millrace::recipes::autoencoder_3d {
 namespace {
 
 constexpr double kBytesOfAll = 1 << 27;
-constexpr double kSameSize = 0.05;    // share of a voxel's side
-constexpr std::size_t kFewFiles = 3;  // fewer files show nothing usual
+constexpr double kSameSize = 0.05;    // difference of voxel sizes that counts as equal, as a share of the size
+constexpr std::size_t kFewFiles = 3;  // with fewer files it is unknown what is usual
 constexpr std::size_t kManyValues = 33;
 constexpr std::size_t kLabels = 16;
-constexpr double kOtherPlace = 0.6;  // share of the range between a file's middle value and that of most files
+constexpr double kOtherPlace = 0.6;  // a file's middle value is odd if it differs from that of most files by this share of the
+                                     // range
 
 std::vector<const VolumeFile*> all_of(const VolumeFiles& files) {
   std::vector<const VolumeFile*> all;
@@ -27,14 +28,14 @@ std::vector<const VolumeFile*> all_of(const VolumeFiles& files) {
   return all;
 }
 
-// "3 of 20 files WHAT, the first: "a.nii"".
+// A line such as "3 of 20 files WHAT, the first: "a.nii"".
 std::string notice_of(const std::vector<const VolumeFile*>& odd, std::size_t all, const std::string& what) {
   return std::to_string(odd.size()) + " of " + std::to_string(all) + " files " + what +
          (odd.size() == 1 ? ": " : ", the first: ") + quoted(odd.front()->path.filename().string());
 }
 
 void look_at_sizes(const std::vector<const VolumeFile*>& all, const RecipeConfig& recipe, std::vector<std::string>& notices) {
-  if (!recipe.spacing.empty()) return;  // the due size is known, and compared
+  if (!recipe.spacing.empty()) return;  // the expected size is known, and other code compares the files with it
   std::array<double, 3> usual{};
   for (std::size_t axis = 0; axis < usual.size(); ++axis) {
     std::vector<double> sizes;
@@ -62,8 +63,8 @@ void look_at_sizes(const std::vector<const VolumeFile*>& all, const RecipeConfig
 struct Seen {
   const VolumeFile* file;
   float least = 0, most = 0;
-  std::size_t values = 0;  // distinct values; kManyValues: this many or more
-  double place = 0;        // position of the middle value in the range from the least to percentile 99.5
+  std::size_t values = 0;  // number of different values; kManyValues means at least that many
+  double place = 0;        // the middle value's place in the range from the lowest value to percentile 99.5
 };
 
 std::size_t count_unlike(const std::vector<float>& values) {
@@ -72,7 +73,7 @@ std::size_t count_unlike(const std::vector<float>& values) {
     if (!known.empty() && known.back() == value) continue;
     const auto at = std::ranges::find(known, value);
     if (at != known.end()) {
-      std::swap(*at, known.back());  // the next voxel often has the same value: it is found first
+      std::swap(*at, known.back());  // the next voxel often has the same value, which is then found first
     } else {
       known.push_back(value);
       if (known.size() == kManyValues) break;

@@ -1,4 +1,4 @@
-// Checks of a run's volumes before training: a file that is unlike all others gets a line.
+// Looks for volumes of a run that differ from all others, before training; each gets a line for the user.
 #pragma once
 
 #include <string>
@@ -8,13 +8,13 @@
 
 namespace millrace::recipes::autoencoder_3d {
 
-// Checks the headers: files whose axes run another way than in most files and, unless recipe.spacing sets the voxel size, files
-// whose voxels have another size. One line for each.
+// Looks at the headers. Returns a line for the files whose axes have another direction than those of most files. Unless
+// recipe.spacing sets the voxel size, also a line for the files whose voxels have another size.
 [[nodiscard]] std::vector<std::string> look_at_headers(const VolumeFiles& files, const RecipeConfig& recipe);
 
-// Checks the values of the first volume of each file, or of as many files, spread over all, as a moment allows. Returns one line
-// for each kind of odd file: with one value throughout; with a few values, as in labels; with a middle value at the other end of
-// the range than in most files. `passes`: unreadable files are skipped; otherwise they are a DataError.
+// Looks at the values of the first volume of each file; if that would take too long, of fewer files, spread over all. Returns a
+// line for each kind of odd file: all values are equal; only a few different values, as in labels; the middle value is at the
+// other end of the range than in most files. `passes`: true skips files that can't be read; false throws DataError.
 [[nodiscard]] std::vector<std::string> look_at_values(const VolumeFiles& files, bool passes);
 
 }  // namespace millrace::recipes::autoencoder_3d

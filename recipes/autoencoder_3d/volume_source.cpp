@@ -52,7 +52,7 @@ class VolumeSource final : public data::Source {
     }
   }
 
-  // A part is what is kept of one file: its volumes, then their ranges.
+  // A part is what a cache keeps of a file: its volumes, and then their ranges.
   [[nodiscard]] data::Keeps keeps() const override { return data::Keeps::parts; }
   [[nodiscard]] std::size_t part_bytes(std::int64_t part) const override {
     return volumes_bytes(file(part)) + (ranges_ ? range_bytes() : 0);
@@ -77,7 +77,7 @@ class VolumeSource final : public data::Source {
     }
     return texts;
   }
-  // One range for each plane of the crop: the rows that the crop touches there.
+  // For each plane of the crop, the bytes from the first to the last row that the crop touches.
   [[nodiscard]] std::vector<data::PartRange> looks_at(std::int64_t index, std::size_t,
                                                       const data::ReadRandom& random) const override {
     const VolumeFile& from = file(index);
@@ -112,7 +112,7 @@ class VolumeSource final : public data::Source {
     return volumes.subspan(key < volumes_of(file) ? static_cast<std::size_t>(key) * bytes : 0, bytes);
   }
 
-  // The corner of the crop.
+  // Where the crop begins in the volume.
   [[nodiscard]] Shape place(const VolumeFile& from, Philox draws) const {
     Shape offset(3);
     for (std::size_t axis = 0; axis < 3; ++axis) {

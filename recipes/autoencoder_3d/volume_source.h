@@ -1,4 +1,4 @@
-// Volumes of a run: files found, checked by their headers and split; crops of them as samples.
+// The volumes of a run: finds the files, checks their headers and splits them. Its samples are crops of the volumes.
 #pragma once
 
 #include <cstdint>
@@ -17,26 +17,26 @@ namespace millrace::recipes::autoencoder_3d {
 
 struct VolumeFiles {
   std::vector<VolumeFile> train, validation;
-  std::string read_as;               // the files' description of themselves, in one line
-  std::vector<std::string> notices;  // label = image, unequal voxel sizes, padding, a smaller validation crop
+  std::string read_as;               // how the files are read, in one line
+  std::vector<std::string> notices;  // lines for the user: label = image, unequal voxel sizes, padding, a smaller validation crop
 };
 
-// Opens the files that a config names (recipe.train_dir and val_dir, else `folder`/train and `folder`/val, else `folder` split by
-// val_fraction in an order drawn from `seed`) and reads all headers. DataError for a folder without files and for a file too
-// small for a crop; see the recipe's page, "Bad input".
-// Unless input.bad_samples is fail, a file that can't be opened stays in its place, unusable and told; DataError if they are more
-// than input.max_bad_fraction allows, or all.
+// Opens the files that a config names and reads all headers. The folders are recipe.train_dir and val_dir, or else `folder`/train
+// and `folder`/val, or else `folder`, of which a share val_fraction is for validation, drawn with `seed`. Throws DataError for a
+// folder without files and for a file that is too small for a crop; see the recipe's page, "Bad input".
+// Unless input.bad_samples is fail, a file that can't be opened stays in the list as unusable and is reported. Then throws
+// DataError if there are more such files than input.max_bad_fraction allows, or no other files.
 [[nodiscard]] VolumeFiles open_volumes(const RecipeConfig& recipe, const std::filesystem::path& folder, std::uint64_t seed,
                                        const DataConfig& input = {});
 
-// Depth, height and width of the validation crops: 4*ceil(1.5 p/4) for a patch of p, at most the smallest file's size, rounded
-// down to a multiple of the network's size divisor. Empty if there is no validation.
+// Depth, height and width of the validation crops. For a patch of p voxels it is 4*ceil(1.5 p/4), but at most the size of the
+// smallest file, rounded down to a multiple of the network's size divisor. Empty if there is no validation.
 [[nodiscard]] Shape validation_size(const std::vector<VolumeFile>& validation, const RecipeConfig& recipe);
 
-// One sample per file: "image" f32 [1,d,h,w], the low-count volume; "label" f32 of the same shape, the high-count volume, if
-// recipe.target or recipe.image_channels needs it; with scale_on=volume also "range" f32 [keys,2], percentiles 0 and 99.5 of the
-// whole volumes. Training: one random crop of patch_size, the same for both keys. Validation: the centred crop of
-// validation_size(). `files` is the split's list in VolumeFiles, not empty.
+// A sample for each file. "image" f32 [1,d,h,w] is the low-count volume. "label", of the same shape, is the high-count volume; it
+// is left out unless recipe.target or recipe.image_channels needs it. With scale_on=volume, "range" f32 [keys,2] has percentiles
+// 0 and 99.5 of the whole volumes. In training a sample is a random crop of patch_size, the same for image and label; in
+// validation it is the centred crop of validation_size(). `files` is the list of the split in VolumeFiles; it must not be empty.
 [[nodiscard]] std::shared_ptr<const data::Source> volume_source(std::vector<VolumeFile> files, Split split,
                                                                 const RecipeConfig& recipe);
 

@@ -102,7 +102,7 @@ TEST_F(VolumeSourceTest, AVolumeThatCantBeOpenedGoesByThePolicyForBadSamples) {
                 testing::StartsWith("1 of 3 volumes can't be used, more than the fraction 0 that is allowed"));
     EXPECT_THAT(error.message().next, testing::HasSubstr("set data.max_bad_fraction to 0.3334, or"));
   }
-  input.max_bad_fraction = 0.001;  // one bad sample is always allowed
+  input.max_bad_fraction = 0.001;  // less than one sample, but one bad sample is always allowed
   const VolumeFiles files = open_volumes(recipe_, folder_, 1, input);
   ASSERT_EQ(files.train.size(), 3U);
   EXPECT_THAT(files.notices, testing::Contains(testing::AllOf(testing::StartsWith("1 of 3 volumes can't be used, the first: "),
@@ -179,7 +179,7 @@ TEST_F(VolumeSourceTest, RangesOfWholeVolumesAreThoseOfTheirTensor) {
   }
 }
 
-// Bytes of all fields of all batches.
+// The bytes of all fields in all batches.
 std::vector<std::string> stream_of(const std::shared_ptr<const data::Source>& source, int readers, int epochs, int from = 0) {
   data::LoaderOptions options;
   options.batch_size = 2;
@@ -230,7 +230,7 @@ TEST_F(VolumeSourceTest, CachesInMemoryAndOnDiskChangeNothing) {
   }
 }
 
-// Other crops of the same files are cut from the cached parts.
+// Runs with other patches and splits must cut their crops from the same cached parts.
 TEST_F(VolumeSourceTest, RunsOfOtherPatchesAndSplitsShareDecodedFiles) {
   for (int i = 0; i < 6; ++i) pair("v" + std::to_string(i) + ".npz", {20, 20, 20}, i);
   const std::vector<std::string> texts = volume_source(open().train, Split::train, recipe_)->part_texts();
@@ -247,7 +247,7 @@ TEST_F(VolumeSourceTest, RunsOfOtherPatchesAndSplitsShareDecodedFiles) {
     EXPECT_THAT(texts, testing::Not(testing::Contains(text))) << "two volumes of each";
 }
 
-// The volumes of ../shared, if present: an i16 pair and a scaled u8 volume.
+// Uses the volumes in ../shared if they are present: an i16 pair and a scaled u8 volume.
 TEST_F(VolumeSourceTest, RealVolumesAreCutAndScaled) {
   const stdfs::path real = stdfs::path(MILLRACE_SOURCE_DIR) / "../shared/data/volumes";
   if (!stdfs::exists(real / "example4d.nii.gz")) GTEST_SKIP() << "no " << real;

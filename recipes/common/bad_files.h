@@ -1,4 +1,4 @@
-// Files that can't be used, under the policy for samples that can't be read: data.bad_samples and data.max_bad_fraction.
+// Handles files that can't be used by the policy for bad samples: data.bad_samples and data.max_bad_fraction.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,15 @@
 
 namespace millrace::recipes {
 
-// True if a sample that can't be read does not end the run.
+// True if the run continues when a sample can't be read.
 [[nodiscard]] inline bool passes_bad(const DataConfig& input) { return input.bad_samples != data::BadSamples::fail; }
 
-// Does nothing if `bad` of `all` may be bad, as the loader counts an epoch's samples; else a DataError that names the limit and
-// the last problem. `what` names them: "signal files of the training".
+// Throws DataError if `bad` of `all` are more bad samples than data.max_bad_fraction allows, which the loader counts in the same
+// way. The message has the limit and the last problem. `what` names the samples, such as "signal files of the training".
 void refuse_too_many(std::int64_t bad, std::int64_t all, const std::string& what, const Problem& last, const DataConfig& input);
 
-// "2 of 12 signal files can't be used, the first: …; data.bad_samples=skip passes over their samples"; "" if there is no problem.
+// A line such as "2 of 12 signal files can't be used, the first: …; data.bad_samples=skip passes over their samples". "" if there
+// is no problem.
 [[nodiscard]] std::string notice_of_bad(const std::vector<Problem>& problems, std::int64_t all, const std::string& what,
                                         const DataConfig& input);
 

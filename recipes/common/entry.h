@@ -1,4 +1,4 @@
-// Parts that the entries of several recipes share.
+// Parts of registry rows that several recipes share.
 #pragma once
 
 #include <optional>
@@ -10,7 +10,7 @@
 
 namespace millrace::recipes {
 
-// The size of a preset's sample data. ConfigError if the preset has none: "preset X makes no WHAT".
+// The size of a preset's sample data. Throws ConfigError if the preset has no sample data: "preset X makes no WHAT".
 template <class Size>
 [[nodiscard]] Size sample_size(std::optional<Size> size, const std::string& preset, const std::string& what) {
   if (!size)
@@ -18,7 +18,8 @@ template <class Size>
   return *std::move(size);
 }
 
-// The advice of every guide to read with several processes and to keep samples; `claim` is the gain that the guide promises.
+// The advice that all guides give: read with several processes, and keep samples in memory. `claim`: the gain that the guide
+// promises.
 [[nodiscard]] inline Advice loading_in_parallel(std::string claim) {
   return {"loading in parallel, samples kept",
           {"loader_threads", "loader_adaptation", "look_ahead", "sample_cache", "hdf5_direct", "file_index", "token_cache"},

@@ -1,4 +1,4 @@
-// Weights of other runs and programs, for models that start from them.
+// Weights of other runs and programs, for models that begin with them.
 #pragma once
 
 #include <filesystem>
@@ -8,11 +8,11 @@
 
 namespace millrace::recipes {
 
-// load_weights() on the real file system, without output on the console.
+// load_weights() on the real file system, without messages on the console.
 [[nodiscard]] Weights quiet_weights(const std::filesystem::path& from);
-// All tensors of `weights`; if two models name the same tensor, the last one's is returned.
+// All tensors of `weights`. If two models have a tensor of the same name, the result has that of the last one.
 [[nodiscard]] Tensors tensors_of(const Weights& weights);
-// "[2,3,4]"
+// The shape as a text: "[2,3,4]".
 [[nodiscard]] std::string shape_text(const at::Tensor& tensor);
 
 }  // namespace millrace::recipes

@@ -1,4 +1,4 @@
-// Section "recipe" of a cosmology run's config.
+// The config section "recipe" of a cosmology run.
 #pragma once
 
 #include <cstdint>
@@ -76,7 +76,7 @@ struct RecipeConfig {
   }
 };
 
-// The section that a cosmology run adds to its config.
+// The config section that this recipe adds to a run.
 struct Sections {
   RecipeConfig recipe;
 

@@ -22,10 +22,10 @@ void make_data(const std::string& preset, const std::filesystem::path& out, std:
 }
 
 struct Sky {
-  std::int64_t filters, ra, frequencies, baselines, split, batch;  // ra: per chunk
+  std::int64_t filters, ra, frequencies, baselines, split, batch;  // ra: of a chunk
 };
-// A shape for timing the step: chunks of random numbers in the network's layout. The Python side has the same sizes
-// (bench/step/shapes.py).
+// A shape for measuring a step: chunks of random numbers in the network's layout. bench/step/shapes.py has the same sizes for
+// Python.
 BenchShape shape(std::string name, std::string help, const Sky& sky) {
   return {.name = std::move(name),
           .help = std::move(help),
@@ -42,7 +42,7 @@ BenchShape shape(std::string name, std::string help, const Sky& sky) {
           })};
 }
 
-// Switches of this recipe alone, and those that it shares with some others.
+// The switchboard rows that only this recipe uses, and those that it shares with a few others.
 std::vector<std::string> switches() {
   return {"channels_last",      "tried_convolutions", "file_index", "hdf5_direct", "fused_activation", "fused_padding",
           "direct_convolution", "fused_projection",   "stored_pca", "look_ahead",  "sample_cache"};

@@ -1,4 +1,4 @@
-// The cosmology recipe's row in the table of recipes.
+// The recipe's row of the recipe registry.
 #pragma once
 
 #include "millrace/train/recipe/entry.h"
@@ -7,7 +7,8 @@ namespace millrace::recipes::cosmology {
 
 [[nodiscard]] Entry entry();
 
-// `millrace pca fit|validate`: fits foreground components, or compares them with components of each batch. Returns the exit code.
+// `millrace pca fit|validate`: fits foreground components, or compares them with components of single batches. Returns the exit
+// code.
 int pca_command(std::span<const std::string> words);
 
 // `millrace uvh5`: converts an interferometer's files to the folders that a run reads. Returns the exit code.

@@ -1,4 +1,4 @@
-// What entry.cpp joins into the recipe's row, besides the recipe itself.
+// The parts of the recipe's registry row that other files than entry.cpp define.
 #pragma once
 
 #include <string>
@@ -10,15 +10,17 @@
 
 namespace millrace::recipes::cosmology {
 
-// presets.cpp: values on top of the shared defaults, and named sizes, which go on top of both.
+// In presets.cpp: defaults() replaces values of the shared defaults; a preset replaces values of both.
 [[nodiscard]] Json defaults();
 [[nodiscard]] std::vector<std::pair<std::string, Json>> presets();
 
-// originals/aliases.cpp: the keys of hugh's JSON files and of its programs.
+// In originals/aliases.cpp: the keys in the JSON files of hugh (the program that this recipe follows, see originals/README.md)
+// and the flags of its programs.
 [[nodiscard]] std::vector<config::Alias> aliases();
 
-// originals/config_file.cpp, for Entry::convert_file: returns the tree of hugh's file without keys that this network does not
-// read. A section for another script of hugh is a notice; a file of hugh's second network is one problem, whatever else it holds.
+// In originals/config_file.cpp, for Entry::convert_file. Returns the tree of a config file of hugh without the keys that this
+// network does not use. A section for another script of hugh leads to a notice. A file of hugh's second network is a single
+// problem, whatever else is in it.
 [[nodiscard]] Json keys_of_original_file(const Json& tree, config::Layers::Foreign& file);
 
 }  // namespace millrace::recipes::cosmology

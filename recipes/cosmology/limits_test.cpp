@@ -1,4 +1,4 @@
-// Sizes that no machine can hold are refused before any allocation.
+// Tests that sizes which no machine can hold are refused before any allocation.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/nn/module.h>

@@ -1,5 +1,5 @@
-// A 3-D U-Net with two levels: circular convolutions, batch norms, skip connections. Parameters carry hugh's names, so that
-// safetensors move both ways.
+// A 3-D U-Net with two levels: circular convolutions, batch norms, skip connections. Parameters have the names of hugh (the
+// program that this recipe follows), so that safetensors can be moved in both directions.
 #pragma once
 
 #include <torch/nn/module.h>
@@ -20,22 +20,22 @@ struct ModelConfig {
   Activation act = Activation::smooth_leaky;
 };
 
-// 2052 f^2 + 195 f + 2.
+// The number of parameters: 2052 f^2 + 195 f + 2 for f filters.
 [[nodiscard]] std::int64_t parameter_count(std::int64_t filters);
-[[nodiscard]] double parameters_of(double filters);  // also for sizes that fit into no memory
+[[nodiscard]] double parameters_of(double filters);  // the same as a double, for sizes that no integer or memory can hold
 
-// Weight and bias under torch's names, without torch's own initialisation. A transposed convolution's weight is (in, out, 3, 3,
-// 3).
+// A weight and a bias with torch's names but without torch's initialisation. The weight of a transposed convolution is (in, out,
+// 3, 3, 3).
 struct Convolution : torch::nn::Module {
   Convolution(std::int64_t first, std::int64_t second, std::int64_t out);
   at::Tensor weight, bias;
 };
 
-// Convolution, batch norm, activation.
+// A convolution, a batch norm and an activation.
 class Block : public torch::nn::Module {
  public:
   Block(std::int64_t in, std::int64_t out, std::int64_t stride, Activation act, const nn::Fused& fused);
-  // The channels of `skip`, if defined, follow those of x.
+  // If `skip` is defined, its channels are added behind those of x.
   at::Tensor forward(const at::Tensor& x, const at::Tensor& skip = {});
 
  private:
@@ -46,7 +46,7 @@ class Block : public torch::nn::Module {
   nn::BatchNorm bn1_;
 };
 
-// A sequence of blocks, named "0", "1"; memory blocks "<name>.0", "<name>.1".
+// A sequence of blocks with the names "0", "1". Each is a memory block (memory/block.h): "<name>.0", "<name>.1".
 class Layer : public torch::nn::Module {
  public:
   Layer(std::string name, std::int64_t in, std::int64_t out, int blocks, std::int64_t stride, Activation act,
@@ -60,15 +60,18 @@ class Layer : public torch::nn::Module {
 
 class UNet : public torch::nn::Module {
  public:
-  // Weights are a function of `seed`.
+  // The weights depend only on `seed`.
   explicit UNet(const ModelConfig& config, std::uint64_t seed = 0, const nn::Fused& fused = {});
 
-  // (N, 2, D, H, W) with D, H and W divisible by 4; the result has the same shape. Memory blocks: layer1.0 to
+  // x is (N, 2, D, H, W), with D, H and W divisible by 4; the result has the same shape. Its memory blocks are layer1.0 to
   // layer7.1, deconv1, deconv2.
   at::Tensor forward(const at::Tensor& x);
 
   [[nodiscard]] const ModelConfig& config() const noexcept { return config_; }
-  void set_channels_last(bool channels_last) noexcept { channels_last_ = channels_last; }  // the memory format of forward()
+  void set_channels_last(bool channels_last) noexcept {
+    channels_last_ = channels_last;
+  }  // the memory format in which forward()
+     // computes
 
  private:
   at::Tensor up(const char* name, const Convolution& deconv, nn::BatchNorm& norm, const at::Tensor& x);

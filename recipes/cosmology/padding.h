@@ -1,4 +1,4 @@
-// Padding for lengths that the U-Net, which halves each axis twice, can't take: added before it, cut off after it.
+// Pads volumes whose sizes the U-Net can't take, because it halves each axis twice. The padding is removed after the network.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,12 +7,12 @@
 
 namespace millrace::recipes::cosmology {
 
-// Extends each of the last three axes of volumes (N, channels, R, f, bl) to the next multiple of 4. The values are added at the
-// end. circular: the first values again. mirror: the first half mirrors the end, the other half the beginning, so that the
-// network's circular convolutions meet no jump. An axis that fits stays unchanged, to the bit.
+// Extends each of the last three axes of volumes (N, channels, R, f, bl) at its end to the next multiple of 4. circular: adds the
+// first values again. mirror: half of the added values mirror the end and the other half mirrors the beginning, so that the
+// network's circular convolutions see no jump. An axis that fits already stays unchanged, to the bit.
 [[nodiscard]] at::Tensor padded(const at::Tensor& volumes, Padding padding);
 
-// The part of volumes with the last three sizes of `like`: the inverse of padded().
+// The inverse of padded(): cuts the last three axes of `volumes` to the sizes of `like`.
 [[nodiscard]] at::Tensor unpadded(const at::Tensor& volumes, const at::Tensor& like);
 
 }  // namespace millrace::recipes::cosmology

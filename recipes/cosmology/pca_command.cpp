@@ -57,7 +57,7 @@ Request request_of(config::Arguments& arguments, std::int64_t samples) {
   return request;
 }
 
-// The common input of both verbs.
+// What `pca fit` and `pca validate` both need.
 struct Task {
   RecipeConfig recipe;
   RunConfig shared;
@@ -179,12 +179,12 @@ int pca_command(std::span<const std::string> words) {
     std::cout << kHelp;
     return 0;
   }
-  constexpr std::int64_t kFitted = 100, kCompared = 5;  // samples
+  constexpr std::int64_t kFitted = 100, kCompared = 5;  // the numbers of samples by default
   const std::string verb = arguments.positional().value_or("");
   if (verb == "fit") return fit(request_of(arguments, kFitted));
   if (verb == "validate") return validate(request_of(arguments, kCompared));
   throw UsageError({verb.empty() ? "pca needs a verb" : "pca has no verb " + quoted(verb), "millrace pca",
-                    "it is fit or validate; millrace pca --help says more"});
+                    "use fit or validate; millrace pca --help explains both"});
 }
 
 }  // namespace millrace::recipes::cosmology

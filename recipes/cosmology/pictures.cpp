@@ -21,10 +21,11 @@ std::optional<picture::Extent> extent_of(const std::vector<double>& freq_mhz) {
 }  // namespace
 
 Picture draw_maps(const Shown& shown, const RecipeConfig& recipe, const std::vector<double>& freq_mhz) {
-  // Signals are sparse: a baseline without signal would only show the network's inventions.
+  // Shows the baseline with the strongest signal. Signals are sparse, and a baseline without signal would only show what the
+  // network invents.
   const auto baseline = shown.truth.select(0, 0).square().sum(at::IntArrayRef{0, 1}).argmax().item<std::int64_t>();
   const bool kelvin = shown.unit.empty() || shown.unit == "K";
-  const auto in_unit = [&](const at::Tensor& volume) {  // (R, f), kelvin as millikelvin
+  const auto in_unit = [&](const at::Tensor& volume) {  // (R, f); kelvin become millikelvin
     const at::Tensor map = volume.select(0, 0).select(2, baseline).to(at::kCPU, at::kDouble);
     return (recipe.target_transform == Transform::arcsinh ? map.sinh() : map) * ((kelvin ? 1e3 : 1) / recipe.scale);
   };
@@ -59,7 +60,8 @@ Picture draw_delay(const DelaySpectra& spectra, const RecipeConfig& recipe, cons
   const std::int64_t channels = spectra.truth.numel();
   const bool known =
       static_cast<std::int64_t>(freq_mhz.size()) == channels && channels > 1 && freq_mhz.back() != freq_mhz.front();
-  const double width = known ? std::abs(freq_mhz.back() - freq_mhz.front()) / static_cast<double>(channels - 1) : 1;  // MHz
+  const double width =
+      known ? std::abs(freq_mhz.back() - freq_mhz.front()) / static_cast<double>(channels - 1) : 1;  // of a channel, in MHz
   const std::int64_t zero = channels / 2;
   std::vector<double> delay;
   for (std::int64_t i = 0; i < channels; ++i) {

@@ -1,4 +1,4 @@
-// Pictures of a run: maps of one chunk side by side, and delay spectra.
+// Pictures of a run: maps of a chunk side by side, and delay spectra.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,20 +12,22 @@
 
 namespace millrace::recipes::cosmology {
 
-// One chunk (2, R, f, bl) as the network sees it, and the name of its sample.
+// A chunk (2, R, f, bl) as the network sees it, and the name of its sample.
 struct Shown {
-  at::Tensor input, truth, recovered;  // undefined if missing
-  std::string sample;                  // the name of the signal file; "" if unknown
-  std::string unit = {};               // of the visibilities; "": kelvin
+  at::Tensor input, truth, recovered;  // undefined if there is no such volume
+  std::string sample;                  // name of the signal's file; "" if unknown
+  std::string unit = {};               // unit of the visibilities; "" = kelvin
 };
 
-// "maps": input, truth, recovered and residual (recovered - truth): the real part (kelvin as millikelvin) over frequency (across)
-// and RA (down) for the baseline with the most signal; blue below zero, red above, one scale: three times the truth's rms.
-// freq_mhz: the centres of the channels; empty: channels are numbered.
+// The picture "maps": input, truth, recovered and residual (recovered - truth), each as its real part over frequency (across) and
+// RA (down), for the baseline with the strongest signal. Kelvin are shown as millikelvin. Negative values are blue, positive ones
+// red; all maps have the same scale, up to three times the truth's rms. freq_mhz: the centres of the channels; empty = channels
+// are shown by their numbers.
 [[nodiscard]] Picture draw_maps(const Shown& shown, const RecipeConfig& recipe, const std::vector<double>& freq_mhz);
 
-// "delay_residual": power against delay, logarithmic, at most the best twelve decades: truth, recovered, the network's residual
-// (recovered - truth) and the residual of the input alone (input - truth), summed over a validation. `unit` as in Shown.
+// The picture "delay_residual": power over delay on a logarithmic scale, at most the upper twelve decades. Its curves are the
+// truth, the recovered signal, the residual of the network (recovered - truth) and the residual of the input (input - truth),
+// summed over a validation. `unit`: as in Shown.
 [[nodiscard]] Picture draw_delay(const DelaySpectra& spectra, const RecipeConfig& recipe, const std::vector<double>& freq_mhz,
                                  const std::string& unit = "");
 

@@ -27,8 +27,8 @@ TEST(CosmologyPictures, MapsShowTheBaselineWithTheMostSignalOnOneScale) {
   EXPECT_EQ(maps.name, "maps");
   EXPECT_EQ(maps.width, picture::kWidth);
   using picture::ColourMap;
-  // The input lies beyond the scale's end and fills one panel with the last colour; truth and recovered lie at a third of the
-  // scale and fill two panels; the residual is zero and fills one.
+  // The input exceeds the scale, so its panel has the last colour. Truth and recovered are at a third of the scale and fill two
+  // panels. The residual is zero and fills one panel.
   const std::int64_t panel = pixels_of(maps, picture::colour_of(ColourMap::diverging, 1));
   EXPECT_GT(panel, 10000);
   EXPECT_GE(pixels_of(maps, picture::colour_of(ColourMap::diverging, (1 + 1.0 / 3) / 2)), 2 * (panel - 2000));

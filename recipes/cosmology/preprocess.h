@@ -1,4 +1,4 @@
-// From visibilities to the network's input, on their device: noise, foreground removal, scale, layout.
+// Turns visibilities into the network's input, on their device: adds noise, removes the foreground, scales, changes the layout.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,22 +13,24 @@
 
 namespace millrace::recipes::cosmology {
 
-// complex (B, baselines, frequencies, RA) -> (B * split, 2, RA / split, frequencies, baselines), index b * split + chunk; and
-// back.
-[[nodiscard]] at::Tensor to_volumes(const at::Tensor& pixels, std::int64_t split);  // from as_pixels(): (B, bl, f, 2 RA) reals
-[[nodiscard]] at::Tensor to_sky(const at::Tensor& volumes, std::int64_t split);     // complex
+// to_volumes() turns complex (B, baselines, frequencies, RA) into (B * split, 2, RA / split, frequencies, baselines), with the
+// index b * split + chunk. to_sky() is the inverse.
+[[nodiscard]] at::Tensor to_volumes(const at::Tensor& pixels, std::int64_t split);  // `pixels`: a result of as_pixels(), (B, bl,
+                                                                                    // f, 2 RA) real numbers
+[[nodiscard]] at::Tensor to_sky(const at::Tensor& volumes, std::int64_t split);     // returns complex numbers
 
-// x += amp * normal numbers, for real and imaginary parts alike; x is the result of as_pixels() and is changed in place.
+// Adds amp * a normal random number to each real and each imaginary part. x is a result of as_pixels() and is changed in place.
 void add_noise(at::Tensor& x, double amp, const nn::RowKey& key);
 
-// pca="batch": real and imaginary part each get a mean and components of this batch alone.
+// For pca="batch": removes foreground components that are computed from this batch only, with separate means and components for
+// real and imaginary parts.
 [[nodiscard]] at::Tensor clean_by_batch(const at::Tensor& pixels, std::int64_t n_fg);
 
 struct Volumes {
   at::Tensor input, target;
 };
-// Order: noise, PCA, scale, layout; the target is never cleaned. fp32 throughout, also under autocast. A null `pca` means
-// clean_by_batch().
+// Does, in this order: noise, PCA, scale, layout. The foreground is never removed from the target, which has none. Computed in
+// fp32, also under autocast. If `pca` is null, clean_by_batch() is used.
 [[nodiscard]] Volumes preprocess(const at::Tensor& x, const at::Tensor& y, const RecipeConfig& recipe,
                                  const nn::ForegroundPca* pca, const nn::RowKey& key, const nn::Fused& fused = {});
 

@@ -50,7 +50,7 @@ void Cosmology::before_training() {
   for (const std::string& text : check_validation_sky(*sky_)) context_.note(text);
   const bool stored = recipe_.pca.value_or(PcaMode::stored) == PcaMode::stored;
   if (pca_ && stored)
-    return check_pca(*pca_, recipe_, *sky_, "the model's snapshot", context_.notice);  // the snapshot's components stay
+    return check_pca(*pca_, recipe_, *sky_, "the model's snapshot", context_.notice);  // the components of the snapshot are kept
   if (context_.places.plan_only) return;
   if (stored) pca_ = stored_pca(recipe_, *sky_, recipe_.pca_components_path, context_, context_.notice);
   for (const std::string& text : look_at_files(recipe_, *sky_)) context_.note(text);
@@ -115,7 +115,8 @@ Loss loss_of(const at::Tensor& predicted, const at::Tensor& target, LossKind kin
   }
   const at::Tensor sum = error.square().sum();
   if (kind == LossKind::mse) return {.terms = {{.sum = sum, .count = count, .nominal_count = elements}}};
-  const at::Tensor self = sum.detach().clamp_min(1e-12 * elements);  // the gradient of log S is that of S, divided by S
+  const at::Tensor self = sum.detach().clamp_min(1e-12 * elements);  // so that the gradient of log S is the gradient of S divided
+                                                                     // by S
   return {.terms = {{.sum = sum, .count = self, .nominal_count = elements, .report = LossTerm::Report{self, count, true}}}};
 }
 
@@ -171,7 +172,7 @@ void Cosmology::begin_validation() {
   left_ = power_ = at::Tensor();
 }
 
-void Cosmology::end_validation(metrics::Board&) {  // host: after a validation, whose values are read back anyway
+void Cosmology::end_validation(metrics::Board&) {  // host: values are read anyway after a validation
   if (!left_.defined() || !pinned_.add(left_.item<double>(), power_.item<double>())) return;
   context_.note(
       "three validations in a row end with " + percent(left_.item<double>() / power_.item<double>(), 1) +

@@ -29,7 +29,7 @@ class Cosmology final : public Recipe {
   void before_training() override;  // opens all files (headers only); finds or fits the foreground components
   data::Pipeline data(Split split) override;
   data::Pipeline test_data() override;
-  Batch prepare(Batch batch) override;  // "x", "y" complex (B,bl,f,RA) -> "input", "target" (B*split,2,RA/split,f,bl)
+  Batch prepare(Batch batch) override;  // makes "input", "target" (B*split,2,RA/split,f,bl) of "x", "y", complex (B,bl,f,RA)
   UNet& model() override;
   bool set_layout(Layout layout) override;
   std::vector<Objective> objectives() override;
@@ -39,13 +39,14 @@ class Cosmology final : public Recipe {
 
   State state() const override;  // the foreground components
   void load_state(const State& state) override;
-  Tensors predict(const Tensors& inputs) override;  // "x" complex (B,bl,f,RA) in kelvin -> "signal", the same shape
+  Tensors predict(const Tensors& inputs) override;  // takes "x", complex (B,bl,f,RA) in kelvin; returns "signal" of the same
+                                                    // shape
   Facts facts() const override;
   std::vector<Picture> draw() override;
 
  private:
   void use_given_components();
-  at::Tensor recover(const at::Tensor& input);  // runs the model; pads before it and crops after it as set by recipe.pad
+  at::Tensor recover(const at::Tensor& input);  // runs the model; as recipe.pad says, pads before it and cuts after it
 
   Context context_;
   OpenSky open_;
@@ -54,20 +55,20 @@ class Cosmology final : public Recipe {
   std::optional<Sky> sky_;
   std::optional<nn::ForegroundPca> pca_;
   std::shared_ptr<UNet> model_;
-  DelaySpectra spectra_;     // for the validation under way
-  Shown shown_;              // the first chunk of that validation
-  at::Tensor left_, power_;  // sums of squares over it: of recovered minus truth, and of truth
+  DelaySpectra spectra_;     // of the present validation
+  Shown shown_;              // the first chunk of the present validation
+  at::Tensor left_, power_;  // sums of squares over the present validation: of recovered minus truth, and of truth
   PinnedLoss pinned_;
-  SkyFiles judged_;  // source of the validation batches: the validation's files, or those of recipe.test_dir
+  SkyFiles judged_;  // the files from which validation batches come: the validation's own, or those of recipe.test_dir
 };
 
-// The folders that a config names: recipe.signal_dir, else data.dir/signal; recipe.foreground_dir, else data.dir/foreground.
+// The folders that a config names: recipe.signal_dir or else data.dir/signal; recipe.foreground_dir or else data.dir/foreground.
 struct SkyFolders {
   std::filesystem::path signal, foreground;
 };
 [[nodiscard]] SkyFolders sky_folders(const RecipeConfig& recipe, const DataConfig& data);
 
-// Sum and count of a loss over fp32 predictions and targets; see the recipe's page, section 5.
+// The sum and the count of a loss over predictions and targets in fp32; see the recipe's page, section 5.
 [[nodiscard]] Loss loss_of(const at::Tensor& predicted, const at::Tensor& target, LossKind kind);
 
 }  // namespace millrace::recipes::cosmology

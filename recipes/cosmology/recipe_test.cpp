@@ -1,4 +1,4 @@
-// The recipe's model, losses, preprocessing and data; whole runs are in tests/cosmology.
+// Tests of the recipe's model, losses, preprocessing and data; tests/cosmology tests whole runs.
 #include "recipes/cosmology/recipe.h"
 
 #include <ATen/TensorOperators.h>
@@ -106,7 +106,7 @@ TEST_F(CosmologyTest, ChannelsLastIsTheSameNetwork) {
     results.push_back(std::move(result));
   }
   for (const auto& [name, value] : results[0]) {
-    // The gradient of a bias before a batch norm is zero in exact arithmetic.
+    // A bias before a batch norm has the gradient zero except for rounding, so small values are compared with 1e-2.
     const double scale = std::max(1e-2, value.abs().max().item<double>());
     EXPECT_LE((results[1].at(name) - value).abs().max().item<double>(), 1e-4 * scale) << name;
   }
@@ -162,7 +162,8 @@ TEST_F(CosmologyTest, NoiseDependsOnThePositionAlone) {
   EXPECT_FALSE(at::equal(both[0], both[1]));
 }
 
-TEST_F(CosmologyTest, ForegroundOfRankKLeavesNothingOfItself) {  // acceptance 3 and 6 of the page, at its size
+TEST_F(CosmologyTest, ForegroundOfRankKLeavesNothingOfItself) {  // the recipe's page, acceptance 3 and 6, in the size that it
+                                                                 // names
   const SkySize size{12, 128, 256, 10, 3};
   const auto pixels = [&](const Cube& cube) { return at::view_as_real(tensor_of(cube, size)).flatten(-2); };
   nn::PcaFit fit;
@@ -262,7 +263,7 @@ TEST_F(CosmologyTest, AnEpochOfTheTinySkyTrains) {
   EXPECT_EQ(predicted.at("signal").sizes(), x.sizes());
   EXPECT_THAT(refusal([&] { (void)tiny_recipe.predict({{"y", y}}); }), HasSubstr("no complex tensor \"x\""));
 
-  // Weights without a snapshot: the config's components apply, not the batch's.
+  // Weights without a snapshot: the components that the config names must be used, not those of the batch.
   const auto by_weights_alone = [&](const Json& more) {
     Cosmology alone = recipe(more);
     return (alone.predict({{"x", x}}).at("signal") - predicted.at("signal")).abs().max().item<double>();
@@ -272,7 +273,7 @@ TEST_F(CosmologyTest, AnEpochOfTheTinySkyTrains) {
   EXPECT_GT(by_weights_alone(Json::object()), 0.0);
   EXPECT_THAT(refusal([&] { (void)by_weights_alone({{"recipe.pca_components_path", "gone.safetensors"}}); }), HasSubstr("gone"));
 
-  Cosmology again = recipe();  // finds the saved file
+  Cosmology again = recipe();  // uses the file that the first recipe saved
   again.before_training();
   EXPECT_THAT(notices_.back(), HasSubstr("pca components of"));
 }
@@ -302,13 +303,13 @@ TEST_F(CosmologyTest, ComponentsFoundThatDoNotFitAreFittedAgain) {
   std::ofstream(ours) << "no such file";
   refitted("not used");
 
-  // A file of hugh's next to it has no data fingerprint: it is accepted and kept in our format.
+  // A file of hugh next to it has no fingerprint of the data. It must be accepted, and kept in Millrace's format.
   nn::ForegroundPca theirs(fitted.mean(), fitted.eigenvalues(), fitted.vectors().flip(1).contiguous(), 3);
-  theirs.save(Fs::real(), stdfs::path(ours).replace_extension(".pt"));  // recognised by its content, not by its name
+  theirs.save(Fs::real(), stdfs::path(ours).replace_extension(".pt"));  // the file is recognised by its content, not by its name
   stdfs::remove(ours);
   EXPECT_TRUE(at::equal(start().vectors(), theirs.vectors()));
   EXPECT_THAT(notices_, ::testing::Contains(HasSubstr("pca_components_nfg3.pt")));
-  // A path in the config is no guess: a misfit is an error.
+  // The config names this file, so components that do not fit are an error instead of a notice.
   nn::ForegroundPca(fitted.mean(), fitted.eigenvalues(), fitted.vectors(), 4).save(Fs::real(), folder_ / "named.safetensors");
   EXPECT_THAT(refusal([&] {
                 (void)start({{"recipe.pca_components_path", (folder_ / "named.safetensors").string()}});

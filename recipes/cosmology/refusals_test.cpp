@@ -1,4 +1,4 @@
-// The recipe's refusals and their texts, and hugh's config.
+// Tests of the recipe's errors and their texts, and of config files of hugh.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -111,7 +111,7 @@ TEST_F(CosmologyTest, AFitGoesByThePolicyForBadSamples) {
   EXPECT_THAT(notices_, ::testing::Contains(::testing::ContainsRegex("s[012].h5 /vis.0,0,0. is nan")));
 }
 
-// One file can't be opened, one has no cube, one another shape.
+// One file can't be opened, one has no cube, and one has another shape.
 TEST_F(CosmologyTest, OpeningGoesByThePolicyForBadSamples) {
   alter("s1.h5", [](const stdfs::path& path) -> SkyFile {
     throw DataError({"s1.h5 is truncated", path.string(), "make it anew"});
@@ -205,7 +205,8 @@ TEST_F(CosmologyTest, TheOriginalsJsonIsReadUnchanged) {
               HasSubstr("unknown key \"model_params.levels\""));
 }
 
-// Published files of other dates have numbers for truth values, a section of another script, and two names for one thing.
+// hugh's published files of other dates have numbers instead of true and false, a section for another script, and two names for
+// the same thing.
 TEST_F(CosmologyTest, TheOriginalsOlderFilesAreReadUnchanged) {
   const config::Resolved config = resolve(Json::object(), R"({
   "training_params": {"learning_rate": 5e-4, "add_noise": 0, "load_model": 0, "num_workers": 1, "use_cache": false},

@@ -22,10 +22,10 @@ constexpr auto kRedshifts = "/index_map/redshift";
 constexpr auto kRightAscension = "/index_map/ra";
 constexpr auto kUnit = "/index_map/unit";
 constexpr std::int64_t kLongestUnit = 64;
-constexpr double kLineMhz = 1420.405751768;  // neutral hydrogen at rest
-constexpr double kHighestMhz = 1e6;          // numbers above it are hertz
-constexpr double kSameMhz = 1e-3;            // as for the components of a PCA
-constexpr double kSameChannel = 0.02;        // share of a channel's width: f32 numbers and rounded redshifts
+constexpr double kLineMhz = 1420.405751768;  // the line of neutral hydrogen at rest
+constexpr double kHighestMhz = 1e6;          // larger numbers are in hertz
+constexpr double kSameMhz = 1e-3;            // the same tolerance as for the components of a PCA
+constexpr double kSameChannel = 0.02;        // share of a channel's width, because numbers may be f32 and redshifts are rounded
 constexpr double kSameStep = 0.01;           // share of a step along RA
 constexpr double kTurn = 360;                // degrees
 
@@ -46,7 +46,7 @@ const hdf5::Unreadable* find_unreadable(const hdf5::File& file, const std::strin
   return it == sets.end() ? nullptr : &*it;
 }
 
-// Removes the padding of fixed-length texts; the usual spellings of a unit become one.
+// The unit in a text: removes the padding of fixed-length texts, and maps the usual spellings of a unit to one.
 std::string unit_word(std::string text) {
   text = text.substr(0, text.find('\0'));
   const auto is_space = [](char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; };
@@ -58,7 +58,7 @@ std::string unit_word(std::string text) {
   return printable(text);
 }
 
-// A list of numbers along an axis of the cube.
+// Reads the numbers along an axis of the cube.
 std::vector<double> numbers_of(const hdf5::File& file, const std::string& name, std::int64_t count, const std::string& axis,
                                SkyWords& words, std::vector<Problem>& problems) {
   if (const hdf5::Unreadable* unread = find_unreadable(file, name)) {
@@ -114,7 +114,7 @@ void take_frequencies(const hdf5::File& file, std::int64_t count, SkyWords& word
 }
 
 void take_unit(const hdf5::File& file, const std::string& cube, SkyWords& words, std::vector<Problem>& problems) {
-  std::vector<std::pair<std::string, std::string>> said;  // place, unit
+  std::vector<std::pair<std::string, std::string>> said;  // where it is said, and the unit
   const auto add = [&](const std::string& place, const std::string& text) {
     if (const std::string word = unit_word(text); !word.empty()) said.emplace_back(place, word);
   };
@@ -143,7 +143,7 @@ void take_unit(const hdf5::File& file, const std::string& cube, SkyWords& words,
   if (!said.empty()) words.unit = said.front().second;
 }
 
-std::string unit_text(const std::string& unit) { return unit.empty() ? "kelvin, as files that say nothing" : unit; }
+std::string unit_text(const std::string& unit) { return unit.empty() ? "kelvin, as in files that name no unit" : unit; }
 bool same_unit(const std::string& a, const std::string& b) { return (a.empty() ? "K" : a) == (b.empty() ? "K" : b); }
 
 std::string range_text(const std::vector<double>& mhz) { return fixed(mhz.front(), 3) + " to " + fixed(mhz.back(), 3) + " MHz"; }
@@ -154,14 +154,14 @@ double largest_difference(const std::vector<double>& a, const std::vector<double
   return most;
 }
 
-// The largest difference between two files with the same channels.
+// The largest difference at which two files still have the same channels.
 double tolerance(const std::vector<double>& mhz) {
   double least = std::numeric_limits<double>::max();
   for (std::size_t i = 1; i < mhz.size(); ++i) least = std::min(least, std::abs(mhz[i] - mhz[i - 1]));
   return mhz.size() < 2 ? kSameMhz : std::max(kSameMhz * std::min(1.0, least), kSameChannel * least);
 }
 
-// The median step along RA, from -180 to 180 degrees. Files are compared by it alone: where a file starts does not matter,
+// The median step along RA, between -180 and 180 degrees. Only the steps of files are compared: where RA begins does not matter,
 // because samples are rolled along RA.
 double step_of(const std::vector<double>& ra) {
   std::vector<double> steps;
@@ -204,7 +204,7 @@ void compare(const Said& first, const Said& other, std::vector<Problem>& problem
   }
 }
 
-// "/index_map/freq can't be read: a compound (4 of 4 files, the first: signal/s0.h5)".
+// Adds lines such as "/index_map/freq can't be read: a compound (4 of 4 files, the first: signal/s0.h5)".
 void note_unread(const std::vector<Said>& all, std::vector<std::string>& notices) {
   std::map<std::string, std::pair<std::size_t, const hdf5::File*>> lines;
   for (const Said& said : all) {
@@ -254,7 +254,7 @@ SkyAxes compared_axes(const std::vector<NamedSky>& files, const std::string& cub
   Said first{all.front().file, {}};
   first.words.unit = all.front().words.unit;
   for (const Said& said : all) {
-    // Each field is compared with the first file that has it.
+    // Each member is compared with the first file that has it.
     if (channels != all.end())
       compare({channels->file, {channels->words.freq_mhz, channels->words.freq_from, {}, said.words.unit, {}}}, said, problems);
     if (ra != all.end()) compare({ra->file, {{}, "", ra->words.ra, said.words.unit, {}}}, said, problems);

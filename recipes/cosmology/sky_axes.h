@@ -1,4 +1,4 @@
-// The metadata of a sky's files on their axes and unit, and whether the files agree.
+// What the files of a sky say about their axes and their unit, and whether the files agree.
 #pragma once
 
 #include <string>
@@ -10,36 +10,35 @@
 
 namespace millrace::recipes::cosmology {
 
-// The metadata of one file. A field is empty if its data set is missing or unreadable; an unreadable
-// one also gets a line in `unread`.
+// What a file says. A member is empty if its data set is missing or unreadable; an unreadable one also gets a line in `unread`.
 struct SkyWords {
   std::vector<double> freq_mhz;  // from /index_map/freq, in any type and unit, else from /index_map/redshift
-  std::string freq_from;         // "/index_map/freq"; with the unit if it is not MHz
-  std::vector<double> ra;        // degrees, from /index_map/ra
-  std::string unit;              // from /index_map/unit, or an attribute unit or units of the cube or the file
+  std::string freq_from;         // where the frequencies come from, such as "/index_map/freq"; with the unit if that is not MHz
+  std::vector<double> ra;        // in degrees, from /index_map/ra
+  std::string unit;              // from /index_map/unit, or from an attribute `unit` or `units` of the cube or of the file
   std::vector<std::string> unread;
 };
 
-// `shape` is the shape of the cube named `cube`. Contradictions (a length other than the cube's axis, numbers that are not
-// finite, two units) go to `problems`.
+// Reads what a file says. `shape`: the shape of the data set `cube`. Contradictions are added to `problems`: a length that is not
+// that of the cube's axis, numbers that are not finite, two units.
 [[nodiscard]] SkyWords words_of(const hdf5::File& file, const std::string& cube, const Shape& shape,
                                 std::vector<Problem>& problems);
 
-// In one line: "channels 100 to 131 MHz ascending in steps of 1, RA 0 to 354 degrees ascending in steps of 6, K". `silent_band`
-// is the text for files without frequencies.
+// A line such as "channels 100 to 131 MHz ascending in steps of 1, RA 0 to 354 degrees ascending in steps of 6, K".
+// `silent_band`: the text about the channels if the file has no frequencies.
 [[nodiscard]] std::string read_as(const SkyWords& words, const std::string& silent_band);
 
 struct SkyAxes {
-  SkyWords words;  // each field from the first file that has it; without a unit: kelvin
+  SkyWords words;  // each member comes from the first file that has it; without a unit: kelvin
   std::vector<std::string> notices;
 };
 
 struct NamedSky {
   const hdf5::File* file = nullptr;
-  Shape shape;  // of the file's cube
+  Shape shape;  // shape of the file's cube
 };
-// Compares all files. A contradiction goes to `problems` with both files and both values; a unit or an axis that is missing in
-// some files, or unreadable, becomes a line in `told`. `default_band` is used if no file has frequencies.
+// Compares all files. A contradiction is added to `problems`, with both files and both values. A unit or an axis that some files
+// lack, or that is unreadable, leads to a line in `notices`. `default_band`: used if no file has frequencies.
 [[nodiscard]] SkyAxes compared_axes(const std::vector<NamedSky>& files, const std::string& cube, const std::string& default_band,
                                     std::vector<Problem>& problems);
 

@@ -18,16 +18,18 @@ namespace millrace::recipes::cosmology {
 namespace {
 
 constexpr std::int64_t kSamplesLookedAt = 4;
-constexpr std::size_t kNamed = 5;            // channels listed in a line
-constexpr double kFewChannels = 0.1;         // if at most this share of channels holds half of the residual, it is interference
-constexpr std::int64_t kSparedChannels = 6;  // the advice leaves the foreground at most one channel in this many
+constexpr std::size_t kNamed = 5;            // a line lists at most this many channels
+constexpr double kFewChannels = 0.1;         // if at most this share of the channels holds half of the residual's power, the
+                                             // cause is interference
+constexpr std::int64_t kSparedChannels = 6;  // the advice raises n_fg to at most one component for each group of this many
+                                             // channels
 constexpr double kPinnedWithin = 0.03;
 constexpr int kPinnedValidations = 3;
 
 // Mean squares of some training samples, in fp64.
 struct Powers {
-  std::vector<double> channels, baselines;  // of the input, by channel and by baseline
-  std::vector<double> left, signal;         // by channel: of the cleaned input, and of the target
+  std::vector<double> channels, baselines;  // powers of the input, of each channel and of each baseline
+  std::vector<double> left, signal;         // powers of each channel: of the input without foreground, and of the target
   std::int64_t samples = 0;
 };
 
@@ -52,7 +54,7 @@ Powers powers_of(const RecipeConfig& recipe, const Sky& sky, const nn::Foregroun
       left += by_channel(clean);
       signal += by_channel(nn::as_pixels(pair.y.unsqueeze(0)));
       ++powers.samples;
-    } catch (const DataError&) {  // reported by the fit or the loader
+    } catch (const DataError&) {  // the fit or the loader reports it
     }
   }
   if (powers.samples == 0) return powers;
@@ -92,7 +94,7 @@ std::vector<std::size_t> where(const std::vector<double>& values, Wrong wrong) {
   return found;
 }
 
-// The fewest channels that hold half of the power.
+// The smallest set of channels that holds half of the power.
 std::vector<std::size_t> half_of(const std::vector<double>& power) {
   std::vector<std::size_t> order(power.size());
   std::iota(order.begin(), order.end(), 0);
@@ -105,7 +107,7 @@ std::vector<std::size_t> half_of(const std::vector<double>& power) {
   return order;
 }
 
-// Number of components after the first n_fg each of which holds more than the whole signal.
+// The number of components after the first n_fg of which each holds more power than the whole signal.
 std::int64_t towering(const nn::ForegroundPca& pca, double signal) {
   const std::vector<double> values = host_values<double>(pca.eigenvalues());
   auto count = pca.n_fg();
@@ -139,7 +141,8 @@ std::string check_left(const RecipeConfig& recipe, const Sky& sky, const nn::For
     if (recipe.n_fg + more <= static_cast<std::int64_t>(sky.freq_mhz.size()) / kSparedChannels)
       next += (next.empty() ? "" : ", or ") + std::string("raise recipe.n_fg to ") + std::to_string(recipe.n_fg + more);
   }
-  return text + ". Next: " + (next.empty() ? "compare the units of signal and foreground, or flag what is no sky" : next);
+  return text + ". Next: " +
+         (next.empty() ? "compare the units of signal and foreground, or flag values that are not from the sky" : next);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// The reasons why a run on these data can't learn, as far as they show before the first step: one line each, with its number and
-// the remedy.
+// Looks for reasons why a run on this data can't learn, as far as they are visible before the first step. Each reason is a line
+// with a figure and the remedy.
 #pragma once
 
 #include <cstdint>
@@ -11,24 +11,26 @@
 
 namespace millrace::recipes::cosmology {
 
-inline constexpr double kHopelessPower = 10;    // times the signal's power, left after removal of the components
-inline constexpr double kSaturatedPower = 1e4;  // times the median channel's power
-inline constexpr double kDeadPower = 1e-10;     // times the median channel's power
+inline constexpr double kHopelessPower = 10;    // the power that is left after removing the components, as a multiple of the
+                                                // signal's power
+inline constexpr double kSaturatedPower = 1e4;  // as a multiple of the median channel's power
+inline constexpr double kDeadPower = 1e-10;     // as a share of the median channel's power
 
-// Checks four training samples, spread over all, as a step would get them but without noise. A null `pca` means components of
-// each sample. Unreadable samples are skipped: the loader has a policy for them.
+// Looks at four training samples, spread over all, as a step would get them but without noise. If `pca` is null, uses components
+// of each sample itself. Samples that can't be read are skipped, because the loader has a policy for them.
 [[nodiscard]] std::vector<std::string> check_training_sky(const RecipeConfig& recipe, const Sky& sky,
                                                           const nn::ForegroundPca* pca, std::uint64_t seed);
 
-// Checks the files alone.
+// Returns a line if the validation has only one sample. Looks at no values.
 [[nodiscard]] std::vector<std::string> check_validation_sky(const Sky& sky);
 
-// Whether validations end at the variance of the target, which a network reaches by answering zero.
+// Notices that validations stay at the variance of the target, which is the loss of a network that answers zero.
 class PinnedLoss {
  public:
-  // Takes one validation's power of recovered minus truth, and of the truth. Returns true once, at the third in a row within
-  // three percent of each other. The first call does not count: it is the rehearsal's, of one batch before any step (a resumed
-  // run has no rehearsal and is warned one validation later).
+  // Takes the results of a validation: the power of recovered minus truth, and the power of the truth. Returns true, once in a
+  // run, if in three validations in a row the two were within three per cent of each other. The first call does not count,
+  // because it comes from the rehearsal, which validates one batch before any step. (A resumed run has no rehearsal, so it is
+  // warned one validation later.)
   bool add(double left, double power);
 
  private:

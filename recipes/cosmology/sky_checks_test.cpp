@@ -1,4 +1,5 @@
-// Padding, and the warnings when the method can't work: with data that must cause each line, and data that must not.
+// Tests of padding, and of the warnings if the method can't work: each line must come with data that causes it and not with other
+// data.
 #include "recipes/cosmology/sky_checks.h"
 
 #include <ATen/TensorOperators.h>
@@ -24,7 +25,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-// Skies of 40 channels whose foreground a test may spoil.
+// Skies of 40 channels; a test may spoil their foreground.
 class SkyChecks : public CosmologyTest {
  protected:
   static constexpr SkySize kSize{4, 40, 16, 2, 6};
@@ -51,7 +52,7 @@ class SkyChecks : public CosmologyTest {
     const std::optional<nn::ForegroundPca> pca = stored ? std::optional(fit_pca(config, all, 1, 100)) : std::nullopt;
     return check_training_sky(config, all, pca ? &*pca : nullptr, 1);
   }
-  // Noise of that size in some channels, like a transmitter's.
+  // Adds noise of this size to some channels, as a transmitter does.
   static Spoil interference(int channels, double size) {
     return [=](Cube& cube, int file) {
       Philox random(make_key(9, static_cast<std::uint64_t>(file)));
@@ -73,7 +74,7 @@ TEST_F(SkyChecks, ACleanSkySaysNothing) {
 }
 
 TEST_F(SkyChecks, InterferenceAboveTheComponentsIsNamedWithItsChannels) {
-  serve(interference(4, 0.1));  // 2 of foreground and 4 of interference, n_fg 3
+  serve(interference(4, 0.1));  // 2 components of foreground and 4 of interference, n_fg 3
   const auto said = lines();
   ASSERT_EQ(said.size(), 1U);
   EXPECT_THAT(said[0], ::testing::MatchesRegex(
@@ -88,7 +89,7 @@ TEST_F(SkyChecks, InterferenceAboveTheComponentsIsNamedWithItsChannels) {
 }
 
 TEST_F(SkyChecks, AComponentThatTowersIsNamedBeforeAllIsLost) {
-  serve(interference(2, 2.5e-5));  // one is left, with about the power of the whole signal
+  serve(interference(2, 2.5e-5));  // one component is left, with about the power of the whole signal
   const auto said = lines();
   ASSERT_EQ(said.size(), 1U);
   EXPECT_EQ(said[0], "1 further component holds more than the whole signal each: raise recipe.n_fg = 3 to 4");
@@ -127,7 +128,7 @@ TEST_F(SkyChecks, OneSampleOfValidationIsSaid) {
 
 TEST_F(SkyChecks, ALossAtTheVarianceOfTheTargetIsToldOnceAfterThree) {
   PinnedLoss pinned;
-  EXPECT_FALSE(pinned.add(1, 1));  // the rehearsal
+  EXPECT_FALSE(pinned.add(1, 1));  // the first call counts as the rehearsal's
   EXPECT_FALSE(pinned.add(1.001, 1));
   EXPECT_FALSE(pinned.add(0.999, 1));
   EXPECT_FALSE(pinned.add(0.95, 1));

@@ -20,7 +20,7 @@
 namespace millrace::recipes::cosmology {
 namespace {
 
-constexpr std::uint64_t kSplitKey = 21;  // distinguishes the split's draws from other uses of the seed
+constexpr std::uint64_t kSplitKey = 21;  // makes the split's random numbers differ from those of other uses of the seed
 constexpr double kTrainingShare = 0.9;
 
 std::string file_name_of(const hdf5::File& file) { return file.path().filename().string(); }
@@ -40,7 +40,7 @@ SplitPaths split_list(const std::vector<std::filesystem::path>& files, Philox& r
   return split;
 }
 
-// The complex cube of a file; throws the reason if it can't be used.
+// The complex cube of a file. Throws DataError with the reason if the file can't be used.
 const hdf5::Dataset& cube_of(const hdf5::File& file, const RecipeConfig& recipe) {
   const std::string next = "name the dataset with recipe.vis_dataset; a uvh5 file: run millrace uvh5";
   const auto sets = file.datasets();
@@ -103,7 +103,7 @@ bool holds_uvh5(const std::filesystem::path& folder) {
   return std::filesystem::is_directory(looked, error) && !data::find_files(looked, {".uvh5"}).files.empty();
 }
 
-// The commonest shape of the files.
+// The shape that most files have.
 Shape usual_shape(const std::vector<std::pair<SkyFile, Shape>>& files) {
   const std::pair<SkyFile, Shape>* usual = nullptr;
   std::ptrdiff_t most = 0;
@@ -140,7 +140,7 @@ struct OpenedSky {
   std::vector<Problem> unusable;
 };
 
-// Opens the files into `files`, unusable ones in their places.
+// Opens files and appends them to `files`. A file that can't be used becomes an unusable_sky().
 OpenedSky open_files(const std::vector<std::filesystem::path>& paths, const RecipeConfig& recipe, const OpenSky& open,
                      std::vector<SkyFile>& files) {
   OpenedSky opened;
@@ -159,16 +159,16 @@ OpenedSky open_files(const std::vector<std::filesystem::path>& paths, const Reci
   return opened;
 }
 
-// The files of one kind on one side of the split.
+// The files of one kind (signal or foreground) on one side of the split.
 struct Side {
   std::string name;
   const std::vector<std::filesystem::path>& paths;
   std::vector<SkyFile>& files;
-  bool are_samples = true;  // each file is a sample, as the signal's are; else many samples draw it
+  bool are_samples = true;  // true: each file is a sample, as signal files are; false: a file may be drawn for many samples
   std::vector<Problem> problems = {};
 };
 
-// Under the policy that fails, all problems end the run; under others they are told, and too many bad samples end it.
+// With data.bad_samples=fail, all problems end the run. Otherwise they are reported, and only too many bad samples end it.
 void settle(std::vector<Side>& sides, const DataConfig& input, std::vector<Problem>& problems,
             std::vector<std::string>& notices) {
   for (Side& side : sides) {
@@ -178,13 +178,13 @@ void settle(std::vector<Side>& sides, const DataConfig& input, std::vector<Probl
     }
     if (side.problems.empty()) continue;
     const auto bad = std::ssize(side.problems), all = std::ssize(side.files);
-    // How many samples draw the others shows in the epoch.
+    // For files that are drawn, the number of bad samples is only known during the epoch.
     if (side.are_samples || bad == all) refuse_too_many(bad, all, side.name, side.problems.back(), input);
     notices.push_back(notice_of_bad(side.problems, all, side.name, input));
   }
 }
 
-// Puts unusable files in the place of those of another shape.
+// Replaces files of another shape by unusable ones.
 void drop_other_shapes(std::vector<SkyFile>& files, const Shape& shape, const std::string& usual, const std::string& next,
                        const RecipeConfig& recipe, std::vector<Problem>& problems) {
   for (SkyFile& file : files) {
@@ -237,7 +237,8 @@ std::vector<Problem> problems_of(const RecipeConfig& recipe) {
       problems.push_back(
           {"ra_keep " + std::to_string(recipe.ra_keep) + " is not a multiple of split = " + std::to_string(recipe.split),
            "recipe.ra_keep, recipe.split", "choose a multiple: recipe.pad makes each chunk long enough, all of one length"});
-  } else if (recipe.ra_keep % 4 != 0 || recipe.ra_keep / 4 % recipe.split != 0) {  // 4*split may not fit into 64 bits
+  } else if (recipe.ra_keep % 4 != 0 || recipe.ra_keep / 4 % recipe.split != 0) {  // written as two conditions, because 4*split
+                                                                                   // may not fit into 64 bits
     const bool fits = recipe.split <= std::numeric_limits<std::int64_t>::max() / 4;
     problems.push_back({"ra_keep " + std::to_string(recipe.ra_keep) + " is not a multiple of 4*split = " +
                             (fits ? std::to_string(4 * recipe.split) : "4*" + std::to_string(recipe.split)),
@@ -287,7 +288,7 @@ Sky open_sky(const RecipeConfig& recipe, const std::filesystem::path& signal_dir
   if (passes_bad(input)) std::erase_if(all, [&](const auto& file) { return file.second != sky.shape; });
   settle(sides, input, problems, sky.notices);
   check_sizes(*first, sky.shape, recipe, problems);
-  std::vector<NamedSky> named = {{first.get(), sky.shape}};  // the usual file first: others are compared with it
+  std::vector<NamedSky> named = {{first.get(), sky.shape}};  // the usual file is first, because all others are compared with it
   for (const auto& [file, shape] : all) {
     if (file != first) named.push_back({file.get(), shape});
   }

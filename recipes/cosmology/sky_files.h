@@ -17,28 +17,30 @@
 namespace millrace::recipes::cosmology {
 
 using SkyFile = std::shared_ptr<const hdf5::File>;
-// Opens files, in order: open_hdf5(), or a test's own function. A file that can't be opened goes to `failed` and is null.
+// A function that opens files, in their order: open_hdf5(), or a function of a test. A file that can't be opened is passed to
+// `failed` and is null in the result.
 using OpenSky =
     std::function<std::vector<SkyFile>(std::span<const std::filesystem::path> paths, const hdf5::File::OnFailure& failed)>;
 [[nodiscard]] OpenSky open_hdf5(hdf5::OpenOptions options = {});
 
-// One side of the split.
+// The files of a side of the split: training or validation.
 struct SkyFiles {
   std::vector<SkyFile> signal, foreground;
 };
 
 struct Sky {
   SkyFiles train, validation;
-  Shape shape;                   // (baselines, frequencies, RA) of every file
+  Shape shape;                   // (baselines, frequencies, RA), the same for every file
   std::vector<double> freq_mhz;  // centres of the channels
-  std::string unit;              // of the visibilities, if the files name one; empty: kelvin
-  std::vector<double> ra;        // degrees, if the files have them
-  std::string read_as;           // the files' description of channels, RA and unit, in one line
+  std::string unit;              // of the visibilities; empty: the files name no unit, so it is kelvin
+  std::vector<double> ra;        // in degrees; empty: the files do not have it
+  std::string read_as;           // how channels, RA and unit are read, in one line
   std::vector<std::string> notices;
-  std::string fingerprint;  // of names, sizes, shapes and the keys that select from them
+  std::string fingerprint;  // of names, sizes, shapes, and the config keys that select from the files
 };
 
-// Every *.h5 and *.hdf5 of a folder by name; DataError if there is no such file (`key` names the folder in it).
+// All *.h5 and *.hdf5 of a folder, sorted by name. Throws DataError if there is no such file; `key` is the config key of the
+// folder in the message.
 [[nodiscard]] std::vector<std::filesystem::path> sky_paths(const std::filesystem::path& folder, const std::string& key,
                                                            std::vector<std::string>* notices = nullptr);
 
@@ -49,32 +51,34 @@ struct SplitOfSky {
   SplitPaths signal, foreground;
   std::vector<std::string> notices;
 };
-// A generator seeded with `seed` draws u in [0, 1) for each file, signal files first: files with u < 0.9 are for training. If one
-// side of the split gets no file, the last file of the other side goes there. At most `num_train` signal files are for training;
-// -1 = all.
+// Splits the files. A random generator with the seed `seed` draws u in [0, 1) for each file, signal files first; files with u <
+// 0.9 are for training. If a side gets no file of a kind, it gets the last file of the other side. At most `num_train` signal
+// files are for training; -1 = no limit.
 [[nodiscard]] SplitOfSky split_sky(const std::vector<std::filesystem::path>& signal,
                                    const std::vector<std::filesystem::path>& foreground, std::uint64_t seed,
                                    std::int64_t num_train);
 
-// Returns the problems of keys that can't be combined (n_fg, split, ra_keep), for a ConfigError.
+// The problems of keys that can't be combined (n_fg, split, ra_keep), for a ConfigError.
 [[nodiscard]] std::vector<Problem> problems_of(const RecipeConfig& recipe);
 
-// Centres of `count` channels over recipe.band_mhz, for files without frequencies.
+// The centres of `count` channels over recipe.band_mhz, for files without frequencies.
 [[nodiscard]] std::vector<double> centres_of(const RecipeConfig& recipe, std::int64_t count);
 
-// Opens all files, headers only, and compares them with the commonest shape: one DataError with all misfits. Unless
-// input.bad_samples is fail, a file that can't be opened, has no cube or has another shape stays in its place as unusable_sky(),
-// is told, and only more of them than input.max_bad_fraction allows are a DataError; contradictions between axes always are.
+// Opens all files (headers only) and compares them with the shape that most files have. Throws one DataError with all misfits.
+// Unless input.bad_samples is fail, a file that can't be opened, has no cube or has another shape stays in the list as
+// unusable_sky() and is reported; then throws DataError only if there are more such files than input.max_bad_fraction allows.
+// Contradictions between axes are always errors.
 [[nodiscard]] Sky open_sky(const RecipeConfig& recipe, const std::filesystem::path& signal_dir,
                            const std::filesystem::path& foreground_dir, std::uint64_t seed, const OpenSky& open,
                            const DataConfig& input = {});
 
-// Every file below recipe.test_dir. DataError names the first whose shape differs from that of the run's own files, `sky`, and
-// any contradiction with their axes and units. Files that can't be used are as in open_sky().
+// Opens the files in recipe.test_dir. Throws DataError with the first file whose shape is not that of the run's own files, `sky`,
+// and for contradictions with their axes and units. Files that can't be used are handled as in open_sky().
 [[nodiscard]] SkyFiles open_test_sky(const RecipeConfig& recipe, const Sky& sky, const OpenSky& open, const DataConfig& input,
                                      std::vector<std::string>& notices);
 
-// Description of one file as a run with the recipe's defaults reads it; "" if it has no cube. DataError if it contradicts itself.
+// How a run with the recipe's defaults would read the file, in words; "" if it has no cube. Throws DataError if the file
+// contradicts itself.
 [[nodiscard]] std::string sky_read_as(const hdf5::File& file);
 
 }  // namespace millrace::recipes::cosmology

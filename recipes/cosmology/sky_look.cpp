@@ -11,24 +11,26 @@
 namespace millrace::recipes::cosmology {
 namespace {
 
-constexpr std::int64_t kBytesOfAFile = 1 << 20;  // read of a file at least: a chunk is read whole
+constexpr std::int64_t kBytesOfAFile = 1 << 20;  // bytes; at least this much of a file is read, because a chunk is read as a
+                                                 // whole
 constexpr std::int64_t kBytesOfAll = 1 << 28;
-constexpr std::size_t kFewFiles = 3;    // fewer files show nothing usual
-constexpr double kOtherPower = 1e4;     // times the median; kelvin and millikelvin are a factor of a million apart
-constexpr double kOtherSpectrum = 0.8;  // correlation
-constexpr double kRougher = 100;        // times the median file
+constexpr std::size_t kFewFiles = 3;    // with fewer files it is unknown what is usual
+constexpr double kOtherPower = 1e4;     // as a multiple of the median; kelvin and millikelvin differ in power by a factor of a
+                                        // million
+constexpr double kOtherSpectrum = 0.8;  // correlation of two spectra, below which they differ
+constexpr double kRougher = 100;        // as a multiple of the median file
 constexpr double kRough = 0.1;          // share of the power; below it the cause may be a steep spectrum
-constexpr double kExchanged = 10;       // times the foreground's amplitude
+constexpr double kExchanged = 10;       // as a multiple of the foreground's amplitude
 
 struct Seen {
   const hdf5::File* file;
-  bool is_flat = false, is_broken = false;  // one value throughout; values that are not numbers
+  bool is_flat = false, is_broken = false;  // is_flat: all values are equal; is_broken: some values are NaN or infinite
   double power = 0, roughness = 0;
-  std::vector<double> channels, baselines;  // powers
+  std::vector<double> channels, baselines;  // powers of each
 };
 
 struct Kind {
-  std::string name;  // "foreground"
+  std::string name;  // "foreground" or "signal"
   std::vector<Seen> files;
 };
 
@@ -54,7 +56,7 @@ void add_powers(const std::vector<std::complex<T>>& values, const Shape& block, 
   seen.power /= static_cast<double>(values.size());
 }
 
-// False if the file can't be read.
+// Reads a block of the file's cube into `seen`. Returns false if the file can't be read.
 bool look(const hdf5::File& file, const std::string& cube, const Shape& block, Seen& seen) {
   const auto take = [&]<class T>(std::vector<std::complex<T>> values) {
     values.resize(static_cast<std::size_t>(*element_count(block)));
@@ -74,7 +76,7 @@ bool look(const hdf5::File& file, const std::string& cube, const Shape& block, S
   return true;
 }
 
-// Bytes that are touched by reading the block.
+// The bytes that must be read from the file for this block.
 double bytes_touched(const hdf5::Dataset& cube, const Shape& block) {
   double bytes = static_cast<double>(size_of(cube.dtype));
   for (std::size_t axis = 0; axis < block.size(); ++axis) {
@@ -127,7 +129,7 @@ double correlation(const std::vector<double>& a, const std::vector<double>& b) {
   return spread > 0 ? (sab - sa * sb / n) / std::sqrt(spread) : 0;
 }
 
-// The usual spectrum: for each channel, the median of its share in a file's power.
+// The usual spectrum: for each channel, the median over the files of its share in a file's power.
 std::vector<double> usual_spectrum(const Kind& kind) {
   std::vector<double> usual;
   for (std::size_t f = 0; f < kind.files.front().channels.size(); ++f)
@@ -135,7 +137,7 @@ std::vector<double> usual_spectrum(const Kind& kind) {
   return usual;
 }
 
-// One line about all files for which `what` returns words; it names the first of them.
+// Adds a line about the files for which `what` returns a text. The line names the first of them.
 template <class What>
 void add_lines(const Kind& kind, What what, std::vector<std::string>& lines) {
   std::string line;
@@ -212,7 +214,7 @@ void look_at(Kind& kind, std::vector<std::string>& lines) {
                " times as strong as the other files: is it in another unit, or of another sky?";
       },
       lines);
-  if (kind.name != "foreground") return;  // a signal may be empty in places
+  if (kind.name != "foreground") return;  // a signal may be zero in places
   note_dead_baselines(kind, lines);
   note_spectra(kind, lines);
 }

@@ -1,4 +1,4 @@
-// Checks of the values in a sky's files before training: a file that is unlike all others of its kind gets a line.
+// Looks for files of a sky that differ from all others of their kind, before training; each gets a line for the user.
 #pragma once
 
 #include <string>
@@ -8,10 +8,11 @@
 
 namespace millrace::recipes::cosmology {
 
-// Checks the values of each file of both splits, or of as many, spread over all, as a moment allows. One line for each of: values
-// that are not numbers, zeros or one value throughout, baselines of a foreground that are zero in a file and not in most, another
-// power (by 10,000 and more), a reversed spectrum, neighbouring channels with little in common; one more if the signal is
-// stronger than the foreground. Unreadable files are skipped: the loader has a policy for them.
+// Looks at the values of each file of both splits; if that would take too long, of fewer files, spread over all. Returns a line
+// for each of: values that are NaN or infinite, zeros or one value throughout, baselines of a foreground that are zero in a file
+// but not in most, a power that differs by a factor of 10,000 or more, a reversed spectrum, neighbouring channels with little in
+// common; and a line if the signal is stronger than the foreground. Files that can't be read are skipped, because the loader has
+// a policy for them.
 [[nodiscard]] std::vector<std::string> look_at_files(const RecipeConfig& recipe, const Sky& sky);
 
 }  // namespace millrace::recipes::cosmology

@@ -84,12 +84,14 @@ void check_pca(const nn::ForegroundPca& pca, const RecipeConfig& recipe, const S
     refuse("pca file has n_fg " + std::to_string(pca.n_fg()) + ", recipe.n_fg is " + std::to_string(recipe.n_fg), where);
   }
   if (pca.freq_mhz.defined()) {
-    constexpr double kApart = 1e-3;   // MHz
-    constexpr double kHighest = 1e6;  // MHz: earlier versions kept the numbers of an axis in Hz unconverted
+    constexpr double kApart = 1e-3;   // in MHz; frequencies that differ more are other channels
+    constexpr double kHighest = 1e6;  // in MHz; larger numbers are in Hz, because earlier versions stored an axis in Hz without
+                                      // converting it
     const at::Tensor known = pca.freq_mhz.abs().max().item<double>() > kHighest ? pca.freq_mhz * 1e-6 : pca.freq_mhz;
     const auto apart_from = [&](const std::vector<double>& mhz) { return (known - at::tensor(mhz, at::kDouble)).abs(); };
     const at::Tensor apart = apart_from(sky.freq_mhz);
-    // If an axis was unreadable, earlier versions took recipe.band_mhz: for the same data the components are the same.
+    // If an axis was unreadable, earlier versions used recipe.band_mhz instead. For the same data their components are still
+    // right.
     const bool is_default =
         !of_other_data(pca, sky) && apart_from(centres_of(recipe, frequencies)).max().item<double>() <= kApart;
     if (apart.max().item<double>() > kApart && !is_default) {
@@ -115,7 +117,7 @@ std::optional<nn::ForegroundPca> found_pca(const RecipeConfig& recipe, const Sky
       nn::ForegroundPca pca = nn::ForegroundPca::load(path);
       check_pca(pca, recipe, sky, path.string(), {});
       if (of_other_data(pca, sky)) refuse(std::string("they were ") + kOtherData, path.string());
-      // Components found in the run folder belong to the run from now on.
+      // Components that were found in the run folder belong to the run from now on.
       if (!places.new_files.empty() && (places.new_files != places.run_folder || name != ours))
         pca.save(Fs::real(), places.new_files / ours);
       if (report) report("pca components of " + path.string());

@@ -1,4 +1,4 @@
-// The foreground components of a run: found, checked against the data, or fitted to its training samples.
+// The foreground components of a run: they are found in a file and checked against the data, or fitted to the training samples.
 #pragma once
 
 #include <filesystem>
@@ -13,32 +13,36 @@ namespace millrace::recipes::cosmology {
 
 using Tell = std::function<void(const std::string&)>;
 
-[[nodiscard]] std::string pca_file_name(std::int64_t n_fg);  // "pca_components_nfg11.safetensors"
+[[nodiscard]] std::string pca_file_name(std::int64_t n_fg);  // such as "pca_components_nfg11.safetensors"
 
 struct TrainingPair {
   at::Tensor x, y;
 };
-// One training sample, complex64 (baselines, frequencies, ra_keep): the contaminated x, the input of a fit, and its target y.
+// A training sample, complex64 (baselines, frequencies, ra_keep): x, the signal with foreground, to which components are fitted,
+// and y, its target.
 [[nodiscard]] TrainingPair training_pair(const SkySource& source, std::int64_t index, std::uint64_t seed);
 // The x of training_pair().
 [[nodiscard]] at::Tensor training_input(const SkySource& source, std::int64_t index, std::uint64_t seed);
 [[nodiscard]] SkySource training_source(const RecipeConfig& recipe, const Sky& sky);  // without augmentation
 
-// Fits the first min(num_samples, all) training samples: contaminated x after the cut, before noise; one sample in memory at a
-// time. `progress` gets (done, all) after each. DataError for an unreadable sample if input.bad_samples is fail; else the fit
-// goes without it and calls `left_out` with the reason. DataError if these are more than input.max_bad_fraction allows, or all.
+// Fits components to the first min(num_samples, all) training samples: their x after the cut and before noise. Holds one sample
+// in memory at a time. `progress` gets (done, all) after each sample. If a sample can't be read: with input.bad_samples=fail
+// throws DataError; otherwise leaves the sample out and calls `left_out` with the reason, and throws DataError if that happens to
+// more samples than input.max_bad_fraction allows, or to all.
 [[nodiscard]] nn::ForegroundPca fit_pca(const RecipeConfig& recipe, const Sky& sky, std::uint64_t seed, std::int64_t num_samples,
                                         const DataConfig& input = {},
                                         const std::function<void(std::int64_t, std::int64_t)>& progress = {},
                                         const Tell& left_out = {});
 
-// DataError if the components do not match this data's channels or n_fg; a fingerprint of other data is only reported.
+// Throws DataError if the components do not fit the data's channels or n_fg. If only the fingerprint is that of other data, calls
+// `report` with a text.
 void check_pca(const nn::ForegroundPca& pca, const RecipeConfig& recipe, const Sky& sky, const std::string& where,
                const Tell& report);
 
-// Loads recipe.pca_components_path, else a file in the run folder (ours, or hugh's .pt); else fits components and keeps them with
-// the run's new files, if there is a run. Reports which of these it did. Components found in the run folder that do not fit the
-// data are reported and fitted again; components named by the config are then a DataError.
+// The components of a run. They come from recipe.pca_components_path, or else from a file in the run folder (Millrace's or hugh's
+// .pt), or else they are fitted and saved with the run's new files, if there is a run. `report` says which. Components in the run
+// folder that do not fit the data are reported and fitted again; if recipe.pca_components_path names such components, throws
+// DataError.
 [[nodiscard]] nn::ForegroundPca stored_pca(const RecipeConfig& recipe, const Sky& sky, const std::filesystem::path& components,
                                            const Context& run, const Tell& report);
 

@@ -1,4 +1,4 @@
-// All faults of a data set in one error.
+// An error that has all faults of a data set.
 #pragma once
 
 #include <vector>
@@ -7,7 +7,7 @@
 
 namespace millrace::recipes::cosmology {
 
-// Its text lists the problems, each in its three parts.
+// The text lists the problems, each with what, where and next.
 class SkyProblems final : public DataError {
  public:
   explicit SkyProblems(std::vector<Problem> problems);
@@ -17,10 +17,10 @@ class SkyProblems final : public DataError {
   std::vector<Problem> problems_;
 };
 
-// Throws a DataError for one problem and SkyProblems for several; does nothing for an empty list.
+// Throws DataError for a single problem and SkyProblems for several. Does nothing if the list is empty.
 void refuse_all(const std::vector<Problem>& problems);
 
-// Runs `action` and adds a DataError that it throws to `problems`.
+// Runs `action`. If it throws DataError, adds that to `problems`.
 template <class Action>
 void collect(std::vector<Problem>& problems, const Action& action) {
   try {

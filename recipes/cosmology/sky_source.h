@@ -1,4 +1,4 @@
-// Samples of a sky: y = a signal file, x = y plus a foreground file drawn for it, cut to recipe.ra_keep.
+// The samples of a sky. y is a signal file; x is y plus a foreground file that is drawn for it. Both are cut to recipe.ra_keep.
 #pragma once
 
 #include <string>
@@ -12,11 +12,12 @@ namespace millrace::recipes::cosmology {
 struct SkyOptions {
   std::string dataset = "/vis";
   std::int64_t ra_keep = 0;
-  bool rolls = false;  // rolls x and y by one random offset along RA
+  bool rolls = false;  // true: rolls x and y along RA by the same random offset
 };
 
-// Fields "x" and "y", complex64 (baselines, frequencies, ra_keep). A sample's foreground is drawn uniformly with replacement from
-// the generator of (seed, epoch, position): it does not depend on the number of readers, and validation draws the same each time.
+// The fields "x" and "y" are complex64 (baselines, frequencies, ra_keep). The foreground of a sample is drawn uniformly, with
+// replacement, by the random generator of (seed, epoch, position). So it does not depend on the number of readers, and each
+// validation draws the same ones.
 class SkySource final : public data::Source {
  public:
   SkySource(SkyFiles files, const Shape& shape, SkyOptions options);
@@ -25,12 +26,13 @@ class SkySource final : public data::Source {
   [[nodiscard]] std::int64_t size() const override { return static_cast<std::int64_t>(files_.signal.size()); }
   void read(std::span<const std::int64_t> indices, data::Rows rows, const data::ReadRandom& random) const override;
   [[nodiscard]] std::string fingerprint() const override { return fingerprint_; }
-  // "signal/a.h5", "foreground/b.h5", wherever the two folders are.
+  // Names such as "signal/a.h5" and "foreground/b.h5", whatever the two folders are called.
   [[nodiscard]] std::vector<data::FileStamp> stamps() const override;
   [[nodiscard]] std::string describe(std::int64_t index) const override;
   [[nodiscard]] bool looks_ahead() const override { return true; }
   void will_need(std::span<const std::int64_t> indices, const data::ReadRandom& random) const noexcept override;
-  // Two parts: the signal file and the foreground file, both cut, as complex64. A foreground file serves many samples.
+  // A sample has two parts: the signal file and the foreground file, both cut, as complex64. A foreground file is part of many
+  // samples.
   [[nodiscard]] data::Keeps keeps() const override { return data::Keeps::parts; }
   [[nodiscard]] std::int64_t parts() const override;
   [[nodiscard]] std::size_t parts_per_sample() const override { return 2; }

@@ -1,4 +1,4 @@
-// The switch file_index on a real sky: the same data with and without it, and each file is opened only once.
+// Tests of the switch file_index on a real sky: the data is the same with and without it, and each file is opened only once.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>

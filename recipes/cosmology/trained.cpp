@@ -1,4 +1,4 @@
-// A trained model: its saved state, its report and its use.
+// The part of the recipe that is about a trained model: its saved state, its facts and predict().
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/view_as_real.h>
@@ -28,7 +28,7 @@ at::Tensor saved_tensor(const State& state, const std::string& name, const Shape
   return tensor.to(at::kCPU);
 }
 
-// A non-finite value would spread over the whole reach of the convolutions.
+// Throws if an input is not finite, because the convolutions would spread such a value.
 void refuse_not_finite(const at::Tensor& x) {
   const at::Tensor bad = at::view_as_real(x).isfinite().all(-1).logical_not();
   const auto count = bad.sum().item<std::int64_t>();
@@ -59,7 +59,7 @@ State Cosmology::state() const {
 }
 
 void Cosmology::load_state(const State& state) {
-  if (state.tensors.empty() && state.json.empty()) return;  // weights alone, or pca=batch
+  if (state.tensors.empty() && state.json.empty()) return;  // only weights were loaded, or pca=batch
   const SavedJson json = SavedJson(state.json, "recipe")["pca"];
   const auto found = state.tensors.find("pca.mean");
   const std::int64_t channels = found != state.tensors.end() && found->second.dim() == 1 ? found->second.size(0) : 0;
@@ -73,7 +73,8 @@ void Cosmology::load_state(const State& state) {
   pca_ = std::move(pca);
 }
 
-// Loads the components that the config names, for weights without a snapshot, which bring none. A run's own components stay.
+// Loads the components that the config names. They are needed for weights without a snapshot, which have no components. A run's
+// own components are kept.
 void Cosmology::use_given_components() {
   if (pca_ || recipe_.pca_components_path.empty() || recipe_.pca.value_or(PcaMode::stored) == PcaMode::batch) return;
   nn::ForegroundPca pca = nn::ForegroundPca::load(recipe_.pca_components_path);
@@ -107,7 +108,7 @@ Tensors Cosmology::predict(const Tensors& inputs) {
   }
   refuse_not_finite(x);
   RecipeConfig quiet = recipe_;
-  quiet.add_noise = false;  // real visibilities already contain noise
+  quiet.add_noise = false;  // real visibilities have noise already
   const at::Tensor input = preprocess(x, at::zeros_like(x), quiet, pca_ ? &*pca_ : nullptr, {}, fused_).input;
   at::Tensor signal = recover(input).to(at::kFloat);
   if (recipe_.predict_residual) signal = signal + input;
@@ -117,7 +118,7 @@ Tensors Cosmology::predict(const Tensors& inputs) {
 
 namespace {
 
-// Coordinates of an axis with even steps; indices if the steps are uneven.
+// An axis with coordinates; if the steps of `values` are uneven, an axis of indices.
 FieldAxis axis_of(const std::string& label, const std::string& unit, const std::vector<double>& values, double period = 0) {
   const int direction = direction_of(values, period);
   if (direction == 0) return {.label = label};
@@ -128,11 +129,11 @@ FieldAxis axis_of(const std::string& label, const std::string& unit, const std::
           .step = (values.back() - values.front() + all) / static_cast<double>(values.size() - 1)};
 }
 
-// Words for x and y as in the files, and for the results of prepare().
+// The axes of x and y as they are in the files, and of the results of prepare().
 std::map<std::string, FieldWords> fields_of(const Sky& sky, const RecipeConfig& recipe) {
   constexpr double kTurn = 360;
   FieldAxis ra = axis_of("RA", "degrees", sky.ra, kTurn);
-  const bool is_moved = recipe.ra_shift || recipe.split > 1;  // rolled, or cut
+  const bool is_moved = recipe.ra_shift || recipe.split > 1;  // true: x and y are rolled or cut along RA
   if (is_moved && !ra.unit.empty()) ra = {.label = "RA offset", .unit = ra.unit, .step = ra.step};
   const FieldAxis frequency = axis_of("freq", "MHz", sky.freq_mhz);
   const std::string unit = sky.unit.empty() ? "K" : sky.unit;

@@ -1,4 +1,4 @@
-// Files of a sky that can't be used, in the places where usable ones would be.
+// Stand-ins for files of a sky that can't be used.
 #pragma once
 
 #include <filesystem>
@@ -8,7 +8,7 @@
 
 namespace millrace::recipes::cosmology {
 
-// A file without data sets, whose reading throws `why`: the samples that need it go the way of all that can't be read.
+// A file without data sets that throws `why` when it is read. So data.bad_samples applies to the samples that need it.
 [[nodiscard]] SkyFile unusable_sky(std::filesystem::path path, Problem why);
 [[nodiscard]] inline bool is_usable(const SkyFile& file) { return !file->datasets().empty(); }
 

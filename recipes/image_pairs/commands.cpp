@@ -62,7 +62,7 @@ names.
   --shard SIZE      most bytes of a file of merged weights (default 5 GB)
 )";
 
-// The common arguments of both commands.
+// What both commands need.
 struct Request {
   std::string command;
   std::string run;
@@ -98,7 +98,7 @@ std::vector<stdfs::path> images_named(const std::vector<stdfs::path>& words, std
   }
   if (files.size() < 2)
     throw UsageError(
-        {"there is one image, and an order needs two", "millrace rank", "name a folder of images, or several files"});
+        {"there is only one image, and an order needs two", "millrace rank", "name a folder of images, or several files"});
   return files;
 }
 
@@ -114,7 +114,7 @@ at::Tensor read_images(const std::vector<stdfs::path>& files, const RecipeConfig
   return images;
 }
 
-// Scores of the files that the labels name; NaN for others.
+// The score of each file that `labels` names; NaN for other files.
 std::vector<double> scores_of(const stdfs::path& labels, const std::vector<stdfs::path>& files) {
   std::map<std::string, double> by_name;
   for (const Labelled& label : read_labels(labels)) by_name[stdfs::path(label.name).filename().string()] = label.score;
@@ -218,7 +218,7 @@ int run_adapter(const std::function<Entry()>& row, std::span<const std::string> 
   auto& model = dynamic_cast<PairModel&>(loaded.recipe->model());
   if (!merges && !model.frozen()) {
     throw UsageError({"the run trained tower and decoder as well: an adapter alone would not give its answers", request.run,
-                      "give --merge, which writes whole weights"});
+                      "use --merge, which writes whole weights"});
   }
   Fs& fs = Fs::real();
   fs.create_directories(*out);

@@ -1,4 +1,4 @@
-// The commands of image_pairs, in addition to those of all recipes.
+// The commands that only image_pairs has.
 #pragma once
 
 #include <functional>
@@ -7,7 +7,7 @@
 
 namespace millrace::recipes::image_pairs {
 
-// `row`: this recipe's Entry.
+// `row`: returns this recipe's entry.
 [[nodiscard]] RecipeCommand rank_command(std::function<Entry()> row);  // millrace rank: orders a folder of images
 [[nodiscard]] RecipeCommand adapter_command(
     std::function<Entry()> row);  // millrace adapter: exports the learned weights for other programs

@@ -1,4 +1,4 @@
-// Section "recipe" of an image_pairs run's config.
+// The config section "recipe" of an image_pairs run.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace millrace::recipes::image_pairs {
 enum class Resize : std::uint8_t { crop, clip };
 enum class BaseType : std::uint8_t { bf16, fp16, fp32 };
 enum class PatchInit : std::uint8_t { normal, whitened };
-enum class Activation : std::uint8_t { quick_gelu, gelu, gelu_pytorch_tanh };  // words of published configs
+enum class Activation : std::uint8_t { quick_gelu, gelu, gelu_pytorch_tanh };  // the names that published configs use
 
 struct RecipeConfig {
   std::string photographs;
@@ -164,7 +164,7 @@ struct RecipeConfig {
   static consteval auto fields() { return std::tuple_cat(of_pairs(), of_network()); }
 };
 
-// The section that an image_pairs run adds to its config.
+// The config section that this recipe adds to a run.
 struct Sections {
   RecipeConfig recipe;
 

@@ -22,12 +22,12 @@ namespace {
 
 constexpr double kRmsNormEps = 1e-5;
 
-// (R, L, d) -> (R, 1, d).
+// One position of each row: turns (R, L, d) into (R, 1, d).
 at::Tensor at_last(const at::Tensor& x, const at::Tensor& rows) {
   return rows.defined() ? x.flatten(0, 1).index_select(0, rows).unsqueeze(1) : x.narrow(1, x.size(1) - 1, 1);
 }
 
-// {x, at_last(x)} with one gradient of x: the last positions' gradient is added at their places.
+// Returns {x, at_last(x)}. x gets a single gradient: the gradient of the last positions is added in place to that of x.
 struct WithLast : torch::autograd::Function<WithLast> {
   static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context, const at::Tensor& x,
                                                 const std::optional<at::Tensor>& rows) {
@@ -140,8 +140,8 @@ LanguageModel::Stream LanguageModel::finish(const DecoderBlock& block, const at:
   };
   const auto middle =
       nn::add_rms_norm(multiply(mixed, {block.o.get()}), x, norm_weight(block.middle_norm->weight), kRmsNormEps, fused);
-  x.reset();                 // the sum contains x; no gradient needs x itself
-  const at::Tensor branch =  // intermediates are freed before the sum allocates
+  x.reset();                 // the sum contains x, and no gradient needs x itself
+  const at::Tensor branch =  // in an expression, so that intermediate results are freed before the sum allocates memory
       project_gated(multiply(middle.second, {block.gate.get(), block.up.get()}), *block.down, projecting_, is_training());
   auto out = nn::add_rms_norm(branch, middle.first, norm_weight(next_norm), kRmsNormEps, fused);
   return {std::move(out.first), std::move(out.second)};
@@ -154,9 +154,9 @@ LanguageModel::Stream LanguageModel::run(const DecoderBlock& block, const at::Te
 
 LanguageModel::Stream LanguageModel::run_at(const DecoderBlock& block, const at::Tensor& next_norm, Stream in,
                                             const Last& last) const {
-  // Taken first: the backward pass runs in reverse, so it spreads their gradients over all positions last.
+  // Selected first, because the backward pass runs in reverse order: it spreads the gradient over all positions last.
   at::Tensor x = at_last(in.x, last.rows).contiguous();
-  in.x.reset();  // frees all other positions
+  in.x.reset();  // frees the other positions
   const auto [all, y] = with_last(in.y, last.rows);
   const at::Tensor kv = project(all, {block.k.get(), block.v.get()}, projecting_, is_training());
   const at::Tensor q = project(y, {block.q.get()}, projecting_, is_training());
@@ -167,7 +167,7 @@ LanguageModel::Stream LanguageModel::run_at(const DecoderBlock& block, const at:
 at::Tensor LanguageModel::forward(at::Tensor images, const at::Tensor& which, const Prompts& prompts) {
   Stream stream;
   stream.x = embed(images, which, prompts);
-  images.reset();  // the stream holds a copy of each row's images
+  images.reset();  // the stream holds a copy of the images of each row
   stream.y = nn::rms_norm(stream.x, norm_weight(blocks_.front()->input_norm->weight), kRmsNormEps, projecting_.fused);
   (void)rotary(stream.x.size(1), stream.x.device());
   const Last last = last_of(prompts, which.size(0));
@@ -193,9 +193,10 @@ at::Tensor LanguageModel::forward(at::Tensor images, const at::Tensor& which, co
   }
   const at::Tensor hidden = projecting_.fused.on(kLastPosition) ? stream.y : at_last(stream.y, last.rows);
   if (!answer_rows_.defined() || answer_rows_.device() != hidden.device())
-    answer_rows_ = at::tensor(answers_, at::kLong).to(hidden.device());  // host: made once
+    answer_rows_ = at::tensor(answers_, at::kLong).to(hidden.device());  // host: copied once, not in each step
   const at::Tensor rows = lm_head_->weight.index_select(0, answer_rows_).to(at::kFloat);
-  return (hidden.to(at::kFloat) * rows).sum(-1);  // three words: as sums, which autocast does not round
+  return (hidden.to(at::kFloat) * rows).sum(-1);  // the logits of three words, computed as sums because autocast would round a
+                                                  // matrix product
 }
 
 }  // namespace millrace::recipes::image_pairs

@@ -1,4 +1,4 @@
-// A causal decoder in LLaMA's style that answers with one of three words.
+// A causal decoder in the style of LLaMA that answers with one of three words.
 #pragma once
 
 #include <memory>
@@ -11,24 +11,25 @@ namespace millrace::recipes::image_pairs {
 
 struct DecoderBlock;
 
-// Its children are named as in "language_model" of a published file.
+// Its children have the names of "language_model" in a published file.
 class LanguageModel : public torch::nn::Module {
  public:
   LanguageModel(const RecipeConfig& config, const Projecting& projecting, const Making& how);
   ~LanguageModel() override;
-  // `images` (n, P, d) replace image tokens; `which` (R, 2) int64 selects two of them per row -> logits (R, 3) fp32.
+  // Returns logits (R, 3) fp32. `images` (n, P, d) take the place of image tokens; `which` (R, 2) int64 selects two of them for
+  // each row.
   at::Tensor forward(at::Tensor images, const at::Tensor& which, const Prompts& prompts);
 
  private:
   struct Stream {
-    at::Tensor x, y;  // the residual stream, and its norm
+    at::Tensor x, y;  // x: the residual stream; y: its norm
   };
   at::Tensor embed(const at::Tensor& images, const at::Tensor& which, const Prompts& prompts) const;
   [[nodiscard]] Stream run(const DecoderBlock& block, const at::Tensor& next_norm, Stream in) const;
-  // The positions for a block that computes only one position of each row.
+  // The positions that a block computes if only one position of each row is needed.
   struct Last {
     at::Tensor positions;  // (R) int64
-    at::Tensor rows;       // (R) indices into rows and positions as one dimension; undefined: all at the end
+    at::Tensor rows;       // (R) indices into all rows and positions as one axis; undefined: each is the last position
   };
   [[nodiscard]] Last last_of(const Prompts& prompts, std::int64_t rows) const;
   [[nodiscard]] Stream run_at(const DecoderBlock& block, const at::Tensor& next_norm, Stream in, const Last& last) const;
@@ -40,7 +41,7 @@ class LanguageModel : public torch::nn::Module {
   double rope_base_;
   Projecting projecting_;
   std::vector<std::int64_t> answers_;
-  at::Tensor answer_rows_;  // on the weights' device
+  at::Tensor answer_rows_;  // rows of the output matrix for the three answers, on the device of the weights
   nn::Rotary rotary_;
   std::shared_ptr<Weight> embed_tokens_, norm_, lm_head_;
   std::vector<std::shared_ptr<DecoderBlock>> blocks_;

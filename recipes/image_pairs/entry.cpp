@@ -35,10 +35,10 @@ void make_data(const std::string& preset, const std::filesystem::path& out, std:
   write_sample_images(sample_size(sample_images_of(preset), preset, "images"), out, seed);
 }
 
-// Keys of a run that decide which pairs are drawn, as options of make-data.
+// The options of make-data that are also keys of a run and decide which pairs are drawn.
 constexpr std::array<const char*, 5> kDrawOptions = {"folds", "per-class", "theta", "near-band", "near-ratio"};
 
-// The options on top of the preset's values, if a preset is named, and of the keys' defaults.
+// The config for drawing pairs: the options replace values of the preset, if one is named, and those replace the defaults.
 RecipeConfig draw_config(const std::string& preset, const DataOptions& options) {
   const config::Schema schema = config::schema_of<Sections>();
   Json recipe = Json::object();
@@ -80,8 +80,8 @@ void make_data_with(const std::string& preset, const std::filesystem::path& out,
   (void)write_pair_files(Fs::real(), labels, recipe, out, seed);
 }
 
-// A frozen tower, a projector and a decoder with adapters, on pairs in both orders. The Python side has the same
-// (bench/step/shapes.py).
+// A frozen tower, a projector and a decoder with adapters, on pairs in both orders. bench/step/shapes.py has the same shapes for
+// Python.
 BenchShape shape(std::string name, std::string help, Json config, const std::string& question, std::int64_t pairs) {
   config.update({{"recipe.question", question}, {"recipe.freeze_base", true}, {"data.batch_size", pairs}});
   return {.name = std::move(name),
@@ -95,7 +95,7 @@ BenchShape shape(std::string name, std::string help, Json config, const std::str
           })};
 }
 
-// Switches of this recipe alone, and those that it shares with some others.
+// The switchboard rows that only this recipe uses, and those that it shares with a few others.
 std::vector<std::string> switches() {
   return {"fused_dropout", "fused_attention", "fused_norm",    "fused_gelu",   "bf16_weights",
           "fp32_products", "fused_rms_rows",  "fused_swiglu",  "fused_rotary", "merged_lora",
@@ -133,7 +133,7 @@ Entry entry() {
   entry.data_options = {
       {"clean", "FOLDER", "crops of the photographs in this folder instead of textures"},
       {"pairs-from", "LABELS", "tables of pairs (train_fold<k>_<rows>.csv, eval_fold<k>_<rows>.csv) of labelled images"},
-      {"interval-sample", "", "of them at most 10 images per 0.1 of the score"},
+      {"interval-sample", "", "of these images at most 10 for each 0.1 of the score"},
       {"folds", "N", "of the tables, as recipe.folds (default 5)"},
       {"per-class", "N", "pairs of each answer, as recipe.per_class (default 15000, or that of --preset)"},
       {"theta", "X", "as recipe.theta (default 0.2)"},

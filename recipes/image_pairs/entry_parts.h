@@ -1,4 +1,4 @@
-// What entry.cpp joins into the recipe's row, besides the recipe itself.
+// The parts of the recipe's registry row that other files than entry.cpp define.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace millrace::recipes::image_pairs {
 
-// presets.cpp: values on top of the shared defaults, and named sizes, which go on top of both.
+// In presets.cpp: defaults() replaces values of the shared defaults; a preset replaces values of both.
 [[nodiscard]] Json defaults();
 [[nodiscard]] std::vector<std::pair<std::string, Json>> presets();
 
@@ -21,10 +21,10 @@ struct Tower {
 struct Decoder {
   std::int64_t width, layers, heads, hidden, vocabulary;
 };
-// presets.cpp: the sizes of both networks as keys of the config.
+// In presets.cpp: the sizes of both networks as config keys.
 [[nodiscard]] Json network(const Tower& tower, const Decoder& decoder);
 
-// originals/aliases.cpp: LMOL's flags.
+// In originals/aliases.cpp: the flags of LMOL, the program that this recipe follows (originals/README.md).
 [[nodiscard]] std::vector<config::Alias> aliases();
 
 }  // namespace millrace::recipes::image_pairs

@@ -1,4 +1,4 @@
-// A frozen vision tower's features of images, kept over the epochs of a run.
+// Keeps the features that a frozen vision tower computes of images, so that later epochs need not compute them again.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -9,29 +9,30 @@
 
 namespace millrace::recipes::image_pairs {
 
-// A frozen tower gets the same number of images in each call, so that an image's features do not depend on its batch: kept or
-// recomputed, in a resumed run or not, they are the same bits. (Otherwise each batch would have another number of missing images,
-// and a product of another shape may use another kernel.) Belongs to the loop's thread.
+// Each call of the tower gets the same number of images. So an image's features do not depend on its batch: they have the same
+// bits whether they are kept or computed again, and in a resumed run. (Otherwise the number of images to compute would differ
+// between batches, and a matrix product of another shape may use another kernel.) Belongs to the loop's thread.
 class FeatureStore {
  public:
-  using Make = std::function<at::Tensor(const at::Tensor& pixels)>;  // (together, 3, S, S) -> (together, P, d)
+  using Make = std::function<at::Tensor(const at::Tensor& pixels)>;  // computes features: (together, 3, S, S) -> (together, P, d)
 
-  // Keeps at most `budget` bytes of features of images numbered 0..images-1; 0 keeps nothing. `together` is the number of images
-  // per call, at least 1; if fewer are missing, the last one is repeated.
+  // Keeps at most `budget` bytes of features; 0 keeps none of them. Images have the numbers 0..images-1. `together`: the number
+  // of images in a call of the tower, at least 1; if there are fewer to compute, the last one is repeated.
   FeatureStore(std::int64_t images, std::uint64_t budget, std::int64_t together = 1);
-  // Features (n, P, d) of images `ids` (n, on the host), `pixels` (n, 3, S, S). A repeated image is computed once.
+  // The features (n, P, d) of the images with the numbers `ids` (n, on the host) and the pixels `pixels` (n, 3, S, S). If a
+  // number occurs several times, its image is computed once.
   at::Tensor of(const std::vector<std::int64_t>& ids, const at::Tensor& pixels, const Make& make);
 
   [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
   [[nodiscard]] std::uint64_t budget() const noexcept { return budget_; }
-  [[nodiscard]] std::int64_t made() const noexcept { return made_; }  // images computed so far, without repeats
-  void forget();  // call after a change of number format: features get other bits
+  [[nodiscard]] std::int64_t made() const noexcept { return made_; }  // number of images computed so far, without repeats
+  void forget();  // must be called if the number format changes, because features then have other bits
 
  private:
-  [[nodiscard]] at::Tensor kept(std::int64_t image) const;      // undefined if it is not kept
-  at::Tensor keep(std::int64_t image, const at::Tensor& made);  // keeps them if they fit; returns the image's features
+  [[nodiscard]] at::Tensor kept(std::int64_t image) const;      // undefined if the features are not kept
+  at::Tensor keep(std::int64_t image, const at::Tensor& made);  // keeps the features if there is room; returns them
 
-  std::vector<at::Tensor> kept_;  // by image; undefined if not kept yet
+  std::vector<at::Tensor> kept_;  // by image; undefined if not kept
   std::uint64_t budget_, bytes_ = 0;
   std::size_t together_;
   std::int64_t made_ = 0;

@@ -10,7 +10,7 @@
 namespace millrace::recipes::image_pairs {
 namespace {
 
-// "Pixels" that all equal the image's number.
+// "Pixels" that all have the value of the image's number.
 at::Tensor pixels_of(const std::vector<std::int64_t>& ids) {
   std::vector<at::Tensor> images;
   for (const std::int64_t id : ids) images.push_back(at::full({3, 4, 4}, static_cast<double>(id)));
@@ -24,7 +24,7 @@ at::Tensor features(FeatureStore& store, const std::vector<std::int64_t>& ids) {
   });
 }
 
-constexpr std::uint64_t kOne = 16 * sizeof(float);  // bytes of an image's features
+constexpr std::uint64_t kOne = 16 * sizeof(float);  // bytes of the features of an image
 
 TEST(FeatureStoreTest, AnImageIsLookedAtOnceAndBelongsToItsRow) {
   FeatureStore store(10, 10 * kOne);
@@ -52,7 +52,7 @@ TEST(FeatureStoreTest, KeepsWhatFitsAndMakesTheRestAnew) {
   EXPECT_EQ(all.made(), 3);
 }
 
-// Four images are missing, then one: each call still gets three.
+// First four images are missing, then one; each call must still get three.
 TEST(FeatureStoreTest, LooksAtAsManyImagesInEachCall) {
   FeatureStore together(10, 10 * kOne, 3), alone(10, 10 * kOne);
   std::vector<std::vector<float>> calls;

@@ -1,4 +1,4 @@
-// LMOL's flags.
+// Tests of the flags of LMOL, the program that this recipe follows.
 #include <gmock/gmock.h>
 
 #include "millrace/train/run/run.h"
@@ -98,7 +98,7 @@ TEST(PairFlags, AFlagThatIsNotGivenChangesNothing) {
   }
 }
 
-// LoRA learns at the given rate, the projector at a tenth of it on a frozen base.
+// The adapters learn at the given rate, and on a frozen base the projector learns at a tenth of it.
 TEST(PairFlags, TheProjectorKeepsItsPartOfTheLearningRate) {
   const auto scales = [](const std::vector<std::string>& more) {
     std::vector<std::string> words = {

@@ -1,4 +1,4 @@
-// A frozen base in a run: its steps, its optimiser and its snapshots.
+// Tests of a frozen base in a run: its steps, its optimiser and its snapshots.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/randn.h>
@@ -119,14 +119,14 @@ TEST_F(FrozenBase, IsMovedByNoStepAndInNoOptimiserAndNoSnapshot) {
   load_model_tensors(resumed.model(), {{"model", saved}}, frozen);
   for (const auto& item : resumed.model().named_parameters())
     EXPECT_TRUE(at::equal(item.value(), recipe.model().named_parameters()[item.key()])) << item.key();
-  write_base(2);  // the file of that name now holds other weights
+  write_base(2);  // now the file has other weights
   FrozenPairs other(config_);
   EXPECT_THAT(refusal<SnapshotError>([&] {
                 load_model_tensors(other.model(), {{"model", saved}}, frozen);
               }),
               testing::AllOf(testing::HasSubstr("the frozen weight"), testing::HasSubstr(file_.string())))
       << "another base was taken for the same";
-  // A given record replaces the comparison of values: here it is a record of other values.
+  // A given record takes the place of comparing values; here it is a record of other values.
   load_model_tensors(other.model(), {{"model", saved}}, frozen, frozen);
   const Json of_other = record_of_frozen(other.model(), stepper, file_.string());
   EXPECT_THROW(load_model_tensors(resumed.model(), {{"model", saved}}, frozen, of_other), SnapshotError);

@@ -11,9 +11,9 @@ namespace {
 
 constexpr std::size_t kMost = 200;
 constexpr std::size_t kFewScores = 8;
-constexpr double kFarOutside = 10;  // times the range of the middle half
+constexpr double kFarOutside = 10;  // as a multiple of the range of the middle half
 
-// "3 of 20 images WHAT, the first: "a.png"".
+// A line such as "3 of 20 images WHAT, the first: "a.png"".
 std::string notice_of(const std::vector<const ImageFile*>& odd, std::size_t all, const std::string& what) {
   return std::to_string(odd.size()) + " of " + with_commas(static_cast<std::int64_t>(all)) + " images " + what +
          (odd.size() == 1 ? ": " : ", the first: ") + quoted(odd.front()->name);

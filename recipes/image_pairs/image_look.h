@@ -1,4 +1,4 @@
-// Checks of a run's images and scores before training: what is unlike all the others gets a line.
+// Looks for images and scores that differ from all others, before training; each kind gets a line for the user.
 #pragma once
 
 #include <string>
@@ -9,11 +9,12 @@
 
 namespace millrace::recipes::image_pairs {
 
-// Returns one line for each kind of odd data: scores far outside those of the other images, pairs of an image with itself.
+// Returns a line for each of: scores far outside the range of the other images, pairs of an image with itself.
 [[nodiscard]] std::vector<std::string> look_at_scores(const PairFiles& files);
 
-// Checks the pixels of each image as the network gets them, or of two hundred images, spread over all. One line for each of: one
-// colour throughout, grey images among coloured ones. `passes`: unreadable images are skipped; otherwise they are a DataError.
+// Looks at the pixels of all images as the network gets them, or of two hundred images, spread over all. Returns a line for each
+// of: images of a single colour, grey images among coloured ones. `passes`: true skips images that can't be read; false throws
+// DataError.
 [[nodiscard]] std::vector<std::string> look_at_images(const std::vector<ImageFile>& images, const RecipeConfig& recipe,
                                                       bool passes);
 

@@ -18,7 +18,7 @@
 namespace millrace::recipes::image_pairs {
 namespace {
 
-constexpr std::uint64_t kInterval = 71;  // distinguishes this draw from other uses of the seed
+constexpr std::uint64_t kInterval = 71;  // makes this draw's random numbers differ from those of other uses of the seed
 constexpr std::size_t kListed = 5;
 
 std::string_view trimmed(std::string_view text) {
@@ -41,7 +41,7 @@ void for_lines(std::string_view text, const Use& use) {
   }
 }
 
-// Whether the line ends in a blank and a number; `point` is its decimal sign.
+// True if the line ends with a blank and a number. `point` is the decimal sign.
 bool ends_in_number(std::string_view line, char point) {
   const std::size_t blank = line.find_last_of(" \t");
   if (blank == std::string_view::npos || blank == 0 || line[blank - 1] == ',' || line[blank - 1] == ';') return false;
@@ -50,7 +50,8 @@ bool ends_in_number(std::string_view line, char point) {
   return format::csv_value(number).has_value();
 }
 
-// The separator of name and score: blanks, as in our format, or the separator in all lines of another program's table.
+// The separator between name and score: a blank, as in Millrace's format, or the separator that all lines of another program's
+// table have.
 char separator_of(std::string_view text) {
   std::size_t lines = 0, by_blanks = 0, with_commas = 0;
   std::array<std::size_t, 3> separated{};
@@ -63,7 +64,8 @@ char separator_of(std::string_view text) {
       separated[i] += line.find(kSeparators[i]) != std::string_view::npos ? 1 : 0;
   });
   for (std::size_t i = 0; i < kSeparators.size() && by_blanks < lines; ++i) {
-    // "a 1,5" may be "a" with 1.5 or "a 1" with 5.
+    // A line "a 1,5" may mean "a" with the score 1.5, or "a 1" with the score 5, so a comma is the separator only if it can't be
+    // a decimal sign.
     if (separated[i] == lines && (kSeparators[i] != ',' || with_commas == 0)) return kSeparators[i];
   }
   return ' ';
@@ -79,14 +81,14 @@ std::string unquoted(std::string_view name) {
   return plain;
 }
 
-// A heading as in tables of other programs.
+// True if the line is a heading, as in tables of other programs.
 bool is_heading(std::string_view line, char separator) {
   constexpr std::array<std::string_view, 6> kNames = {"score", "scores", "value", "label", "quality", "mos"};
   const std::string last = to_lower(unquoted(trimmed(line.substr(line.rfind(separator) + 1))));
   return std::ranges::find(kNames, last) != kNames.end();
 }
 
-// The fault of a line, or "".
+// Reads a line into `label`. Returns the line's fault, or "".
 std::string parse_line(std::string_view line, char separator, Labelled& label) {
   const std::size_t blank = separator == ' ' ? line.find_last_of(" \t") : line.find(separator);
   if (blank == std::string_view::npos) return "has no score: " + quoted(line);
@@ -161,7 +163,7 @@ std::vector<Labelled> read_labels(const std::filesystem::path& file) {
       wrong.push_back("line " + std::to_string(number) + " " + what);
     } else {
       labels.push_back(std::move(label));
-      if (separator != ';' && separator != '\t') return;  // commas then never precede decimals
+      if (separator != ';' && separator != '\t') return;  // commas then are never decimal signs
       const std::string_view score = line.substr(line.find(separator) + 1);
       with_comma = with_comma || score.find(',') != std::string_view::npos;
       with_point = with_point || score.find('.') != std::string_view::npos;

@@ -1,4 +1,4 @@
-// Scores of images, and the answer that follows from two of them.
+// The scores of images, and the answer about a pair that follows from two scores.
 #pragma once
 
 #include <cstdint>
@@ -14,22 +14,23 @@ enum class Answer : std::uint8_t { first, second, similar };
 [[nodiscard]] const std::string& name_of(Answer answer);  // "First", "Second", "Similar"
 [[nodiscard]] std::optional<Answer> answer_named(std::string_view name);
 
-// The image with the higher score; similar if the scores differ by `theta` or less, compared in millionths, as in pair files.
+// The image with the higher score. If the scores, rounded to millionths as in files of pairs, differ by at most `theta`, the
+// answer is Similar.
 [[nodiscard]] Answer answer_of(double first, double second, double theta);
 
 struct Labelled {
   std::string name;
   double score = 0;
-  std::string group;  // shared by images of the same subject; "" = the image is alone
+  std::string group;  // images of the same subject have the same group; "" = the image has no group
 };
-// Reads lines "name score" of a UTF-8 text, in the order of names; blank lines and lines that begin with "#" are skipped. The
-// name may contain blanks. Also accepted: a byte-order mark, names in quotes, and a tab, semicolon or comma in each line in place
-// of the blank; scores may then have decimal commas (all of them or none), but not with commas as separators. DataError with line
-// numbers: no number behind the name, a number that is not finite, a repeated name. Groups are read from groups.txt next to the
-// file, if it exists: lines "name<tab>group"; DataError for a line without a tab.
+// Reads lines "name score" of a UTF-8 text and returns them sorted by name. Blank lines and lines that begin with "#" are
+// skipped. A name may contain blanks. Also accepted are a byte-order mark, names in quotes, and a tab, semicolon or comma between
+// name and score in all lines; the scores may then have decimal commas (all or none of them), except if commas are the
+// separators. Throws DataError with line numbers if a name has no number, a number is not finite, or a name is repeated. If
+// groups.txt exists in the same folder, reads groups from its lines "name<tab>group"; throws DataError for a line without a tab.
 [[nodiscard]] std::vector<Labelled> read_labels(const std::filesystem::path& file);
 
-// At most `most` images per `width` of scores, drawn with `seed`; in the order of names.
+// Selects at most `most` images from each interval of `width` in score, drawn with `seed`; sorted by name.
 [[nodiscard]] std::vector<Labelled> even_in_score(std::vector<Labelled> labels, std::int64_t most, double width,
                                                   std::uint64_t seed);
 

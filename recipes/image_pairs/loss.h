@@ -1,6 +1,6 @@
-// The losses of pairs judged in both orders, as terms: the trainer divides a sum by its count over the global batch of a step.
-// Rows come in twos: row 2 i is pair i as (A, B), row 2 i + 1 the same pair as (B, A); or, if not doubled, each row is a pair.
-// The answers are First 0, Second 1, Similar 2.
+// The losses of pairs that are judged in both orders, as terms of a sum and a count: the trainer divides the sum by the count
+// over the global batch of a step. If `doubled`, row 2 i is pair i as (A, B) and row 2 i + 1 is the same pair as (B, A); else
+// each row is a pair. The answers are First = 0, Second = 1, Similar = 2.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,33 +15,34 @@ namespace millrace::recipes::image_pairs {
 inline constexpr std::int64_t kAnswerKinds = 3;
 [[nodiscard]] const std::array<std::string, kAnswerKinds>& answer_names();  // "First", "Second", "Similar"
 
-// Labels of rows from labels (n) int64 of pairs: l0, l0 with First and Second exchanged, l1, …
+// The labels of rows, made of the labels (n) int64 of pairs. If `doubled`: l0, l0 with First and Second exchanged, l1, …
 [[nodiscard]] at::Tensor labels_of_rows(const at::Tensor& labels, bool doubled);
-// (n, 3) with the columns of First and Second exchanged.
+// The logits (n, 3) with the columns of First and Second exchanged.
 [[nodiscard]] at::Tensor mirrored(const at::Tensor& logits);
 
-// Cross-entropy of each row (n), without weights. fp32.
+// The cross-entropy of each row, (n), without weights. fp32.
 [[nodiscard]] at::Tensor answer_loss_of_rows(const at::Tensor& logits, const at::Tensor& labels);
 
-// The mean over rows of answer_loss_of_rows(), times `similar` where the label is Similar and times `swapped` in rows (B, A).
-// fp32.
+// The mean over rows of answer_loss_of_rows() with weights: `similar` for rows whose label is Similar, times `swapped` for rows
+// (B, A). fp32.
 [[nodiscard]] LossTerm answer_loss(const at::Tensor& logits, const at::Tensor& labels, double similar, double swapped,
                                    bool doubled);
 
-// The lowest answer_loss() of an answer that ignores the images, over rows of pairs with these counts of each label. 0 without
-// pairs.
+// The lowest answer_loss() that an answer can reach which ignores the images, if there are `pairs` pairs of each label. 0 if
+// there are no pairs.
 [[nodiscard]] double blind_answer_loss(const std::array<std::int64_t, kAnswerKinds>& pairs, double similar, double swapped,
                                        bool doubled);
 
-// With p and q the softmax of a pair's two rows and q' = q mirrored: (KL(p|q') + KL(q'|p)) / 2, a mean over pairs; probabilities
-// within the logarithms are at least 1e-8. fp32 also under autocast: rounding in bf16 is as large as the measured difference.
+// How much the answers to a pair's two rows differ. With p and q the softmax of the rows and q' = q mirrored: (KL(p|q') +
+// KL(q'|p)) / 2, as a mean over pairs. In the logarithms, probabilities are at least 1e-8. Computed in fp32, also under autocast,
+// because rounding in bf16 is as large as the difference that is measured.
 [[nodiscard]] LossTerm consistency_loss(const at::Tensor& logits);
 
-// Weight of consistency_loss() after `step` of `total` steps: rises from `start` to `end` over the first share `ramp` of them;
-// total = 0: `end`.
+// The weight of consistency_loss() after `step` of `total` steps. It rises from `start` to `end` during the share `ramp` of the
+// steps, from the first on. If total = 0, it is `end`.
 [[nodiscard]] double consistency_weight(std::int64_t step, std::int64_t total, double start, double end, double ramp);
 
-// (n) bool: whether the answers to a pair's two rows are mirror images of each other.
+// (n) bool: true if the answers to a pair's two rows are mirror images of each other.
 [[nodiscard]] at::Tensor swap_agreement(const at::Tensor& logits);
 
 }  // namespace millrace::recipes::image_pairs

@@ -25,7 +25,7 @@ TEST(PairLoss, LabelsOfTheOtherOrderAreExchanged) {
   EXPECT_TRUE(labels_of_rows(labels, false).equal(labels));
 }
 
-// f(a) - f(b), f(b) - f(a), c: a model that judges each image by itself does not depend on the order.
+// The logits f(a) - f(b), f(b) - f(a), c: a model that judges each image by itself gives mirrored answers in both orders.
 TEST(PairLoss, AModelOfScoresIsConsistent) {
   const at::Tensor a = at::randn({16}), b = at::randn({16}), c = at::randn({16});
   const at::Tensor straight = at::stack({a - b, b - a, c}, 1), swapped = at::stack({b - a, a - b, c}, 1);
@@ -40,7 +40,7 @@ TEST(PairLoss, AlwaysFirstIsNotConsistent) {
   EXPECT_FALSE(swap_agreement(logits).any().item<bool>());
 }
 
-// p = (.7, .2, .1) against q' = (.2, .7, .1): .5 ln 3.5.
+// p = (.7, .2, .1) against q' = (.2, .7, .1) gives .5 ln 3.5.
 TEST(PairLoss, ConsistencyHasItsValueByHand) {
   const at::Tensor logits = at::stack({logarithms({.7F, .2F, .1F}), logarithms({.7F, .2F, .1F})});
   EXPECT_NEAR(mean_of(consistency_loss(logits)), 0.5 * std::log(3.5), 1e-5);
@@ -57,7 +57,7 @@ TEST(PairLoss, ConsistencyIsTheSameFromEitherSideAndBearsCertainty) {
   EXPECT_TRUE(logits.grad().isfinite().all().item<bool>());
 }
 
-// No constant logits do better than this minimum, and those of the answers' own frequencies reach it.
+// No constant logits may have a lower loss than this minimum, and the logits of the answers' own frequencies must reach it.
 TEST(PairLoss, TheLeastOfABlindAnswerIsThatOfTheBestConstantLogits) {
   const std::array<std::int64_t, kAnswerKinds> pairs{5, 3, 8};
   std::vector<std::int64_t> labels;

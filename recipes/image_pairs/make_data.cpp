@@ -19,9 +19,9 @@
 namespace millrace::recipes::image_pairs {
 namespace {
 
-constexpr std::uint64_t kWaveKey = 91, kNoiseKey = 92, kCropKey = 93;  // uses of the seed
+constexpr std::uint64_t kWaveKey = 91, kNoiseKey = 92, kCropKey = 93;  // make the random numbers of each purpose differ
 constexpr std::size_t kWaves = 6, kTextureChannels = 3;
-constexpr double kMostFrequency = 0.12;  // cycles per pixel
+constexpr double kMostFrequency = 0.12;  // in cycles per pixel
 constexpr double kMostAmplitude = 30, kMiddle = 127;
 
 struct Wave {
@@ -101,15 +101,15 @@ std::string padded(std::int64_t number, std::size_t digits) {
   return std::string(digits - std::min(digits, text.size()), '0') + text;
 }
 
-// The properties of each image, by its number.
+// Decides for each image, by its number, what it shows and its noise level.
 struct ImagePlan {
   const SampleImages& what;
-  std::vector<Photograph> clean;  // empty: textures
+  std::vector<Photograph> clean;  // empty: images are textures
 
   static std::int64_t level_of(std::int64_t image) {
     return kNoiseLevels.at(static_cast<std::size_t>(image) % kNoiseLevels.size());
   }
-  // Levels vary fastest, so that each photograph appears with all of them.
+  // The noise level changes from image to image and the photograph more slowly, so each photograph occurs with all levels.
   std::size_t photograph_of(std::int64_t image) const {
     return static_cast<std::size_t>(image) / kNoiseLevels.size() % clean.size();
   }
@@ -117,7 +117,8 @@ struct ImagePlan {
     const std::string begin = clean.empty() ? "tex" : clean[photograph_of(image)].path.stem().string();
     return begin + "_" + padded(image, 4) + "_s" + padded(level_of(image), 2) + ".png";
   }
-  // Tasks of one thread each: enough images of a photograph that its decoding costs little in comparison.
+  // Lists of images, each made by one thread. A list has enough images of a photograph for its decoding to cost little in
+  // comparison.
   std::vector<std::vector<std::int64_t>> tasks() const {
     constexpr std::size_t kTogether = 64;
     std::vector<std::vector<std::int64_t>> all, open(clean.size());
@@ -135,7 +136,7 @@ struct ImagePlan {
   }
 };
 
-// The folder appears as a whole, so single files need no atomic write.
+// Written without a temporary file, because the folder as a whole appears only when it is complete.
 void write_image(Fs& fs, const std::filesystem::path& path, std::int64_t size, std::span<const std::byte> pixels) {
   const auto file = fs.create(path);
   file->write(format::encode_png({.height = size, .width = size}, pixels));
@@ -165,7 +166,7 @@ std::vector<float> texture(std::int64_t size, std::uint64_t seed, std::int64_t i
       const double angle = 2 * std::numbers::pi * wave.down * static_cast<double>(y) + wave.phase;
       const double sine = std::sin(angle), cosine = std::cos(angle);
       for (std::size_t x = 0; x < side; ++x) {
-        const double height = sines[x] * cosine + cosines[x] * sine;  // the sine of the sum of both angles, with two products
+        const double height = sines[x] * cosine + cosines[x] * sine;  // sin(a + b), computed with two products
         for (const double amplitude : wave.amplitudes) sums[at++] += amplitude * height;
       }
     }
@@ -203,7 +204,7 @@ void write_sample_images(const SampleImages& what, const std::filesystem::path& 
                 {"noise_levels", kNoiseLevels},
                 {"score", "minus the standard deviation of the noise"},
                 {"best_accuracy", "the classical estimator (recipe.baseline) tells nearly all pairs"}};
-  if (!plan.clean.empty()) {  // crops of one photograph overlap
+  if (!plan.clean.empty()) {  // crops of the same photograph overlap, so they are a group
     std::string groups = "# name<tab>group: the photograph; images of one group lie on one side of a fold\n";
     for (std::int64_t image = 0; image < what.images; ++image)
       groups += plan.name_of(image) + "\t" + plan.clean[plan.photograph_of(image)].path.filename().string() + "\n";

@@ -54,7 +54,7 @@ TEST_F(MakeImages, TheSameSeedGivesTheSameBytes) {
   for (const auto& [score, count] : levels) EXPECT_EQ(count, 3) << score;
 }
 
-// The known answer: the classical estimator finds the levels, so nearly every pair can be decided.
+// The classical estimator finds the noise levels, so it must decide nearly every pair.
 TEST_F(MakeImages, TheClassicalEstimatorTellsNearlyAllPairs) {
   write_sample_images({.size = 32, .images = 210}, folder_ / "a", 0);
   const RecipeConfig recipe = of(32, 50);

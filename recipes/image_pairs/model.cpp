@@ -18,7 +18,7 @@ namespace {
 constexpr std::array<std::string_view, 7> kProjections{"q_proj",    "k_proj",  "v_proj",   "o_proj",
                                                        "gate_proj", "up_proj", "down_proj"};
 constexpr double kEmbeddingDeviation = 0.02;
-// Adapters draw with a seed of their own, so that the base has the same weights without them.
+// The adapters have their own seed, so that the base has the same weights with and without them.
 constexpr std::uint64_t kAdapterSeed = 0x6c6f7261;
 
 bool is_adapter(std::string_view name) { return name.find(".lora_") != std::string_view::npos; }
@@ -30,7 +30,7 @@ Projecting projecting_of(const RecipeConfig& config, const nn::Fused& fused) {
 
 double fan_in(const at::Tensor& weight) { return static_cast<double>(weight.numel()) / static_cast<double>(weight.size(0)); }
 
-// Draws in fp32 whatever the weight's type, so that all types get the same numbers, rounded.
+// Draws in fp32 whatever the type of the weight is, so that weights of all types get the same numbers, rounded.
 template <class Draw>
 void fill(at::Tensor& value, const Draw& draw) {
   if (value.scalar_type() == at::kFloat && value.is_cpu()) {
@@ -55,7 +55,7 @@ void initialise_base(const std::string& name, at::Tensor& value, const RecipeCon
   } else if (name.find("embed_tokens") != std::string::npos || name.ends_with("class_embedding")) {
     normal(kEmbeddingDeviation);
   } else if (value.dim() == 1) {
-    value.fill_(1.0);  // of a norm
+    value.fill_(1.0);  // the weight of a norm
   } else {
     normal(1.0 / std::sqrt(fan_in(value)));
   }
@@ -66,7 +66,7 @@ void initialise_projector(const std::string& name, at::Tensor& value, at::Genera
     value.zero_();
     return;
   }
-  const double bound = std::sqrt(6.0 / static_cast<double>(value.size(0) + value.size(1)));  // Xavier
+  const double bound = std::sqrt(6.0 / static_cast<double>(value.size(0) + value.size(1)));  // Xavier initialisation
   fill(value, [&](at::Tensor& numbers) { numbers.uniform_(-bound, bound, generator); });
 }
 
@@ -75,11 +75,11 @@ void initialise_adapter(const std::string& name, at::Tensor& value, at::Generato
     value.zero_();
     return;
   }
-  const double bound = 1.0 / std::sqrt(fan_in(value));  // Kaiming with a = sqrt(5)
+  const double bound = 1.0 / std::sqrt(fan_in(value));  // Kaiming initialisation with a = sqrt(5)
   fill(value, [&](at::Tensor& numbers) { numbers.uniform_(-bound, bound, generator); });
 }
 
-// `base`: initialises tower and decoder too; otherwise their weights come from files.
+// `base`: also initialises tower and decoder; otherwise their weights come from files.
 void initialise(torch::nn::Module& model, const RecipeConfig& config, std::uint64_t seed, bool base) {
   const at::NoGradGuard no_grad;
   at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(seed);
@@ -155,8 +155,8 @@ std::vector<Problem> shape_problems(const RecipeConfig& config) {
   }
   for (const std::string& target : config.lora_targets) {
     if (std::ranges::find(kProjections, target) != kProjections.end()) continue;
-    problems.push_back({"the decoder has no projection \"" + target + "\" that an adapter could stand beside",
-                        "recipe.lora_targets", "choose among q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj"});
+    problems.push_back({"the decoder has no projection \"" + target + "\" for an adapter", "recipe.lora_targets",
+                        "choose among q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj"});
   }
   return problems;
 }
@@ -209,7 +209,7 @@ at::Tensor PairModel::features(const at::Tensor& pixels) {
 
 at::Tensor PairModel::forward(at::Tensor features, const at::Tensor& images, const Prompts& prompts) {
   at::Tensor projected = projector_->forward(features);
-  features.reset();  // the projector keeps the part that it needs
+  features.reset();  // the projector holds the part that it needs
   return decoder_->forward(std::move(projected), images, prompts);
 }
 

@@ -1,7 +1,7 @@
 // A frozen vision tower (CLIP), a projector and a causal decoder (LLaMA) with low-rank adapters (Hu et al. 2021,
-// arXiv:2106.09685), which read a prompt of two images and a question and answer with one of three words. Parameters carry the
-// names of the published LLaVA-1.5 files ("vision_tower.vision_model.…", "multi_modal_projector.…", "language_model.…"); an
-// adapter has its projection's name followed by ".lora_A.weight" and ".lora_B.weight".
+// arXiv:2106.09685). Together they read a prompt of two images and a question, and answer with one of three words. Parameters
+// have the names of the published LLaVA-1.5 files ("vision_tower.vision_model.…", "multi_modal_projector.…", "language_model.…").
+// An adapter's parameters have the name of its projection with ".lora_A.weight" and ".lora_B.weight".
 #pragma once
 
 #include <torch/nn/module.h>
@@ -19,14 +19,14 @@
 
 namespace millrace::recipes::image_pairs {
 
-// Faults that no network can have: heads that do not divide a width, an odd width of a decoder's head, patches that do not fill
-// the image, a missing feature layer, adapters on missing projections.
+// Faults that make a network impossible: a number of heads that does not divide the width, a decoder whose heads have an odd
+// width, patches that do not fill the image, a missing feature layer, adapters for missing projections.
 [[nodiscard]] std::vector<Problem> shape_problems(const RecipeConfig& config);
 
-// Number of parameters of each part: closed forms for any size, without allocating anything.
+// The number of parameters of each part. Computed by formulas, so that it works for any size and allocates nothing.
 struct Counts {
-  double vision = 0;            // of the built blocks
-  double vision_published = 0;  // of all blocks and the last norm
+  double vision = 0;            // of the blocks that are built
+  double vision_published = 0;  // of all blocks and the last norm, as published
   double projector = 0, decoder = 0, lora = 0;
   [[nodiscard]] double total() const { return vision + projector + decoder + lora; }
   [[nodiscard]] double trained(bool frozen_base) const { return frozen_base ? projector + lora : total(); }
@@ -34,7 +34,7 @@ struct Counts {
 [[nodiscard]] Counts parameter_counts(const RecipeConfig& config);
 
 enum class Part : std::uint8_t { vision, projector, decoder, lora };
-[[nodiscard]] Part part_of(std::string_view parameter);  // by its name
+[[nodiscard]] Part part_of(std::string_view parameter);  // the part to which the parameter of this name belongs
 
 class VisionTower;
 class Projector;
@@ -42,17 +42,19 @@ class LanguageModel;
 
 class PairModel : public torch::nn::Module {
  public:
-  // Weights are a function of `seed`; on the meta device they have shapes only. `frozen`: tower and decoder require no gradient
-  // and have `base_type`. If recipe.base_weights is set, tower and decoder are uninitialised until load_base() (base_weights.h)
-  // fills them. ConfigError if the sizes do not fit together.
+  // The weights depend only on `seed`; on the meta device they have shapes but no values. `frozen`: tower and decoder require no
+  // gradient and have the type `base_type`. If recipe.base_weights is set, tower and decoder are not initialised: load_base()
+  // (base_weights.h) must fill them. Throws ConfigError if the sizes do not fit together.
   explicit PairModel(const RecipeConfig& config, std::uint64_t seed = 0, bool frozen = false, const nn::Fused& fused = {},
                      at::Device device = at::kCPU, at::ScalarType base_type = at::kFloat);
 
-  // Pixels (n, 3, S, S) f32, normalised -> the tower's features of their patches (n, P, d_v). Without gradient if it is frozen.
+  // The tower's features of patches, (n, P, d_v), for pixels (n, 3, S, S) f32, normalised. If the tower is frozen, they have no
+  // gradient.
   at::Tensor features(const at::Tensor& pixels);
-  // `features` (n, P, d_v); `images` (R, 2) int64: each row's first and second image in `features`; `prompts` has R rows or one
-  // for all. Returns logits (R, 3) fp32 of First, Second, Similar, from the last position of each prompt. Memory blocks:
-  // "decoder.layers.0" and so on; "vision.layers.0" and so on for a tower with a gradient.
+  // Returns logits (R, 3) fp32 of First, Second and Similar, taken from the last position of each prompt. `features` (n, P, d_v).
+  // `images` (R, 2) int64: the first and the second image of each row, as indices into `features`. `prompts` has R rows, or one
+  // row for all. Memory blocks (memory/block.h) are "decoder.layers.0" and so on, and if the tower has a gradient
+  // "vision.layers.0" and so on.
   at::Tensor forward(at::Tensor features, const at::Tensor& images, const Prompts& prompts);
 
   [[nodiscard]] bool frozen() const noexcept { return frozen_; }

@@ -46,7 +46,7 @@ RecipeConfig smoke() {
   return config;
 }
 
-// Three images in four rows.
+// Three images, used in four rows.
 struct Example {
   at::Tensor pixels, images;
   Prompts prompts;
@@ -126,7 +126,7 @@ TEST(PairPrompt, OfListedTokensTakesAnImageTokenForAllPatches) {
   EXPECT_EQ(prompt.first, 1);
   EXPECT_EQ(prompt.second, 19);
   EXPECT_THAT(answers_of(config), ElementsAre(3, 4, 5));
-  config.prompt_token_ids = prompt.tokens;  // unchanged
+  config.prompt_token_ids = prompt.tokens;  // the prompt itself, as a list of tokens
   EXPECT_EQ(prompt_of(config).tokens, prompt.tokens);
   EXPECT_EQ(prompt_of(config).second, 19);
 }
@@ -175,7 +175,8 @@ TEST(PairModel, IsAFunctionOfItsSeed) {
   EXPECT_FALSE(at::equal(logits, logits_of(c, x)));
 }
 
-// The filters' response to each wave has the strength of the formula, and the base behind them equals that of the other way.
+// The filters must respond to each wave with the strength in the formula, and the base behind them must be the same as with other
+// filters.
 TEST(PairModel, WhitenedFiltersAnswerToFineWavesMost) {
   RecipeConfig config = smoke();
   config.vision_width = 1024;
@@ -271,13 +272,13 @@ TEST(PairModel, LooksAtTheImagesThatARowNames) {
   PairModel model(smoke(), 5, true);
   const Example x = example(smoke());
   const at::Tensor features = model.features(x.pixels), shared = model.forward(features, x.images, x.prompts);
-  const at::Tensor each = features.index_select(0, x.images.flatten());  // as if no row shared an image
+  const at::Tensor each = features.index_select(0, x.images.flatten());  // as if the rows had no image in common
   const at::Tensor own = at::tensor({0, 1, 2, 3, 4, 5, 6, 7}, at::kLong).view({4, 2});
   EXPECT_LE(largest(shared, model.forward(each, own, x.prompts)), 1e-6);
-  EXPECT_GT(largest(shared.narrow(0, 0, 1), shared.narrow(0, 1, 1)), 1e-4);  // the order matters
+  EXPECT_GT(largest(shared.narrow(0, 0, 1), shared.narrow(0, 1, 1)), 1e-4);  // the order of the images must matter
 }
 
-// A frozen tower's features of an image do not depend on the other images of its call.
+// With a frozen tower the features of an image must not depend on the other images of its call.
 TEST(PairModel, LooksAtImagesTogetherAsAtEachAlone) {
   PairModel model(smoke(), 5, true);
   const at::Tensor pixels = example(smoke()).pixels, together = model.features(pixels);
@@ -287,7 +288,7 @@ TEST(PairModel, LooksAtImagesTogetherAsAtEachAlone) {
   }
 }
 
-// Gradients of a recomputed decoder equal those of a kept one, to the bit.
+// The gradients of a decoder whose blocks are recomputed must equal those of one whose blocks are kept, to the bit.
 TEST(PairModel, BlocksCanBeComputedAgain) {
   std::vector<std::string> seen;
   std::map<std::string, at::Tensor> kept;
@@ -310,7 +311,7 @@ TEST(PairModel, BlocksCanBeComputedAgain) {
   EXPECT_THAT(seen, testing::Contains("decoder.layers.1"));
 }
 
-// Frozen weights in 16 bits: the answers are those of the rounded weights, whatever the run's format.
+// With frozen weights in 16 bits, the answers must be those of the rounded weights, whatever the number format of the run is.
 TEST(PairModel, AFrozenBaseMayBeKeptIn16Bits) {
   for (const at::ScalarType type : {at::kBFloat16, at::kHalf}) {
     PairModel kept(smoke(), 5, true, {}, at::kCPU, type), rounded(smoke(), 5, true);

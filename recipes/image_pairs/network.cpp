@@ -40,7 +40,7 @@ std::vector<at::Tensor> side_by_side(const std::vector<std::int64_t>& outs, std:
   std::vector<at::Tensor> parts;
   rows = 0;
   for (const std::int64_t out : outs) {
-    parts.push_back(all.narrow(0, rows, out).variable_data());  // a separate parameter, not a view for autograd
+    parts.push_back(all.narrow(0, rows, out).variable_data());  // a separate parameter, which autograd does not take for a view
     rows += out;
   }
   return parts;

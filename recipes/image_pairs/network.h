@@ -1,4 +1,4 @@
-// The parts of tower and decoder: weights under their published names, and projections with an optional adapter.
+// What tower and decoder consist of: weights under their published names, and projections that may have an adapter.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,17 +15,18 @@
 
 namespace millrace::recipes::image_pairs {
 
-// On: the decoder's last block computes only the position from which the answer is read; off: all positions. Tolerance.
+// On: the decoder's last block computes only the position from which the answer is read. Off: it computes all positions. The
+// results agree within tolerance.
 inline constexpr nn::Switch kLastPosition{"last_position"};
 
-// The types and place of a network's weights. The caller fills in their values.
+// The types and the device of a network's weights. The caller fills in the values.
 struct Making {
   at::Device device = at::kCPU;
-  at::ScalarType base_type = at::kFloat;  // type of frozen weights; all others are fp32
-  bool frozen = false;                    // tower and decoder
+  at::ScalarType base_type = at::kFloat;  // type of frozen weights; all other weights are fp32
+  bool frozen = false;                    // of tower and decoder
 };
 
-// A table, or the weight of a norm without bias.
+// A table of embeddings, or the weight of a norm without bias.
 struct Weight : torch::nn::Module {
   Weight(at::IntArrayRef shape, const Making& how);
   at::Tensor weight;
@@ -36,15 +37,16 @@ struct LayerNorm : Weight {
   at::Tensor bias;
 };
 
-// W x + b with children "lora_A" and "lora_B" if it has an adapter. B starts at 0, so that the adapter changes nothing at first.
+// W x + b. If it has an adapter, its children "lora_A" and "lora_B" are the adapter's matrices. B is 0 at first, so that the
+// adapter changes nothing.
 class Projection : public torch::nn::Module {
  public:
   struct Shape {
     std::int64_t in = 1, out = 1;
     bool bias = false;
-    std::int64_t rank = 0;  // of the adapter; 0 = no adapter
+    std::int64_t rank = 0;  // rank of the adapter; 0 = no adapter
   };
-  // `memory` holds the weight; undefined: the projection allocates its own.
+  // `memory` holds the weight; if it is undefined, the projection allocates its own.
   Projection(const Shape& shape, const Making& how, const at::Tensor& memory = {});
   [[nodiscard]] nn::LoraProjection adapted() const;
   [[nodiscard]] bool has_adapter() const noexcept { return lora_a_ != nullptr; }
@@ -54,23 +56,24 @@ class Projection : public torch::nn::Module {
   std::shared_ptr<Weight> lora_a_, lora_b_;
 };
 
-// Memory for weights (out, in) of projections with one input, one behind the other: they are multiplied as one in place.
+// Memory for the weights (out, in) of several projections of the same input. The weights lie one behind the other, so that they
+// can be multiplied as one matrix.
 std::vector<at::Tensor> side_by_side(const std::vector<std::int64_t>& outs, std::int64_t in, const Making& how);
 
-// The settings for computing projections.
+// How projections are computed.
 struct Projecting {
-  double scale = 1;    // factor of an adapter's product
-  double dropout = 0;  // of an adapter's input, in training
+  double scale = 1;    // factor of the adapter's product
+  double dropout = 0;  // dropout of the adapter's input, in training
   nn::Fused fused;
 };
-// The projections of one input, side by side.
+// The results of projections of the same input, one behind the other along the last axis.
 at::Tensor project(const at::Tensor& x, std::initializer_list<const Projection*> projections, const Projecting& how,
                    bool training);
 
-// Projection `by` of the gated product of `packed` (nn::lora_swiglu).
+// The projection `by` of the gated product of `packed` (see nn::lora_swiglu).
 at::Tensor project_gated(const at::Tensor& packed, const Projection& by, const Projecting& how, bool training);
 
-// A norm's weight in the type of its computation: frozen weights may be kept in 16 bits.
+// The weight of a norm in the type in which the norm computes, because frozen weights may be kept in 16 bits.
 at::Tensor norm_weight(const at::Tensor& weight);
 
 }  // namespace millrace::recipes::image_pairs

@@ -1,4 +1,4 @@
-// Pairs of images as samples.
+// The samples of a run: pairs of images.
 #pragma once
 
 #include <cstdint>
@@ -14,17 +14,18 @@
 
 namespace millrace::recipes::image_pairs {
 
-// S x S pixels of three bytes, resized as set by recipe.resize. Grey becomes three equal channels; alpha is dropped. DataError
-// with the file: neither PNG nor JPEG, damaged, or smaller than the crop.
+// Reads an image as S x S pixels of three bytes, resized as recipe.resize says. A grey image gets three equal channels;
+// transparency is dropped. Throws DataError with the file if it is neither PNG nor JPEG, is damaged, or is smaller than the crop.
 [[nodiscard]] std::vector<std::uint8_t> read_image(const std::filesystem::path& file, const RecipeConfig& recipe);
 
-// Notices on differences between the files and the network's input, one line per kind with the number of images: transparency, 16
-// bits, rotated pixels.
+// Notices about what the files have and the network does not get, a line for each kind with the number of images: transparency,
+// 16 bits, rotated pixels.
 [[nodiscard]] std::vector<std::string> sign_notices(const data::PicturesSeen& seen);
 // Reads the headers of all files.
 [[nodiscard]] data::PicturesSeen look_at_heads(const std::vector<ImageFile>& images);
 
-// Sample i is pair i: "images" u8 [2,S,S,3], "label" i64 []. A part is an image: it is kept once, however many pairs contain it.
+// Sample i is pair i: "images" u8 [2,S,S,3], "label" i64 []. A part is an image, so that a cache keeps it once, however many
+// pairs contain it.
 [[nodiscard]] std::shared_ptr<const data::Source> pair_source(const PairFiles& files, Split split, const RecipeConfig& recipe);
 
 }  // namespace millrace::recipes::image_pairs

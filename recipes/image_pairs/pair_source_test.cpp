@@ -30,7 +30,7 @@ class PairSourceTest : public testing::Test {
   PairSourceTest() { std::filesystem::create_directories(folder_); }
   ~PairSourceTest() override { std::filesystem::remove_all(folder_); }
 
-  // Writes an image whose every value encodes its position and which image it is.
+  // Writes an image in which every value tells its position and the number of the image.
   std::filesystem::path write(const std::string& name, std::int64_t side, std::uint8_t which,
                               format::Pixels pixels = format::Pixels::rgb) const {
     std::vector<std::byte> values(static_cast<std::size_t>(side * side) * static_cast<std::size_t>(pixels));
@@ -100,7 +100,7 @@ TEST_F(PairSourceTest, ValuesAreThoseOfClip) {
   EXPECT_TRUE(at::equal(nn::clip_pixels(images.transpose(0, 1)), values.transpose(0, 1))) << "of a view too";
 }
 
-// An image is decoded once, however many pairs contain it.
+// A cache must decode an image once, however many pairs contain it.
 TEST_F(PairSourceTest, ACacheKeepsImagesNotPairs) {
   PairFiles files;
   for (int i = 0; i < 4; ++i)
@@ -120,7 +120,7 @@ TEST_F(PairSourceTest, ACacheKeepsImagesNotPairs) {
   EXPECT_LT(cache->counters().bytes, 5U * 16 * 16 * 3) << "four images and a table, not twelve pairs";
 }
 
-// A PNG chunk: length, name, content, CRC.
+// A PNG chunk: length, name, contents, CRC.
 std::string chunk(const std::string& name, const std::string& content) {
   const auto number = [](std::uint32_t value) {
     std::string text;
@@ -131,7 +131,7 @@ std::string chunk(const std::string& name, const std::string& content) {
   return number(static_cast<std::uint32_t>(content.size())) + covered + number(format::crc32(std::as_bytes(std::span(covered))));
 }
 
-// Bytes as found in a folder of downloaded pictures, each with its error; "" if the picture is read as it is.
+// Files as they occur in a folder of downloaded pictures, each with the error that it must cause; "" if it must be read.
 TEST_F(PairSourceTest, PicturesOfAHostileFolder) {
   const std::string png = Fs::real().read_file(write("whole.png", 16, 5));
   constexpr std::size_t kHead = 33;  // signature and IHDR
@@ -142,7 +142,7 @@ TEST_F(PairSourceTest, PicturesOfAHostileFolder) {
                                chunk("fdAT", std::string("\0\0\0\1", 4) + "other frame") + end;
   std::string huge =
       png.substr(0, 8) + chunk("IHDR", std::string("\x7f\xff\xff\xff\x7f\xff\xff\xff\x08\x02\0\0\0", 13)) + picture + end;
-  // Start of image, and a frame of 64 x 64 pixels in gray, without the rest.
+  // The start of an image and the header of a frame of 64 x 64 grey pixels, without the rest.
   const std::string jpeg("\xff\xd8\xff\xc0\0\x0b\x08\0\x40\0\x40\1\1\x11\0", 15);
   std::string damaged = png;
   damaged[60] = static_cast<char>(damaged[60] ^ 1);
@@ -179,7 +179,7 @@ TEST_F(PairSourceTest, PicturesOfAHostileFolder) {
   }
 }
 
-// Reported once, with the count; the colours are read unchanged.
+// Transparency must be reported once, with the number of images, and the colours must be read unchanged.
 TEST_F(PairSourceTest, AlphaIsDroppedWithANotice) {
   constexpr std::size_t kColour = 25;  // offset of the colour type in a PNG
   constexpr int kImages = 10;
@@ -203,7 +203,7 @@ TEST_F(PairSourceTest, AlphaIsDroppedWithANotice) {
   std::vector<std::string> said;
   Context context;
   context.config = &run;
-  context.places.plan_only = true;  // the images have valid headers only
+  context.places.plan_only = true;  // because the images have valid headers and no pixels
   context.notice = [&](const std::string& text) { said.push_back(text); };
   ImagePairs(sections, context).before_training();
   EXPECT_THAT(said, ::testing::Contains(::testing::StartsWith(

@@ -21,11 +21,11 @@ namespace {
 
 namespace stdfs = std::filesystem;
 
-constexpr std::uint64_t kFolds = 72, kDraw = 73, kSample = 74;  // uses of the seed
+constexpr std::uint64_t kFolds = 72, kDraw = 73, kSample = 74;  // make the random numbers of each purpose differ
 constexpr std::uint64_t kSeedsOfAFold = 100;
 const std::vector<std::string> kColumns = {"img1", "img2", "score1", "score2", "label"};
 
-// Six decimals, as %.6f prints them.
+// The score with six decimals, as %.6f prints it.
 std::string decimals(double score) {
   std::array<char, 400> text{};
   const auto [end, error] = std::to_chars(text.data(), text.data() + text.size(), score, std::chars_format::fixed, 6);
@@ -67,7 +67,8 @@ class PairReader {
   }
 
  private:
-  // Finds the five columns: tables of other programs have a column of numbers before them, or more columns behind.
+  // Finds the five columns by their names. Tables of other programs may have a column of numbers before them, or more columns
+  // after them.
   void find_columns(const std::vector<std::string>& names) {
     std::vector<std::size_t> places;
     for (const std::string& column : kColumns) {
@@ -119,7 +120,7 @@ class PairReader {
   double theta_;
   std::vector<ImageFile>& images_;
   std::unordered_map<std::string, std::int64_t> numbers_;
-  std::vector<std::size_t> places_;  // of kColumns
+  std::vector<std::size_t> places_;  // the column of each name in kColumns
   std::size_t width_ = 0;
   bool has_decimal_commas_ = false;
   std::int64_t row_ = 0;
@@ -142,7 +143,7 @@ class Places {
         break;
       }
     }
-    while (rest.starts_with("/")) rest.erase(0, 1);  // from an absolute path that does not exist
+    while (rest.starts_with("/")) rest.erase(0, 1);  // so that the rest of an absolute path that does not exist is searched too
     for (const stdfs::path& root : roots_) tried.push_back(root / rest);
     for (const stdfs::path& path : tried) {
       std::error_code none;
@@ -224,7 +225,7 @@ std::vector<std::vector<std::int64_t>> deal_folds(std::span<const Labelled> labe
   if (std::ranges::all_of(dealt, [](const auto& fold) { return fold.size() > 1; })) return dealt;
   throw DataError({std::to_string(labels.size()) + " images in " + std::to_string(groups.size()) + " groups are too few for " +
                        std::to_string(folds) + " folds of two",
-                   "the labels (groups.txt beside them says which images belong together)",
+                   "the labels (groups.txt in the same folder says which images belong together)",
                    "label more images, or set recipe.folds"});
 }
 
@@ -259,7 +260,7 @@ std::vector<Pair> all_pairs(std::span<const double> scores, std::span<const std:
                             std::int64_t most, std::uint64_t seed) {
   const std::size_t n = members.size(), all = n * (n - 1) / 2;
   std::vector<bool> taken;
-  if (most > 0 && static_cast<std::size_t>(most) < all) {  // Floyd's draw without replacement
+  if (most > 0 && static_cast<std::size_t>(most) < all) {  // Floyd's method for a draw without replacement
     taken.resize(all);
     Philox random(make_key(seed, kSample));
     for (std::size_t i = all - static_cast<std::size_t>(most); i < all; ++i) {
@@ -312,7 +313,7 @@ void find_images(PairFiles& files, const Places& places, const DataConfig& input
       image.path = places.find(image.name);
     } catch (const DataError& error) {
       if (!passes_bad(input)) throw;
-      image.path = image.name;  // which can't be read
+      image.path = image.name;  // a path that can't be read, so data.bad_samples applies
       problems.push_back(error.message());
       lost.insert(static_cast<std::int64_t>(i));
     }

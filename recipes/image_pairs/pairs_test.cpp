@@ -98,7 +98,7 @@ TEST_F(PairsTest, ThetaItselfIsSimilar) {
   EXPECT_EQ(answer_of(-25, -5, 0.2), Answer::second);
 }
 
-// The page's own numbers: 5,500 images, five folds.
+// The numbers on the recipe's page: 5,500 images and five folds.
 TEST_F(PairsTest, FoldsHaveThePublishedSizes) {
   constexpr std::int64_t kImages = 5500;
   std::vector<double> scores;

@@ -15,7 +15,7 @@ Picture draw_scores(const std::vector<double>& known, const std::vector<double>&
     marks.x.push_back(known[i]);
     marks.y.push_back(found[i]);
   }
-  if (marks.x.empty()) {  // no pair was judged
+  if (marks.x.empty()) {  // there was no pair to judge
     marks.x = {0};
     marks.y = {std::nan("")};
   }
@@ -23,7 +23,7 @@ Picture draw_scores(const std::vector<double>& known, const std::vector<double>&
   const double margin = 0.05 * std::max(high - low, 1e-6);
   const picture::Range limits{low - margin, high + margin};
   return picture::curves({.name = "scores",
-                          .title = "Scores from the network's answers beside the true ones",
+                          .title = "Scores from the network's answers against the true scores",
                           .caption = "Rank correlation " + figure(rank_correlation) + " over " +
                                      with_commas(std::ssize(marks.x)) +
                                      " images. A score is the most likely one given all answers about the image.",

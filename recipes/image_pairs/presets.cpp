@@ -6,9 +6,9 @@
 namespace millrace::recipes::image_pairs {
 namespace {
 
-// Noise is a small part of a photograph's patch, and the tower's first norm divides by the whole patch. So the filters amplify
-// what is rare in photographs, and the position embeddings are large: next to them the size of a patch's values survives the
-// norm.
+// Settings that make noise visible to the tower. Noise is a small part of a photograph's patch, so the filters amplify what is
+// rare in photographs. The tower's first norm divides by the size of the whole patch, so the position embeddings are large: next
+// to them the size of a patch's values survives the norm.
 Json whitened() { return {{"recipe.patch_init", "whitened"}, {"recipe.position_std", 0.5}}; }
 
 Json smoke() {
@@ -25,7 +25,8 @@ Json smoke() {
                {"snapshot.every_steps", 100}});
 }
 
-// A network of this depth learns nothing while inconsistent answers cost more than wrong ones: the weight starts at 0.
+// The weight of the consistency loss begins at 0, because a network of this depth learns nothing as long as inconsistent answers
+// cost more than wrong ones.
 Json small() {
   return join(join(network({64, 8, 192, 4, 6, 768, -1}, {256, 4, 8, 688, ByteTokens::kSize}), whitened()),
               {{"recipe.question", "Cleaner?"},
@@ -42,7 +43,7 @@ Json small() {
                {"snapshot.every_steps", 100}});
 }
 
-// The published sizes of LLaVA-1.5-7B, and the numbers of LMOL's guide.
+// The published sizes of LLaVA-1.5-7B, and the targets in the guide of LMOL, the program that this recipe follows.
 Json full() {
   return join(network({336, 14, 1024, 24, 16, 4096, -2}, {4096, 32, 32, 11008, 32064}),
               {{"targets.samples_per_s", 2}, {"targets.gpu_busy", 0.8}});

@@ -12,9 +12,9 @@
 namespace millrace::recipes::image_pairs {
 namespace {
 
-constexpr std::string_view kBetween = ", ";  // between images and question
+constexpr std::string_view kBetween = ", ";  // between the images and the question
 constexpr std::size_t kAnswers = 3;
-constexpr std::int64_t kPadding = 0;  // any token: nothing attends to it
+constexpr std::int64_t kPadding = 0;  // may be any token, because no position attends to it
 
 std::string count_text(std::int64_t value) { return std::to_string(value); }
 
@@ -28,13 +28,13 @@ Prompt byte_prompt(const RecipeConfig& config) {
   return prompt;
 }
 
-// The prompt of recipe.prompt_token_ids; nullopt if it does not have two images.
+// The prompt in recipe.prompt_token_ids. nullopt if it does not have two images.
 std::optional<Prompt> listed_prompt(const RecipeConfig& config) {
   const std::int64_t patches = patches_of(config), image = config.image_token_id;
   const std::vector<std::int64_t>& ids = config.prompt_token_ids;
   const auto images = std::ranges::count(ids, image);
   if (images != 2 && images != 2 * patches) return std::nullopt;
-  const std::int64_t each = images == 2 ? patches : 1;  // tokens per image token of the list
+  const std::int64_t each = images == 2 ? patches : 1;  // number of tokens in the list for each image token
   Prompt prompt;
   std::vector<std::int64_t> places;
   for (const std::int64_t id : ids) {
@@ -98,7 +98,8 @@ std::vector<Problem> prompt_problems(const RecipeConfig& config) {
     problems.push_back({"the prompt has " + count_text(std::ranges::count(config.prompt_token_ids, config.image_token_id)) +
                             " image tokens " + count_text(config.image_token_id) + ", not two images of one or of " +
                             count_text(patches_of(config)) + " tokens each",
-                        "recipe.prompt_token_ids, recipe.image_token_id", "put recipe.image_token_id where each image stands"});
+                        "recipe.prompt_token_ids, recipe.image_token_id",
+                        "put recipe.image_token_id at the place of each image"});
     return problems;
   }
   const auto length = static_cast<std::int64_t>(prompt->tokens.size());
@@ -136,7 +137,8 @@ Prompts to_tensors(const std::vector<Prompt>& prompts, at::Device device) {
   for (std::size_t i = 0; i < prompts.size(); ++i)
     std::ranges::copy(prompts[i].tokens, tokens.mutable_data_ptr<std::int64_t>() + static_cast<std::int64_t>(i) * longest);
   Prompts batch{.tokens = tokens.to(device), .first = prompts.front().first, .second = prompts.front().second};
-  if (std::ranges::min(lengths) < longest) batch.lengths = at::tensor(lengths, at::kLong).to(device);  // host: once a run
+  if (std::ranges::min(lengths) < longest)
+    batch.lengths = at::tensor(lengths, at::kLong).to(device);  // host: copied once in a run
   return batch;
 }
 

@@ -12,7 +12,7 @@
 namespace millrace::recipes::image_pairs {
 namespace {
 
-constexpr std::uint64_t kRing = 61;  // distinguishes this draw from other uses of the seed
+constexpr std::uint64_t kRing = 61;  // makes this draw's random numbers differ from those of other uses of the seed
 
 std::vector<std::pair<std::int64_t, std::int64_t>> pairs_of(std::int64_t images, std::int64_t opponents, std::uint64_t seed) {
   std::vector<std::pair<std::int64_t, std::int64_t>> pairs;
@@ -26,7 +26,8 @@ std::vector<std::pair<std::int64_t, std::int64_t>> pairs_of(std::int64_t images,
   std::iota(ring.begin(), ring.end(), 0);
   Philox random(make_key(seed, kRing));
   for (std::size_t i = ring.size(); i > 1; --i) std::swap(ring[i - 1], ring[random.below(i)]);
-  // Steps of all sizes, not of 1, 2, 3 alone: comparisons between neighbours only would order the images weakly.
+  // The distances on the ring are spread over all sizes. With only 1, 2, 3, images would be compared with near neighbours only,
+  // which orders them badly.
   const std::int64_t steps = (opponents + 1) / 2, half = (images - 1) / 2;
   std::vector<std::int64_t> taken;
   for (std::int64_t k = 0; k < steps; ++k) {
@@ -62,7 +63,7 @@ Ranking rank_images(const at::Tensor& images, const Judge& judge, std::int64_t o
       const std::int64_t a = first[static_cast<std::size_t>(row)], b = second[static_cast<std::size_t>(row)];
       const auto one = straight[row].item<std::int64_t>(), other = mirrored[row].item<std::int64_t>();
       answers.push_back({a, b, one});
-      answers.push_back({a, b, other});  // in terms of the first order
+      answers.push_back({a, b, other});  // the answer in terms of the first order
       agreed += one == other ? 1 : 0;
       ++ranking.answers[static_cast<std::size_t>(a)];
       ++ranking.answers[static_cast<std::size_t>(b)];

@@ -13,7 +13,7 @@ constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
-// ln P of an answer for an image of score `s` against one of score `other`.
+// The logarithm of the probability of an answer about an image of score `s` and another one of score `other`.
 double log_probability(std::int64_t answer, double s, double other, double d, double k) {
   constexpr double kLeast = 1e-12;
   const double at_most_second = sigmoid(-d + k * (other - s)), at_most_similar = sigmoid(d + k * (other - s));
@@ -21,7 +21,7 @@ double log_probability(std::int64_t answer, double s, double other, double d, do
   return std::log(std::max(p, kLeast));
 }
 
-// The middle of the positions where `values` is greatest, within rounding.
+// The middle index among those where `values` is greatest, within rounding.
 std::size_t middle_of_greatest(const std::vector<double>& values) {
   const double greatest = *std::ranges::max_element(values);
   const auto is_greatest = [greatest](double value) { return value >= greatest - 1e-9 * std::max(1.0, std::abs(greatest)); };

@@ -16,7 +16,7 @@
 namespace millrace::recipes::image_pairs {
 namespace {
 
-// The answer of an exact judge: the greater score, or Similar within `theta`.
+// The answer of a perfect judge: the greater score, or Similar if the scores differ by at most `theta`.
 std::int64_t exact(double a, double b, double theta) { return std::abs(a - b) <= theta ? 2 : a > b ? 0 : 1; }
 
 std::vector<Answered> answers_of(const std::vector<double>& scores, double theta) {
@@ -48,14 +48,14 @@ TEST(Ranking, AnImageThatIsNeverFirstHasNoScore) {
   EXPECT_TRUE(scores_beside_known({}, {}, 1, 1).empty());
 }
 
-// The most likely score of an image between two known ones agrees with its answers.
+// An image that is compared with two of known score gets the score at which the answers are most likely.
 TEST(Ranking, TheMostLikelyScoreIsFound) {
   const std::vector<double> known = {0, -10, -20};
   const std::vector<Answered> answers = {{1, 0, 1}, {1, 2, 0}};
   EXPECT_NEAR(scores_beside_known(answers, known, 1, 1)[1], -10, 0.2);
 }
 
-// Wins drawn with P(i before j) = p_i / (p_i + p_j) recover p.
+// From wins that are drawn with P(i before j) = p_i / (p_i + p_j), the strengths p must be found again.
 TEST(Ranking, StrengthsOfDrawnWinsComeBack) {
   const std::vector<double> truth = {-1.2, -0.4, 0.1, 0.5, 1.0};
   std::vector<Answered> answers;
@@ -91,7 +91,7 @@ TEST(Ranking, CorrelationsAreThoseOfTheBooks) {
   EXPECT_NEAR(mean_absolute_difference(x, y), 0.8, 1e-12);
 }
 
-// A folder of images whose brightness is their score, with a judge that sees it.
+// A folder of images whose brightness is their score, and a judge that sees the brightness.
 TEST(Ranking, AFolderIsRankedFromAFewComparisonsOfEach) {
   constexpr std::int64_t kImages = 41;
   const at::Tensor images = at::arange(kImages, at::kByte).view({kImages, 1, 1, 1}).expand({kImages, 2, 2, 3});

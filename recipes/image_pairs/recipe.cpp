@@ -35,18 +35,20 @@
 namespace millrace::recipes::image_pairs {
 namespace {
 
-constexpr double kProjectorPart = 0.1;  // share of the learning rate, on a frozen base
+constexpr double kProjectorPart = 0.1;  // the projector's learning rate on a frozen base, as a share of the learning rate
 constexpr std::size_t kShownPairs = 12;
 
-using OfBothOrders = std::array<float, 2 * kAnswerKinds>;  // probabilities of the answers to a pair as it stands, then exchanged
+using OfBothOrders = std::array<float, 2 * kAnswerKinds>;  // the probabilities of the answers to a pair in the given order, then
+                                                           // in the exchanged one
 
-// The most likely answer in an order: 0 as the pair stands, 1 exchanged.
+// The most likely answer in an order: 0 is the given order, 1 the exchanged one.
 std::size_t answer_in(const OfBothOrders& pair, std::size_t order) {
   const auto begin = pair.begin() + static_cast<std::ptrdiff_t>(kAnswerKinds * order);
   return static_cast<std::size_t>(std::max_element(begin, begin + kAnswerKinds) - begin);
 }
 
-// The images of each row, for (n, 2) images in order; if `doubled`, each row is followed by the other order.
+// The two images of each row, for pairs whose images are numbered in order. If `doubled`, each row is followed by the same pair
+// in the other order.
 at::Tensor images_of_rows(std::int64_t pairs, bool doubled, at::Device device) {
   const at::Tensor straight = at::arange(2 * pairs, at::TensorOptions(at::kLong).device(device)).view({pairs, 2});
   return doubled ? at::stack({straight, straight.flip(1)}, 1).view({2 * pairs, 2}) : straight;
@@ -60,7 +62,7 @@ at::ScalarType type_of(BaseType type) {
   return type == BaseType::bf16 ? at::kBFloat16 : type == BaseType::fp16 ? at::kHalf : at::kFloat;
 }
 
-// Counts the uses of a switch's path, by the row's name.
+// Counts how often the path of each of these two switches is taken.
 struct Taken {
   telemetry::Counter shared{"shared_features"}, kept{"feature_cache"};
 };
@@ -75,19 +77,19 @@ LossTerm weighted(LossTerm term, at::Tensor weight) {
   return term;
 }
 
-// Free memory of the features' device. The ranks of a machine share its memory; a GPU belongs to one rank.
+// Free memory on the device of the features. Ranks on a CPU share the machine's memory; each GPU belongs to one rank.
 double free_memory(at::Device device, const Ranks& ranks) {
   return static_cast<double>(device::free_tensor_memory(device)) / (device.is_cpu() ? ranks.local_world_size : 1);
 }
 
-// Images per call of a frozen tower, in a run with this many pairs per batch. A single image, of 65 tokens, keeps a CPU busy:
-// more images at once would cost no less for each. A GPU needs more of them.
+// The number of images in each call of a frozen tower, in a run with `pairs` pairs in a batch. On a CPU it is 1, because a single
+// image has 65 tokens, which keep a CPU busy; more images at once would take as long for each. A GPU needs more images.
 std::int64_t images_together(at::Device device, std::int64_t pairs) {
   constexpr std::int64_t kMost = 16;
   return device.is_cpu() ? 1 : std::min(kMost, 2 * pairs);
 }
 
-// LMOL's table has the cross-entropy without weights, and that of pairs as they stand next to that of exchanged ones.
+// Adds metrics for LMOL's table: the cross-entropy without weights, in the given and in the exchanged order.
 void add_losses_of_orders(const at::Tensor& logits, const at::Tensor& labels, std::int64_t pairs, metrics::Board& board) {
   const at::Tensor of_rows = answer_loss_of_rows(logits, labels);
   const bool doubled = of_rows.size(0) == 2 * pairs;
@@ -105,7 +107,7 @@ void add_losses_of_orders(const at::Tensor& logits, const at::Tensor& labels, st
 
 std::vector<Problem> ImagePairs::problems(const Sections& sections, const RunConfig&) {
   std::vector<Problem> problems = shape_problems(sections.recipe);
-  if (!problems.empty()) return problems;  // a prompt's length follows from an image's patches
+  if (!problems.empty()) return problems;  // the length of a prompt follows from the number of an image's patches
   problems = prompt_problems(sections.recipe);
   if (sections.recipe.fold > sections.recipe.folds) {
     problems.push_back(
@@ -159,7 +161,8 @@ PairModel& ImagePairs::model() {
   const Counts counts = parameter_counts(recipe_);
   const bool has_base = !recipe_.base_weights.empty();
   const auto& precision = context_.config->precision.dtype;
-  // A base without a file has no format of its own: in a run with explicit bf16 it is kept as a file's base would be.
+  // The type in which the base is kept. A base without a file brings no type; if the config demands bf16, it is kept in
+  // the type that a file's base would have.
   const bool keeps_short = has_base || (!precision.is_auto() && precision.value() == Precision::bf16);
   const at::ScalarType type = is_frozen() && keeps_short ? type_of(recipe_.base_dtype) : at::kFloat;
   const double trained = counts.trained(is_frozen());
@@ -185,7 +188,7 @@ void ImagePairs::note_trained_parts() {
   const Counts counts = parameter_counts(recipe_);
   if (!is_frozen()) {
     context_.note("all " + with_commas(static_cast<std::int64_t>(counts.total())) + " parameters are trained: " +
-                  (recipe_.base_weights.empty() ? "without recipe.base_weights a frozen tower would know nothing"
+                  (recipe_.base_weights.empty() ? "without recipe.base_weights a frozen tower would have random weights"
                                                 : "recipe.freeze_base=false"));
     return;
   }
@@ -218,7 +221,8 @@ std::vector<Objective> ImagePairs::objectives() {
            .loss = [this](const Batch& batch, const StepContext& context) { return loss(batch, context); }}};
 }
 
-// A step that a device records would keep this batch's images for all later ones.
+// Looks features up by image, on the host. That is impossible in a recorded step, which would use the images of this batch again
+// for all later ones.
 at::Tensor ImagePairs::kept_features(const Batch& batch, const at::Tensor& pixels) {
   if (RandomScope::is_recorded())
     throw RecipeError({"features of a frozen tower are kept by image, which the host looks up", "recipe.freeze_base",
@@ -261,7 +265,8 @@ ImagePairs::Looked ImagePairs::look(const Batch& batch, bool doubled) {
     taken().shared.add(1);
     return {model().features(of_pairs), std::move(images)};
   }
-  const at::Tensor all = of_pairs.index_select(0, images.flatten());  // one per use in a row
+  const at::Tensor all = of_pairs.index_select(0, images.flatten());  // the features of each row's images; an image may occur in
+                                                                      // several rows
   return {model().features(all), images_of_rows(images.size(0), false, pixels.device())};
 }
 
@@ -314,7 +319,7 @@ std::vector<double> ImagePairs::known_scores() const {
   return scores;
 }
 
-void ImagePairs::end_validation(metrics::Board& board) {  // host: after a validation, whose values are read back anyway
+void ImagePairs::end_validation(metrics::Board& board) {  // host: values are read anyway after a validation
   if (judged_.logits.empty() || judged_.samples.empty()) return;
   const at::Tensor probabilities = at::softmax(at::cat(judged_.logits).to(at::kFloat), 1).cpu().contiguous();
   judged_.logits.clear();

@@ -23,33 +23,33 @@ class ImagePairs final : public Recipe {
   ImagePairs(const Sections& sections, const Context& context);
   [[nodiscard]] static std::vector<Problem> problems(const Sections& sections, const RunConfig& run);
 
-  void before_training() override;  // reads labels and pairs, finds the images
+  void before_training() override;  // reads labels and pairs, and finds the images
   data::Pipeline data(Split split) override;
-  Batch prepare(Batch batch) override;  // "images" u8 [n,2,S,S,3] -> "pixels" f32 [n,2,3,S,S], as CLIP normalises them
+  Batch prepare(Batch batch) override;  // makes "pixels" f32 [n,2,3,S,S], normalised as for CLIP, of "images" u8 [n,2,S,S,3]
   PairModel& model() override;
   std::vector<Objective> objectives() override;
   void begin_validation() override { judged_ = {}; }
   void measure(const Batch& batch, const StepResult& result, metrics::Board& board) override;
   void end_validation(metrics::Board& board) override;
 
-  // "first", "second" u8 (rows, S, S, 3) -> "answers" (rows, 3): probabilities of First, Second, Similar; "mirrored": the same
-  // from the images in the other order, exchanged back.
+  // Takes "first" and "second", u8 (rows, S, S, 3). Returns "answers" (rows, 3), the probabilities of First, Second and Similar,
+  // and "mirrored", the same for the images in the other order, with First and Second exchanged.
   Tensors predict(const Tensors& inputs) override;
   Facts facts() const override;
   std::vector<Picture> draw() override;
   std::vector<TextTable> tables() override;
 
  private:
-  // Images of a batch, and the two images of each row.
+  // The features of a batch's images, and the two images of each row.
   struct Looked {
     at::Tensor features, images;
   };
-  // The results of a validation, on the host from end_validation() on.
+  // The results of a validation. From end_validation() on they are on the host.
   struct Judged {
-    std::vector<at::Tensor> logits;     // of micro-batches, (2 n, 3)
-    std::vector<std::int64_t> samples;  // pairs, in order
+    std::vector<at::Tensor> logits;     // (2 n, 3) for each micro-batch
+    std::vector<std::int64_t> samples;  // numbers of the pairs, in the order of `logits`
     std::vector<std::array<float, 6>> values;
-    std::vector<double> found;  // score of each image
+    std::vector<double> found;  // the score found for each image
     double rank_correlation = 0;
   };
   Looked look(const Batch& batch, bool doubled);
@@ -60,17 +60,17 @@ class ImagePairs final : public Recipe {
   std::optional<Loss> loss(const Batch& batch, const StepContext& context);
   [[nodiscard]] at::Tensor weight_of_consistency(const StepContext& context) const;
   [[nodiscard]] std::vector<double> known_scores() const;
-  [[nodiscard]] TextTable confusion() const;  // counts of answers per label, in both orders
+  [[nodiscard]] TextTable confusion() const;  // for each label the counts of answers, in both orders
 
   Context context_;
   RecipeConfig recipe_;
   std::optional<PairFiles> files_;
-  data::PicturesSeen seen_;  // what the headers of the files' images say
+  data::PicturesSeen seen_;  // what the headers of all image files say
   std::shared_ptr<PairModel> model_;
   Prompts prompts_;
   std::optional<FeatureStore> kept_;
   at::ScalarType kept_type_ = at::kFloat;
-  std::uint64_t kept_changes_ = 0;  // nn::implementation_changes() when the features were made
+  std::uint64_t kept_changes_ = 0;  // nn::implementation_changes() when the kept features were made
   Judged judged_;
 };
 

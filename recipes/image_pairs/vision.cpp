@@ -51,7 +51,7 @@ struct VisionBlock : torch::nn::Module {
                                std::make_shared<Projection>(Projection::Shape{.in = hidden, .out = width, .bias = true}, how));
   }
 
-  // The two branches; VisionTower::forward holds the residual stream and its norms.
+  // The two branches of a block. VisionTower::forward() computes the residual stream and the norms.
   [[nodiscard]] at::Tensor attend(const at::Tensor& y, std::int64_t heads, const Projecting& how) const {
     const at::Tensor qkv = project(y, {q.get(), k.get(), v.get()}, how, is_training());
     return project(nn::full_self_attention(qkv, heads, how.fused), {out.get()}, how, is_training());
@@ -92,7 +92,7 @@ VisionTower::~VisionTower() = default;
 
 at::Tensor VisionTower::embed(const at::Tensor& pixels) const {
   const std::int64_t rows = pixels.size(0), across = pixels.size(2) / patch_;
-  // Patches do not overlap: their convolution is a matrix product.
+  // Patches do not overlap, so their convolution is a matrix product.
   const at::Tensor patches = pixels.reshape({rows, 3, across, patch_, across, patch_})
                                  .permute({0, 2, 4, 1, 3, 5})
                                  .reshape({rows, across * across, 3 * patch_ * patch_});
@@ -121,7 +121,7 @@ at::Tensor VisionTower::forward(const at::Tensor& pixels) {
       return std::pair<at::Tensor, at::Tensor>(middle.first + branch, branch);
     });
   }
-  return x.narrow(1, 1, x.size(1) - 1);  // without the class token
+  return x.narrow(1, 1, x.size(1) - 1);  // leaves out the class token
 }
 
 }  // namespace millrace::recipes::image_pairs

@@ -1,4 +1,4 @@
-// A vision transformer in CLIP's style (Radford et al. 2021, arXiv:2103.00020) up to the block whose output is used.
+// A vision transformer in the style of CLIP (Radford et al. 2021, arXiv:2103.00020), up to the block whose output is used.
 #pragma once
 
 #include <memory>
@@ -8,21 +8,21 @@
 
 namespace millrace::recipes::image_pairs {
 
-// Number of built blocks: those up to recipe.vision_feature_layer.
+// The number of blocks that are built: those up to recipe.vision_feature_layer.
 [[nodiscard]] std::int64_t built_vision_blocks(const RecipeConfig& config);
 
-// recipe.vision_activation; quick_gelu for auto.
+// recipe.vision_activation; if that is auto, quick_gelu.
 [[nodiscard]] Activation activation_of(const RecipeConfig& config);
 
 struct VisionBlock;
 
-// Its children are named as in "vision_tower" of a published file.
+// Its children have the names of "vision_tower" in a published file.
 class VisionTower : public torch::nn::Module {
  public:
   VisionTower(const RecipeConfig& config, const Projecting& projecting, const Making& how);
   ~VisionTower() override;
-  // Pixels (n, 3, S, S) -> (n, P, d_v) fp32, patches from left to right and from top to bottom. Memory blocks (see
-  // memory/block.h) if gradients are recorded: "vision.layers.0" and so on.
+  // Returns features (n, P, d_v) fp32 of pixels (n, 3, S, S); patches are ordered from left to right and from top to bottom. If
+  // gradients are recorded, its memory blocks (memory/block.h) are "vision.layers.0" and so on.
   at::Tensor forward(const at::Tensor& pixels);
 
  private:

@@ -16,8 +16,8 @@ std::vector<Problem> problems_of(const RecipeConfig& recipe) {
                         "lower seq_len to <= " + std::to_string(recipe.model_positions + 1) + ", or raise model_positions"});
   }
   if (recipe.val_fraction + recipe.test_fraction >= 1) {
-    problems.push_back({"validation and test take all of the text", "recipe.val_fraction, recipe.test_fraction",
-                        "their sum is below 1: the rest is what the model learns from"});
+    problems.push_back({"validation and test together take the whole text", "recipe.val_fraction, recipe.test_fraction",
+                        "make their sum less than 1; the model learns from the rest"});
   }
   if (recipe.overlap >= recipe.seq_len) {
     problems.push_back({"an overlap of " + std::to_string(recipe.overlap) + " tokens leaves nothing new in sequences of " +

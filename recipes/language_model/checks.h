@@ -1,4 +1,4 @@
-// The refusals of a language model, with their texts, and its predicted memory.
+// Checks of a language model's config and input, and its predicted memory.
 #pragma once
 
 #include "millrace/base/error.h"
@@ -8,13 +8,13 @@
 
 namespace millrace::recipes::language_model {
 
-// Every combination of keys that can't work.
+// A problem for each combination of keys that can't work.
 [[nodiscard]] std::vector<Problem> problems_of(const RecipeConfig& recipe);
-// ConfigError if recipe.vocab_size is smaller than the tokenizer's `known` tokens.
+// Throws ConfigError if recipe.vocab_size is smaller than `known`, the number of the tokenizer's tokens.
 void check_vocabulary(const RecipeConfig& recipe, std::int64_t known);
 
-// "tokens" of a prediction as int64 (B,T). UsageError if it is missing, has another shape or type, is longer than the model's
-// positions or holds an id beyond the vocabulary (the first such id is named).
+// The input "tokens" of a prediction as int64 (B,T). Throws UsageError if it is missing, has another shape or type, is longer
+// than the model's positions, or has an id beyond the vocabulary; the message names the first such id.
 [[nodiscard]] at::Tensor checked_tokens(const Tensors& inputs, const ModelConfig& model);
 
 }  // namespace millrace::recipes::language_model

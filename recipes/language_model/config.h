@@ -1,4 +1,4 @@
-// Sections "recipe" and "generate" of a language model's config.
+// The config sections "recipe" and "generate" of a language_model run.
 #pragma once
 
 #include <cstdint>
@@ -103,7 +103,7 @@ struct GenerateConfig {
   }
 };
 
-// The sections that a language model adds to a run's config.
+// The config sections that this recipe adds to a run.
 struct Sections {
   RecipeConfig recipe;
   GenerateConfig generate;

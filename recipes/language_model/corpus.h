@@ -1,4 +1,4 @@
-// The text of a run: found, and encoded once.
+// The text of a run: its files are found, and encoded once.
 #pragma once
 
 #include <filesystem>
@@ -12,17 +12,19 @@
 
 namespace millrace::recipes::language_model {
 
-// The files of recipe.sources, for a folder its .txt files by name; if recipe.sources is empty, those of `data_folder`. DataError
-// names a missing one. `told` gets a line for each folder some of whose files are skipped.
+// The files of recipe.sources; a folder stands for its .txt files, sorted by name. If recipe.sources is empty, the files of
+// `data_folder`. Throws DataError with the name of a missing one. `notices` gets a line for each folder in which files are
+// skipped.
 [[nodiscard]] std::vector<std::filesystem::path> find_sources(const RecipeConfig& recipe, const std::string& data_folder,
                                                               std::vector<std::string>& notices);
 
-// Encodes those files with `tokenizer`, or, if it is null, with a new one whose characters are taken from the text. Remarks on
-// the text go to context.notice.
+// Encodes these files with `tokenizer`. If it is null, makes a new one from the characters of the text. Notices about the text go
+// to context.notice.
 [[nodiscard]] data::TextTokens read_corpus(const RecipeConfig& recipe, const std::string& data_folder,
                                            std::shared_ptr<const data::Tokenizer> tokenizer, const Context& context);
 
-// Returns at least one token: an empty prompt is a new line, or, if the vocabulary has no new line, the begin-of-text token.
+// The tokens of a prompt, at least one. An empty prompt becomes a line end, or the begin-of-text token if the vocabulary has no
+// line end.
 [[nodiscard]] std::vector<std::int64_t> tokens_of_prompt(const data::Tokenizer& tokenizer, const std::string& prompt);
 
 }  // namespace millrace::recipes::language_model

@@ -1,4 +1,4 @@
-// The language model's row in the table of recipes.
+// The recipe's row of the recipe registry.
 #pragma once
 
 #include "millrace/train/recipe/entry.h"

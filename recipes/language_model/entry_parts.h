@@ -1,4 +1,4 @@
-// What entry.cpp joins into the recipe's row, besides the recipe itself.
+// The parts of the recipe's registry row that other files than entry.cpp define.
 #pragma once
 
 #include <string>
@@ -10,15 +10,16 @@
 
 namespace millrace::recipes::language_model {
 
-// presets.cpp: values on top of the shared defaults, and named sizes, which go on top of both.
+// In presets.cpp: defaults() replaces values of the shared defaults; a preset replaces values of both.
 [[nodiscard]] Json defaults();
 [[nodiscard]] std::vector<std::pair<std::string, Json>> presets();
 
-// originals/aliases.cpp: the keys of AGI2's TOML files and its flags.
+// In originals/aliases.cpp: the keys in the TOML files of AGI2 (the program that this recipe follows, see originals/README.md)
+// and its flags.
 [[nodiscard]] std::vector<config::Alias> aliases();
 
-// originals/config_file.cpp, for Entry::convert_file: returns the tree of AGI2's file unchanged. A file of AGI2's later model,
-// which learns words by the angles between them, is one problem, whatever else it holds.
+// In originals/config_file.cpp, for Entry::convert_file. Returns the tree of a file of AGI2 unchanged. A file of AGI2's later
+// model, which learns words by the angles between them, is a single problem, whatever else is in it.
 [[nodiscard]] Json keys_of_original_file(const Json& tree, config::Layers::Foreign& file);
 
 }  // namespace millrace::recipes::language_model

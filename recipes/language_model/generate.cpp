@@ -29,7 +29,7 @@ class EvaluationMode {
   bool was_training_;
 };
 
-// Logits (rows, V) of the token that follows each of `texts`, all of the same length; fp32 on the CPU.
+// The logits (rows, V) of the token after each of `texts`, which all have the same length. fp32, in CPU memory.
 at::Tensor next_logits(Transformer& model, const std::vector<Tokens>& texts, std::int64_t max_context) {
   const auto length = static_cast<std::int64_t>(texts.front().size());
   const std::int64_t context = std::min({length, max_context, model.config().positions});
@@ -55,7 +55,8 @@ struct Candidate {
   double log_probability = 0;
 };
 
-// The `count` best one-token extensions of `beams`, best first; ties go to the earlier beam and the smaller token.
+// The `count` best extensions of `beams` by a token, the best first. Among equally good ones, the earlier beam and then the
+// smaller token comes first.
 std::vector<Candidate> extensions(const at::Tensor& log_probabilities, const std::vector<double>& so_far, std::size_t count) {
   std::vector<Candidate> all;
   for (std::size_t beam = 0; beam < so_far.size(); ++beam) {

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::int64_t kEnd = 3;
 
-// Logits of the probabilities .5 .25 .15 .1 for tokens 2, 0, 3, 1.
+// Logits of the probabilities .5, .25, .15 and .1 for the tokens 2, 0, 3 and 1.
 const std::array<float, 4> kLogits = {std::log(0.25F), std::log(0.1F), std::log(0.5F), std::log(0.15F)};
 
 GenerateConfig all_tokens() { return {.temperature = 1.0, .top_k = 0, .top_p = 1.0}; }
@@ -31,7 +31,7 @@ TEST(ChooseToken, TemperatureZeroIsGreedyAndHighFlattens) {
   config.temperature = 0;
   for (const double uniform : {0.0, 0.5, 0.999}) EXPECT_EQ(choose_token(kLogits, config, uniform), 2);
   config.temperature = 1000;
-  EXPECT_EQ(choose_token(kLogits, config, 0.3), 0);  // nearly uniform: the second quarter
+  EXPECT_EQ(choose_token(kLogits, config, 0.3), 0);  // nearly uniform, so .3 is in the second quarter
 }
 
 TEST(ChooseToken, TopKKeepsTheMostLikelyAndMayExceedTheVocabulary) {
@@ -48,7 +48,7 @@ TEST(ChooseToken, TopKKeepsTheMostLikelyAndMayExceedTheVocabulary) {
 
 TEST(ChooseToken, TopPKeepsTheSmallestSetThatReachesItAndAtLeastOne) {
   GenerateConfig config = all_tokens();
-  config.top_p = 0.6;  // .5 alone does not reach it, .5 + .25 does
+  config.top_p = 0.6;  // .5 does not reach this, .5 + .25 does
   EXPECT_EQ(choose_token(kLogits, config, 0.999), 0);
   config.top_p = 1e-9;
   EXPECT_EQ(choose_token(kLogits, config, 0.999), 2);
@@ -63,7 +63,7 @@ TEST(WriteTokens, IsAFunctionOfSeedAndPromptAndLeavesTheModelInTraining) {
   model.train();
   GenerateConfig config{.max_length = 40};
   const auto once = write_tokens(model, {4, 5}, config, -1);
-  EXPECT_EQ(once.size(), 40U);  // longer than the model's context, which is cropped
+  EXPECT_EQ(once.size(), 40U);  // longer than the model's context, so the beginning is cut off
   EXPECT_EQ(write_tokens(model, {4, 5}, config, -1), once);
   config.seed = 1;
   EXPECT_NE(write_tokens(model, {4, 5}, config, -1), once);
@@ -85,7 +85,7 @@ TEST(WriteTokens, SeesAtMostTheContextItIsGiven) {
   EXPECT_EQ(write_tokens(model, {4, 7}, config, -1), write_tokens(model, {9, 7}, config, -1));
 }
 
-// A beam as wide as the tree of all texts finds the most likely text: compared with an exhaustive search.
+// A beam search with as many beams as there are texts must find the most likely text; an exhaustive search does too.
 TEST(BeamSearch, WideEnoughItFindsTheMostLikelyText) {
   Transformer model({.vocab_size = 4, .positions = 8, .width = 16, .layers = 1, .heads = 2}, 2);
   model.eval();

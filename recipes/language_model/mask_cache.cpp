@@ -11,7 +11,9 @@ at::Tensor make_causal_mask(std::int64_t length, at::Device device) {
 }
 
 at::Tensor MaskCache::causal(std::int64_t length, at::Device device) {
-  if (RandomScope::is_recorded()) return make_causal_mask(length, device);  // a recording outlives what is dropped here
+  if (RandomScope::is_recorded())
+    return make_causal_mask(length, device);  // a recorded step needs its mask for longer than this
+                                              // cache may keep it
   for (const at::Tensor& mask : masks_) {
     if (mask.size(0) == length && mask.device() == device) return mask;
   }

@@ -1,5 +1,5 @@
-// Causal masks of the explicit attention path, cached by length and device. A mask is a function of its length alone, and a model
-// needs the same few again and again.
+// Keeps the causal masks that the explicit attention path needs, by length and device. A mask depends only on its length, and a
+// model needs the same few masks again and again.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -9,22 +9,23 @@
 
 namespace millrace::recipes::language_model {
 
-// Not thread-safe: belongs to one model. Not part of a model's state.
+// Not thread-safe: belongs to one model. It is not part of the model's state.
 class MaskCache {
  public:
-  static constexpr std::size_t kCapacity = 16;  // a further mask replaces the oldest
+  static constexpr std::size_t kCapacity = 16;  // if it is full, a new mask replaces the oldest
 
-  // Boolean (length, length), true where query row may attend to key column. Made once per (length, device).
+  // A boolean mask (length, length), true where the query of the row may attend to the key of the column. Made once for each
+  // length and device.
   at::Tensor causal(std::int64_t length, at::Device device);
   void clear() noexcept { masks_.clear(); }
   [[nodiscard]] std::size_t size() const noexcept { return masks_.size(); }
   [[nodiscard]] std::int64_t bytes() const noexcept;
 
  private:
-  std::list<at::Tensor> masks_;  // newest first
+  std::list<at::Tensor> masks_;  // the newest first
 };
 
-// The same mask, without a cache.
+// The same mask, made anew.
 [[nodiscard]] at::Tensor make_causal_mask(std::int64_t length, at::Device device);
 
 }  // namespace millrace::recipes::language_model

@@ -23,7 +23,7 @@ constexpr double kNormEps = 1e-5;
 
 std::int64_t hidden_width(const ModelConfig& config) { return config.hidden > 0 ? config.hidden : 4 * config.width; }
 
-// For sizes in a config, which may not fit into 64 bits.
+// The number of parameters as an integer, or as a double for sizes that do not fit into 64 bits.
 template <class Number>
 Number parameters_in(const ModelConfig& c) {
   const auto d = static_cast<Number>(c.width);
@@ -41,7 +41,7 @@ std::shared_ptr<Affine> norm(std::int64_t width, at::Device device) {
   return std::make_shared<Affine>(std::vector<std::int64_t>{width}, true, device);
 }
 
-// The number format in which attention computes in the present mode.
+// The number format in which attention computes: that of autocast if it is on, else that of the weights.
 at::ScalarType compute_type(at::Device device, at::ScalarType of_weights) {
   return at::autocast::is_autocast_enabled(device.type()) ? at::autocast::get_autocast_dtype(device.type()) : of_weights;
 }
@@ -86,7 +86,7 @@ std::int64_t parameter_count(const ModelConfig& c) { return parameters_in<std::i
 
 ModelSize size_of_model(const ModelConfig& c) {
   constexpr double kFloat = 4;
-  constexpr double kBlock = 16 << 10;  // approximate bytes of a block's modules and tensors besides their numbers
+  constexpr double kBlock = 16 << 10;  // bytes that the modules and tensors of a block take besides their numbers, approximately
   const auto parameters = parameters_in<double>(c);
   const double sinusoids = c.learned_positions ? 0.0 : static_cast<double>(c.positions) * static_cast<double>(c.width);
   return {parameters, kFloat * (parameters + sinusoids) + kBlock * static_cast<double>(c.layers)};
@@ -126,7 +126,7 @@ at::Tensor Attend::forward(const at::Tensor& x, const AttentionMask& mask) {
 at::Tensor Attend::masked(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const AttentionMask& mask) {
   const double dropout = is_training() ? dropout_ : 0.0;
   at::Tensor attended;
-  if (textbook_ || dropout > 0) {  // ATen's attention would draw different random numbers for dropout
+  if (textbook_ || dropout > 0) {  // ATen's attention would draw other random numbers for dropout
     const double scale = 1.0 / std::sqrt(static_cast<double>(q.size(-1)));
     const at::Tensor scores = at::matmul(q, k.transpose(-2, -1)) * scale + mask.additive;
     attended = at::matmul(nn::dropout(at::softmax(scores, -1), dropout, fused_), v);
@@ -184,7 +184,7 @@ void Transformer::initialise(std::uint64_t seed) {
     if (value.dim() >= 2) {
       value.normal_(0.0, 0.02, generator);
     } else if (named.key().ends_with("weight")) {
-      value.fill_(1.0);  // of a norm
+      value.fill_(1.0);  // the weight of a norm
     }
   }
 }
@@ -193,7 +193,8 @@ at::Tensor Transformer::forward(const at::Tensor& tokens, const at::Tensor& padd
   MR_CHECK(tokens.dim() == 2 && tokens.size(1) <= config_.positions, "tokens must be (B,T) with T <= positions");
   const double dropout = is_training() ? config_.residual_dropout : 0.0;
   const AttentionMask mask = attention_mask(tokens, padding);
-  // `x` is the residual stream, `y` its norm for the next branch: adding a branch and norming is one pass.
+  // `x` is the residual stream and `y` its norm, the input of the next branch. Adding a branch and computing the norm is a single
+  // pass over memory.
   at::Tensor x = embed(tokens);
   at::Tensor y = nn::layer_norm(x, blocks_.front()->ln1->weight, blocks_.front()->ln1->bias, kNormEps, fused_);
   for (std::size_t i = 0; i < blocks_.size(); ++i) {

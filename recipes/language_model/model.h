@@ -1,5 +1,5 @@
-// A GPT-2-style decoder: pre-norm blocks, sinusoidal positions, output tied to the embedding. Parameters carry AGI2's names, so
-// that safetensors move both ways.
+// A decoder in the style of GPT-2: norms before the branches, sinusoidal positions, output weights tied to the embedding.
+// Parameters have the names of AGI2 (the program that this recipe follows), so that safetensors can be moved in both directions.
 #pragma once
 
 #include <torch/nn/module.h>
@@ -18,11 +18,11 @@ namespace millrace::recipes::language_model {
 
 struct ModelConfig {
   std::int64_t vocab_size = 0;
-  std::int64_t positions = 1024;  // longest input
+  std::int64_t positions = 1024;  // the longest input
   std::int64_t width = 768;
   std::int64_t layers = 12;
   std::int64_t heads = 12;
-  std::int64_t hidden = 0;  // of the feed-forward layers; 0 = 4 * width
+  std::int64_t hidden = 0;  // width of the feed-forward layers; 0 = 4 * width
   Activation activation = Activation::gelu;
   double embedding_dropout = 0.1;
   double attention_dropout = 0.1;
@@ -30,33 +30,34 @@ struct ModelConfig {
   bool tied = true;
   bool embedding_scale = true;
   bool learned_positions = false;
-  double position_scale = 1.0;  // of the sinusoids
+  double position_scale = 1.0;  // factor of the sinusoids
   Attention attention = Attention::causal;
 };
 
 [[nodiscard]] ModelConfig model_config(const RecipeConfig& recipe, std::int64_t vocab_size);
-// Faults that no model can have: heads that do not divide the width, an odd width.
+// Faults that make a model impossible: a number of heads that does not divide the width, an odd width.
 [[nodiscard]] std::vector<Problem> shape_problems(const ModelConfig& config);
-// V d + L (4(d^2+d) + (d f + f) + (f d + d) + 4d) + 2d [+ V d untied] [+ T d learned positions], f = hidden.
+// The number of parameters: V d + L (4(d^2+d) + (d f + f) + (f d + d) + 4d) + 2d [+ V d untied] [+ T d learned positions], f =
+// hidden.
 [[nodiscard]] std::int64_t parameter_count(const ModelConfig& config);
 struct ModelSize {
   double parameters;
-  double bytes;  // memory of the model and its table of positions, without gradients
+  double bytes;  // of the model and its table of positions, without gradients
 };
-// For any config, including models that fit into no memory.
+// The size of the model of any config, also if it would not fit into memory.
 [[nodiscard]] ModelSize size_of_model(const ModelConfig& config);
 
-// Weight and optional bias under torch's names, without torch's own initialisation.
+// A weight and an optional bias with torch's names but without torch's initialisation.
 struct Affine : torch::nn::Module {
   Affine(std::vector<std::int64_t> weight_shape, bool with_bias, at::Device device);
   at::Tensor weight;
   at::Tensor bias;  // undefined if there is no bias
 };
 
-// The additive terms of the explicit attention path's scores.
+// What the explicit attention path adds to the scores.
 struct AttentionMask {
-  at::Tensor additive;  // (T,T) or (B,1,T,T); undefined = plain causal attention without a mask
-  at::Tensor open;      // (B,1,T,1), true where a row may attend to anything; undefined = everywhere
+  at::Tensor additive;  // (T,T) or (B,1,T,T); undefined = plain causal attention, which needs no mask
+  at::Tensor open;      // (B,1,T,1), true where a row may attend to at least one position; undefined = all rows may
 };
 
 class Attend : public torch::nn::Module {
@@ -85,7 +86,7 @@ class FeedForward : public torch::nn::Module {
   std::shared_ptr<Affine> fc1_, fc2_;
 };
 
-// The two halves of a block; Transformer::forward holds the norms between them, with the residual stream.
+// The two branches of a block. Transformer::forward() computes the norms between them, together with the residual stream.
 struct Block : torch::nn::Module {
   Block(const ModelConfig& config, const nn::Fused& fused, at::Device device);
   std::shared_ptr<Affine> ln1, ln2;
@@ -95,33 +96,35 @@ struct Block : torch::nn::Module {
 
 class Transformer : public torch::nn::Module {
  public:
-  // Weights are a function of `seed`; on the meta device they have shapes only. ConfigError if the shape is impossible.
+  // The weights depend only on `seed`; on the meta device they have shapes but no values. Throws ConfigError if the sizes do not
+  // fit together.
   explicit Transformer(const ModelConfig& config, std::uint64_t seed = 0, const nn::Fused& fused = {},
                        at::Device device = at::kCPU);
 
-  // tokens (B,T) int64, T <= positions -> logits (B,T,V). `padding` (B,T) is true at real tokens; with it, attention uses the
-  // explicit path, and rows before any real token give zeros. Memory blocks: transformer_blocks.0 and so on.
+  // Returns logits (B,T,V) for tokens (B,T) int64, T <= positions. `padding` (B,T) is true at real tokens; if it is given,
+  // attention uses the explicit path, and rows before the first real token give zeros. Memory blocks (memory/block.h) are
+  // transformer_blocks.0 and so on.
   at::Tensor forward(const at::Tensor& tokens, const at::Tensor& padding = {});
 
   [[nodiscard]] const ModelConfig& config() const noexcept { return config_; }
   [[nodiscard]] at::Device device() const;
 
-  // The causal masks of the explicit path; the default path uses no mask.
+  // The causal masks of the explicit attention path; the usual path needs no mask.
   void clear_mask_cache() noexcept { masks_.clear(); }
   [[nodiscard]] std::size_t mask_cache_size() const noexcept { return masks_.size(); }
   [[nodiscard]] std::int64_t mask_cache_bytes() const noexcept { return masks_.bytes(); }
-  // The explicit path's mask: made once per (length, device) unless the cache is off (for measurements).
+  // The mask of the explicit path. It is made once for each length and device, unless the cache is off (for measurements).
   at::Tensor causal_mask(std::int64_t length, at::Device device);
   void use_mask_cache(bool on) noexcept { caches_masks_ = on; }
 
-  // Moving the model drops its masks: they belong to the device it leaves.
+  // Moving the model drops its masks, because they are on the device that it leaves.
   using torch::nn::Module::to;
   void to(at::Device device, at::ScalarType dtype, bool non_blocking = false) override;
   void to(at::Device device, bool non_blocking = false) override;
 
  private:
   at::Tensor embed(const at::Tensor& tokens);
-  // Adds a branch to the residual stream; returns the stream and its norm.
+  // Adds a branch to the residual stream x. Returns the new stream and its norm.
   std::pair<at::Tensor, at::Tensor> add(const at::Tensor& branch, const at::Tensor& x, const Affine& norm, double dropout) const;
   AttentionMask attention_mask(const at::Tensor& tokens, const at::Tensor& padding);
   void initialise(std::uint64_t seed);
@@ -130,7 +133,7 @@ class Transformer : public torch::nn::Module {
   nn::Fused fused_;
   MaskCache masks_;
   bool caches_masks_ = true;
-  at::Tensor sinusoids_;  // not a parameter, not saved: a function of its shape
+  at::Tensor sinusoids_;  // neither a parameter nor saved, because they depend only on their shape
   std::shared_ptr<Affine> embedding_, position_embedding_, ln_f_, output_projection_;
   std::vector<std::shared_ptr<Block>> blocks_;
 };

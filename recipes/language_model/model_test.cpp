@@ -46,7 +46,7 @@ TEST(Model, ParameterCountsOfAllPresets) {
     const ModelConfig config{
         .vocab_size = row.vocab_size, .positions = row.positions, .width = row.width, .layers = row.layers, .heads = row.heads};
     EXPECT_EQ(parameter_count(config), row.parameters);
-    const Transformer model(config, 0, {}, at::kMeta);  // shapes without memory
+    const Transformer model(config, 0, {}, at::kMeta);  // it has shapes but takes no memory
     std::int64_t made = 0;
     for (const at::Tensor& parameter : model.parameters()) made += parameter.numel();
     EXPECT_EQ(made, row.parameters) << row.width << " wide";
@@ -111,7 +111,7 @@ TEST(Model, ImpossibleShapesAreRefused) {
   }
 }
 
-// The three attention paths give the same logits, with and without every fused kernel.
+// The three attention paths must give the same logits, with and without each fused kernel.
 TEST(Model, AttentionPathsAgree) {
   const at::Tensor tokens = random_tokens(3, 29);
   torch::NoGradGuard no_grad;
@@ -151,9 +151,9 @@ TEST(Model, PaddingHidesTokensAndRowsWithoutAnyAreZeroNotNan) {
   at::Tensor padding = at::ones({2, 16}, at::kBool);
   const at::Tensor plain = model.forward(tokens);
   EXPECT_LE(largest(plain - model.forward(tokens, padding)), 1e-5);
-  padding[1].narrow(0, 10, 6).fill_(false);  // at the end: earlier rows do not see it anyway
+  padding[1].narrow(0, 10, 6).fill_(false);  // padding at the end, which earlier rows do not see anyway
   EXPECT_LE(largest((plain - model.forward(tokens, padding)).narrow(1, 0, 10)), 1e-5);
-  padding[1].narrow(0, 0, 4).fill_(false);  // at the start: rows 0 to 3 may attend to nothing
+  padding[1].narrow(0, 0, 4).fill_(false);  // padding at the start, so rows 0 to 3 have no position to attend to
   const at::Tensor logits = model.forward(tokens, padding);
   EXPECT_FALSE(logits.isnan().any().item<bool>());
   at::Tensor other = tokens.clone();
@@ -176,7 +176,7 @@ TEST(Model, MaskCacheBelongsToTheExplicitPath) {
   model.forward(random_tokens(1, 128));
   EXPECT_EQ(model.mask_cache_size(), 2U);
   EXPECT_NE(model.causal_mask(64, at::kMeta).device(), at::Device(at::kCPU));
-  EXPECT_EQ(model.mask_cache_size(), 3U);  // one per device
+  EXPECT_EQ(model.mask_cache_size(), 3U);  // a mask for each device
   model.clear_mask_cache();
   EXPECT_EQ(model.mask_cache_size(), 0U);
   EXPECT_EQ(model.mask_cache_bytes(), 0);
@@ -191,7 +191,7 @@ TEST(Model, MaskCacheIsBoundedAndLeftBehindByAMove) {
   const at::Tensor first = cache.causal(1, at::kCPU);
   for (std::int64_t length = 1; length <= 20; ++length) cache.causal(length, at::kCPU);
   EXPECT_EQ(cache.size(), MaskCache::kCapacity);
-  EXPECT_NE(cache.causal(1, at::kCPU).data_ptr(), first.data_ptr());  // the oldest was dropped
+  EXPECT_NE(cache.causal(1, at::kCPU).data_ptr(), first.data_ptr());  // the oldest mask was dropped
   EXPECT_TRUE(at::equal(cache.causal(3, at::kCPU).to(at::kInt), at::ones({3, 3}, at::kInt).tril()));
 
   Transformer model(tiny(Attention::explicit_), 1);
@@ -212,7 +212,7 @@ TEST(Model, UntrainedLossIsThatOfAUniformGuess) {
   EXPECT_NEAR((sum / count).item<double>(), std::log(43.0), 0.05);
 }
 
-// Sums and counts make micro-batches of unequal size add up to the whole: no mean of means.
+// Sums and counts add up over micro-batches of unequal size; means would not.
 TEST(Model, MicroBatchesWithPaddingEqualOneBatch) {
   at::Tensor tokens = random_tokens(4, 25);
   tokens[3].narrow(0, 9, 16).zero_();

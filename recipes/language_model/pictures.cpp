@@ -22,7 +22,8 @@ void TokenLosses::add(const at::Tensor& logits, const at::Tensor& targets, std::
   const std::int64_t rows = std::min(logits.size(0), room);
   if (rows == 0 || (!begins && losses_.front().size(1) != logits.size(1))) return;
   seen_ += rows * row;
-  for (std::int64_t i = 0; i < rows; ++i) {  // a row at a time: even one row's logits of a large vocabulary take much memory
+  for (std::int64_t i = 0; i < rows; ++i) {  // row by row, because with a large vocabulary even the logits of a row take much
+                                             // memory
     const at::Tensor wide = logits[i].to(at::kFloat);
     const at::Tensor target = targets[i].unsqueeze(1);
     const at::Tensor loss = at::logsumexp(wide, 1) - wide.gather(1, target).squeeze(1);
@@ -53,7 +54,8 @@ Picture draw_losses(const TokenLosses& losses) {
   return picture::histograms(
       {.name = "token_losses",
        .title = "How much single tokens cost",
-       .caption = with_commas(known.numel()) + " tokens. Near 0: foreseen. Far right: the model was sure of another token.",
+       .caption = with_commas(known.numel()) +
+                  " tokens. Near 0: the token was expected. Far right: the model was sure of another token.",
        .x = {.label = "loss", .unit = "nats"},
        .log_counts = true,
        .bins = 60,

@@ -10,12 +10,14 @@
 
 namespace millrace::recipes::language_model {
 
-// Losses of the first tokens of a validation, in nats. They cost a second pass over the logits, limited to kMost logits in all.
+// The losses of the first tokens of a validation, in nats. They need a second pass over the logits, so at most kMost logits are
+// used.
 class TokenLosses {
  public:
   static constexpr std::int64_t kMost = std::int64_t{1} << 25;
 
-  // Logits (B,T,V) and targets (B,T); targets equal to `pad` do not count. Takes whole rows, as many as fit.
+  // Adds the losses for logits (B,T,V) and targets (B,T), for whole rows, as many as the limit allows. Targets that equal `pad`
+  // do not count.
   void add(const at::Tensor& logits, const at::Tensor& targets, std::int64_t pad);
   [[nodiscard]] bool empty() const noexcept { return losses_.empty(); }
   [[nodiscard]] at::Tensor all() const;  // (rows,T) f32; NaN at padding
@@ -23,13 +25,13 @@ class TokenLosses {
 
  private:
   std::vector<at::Tensor> losses_;  // (rows,T)
-  std::int64_t seen_ = 0;           // logits
+  std::int64_t seen_ = 0;           // number of logits so far
   std::int64_t classes_ = 0;
 };
 
-// The mean loss at each position of the sequence: how much the context helps, and whether late positions are learnt.
+// The mean loss at each position of the sequence. It shows how much the context helps, and whether late positions are learnt.
 [[nodiscard]] Picture draw_context(const TokenLosses& losses);
-// Histogram of the tokens' losses: how often the model is sure, and how often it is sure and wrong.
+// A histogram of the tokens' losses. It shows how often the model is sure, and how often it is sure and wrong.
 [[nodiscard]] Picture draw_losses(const TokenLosses& losses);
 
 }  // namespace millrace::recipes::language_model

@@ -21,7 +21,7 @@ namespace millrace::recipes::language_model {
 namespace {
 
 std::uint32_t token_in(const std::vector<std::byte>& bytes, std::int64_t place, std::size_t token_bytes) {
-  std::uint32_t token = 0;  // little-endian, like the CPUs that this runs on
+  std::uint32_t token = 0;  // little-endian, like the CPUs on which this runs
   std::memcpy(&token, bytes.data() + static_cast<std::size_t>(place) * token_bytes, token_bytes);
   return token;
 }
@@ -58,7 +58,7 @@ LanguageModel::Cuts LanguageModel::cuts() const {
   return {before_test - std::llround(recipe_.val_fraction * all), before_test, tokens_->size()};
 }
 
-// How often each token occurs in the text from `begin` to `end`; a long text is sampled at kPlaces places.
+// How often each token occurs in the text from `begin` to `end`. A long text is sampled at kPlaces places.
 std::vector<std::int64_t> LanguageModel::counts_of(std::int64_t begin, std::int64_t end) const {
   constexpr std::int64_t kPlaces = 16, kLongest = 1 << 20;
   std::vector<std::int64_t> counts(tokens_->vocab_size());
@@ -75,7 +75,7 @@ std::vector<std::int64_t> LanguageModel::counts_of(std::int64_t begin, std::int6
   return counts;
 }
 
-// Computes the loss of a model that only knows the tokens' frequencies.
+// Computes the loss of a model that knows only how often each token occurs.
 void LanguageModel::count_tokens(std::int64_t end) {
   trained_on_ = counts_of(0, end);
   const auto all = std::max<std::int64_t>(std::accumulate(trained_on_.begin(), trained_on_.end(), std::int64_t{0}), 1);
@@ -87,7 +87,7 @@ void LanguageModel::count_tokens(std::int64_t end) {
   blind_ = BlindAnswer{.loss = entropy, .what = "the entropy of the training text's single tokens"};
 }
 
-// Reports characters of the validation that the training text lacks, if there are more than a few.
+// Reports characters of the validation text that the training text lacks, if they are more than the share kFew.
 void LanguageModel::note_unknown_tokens(std::int64_t begin, std::int64_t end) const {
   constexpr double kFew = 0.01;
   constexpr std::size_t kNamed = 5;
@@ -118,7 +118,7 @@ data::Pipeline LanguageModel::data(Split split) {
   if (training && !blind_) count_tokens(end);
   const data::TokenWindows windows =
       training ? data::TokenWindows{recipe_.seq_len, recipe_.overlap, 0, end}
-               : data::TokenWindows{recipe_.seq_len, 0, end, validation_end};  // no overlap: each is judged once
+               : data::TokenWindows{recipe_.seq_len, 0, end, validation_end};  // no overlap, so that each token is judged once
   const auto source = std::make_shared<data::TokenSource>(tokens_, windows, files_);
   if (!training) note_unknown_tokens(end, validation_end);
   context_.note(with_commas(source->size()) + (training ? " training" : " validation") + " sequences, " +
@@ -146,7 +146,9 @@ Batch LanguageModel::prepare(Batch batch) {
 
 Transformer& LanguageModel::model() {
   if (!model_) {
-    if (!tokenizer_ && recipe_.vocab_size == 0) before_training();  // without a snapshot the characters come from the text
+    if (!tokenizer_ && recipe_.vocab_size == 0)
+      before_training();  // without a snapshot, the vocabulary consists of the
+                          // characters of the text
     const std::int64_t known = tokenizer_ ? tokenizer_->vocab_size() : 0;
     check_vocabulary(recipe_, known);
     const ModelConfig config = model_config(recipe_, std::max(known, recipe_.vocab_size));
@@ -167,7 +169,9 @@ std::vector<Objective> LanguageModel::objectives() {
     const at::Tensor logits = model().forward(batch["input"]);
     auto [sum, count] = nn::cross_entropy_sum(logits, batch["target"], data::Tokenizer::kPad, fused_);
     Loss result{.terms = {{.sum = std::move(sum), .count = std::move(count), .nominal_count = nominal}}};
-    if (!context.training) result.outputs["logits"] = logits;  // for the pictures; in training they would stay in memory too long
+    if (!context.training)
+      result.outputs["logits"] = logits;  // for the pictures; in training they would take memory for too
+                                          // long
     return result;
   };
   return {{.optim = context_.config->optim, .loss = loss}};
@@ -193,7 +197,7 @@ State LanguageModel::state() const {
 }
 
 void LanguageModel::load_state(const State& state) {
-  if (state.tensors.empty() && state.json.empty()) return;  // weights alone
+  if (state.tensors.empty() && state.json.empty()) return;  // only weights were loaded
   const SavedJson saved = SavedJson(state.json, "recipe")["tokenizer"];
   auto tokenizer = data::Tokenizer::from_json(saved.json());
   if (tokens_ && tokenizer->fingerprint() != tokenizer_->fingerprint()) saved.refuse("the tokenizer of this run's text");
@@ -229,11 +233,11 @@ std::string LanguageModel::write(const std::string& prompt, const GenerateConfig
 
 std::vector<std::string> LanguageModel::samples(std::int64_t) {
   constexpr std::int64_t kCharacters = 300;
-  constexpr std::int64_t kParametersMax = 20'000'000;  // a large model would keep a CPU busy for minutes
+  constexpr std::int64_t kParametersMax = 20'000'000;  // a larger model would keep a CPU busy for minutes
   if (!tokenizer_ || (context_.device.is_cpu() && parameter_count(model().config()) > kParametersMax)) return {};
   GenerateConfig config = generate_;
   config.max_length = kCharacters;
-  constexpr std::int64_t kNoEnd = -1;  // an untrained model would soon stop by chance
+  constexpr std::int64_t kNoEnd = -1;  // otherwise an untrained model would soon end the text by chance
   return {tokenizer_->decode(write_tokens(model(), tokens_of_prompt(*tokenizer_, config.prompt), config, kNoEnd))};
 }
 
@@ -244,7 +248,7 @@ std::vector<Picture> LanguageModel::draw() {
 
 Facts LanguageModel::facts() const {
   Facts facts{.rate_unit = "tokens", .units_per_sample = static_cast<double>(recipe_.seq_len - 1)};
-  const std::int64_t half = (recipe_.seq_len - 1) / 2 + 1;  // its last token is only predicted
+  const std::int64_t half = (recipe_.seq_len - 1) / 2 + 1;  // rounded up, because the last token is only a target
   if (half >= 32)
     facts.shrinks.push_back({.setting = "recipe.seq_len=" + std::to_string(half),
                              .part = static_cast<double>(half - 1) / static_cast<double>(recipe_.seq_len - 1)});

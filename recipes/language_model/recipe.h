@@ -22,13 +22,13 @@ namespace millrace::recipes::language_model {
 class LanguageModel final : public Recipe {
  public:
   LanguageModel(const Sections& sections, const Context& context);
-  // With a model and a tokenizer made elsewhere; the model keys of `sections` are ignored.
+  // Makes the recipe with a model and a tokenizer that exist already. The keys of `sections` about the model are ignored.
   LanguageModel(const Sections& sections, const Context& context, std::shared_ptr<Transformer> model,
                 std::shared_ptr<const data::Tokenizer> tokenizer);
 
   [[nodiscard]] static std::vector<Problem> problems(const Sections& sections, const RunConfig& run);
 
-  void before_training() override;  // encodes the sources; a snapshot's tokenizer keeps its characters
+  void before_training() override;  // encodes the sources; if there is a snapshot, with its tokenizer
   data::Pipeline data(Split split) override;
   data::Pipeline test_data() override;
   Batch prepare(Batch batch) override;  // "tokens" -> "tokens" = "input", "target": int64 views, one token apart
@@ -39,15 +39,15 @@ class LanguageModel final : public Recipe {
 
   State state() const override;  // the tokenizer
   void load_state(const State& state) override;
-  Tensors predict(const Tensors& inputs) override;  // "tokens" (B,T) any integers -> "logits" (B,T,V)
+  Tensors predict(const Tensors& inputs) override;  // takes "tokens" (B,T), any integers; returns "logits" (B,T,V)
   Facts facts() const override;
-  std::vector<std::string> samples(std::int64_t step) override;  // 300 characters
+  std::vector<std::string> samples(std::int64_t step) override;  // texts of 300 characters
   std::vector<Picture> draw() override;
 
-  // The distinct characters of `prompt` that the model's vocabulary lacks, as text, in the order of the prompt; invalid UTF-8 is
-  // left to write(), which refuses it.
+  // The characters of `prompt` that the model's vocabulary lacks, each once, as text, in the order of the prompt. Bytes that are
+  // not UTF-8 are ignored here, because write() refuses them.
   [[nodiscard]] std::vector<std::string> unknown_in(const std::string& prompt);
-  // Returns the model's continuation of `prompt`, without the prompt. An empty prompt is a new line.
+  // The model's continuation of `prompt`, without the prompt itself. An empty prompt becomes a line end.
   [[nodiscard]] std::string write(const std::string& prompt, const GenerateConfig& config, bool beam);
   [[nodiscard]] const GenerateConfig& generate_config() const noexcept { return generate_; }
 
@@ -67,12 +67,12 @@ class LanguageModel final : public Recipe {
   nn::Fused fused_;
   std::shared_ptr<const data::Tokenizer> tokenizer_;
   std::shared_ptr<const data::TokenArray> tokens_;
-  std::vector<data::FileStamp> files_;    // source files of the tokens
-  std::vector<std::int64_t> trained_on_;  // count of each token in the training text, or in samples of it
-  std::string read_as_;                   // description of the text
+  std::vector<data::FileStamp> files_;    // the files from which the tokens were made
+  std::vector<std::int64_t> trained_on_;  // how often each token occurs in the training text, or in samples of it
+  std::string read_as_;                   // how the text was read, in words
   std::optional<BlindAnswer> blind_;
   std::shared_ptr<Transformer> model_;
-  TokenLosses lost_;  // for the validation under way
+  TokenLosses lost_;  // of the present validation
 };
 
 }  // namespace millrace::recipes::language_model

@@ -1,4 +1,4 @@
-// The recipe's config, data and refusals; whole runs are in tests/language_model.
+// Tests of the recipe's config, data and errors; tests/language_model tests whole runs.
 #include "recipes/language_model/recipe.h"
 
 #include <ATen/ops/arange.h>
@@ -148,13 +148,13 @@ val_fraction = 0.0
               ::testing::UnorderedElementsAre(::testing::HasSubstr("original.toml:16"), "model_name: model_path names the run"));
 }
 
-// AGI2's first files name a single text, under another key.
+// AGI2's first config files name a single text, under another key.
 TEST_F(RecipeTest, TheOriginalsFirstTomlIsRead) {
   const config::Resolved config = resolve("", Json::object(), "corpus_path = \"samples/corpus.txt\"\nseq_len = 64\n");
   EXPECT_EQ(config.values["recipe"]["sources"], Json({"samples/corpus.txt"}));
 }
 
-// Files of a transitional version hold both keys; AGI2 read the newer.
+// Some config files of AGI2 have both keys; AGI2 itself used the newer one.
 TEST_F(RecipeTest, OfBothWordsForTheTextsTheNewerHolds) {
   const config::Resolved config =
       resolve("", Json::object(), "sources = [\"a.txt\", \"b.txt\"]\ncorpus_path = \"samples/corpus.txt\"\nseq_len = 64\n");
@@ -162,7 +162,7 @@ TEST_F(RecipeTest, OfBothWordsForTheTextsTheNewerHolds) {
   EXPECT_THAT(config.notices, ::testing::Contains(::testing::HasSubstr("corpus_path: the original's older word")));
 }
 
-// Later files of AGI2 describe another model: one sentence reports that, instead of one per key.
+// Later config files of AGI2 are about another model. That must be reported in one sentence instead of one for each key.
 TEST_F(RecipeTest, AFileOfTheOriginalsLaterModelGetsOneSentence) {
   const std::string text = refusal([this] {
     (void)resolve("smoke", Json::object(),
@@ -360,7 +360,8 @@ TEST_F(RecipeTest, RealTextHasTheNumbersOfThePage) {
   std::string lowered = raw.str();
   std::transform(lowered.begin(), lowered.end(), lowered.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  EXPECT_TRUE(all.tokenizer->decode(all.tokenizer->encode(raw.str())) == lowered);  // too long to print
+  EXPECT_TRUE(all.tokenizer->decode(all.tokenizer->encode(raw.str())) == lowered);  // not EXPECT_EQ, because the texts are too
+                                                                                    // long to print
   const data::TextTokens first = corpus("first_50000");
   EXPECT_EQ(first.tokenizer->vocab_size(), 40);
   EXPECT_EQ(first.unknown, 31);

@@ -31,7 +31,7 @@ Json values_of(const std::vector<std::string>& sources, const TrainModelOptions&
   return values;
 }
 
-// history.csv of a run: epoch, train_loss, val_loss, seconds, rate; an empty cell is a missing number.
+// Reads history.csv of a run, with the columns epoch, train_loss, val_loss, seconds, rate. An empty cell is a missing number.
 History read_history(const std::filesystem::path& run) {
   const auto number = [](const std::string& cell) {
     return cell.empty() ? std::numeric_limits<double>::quiet_NaN() : std::stod(cell);

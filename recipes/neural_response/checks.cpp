@@ -48,7 +48,7 @@ std::vector<Problem> problems_of(const RecipeConfig& recipe, const RunConfig& ru
   if (recipe.modulator.kernel_size % 2 == 0) {
     problems.push_back(
         {"the recurrent net's kernel has " + std::to_string(recipe.modulator.kernel_size) + " rows, an even number",
-         "recipe.modulator.kernel_size", "take an odd one: frames keep their size"});
+         "recipe.modulator.kernel_size", "use an odd number, so that frames keep their size"});
   }
   check_stages(recipe.convnet, problems);
   const bool has_data = !recipe.dataset_config.empty() || !run.data.dir.empty();

@@ -1,4 +1,5 @@
-// Section "recipe" of a neural_response run's config. The names are those of VisionCore's YAML files.
+// The config section "recipe" of a neural_response run. Its keys have the names of the YAML files of VisionCore, the program that
+// this recipe follows (originals/README.md).
 #pragma once
 
 #include <cstdint>
@@ -33,7 +34,7 @@ enum class PenaltyType : std::uint8_t {
 };
 enum class PenaltySchedule : std::uint8_t { constant, warmup, linear_ramp, linear_decay };
 
-// The part before the shared core, one per session: a scale of the visual field and a blur, both learned.
+// The part of each session before the shared core: a scale of the visual field and a blur, both learned.
 struct AdapterConfig {
   AdapterType type = AdapterType::adapter;
   std::int64_t grid_size = 51;
@@ -66,7 +67,7 @@ struct FrontendConfig {
   }
 };
 
-// A stage of the residual core: convolution, RMS norm, SiLU, dropout, pooling, and a shortcut around them.
+// A stage of the residual core: convolution, RMS norm, SiLU, dropout and pooling, with a shortcut around them.
 struct StageConfig {
   std::int64_t channels = 8;
   std::vector<std::int64_t> kernel_size = {3, 5, 5};
@@ -131,7 +132,7 @@ struct EncoderConfig {
   }
 };
 
-// The effect of behaviour on the core's features.
+// How behaviour changes the core's features.
 struct ModulatorConfig {
   ModulatorType type = ModulatorType::convgru;
   std::int64_t hidden_dim = 128;
@@ -172,7 +173,7 @@ struct ReadoutConfig {
   }
 };
 
-// One rule about parameters, in addition to the loss.
+// A rule about parameters, in addition to the loss.
 struct PenaltyConfig {
   std::string name;
   PenaltyType type = PenaltyType::l1;
@@ -281,7 +282,7 @@ struct RecipeConfig {
   }
 };
 
-// The section that a neural_response run adds to its config.
+// The config section that this recipe adds to a run.
 struct Sections {
   RecipeConfig recipe;
 

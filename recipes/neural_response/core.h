@@ -1,4 +1,4 @@
-// The part of the vision core that all sessions share: filters over time, and residual stages.
+// The part of the network that all sessions share: filters over time, and residual stages.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -16,13 +16,13 @@
 
 namespace millrace::recipes::neural_response {
 
-// Filters over time, the same for every pixel: (N, 1, T, H, W) -> (N, C, T - K + 1, H, W).
+// Filters over time, the same for every pixel. Turns (N, 1, T, H, W) into (N, C, T - K + 1, H, W).
 class Frontend : public torch::nn::Module {
  public:
   Frontend(const FrontendConfig& config, LagOrder order, const nn::Fused& fused);
   at::Tensor forward(const at::Tensor& x) const;
-  // A Gaussian, its first and second derivative, and noise under the Gaussian, each of unit norm; reversed in time if lags come
-  // newest first.
+  // Sets the filters to a Gaussian, its first and second derivative, and noise under the Gaussian, each of norm 1. They are
+  // reversed in time if lags are ordered from newest to oldest.
   void initialise(at::Generator& generator);
 
  private:
@@ -31,17 +31,17 @@ class Frontend : public torch::nn::Module {
   std::shared_ptr<Weights> temporal_conv_;
 };
 
-// The core's tensors are frames: (N, T, C, H, W), so that the frames of all rows are a batch of images without a copy. In memory
-// either the channels of a frame come first, or its pixels (channels_last).
+// The core's tensors are frames (N, T, C, H, W), so that the frames of all rows form a batch of images without a copy. In memory
+// either the channels of a frame come first or its pixels (channels_last).
 //
-// A residual stage: convolution, RMS norm, SiLU, dropout, blurred soft pooling times a gate; and a 1x1x1 convolution around them
-// (the identity without a stride or change of channels). The two are added where both have values: in the last frames, at the
-// centre.
+// A residual stage: convolution, RMS norm, SiLU, dropout, and blurred soft pooling times a gate; around them a shortcut, which is
+// a 1x1x1 convolution, or the identity if there is neither a stride nor a change of channels. The results of both are added where
+// both have values: in the last frames and at the centre.
 class Stage : public torch::nn::Module {
  public:
   Stage(const StageConfig& config, std::int64_t in, const nn::Fused& fused);
 
-  // (N, T, in, H, W) -> (N, T', channels, H', W'): the last `frames` of the stage's output frames; 0 = all.
+  // Turns (N, T, in, H, W) into (N, T', channels, H', W'): the last `frames` of the stage's output frames; 0 = all frames.
   at::Tensor forward(const at::Tensor& x, std::int64_t frames, bool channels_last);
   void initialise(at::Generator& generator);
 
@@ -53,17 +53,18 @@ class Stage : public torch::nn::Module {
 
   StageConfig config_;
   nn::Fused fused_;
-  std::shared_ptr<Weights> conv_, squeeze_, excite_, shortcut_;  // the last three may be nullptr
-  std::vector<std::int64_t> sources_;                            // content of index_
-  at::Tensor index_;                                             // indices of the frames in the last call of windows()
+  std::shared_ptr<Weights> conv_, squeeze_, excite_, shortcut_;  // squeeze_, excite_ and shortcut_ may be null
+  std::vector<std::int64_t> sources_;                            // the values of index_
+  at::Tensor index_;                                             // the frames that the last call of windows() took
 };
 
-// All stages, and an activation after the last.
+// All stages, followed by an activation.
 class Convnet : public torch::nn::Module {
  public:
   Convnet(const ConvnetConfig& config, std::int64_t in, const nn::Fused& fused);
 
-  // (N, T, in, H, W) -> (N, T', C, H', W'); with `last_frame_only`, T' = 1. Memory blocks: convnet.layers.0 and so on.
+  // Turns (N, T, in, H, W) into (N, T', C, H', W'); if `last_frame_only`, T' = 1. Memory blocks (memory/block.h) are
+  // convnet.layers.0 and so on.
   at::Tensor forward(const at::Tensor& x, bool last_frame_only, bool channels_last);
   void initialise(at::Generator& generator);
 
@@ -72,7 +73,7 @@ class Convnet : public torch::nn::Module {
   std::vector<std::shared_ptr<Stage>> stages_;
 };
 
-// The frames of all rows as a batch of images, (N T, C, H, W); copied only if `x` is a part of another tensor.
+// The frames of all rows as a batch of images, (N T, C, H, W). They are copied only if `x` is a part of another tensor.
 [[nodiscard]] at::Tensor images_of(const at::Tensor& x);
 
 }  // namespace millrace::recipes::neural_response

@@ -22,11 +22,13 @@ bool needs_data(const Sections& own, const RunConfig& run) {
 }
 
 void make_data(const std::string& preset, const std::filesystem::path& out, std::uint64_t seed) {
-  const std::string size = preset.substr(0, preset.find('_'));  // "small" of "small_pc": presets of one size share their data
+  const std::string size = preset.substr(0, preset.find('_'));  // "small" for the preset "small_pc": presets of the same size
+                                                                // share their data
   write_sample_sessions(sample_size(sample_sessions_of(size), preset, "sessions"), out, seed);
 }
 
-// Sessions in the network's own form, with the predictive-coding modulator. The Python side has the same (bench/step/shapes.py).
+// Sessions in the network's own form, with the modulator pc (predictive coding). bench/step/shapes.py has the same shapes for
+// Python.
 BenchShape shape(std::string name, std::string help, const std::vector<std::int64_t>& sessions, std::int64_t batch) {
   return {.name = std::move(name),
           .help = std::move(help),
@@ -59,7 +61,7 @@ BenchShape shape(std::string name, std::string help, const std::vector<std::int6
           }};
 }
 
-// Switches of this recipe alone, and those that it shares with some others.
+// The switchboard rows that only this recipe uses, and those that it shares with a few others.
 std::vector<std::string> switches() {
   return {"channels_last",      "fused_dropout", "fused_gelu",     "bf16_weights", "fp32_products",
           "tried_convolutions", "file_index",    "hdf5_direct",    "joined_core",  "needed_only",

@@ -1,4 +1,4 @@
-// What entry.cpp joins into the recipe's row, besides the recipe itself.
+// The parts of the recipe's registry row that other files than entry.cpp define.
 #pragma once
 
 #include <string>
@@ -11,15 +11,15 @@
 
 namespace millrace::recipes::neural_response {
 
-// presets.cpp: values on top of the shared defaults, and named sizes, which go on top of both.
+// In presets.cpp: defaults() replaces values of the shared defaults; a preset replaces values of both.
 [[nodiscard]] Json defaults();
 [[nodiscard]] std::vector<std::pair<std::string, Json>> presets();
 
-// originals/aliases.cpp: VisionCore's flags.
+// In originals/aliases.cpp: the flags of VisionCore, the program that this recipe follows (originals/README.md).
 [[nodiscard]] std::vector<config::Alias> aliases();
 
-// originals/model_file.cpp: VisionCore's YAML file of a model as "recipe.…" -> value. Settings without a key, and networks that
-// are not supported (named in the problem), are added to `problems`, whose `where` is the dotted path in the file.
+// In originals/model_file.cpp: VisionCore's YAML file of a model as "recipe.…" -> value. Settings without a key here, and
+// networks that are not supported, are added to `problems`; their `where` is the dotted path in the file.
 [[nodiscard]] Json keys_of_model_file(const Json& tree, std::vector<Problem>& problems);
 
 }  // namespace millrace::recipes::neural_response

@@ -15,26 +15,26 @@
 namespace millrace::recipes::neural_response {
 namespace {
 
-constexpr std::uint64_t kFrameKey = 61;  // uses of the seed
+constexpr std::uint64_t kFrameKey = 61;  // makes the random numbers of frames differ from those of other uses of the seed
 constexpr std::uint64_t kUnitKey = 62;
 constexpr std::uint64_t kCountKey = 63;
 constexpr std::uint64_t kGapKey = 64;
 constexpr std::uint64_t kEyeKey = 65;
 
-constexpr std::int64_t kRatio = 2;   // source bins per bin
-constexpr double kSourceRate = 240;  // Hz
+constexpr std::int64_t kRatio = 2;   // number of source bins in a bin
+constexpr double kSourceRate = 240;  // in Hz
 constexpr std::int64_t kTrialBins = 240;
-constexpr std::int64_t kGapBins = 24;  // length of a gap in the eye tracker's numbers
+constexpr std::int64_t kGapBins = 24;  // number of bins for which the eye tracker has no numbers
 constexpr double kGapShare = 0.02;
-constexpr double kEyeStep = 0.02;  // degrees per source bin
+constexpr double kEyeStep = 0.02;  // in degrees, for each source bin
 constexpr double kMeanCount = 0.2;
 constexpr int kBlurRadius = 4;
-constexpr double kBlurSigma = 1.5;  // pixels
+constexpr double kBlurSigma = 1.5;  // in pixels
 constexpr double kGrey = 127;
-constexpr double kContrast = 40;  // grey levels per deviation
+constexpr double kContrast = 40;  // grey levels of a standard deviation
 constexpr std::int64_t kFramesOfTask = 256;
 
-// Standard normals, four of each Philox block (Box-Muller).
+// Fills `out` with standard normal numbers, four from each Philox block (Box-Muller).
 void fill_normal(std::uint64_t key, std::vector<double>& out) {
   constexpr double kScale = 1.0 / 4294967296.0;
   for (std::size_t i = 0; i < out.size(); i += 4) {
@@ -50,7 +50,7 @@ void fill_normal(std::uint64_t key, std::vector<double>& out) {
   }
 }
 
-// A Gaussian along both axes, wrapped at the edges, so that every pixel has the same deviation; scaled to deviation 1.
+// Blurs with a Gaussian along both axes, which wrap around, so that every pixel has the same deviation; scaled to deviation 1.
 class Blur {
  public:
   explicit Blur(std::int64_t side) : side_(side), rows_(static_cast<std::size_t>(side * side)) {
@@ -88,10 +88,10 @@ class Blur {
   std::vector<double> taps_, rows_;
 };
 
-// Number of units whose sums stay in registers.
+// The number of units whose sums fit into registers at once.
 constexpr std::int64_t kUnitsAtOnce = 8;
 
-// The filter of each unit, (units / kUnitsAtOnce rounded up, pixels, kUnitsAtOnce).
+// The filter of each unit, as (units / kUnitsAtOnce rounded up, pixels, kUnitsAtOnce).
 std::vector<double> gabors(const SampleSessions& size, std::uint64_t seed, std::int64_t session) {
   constexpr double kSigma = 2;
   constexpr double kPeriod = 8;
@@ -124,7 +124,7 @@ double kernel(std::int64_t lag) {
   return std::exp(-(l - 3) * (l - 3) / 2) - 0.5 * std::exp(-(l - 6) * (l - 6) / 4.5);
 }
 
-// Makes the frames; returns the units' filter responses to each, (bins, units).
+// Makes the frames. Returns the responses of the units' filters to each frame, (bins, units).
 std::vector<double> make_frames(const SampleSessions& size, std::uint64_t seed, std::int64_t session, SampleSession& made) {
   const auto pixels = static_cast<std::size_t>(size.side * size.side);
   const auto units = static_cast<std::size_t>(size.units);
@@ -155,7 +155,7 @@ std::vector<double> make_frames(const SampleSessions& size, std::uint64_t seed, 
   return seen;
 }
 
-// exp(b + s g), g the standardised sum of the responses over lags.
+// The rates exp(b + s g), where g is the standardised sum of the responses over lags.
 std::vector<double> rates_of(const SampleSessions& size, const std::vector<double>& seen) {
   const auto units = static_cast<std::size_t>(size.units);
   const auto bins = static_cast<std::size_t>(size.bins);
@@ -197,7 +197,7 @@ void make_counts(const SampleSessions& size, std::uint64_t seed, std::int64_t se
   });
 }
 
-// Cuts the session into equal pieces and puts one gap into each: as many pieces as kGapShare needs.
+// Cuts the session into equal pieces, as many as kGapShare needs, and puts a gap into each.
 void make_gaps(const SampleSessions& size, std::uint64_t seed, std::int64_t session, SampleSession& made) {
   made.valid.assign(static_cast<std::size_t>(size.bins * kRatio), 1);
   const auto wanted = static_cast<std::int64_t>(std::round(kGapShare * static_cast<double>(size.bins) / kGapBins));

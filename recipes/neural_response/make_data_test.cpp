@@ -1,4 +1,4 @@
-// Sample sessions: their properties, and the best possible prediction of them.
+// Tests of sample sessions: their properties, and the best possible prediction of their counts.
 #include "recipes/neural_response/make_data.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ namespace {
 
 namespace stdfs = std::filesystem;
 
-// Mean over units of the bits per spike that `rate` (t, u) explains beyond each unit's own mean count.
+// The bits per spike that `rate` (t, u) gains over each unit's own mean count, as a mean over units.
 template <class Rate>
 double bits_per_spike(const SampleSessions& size, const SampleSession& made, const Rate& rate) {
   double all = 0;
@@ -87,7 +87,7 @@ TEST(SampleSessions, AreWhatTheyClaim) {
   EXPECT_EQ(sample_session(size, 7, 0).counts, made.counts);
 }
 
-// The files describe themselves, and reading them needs nothing else.
+// The files describe themselves, so that reading them needs nothing else.
 void expect_attributes(const Sessions& sessions, const stdfs::path& folder) {
   for (const std::string& text : sessions.notices) EXPECT_EQ(text.find(".h5"), std::string::npos) << text;
   for (const auto& session : sessions.all) {

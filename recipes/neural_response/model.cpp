@@ -55,14 +55,14 @@ DigitalTwin::DigitalTwin(const ModelConfig& config, std::vector<SessionShape> se
   for (const auto& readout : readouts_) readout->initialise(generator);
 }
 
-// Everything between adapters and readouts.
+// Computes everything between the adapters and the readouts.
 DigitalTwin::Shared DigitalTwin::core(const at::Tensor& stim, const at::Tensor& behavior) {
   if (fused_.on(kNeededOnly)) nn::count_taken<kNeededOnly>();
   const bool last_frame_only = modulator_ == nullptr || modulator_->reads_last_frame_only();
   at::Tensor x = stim;
   if (is_modulator_only(config_)) x = at::ones({stim.size(0), 1, 1, 1, 1}, stim.options().dtype(wide_type(stim)));
   if (frontend_ != nullptr) x = frontend_->forward(x);
-  x = x.transpose(1, 2);  // frames
+  x = x.transpose(1, 2);  // now (N, T, C, H, W), as the core's frames
   if (convnet_ != nullptr) x = convnet_->forward(x, last_frame_only, channels_last_);
   if (modulator_ == nullptr) return {x.select(1, x.size(1) - 1), {}};
   const Modulated out =
@@ -81,7 +81,7 @@ at::Tensor DigitalTwin::rates(std::size_t session, const at::Tensor& features) {
   return out.clamp_min(kLeastLogRate);
 }
 
-// Computes a session's readout and error from the core's rows [first, first + n).
+// Computes the readout and the error of a session from the core's rows [first, first + n).
 void DigitalTwin::read(const Rows& rows, const Shared& shared, std::int64_t first, Predicted& out) {
   const std::int64_t n = rows.stim.size(0);
   const auto options = rows.stim.options().dtype(wide_type(rows.stim));
@@ -119,7 +119,8 @@ void DigitalTwin::joined(std::span<const Rows> batch, Predicted& out) {
 void DigitalTwin::apart(std::span<const Rows> batch, Predicted& out) {
   const auto place = RandomScope::position();
   for (const Rows& rows : batch) {
-    std::optional<RandomScope> again;  // draws as the joined core does for these rows: the same elements are dropped
+    std::optional<RandomScope> again;  // draws the same random numbers as the joined core does for these rows, so that the same
+                                       // elements are dropped
     if (place) again.emplace(*place);
     const RowScope of_session(rows.positions);
     Shared shared;

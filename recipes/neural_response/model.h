@@ -1,5 +1,6 @@
-// A digital twin of visual cortex: an adapter and a readout for each recording session, and a core that all sessions share
-// (frontend, convnet, modulator). Parameters carry VisionCore's names, so that safetensors move both ways.
+// A digital twin of visual cortex: each recording session has an adapter and a readout, and all sessions share a core (frontend,
+// convnet, modulator). Parameters have the names of VisionCore (the program that this recipe follows), so that safetensors can be
+// moved in both directions.
 #pragma once
 
 #include <torch/nn/module.h>
@@ -19,46 +20,50 @@
 
 namespace millrace::recipes::neural_response {
 
-// Rows of a batch that belong to one session; there may be zero rows.
+// The rows of a batch that belong to one session. There may be zero rows.
 struct Rows {
   std::size_t session = 0;
-  at::Tensor stim;      // (N, 1, L, H, W) float, lags in the model's order
+  at::Tensor stim;      // (N, 1, L, H, W) float, with lags in the model's order
   at::Tensor behavior;  // (N, B) float
-  // The position of each row in the epoch's order (Group::positions), so that a row's dropout does not depend on the rest of the
-  // batch; needed only in training, empty if unknown.
+  // The position of each row in the epoch's order (Group::positions), so that the dropout of a row does not depend on the other
+  // rows of its batch. Needed only in training; empty if unknown.
   std::span<const std::int64_t> positions;
 };
 
 struct Predicted {
-  // One per Rows, (N, units) fp32: logarithms of rates, at least -20; with an output activation, rates of at least 1e-8.
+  // For each element of the batch (N, units) fp32: the logarithm of the rate, at least -20; with an output activation the rate
+  // itself, at least 1e-8.
   std::vector<at::Tensor> rates;
-  // For modulator pc in training: the mean of the squared prediction error, an fp32 scalar per Rows (0 without rows); else empty.
+  // Only for the modulator pc in training: for each element of the batch the mean of the squared prediction error, an fp32 scalar
+  // (0 without rows). Else empty.
   std::vector<at::Tensor> error_square_mean;
-  std::int64_t forwards = 0;  // number of the core's forward passes
+  std::int64_t forwards = 0;  // number of forward passes of the core
 };
 
 class DigitalTwin : public torch::nn::Module {
  public:
-  // Weights are a function of `seed`. ConfigError if the sizes do not fit together: the frontend's filters are longer than the
-  // lags, a predictor (pc) with fewer than two frames or other channels than the features', behaviour without variables.
+  // The weights depend only on `seed`. Throws ConfigError if the sizes do not fit together: filters of the frontend are longer
+  // than the lags, a predictor (pc) has fewer than two frames or another number of channels than the features, or the modulator
+  // needs behaviour and gets no behaviour.
   DigitalTwin(const ModelConfig& config, std::vector<SessionShape> sessions, std::uint64_t seed = 0, const nn::Fused& fused = {});
 
-  // Memory blocks: convnet.layers.0 and so on, modulator. Parameters of a session without rows get no gradient.
+  // Memory blocks (memory/block.h) are convnet.layers.0 and so on, and modulator. Parameters of a session without rows get no
+  // gradient.
   Predicted forward(std::span<const Rows> batch);
 
   [[nodiscard]] const ModelConfig& config() const noexcept { return config_; }
   [[nodiscard]] const std::vector<SessionShape>& sessions() const noexcept { return sessions_; }
-  [[nodiscard]] std::vector<std::string> core_parameters() const;  // frontend, convnet, modulator
-  [[nodiscard]] std::vector<std::string> head_parameters() const;  // adapters, readouts
-  // The memory order of the core's tensors.
+  [[nodiscard]] std::vector<std::string> core_parameters() const;  // of frontend, convnet and modulator
+  [[nodiscard]] std::vector<std::string> head_parameters() const;  // of adapters and readouts
+  // The order of the core's tensors in memory.
   void set_channels_last(bool channels_last) noexcept { channels_last_ = channels_last; }
-  // A session's spatial masks (units, H, W), for pictures; undefined if the readout is linear.
+  // The spatial masks (units, H, W) of a session, for pictures. Undefined if the readout is linear.
   [[nodiscard]] at::Tensor masks(std::size_t session, std::int64_t height, std::int64_t width) const;
 
  private:
-  struct Shared {             // the core's output for some rows
+  struct Shared {             // the core's results for some rows
     at::Tensor features;      // (N, C, H, W)
-    at::Tensor error_square;  // (N), or undefined
+    at::Tensor error_square;  // (N); may be undefined
   };
   at::Tensor adapted(const Rows& rows);
   Shared core(const at::Tensor& stim, const at::Tensor& behavior);

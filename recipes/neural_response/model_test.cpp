@@ -30,7 +30,7 @@ ModelConfig published(ModulatorType type) {
   return config;
 }
 
-// The smoke preset's network.
+// The network of the preset smoke.
 ModelConfig small(ModulatorType type) {
   ModelConfig config = published(type);
   config.lags = 12;
@@ -55,7 +55,7 @@ Rows rows_of(std::size_t session, std::int64_t rows, const ModelConfig& config, 
   return {session, at::rand({rows, 1, config.lags, 23, 23}) - 0.5, at::randn({rows, config.behavior_dim}), positions};
 }
 
-// Rows 30 to 34 of an epoch, sessions mixed.
+// Rows 30 to 34 of an epoch, from two sessions in mixed order.
 std::vector<Rows> two_groups(const ModelConfig& config) {
   static constexpr std::array<std::int64_t, 2> kFirst = {30, 33};
   static constexpr std::array<std::int64_t, 3> kSecond = {31, 32, 34};
@@ -63,7 +63,7 @@ std::vector<Rows> two_groups(const ModelConfig& config) {
   return {rows_of(1, 2, config, kFirst), rows_of(0, 3, config, kSecond)};
 }
 
-// The sum of the rates, each with its own weight; the first one's number is `first`.
+// The rates, each with a different weight; the first weight is that of number `first`.
 at::Tensor weighted(const at::Tensor& rates, std::int64_t first = 0) {
   return rates * (1 + first + at::arange(rates.numel()).view_as(rates)).cos();
 }
@@ -79,7 +79,7 @@ using Gradients = std::map<std::string, at::Tensor>;
 
 struct Pass {
   Predicted predicted;
-  Gradients gradients;  // undefined for a parameter without gradient
+  Gradients gradients;  // undefined for a parameter without a gradient
 };
 
 Gradients taken_gradients(DigitalTwin& model) {
@@ -174,7 +174,7 @@ TEST(NeuralResponseModel, FiltersOverTimeAreDerivativesOfUnitNormTurnedRoundForN
   EXPECT_TRUE(at::equal(weights[0].flip(1), weights[1]));
   expect_near(weights[0][0], weights[0][0].flip(0), 1e-6, "a Gaussian is even");
   expect_near(weights[0][1], -weights[0][1].flip(0), 1e-6, "its derivative is odd");
-  EXPECT_GT(weights[0][1][0].item<float>(), 0);  // -t at the oldest lag
+  EXPECT_GT(weights[0][1][0].item<float>(), 0);  // the filter is -t, which is positive at the oldest lag
 }
 
 TEST(NeuralResponseModel, ReadoutsBeginAtMeanCounts) {
@@ -231,15 +231,17 @@ TEST(NeuralResponseModel, CoreAndHeadsShareOutAllParameters) {
         "convnet.layers.1.shortcut.0.weight", "modulator.beh_emb.bias", "modulator.predictor.cell.conv_x.weight",
         "readouts.0.features.weight", "readouts.1.mean", "readouts.1.std", "readouts.1.theta", "readouts.1.bias"})
     EXPECT_TRUE(names.contains(name)) << name;
-  EXPECT_FALSE(names.contains("convnet.layers.2.shortcut.0.weight"));  // 16 channels before and after: the identity
+  EXPECT_FALSE(names.contains("convnet.layers.2.shortcut.0.weight"));  // it has 16 channels before and after, so the shortcut is
+                                                                       // the identity
 }
 
-// max |a - b| over the largest |b|.
+// The largest |a - b| divided by the largest |b|.
 double apart_by(const at::Tensor& a, const at::Tensor& b) {
   return ((a - b).abs().max() / b.abs().max().clamp_min(1e-30)).item<double>();
 }
 
-// Some gradients are zero except for rounding (of angles, if a unit's spread is the same in all directions).
+// The largest gradient; some gradients are zero except for rounding (those of angles, if a unit's spread is the same in all
+// directions).
 double largest_of(const Gradients& gradients) {
   double largest = 0;
   for (const auto& [name, gradient] : gradients)
@@ -247,13 +249,13 @@ double largest_of(const Gradients& gradients) {
   return largest;
 }
 
-// Rates of a grouped batch, and the gradients of their sum, each with its own weight.
+// The rates of a grouped batch, and the gradients of their weighted sum.
 Pass grouped(DigitalTwin& model, std::span<const Rows> batch) {
   const RandomScope scope(RandomScope::Position{.seed = 9, .epoch = 2});
   return pass(model, batch);
 }
 
-// The same from a forward and a backward pass for each row by itself.
+// The same, but with a forward and a backward pass for each row.
 Pass row_by_row(DigitalTwin& model, std::span<const Rows> batch) {
   Pass out;
   for (const Rows& group : batch) {
@@ -275,7 +277,7 @@ Pass row_by_row(DigitalTwin& model, std::span<const Rows> batch) {
   return out;
 }
 
-// In fp64 they are equal. In fp32 the order of sums differs: the libraries below choose it by the number of rows.
+// In fp64 both must be equal. In fp32 the order of sums differs, because libraries choose it by the number of rows.
 TEST(NeuralResponseModel, GroupsEqualTheirRowsOneByOne) {
   for (const ModulatorType type : kModulators) {
     for (const bool training : {false, true}) {
@@ -303,7 +305,7 @@ TEST(NeuralResponseModel, GroupsEqualTheirRowsOneByOne) {
   }
 }
 
-// A witness: each row has its own dropout, different from another row's.
+// Shows that each row has its own dropout, which differs from that of other rows.
 TEST(NeuralResponseModel, ARowDropsItsOwnWhateverElseIsInItsBatch) {
   const ModelConfig config = small(ModulatorType::convgru);
   DigitalTwin model(config, two_sessions(), 4);
@@ -318,7 +320,7 @@ TEST(NeuralResponseModel, ARowDropsItsOwnWhateverElseIsInItsBatch) {
   EXPECT_GT(apart_by(rates_at(32), rates_at(31)), 1e-3);
 }
 
-// One pass of the model with `fused`, in training, with the same weights, rows and random sites each time.
+// A pass of the model with `fused`, in training. Weights, rows and random numbers are the same in each call.
 Pass pass_with(const ModelConfig& config, const nn::Fused& fused, bool channels_last = false) {
   DigitalTwin model(config, two_sessions(), 6, fused);
   model.set_channels_last(channels_last);
@@ -329,7 +331,7 @@ Pass pass_with(const ModelConfig& config, const nn::Fused& fused, bool channels_
 
 TEST(NeuralResponseModel, OneCoreForAllSessionsEqualsACoreForEach) {
   for (const ModulatorType type : kModulators) {
-    const Pass joined = pass_with(small(type), {});  // with dropout: the same elements are dropped
+    const Pass joined = pass_with(small(type), {});  // with dropout, which must drop the same elements
     const Pass apart = pass_with(small(type), nn::Fused::without({kJoinedCore}));
     EXPECT_EQ(joined.predicted.forwards, 1);
     EXPECT_EQ(apart.predicted.forwards, 2);
@@ -341,7 +343,7 @@ TEST(NeuralResponseModel, WhatNoOutputDependsOnChangesNothing) {
   for (const ModulatorType type : kModulators) {
     expect_equal(pass_with(small(type), {}), pass_with(small(type), nn::Fused::without({kNeededOnly})));
   }
-  ModelConfig shapes = small(ModulatorType::convgru);  // strides, dilations and frames in other combinations
+  ModelConfig shapes = small(ModulatorType::convgru);  // other combinations of strides, dilations and frames
   shapes.lags = 15;
   shapes.convnet.stages[0].dilation = 2;
   shapes.convnet.stages[1].stride = 2;

@@ -34,7 +34,7 @@ std::shared_ptr<Weights> linear_weights(std::int64_t in, std::int64_t out) {
   return std::make_shared<Weights>(Sizes{out, in}, true);
 }
 
-// Makes the rows of a matrix (or the columns, if there are fewer) orthonormal: torch's initialiser of that name.
+// Makes the rows of a matrix orthonormal (or its columns, if there are fewer of them), as torch's orthogonal_() does.
 void orthogonal(const at::Tensor& weight, at::Generator& generator) {
   const std::int64_t rows = weight.size(0), columns = weight.numel() / rows;
   const at::Tensor random = at::randn({std::max(rows, columns), std::min(rows, columns)}, generator);
@@ -45,8 +45,9 @@ void orthogonal(const at::Tensor& weight, at::Generator& generator) {
 
 at::Tensor last_frame(const at::Tensor& x) { return x.select(1, x.size(1) - 1); }
 
-// A convolutional GRU whose reset gate is computed but unused, as in VisionCore: h' = h + sigmoid(z) (tanh(n) - h), (z, r, n) =
-// conv_x(x) + conv_h(h), from h = 0. Embedded behaviour is the same for all pixels and follows the features.
+// A convolutional GRU whose reset gate is computed but not used, as in VisionCore: h' = h + sigmoid(z) (tanh(n) - h), where (z,
+// r, n) = conv_x(x) + conv_h(h) and h = 0 at first. x consists of the features and then the embedded behaviour, which is the same
+// for all pixels.
 class ConvGru : public torch::nn::Module {
  public:
   ConvGru(std::int64_t channels, std::int64_t embedded, std::int64_t hidden, std::int64_t kernel, bool needed_only)
@@ -63,7 +64,7 @@ class ConvGru : public torch::nn::Module {
     orthogonal(conv_h_->weight, generator);
   }
 
-  // features (N, T, C, H, W), behavior (N, E) -> the last state, (N, hidden, H, W).
+  // The last state, (N, hidden, H, W), for features (N, T, C, H, W) and behavior (N, E).
   at::Tensor forward(const at::Tensor& features, const at::Tensor& behavior) const {
     return needed_only_ ? needed(features, behavior) : whole(features, behavior);
   }
@@ -89,10 +90,10 @@ class ConvGru : public torch::nn::Module {
     return h;
   }
 
-  // The rows of gates z and n of a weight or a bias of (z, r, n).
+  // Those rows of a weight or a bias of (z, r, n) that belong to the gates z and n.
   [[nodiscard]] at::Tensor used(const at::Tensor& weight) const { return weight.unflatten(0, {3, hidden_}).slice(0, 0, 3, 2); }
 
-  // The convolution of a constant map: the sum of all taps, without the taps that reach over the border. (N, 2 hidden, H, W)
+  // The convolution of a constant map: at each pixel the sum of the taps that do not reach over the border. (N, 2 hidden, H, W)
   // fp32.
   [[nodiscard]] at::Tensor constant(const at::Tensor& behavior, const at::Tensor& weight, std::int64_t height,
                                     std::int64_t width) const {
@@ -114,8 +115,8 @@ class ConvGru : public torch::nn::Module {
         maps.unsqueeze(1);
     const at::Tensor of_h = used(conv_h_->weight).flatten(0, 1);
     at::Tensor h;
-    // The first state is zero, and so is conv_h's result for it; with one frame it is still computed, so that its gradient is
-    // zeros, on which weight decay acts, rather than undefined.
+    // The first state is zero, and so is conv_h of it. If there is only one frame it is computed nevertheless, so that its
+    // gradient is zeros instead of undefined; weight decay needs a gradient to act.
     if (frames == 1) h = at::zeros({rows, hidden_, height, width}, maps.options());
     for (std::int64_t t = 0; t < frames; ++t) {
       at::Tensor step = gates.select(1, t);
@@ -175,7 +176,7 @@ class ConvGruModulator final : public Recurrent {
   std::shared_ptr<Weights> output_proj_;
 };
 
-// Predicts the last frame from the earlier ones; the readouts see the frame and the error.
+// Predicts the last frame from the earlier ones. The readouts get the frame and the error.
 class PredictiveCoding final : public Recurrent {
  public:
   PredictiveCoding(const ModulatorConfig& config, std::int64_t channels, std::int64_t behavior_dim, const nn::Fused& fused)
@@ -189,7 +190,7 @@ class PredictiveCoding final : public Recurrent {
   }
 };
 
-// Layers of behaviour: linear, activation, dropout; the last layer is linear only, unless configured otherwise.
+// Layers for behaviour: linear, activation, dropout. The last layer is only linear, unless the config says otherwise.
 class Encoder : public torch::nn::Module {
  public:
   Encoder(const EncoderConfig& config, std::int64_t in, const nn::Fused& fused)
@@ -228,7 +229,7 @@ class Encoder : public torch::nn::Module {
   std::vector<std::shared_ptr<Weights>> layers_;
 };
 
-// Modulators of one frame, driven by an encoder of behaviour.
+// The base of modulators that use one frame and an encoder of behaviour.
 class Encoded : public Modulator {
  public:
   Encoded(const ModulatorConfig& config, std::int64_t behavior_dim, const nn::Fused& fused)
@@ -238,7 +239,7 @@ class Encoded : public Modulator {
   void initialise(at::Generator& generator) override { encoder_->initialise(generator); }
 
  protected:
-  // A head's result, one number for each channel: (N, out, 1, 1).
+  // The result of a layer as a number for each channel: (N, out, 1, 1).
   [[nodiscard]] at::Tensor per_channel(const at::Tensor& encoded, const Weights& head) const {
     return nn::linear(encoded, head.weight, head.bias, fused_).unsqueeze(2).unsqueeze(3);
   }
@@ -277,7 +278,7 @@ class Concat final : public Encoded {
   }
 };
 
-// Moves the frame by an affine map, and blends it with the original frame, channel by channel.
+// Moves the frame by an affine map, and blends the result with the original frame, with a weight for each channel.
 class SpatialTransformer final : public Encoded {
  public:
   SpatialTransformer(const ModulatorConfig& config, std::int64_t channels, std::int64_t behavior_dim, const nn::Fused& fused)
@@ -289,7 +290,7 @@ class SpatialTransformer final : public Encoded {
     const at::Tensor last = wide(last_frame(features)), encoded = encoder_->forward(behavior);
     const at::Tensor theta = wide(nn::linear(encoded, theta_->weight, theta_->bias, fused_)).view({-1, 2, 3});
     const at::Tensor grid = at::affine_grid_generator(theta, last.sizes(), false);
-    const at::Tensor moved = at::grid_sampler(last, grid, 0, 0, false);  // bilinear, zeros outside
+    const at::Tensor moved = at::grid_sampler(last, grid, 0, 0, false);  // bilinear, with zeros outside
     return {at::lerp(last, moved, wide(at::sigmoid(per_channel(encoded, *alpha_)))), {}};
   }
   void initialise(at::Generator& generator) override {

@@ -65,7 +65,7 @@ std::int64_t frontend_channels(const ModelConfig& config) {
 
 std::int64_t total_stride(const StageConfig& stage) { return stage.stride * std::max<std::int64_t>(stage.pool_stride, 1); }
 
-// Pixels per side after a stage.
+// The number of pixels along an axis after a stage.
 std::int64_t side_after(const StageConfig& stage, std::int64_t side, std::size_t axis) {
   const std::int64_t reach = stage.dilation * (stage.kernel_size[axis] - 1);
   std::int64_t main = side + 2 * stage.padding[axis] - reach;

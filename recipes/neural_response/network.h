@@ -1,4 +1,4 @@
-// The network as a whole: its shape, its own switches, and its number of parameters.
+// The network as a whole: its sizes, its own switches, and its number of parameters.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -29,48 +29,53 @@ struct ModelConfig {
   std::int64_t behavior_dim = 42;
 };
 
-// On: one forward pass of the core over all rows of all sessions, with adapters before and readouts after it per session; off:
-// one forward pass of everything per session, as in VisionCore. Equal within tolerance.
+// On: the core makes one forward pass over the rows of all sessions; adapters before it and readouts after it run for each
+// session. Off: everything runs for each session, as in VisionCore (the program that this recipe follows). Results are equal
+// within tolerance.
 inline constexpr nn::Switch kJoinedCore{"joined_core"};
-// On: values that no output depends on are not computed: frames that the shortcut crops away, the reset gate, behaviour's maps
-// pixel by pixel, the same frame once per tap of a kernel that reaches before the first frame. Off: everything, layer by layer.
-// Equal within tolerance.
+// On: leaves out computations whose results nothing uses: frames that the shortcut cuts off, the reset gate, maps of behaviour
+// for each pixel, and the repeated products of a kernel that reaches before the first frame. Off: computes everything, layer by
+// layer. Results are equal within tolerance.
 inline constexpr nn::Switch kNeededOnly{"needed_only"};
 
 [[nodiscard]] ModelConfig model_config_of(const RecipeConfig& recipe, std::int64_t lags, std::int64_t behavior_dim);
 
-// Faults that no network can have: a filter longer than the lags, a stage that leaves no pixel, a predictor (pc) with fewer than
-// two frames or other channels than the features.
+// Faults that make a network impossible: a filter that is longer than the lags, a stage that leaves no pixel, a predictor (pc)
+// with fewer than two frames or with another number of channels than the features.
 [[nodiscard]] std::vector<Problem> shape_problems(const ModelConfig& config);
 
-// Number of parameters of a model whose sessions have these units: a closed form for any size, without allocating anything.
+// The number of parameters of a model whose sessions have these numbers of units. Computed by a formula, so that it works for any
+// size and allocates nothing.
 [[nodiscard]] double parameters_of(const ModelConfig& config, std::span<const std::int64_t> units);
 
-// Whether there is no adapter, frontend or convnet: features are ones, (N, 1, 1, 1, 1), and only behaviour has an effect.
+// True if the network has no adapter, frontend and convnet. Features are then ones, (N, 1, 1, 1, 1), and only behaviour has an
+// effect.
 [[nodiscard]] bool is_modulator_only(const ModelConfig& config);
-// Number of channels from the core to the modulator, and from the modulator to the readouts.
+// The number of channels between core and modulator, and between modulator and readouts.
 [[nodiscard]] std::int64_t feature_channels(const ModelConfig& config);
 [[nodiscard]] std::int64_t readout_channels(const ModelConfig& config);
 
-// Frames of the features, and pixels per side (for `side` pixels before the frontend); a value below 1 is an impossible network.
+// The number of frames of the features, and their pixels along a side if the frontend gets `side` pixels. A value below 1 means
+// that the network is impossible.
 [[nodiscard]] std::int64_t feature_frames(const ModelConfig& config);
 [[nodiscard]] std::int64_t feature_side(const ModelConfig& config, std::int64_t side);
-// Whether a stage's shortcut is a separate convolution, and the channels within the gate of its pooling.
+// has_projection(): true if the shortcut of a stage is a convolution. gate_width(): the number of channels inside the gate of its
+// pooling.
 [[nodiscard]] bool has_projection(const StageConfig& stage, std::int64_t in);
 [[nodiscard]] std::int64_t gate_width(const StageConfig& stage);
 
-// The type for precise computation: fp32 if x has a shorter type. Tests use fp64, which stays.
+// The type for precise computation: fp32, or the type of x if that is wider (tests use fp64).
 [[nodiscard]] at::ScalarType wide_type(const at::Tensor& x);
 [[nodiscard]] at::Tensor wide(const at::Tensor& x);
 
-// A module that only holds others, so that names equal VisionCore's.
+// A module that only holds others, so that parameters have VisionCore's names.
 struct Holder : torch::nn::Module {
-  // Adds `child` under a dotted name: "main_block.components.conv.conv" makes the holders between.
+  // Adds `child` under a dotted name: for "main_block.components.conv.conv" it makes the holders in between.
   void put(const std::string& path, std::shared_ptr<torch::nn::Module> child);
 };
 
-// Weight and optional bias under torch's names: uniform within 1 / sqrt(fan in), torch's initialisation of linear layers and
-// convolutions.
+// A weight and an optional bias with torch's names. Initialised uniformly within 1 / sqrt(fan in), as torch initialises linear
+// layers and convolutions.
 struct Weights : torch::nn::Module {
   Weights(std::vector<std::int64_t> shape, bool with_bias);
   void initialise(at::Generator& generator);

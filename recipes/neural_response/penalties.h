@@ -11,28 +11,29 @@
 
 namespace millrace::recipes::neural_response {
 
-// Strength of a rule in an epoch (0-based): constant: lambda; warmup: lambda from start_epoch on, 0 before; linear_ramp: from 0
-// at start_epoch to lambda at end_epoch, 0 before; linear_decay: from start_lambda at start_epoch to lambda at end_epoch.
+// The strength of a rule in an epoch (0-based). constant: lambda. warmup: lambda from start_epoch on, 0 before. linear_ramp:
+// rises from 0 at start_epoch to lambda at end_epoch, 0 before. linear_decay: goes from start_lambda at start_epoch to lambda at
+// end_epoch.
 [[nodiscard]] double lambda_at(const PenaltyConfig& rule, std::uint64_t epoch);
 [[nodiscard]] bool is_proximal(PenaltyType type);
-// Whether a parameter's name contains all parts of one of the rule's patterns ("readouts/std": both words).
+// True if a parameter's name contains all parts of one of the rule's patterns; "readouts/std" has two parts.
 [[nodiscard]] bool applies_to(const PenaltyConfig& rule, const std::string& parameter);
 
-// The rules of a run, resolved to parameters once.
+// The rules of a run, each with the parameters that it is about.
 class Penalties {
  public:
-  // Adds a line to `told` for each rule that matches no parameter.
+  // Adds a line to `notices` for each rule that fits no parameter.
   Penalties(const std::vector<PenaltyConfig>& rules, const torch::nn::Module& model, std::vector<std::string>& notices);
 
-  // One term per norm with lambda above 0, named after its rule: sum of |w| (l1), of w^2 (l2), of the norms of the tensors
-  // (group_lasso), times lambda of the epoch.
+  // A term for each norm whose lambda is above 0, with the rule's name: the sum of |w| (l1), of w^2 (l2) or of the norms of the
+  // tensors (group_lasso), times lambda in this epoch.
   [[nodiscard]] std::vector<LossTerm> terms(std::uint64_t epoch) const;
-  // Call after an update; works in place with the epoch's strength: proximal_l1 shrinks every value by it towards 0; the clamps
-  // keep values within +-it, between 0 and it, or above it.
+  // Called after each update; changes parameters in place with the strength of this epoch. proximal_l1 moves every value towards
+  // 0 by the strength. The clamps keep values within +-strength, between 0 and the strength, or above the strength.
   void apply(std::uint64_t epoch) const;
   [[nodiscard]] bool any_proximal() const;
-  [[nodiscard]] bool follows_epochs() const;  // false: the epoch does not matter
-  // Whether a rule of type l2 covers the parameter: weight decay then leaves it out, even if lambda is 0.
+  [[nodiscard]] bool follows_epochs() const;  // true: terms() and apply() depend on the epoch
+  // True if a rule of type l2 is about the parameter. Weight decay then leaves the parameter out, even if lambda is 0.
   [[nodiscard]] bool excludes_from_decay(const std::string& parameter) const;
 
  private:

@@ -5,7 +5,8 @@
 namespace millrace::recipes::neural_response {
 namespace {
 
-// The core of three stages: first halves all axes, then a wide one with a kernel of 5, then one of 3 with dilation 2.
+// The core of three stages: the first halves all axes; the second is wide and has a kernel of 5; the third has a kernel of 3 with
+// dilation 2.
 Json stages(std::int64_t first, std::int64_t second, std::int64_t third, std::int64_t squeeze_second,
             std::int64_t squeeze_third) {
   return {{{"channels", first}, {"stride", 2}},
@@ -30,7 +31,8 @@ Json smoke() {
                {"recipe.frontend.kernel_size", 8},
                {"recipe.convnet.stages", stages(8, 16, 16, 4, 4)},
                {"recipe.modulator.hidden_dim", 16},
-               {"recipe.readout.initial_std", 1.0},  // for a last frame of 5 pixels: the published value 5 is for 12
+               {"recipe.readout.initial_std", 1.0},  // the last frame has 5 pixels along a side; the published value 5 is for 12
+                                                     // pixels
                {"recipe.modulator.beh_emb_dim", 8}},
               steps(3e-3, 400, 100, 8));
 }
@@ -43,7 +45,7 @@ Json small() {
               steps(4e-3, 600, 100, 32));
 }
 
-// With the numbers of VisionCore's guide.
+// The sizes and targets in the guide of VisionCore, the program that this recipe follows.
 Json full() {
   return {{"data.batch_size", 256},           {"optim.learning_rate", 1e-3}, {"optim.weight_decay", 1e-4},
           {"recipe.steps_per_epoch", 1000},   {"recipe.val_fraction", 0.05}, {"targets.train_it_per_s", 1.5},
@@ -61,8 +63,8 @@ Json defaults() {
           {"optim.learning_rate", 1e-4},
           {"optim.weight_decay", 1e-5},
           {"optim.clip_norm", 1.0},
-          {"optim.decay_factor", 0.5},    // from VisionCore's schedules step and plateau
-          {"optim.plateau_patience", 3},  // from its schedule plateau
+          {"optim.decay_factor", 0.5},    // as in VisionCore's schedules step and plateau
+          {"optim.plateau_patience", 3},  // as in its schedule plateau
           {"train.epochs", 100},
           {"train.early_stop_patience", 10},
           {"log.train_metrics", true},  // shows which sessions were left out of steps

@@ -48,7 +48,7 @@ class Gaussian final : public Readout {
     initialise_bias(bias_, config_, session_);
   }
 
-  // The exponent is a quadratic form of the pixel's position: a form of rows plus one of columns plus a mixed term.
+  // The exponent is a quadratic form of the pixel's position: a term of the row, a term of the column and a mixed term.
   at::Tensor masks(std::int64_t height, std::int64_t width) const override {
     const auto places = [&](std::int64_t size) {
       return at::arange(size, mean_.options()) - 0.5 * static_cast<double>(size - 1);
@@ -63,8 +63,8 @@ class Gaussian final : public Readout {
     return bell / (bell.sum({1, 2}, true) + 1e-8);
   }
 
-  // Mask first, features after it: this leaves n C products per row instead of n H W. Either order costs n C H W multiplications
-  // and takes the same time; the mask's product is one over all rows.
+  // Applies the mask before the features. That leaves n C products for each row instead of n H W. Both orders need n C H W
+  // multiplications and take the same time, but the mask's product is a single one over all rows.
   at::Tensor forward(const at::Tensor& features) override {
     const device::NoAutocast fp32(features.device().type());
     const std::int64_t rows = features.size(0), channels = features.size(1), n = session_.units;

@@ -1,4 +1,4 @@
-// From the features of the last frame to a session's units.
+// Computes the outputs of a session's units from the features of the last frame.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -16,15 +16,15 @@ namespace millrace::recipes::neural_response {
 struct SessionShape {
   std::string name;
   std::int64_t units = 0;
-  std::vector<float> mean_counts;  // spikes per bin of each unit, for the initial biases; may be empty
+  std::vector<float> mean_counts;  // spikes in a bin of each unit, for the initial biases; may be empty
 };
 
 class Readout : public torch::nn::Module {
  public:
-  // features (N, C, H, W) -> (N, units) fp32.
+  // Turns features (N, C, H, W) into (N, units) fp32.
   virtual at::Tensor forward(const at::Tensor& features) = 0;
   virtual void initialise(at::Generator& generator) = 0;
-  // Each unit's weights over a frame, (units, H, W), each with sum 1; undefined for a readout without masks.
+  // The weights of each unit over a frame, (units, H, W), the sum of each is 1. Undefined for a readout without masks.
   [[nodiscard]] virtual at::Tensor masks(std::int64_t height, std::int64_t width) const = 0;
 };
 

@@ -31,11 +31,12 @@
 namespace millrace::recipes::neural_response {
 namespace {
 
-constexpr std::uint64_t kOrderKey = 41;  // for the validation's order
+constexpr std::uint64_t kOrderKey = 41;  // makes the random numbers of the validation's order differ from those of other uses of
+                                         // the seed
 // The name of each StimulusKind in snapshots.
 constexpr std::array<std::string_view, 3> kStimulusWords = {"pixels", "grey", "transformed"};
 
-// The groups of a batch that have rows, ordered by their earliest row.
+// The groups of a batch that have rows, in the order of their first rows.
 std::vector<std::size_t> in_order_of_appearance(const Batch& batch) {
   std::vector<std::size_t> order;
   for (std::size_t i = 0; i < batch.groups().size(); ++i) {
@@ -45,7 +46,8 @@ std::vector<std::size_t> in_order_of_appearance(const Batch& batch) {
   return order;
 }
 
-// The first bins in sequence, for traces; the others shuffled, so that a part of them represents all.
+// The order of validation samples: the first bins in their order in time, for traces; the others shuffled, so that a part of them
+// represents all.
 std::vector<std::int64_t> order_of_validation(std::int64_t count) {
   std::vector<std::int64_t> order(static_cast<std::size_t>(count));
   std::iota(order.begin(), order.end(), 0);
@@ -57,7 +59,7 @@ std::vector<std::int64_t> order_of_validation(std::int64_t count) {
   return order;
 }
 
-// Pixels per side of the core's last frame, for a stimulus of that side; see StageConfig.
+// The pixels along a side of the core's last frame, for a stimulus with `side` pixels; see StageConfig.
 std::int64_t side_of_last_frame(const ModelConfig& config, std::int64_t side) {
   if (config.adapter.type == AdapterType::adapter) side = config.adapter.grid_size;
   if (config.convnet.type == ConvnetType::none) return side;
@@ -89,8 +91,8 @@ at::Tensor as_seen_in_training(const at::Tensor& stim, StimulusKind kind) {
   if (stim.scalar_type() != at::kByte) return stim.to(at::kFloat);
   if (kind == StimulusKind::transformed) {
     throw DataError({"stim holds grey levels, and this run learned from what its transforms make of them", "the input of predict",
-                     "give NeuralResponse::predict the transformed frames as f32; a file for millrace predict holds grey levels "
-                     "alone, for runs whose stimulus has no operations but pixelnorm and unsqueeze"});
+                     "give NeuralResponse::predict the transformed frames as f32; a file for millrace predict has only grey "
+                     "levels, which works for runs whose stimulus has no operations except pixelnorm and unsqueeze"});
   }
   const at::Tensor levels = stim.to(at::kFloat);
   return kind == StimulusKind::pixels ? levels.sub(127).div(255) : levels;
@@ -147,7 +149,7 @@ void NeuralResponse::before_training() {
 }
 
 data::SampleWeights NeuralResponse::curriculum(const std::shared_ptr<const Session>& session) const {
-  constexpr std::int64_t kLast = 8000;  // step from which on all samples are equally likely
+  constexpr std::int64_t kLast = 8000;  // from this step on all samples are equally likely
   return [session, median = median_contrast_, updates = updates_per_epoch(), kLast](std::uint64_t epoch) {
     const std::int64_t step = static_cast<std::int64_t>(epoch) * updates;
     return step < kLast ? curriculum_weights(*session, median, step) : std::vector<float>();
@@ -175,7 +177,7 @@ data::Pipeline NeuralResponse::data(Split split) {
   const std::int64_t batch = context_.config->data.samples_per_batch();
   const auto count = static_cast<std::int64_t>(pipeline.datasets.size());
   if (split == Split::validation) {
-    pipeline.batch_size = std::max<std::int64_t>(1, batch / count);  // per session
+    pipeline.batch_size = std::max<std::int64_t>(1, batch / count);  // of each session
     return pipeline;
   }
   pipeline.grouping = data::Grouping::mix;
@@ -213,7 +215,7 @@ Batch NeuralResponse::prepare(Batch batch) {
 
 DigitalTwin& NeuralResponse::model() {
   if (!model_) {
-    if (known_.empty()) before_training();  // weights without a snapshot: the sessions list their units
+    if (known_.empty()) before_training();  // for weights without a snapshot, the sessions say which units there are
     const ModelConfig config = model_config_of(recipe_, lags_, behavior_dim_);
     std::vector<SessionShape> shapes;
     std::vector<std::int64_t> units;
@@ -237,7 +239,8 @@ void NeuralResponse::begin_with_pretrained() {
     return name.starts_with("adapters.") || name.starts_with("frontend.") || name.starts_with("convnet.");
   };
   const bool left_out = recipe_.freeze_vision && context_.config->snapshot.frozen == FrozenWeights::leave_out;
-  if (!recipe_.pretrained.empty() && (!goes_on_ || left_out)) {  // a snapshot has them, unless it leaves out the frozen ones
+  if (!recipe_.pretrained.empty() && (!goes_on_ || left_out)) {  // a snapshot has these weights, unless it leaves frozen weights
+                                                                 // out
     const millrace::Weights weights = quiet_weights(recipe_.pretrained);
     const std::int64_t taken = take_pretrained(*model_, weights.models.begin()->second, recipe_.pretrained);
     context_.note("pretrained: " + std::to_string(taken) + " tensors of adapters, frontend and convnet from " + weights.which);
@@ -299,12 +302,13 @@ std::optional<Loss> NeuralResponse::loss(const Batch& batch, const StepContext& 
   return result;
 }
 
-// Reads the epoch only where a rule follows it: a recorded step is recorded anew where its loss has read another epoch.
+// The epoch for the penalties. It is read only if a penalty depends on it, because a recorded step whose loss has read the epoch
+// is recorded anew in each epoch.
 std::uint64_t NeuralResponse::epoch_for_penalties(const StepContext& context) const {
   return penalties_->follows_epochs() ? static_cast<std::uint64_t>(context.epoch) : 0;
 }
 
-// Groups for core and heads, each with and without decay.
+// Parameter groups for core and heads, each with and without weight decay.
 std::vector<optim::ParameterGroup> NeuralResponse::groups() {
   std::vector<optim::ParameterGroup> groups;
   for (const bool is_core : {true, false}) {
@@ -323,7 +327,7 @@ std::vector<optim::ParameterGroup> NeuralResponse::groups() {
   return groups;
 }
 
-// The run's settings; lengths that the config leaves open in steps become VisionCore's, which are in epochs.
+// The run's settings of the optimiser. Lengths in steps that the config leaves open get VisionCore's values, which are in epochs.
 optim::OptimConfig NeuralResponse::optimizer() const {
   constexpr std::int64_t kEpochsBetweenDecays = 30;
   optim::OptimConfig optim = context_.config->optim;
@@ -369,7 +373,7 @@ void NeuralResponse::measure(const Batch& batch, const StepResult& result, metri
   }
   board.add("groups_per_step", static_cast<double>(present.size()), 1.0);
   board.add("forwards_per_step", outputs.at("forwards"), at::ones_like(outputs.at("forwards")));
-  // Quiet values: in a few batches many units have no spike, and lines for people would show chance.
+  // Lines for people leave these values out: in a few batches many units have no spike, so the values would be chance.
   for (const char* quiet :
        {"bps/*", "bps_overall/*", "val_bps/*", "session_loss/*", "nan_skip/*", "groups_per_step", "forwards_per_step"})
     board.quiet(quiet);
@@ -427,7 +431,7 @@ std::vector<TextTable> NeuralResponse::tables() {
     const std::vector<double> spikes = host_values<double>(seen_[i].sums[1]);
     for (std::size_t u = 0; u < all[i].size(); ++u) {
       const std::string cid = u < known_[i].cids.size() ? std::to_string(known_[i].cids[u]) : std::to_string(u);
-      const std::string bits_text = std::isnan(all[i][u]) ? "" : significant(all[i][u], 6);  // as in history.csv
+      const std::string bits_text = std::isnan(all[i][u]) ? "" : significant(all[i][u], 6);  // with the digits of history.csv
       table.rows.push_back({known_[i].shape.name, cid, bits_text, significant(spikes[u], 12)});
     }
   }
@@ -450,7 +454,7 @@ State NeuralResponse::state() const {
 }
 
 void NeuralResponse::load_state(const State& state) {
-  if (state.tensors.empty() && state.json.empty()) return;  // weights alone
+  if (state.tensors.empty() && state.json.empty()) return;  // only weights were loaded
   constexpr std::int64_t kMost = 1'000'000;
   const SavedJson saved(state.json, "recipe");
   std::vector<Known> found;

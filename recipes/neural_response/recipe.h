@@ -26,19 +26,20 @@ class NeuralResponse final : public Recipe {
   NeuralResponse(const Sections& sections, const Context& context, std::optional<OpenOptions> open = {});
   [[nodiscard]] static std::vector<Problem> problems(const Sections& sections, const RunConfig& run);
 
-  void before_training() override;  // opens all sessions and reads everything but the stimuli
+  void before_training() override;  // opens all sessions and reads everything except the stimuli
   data::Pipeline data(Split split) override;
-  Batch prepare(Batch batch) override;  // "stim" u8 -> float, in the network's form
+  Batch prepare(Batch batch) override;  // turns "stim" from u8 into float, in the network's form
   DigitalTwin& model() override;
   bool set_layout(Layout layout) override;
   std::vector<Objective> objectives() override;
   void begin_validation() override;
   void measure(const Batch& batch, const StepResult& result, metrics::Board& board) override;
 
-  State state() const override;  // the sessions: names, units; the kind of their stimuli
+  State state() const override;  // the names and units of the sessions, and the kind of their stimuli
   void load_state(const State& state) override;
-  // "stim" u8 (rows, 1, L, H, W), "behavior" f32 (rows, B) -> "rates" (rows, units of all sessions), spikes per bin. Grey levels
-  // are treated as in training; DataError if transforms changed them there. "stim" f32 is the transforms' result.
+  // Takes "stim" u8 (rows, 1, L, H, W) and "behavior" f32 (rows, B). Returns "rates" (rows, units of all sessions), in spikes per
+  // bin. Grey levels are scaled as in training; throws DataError if transforms changed them there. A "stim" of f32 must be the
+  // result of these transforms.
   Tensors predict(const Tensors& inputs) override;
   Facts facts() const override;
   std::vector<Picture> draw() override;
@@ -64,12 +65,12 @@ class NeuralResponse final : public Recipe {
   std::int64_t lags_ = 25;
   std::int64_t behavior_dim_ = 42;
   double bins_per_s_ = 120;
-  StimulusKind stimulus_ = StimulusKind::pixels;  // of all sessions; transformed if they differ
+  StimulusKind stimulus_ = StimulusKind::pixels;  // of all sessions; `transformed` if they differ
   double median_contrast_ = 1;
-  bool goes_on_ = false;  // the weights come from a snapshot
+  bool goes_on_ = false;  // true: the weights come from a snapshot
   std::shared_ptr<DigitalTwin> model_;
   std::optional<Penalties> penalties_;
-  std::vector<Seen> seen_;  // for the validation under way, by session
+  std::vector<Seen> seen_;  // of the present validation, for each session
 };
 
 }  // namespace millrace::recipes::neural_response

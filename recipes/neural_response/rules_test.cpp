@@ -1,4 +1,4 @@
-// Losses, penalties and VisionCore's model files: the parts between the network and the optimiser.
+// Tests of losses, penalties and VisionCore's model files: the parts between the network and the optimiser.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
@@ -28,7 +28,7 @@ using testing::HasSubstr;
 
 TEST(NeuralLoss, PoissonFollowsTheFormulaInBothForms) {
   const at::Tensor v = at::randn({5, 3});
-  const at::Tensor y = at::randn({5, 3}).abs();  // any y >= 0
+  const at::Tensor y = at::randn({5, 3}).abs();  // any numbers >= 0
   at::Tensor mask = at::ones({5, 3});
   mask[2][1] = 0.0;
   const MaskedSum logs = poisson_loss(v, y, mask, Activation::none);
@@ -63,7 +63,7 @@ TEST(NeuralLoss, WhatTheMaskHidesChangesNothingToTheBit) {
 
 TEST(NeuralLoss, ASessionWhoseLossIsNotFiniteIsDroppedWithItsCountAndGradient) {
   at::Tensor v = at::zeros({2, 2});
-  v[0][0] = 200.0;  // e^200 does not fit into a float
+  v[0][0] = 200.0;  // e^200 exceeds the range of float
   v.requires_grad_();
   const MaskedSum lost = poisson_loss(v, at::ones({2, 2}), at::ones({2, 2}), Activation::none);
   EXPECT_EQ(lost.sum.item<double>(), 0);

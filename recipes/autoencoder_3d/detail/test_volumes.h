@@ -1,4 +1,4 @@
-// Files of volumes for tests, and functions that read them.
+// Writes files of volumes for tests, and reads them.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -23,9 +23,9 @@ namespace millrace::recipes::autoencoder_3d::test {
 
 namespace stdfs = std::filesystem;
 
-// The part of a NIfTI-1 header that volumes of i16 and f32 need.
+// A NIfTI-1 header with the fields that volumes of i16 and f32 need.
 struct Nifti {
-  std::vector<std::int16_t> dim;  // x first
+  std::vector<std::int16_t> dim;  // the first size is that of x
   bool swapped = false;
   float slope = 0, intercept = 0;
   std::array<float, 3> voxel = {1, 1, 1};
@@ -106,7 +106,7 @@ class VolumeTest : public testing::Test {
     return {reinterpret_cast<const char*>(packed.data()), packed.size()};
   }
   [[nodiscard]] VolumeFiles open(std::uint64_t seed = 1) const { return open_volumes(recipe_, folder_, seed); }
-  // Field `field` of samples read at positions 0, 1, ...
+  // The values of field `field` of these samples, read as if they had the positions 0, 1, ... in the epoch.
   static std::vector<float> read(const data::Source& source, const std::vector<std::int64_t>& indices, std::size_t field = 0,
                                  std::uint64_t epoch = 0) {
     std::vector<std::vector<std::byte>> memory;

@@ -11,7 +11,7 @@ using Convert = std::function<Json(const Json&)>;
 
 const std::string kFile = "as in the original's JSON";
 
-// Accepts lr_scheduler: null, cosine or warmup_cosine.
+// Converts lr_scheduler, whose values are null, cosine and warmup_cosine.
 Json schedule_of(const Json& value) { return value.is_null() || value == Json("none") ? Json("constant") : value; }
 
 Json resume_of(const Json& value) { return is_true(value) ? Json("auto") : Json(); }

@@ -13,13 +13,13 @@ namespace millrace::recipes::autoencoder_3d {
 namespace {
 
 constexpr std::array<std::string_view, 3> kSecondStage = {"diffusion_def", "diffusion_train", "NoiseScheduler"};
-// Keys by which a tree is recognised as 3d_ldm's.
+// A tree that has one of these keys is a file of 3d_ldm.
 constexpr std::array<std::string_view, 10> kOriginal = {
     "autoencoder_def", "autoencoder_train", "spatial_dims", "data_base_dir", "model_dir",
     "output_dir",      "tfevent_path",      "resume_ckpt",  "npz_dir_train", "npz_dir"};
-// Keys that exist only because other keys refer to them.
+// Keys that 3d_ldm's files have only so that other keys can refer to them.
 constexpr std::array<std::string_view, 3> kVariables = {"spatial_dims", "image_channels", "latent_channels"};
-// Keys with a meaning; any other key at the top exists only for references.
+// Keys at the top of a file with a meaning. All others exist only for references.
 constexpr std::array<std::string_view, 13> kOwn = {
     "data_base_dir", "model_dir",    "output_dir", "tfevent_path", "resume_ckpt",     "npz_dir_train",    "npz_dir_val",
     "npz_dir",       "val_fraction", "seed",       "spacing",      "autoencoder_def", "autoencoder_train"};
@@ -29,7 +29,7 @@ bool is_one_of(const Names& names, std::string_view name) {
   return std::ranges::find(names, name) != names.end();
 }
 
-constexpr int kMostReferences = 8;  // longest chain of references
+constexpr int kMostReferences = 8;  // the longest chain of references
 
 bool is_original(const Json& tree) {
   const auto has = [&](std::string_view key) { return tree.contains(std::string(key)); };
@@ -38,7 +38,7 @@ bool is_original(const Json& tree) {
 
 std::string text_of(const Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
 
-// The key that a text refers to: "@key" or "$@key".
+// The key to which a text refers: "@key" or "$@key". "" if it is not a reference.
 std::string referred_to(std::string_view text) {
   if (text.starts_with('$')) text.remove_prefix(1);
   if (text.size() < 2 || text[0] != '@') return "";
@@ -51,7 +51,7 @@ class References {
  public:
   References(const Json& tree, config::Layers::Foreign& file) : tree_(tree), file_(file) {}
 
-  // False if `value` contains a dangling reference, which is reported.
+  // Replaces the references in `value`. Returns false and reports it if one of them names a missing key.
   bool replace(Json& value, const std::string& path) {
     for (int i = 0; value.is_string(); ++i) {
       const std::string text = value.get<std::string>();
@@ -75,7 +75,7 @@ class References {
     if (value.is_object()) replace_in(value, path + ".", [](const std::string&) { return true; });
     return true;
   }
-  // Every key of `object` that is `wanted`; a key that can't be replaced is left out.
+  // Replaces the references in each key of `object` for which wanted() is true. A key that can't be replaced is removed.
   template <class Wanted>
   void replace_in(Json& object, const std::string& prefix, const Wanted& wanted) {
     for (auto item = object.begin(); item != object.end();) {
@@ -105,7 +105,7 @@ struct Network {
   Json& keys;
   std::vector<Problem>& problems;
 
-  // Removes a key and returns its value; null if it is missing.
+  // Removes a key and returns its value; null if the key is missing.
   Json take(const std::string& key) const {
     const auto found = keys.find(key);
     if (found == keys.end()) return {};
@@ -116,7 +116,7 @@ struct Network {
   void refuse(const std::string& key, const std::string& what, const std::string& next) const {
     problems.push_back({"autoencoder_def." + key + " is " + what, "autoencoder_def." + key, next});
   }
-  // Refuses any value but `value`, since it means another network.
+  // Refuses all values except `value`, because they mean another network.
   void only(const std::string& key, const Json& value) const {
     const Json given = take(key);
     if (given.is_null() || given == value || given == Json(value.dump())) return;
@@ -132,7 +132,7 @@ void read_network(Json& keys, std::vector<Problem>& problems) {
   const std::string target = text_of(network.take("_target_"));
   const std::size_t dot = target.rfind('.');
   if (target != "null" && target.substr(dot == std::string::npos ? 0 : dot + 1) != "AutoencoderKL") {
-    network.refuse("_target_", target + ", which is not here", "name an AutoencoderKL: it is the one network of this recipe");
+    network.refuse("_target_", target + ", which is not here", "give an AutoencoderKL, the only network of this recipe");
   }
   network.only("spatial_dims", 3);
   const Json in = keys.value("in_channels", Json());
@@ -144,19 +144,19 @@ void read_network(Json& keys, std::vector<Problem>& problems) {
   network.only("include_fc", true);
   if (const auto blocks = keys.find("num_res_blocks"); blocks != keys.end() && blocks->is_array() && !blocks->empty()) {
     if (std::ranges::any_of(*blocks, [&](const Json& each) { return each != blocks->front(); })) {
-      network.refuse("num_res_blocks", blocks->dump() + ": it differs between the levels", "take one number for all of them");
+      network.refuse("num_res_blocks", blocks->dump() + ": it differs between the levels", "use the same number for all levels");
     }
     const Json first = blocks->front();
     *blocks = first;
   }
-  // MONAI's defaults for keys that the file omits.
+  // If the file omits these keys, MONAI's defaults apply.
   network.otherwise("norm_num_groups", 32);
   network.otherwise("norm_eps", 1e-6);
   network.otherwise("with_encoder_nonlocal_attn", true);
   network.otherwise("with_decoder_nonlocal_attn", true);
 }
 
-// Adds the keys of Millrace that follow from keys of the training section, besides those that aliases() maps.
+// Adds keys of Millrace that follow from the training section, besides those that aliases() converts.
 void read_training(Json& keys, Json& tree, std::vector<std::string>& notices) {
   if (!keys.contains("lr_scheduler")) {
     keys["lr_scheduler"] = nullptr;

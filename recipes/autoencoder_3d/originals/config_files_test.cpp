@@ -1,4 +1,4 @@
-// Files in the form of the published ones, with wording of this test's own.
+// Tests with files in the form of the published ones, but with contents of this test's own.
 #include "recipes/autoencoder_3d/entry_parts.h"
 
 #include <gmock/gmock.h>
@@ -73,7 +73,7 @@ class OriginalFiles : public testing::Test {
     }
     return {};
   }
-  // The problems of a config whose network contains this line.
+  // The problems of a config whose network section has this line.
   std::vector<Problem> problems_of_network(const std::string& line) {
     return problems({"{\"image_channels\": 1,\n\"autoencoder_def\": {\n" + line + "\n}}"});
   }

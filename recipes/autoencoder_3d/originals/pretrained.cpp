@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::string_view kOfParallel = "module.";
 
-// The files of weights in a folder that is not a run's; for any other path, the path itself.
+// The files of weights in the folder `from`; if it has no such files, `from` itself.
 std::vector<std::filesystem::path> files_of(const std::filesystem::path& from) {
   std::vector<std::filesystem::path> files;
   for (const char* network : {"autoencoder", "discriminator"}) {
@@ -38,7 +38,7 @@ Tensors tensors_of(const std::filesystem::path& from) {
   return all;
 }
 
-// Returns whether the network was there; if not, nothing is copied.
+// Copies the weights of a network. Returns false and copies nothing if `tensors` does not have the network.
 bool take(torch::nn::Module& network, const Tensors& tensors, const std::string& which, const std::filesystem::path& from) {
   const at::NoGradGuard no_grad;
   auto parameters = network.named_parameters();
@@ -54,7 +54,7 @@ bool take(torch::nn::Module& network, const Tensors& tensors, const std::string&
     const std::string what = it == tensors.end() ? "the " + which + "'s weights have no " + item.key()
                                                  : "the " + which + "'s " + item.key() + " has shape " + shape_text(it->second) +
                                                        ", the model's has " + shape_text(item.value());
-    throw SnapshotError({what, from.string(), "set the keys of recipe as the network has them that was trained"});
+    throw SnapshotError({what, from.string(), "set the keys of section recipe to those of the trained network"});
   }
   return true;
 }

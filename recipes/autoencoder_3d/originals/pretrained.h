@@ -1,4 +1,4 @@
-// Weights that another program or run trained.
+// Copies weights that another program or another run trained.
 #pragma once
 
 #include <filesystem>
@@ -8,10 +8,10 @@
 
 namespace millrace::recipes::autoencoder_3d {
 
-// Copies the weights in `from`: a folder with autoencoder.pt and perhaps discriminator.pt (or .safetensors) as MONAI's users save
+// Copies weights from `from`: a folder with autoencoder.pt and perhaps discriminator.pt (or .safetensors) as users of MONAI save
 // them, one of these files, or anything that load_weights() accepts. Names may begin with "module." (DistributedDataParallel).
-// Returns one line about the weights that were copied. SnapshotError if a network is incomplete or of other sizes, or if neither
-// is there.
+// Returns a line about the weights that were copied. Throws SnapshotError if a network is incomplete or of other sizes, or if
+// neither network is there.
 std::string take_pretrained(VolumeGan& model, const std::filesystem::path& from);
 
 }  // namespace millrace::recipes::autoencoder_3d

@@ -1,4 +1,4 @@
-// A tiny sky whose files are in memory, and a recipe on it, for the tests of this folder.
+// For the tests of this folder: a tiny sky whose files are in memory, and a recipe on it.
 #pragma once
 
 #include <ATen/ops/from_blob.h>
@@ -26,7 +26,7 @@
 
 namespace millrace::recipes::cosmology::test {
 
-// A file in memory.
+// An HDF5 file in memory.
 class MemorySky final : public hdf5::File {
  public:
   MemorySky(std::filesystem::path path, std::string name, DType dtype, Shape shape, std::vector<std::byte> bytes)
@@ -84,7 +84,7 @@ class CosmologyTest : public ::testing::Test {
       for (const char* name : {"signal/s", "foreground/f"}) std::ofstream(folder_ / (name + std::to_string(file) + ".h5"));
     }
   }
-  // Opens the replacement of a file in `altered`; any other path gives a tiny sky.
+  // Opens a file: its replacement in `altered` if there is one, else a tiny sky.
   SkyFile open(const std::filesystem::path& path) {
     const std::string name = path.filename().string();
     if (const auto it = altered_.find(name); it != altered_.end()) return it->second(path);

@@ -10,7 +10,7 @@
 namespace millrace::recipes::cosmology {
 namespace {
 
-// Accepts mixed_precision: no, fp16 or bf16.
+// Converts mixed_precision, whose values are no, fp16 and bf16.
 Json precision_of(const Json& value) {
   if (value == "no") return "fp32";
   if (value == "fp16" || value == "bf16") return value;
@@ -41,7 +41,8 @@ std::vector<config::Alias> aliases() {
   };
   for (const char* key : {"filters", "act", "loss", "n_fg"}) model(key, std::string("recipe.") + key);
   model("noiseamp", "recipe.noise_amp");
-  model("pca_components_path", "recipe.pca_components_path", [](const Json& value) { return value; });  // null: not given
+  model("pca_components_path", "recipe.pca_components_path", [](const Json& value) { return value; });  // null means that no path
+                                                                                                        // is given
   model("model_dir", "run.parent");
   model("model_name", "run.name");
   list.push_back(accepted_text("model_params.model_path", "model_dir says where runs go"));

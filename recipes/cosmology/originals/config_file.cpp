@@ -23,7 +23,9 @@ Json keys_of_original_file(const Json& tree, config::Layers::Foreign& file) {
                              "give a file of v1, or describe v1 by recipe.filters, recipe.act, recipe.loss"});
     return Json::object();
   }
-  if (has(tree, "training_params", "train_num_workers")) keys["training_params"].erase("num_workers");  // as hugh reads them
+  if (has(tree, "training_params", "train_num_workers"))
+    keys["training_params"].erase("num_workers");  // hugh uses train_num_workers if
+                                                   // both keys are there
   return keys;
 }
 

@@ -1,4 +1,4 @@
-// `millrace uvh5`: its arguments and its output.
+// `millrace uvh5`: reads the command's arguments and prints its output.
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -45,7 +45,7 @@ using uvh5::Baseline;
 using uvh5::FlagRule;
 using uvh5::Part;
 
-// The command's arguments, parsed into a wish; every mistake goes to the same list.
+// Parses the arguments of the command into a Wish. All mistakes are collected in one list.
 class Uvh5Words {
  public:
   explicit Uvh5Words(std::span<const std::string> words) : arguments_(words) {}
@@ -243,7 +243,7 @@ void print_converted(const uvh5::Converted& converted, const std::filesystem::pa
     before = word;
   }
   if (converted.config.empty()) {
-    std::cout << "next        a run needs foreground and signal: give FILE... and --signal or --make-signal together\n";
+    std::cout << "next        give FILE... together with --signal or --make-signal: a run needs foreground and signal\n";
   } else {
     std::cout << "next        millrace train cosmology --config " << (out / "train.json").string() << "\n";
   }

@@ -15,13 +15,13 @@ namespace millrace::recipes::cosmology::uvh5 {
 namespace {
 
 constexpr std::int64_t kFilesWanted = 10;
-constexpr std::int64_t kShortest = 8;  // times per file, if the length is chosen here
+constexpr std::int64_t kShortest = 8;  // the fewest times in a file, if the number is chosen here
 constexpr double kGapInChannels = 1.5;
 constexpr std::int64_t kLargestBatch = 4;
 constexpr std::int64_t kUsualComponents = 11;
 
 struct Role {
-  std::string name;  // "foreground"
+  std::string name;  // "foreground" or "signal"
   std::vector<Header> files;
   Axes axes;
   double sum_of_squares = 0;
@@ -39,8 +39,8 @@ std::vector<Header> open_files(const std::vector<std::filesystem::path>& paths, 
   return headers;
 }
 
-// Times per file: the largest multiple of 4 that divides all times and gives enough files; else the smallest that divides them,
-// at least kShortest; else all times.
+// Chooses the number of times in a file: the largest multiple of 4 that divides the number of all times and gives enough files;
+// if there is no such multiple, the smallest number of at least kShortest that divides it; else all times.
 std::int64_t chosen_length(std::int64_t times, std::int64_t polarisations) {
   std::int64_t shortest = times;
   for (std::int64_t length = times; length >= kShortest; --length) {
@@ -152,7 +152,7 @@ class Converter {
     refuse_all(problems_);
   }
 
-  // Number of baselines of the role that are converted together.
+  // The number of baselines of the role that are converted at once.
   std::int64_t baselines_of_a_pass(const Role& role) {
     const std::uint64_t memory = wish_.memory > 0 ? wish_.memory : device::available_memory_bytes() / 4;
     const auto all = static_cast<std::int64_t>(role.axes.baselines.size());
@@ -195,7 +195,7 @@ class Converter {
       }
       refuse_twice(role, polarisation, twice);
       const FlagCount count = flags.finish(problems_);
-      if (!problems_.empty()) continue;  // the other polarisations may have more problems
+      if (!problems_.empty()) continue;  // reads the other polarisations too, because they may have further problems
       add_notice("flags", role.name + " " + name + ": " + text_of_flags(count, wish_.flags));
       role.written += parts.write();
     }
@@ -249,7 +249,7 @@ class Converter {
   std::vector<Problem> problems_;
   Role foreground_{.name = "foreground", .files = {}, .axes = {}};
   Role signal_{.name = "signal", .files = {}, .axes = {}};
-  std::int64_t length_ = 0;  // times per file
+  std::int64_t length_ = 0;  // number of times in a file
   Converted converted_;
 };
 

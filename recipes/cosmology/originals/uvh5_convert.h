@@ -1,4 +1,4 @@
-// Conversion of uvh5 files to the folders that a cosmology run reads.
+// Converts uvh5 files to the folders that a cosmology run reads.
 #pragma once
 
 #include <filesystem>
@@ -13,29 +13,32 @@
 namespace millrace::recipes::cosmology::uvh5 {
 
 struct Wish {
-  std::vector<std::filesystem::path> foreground;  // uvh5 files; observations count as foreground
+  std::vector<std::filesystem::path> foreground;  // uvh5 files of the foreground; real observations count as foreground
   std::vector<std::filesystem::path> signal;
-  std::vector<std::string> left_out;      // lines about folders of which some files are left out
-  std::optional<double> made_signal_rms;  // in the files' unit: generated signals of known truth
+  std::vector<std::string> left_out;      // lines for the user about folders in which files are skipped
+  std::optional<double> made_signal_rms;  // rms of generated signals whose truth is known, in the files' unit; nullopt: signals
+                                          // come from files
   std::int64_t made_signals = 40;
-  std::int64_t times_per_file = 0;  // 0: chosen to give ten files if there are enough times; -1: all in one file
+  std::int64_t times_per_file = 0;  // number of times in an output file; 0: chosen so that there are ten files if there are
+                                    // enough times; -1: all times in one file
   std::uint64_t seed = 0;
   Selection selection;
   FlagWish flags;
-  std::uint64_t memory = 0;  // bytes for the conversion; 0: a quarter of the free memory
+  std::uint64_t memory = 0;  // bytes that the conversion may take; 0: a quarter of the free memory
 };
 
-// The outcome of a conversion.
+// The result of a conversion.
 struct Converted {
-  std::vector<std::pair<std::string, std::string>> notices;  // each a word and its line
-  Json config = Json::object();                              // for train; empty: signal or foreground is missing
+  std::vector<std::pair<std::string, std::string>> notices;  // lines for the user, each with the word before it
+  Json config = Json::object();                              // the config for `millrace train`; empty if signal or foreground is
+                                                             // missing
 };
 
-// Writes foreground/POL-tNNNN.h5 and signal/..., each with one polarisation and times_per_file successive times, and
-// train.json into the existing empty folder `out`: /vis (baselines, channels, times) in the file's type, /index_map/freq in MHz,
-// /index_map/baselines (east and north in metres, if the files have them), /index_map/antennas, /index_map/times (Julian dates),
-// /index_map/unit. Holds as many baselines of one polarisation as fit, and reads the files again for the others. Throws one
-// DataError (SkyProblems) with all faults of the files and the selection.
+// Writes foreground/POL-tNNNN.h5, signal/... and train.json into the existing empty folder `out`. Each file has one polarisation
+// and times_per_file successive times: /vis (baselines, channels, times) in the type of the input, /index_map/freq in MHz,
+// /index_map/baselines (east and north in metres, if the input has them), /index_map/antennas, /index_map/times (Julian dates),
+// /index_map/unit. Holds as many baselines of a polarisation in memory as fit, and reads the input again for the others. Throws
+// one DataError (SkyProblems) with all faults of the files and of the selection.
 [[nodiscard]] Converted convert(const Wish& wish, const std::filesystem::path& out);
 
 }  // namespace millrace::recipes::cosmology::uvh5

@@ -13,11 +13,12 @@
 namespace millrace::recipes::cosmology::uvh5 {
 namespace {
 
-constexpr double kSameTime = 1e-3 / 86400;  // days
-constexpr double kSameChannel = 1;          // hertz
+constexpr double kSameTime = 1e-3 / 86400;  // in days
+constexpr double kSameChannel = 1;          // in hertz
 constexpr std::int64_t kBlockBytes = std::int64_t{64} << 20U;
-constexpr std::size_t kShown = 30;       // baselines in a message
-constexpr std::int64_t kFewestRows = 8;  // one row in this many must exist, whatever is done about absent ones
+constexpr std::size_t kShown = 30;       // a message lists at most this many baselines
+constexpr std::int64_t kFewestRows = 8;  // of the rows that the axes allow, at least one in this many must exist, whatever is
+                                         // done about missing ones
 
 std::vector<double> ascending(std::vector<double> values, double apart) {
   std::sort(values.begin(), values.end());
@@ -33,7 +34,7 @@ std::int64_t place_of(const std::vector<double>& axis, double value, double apar
 Baseline turned(const Baseline& baseline) { return {baseline.second, baseline.first}; }
 Baseline in_order(const Baseline& baseline) { return baseline.first <= baseline.second ? baseline : turned(baseline); }
 
-// Cuts the axis to the chosen part.
+// Cuts an axis to the selected part. Returns false and adds a problem if the part is empty or outside.
 bool cut(std::vector<double>& axis, const Part& part, const std::string& flag, const std::string& what,
          std::vector<Problem>& problems) {
   const auto size = static_cast<std::int64_t>(axis.size());
@@ -49,7 +50,7 @@ bool cut(std::vector<double>& axis, const Part& part, const std::string& flag, c
 }
 
 std::vector<Baseline> baselines_of(std::span<const Header> files) {
-  std::map<Baseline, Baseline> met;  // sorted pair -> direction of the first occurrence
+  std::map<Baseline, Baseline> met;  // sorted pair -> the direction in which the baseline first occurred
   for (const Header& file : files) {
     for (const Baseline& row : file.rows) met.emplace(in_order(row), row);
   }
@@ -126,7 +127,7 @@ void choose_band(Axes& axes, const Selection& selection, std::vector<Problem>& p
   cut(axes.freq_hz, selection.channels, "--channels", "channels", problems);
 }
 
-// Limits the memory for axes with few rows: a file may name any antennas and times.
+// Refuses axes for which the files have too few rows. This limits memory, because a file may claim any antennas and times.
 void check_rows(const Axes& axes, std::span<const Header> files, std::vector<Problem>& problems) {
   std::set<Baseline> chosen;
   for (const Baseline& baseline : axes.baselines) chosen.insert(in_order(baseline));
@@ -146,7 +147,7 @@ void check_rows(const Axes& axes, std::span<const Header> files, std::vector<Pro
                       "choose baselines (--baselines) that were observed together, or convert the files one by one"});
 }
 
-// Sets east and north of b - a in metres: the earth's axes rotated to the telescope's position.
+// Sets east and north of the vector from antenna a to b, in metres: the earth's axes are rotated to the telescope's place.
 void add_separations(Axes& axes, std::span<const Header> files) {
   for (const Header& file : files) {
     const double latitude = file.latitude * std::numbers::pi / 180;
@@ -168,7 +169,7 @@ void add_separations(Axes& axes, std::span<const Header> files) {
   }
 }
 
-// The position of a file's channels on the axis, and of the polarisations in the file.
+// Where a file's values go: the place of its channels on the joint axis, and which of its polarisations is read.
 struct Target {
   std::vector<std::int64_t> channels;
   std::int64_t polarisation = -1, exchanged_polarisation = -1;
@@ -183,7 +184,7 @@ class CubeReader {
     for (std::size_t i = 0; i < axes.baselines.size(); ++i) places_[axes.baselines[i]] = static_cast<std::int64_t>(i);
   }
 
-  // Returns the number of values that an earlier file already had.
+  // Adds the values of a file. Returns the number of values that an earlier file had already.
   std::int64_t add(const Header& file) {
     Target target;
     for (const double hz : file.freq_hz) target.channels.push_back(place_of(axes_.freq_hz, hz, kSameChannel));
@@ -242,7 +243,7 @@ class CubeReader {
     }
   }
 
-  // Reads samples of any type: they are only compared with 0.
+  // Reads the numbers of samples. They may have any type, because they are only compared with 0.
   void read_samples(const Header& file, const Shape& offset, const Shape& count) {
     constexpr auto kName = "/Data/nsamples";
     const DType dtype = file.file->dataset(kName).dtype;

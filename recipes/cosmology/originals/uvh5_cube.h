@@ -1,4 +1,5 @@
-// Visibilities of several uvh5 files combined: their joint axes, the selection from them, and the values of one polarisation.
+// Combines the visibilities of several uvh5 files: their joint axes, what is selected from them, and the values of a
+// polarisation.
 #pragma once
 
 #include <complex>
@@ -13,32 +14,33 @@
 
 namespace millrace::recipes::cosmology::uvh5 {
 
-// Part of an axis: [begin, end); end -1: to the end.
+// The indices [begin, end) of an axis; end -1 = to the end of the axis.
 struct Part {
   std::int64_t begin = 0, end = -1;
 };
 
-// The selection from the files: by default everything but autos.
+// What is selected from the files. The default is everything except baselines of an antenna with itself.
 struct Selection {
   std::vector<std::int64_t> polarisations;
   std::vector<Baseline> baselines;
-  std::vector<std::int64_t> antennas;  // both antennas of a baseline must be among them
-  bool autos = false;                  // includes baselines of an antenna with itself
-  Part channels, times;                // along the joined axes
+  std::vector<std::int64_t> antennas;  // if given, both antennas of a baseline must be in this list
+  bool autos = false;                  // true: includes baselines of an antenna with itself
+  Part channels, times;                // of the joint axes
   std::optional<std::pair<double, double>> band_mhz;
 };
 
-// The joint axes of all files: baselines by their antennas' numbers, each in the direction in which it first occurs; times and
-// channels ascending. Times within a millisecond are merged, as are channels within a hertz.
+// The joint axes of all files. A baseline is a pair of antenna numbers, in the direction in which it first occurs. Times and
+// channels are ascending; times within a millisecond count as equal, and so do channels within a hertz.
 struct Axes {
   std::vector<Baseline> baselines;
   std::vector<double> times;
   std::vector<double> freq_hz;
   std::vector<std::int64_t> polarisations;
   std::string unit;
-  bool wide = false;                               // at least one file has complex128
-  std::vector<std::string> notices;                // about data that was left out
-  std::vector<std::array<double, 2>> separations;  // east and north of each baseline in metres; empty: not in the files
+  bool wide = false;                               // true: at least one file has complex128
+  std::vector<std::string> notices;                // lines for the user about data that is left out
+  std::vector<std::array<double, 2>> separations;  // east and north of each baseline, in metres; empty: the files do not have
+                                                   // them
 
   [[nodiscard]] Shape shape() const {
     return {static_cast<std::int64_t>(baselines.size()), static_cast<std::int64_t>(freq_hz.size()),
@@ -46,31 +48,33 @@ struct Axes {
   }
 };
 
-// Returns nullopt after adding to `problems`: an empty selection, files of different units, too few rows for their axes.
+// Computes the joint axes. If the selection is empty, if files have different units, or if they have too few rows for the axes,
+// adds to `problems` and returns nullopt.
 [[nodiscard]] std::optional<Axes> axes_of(std::span<const Header> files, const Selection& selection,
                                           std::vector<Problem>& problems);
 
 enum class Value : std::uint8_t { absent, good, flagged };
 
-// One polarisation: (baselines, channels, times), row-major. Flagged: by /Data/flags, or without samples (/Data/nsamples).
+// The values of a polarisation: (baselines, channels, times), row-major. A value is flagged if /Data/flags says so or if it has
+// no samples (/Data/nsamples).
 struct Visibilities {
   Shape shape;
-  std::vector<std::complex<double>> values;  // exact for complex64
+  std::vector<std::complex<double>> values;  // complex64 values are represented exactly
   std::vector<Value> states;
 };
 
-// "0-12".
+// A text such as "0-12".
 [[nodiscard]] std::string text_of(const Baseline& baseline);
 
-// The same axes with `count` of the baselines, starting at `first`.
+// The same axes with only `count` of the baselines, from number `first` on.
 [[nodiscard]] Axes of_baselines(const Axes& axes, std::int64_t first, std::int64_t count);
 
-// Turns the baselines of `axes` that have the other direction in `like`; returns false and changes nothing if the antennas
-// differ.
+// Reverses those baselines of `axes` that have the other direction in `like`. If the two have different antennas, returns false
+// and changes nothing.
 bool turn_like(Axes& axes, const Axes& like);
 
-// Reads some 64 MB of a file at a time. A row whose antennas are the other way round is conjugated, and its xy becomes the
-// baseline's yx. `twice` receives, for each file, the number of values that an earlier one already had.
+// Reads the values, some 64 MB of a file at a time. If a row has its antennas in the other order, its values are conjugated and
+// its polarisation xy becomes yx. `twice` gets, for each file, the number of values that an earlier file already had.
 [[nodiscard]] Visibilities read_visibilities(std::span<const Header> files, const Axes& axes, std::int64_t polarisation,
                                              std::span<std::int64_t> twice);
 

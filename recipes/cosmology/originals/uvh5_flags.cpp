@@ -12,7 +12,7 @@ using Complex = std::complex<double>;
 
 bool is_finite(const Complex& value) { return std::isfinite(value.real()) && std::isfinite(value.imag()); }
 
-// Interpolates a line of the cube: `count` values, `stride` apart. Returns false if all of them are bad.
+// Interpolates the bad ones of `count` values that lie `stride` apart. Returns false if all of them are bad.
 bool interpolate_line(Complex* values, const Value* states, std::int64_t count, std::int64_t stride) {
   const auto next_good = [&](std::int64_t i) {
     while (i < count && states[i * stride] != Value::good) ++i;
@@ -45,7 +45,7 @@ std::string place_text(const Axes& axes, std::int64_t b, std::int64_t f, std::in
 
 }  // namespace
 
-// Turns absent and non-finite values into flagged ones; finish() reports them if they are not allowed.
+// Counts missing and non-finite values and turns them into flagged ones. If they are not allowed, finish() reports them.
 void FlagWork::count_states(Visibilities& block, const Axes& axes) {
   const Shape& s = block.shape;
   for (std::size_t i = 0; i < block.values.size(); ++i) {
@@ -116,7 +116,7 @@ FlagCount FlagWork::finish(std::vector<Problem>& problems) const {
                         "/Data/flags", "choose other channels (--channels, --band), times or baselines, or raise --max-flagged"});
   if (problems.size() == before && !dead_.empty())
     problems.push_back({what_ + ": " + (dead_.size() == 1 ? "baseline " : "baselines ") + joined(dead_, ", ") +
-                            " flagged throughout: there is nothing to interpolate from",
+                            " flagged completely, so there is no value to interpolate from",
                         "/Data/flags", "leave them out with --baselines or --antennas, or give --flags=zero"});
   return count_;
 }

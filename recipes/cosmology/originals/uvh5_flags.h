@@ -1,4 +1,4 @@
-// The treatment of flagged visibilities.
+// Decides what happens to flagged visibilities.
 #pragma once
 
 #include <cstdint>
@@ -13,27 +13,29 @@ enum class FlagRule : std::uint8_t { interpolate, zero, keep };
 
 struct FlagWish {
   FlagRule rule = FlagRule::interpolate;
-  double most = 0.5;      // a larger share of flagged values is refused
-  bool fill_bad = false;  // absent and non-finite values count as flagged
+  double most = 0.5;      // the largest share of flagged values that is accepted
+  bool fill_bad = false;  // true: values that are missing or not finite count as flagged
 };
 
 struct FlagCount {
   std::int64_t values = 0, flagged = 0;
-  std::int64_t absent = 0, not_finite = 0;  // values that count as flagged because of fill_bad
-  std::int64_t spectra = 0;                 // whole spectra of a baseline that were filled from other times
+  std::int64_t absent = 0, not_finite = 0;  // numbers of values that count as flagged because of fill_bad
+  std::int64_t spectra = 0;                 // number of whole spectra of a baseline that were filled from other times
 };
 
-// Applies the rule to one polarisation, one block of baselines after the other. interpolate: linear between the nearest unflagged
-// values of the spectrum, beyond its last one the nearest; if a baseline's whole spectrum is flagged, the same along time. keep:
-// values stay as in the file.
+// Handles the flagged values of a polarisation, one block of baselines at a time. With interpolate, a flagged value becomes the
+// linear interpolation between the nearest unflagged values of its spectrum; beyond the last unflagged value it becomes that
+// value. If all of a baseline's spectrum at a time is flagged, the same is done along time. With keep, values stay as they are in
+// the file.
 class FlagWork {
  public:
-  // `what` names the polarisation in problems. `wish` must outlive this.
+  // `what`: the name of the polarisation in problems. `wish` must outlive this object.
   FlagWork(const FlagWish& wish, std::string what) : wish_(wish), what_(std::move(what)) {}
-  // Changes `block`: some baselines, with all channels and times of the choice. `axes` are the block's own.
+  // Changes the values of `block`, which has some of the baselines with all selected channels and times. `axes`: the axes of this
+  // block.
   void apply(Visibilities& block, const Axes& axes);
-  // Checks all blocks. Adds to `problems`: a share of flagged values above `most`, a baseline flagged throughout, absent or
-  // non-finite values.
+  // Called after all blocks. Adds to `problems` if the share of flagged values exceeds `most`, if all values of a baseline are
+  // flagged, or if values are missing or not finite.
   [[nodiscard]] FlagCount finish(std::vector<Problem>& problems) const;
 
  private:
@@ -43,11 +45,11 @@ class FlagWork {
   const FlagWish& wish_;
   std::string what_;
   FlagCount count_;
-  std::string absent_place_, bad_place_;  // of the first such value
-  std::vector<std::string> dead_;         // baselines flagged throughout
+  std::string absent_place_, bad_place_;  // where the first such value is
+  std::vector<std::string> dead_;         // baselines whose values are all flagged
 };
 
-// "3.1 % of the values (317,440) interpolated"; "none" if no value is flagged.
+// A text such as "3.1 % of the values (317,440) interpolated"; "none" if no value is flagged.
 [[nodiscard]] std::string text_of_flags(const FlagCount& count, const FlagWish& wish);
 
 }  // namespace millrace::recipes::cosmology::uvh5

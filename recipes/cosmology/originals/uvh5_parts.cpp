@@ -77,7 +77,7 @@ Parts::~Parts() {
   }
 }
 
-// The file in which this file's blocks wait; -1: the folder of all of them.
+// The temporary file in which blocks of output file number `file` wait; -1: the folder of all these files.
 std::filesystem::path Parts::waiting(std::int64_t file) const {
   const std::filesystem::path folder = folder_ / (".parts-" + name_);
   return file < 0 ? folder : folder / padded(file);

@@ -1,4 +1,5 @@
-// The output files of one polarisation: each holds successive times, and all are filled with a few baselines at a time.
+// Writes the output files of a polarisation. Each file holds successive times; all files are filled together, with a few
+// baselines at a time.
 #pragma once
 
 #include <filesystem>
@@ -10,30 +11,31 @@
 
 namespace millrace::recipes::cosmology::uvh5 {
 
-// Bytes per value of the choice during conversion: the value as read, its state, and the value as stored.
+// Bytes that the conversion needs for a selected value: as it was read, its state, and as it is stored.
 inline constexpr std::int64_t kBytesOfAValue = 33;
 
-// Number of baselines, with all channels and times of `axes`, that fit into `memory` bytes at once; at least 1.
+// The number of baselines, with all channels and times of `axes`, that fit into `memory` bytes; at least 1.
 [[nodiscard]] std::int64_t baselines_at_once(const Axes& axes, std::uint64_t memory);
 
-// Writes /vis (baselines, channels, times) of `vis`, and the data of `axes` about its times from `begin` on, into a new file.
+// Writes a new file with the data set /vis (baselines, channels, times) made of `vis`, and with the data of `axes` for its times,
+// which begin at `begin`.
 void write_part(const std::filesystem::path& path, const Axes& axes, std::int64_t begin, std::int64_t length,
                 std::span<const std::byte> vis);
 
-// Values of some baselines in the file's format: complex64, or complex128 if axes.wide.
+// The values of some baselines in the file's format: complex128 if axes.wide, else complex64.
 [[nodiscard]] std::vector<std::byte> stored(const Visibilities& block, const Axes& axes, std::int64_t begin, std::int64_t length);
 
 class Parts {
  public:
-  // Files NAME-tNNNN.h5 in `folder` of `length` times each; times that fill no file are left out. Values that do not come as one
-  // block wait in files below `folder`, which this object removes.
+  // The files will be NAME-tNNNN.h5 in `folder`, each with `length` times; times that do not fill a file are left out. If the
+  // values come in several blocks, they wait in temporary files below `folder`, which the destructor removes.
   Parts(std::filesystem::path folder, std::string name, const Axes& axes, std::int64_t length);
   ~Parts();
   Parts(const Parts&) = delete;
   Parts& operator=(const Parts&) = delete;
   // Adds the next baselines, with all channels and times.
   void add(const Visibilities& block);
-  // Call once all baselines are added. Returns the number of files.
+  // Called after all baselines were added. Writes the files and returns their number.
   std::int64_t write();
 
  private:
@@ -44,10 +46,10 @@ class Parts {
   std::string name_;
   const Axes& axes_;
   std::int64_t length_;
-  std::vector<std::vector<std::byte>> whole_;  // for each file, if all came as one block
+  std::vector<std::vector<std::byte>> whole_;  // the contents of each file, if all values came in a single block
 };
 
-// "0012", as in file names.
+// The number as in file names: "0012".
 [[nodiscard]] std::string padded(std::int64_t number);
 
 }  // namespace millrace::recipes::cosmology::uvh5

@@ -1,4 +1,4 @@
-// From uvh5 files to the files of a run; pyuvdata's own files are compared in tests/cosmology.
+// Tests the way from uvh5 files to the files of a run; tests/cosmology does the same with files that pyuvdata wrote.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -23,14 +23,14 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 namespace stdfs = std::filesystem;
 
-// An observation whose values are a function of baseline, time, frequency and polarisation.
+// An observation whose values are a formula of baseline, time, frequency and polarisation.
 struct Observation {
   std::vector<Baseline> baselines = {{0, 0}, {0, 1}, {0, 2}, {1, 2}};
   std::vector<double> times = {2459000.10, 2459000.11, 2459000.12};
   std::vector<double> freq_hz = {100e6, 101e6, 102e6, 103e6, 104e6};
   std::vector<std::int64_t> polarisations = {-5, -8};
   bool baseline_major = false, wide = false, spectral_axis = false;
-  std::vector<Baseline> turned;  // rows of these baselines have the antennas the other way round
+  std::vector<Baseline> turned;  // rows of these baselines have their antennas in the other order
 
   static std::complex<float> value(const Baseline& baseline, double time, double hz, std::int64_t polarisation) {
     return {static_cast<float>(100 * baseline.first + 10 * baseline.second + (time - 2459000) * 1e2),
@@ -38,7 +38,7 @@ struct Observation {
   }
 };
 
-// Writes a file of it; `change` may alter each value, its flag and its number of samples.
+// Writes the observation to a file. `change` may change each value, its flag and its number of samples.
 using Change =
     std::function<void(const Baseline&, double time, double hz, std::int64_t pol, std::complex<float>&, std::uint8_t&, float&)>;
 
@@ -160,7 +160,7 @@ TEST_F(Uvh5, AnyOrderOfRowsAndAntennasGivesTheSameValues) {
       for (const double hz : plain.freq_hz) {
         for (const double time : plain.times) {
           expected.push_back(Observation::value(baseline, time, hz, pol));
-          const bool turns = baseline.second == 2;  // the file's first row has (2,0), which names the baseline
+          const bool turns = baseline.second == 2;  // the file's first row is (2,0), which sets the direction of the baseline
           turned.push_back(turns ? std::conj(Observation::value(baseline, time, hz, exchanged(pol))) : expected.back());
         }
       }
@@ -168,7 +168,7 @@ TEST_F(Uvh5, AnyOrderOfRowsAndAntennasGivesTheSameValues) {
     EXPECT_EQ(vis_of(a / name), expected) << name;
     EXPECT_EQ(vis_of(b / name), turned) << name;
   }
-  // Both in one file: rows in the other direction than the first row of their baseline are turned.
+  // Both observations in one conversion: a row with another direction than the first row of its baseline must be reversed.
   Observation late = other;
   for (double& time : late.times) time += 1;
   const stdfs::path both = converted({.foreground = {folder_ / "a.uvh5", made("late.uvh5", late)}, .times_per_file = -1});
@@ -214,14 +214,14 @@ TEST_F(Uvh5, AFewBaselinesAtATimeMakeTheSameFiles) {
   const Wish wish{.foreground = {file}, .signal = {file}, .times_per_file = 1, .selection = {.autos = true}};
   const stdfs::path at_once = converted(wish);
   const std::string told = told_;
-  for (const std::uint64_t baselines : {1, 3}) {  // 3: the last block is smaller
+  for (const std::uint64_t baselines : {1, 3}) {  // with 3 the last block has fewer baselines
     Wish little = wish;
     little.memory = baselines * 5 * 3 * static_cast<std::uint64_t>(kBytesOfAValue);
     const stdfs::path piece_by_piece = converted(little);
     const std::string passes = baselines == 1 ? "4 times for each polarisation, 1" : "2 times for each polarisation, 3";
     EXPECT_THAT(told_, HasSubstr("memory: the foreground is read " + passes + " baselines at a time: all of it takes 2.0 kB"));
     EXPECT_THAT(told_, HasSubstr("memory: the signal is read "));
-    std::string others;  // all lines but those
+    std::string others;  // all other lines
     std::istringstream lines(told_);
     for (std::string line; std::getline(lines, line);) others += line.starts_with("memory") ? "" : line + "\n";
     EXPECT_EQ(others, told);
@@ -232,7 +232,7 @@ TEST_F(Uvh5, AFewBaselinesAtATimeMakeTheSameFiles) {
         ++files;
       }
     }
-    EXPECT_EQ(files, 12U);  // nothing else is left in the folders
+    EXPECT_EQ(files, 12U);  // so no temporary file is left
   }
   const auto refusals = [&](std::uint64_t memory) {
     const stdfs::path nan =
@@ -306,11 +306,12 @@ TEST_F(Uvh5, FlagsFollowTheRuleAndAreCounted) {
   const auto values = vis_of(to / "foreground/xx-t0000.h5");
   const auto at = [&](std::size_t f, std::size_t t) { return values[f * 3 + t]; };
   const auto real = [](double hz, double time = 2459000.10) { return Observation::value({0, 1}, time, hz, -5); };
-  EXPECT_EQ(at(0, 0), real(101e6));  // beyond the last one: the nearest
+  EXPECT_EQ(at(0, 0), real(101e6));  // beyond the last unflagged value: that value
   EXPECT_EQ(at(1, 0), real(101e6));
-  EXPECT_NEAR(std::abs(at(2, 0) - real(102e6)), 0, 1e-4);  // the values are linear in frequency
+  EXPECT_NEAR(std::abs(at(2, 0) - real(102e6)), 0, 1e-4);  // the values are linear in frequency, so interpolation is exact
   EXPECT_NEAR(std::abs(at(3, 0) - real(103e6)), 0, 1e-4);
-  EXPECT_NEAR(std::abs(at(1, 1) - (at(1, 0) + at(1, 2)) * 0.5F), 0, 1e-4);  // a whole spectrum: along time
+  EXPECT_NEAR(std::abs(at(1, 1) - (at(1, 0) + at(1, 2)) * 0.5F), 0, 1e-4);  // the whole spectrum is flagged, so it is filled
+                                                                            // along time
   const auto zeros = vis_of(converted({.foreground = {file}, .flags = {.rule = FlagRule::zero}}) / "foreground/xx-t0000.h5");
   EXPECT_EQ(zeros[0], std::complex<float>());
   EXPECT_EQ(zeros[1 * 3], real(101e6));
@@ -352,7 +353,7 @@ TEST_F(Uvh5, EveryMistakeOfADataSetComesAtOnce) {
   other.freq_hz.pop_back();
   EXPECT_THAT(refused({.foreground = {made("a.uvh5", {})}, .signal = {made("b.uvh5", other)}}),
               HasSubstr("the signal has 4 channels from 100.000 MHz, the foreground 5 from 100.000 MHz"));
-  Observation sparse;  // antennas and times without any relation
+  Observation sparse;  // antennas and times that have nothing to do with each other
   std::vector<stdfs::path> files;
   for (int i = 0; i < 20; ++i) {
     sparse.baselines = {{i, i + 100}};

@@ -38,7 +38,7 @@ std::string words_of(const std::vector<std::string>& words, std::string_view bet
   return joined(words, between, [](const std::string& word) { return word; });
 }
 
-// Runs `write` and reports its failure as one of the user's folder.
+// Runs `write`. If it fails, throws an error about the user's folder.
 template <class Write>
 void written(const stdfs::path& folder, const Write& write) {
   try {
@@ -50,7 +50,8 @@ void written(const stdfs::path& folder, const Write& write) {
   }
 }
 
-// A pattern for all modules with an adapter: a list of their last names would match those of both towers.
+// A pattern for the names of all modules with an adapter. A list of their last names would not do, because modules of the tower
+// and of the decoder have the same ones.
 std::string target_pattern(const RecipeConfig& config) {
   const std::string decoder = "language_model.*\\.(" + words_of(config.lora_targets, "|") + ")";
   return config.lora_vision ? ".*(" + decoder + "|vision_tower.*\\.(q_proj|k_proj|v_proj))" : ".*" + decoder;
@@ -79,7 +80,7 @@ void erase_part(std::string& text, std::string_view part) {
   if (const auto at = text.find(part); at != std::string::npos) text.erase(at, part.size());
 }
 
-// The model's name for a tensor in PEFT's file: adapters may be named after their set, "default".
+// The model's name for a tensor of PEFT's file. Names in the file may contain the name of a set of adapters, "default".
 std::string name_in_model(std::string name) {
   if (name.starts_with(kPeft)) name.erase(0, kPeft.size());
   erase_part(name, ".modules_to_save.default");
@@ -102,7 +103,7 @@ Json read_config(const stdfs::path& file) {
       {"the file describes no adapters of low rank (LoRA)", file.string(), "give a folder that PEFT saved with peft_type LORA"});
 }
 
-// Refuses adapters that this model can't compute.
+// Throws if the adapters are of a kind that this model can't compute.
 void refuse_other_kinds(const Json& config, const stdfs::path& file) {
   for (const char* flag : {"use_rslora", "use_dora", "fan_in_fan_out", "lora_bias", "use_qalora", "use_bdlora"}) {
     if (config.value(flag, Json()) == true)
@@ -128,10 +129,10 @@ void check_config(const Json& theirs, const RecipeConfig& ours, const stdfs::pat
   compare("lora_alpha", ours.lora_alpha);
 }
 
-// The projection that an adapter's matrix belongs to: "….q_proj".
+// The projection to which a matrix of an adapter belongs, such as "….q_proj".
 std::string projection_of(const std::string& name) { return name.substr(0, name.find(".lora_")); }
 
-// All weights of the model, with the adapters merged in.
+// The weights of the model with the adapters merged in.
 class Merged {
  public:
   Merged(const PairModel& model, const RecipeConfig& config)
@@ -143,14 +144,14 @@ class Merged {
   }
   [[nodiscard]] const std::vector<std::string>& names() const noexcept { return names_; }
   [[nodiscard]] const at::Tensor& kept(const std::string& name) const { return *parameters_.find(name); }
-  // The merged weight, on the host.
+  // The merged weight of this name, in host memory.
   [[nodiscard]] at::Tensor value(const std::string& name) const {
     const at::NoGradGuard no_grad;
     const at::Tensor& weight = kept(name);
     const std::string projection = name.substr(0, name.rfind('.'));
     const at::Tensor* a = parameters_.find(projection + ".lora_A.weight");
     const at::Tensor* b = parameters_.find(projection + ".lora_B.weight");
-    // host: the weight goes into a file
+    // host: the weight is written to a file
     if (a == nullptr || b == nullptr || !name.ends_with(".weight")) return weight.detach().cpu().contiguous();
     return weight.detach().to(at::kFloat).addmm(*b, *a, 1, scale_).to(weight.scalar_type()).cpu().contiguous();
   }
@@ -200,7 +201,7 @@ void write_shard(Fs& fs, const stdfs::path& path, const Merged& merged, const st
   });
 }
 
-// The config from which transformers builds the same network.
+// The config with which the Python package transformers builds the same network.
 Json transformers_config(const RecipeConfig& config, at::ScalarType type) {
   const Json vision = {{"model_type", "clip_vision_model"},
                        {"hidden_size", config.vision_width},

@@ -107,7 +107,7 @@ TEST_F(Adapters, AreReadUnderEarlierNamesAndWithoutAProjector) {
       const std::string now = "base_model.model.model.language_model.", then = "base_model.model.language_model.model.";
       if (!name.starts_with(now)) continue;
       std::string other = then + name.substr(now.size());
-      other.insert(other.rfind(".weight"), ".default");  // as in a state dict
+      other.insert(other.rfind(".weight"), ".default");  // the name that a state dict has
       earlier[other] = value;
     }
     tensors = earlier;
@@ -179,7 +179,7 @@ TEST_F(Adapters, AreMultipliedIntoTheWeightsTheyStandBeside) {
   }
 }
 
-// A network without adapters on the merged weights gives the answers of the adapted one.
+// A network without adapters but with the merged weights must give the answers of the network with adapters.
 TEST_F(Adapters, MergedInShardsAreABase) {
   EXPECT_THAT(merge_adapters(Fs::real(), source_, config_, folder_, 4000), HasSubstr(" files of "));
   RecipeConfig without = config_;

@@ -32,12 +32,12 @@ constexpr std::uint64_t kMostIndexBytes = 64 << 20;
 constexpr std::string_view kVisionEnd = "vision_tower.vision_model.post_layernorm.";
 constexpr std::string_view kAnotherModel = "give recipe the sizes of the model that these are the weights of";
 
-// The weights of each file, from an index.
+// file -> names of its weights, from an index
 using Listed = std::map<std::string, std::set<std::string>>;
 
 struct File {
   format::SafetensorsFile stored;
-  std::set<std::string> expected;  // from an index, under the file's own names; empty: there is no index
+  std::set<std::string> expected;  // names in the file according to the index; empty: there is no index
 };
 
 struct Place {
@@ -49,11 +49,11 @@ SnapshotError refused(std::string what, const stdfs::path& where, std::string_vi
   return SnapshotError({std::move(what), where.string(), std::string(next)});
 }
 
-// Discarded (Json::is_discarded) if the text is not JSON.
+// Reads a JSON file. The result is_discarded() if the text is not JSON.
 Json read_json(const stdfs::path& path) {
   const InputFile file(path);
   if (file.size() > kMostIndexBytes)
-    throw refused("a file of " + human_bytes(static_cast<double>(file.size())) + " is no description of weights", path,
+    throw refused("a file of " + human_bytes(static_cast<double>(file.size())) + " is not a description of weights", path,
                   "give the folder that the weights were saved in");
   std::vector<std::byte> buffer;
   const auto bytes = file.read_all(buffer);
@@ -78,7 +78,7 @@ Listed read_index(const stdfs::path& path) {
       const auto shard = value.get<std::string>();
       if (shard.empty() || stdfs::path(shard).filename() != stdfs::path(shard))
         throw refused("the index has weight " + quoted(name) + " in " + quoted(shard) + ", which is no file beside it", path,
-                      "put the files beside their index, as they were published");
+                      "put the files next to their index, as they were published");
       files[shard].insert(name);
     }
   }
@@ -105,7 +105,7 @@ void open_folder(std::vector<File>& files, const stdfs::path& folder) {
       if (!stdfs::exists(folder / shard, none))
         throw refused("the index names the file " + quoted(shard) + " with " + std::to_string(names.size()) +
                           " weights, which is not there",
-                      index, "fetch that file too, and put it beside the index");
+                      index, "download that file too, and put it next to the index");
       open_file(files, folder / shard, std::move(names));
     }
   } else if (stdfs::exists(whole, none)) {
@@ -135,7 +135,7 @@ class Loading {
     for (const File& file : files_) sort(file);
   }
 
-  // Compares all weights before a byte of the model changes.
+  // Compares all weights before any value of the model changes.
   void check() {
     std::size_t of_projector = 0;
     for (const auto& [name, value] : wanted_) of_projector += part_of(name) == Part::projector && places_.contains(name) ? 1 : 0;

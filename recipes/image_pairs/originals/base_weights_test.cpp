@@ -83,7 +83,7 @@ class BaseWeights : public ::testing::Test {
   }
   void write_text(const std::string& name, const std::string& text) const { std::ofstream(folder_ / name) << text; }
 
-  // Writes two shards and their index.
+  // Writes two shards of weights, and their index.
   void write_shards(const Tensors& tensors) const {
     Tensors halves[2];
     Json map = Json::object();
@@ -119,7 +119,7 @@ TEST_F(BaseWeights, ComeFromAFileAFolderAndShards) {
   const stdfs::path file = write("weights.safetensors", weights_of(source));
   for (const char* kind : {"file", "folder", "shards"}) {
     if (kind == std::string("folder")) stdfs::rename(file, folder_ / "model.safetensors");
-    if (kind == std::string("shards")) write_shards(weights_of(source));  // these come with an index
+    if (kind == std::string("shards")) write_shards(weights_of(source));  // these need an index
     const auto model = model_of(tiny_base(), {kind == std::string("file") ? file.string() : folder_.string()});
     const std::string told = load_base(*model, model->config());
     EXPECT_TRUE(same_base(source, *model)) << kind;
@@ -195,13 +195,13 @@ TEST_F(BaseWeights, OfBlocksThatAreNotBuiltAreLeftOut) {
   EXPECT_TRUE(at::equal(weights_of(*model).at("vision_tower.vision_model.encoder.layers.1.mlp.fc1.weight"),
                         weights_of(source).at("vision_tower.vision_model.encoder.layers.1.mlp.fc1.weight")));
   RecipeConfig shallower = tiny_base();
-  shallower.vision_layers = 2;  // another tower than the file's
+  shallower.vision_layers = 2;  // a smaller tower than that of the file
   EXPECT_THAT(refused(shallower), HasSubstr("encoder.layers.2."));
 }
 
 TEST_F(BaseWeights, AreConvertedToTheTypeTheBaseIsKeptIn) {
   RecipeConfig config = tiny_base();
-  config.vocab_size = 300000;  // more than the buffer takes at once
+  config.vocab_size = 300000;  // more than fits into the buffer at once
   const PairModel source(config, 1);
   write("model.safetensors", weights_of(source));
   for (const at::ScalarType type : {at::kBFloat16, at::kHalf}) {
@@ -261,7 +261,7 @@ TEST_F(BaseWeights, OfFilesThatAreNotThereAreRefused) {
   EXPECT_THROW((void)refused(tiny_base(), {(folder_ / "whole.safetensors").string()}), DataError);
 }
 
-// All layers of LLaVA-1.5-7B, narrow, in shards written one repeated value at a time.
+// All layers of LLaVA-1.5-7B, but narrow, in shards. The weights are written value by value; all values of a weight are equal.
 class SevenBillionNames : public BaseWeights {
  protected:
   static RecipeConfig narrow() {
@@ -306,7 +306,7 @@ class SevenBillionNames : public BaseWeights {
     value_.reset();
   }
 
-  // An integer that bf16 can represent, with few collisions between names.
+  // A whole number that bf16 can represent; two names rarely have the same.
   static double value_of(const std::string& name) { return static_cast<double>(std::hash<std::string>()(name) % 251); }
 
   mutable at::Tensor value_;

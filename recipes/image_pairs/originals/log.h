@@ -1,19 +1,19 @@
-// LMOL's log line and its table.
+// The log of LMOL (the program that this recipe follows, see README.md): its line on the console and its table.
 #pragma once
 
 #include "millrace/train/recipe/recipe.h"
 
 namespace millrace::recipes::image_pairs {
 
-// Positions of these parameter groups in the objective's list.
+// The places of these parameter groups in the objective's list.
 struct LogGroups {
   std::size_t projector = 0, lora = 0;
 };
-// training_log.csv with the step and then LMOL's columns, and LMOL's line
+// The table is training_log.csv with the step and then the columns of LMOL. The line is LMOL's:
 //   Batch 120 | Epoch 0.171 | Loss: 1.02e+00 (CE: 9.8e-01, Cons: 2.1e-03) | Acc: 0.52 (F .5 S .5 Sim .6) | LR: Proj = …
-// base_ce is the cross-entropy without weights; ce_ratio is the cross-entropy of pairs as given, divided by that of exchanged
-// pairs. Both need log.train_metrics. Cells of unmeasured values are empty; ema_ce_ratio always is: a running mean would restart
-// on resume.
+// base_ce is the cross-entropy without weights. ce_ratio is the cross-entropy of pairs in the given order divided by that in the
+// exchanged order. Both need log.train_metrics. Cells of values that were not measured are empty; ema_ce_ratio always is, because
+// a running mean would restart when a run resumes.
 [[nodiscard]] StepLog original_log(LogGroups groups);
 
 }  // namespace millrace::recipes::image_pairs

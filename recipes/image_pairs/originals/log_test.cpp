@@ -48,7 +48,7 @@ TEST(OriginalLog, TheTableHasTheOriginalsColumnsAndEmptyCells) {
                           "5.000000e-01", "5.000000e-01", "6.000000e-01", "9.375000e-01", "", "3.000000e+00", "2.500000e+02"));
 }
 
-// Pairs in one order only.
+// The pairs are judged in one order only.
 TEST(OriginalLog, WithoutExchangedPairsThereIsNoRatio) {
   LoggedStep step = logged();
   step.means.erase("train/ce_swapped");

@@ -1,5 +1,5 @@
-// Names of weights in files of other programs. PairModel uses the first names of LLaVA-1.5's files; later versions of the same
-// library write others, and tower and decoder are also published alone.
+// The names of weights in files of other programs. PairModel uses the names of the first LLaVA-1.5 files. Later versions of the
+// same library write others, and there are files with only a tower or only a decoder.
 #pragma once
 
 #include <cstdint>
@@ -9,16 +9,16 @@
 
 namespace millrace::recipes::image_pairs {
 
-// "model.language_model.layers.0.…", "model.layers.0.…" (of a decoder alone) -> "language_model.model.layers.0.…" and so on; any
-// other name is returned unchanged.
+// The name in PairModel: "model.language_model.layers.0.…" and "model.layers.0.…" (in the file of a decoder) become
+// "language_model.model.layers.0.…", and so on. Unknown names are returned unchanged.
 [[nodiscard]] std::string published_name(std::string_view name);
-// The newest of these names: modules have it in Python, and adapters in PEFT's files.
+// The newest of the names of a weight. Python's modules have it, and so have adapters in PEFT's files.
 [[nodiscard]] std::string module_name(std::string_view published);
 
-// The number of the vision tower's block that the weight belongs to.
+// The number of the block of the vision tower to which the weight belongs; nullopt if it belongs to none.
 [[nodiscard]] std::optional<std::int64_t> vision_block_of(std::string_view published);
 
-// Whether a tensor holds nothing learned, or belongs to the text half of a CLIP model.
+// True if a tensor is not needed: it holds nothing that was learned, or it belongs to the text half of a CLIP model.
 [[nodiscard]] bool is_of_no_use(std::string_view published);
 
 }  // namespace millrace::recipes::image_pairs

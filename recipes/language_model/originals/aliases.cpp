@@ -14,14 +14,14 @@ config::Alias plain(std::string name, std::string path) {
   return {std::move(name), std::move(path), nullptr, "as in the original's TOML"};
 }
 
-// An empty string or null in AGI2's files means "not given".
+// Turns an empty string into null, because both mean "not given" in AGI2's files.
 Json given(const Json& value) { return value.is_string() && value.get<std::string>().empty() ? Json() : value; }
 
 Json stem(const Json& value) {
   return value.is_string() ? Json(std::filesystem::path(value.get<std::string>()).stem().string()) : value;
 }
 
-// One text, or several separated by commas, as a list.
+// Makes a list of a text, which may have several entries separated by commas.
 Json list_of(const Json& value) {
   if (!value.is_string()) return value;
   Json list = Json::array();

@@ -19,14 +19,15 @@ namespace {
 
 constexpr auto kPositions = "position_embeddings.pe";
 constexpr auto kTokens = "token_embeddings.embedding.weight";
-constexpr double kSameSinusoid = 1e-3;  // fp32 angles of some thousand radians, and powers taken in another order
+constexpr double kSameSinusoid = 1e-3;  // large, because angles of some thousand radians are in fp32, and powers are computed in
+                                        // another order
 
-// The config while a file is inspected: resolves the file's values against explicitly set keys.
+// The config while a file is read. Combines the file's values with keys that the user set.
 class Decided {
  public:
   Decided(config::Resolved& config, std::string file) : config_(config), file_(std::move(file)) {}
 
-  // Whether a flag, a file or the environment sets the key, rather than a preset or a default.
+  // True if a flag, a file or the environment sets the key; false if its value is that of a preset or a default.
   [[nodiscard]] bool is_set(const std::string& key) const {
     const auto origin = config_.origins.find("recipe." + key);
     if (origin == config_.origins.end()) return false;
@@ -39,7 +40,7 @@ class Decided {
     if (is_set(key)) {
       throw ConfigError(Message{"the weights in " + file_ + " want recipe." + key + " " + value.dump() + " (" + why +
                                     "), which is set to " + now.dump(),
-                                config_.origins.at("recipe." + key), "remove the key: the file decides it"});
+                                config_.origins.at("recipe." + key), "remove the key, because the file determines it"});
     }
     now = value;
     config_.origins["recipe." + key] = "weights " + file_;
@@ -85,7 +86,8 @@ void take_sizes(const Weights& file, const Tensors& tensors, Decided& config) {
   }
 }
 
-// Compares AGI2's buffer of sinusoids with those that the model computes, and removes it from `tensors`.
+// Compares AGI2's buffer of sinusoids with those that the model computes, and removes the buffer from `tensors`. Returns true if
+// there was one.
 bool take_positions(const Weights& file, Tensors& tensors, Decided& config) {
   const auto found = tensors.find(kPositions);
   if (found == tensors.end()) return false;
@@ -99,7 +101,7 @@ bool take_positions(const Weights& file, Tensors& tensors, Decided& config) {
   }
   config.set("positions", "sinusoidal", kPositions);
   config.set("model_positions", buffer.size(0), std::string("the rows of ") + kPositions);
-  const std::int64_t longest = buffer.size(0) + 1;  // longest sequence: its last token is only predicted
+  const std::int64_t longest = buffer.size(0) + 1;  // the longest sequence; its last token is only a target
   if (!config.is_set("seq_len") && config.value("seq_len") > longest) config.set("seq_len", longest, "as many positions");
   tensors.erase(found);
   return true;
@@ -129,7 +131,7 @@ std::string take_scale(const Weights& file, bool has_positions, Decided& config)
          config.value("embedding_scale").dump() + "; the original's are not (--recipe.embedding_scale=false)";
 }
 
-// Takes the checkpoint's tokenizer if it equals ours: four special tokens, then lower-case characters in order.
+// Takes the checkpoint's tokenizer if it works like Millrace's: four special tokens, then lower-case characters in order.
 std::string take_vocabulary(Weights& file) {
   constexpr std::string_view kBegin = "tokenizer.vocab.";
   std::map<std::int64_t, std::string> by_id;

@@ -1,4 +1,4 @@
-// Files of AGI2, without its Python: the values that they set, and the refusals. Logits are compared in tests/language_model.
+// Tests of AGI2's files without AGI2: the values that they set, and the errors. tests/language_model compares logits.
 #include "recipes/language_model/originals/weights.h"
 
 #include <ATen/TensorOperators.h>

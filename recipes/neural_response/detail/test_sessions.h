@@ -1,4 +1,4 @@
-// A session whose file is in memory, and its dataset file, for the tests of this folder.
+// For the tests of this folder: a session whose file is in memory, and its dataset file.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@
 
 namespace millrace::recipes::neural_response::test {
 
-// HDF5 datasets in memory.
+// An HDF5 file in memory.
 class MemoryFile final : public hdf5::File {
  public:
   explicit MemoryFile(std::filesystem::path path) : path_(std::move(path)) {}
@@ -46,7 +46,7 @@ class MemoryFile final : public hdf5::File {
   void read(std::string_view name, std::span<const std::int64_t> offset, std::span<const std::int64_t> count,
             std::span<std::byte> out) const override {
     const hdf5::Dataset& set = dataset(name);
-    std::size_t row = size_of(set.dtype);  // only the first axis is cut
+    std::size_t row = size_of(set.dtype);  // only the first axis can be cut
     for (std::size_t axis = 1; axis < set.shape.size(); ++axis) row *= static_cast<std::size_t>(set.shape[axis]);
     const auto begin = static_cast<std::size_t>(offset[0]) * row;
     const auto bytes = static_cast<std::size_t>(count[0]) * row;
@@ -74,7 +74,7 @@ class MemoryFile final : public hdf5::File {
   std::map<std::string, std::vector<std::byte>> bytes_;
 };
 
-// 96 source bins of 4x3 pixels at 240 Hz, 3 columns of spikes, 4 trials of 24 source bins.
+// A file with 96 source bins of 4x3 pixels at 240 Hz, 3 columns of spikes, and 4 trials of 24 source bins each.
 inline constexpr std::int64_t kBins = 96;
 inline std::shared_ptr<MemoryFile> tiny_file(const std::filesystem::path& path) {
   auto file = std::make_shared<MemoryFile>(path);
@@ -116,7 +116,7 @@ class SessionTest : public ::testing::Test {
     std::filesystem::create_directories((folder_ / name).parent_path());
     std::ofstream(folder_ / name) << text;
   }
-  // Opens the files in files_ ("a/backimage.h5"); any other path gives a tiny session.
+  // Opens the files in files_ ("a/backimage.h5"). Any other path gives a tiny session.
   OpenOptions options() {
     return {[this](std::span<const std::filesystem::path> paths) {
       std::vector<SessionHdf5> files;

@@ -8,7 +8,7 @@
 namespace millrace::recipes::neural_response {
 namespace {
 
-// A mapping in the file. A key that no call has read or ignored is refused at the end.
+// A mapping in the file. A key that was neither read nor ignored is refused at the end.
 class Section {
  public:
   Section(const Json& tree, std::string path, std::vector<Problem>& problems)
@@ -16,7 +16,7 @@ class Section {
     if (!tree.is_object() && !tree.is_null()) refuse("", text_of(tree) + " is no mapping", "write it as key: value");
   }
 
-  // The key's value; null if the key is missing.
+  // The value of a key; null if the key is missing.
   const Json& take(const std::string& key) {
     static const Json none;
     known_.push_back(key);
@@ -27,21 +27,21 @@ class Section {
     if (const Json& value = take(key); !value.is_null()) values[path] = value;
   }
   Section inside(const std::string& key) { return {take(key), at(key), problems_}; }
-  // Only these words are valid; a missing key means the first.
+  // Reads a word, which must be one of `words`; if the key is missing, it is the first of them.
   std::string word(const std::string& key, const std::vector<std::string>& words, const std::string& next) {
     const Json& value = take(key);
     const std::string text = value.is_null() ? words.front() : text_of(value);
     if (std::ranges::find(words, text) == words.end()) refuse(key, key + " " + text + " is not here", next);
     return text;
   }
-  // Reads a number, or several equal ones.
+  // Reads a number, or a list of equal numbers.
   void one_of_all(Json& values, const std::string& key, const std::string& name) {
     const Json& value = take(key);
     if (value.is_null()) return;
     values[name] = value.is_array() && !value.empty() ? value.front() : value;
     if (!value.is_array()) return;
     for (const Json& each : value) {
-      if (each != value.front()) return refuse(key, key + " differs between the axes", "take one number for all three");
+      if (each != value.front()) return refuse(key, key + " differs between the axes", "use the same number for all three");
     }
   }
   void ignore(const std::vector<std::string>& keys) { known_.insert(known_.end(), keys.begin(), keys.end()); }
@@ -76,7 +76,7 @@ void read_adapter(Section part, Json& values) {
   Section own = part.inside("params");
   own.into(values, "grid_size", "recipe.adapter.grid_size");
   own.into(values, "init_sigma", "recipe.adapter.init_sigma");
-  own.word("transform", {"scale"}, "a scale is the one transform here");
+  own.word("transform", {"scale"}, "the only transform here is a scale");
   own.finish();
   part.finish();
 }
@@ -86,7 +86,7 @@ void read_frontend(Section part, Json& values) {
   Section own = part.inside("params");
   own.into(values, "kernel_size", "recipe.frontend.kernel_size");
   own.into(values, "num_channels", "recipe.frontend.num_channels");
-  own.word("init_type", {"gaussian_derivatives"}, "Gaussian derivatives are the one way to begin here");
+  own.word("init_type", {"gaussian_derivatives"}, "the only initial values here are Gaussian derivatives");
   for (const char* off : {"aa_signal", "bias", "split_MP", "use_weight_norm", "keep_unit_norm"})
     own.word(off, {"false", "False"}, "set it to false");
   own.word("causal", {"true", "True"}, "set it to true");
@@ -94,7 +94,7 @@ void read_frontend(Section part, Json& values) {
   part.finish();
 }
 
-// The stage's record; `channels` comes from the list next to the blocks.
+// The settings of a stage. `channels` is an entry of another list, next to that of the blocks.
 Json stage_of(Section block, const Json& channels) {
   Json stage = {{"channels", channels}};
   Section conv = block.inside("conv_params");
@@ -145,7 +145,7 @@ void read_convnet(Section part, Json& values, std::vector<Problem>& problems) {
       stages.push_back(stage_of({blocks[i], "convnet.params.block_configs", problems}, channels[i]));
     values["recipe.convnet.stages"] = std::move(stages);
   } else if (!channels.is_null() || !blocks.is_null()) {
-    own.refuse("block_configs", "channels and block_configs are no lists of one length",
+    own.refuse("block_configs", "channels and block_configs are not lists of the same length",
                "give each block its number of channels");
   }
   own.finish();
@@ -155,14 +155,14 @@ void read_convnet(Section part, Json& values, std::vector<Problem>& problems) {
 void read_modulator(Section part, Json& values) {
   values["recipe.modulator.type"] = part.word("type", {"none", "convgru", "pc", "film", "concat", "stn"}, kOther);
   Section own = part.inside("params");
-  own.ignore({"behavior_dim", "feature_dim"});  // known from the data and the core
+  own.ignore({"behavior_dim", "feature_dim"});  // these follow from the data and the core
   for (const char* key : {"hidden_dim", "beh_emb_dim", "kernel_size"})
     own.into(values, key, std::string("recipe.modulator.") + key);
   own.word("concat_error", {"true", "True"}, "the error is always passed on with the frame");
   for (const char* off : {"use_layer_norm", "learnable_h0", "use_depthwise", "use_grouped"})
     own.word(off, {"false", "False"}, "set it to false");
   Section encoder = own.inside("encoder_params");
-  encoder.word("type", {"mlp"}, "an MLP is the one encoder here");
+  encoder.word("type", {"mlp"}, "the only encoder here is an MLP");
   const std::string activation = encoder.word("activation", {"gelu", "silu"}, "take gelu or silu");
   if (activation == "gelu" || activation == "silu") values["recipe.modulator.encoder_params.activation"] = activation;
   encoder.word("bias", {"true", "True"}, "its layers have biases");
@@ -176,7 +176,7 @@ void read_modulator(Section part, Json& values) {
 void read_readout(Section part, Json& values) {
   values["recipe.readout.type"] = part.word("type", {"gaussian", "linear"}, kOther);
   Section own = part.inside("params");
-  own.ignore({"n_units"});  // known from the sessions
+  own.ignore({"n_units"});  // this follows from the sessions
   for (const char* key : {"bias", "initial_std", "initial_mean_scale"})
     own.into(values, key, std::string("recipe.readout.") + key);
   own.finish();
@@ -203,7 +203,7 @@ Json keys_of_model_file(const Json& tree, std::vector<Problem>& problems) {
   Json values = Json::object();
   Section file(tree, "", problems);
   file.word("model_type", {"v1multi"}, "v1multi, one core and many sessions, is the model here");
-  file.ignore({"sampling_rate"});  // part of the dataset file
+  file.ignore({"sampling_rate"});  // the dataset file has it
   file.word("initial_input_channels", {"1"}, "a frame has one channel");
   read_adapter(file.inside("adapter"), values);
   read_frontend(file.inside("frontend"), values);
@@ -221,7 +221,7 @@ Json keys_of_model_file(const Json& tree, std::vector<Problem>& problems) {
     values["recipe.regularization"] = Json::array();
     for (const Json& rule : rules) values["recipe.regularization"].push_back(penalty_of({rule, "regularization", problems}));
   } else if (!rules.is_null()) {
-    file.refuse("regularization", "regularization is no list", "write a list of rules, [] for none");
+    file.refuse("regularization", "regularization is no list", "write a list of rules; [] means no rules");
   }
   file.finish();
   return values;

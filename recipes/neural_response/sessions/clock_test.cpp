@@ -29,7 +29,9 @@ std::vector<double> clock_from(double first, double hz = 240) {
 
 TEST(Clock, ASoundOneHasAStepAndNoSeam) {
   std::vector<double> seconds = clock_from(12.5);
-  for (std::int64_t t = 2 * kTrial; t < kLongBins; ++t) seconds[static_cast<std::size_t>(t)] += 100;  // between trials
+  for (std::int64_t t = 2 * kTrial; t < kLongBins; ++t)
+    seconds[static_cast<std::size_t>(t)] += 100;  // a jump between two trials,
+                                                  // which is allowed
   const ClockSeen seen = look_at_clock(seconds, trials());
   EXPECT_NEAR(seen.step_seconds, 1.0 / 240, 1e-12);
   EXPECT_THAT(seen.seams, IsEmpty());

@@ -18,12 +18,12 @@ namespace stdfs = std::filesystem;
 constexpr std::array<std::string_view, 12> kKeys = {"session",  "cids",      "types",      "session_dir", "sessions",
                                                     "sampling", "keys_lags", "transforms", "datafilters", "train_val_split",
                                                     "seed",     "data_dir"};
-// Notes in VisionCore's files on the choice of units and the place of its pickles; they are not used here.
+// Keys of VisionCore's files about how units were chosen and where its pickle files are. They are not used here.
 constexpr std::array<std::string_view, 11> kNotes = {"visual",    "qcmissing", "qccontam", "cids_qc", "cidsqc",   "contamth",
                                                      "missingth", "snr",       "eye",      "lab",     "directory"};
 constexpr std::array<std::string_view, 4> kFieldNames = {"stim", "robs", "behavior", "dfs"};
 
-// Reports a fact once, however many sessions it is true of.
+// Adds a notice unless it is there already, because it may be true of many sessions.
 void add_once(std::vector<std::string>& notices, const std::string& text) {
   if (std::find(notices.begin(), notices.end(), text) == notices.end()) notices.push_back(text);
 }
@@ -43,7 +43,8 @@ std::vector<Transform> default_transforms() {
           {"eye_pos", "eyepos", {}, "behavior", true}};
 }
 
-// Decides whether an unknown name is a typo of ours, or an input of another model.
+// True if the name is one of the fields here. Otherwise it is a typo, which is a problem, or an input of another model, which is
+// a notice.
 bool is_ours(const Node& node, const std::string& name, const std::string& what, const std::string& of,
              std::vector<std::string>& notices) {
   if (std::find(kFieldNames.begin(), kFieldNames.end(), name) != kFieldNames.end()) return true;
@@ -56,10 +57,10 @@ bool is_ours(const Node& node, const std::string& name, const std::string& what,
   return false;
 }
 
-// A key of a map and its place; the tree itself keeps no order.
+// A key of a map and its place in the file, because the tree has no order.
 struct Placed {
   std::string name;
-  bool added = false;  // from the session's file, behind those of the parent
+  bool added = false;  // true: the key is in the session's file and comes after the parent's keys
   std::int64_t line = 0;
 };
 
@@ -96,7 +97,7 @@ std::vector<Transform> transforms_of(const Node& map, const Tree& parent, std::v
   constexpr std::array<std::string_view, 4> kKnown = {"source", "ops", "expose_as", "concatenate"};
   map.must_be_map();
   std::vector<Transform> transforms;
-  std::optional<Placed> joined;  // the last of those joined side by side
+  std::optional<Placed> joined;  // the last of the transforms whose results become columns next to each other
   for (const Placed& key : in_order(map, parent)) {
     const std::string& name = key.name;
     const Node node = map.at(name);
@@ -206,7 +207,7 @@ class Reading {
   }
 
  private:
-  // A session is either a name, whose file is in session_dir, or a map with all its keys.
+  // Adds a session. `item` is either a name, whose file is in session_dir, or a map with all keys of the session.
   void add(const Tree& parent, const Node& item) {
     Tree own;
     own.file = parent.file;
@@ -292,7 +293,7 @@ class Reading {
     std::ranges::sort(cids);
     if (const auto twin = std::ranges::adjacent_find(cids); twin != cids.end())
       file_.notices.push_back("session " + session.name + " names cid " + std::to_string(*twin) +
-                              " twice: the unit is learned twice and counts twice in every mean; name it once in its cids");
+                              " twice: the unit is learned twice and counts twice in every mean; list it only once in cids");
     if (session.types.empty()) root.at("types").problem("types is empty", "name the HDF5 files of a session without .h5");
     if (!(session.train_share > 0 && session.train_share < 1))
       root.at("train_val_split")
@@ -314,7 +315,7 @@ class Reading {
                    "add stim: {source: stim, ops: [pixelnorm: {}, unsqueeze: 1], expose_as: stim}");
   }
 
-  // Each problem once: a fault in the parent is found again in each of its sessions.
+  // The problems without repeats: a fault in the parent is found again in each of its sessions.
   [[nodiscard]] std::vector<Problem> each_once() const {
     std::vector<Problem> once;
     for (const Problem& problem : problems_) {

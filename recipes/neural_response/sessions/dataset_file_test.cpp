@@ -12,7 +12,7 @@ using namespace test;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// With the keys of VisionCore's files, and their notes about units.
+// A file with the keys of VisionCore's files, and with their notes about units.
 constexpr auto kParent = R"(types: [backimage]
 session_dir: ./sessions
 sessions: [a,  b]

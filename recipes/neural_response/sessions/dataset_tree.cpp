@@ -12,7 +12,7 @@
 namespace millrace::recipes::neural_response {
 namespace {
 
-// Puts the keys of `over` on top of `base`; maps are merged, other values are replaced.
+// Adds the keys of `over` to `base`. If both have a map, the maps are merged; other values are replaced.
 void put_over(Json& base, const Json& over) {
   for (const auto& [key, value] : over.items()) {
     if (base.contains(key) && base[key].is_object() && value.is_object()) {
@@ -23,7 +23,7 @@ void put_over(Json& base, const Json& over) {
   }
 }
 
-constexpr double kLargestWhole = 9007199254740992.0;  // beyond it a double skips whole numbers
+constexpr double kLargestWhole = 9007199254740992.0;  // from here on a double can't represent every whole number
 
 }  // namespace
 

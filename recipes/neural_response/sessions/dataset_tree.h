@@ -1,4 +1,4 @@
-// The parsed tree of a dataset file: typed access to its values, problems with their line, unknown names.
+// The tree of a dataset file that was parsed: access to its values by type, problems with their line, unknown names.
 #pragma once
 
 #include <cstdint>
@@ -15,19 +15,19 @@
 
 namespace millrace::recipes::neural_response {
 
-// A parsed file. Values of YAML are text; the readers below accept a value as text or in its own type.
+// A parsed file. YAML has no types, so its values are texts; the readers below accept a value as text or in its own type.
 struct Tree {
   Json values = Json::object();
   std::map<std::string, std::string> places;  // dotted path -> "file:line"
   std::string file;
 };
 
-// Parses the file; its faults go to `problems`.
+// Parses the file. Its faults are added to `problems`.
 [[nodiscard]] Tree read_tree(const std::filesystem::path& path, std::vector<Problem>& problems);
-// Puts the keys of `over` on top of `base`, one by one; lists are replaced.
+// `base` with the keys of `over`, which replace those of `base` one by one; a list is replaced as a whole.
 [[nodiscard]] Tree merged(const Tree& base, const Tree& over);
 
-// A value of a tree, or its absence: the readers then return their default. Problems are collected, not thrown.
+// A value of a tree, or its absence: then the readers return their default. Problems are collected and do not throw.
 class Node {
  public:
   Node(const Tree& tree, std::vector<Problem>& problems) : Node(tree, problems, &tree.values, "") {}
@@ -37,9 +37,9 @@ class Node {
   [[nodiscard]] bool is_list() const { return exists() && value_->is_array(); }
   [[nodiscard]] bool is_empty() const { return !exists() || value_->is_null(); }
   [[nodiscard]] Node at(const std::string& key) const;
-  [[nodiscard]] std::vector<std::string> keys() const;  // of a map; keys that begin with _ are comments and left out
+  [[nodiscard]] std::vector<std::string> keys() const;  // of a map; keys that begin with _ are comments and are left out
   [[nodiscard]] std::vector<Node> items() const;        // of a list
-  [[nodiscard]] std::string place() const;              // "file:line" of the value, or of the nearest value around it
+  [[nodiscard]] std::string place() const;              // "file:line" of the value, or of the nearest value that contains it
   [[nodiscard]] std::int64_t line() const;              // 0: unknown
   [[nodiscard]] const std::string& path() const { return path_; }
   [[nodiscard]] const Json& json() const { return *value_; }
@@ -55,8 +55,8 @@ class Node {
   void problem(std::string what, std::string next) const;
   // Adds a problem if the value exists and is not a map.
   void must_be_map() const;
-  // Adds a problem for each key of the map that is not among `known` or `ignored`: "unknown WHAT \"KEY\"OF", with the nearest
-  // known key.
+  // Adds a problem for each key of the map that is neither in `known` nor in `ignored`: "unknown WHAT \"KEY\"OF", with the
+  // nearest known key.
   void only(std::string_view what, std::span<const std::string_view> known, std::span<const std::string_view> ignored = {},
             std::string_view of = "") const;
 
@@ -72,7 +72,7 @@ class Node {
   std::string path_;
 };
 
-// "did you mean \"x\"?", or "known: a, b, c".
+// Such as "did you mean \"x\"?", or "known: a, b, c".
 [[nodiscard]] std::string suggestion_among(std::string_view word, std::span<const std::string_view> known);
 
 }  // namespace millrace::recipes::neural_response

@@ -11,10 +11,11 @@ namespace {
 
 using Names = std::vector<std::string_view>;
 
-// The arguments of an operation or filter. `first` is the argument that a bare value sets; "" if there is no such argument.
+// The arguments of an operation or a filter. `first`: the name of the argument that a single value sets; "" if a single value is
+// not allowed.
 struct Arguments {
   Node node;
-  std::string what;  // "operation diff"
+  std::string what;  // such as "operation diff"
 
   void only(const Names& known, const Names& ignored = {}) const {
     if (!node.is_object()) return;
@@ -31,7 +32,7 @@ struct Arguments {
       node.problem(what + " has no arguments", "write {} behind it");
     }
   }
-  // Checks an argument of VisionCore that supports only one value here.
+  // Checks an argument of VisionCore of which only this value is supported.
   void must_be(const std::string& name, bool value) const {
     if (node.at(name).truth(value) != value)
       node.at(name).problem(what + " is not done with " + name + ": " + (value ? "false" : "true"),
@@ -55,7 +56,7 @@ Operation unsqueeze_of(const Arguments& arguments) {
   return op::Unsqueeze{arguments.at("axis", true).whole(0)};
 }
 
-// Arguments in a map, or a map in a list as in VisionCore's files; a bare value is `params`.
+// Reads `smooth`. Its arguments are a map, or a list of a map as in VisionCore's files; a single value is `params`.
 Operation smooth_of(const Arguments& arguments) {
   constexpr std::array<std::string_view, 2> kKnown = {"type", "params"};
   const bool is_list = arguments.node.is_list();
@@ -188,7 +189,7 @@ void each_of_list(const Node& list, const Take& take) {
       const std::string name = item.text("");
       take(name, item.at(name));
     } else {
-      item.problem(list.path() + " has an entry that is not one name with arguments", "write each as - NAME: {arguments}");
+      item.problem(list.path() + " has an entry that is not a single name with arguments", "write each as - NAME: {arguments}");
     }
   }
 }

@@ -1,4 +1,4 @@
-// Operations and filters under their names in dataset files.
+// Reads operations and filters by the names that dataset files use.
 #pragma once
 
 #include <string>
@@ -9,11 +9,12 @@
 
 namespace millrace::recipes::neural_response {
 
-// A list of {NAME: arguments}; arguments are a map, or the value of the only argument. Unknown names and arguments are problems.
+// Reads a list of {NAME: arguments}, where arguments are a map, or the value of the only argument. Unknown names and arguments
+// are problems.
 [[nodiscard]] std::vector<Operation> operations_of(const Node& list);
-// Adds the filters of such a list.
+// Reads such a list of filters and adds them to `filters`.
 void add_filters(const Node& list, Filters& filters);
-// The reason why an operation can't make `field` (stim, robs or behavior); "" if it can.
+// Why an operation can't make `field` (stim, robs or behavior); "" if it can.
 [[nodiscard]] std::string why_not(const Operation& operation, const std::string& field);
 
 }  // namespace millrace::recipes::neural_response

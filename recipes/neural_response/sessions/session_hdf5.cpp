@@ -14,7 +14,8 @@ namespace millrace::recipes::neural_response {
 namespace {
 
 constexpr std::int64_t kRowsAtOnce = 4096;
-// A higher ratio than any filter reaches on real data; in addition a megabyte may be absent from the file.
+// The most by which a compressed data set may exceed the file: a ratio that no filter reaches with real data, and a megabyte
+// more.
 constexpr std::int64_t kMostGain = 4096;
 constexpr std::int64_t kFree = std::int64_t{1} << 20;
 
@@ -75,7 +76,7 @@ void widen(DType dtype, std::span<const std::byte> bytes, std::vector<double>& o
 
 std::int64_t columns_of(const hdf5::Dataset& set) { return set.shape.size() < 2 ? 1 : set.shape[1]; }
 
-// Calls take(t, row) for each row of (T) or (T, columns); reads some thousand at once.
+// Calls take(t, row) for each row of (T) or (T, columns). Reads some thousand rows at once.
 template <class Take>
 void each_row(const hdf5::File& file, const hdf5::Dataset& set, const Take& take) {
   const std::int64_t columns = columns_of(set);
@@ -111,7 +112,7 @@ void check_columns(const hdf5::File& file, const hdf5::Dataset& set, std::span<c
   }
 }
 
-// Calls take(t, column, value) for each value, with gaps replaced.
+// Calls take(t, column, value) for each value, after gaps are replaced.
 template <class Take>
 Series read_columns(const hdf5::File& file, const hdf5::Dataset& set, std::span<const std::int64_t> columns, std::int64_t ratio,
                     const Take& take) {

@@ -13,10 +13,10 @@ namespace millrace::recipes::neural_response {
 namespace {
 
 constexpr double kBytesOfAll = 1 << 28;
-constexpr std::int64_t kMostFrames = 64, kFewFrames = 16;  // per file
+constexpr std::int64_t kMostFrames = 64, kFewFrames = 16;  // of each file
 constexpr double kOtherSpread = 30;
 
-// Some frames of one file, and their bins.
+// Some frames of a file, and their bins.
 struct Frames {
   std::vector<std::int64_t> bins;
   std::vector<std::vector<std::uint8_t>> greys;
@@ -92,18 +92,19 @@ void look_at_units(const Session& session, std::vector<std::string>& notices) {
     if (spikes[u] <= 0) continue;
     const auto [at, is_new] = first.try_emplace({hash[u], spikes[u]}, u);
     const std::int64_t cid = session.cids()[u], other = session.cids()[at->second];
-    if (is_new || cid == other) continue;  // a repeated cid is reported by its file
+    if (is_new || cid == other) continue;  // a repeated cid is reported elsewhere
     notices.push_back(short_name(*session.parts()[0].file) + ": /robs of cid " + std::to_string(cid) + " are those of cid " +
                       std::to_string(other) + ": the unit is learned twice; take one of them out of cids");
     return;
   }
 }
 
-// Standard deviation of each column over all bins.
+// The standard deviation of each column over all bins.
 std::vector<double> spread_of(const Session& session) {
   const auto columns = static_cast<std::size_t>(session.behavior_dim());
   std::vector<double> sum(columns), squares(columns), spread;
-  const std::span<const float> origin = session.behavior(0);  // subtracted, so that squares of large numbers keep their digits
+  const std::span<const float> origin = session.behavior(0);  // subtracted from all values, so that squares of large numbers do
+                                                              // not lose digits
   for (std::int64_t bin = 0; bin < session.bins(); ++bin) {
     const std::span<const float> row = session.behavior(bin);
     for (std::size_t c = 0; c < columns; ++c) {

@@ -1,4 +1,4 @@
-// Checks of a run's sessions before training: implausible stimuli, units and behavior get a line each.
+// Looks for implausible stimuli, units and behavior in a run's sessions, before training; each gets a line for the user.
 #pragma once
 
 #include <string>
@@ -8,9 +8,10 @@
 
 namespace millrace::recipes::neural_response {
 
-// Checks frames spread over each file, as many as a moment allows, and all counts and behavior. Returns one line for each case: a
-// stimulus that is one frame throughout, or for a quarter of the recording; grey levels of at most 1; units of a session with the
-// same counts; behavior that varies 30 times more or less than in the first session. Unreadable frames are skipped.
+// Looks at frames that are spread over each file, as many as can be read in a short time, and at all counts and behavior. Returns
+// a line for each of: a stimulus that is the same frame throughout, or for a quarter of the recording; grey levels of at most 1;
+// units of a session with equal counts; behavior that varies 30 times more or less than in the first session. Frames that can't
+// be read are skipped.
 [[nodiscard]] std::vector<std::string> look_at_sessions(const Sessions& sessions);
 
 }  // namespace millrace::recipes::neural_response

@@ -1,4 +1,4 @@
-// Opening of sessions: the required content of the files, and its conversion.
+// Opens sessions: checks what the files contain, and converts it.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -20,9 +20,9 @@ namespace {
 
 namespace stdfs = std::filesystem;
 
-constexpr std::uint64_t kTrialSplitKey = 41;  // distinguishes the split's draws from other uses of the seed
+constexpr std::uint64_t kTrialSplitKey = 41;  // makes the split's random numbers differ from those of other uses of the seed
 constexpr std::int64_t kMostTransformedBytes = std::int64_t{1} << 33;
-constexpr double kSameRate = 1e-6;  // a rate stored as float32 is within it
+constexpr double kSameRate = 1e-6;  // relative; the rounding of a rate that is stored as float32 is smaller
 
 void append(Series& all, Series part) {
   if (all.rows == 0) {
@@ -57,7 +57,7 @@ StimulusKind kind_of(const std::vector<Operation>& operations) {
 
 }  // namespace
 
-// Makes one session from its open files.
+// Makes a session from its open files.
 class SessionOpener {
  public:
   SessionOpener(SessionFile asked, const std::vector<SessionHdf5>& files, std::vector<std::string>& notices)
@@ -82,9 +82,9 @@ class SessionOpener {
   std::shared_ptr<const Session> take() { return std::move(session_); }
 
  private:
-  using Trial = std::pair<std::size_t, std::int64_t>;  // number of the type, trial_inds
+  using Trial = std::pair<std::size_t, std::int64_t>;  // number of the type, and the value of trial_inds
 
-  // Reads headers only: checks presence and equal length.
+  // Adds a file of the session. Reads headers only, and checks that all data sets are there and have equal length.
   void add_part(const std::string& type, const SessionHdf5& file) {
     Session& s = *session_;
     compare_attributes(type, *file);
@@ -139,7 +139,7 @@ class SessionOpener {
     }
   }
 
-  // Reads, downsamples, transforms and filters.
+  // Reads the data sets of a part, downsamples, transforms and filters them.
   void read_part(SessionPart& part) {
     Session& s = *session_;
     const hdf5::File& file = *part.file;
@@ -155,7 +155,7 @@ class SessionOpener {
       if (transform.expose_as != "behavior") continue;
       gaps.found = 0;
       Series series = average_bins(read_series(file, "/" + transform.source, &gaps), ratio);
-      note_gaps(file, "/" + transform.source, gaps, "the number before stands there");
+      note_gaps(file, "/" + transform.source, gaps, "the previous number is used there");
       behavior = joined_columns(behavior, apply_operations(transform.operations, std::move(series)));
     }
     append(counts_, std::move(counts));
@@ -180,7 +180,7 @@ class SessionOpener {
     filter_units(part);
   }
 
-  // Compares the attributes with which a file describes itself, if it has any, with the dataset file.
+  // If a file has attributes that describe it, compares them with the dataset file.
   void compare_attributes(const std::string& type, const hdf5::File& file) {
     const hdf5::Attributes& attributes = file.attributes("/");
     if (!attributes.failure.empty())
@@ -228,9 +228,9 @@ class SessionOpener {
                        " bins that /dpi_valid marks with 0: they are no samples, and " + instead);
   }
 
-  // Warns about counts that no neuron reaches: usually they are rates.
+  // Reports counts that no neuron reaches, because they usually are rates.
   void note_rates(const hdf5::File& file, const Series& counts) {
-    constexpr double kMostSpikes = 500;  // per second, on average
+    constexpr double kMostSpikes = 500;  // spikes per second, on average
     double most = 0;
     std::int64_t unit = 0;
     for (std::int64_t c = 0; c < counts.columns; ++c) {
@@ -249,7 +249,7 @@ class SessionOpener {
                        significant(source_rate, 4) + ", the bins of a second");
   }
 
-  // Reads the file's own clock; a contradiction to the source rate is reported.
+  // Reads the file's own clock, and reports it if it contradicts the source rate.
   std::optional<ClockSeen> read_clock(const hdf5::File& file, std::span<const std::int64_t> trials) {
     if (!has_covariate(file, "/t_bins")) return std::nullopt;
     ClockSeen seen = look_at_clock(read_seconds(file, "/t_bins"), trials);
@@ -270,7 +270,8 @@ class SessionOpener {
     return seen;
   }
 
-  // Numbers the runs of successive bins of one trial without a seam of the clock. A bin with a seam inside is not valid.
+  // Numbers stretches of bins: a new stretch begins with each trial and after each seam of the clock. A bin with a seam inside is
+  // not valid.
   static std::vector<std::int64_t> cut_at(const std::vector<std::int64_t>& seams, const std::vector<std::int64_t>& trials,
                                           std::int64_t ratio, std::vector<float>& dpi_valid) {
     std::vector<std::int64_t> stretches;
@@ -315,7 +316,7 @@ class SessionOpener {
                        significant(threshold / 100, 3));
   }
 
-  // Keeps spike counts in one byte each if they are small whole numbers, as they usually are.
+  // If all spike counts are small whole numbers, as is usual, keeps each in one byte.
   void keep_counts() {
     const bool small = std::all_of(counts_.values.begin(), counts_.values.end(),
                                    [](float value) { return value >= 0 && value <= 255 && std::floor(value) == value; });
@@ -403,7 +404,7 @@ class SessionOpener {
     for (std::size_t u = 0; u < units; ++u) s.mean_counts_.push_back(bins[u] > 0 ? static_cast<float>(sum[u] / bins[u]) : 0.0F);
   }
 
-  // Reports units without spikes: they have no bits per spike.
+  // Reports units without spikes, because bits per spike are undefined for them.
   void note_silent_units() {
     constexpr std::size_t kNamed = 8;
     const Session& s = *session_;
@@ -429,12 +430,12 @@ class SessionOpener {
   std::shared_ptr<Session> session_;
   std::vector<std::string>& notices_;
   Series counts_;
-  std::vector<Trial> trial_names_;  // for each bin
+  std::vector<Trial> trial_names_;  // the trial of each bin
 };
 
 namespace {
 
-// All sessions need the same number of behavior's columns: one model gets them.
+// Throws unless all sessions have the same number of behavior's columns, because one model gets them all.
 void check_behavior(const Session& first, const Session& session) {
   if (session.behavior_dim() == first.behavior_dim()) return;
   throw DataError({"session " + session.name() + " makes " + std::to_string(session.behavior_dim()) +
@@ -444,7 +445,7 @@ void check_behavior(const Session& first, const Session& session) {
                    "session out"});
 }
 
-// The files of a session; DataError if one is missing.
+// The paths of a session's files. Throws DataError if one is missing.
 std::vector<stdfs::path> paths_of(const SessionFile& session, const stdfs::path& data_dir) {
   const stdfs::path folder = (data_dir.empty() ? session.folder : data_dir) / session.name;
   std::vector<stdfs::path> paths;

@@ -1,4 +1,4 @@
-// Windows of a session as samples: their content, and that the stream does not depend on how it is read.
+// Tests of windows of a session as samples: what they hold, and that the result does not depend on how they are read.
 #include "recipes/neural_response/sessions/session_source.h"
 
 #include <gmock/gmock.h>
@@ -36,7 +36,7 @@ class SessionSourceTest : public SessionTest {
                                              Split split = Split::train) {
     return session_source(one(), split, format, order);
   }
-  // Grey level of pixel p in bin t of tiny_file.
+  // The grey level of pixel p in bin t of tiny_file().
   static int grey(std::int64_t t, std::int64_t p) { return static_cast<int>((2 * t * 12 + p) * 7 % 251); }
 };
 
@@ -108,7 +108,7 @@ TEST_F(SessionSourceTest, TheFingerprintCoversOptionsUnitsAndSplit) {
   EXPECT_NE(source()->fingerprint(), first);
 }
 
-// A batch's groups, and the bytes of all their fields.
+// The number of rows of each group in a batch, and the bytes of all fields.
 struct Seen {
   std::vector<std::size_t> rows;
   std::string bytes;
@@ -142,7 +142,7 @@ std::unique_ptr<data::Loader> loader_of(const Sessions& sessions, const Way& way
   return std::make_unique<data::Loader>(std::move(pipeline), options);
 }
 
-// The next batches, to the end of epoch 2.
+// The batches from here to the end of epoch 2, at most `most`.
 std::vector<Seen> rest_of(data::Loader& loader, std::size_t most = 1000) {
   std::vector<Seen> stream;
   while (loader.epoch() < 3 && stream.size() < most) {

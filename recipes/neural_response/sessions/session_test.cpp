@@ -1,4 +1,4 @@
-// Open sessions: their content, their split, and the refusals with their texts.
+// Tests of open sessions: what they hold, how they are split, and the errors with their texts.
 #include "recipes/neural_response/sessions/session.h"
 
 #include <gmock/gmock.h>
@@ -41,7 +41,7 @@ TEST_F(SessionTest, IsDownsampledFilteredAndSplitByTrial) {
   EXPECT_EQ(session->behavior_dim(), 42);
   EXPECT_EQ(session->stimulus_kind(), StimulusKind::pixels);
   EXPECT_THAT(session->cids(), ElementsAre(2, 0));
-  // /robs[t, c] = (3 t + c) mod 5; bin 5 is source bins 10 and 11, columns 2 and 0.
+  // /robs[t, c] = (3 t + c) mod 5. Bin 5 consists of source bins 10 and 11; the columns are 2 and 0.
   EXPECT_THAT(counts_of(*session, 5), ElementsAre(32 % 5 + 35 % 5, 30 % 5 + 33 % 5));
   std::vector<std::uint8_t> frames(24);
   session->read_frames(7, 2, frames);
@@ -173,7 +173,7 @@ TEST_F(SessionTest, NoWindowReachesOverAPlaceWhereTheClockGoesBack) {
     return bins;
   };
   const std::vector<std::int64_t> sound = bins_of();
-  for (const std::int64_t place : {59, 60}) {  // source bins in a trial that begins at 48; 59 lies inside a bin of two
+  for (const std::int64_t place : {59, 60}) {  // source bins of a trial that begins at 48; 59 is inside a bin of two source bins
     std::vector<double> seconds;
     for (std::int64_t t = 0; t < kBins; ++t) seconds.push_back(static_cast<double>(t < place ? t : t - place) / 240);
     file()->set("/t_bins", DType::f64, {kBins}, seconds);
@@ -231,7 +231,7 @@ TEST_F(SessionTest, AttributesThatNameAnotherPlaceAreTold) {
   EXPECT_EQ(open().notices.back(), "a/backimage.h5: its attributes can't be read, and are left out: bad version number");
 }
 
-// Responses of mouse visual cortex to images, deconvolved: not whole numbers.
+// Real responses of mouse visual cortex to images. They are deconvolved, so they are not whole numbers.
 TEST_F(SessionTest, RealResponsesAreReadAsTheyAre) {
   const std::filesystem::path folder = std::filesystem::path(MILLRACE_SOURCE_DIR) / "../shared/data/neural";
   if (!std::filesystem::exists(folder / "region1_raw_validation_set.npy"))
@@ -244,7 +244,7 @@ TEST_F(SessionTest, RealResponsesAreReadAsTheyAre) {
   std::vector<double> pixels(50 * 961);
   responses.read(std::as_writable_bytes(std::span(answers)));
   images.read(std::as_writable_bytes(std::span(pixels)));
-  constexpr std::int64_t kHold = 10;  // source bins of an image, one trial per image and repeat
+  constexpr std::int64_t kHold = 10;  // number of source bins for which an image is shown; each image and repeat is a trial
   const auto bins = std::int64_t{500} * kHold;
   std::vector<std::uint8_t> stim;
   std::vector<float> robs;
@@ -271,7 +271,7 @@ TEST_F(SessionTest, RealResponsesAreReadAsTheyAre) {
   write("sessions/a.yaml", "session: a\ncids: [" + cids + "]\n");
   const auto session = one();
   EXPECT_EQ(session->trials(), 500);
-  EXPECT_EQ(session->samples(Split::train).size(), 400U);  // bin 4 of the 5 of each trial
+  EXPECT_EQ(session->samples(Split::train).size(), 400U);  // bin 4 of the 5 bins of each trial
   EXPECT_EQ(session->samples(Split::validation).size(), 100U);
   const std::int64_t bin = session->samples(Split::train)[7];
   const std::vector<float> counts = counts_of(*session, bin);
@@ -312,7 +312,7 @@ TEST_F(SessionTest, EveryFaultOfTheInputHasItsText) {
                 file.set("/robs", DType::f32, {kBins, 3}, robs);
               }),
               std::string("DataError  a/backimage.h5 /robs[40,2] is ") + word + repair);
-    robs[40 * 3 + 1] = value;  // for an unused unit
+    robs[40 * 3 + 1] = value;  // the column belongs to a unit that is not used
     robs[40 * 3 + 2] = 0;
     EXPECT_EQ(with([&](MemoryFile& file) { file.set("/robs", DType::f32, {kBins, 3}, robs); }), "accepted");
   }

@@ -1,4 +1,4 @@
-// The declarative transforms and filters of a dataset file, on plain arrays. Pure functions without LibTorch.
+// The transforms and filters that a dataset file can name, for plain arrays. Pure functions without LibTorch.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace millrace::recipes::neural_response {
 
-// An array with time as its first axis: row t holds `columns` numbers of one bin.
+// An array whose first axis is time: row t holds the `columns` numbers of a bin.
 struct Series {
   std::int64_t rows = 0;
   std::int64_t columns = 0;
@@ -23,23 +23,23 @@ struct Series {
 
 namespace op {
 struct PixelNorm {};  // (x - 127) / 255
-struct Unsqueeze {    // the stimulus gets its channel axis
+struct Unsqueeze {    // the stimulus gets an axis of channels
   std::int64_t axis = 1;
 };
-struct Diff {};  // x[t] - x[t-1], 0 in the first row
+struct Diff {};  // x[t] - x[t-1]; 0 in the first row
 struct Mul {
   double factor = 1;
 };
 struct MaxNorm {};    // x / max |x| over the whole series; a series of zeros stays unchanged
 struct SymLog {};     // sign(x) log(1 + |x|)
 struct SplitRelu {};  // columns relu(x), then relu(-x)
-struct Smooth {       // Gaussian over time, reflected at the ends
+struct Smooth {       // a Gaussian over time; the series is reflected at its ends
   double sigma = 1;
 };
-struct Cast {  // rounds to values of a type: float16, float32, float64, int8 ... int64, uint8, bool
+struct Cast {  // rounds to the values of a type: float16, float32, float64, int8 ... int64, uint8, bool
   std::string dtype = "float32";
 };
-// Raised cosines over time (see cosine_basis); column c is replaced by its bases, in order.
+// Filters over time that are raised cosines (see cosine_basis). Column c is replaced by the results of all filters, in order.
 struct TemporalBasis {
   std::int64_t num_delta_funcs = 0;
   std::int64_t num_cosine_funcs = 10;
@@ -50,13 +50,14 @@ struct TemporalBasis {
   bool normalize = true;
   bool causal = true;
 };
-// f exp(-(f / f_0)^n) over the frequencies f (cycles per sample, radial over time, height and width) of the whole movie.
+// Multiplies by f exp(-(f / f_0)^n) over the frequencies f of the whole movie, in cycles per sample, radial over time, height and
+// width.
 struct FftWhitening {
   double f_0 = 0.4;
   double n = 4;
 };
-// Adapting photoreceptors: Clark et al., "Dynamical adaptation in photoreceptors", PLoS Comput Biol 2013, eq. 15: alpha y / (1 +
-// beta z), where y and z are the movie through gamma-function filters over the earlier bins.
+// Adapting photoreceptors (Clark et al., "Dynamical adaptation in photoreceptors", PLoS Comput Biol 2013, eq. 15): alpha y / (1 +
+// beta z), where y and z are the movie after gamma-function filters over the earlier bins.
 struct DaCones {
   double sampling_rate = 240;
   double alpha = 1;
@@ -73,8 +74,8 @@ struct DaCones {
 using Operation = std::variant<op::PixelNorm, op::Unsqueeze, op::Diff, op::Mul, op::MaxNorm, op::SymLog, op::SplitRelu,
                                op::Smooth, op::Cast, op::TemporalBasis, op::FftWhitening, op::DaCones>;
 
-// Makes the field `expose_as` from the data set `source` by `operations`. Transforms with `concatenate` and the same name are
-// joined column by column, in the order of the file.
+// Makes the field `expose_as` from the data set `source` by `operations`. The results of transforms with `concatenate` and the
+// same name become columns next to each other, in the order of the file.
 struct Transform {
   std::string name;
   std::string source;
@@ -84,31 +85,32 @@ struct Transform {
 };
 
 struct Filters {
-  std::int64_t n_lags = 0;          // of valid_nlags; 0: no such filter
-  bool has_missing_pct = false;     // missing_pct
-  double missing_threshold = 45.0;  // a percentage below it is valid
+  std::int64_t n_lags = 0;          // n_lags of the filter valid_nlags; 0: there is no such filter
+  bool has_missing_pct = false;     // true: there is a filter missing_pct
+  double missing_threshold = 45.0;  // a percentage below this is valid
 };
 
-// The size of an image, for operations that need it (fftwhitening); a series without space is 1 by 1.
+// The size of an image, for operations that need it (fftwhitening); 1 by 1 for a series without space.
 struct Plane {
   std::int64_t height = 1;
   std::int64_t width = 1;
 };
 
-// Applies the operations in turn. Consumes `series`.
+// Applies the operations in order. Takes `series` over.
 [[nodiscard]] Series apply_operations(std::span<const Operation> operations, Series series, Plane plane = {});
 
-// (num_delta_funcs + num_cosine_funcs) rows of history_bins + 1 taps. Tap k > 0 of a cosine is at t = (k - 1) * bin_size_ms: (1 +
-// cos a) / 2 for |a| <= pi, a = (t - c) pi / w, centres c evenly over peak_range_ms, w twice their distance (log_spacing: in
-// logarithms). Tap 0 is 0. With normalize each row has L2 norm 1.
+// The filters of TemporalBasis: (num_delta_funcs + num_cosine_funcs) rows of history_bins + 1 taps. Tap k > 0 of a cosine is at t
+// = (k - 1) * bin_size_ms and has the value (1 + cos a) / 2 for |a| <= pi, where a = (t - c) pi / w. The centres c are evenly
+// spaced over peak_range_ms, and w is twice their distance (with log_spacing both are in logarithms). Tap 0 is 0. With normalize
+// each row has L2 norm 1.
 [[nodiscard]] Series cosine_basis(const op::TemporalBasis& basis);
 
-// True for a bin if it and the n_lags - 1 bins before are not first bins of a trial and have dpi_valid > 0; looks back only
-// inside the series.
+// True for a bin if it and the n_lags - 1 bins before it have dpi_valid > 0 and none of them is the first bin of a trial. Bins
+// before the series do not count.
 [[nodiscard]] std::vector<std::uint8_t> valid_nlags(std::span<const std::int64_t> trials, std::span<const float> dpi_valid,
                                                     std::int64_t n_lags);
 
-// Downsampling by `ratio`; rows of an incomplete last group are dropped. Each row of `in` has `columns` numbers.
+// Downsample by `ratio`: each result combines `ratio` rows. If the last group is incomplete, its rows are dropped.
 [[nodiscard]] Series sum_bins(const Series& in, std::int64_t ratio);
 [[nodiscard]] Series average_bins(const Series& in, std::int64_t ratio);
 

@@ -55,7 +55,7 @@ TEST(Transforms, DoWhatTheirNamesSay) {
 }
 
 TEST(Transforms, SmoothIsAGaussianReflectedAtTheEnds) {
-  const std::vector<float> out = applied(op::Smooth{0.5}, {1, 0, 0, 0, 2});  // size int(3) + 1 = 4, made 5
+  const std::vector<float> out = applied(op::Smooth{0.5}, {1, 0, 0, 0, 2});  // the size int(3) + 1 = 4 becomes 5
   const double one = std::exp(-2.0);
   const double two = std::exp(-8.0);
   const double sum = 1 + 2 * one + 2 * two;
@@ -75,11 +75,11 @@ TEST(Transforms, TheBasisHasTenUnitRowsOfFiftyOneTaps) {
     EXPECT_EQ(basis.row(j)[0], 0.0F);
     EXPECT_NEAR(std::inner_product(basis.row(j), basis.row(j) + 51, basis.row(j), 0.0), 1, 1e-6);
   }
-  // Row 0: centre 30 ms, w = 2 * 170 / 9; tap 1 + 6 is its peak, and one bin away a is 5 pi / w.
+  // Row 0 has its centre at 30 ms and w = 2 * 170 / 9. Tap 1 + 6 is the peak; one bin away a is 5 pi / w.
   EXPECT_NEAR(basis.row(0)[6] / basis.row(0)[7], (1 + std::cos(5 * std::numbers::pi * 9 / 340)) / 2, 1e-6);
   EXPECT_EQ(basis.row(9)[1], 0.0F);
 
-  // An impulse comes out as the taps, mirrored: 25 bins before to 25 bins after.
+  // The response to an impulse consists of the mirrored taps, from 25 bins before to 25 bins after it.
   std::vector<float> impulse(101, 0.0F);
   impulse[50] = 1;
   const std::vector<Operation> operations{kOriginal};
@@ -110,13 +110,13 @@ TEST(Transforms, ConesAdaptByTheDynamicModel) {
                           .filter_length = 3};
   const std::vector<float> out = applied(cones, {1, 0, 0, 0});
   for (int t = 0; t < 4; ++t) {
-    const double quick = t < 3 ? t * std::exp(-t / 1.0) : 0;                   // tau of 1 bin, 1! = 1
-    const double slow = t < 3 ? t * t * std::exp(-t / 2.0) / (8.0 * 2.0) : 0;  // tau of 2 bins, 2! = 2
+    const double quick = t < 3 ? t * std::exp(-t / 1.0) : 0;                   // tau is 1 bin, 1! = 1
+    const double slow = t < 3 ? t * t * std::exp(-t / 2.0) / (8.0 * 2.0) : 0;  // tau is 2 bins, 2! = 2
     EXPECT_NEAR(out[static_cast<std::size_t>(t)], 2 * quick / (1 + 3 * (0.25 * quick + 0.75 * slow)), 1e-6);
   }
 }
 
-// The definition, term by term.
+// Computes the definition term by term.
 std::vector<double> whitened_slowly(const Series& series, Plane plane, const op::FftWhitening& options) {
   const std::array<std::int64_t, 3> size{series.rows, plane.height, plane.width};
   const auto count = static_cast<std::size_t>(size[0] * size[1] * size[2]);

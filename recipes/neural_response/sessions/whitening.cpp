@@ -12,8 +12,8 @@ using Complex = std::complex<double>;
 
 Complex turn(double part) { return std::polar(1.0, -2 * std::numbers::pi * part); }
 
-// Fourier transforms of any length: powers of two by halves, others as a convolution with a chirp (Bluestein, "A linear filtering
-// approach to the computation of discrete Fourier transform", IEEE Trans. Audio Electroacoust. 1970).
+// Fourier transforms of any length. Powers of two are done by halves, other lengths as a convolution with a chirp (Bluestein, "A
+// linear filtering approach to the computation of discrete Fourier transform", IEEE Trans. Audio Electroacoust. 1970).
 class Fourier {
  public:
   explicit Fourier(std::size_t size) : size_(size), padded_(size) {
@@ -31,7 +31,7 @@ class Fourier {
     scratch_.resize(padded_);
   }
 
-  // values[f] becomes sum over t of values[t] exp(-2 pi i f t / size).
+  // Replaces values[f] by the sum over t of values[t] exp(-2 pi i f t / size).
   void forward(std::vector<Complex>& values) {
     if (padded_ == size_) return by_halves(values);
     std::fill(scratch_.begin(), scratch_.end(), 0.0);
@@ -79,7 +79,7 @@ double frequency(std::size_t k, std::size_t size) {
   return (2 * k < size + size % 2 ? static_cast<double>(k) : static_cast<double>(k) - n) / n;
 }
 
-// Transforms the rows, then the columns of an image.
+// Transforms the rows of an image, then its columns.
 template <class Transform>
 void of_plane(std::vector<Complex>& image, std::size_t height, std::size_t width, const Transform& of_row,
               const Transform& of_column) {
@@ -105,13 +105,13 @@ void whiten(Series& series, Plane plane, const op::FftWhitening& options) {
   const auto width = static_cast<std::size_t>(plane.width);
   const std::size_t pixels = height * width;
   if (frames == 0 || pixels == 0) return;
-  const std::size_t half = frames / 2 + 1;  // the other frequencies of time are their conjugates
+  const std::size_t half = frames / 2 + 1;  // the other frequencies of time are complex conjugates of these
   std::vector<std::complex<float>> spectrum(half * pixels);
   Fourier time(frames);
   Fourier rows(width);
   Fourier columns(height);
   std::vector<Complex> line(frames);
-  for (std::size_t p = 0; p < pixels; p += 2) {  // two real pixels form one complex line
+  for (std::size_t p = 0; p < pixels; p += 2) {  // two real pixels together form one complex line
     const bool pair = p + 1 < pixels;
     for (std::size_t t = 0; t < frames; ++t)
       line[t] = {series.values[t * pixels + p], pair ? series.values[t * pixels + p + 1] : 0.0F};

@@ -116,7 +116,7 @@ StepBench::Options take_options(const Entry& entry, Arguments& arguments) {
   return options;
 }
 
-// Uses one model for all rounds: only the first round has the warm-up steps.
+// All rounds use the same model, so only the first round has warm-up steps.
 void run_rounds(const Entry& entry, const StepBench::Options& options) {
   StepBench bench(entry, options);
   std::int64_t warmup = options.warmup;

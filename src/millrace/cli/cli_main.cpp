@@ -61,8 +61,8 @@ void print(const char* text) {
   if (::write(STDERR_FILENO, text, std::strlen(text)) < 0) ::_exit(1);
 }
 
-// Without a current folder LibTorch's MKL ends the process while it is loaded, with a misleading message about a library. So this
-// runs before any library's own code, and uses next to nothing of libraries.
+// Ends the program if the current folder was deleted. Otherwise MKL, which LibTorch loads, would end it with a misleading message
+// about a library. This runs before the code of any library, so it hardly uses libraries itself.
 void refuse_deleted_folder(char** environment) {
   char path[1];
   if (::getcwd(path, sizeof path) != nullptr || errno != ENOENT) return;
@@ -77,8 +77,8 @@ void refuse_deleted_folder(char** environment) {
   ::_exit(1);
 }
 
-// Ends the program if its limits are too small. Needed only by programs of `millrace new`: in `millrace` itself the launcher has
-// checked them.
+// Ends the program if its limits are too small. Only programs of `millrace new` need this; for `millrace` itself the launcher has
+// checked the limits.
 void refuse_small_limits() {
   const std::string refusal = start_refusal();
   if (refusal.empty()) return;
@@ -86,10 +86,11 @@ void refuse_small_limits() {
   ::_exit(1);
 }
 
-// Restarts the program with one or two more environment variables, which OpenMP and malloc read once, before main. If that fails,
-// the program continues unchanged. Needed only by programs of `millrace new`: in `millrace` itself the launcher has set them.
+// Starts the program again with one or two more environment variables, because OpenMP and malloc read them only once, before
+// main. If that fails, the program continues without them. Only programs of `millrace new` need this; for `millrace` itself the
+// launcher has set the variables.
 void set_library_environment(char** words, char** environment) {
-  static std::array<const char*, 4096> with;  // no memory can be allocated yet
+  static std::array<const char*, 4096> with;  // static, because no memory can be allocated yet
   std::size_t count = 0;
   const bool waits = !configures_openmp_waits(environment), pages = !configures_malloc(environment);
   if (!waits && !pages) return;
@@ -114,7 +115,7 @@ void look_around(int, char** words, char** environment) {
 
 __attribute__((section(".preinit_array"), used)) void (*before_libraries)(int, char**, char**) = &look_around;
 
-// Checks a program's own recipes.
+// Checks the recipes of a user's program.
 void check_entries(std::span<const Entry> entries) {
   const auto refuse = [](const std::string& what, const std::string& next) {
     throw RecipeError({what, "the entries that the program gives to cli_main()", next});

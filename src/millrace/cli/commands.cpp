@@ -12,7 +12,7 @@ std::string padded(std::string text, std::size_t width) {
   return text;
 }
 
-// "RECIPE --from PATH [--json]" -> "RECIPE".
+// The words of a usage line before the first flag: "RECIPE" of "RECIPE --from PATH [--json]".
 std::string first_words(std::string_view arguments) {
   const std::size_t end = std::min(arguments.find("--"), arguments.find('['));
   const std::string words(arguments.substr(0, end));

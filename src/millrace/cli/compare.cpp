@@ -22,13 +22,13 @@ shares of the time are compared.
 
 using Table = std::vector<std::vector<std::string>>;
 
-constexpr std::size_t kWidest = 30;  // longest value in a table: five columns stay readable
+constexpr std::size_t kWidest = 30;  // characters of a value; longer values are cut, so that five columns fit on a screen
 
 std::string cut(const std::string& text) {
   std::string plain = text.empty() ? "\"\"" : printable(text);
   if (plain.size() <= kWidest) return plain;
   std::size_t end = kWidest - 1;
-  while (end > 0 && (static_cast<unsigned char>(plain[end]) & 0xC0U) == 0x80U) --end;  // does not cut a character
+  while (end > 0 && (static_cast<unsigned char>(plain[end]) & 0xC0U) == 0x80U) --end;  // does not cut inside a UTF-8 character
   return plain.substr(0, end) + "…";
 }
 
@@ -133,7 +133,7 @@ void print_text(const runs::Comparison& comparison, const runs::RunFacts& a, con
   print_quality("losses and metrics after equal time, " + human_duration(comparison.seconds), comparison.at_time);
 }
 
-// True if the builds differ: the version alone does not show changes compiled since.
+// True if the two programs are different builds, which the version alone does not show.
 bool is_another_build(const runs::Comparison& comparison) {
   const auto build = std::ranges::find(comparison.machine, "version of build", &runs::Comparison::Difference::key);
   return build != comparison.machine.end() && build->a && build->b;

@@ -6,7 +6,7 @@
 namespace millrace::cli {
 namespace {
 
-// Escapes text for roff: doubles backslashes, keeps hyphens copyable, and protects lines that look like requests.
+// Escapes text for roff: doubles backslashes, makes hyphens copyable, and protects lines that look like roff requests.
 std::string as_roff(std::string_view text) {
   std::string roff;
   for (const char c : text) {
@@ -21,7 +21,7 @@ std::string as_roff(std::string_view text) {
   return roff;
 }
 
-// Keeps lines unchanged, since help is laid out in columns.
+// Makes roff keep the lines as they are, because help texts are laid out in columns.
 std::string verbatim(std::string_view text) { return ".nf\n" + as_roff(text) + (text.ends_with('\n') ? "" : "\n") + ".fi\n"; }
 
 }  // namespace

@@ -66,7 +66,7 @@ std::string gpus_text(const MachineView& machine) {
   return joined(all, "; ");
 }
 
-// "oneDNN 3.7.1" of "Intel(R) MKL-DNN v3.7.1 (Git Hash ...)": the first word that begins with a number.
+// Makes "oneDNN 3.7.1" of the answer "Intel(R) MKL-DNN v3.7.1 (Git Hash ...)": takes the first word that is a version.
 std::string library_text(const std::string& name, const std::string& answer) {
   for (std::size_t at = 0; at < answer.size(); ++at) {
     const std::size_t end = std::min(answer.find_first_of(" -(", at), answer.size());
@@ -113,7 +113,7 @@ std::string folder_text(const MachineView::FolderRoom& folder) {
   return text;
 }
 
-// The cores' speed in each number format; the ratio shows the possible gain.
+// The speed of the cores in both number formats; the ratio is the most that bf16 can gain.
 std::string format_text(const FormatRate& rate) {
   return human_rate(rate.fp32 / 1e9) + " GFLOP/s in fp32, " + human_rate(rate.bf16 / 1e9) +
          " in bf16: " + significant(rate.bf16 / rate.fp32, 2) + " times";

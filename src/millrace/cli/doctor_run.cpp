@@ -33,7 +33,7 @@ double sum_of(const runs::RunStory& story) {
   return sum;
 }
 
-// "12 s, longest in backward, 43 % of its loop". Accounts are sorted, largest first.
+// A text such as "12 s, longest in backward, 43 % of its loop". `accounts` must be sorted, the largest first.
 std::string rank_text(const std::vector<std::pair<std::string, double>>& accounts) {
   double all = 0, loop = 0;
   const std::pair<std::string, double>* largest = nullptr;
@@ -79,7 +79,7 @@ void print_text(const runs::RunStory& story) {
   for (std::size_t i = left_out; i < story.earlier.size(); ++i) rows.push_back({"before", printable(story.earlier[i].text)});
   if (story.state.is_death) {
     rows.push_back({"saved", story.saved_step ? "step " + with_commas(*story.saved_step) + ": the same command resumes from there"
-                                              : "nothing yet: the same command starts over"});
+                                              : "nothing was saved yet: the same command starts over"});
   }
   rows.push_back({"time", story.accounts.empty() ? "its log has no accounts of time: an older run, or it wrote no log line"
                                                  : human_duration(sum_of(story)) + ": " + runs::shares_text(story.accounts)});

@@ -14,14 +14,14 @@
 namespace millrace::cli {
 namespace {
 
-constexpr double kGoal = 0.25;  // allowed error of a prediction, relative to the measured gain
+constexpr double kGoal = 0.25;  // the error that a prediction may have, as a share of the measured gain
 
 struct Row {
   std::vector<double> expected, measured, errors;
   int near = 0;
 };
 
-// The error relative to the measured gain; if that is near zero, relative to a twentieth of the time.
+// The error of a prediction as a share of the measured gain. A gain below a twentieth of the time counts as a twentieth.
 double error_of(const runs::LedgerLine& line) {
   constexpr double kLeast = 0.05;
   return (line.expected - line.measured) / std::max(std::abs(line.measured), kLeast);

@@ -32,7 +32,7 @@ EvaluatedSplit take_split(Arguments& arguments) {
   throw UsageError({"there is no split " + millrace::quoted(word), "flag --split", "write validation or test"});
 }
 
-// Writes the pictures and returns their paths.
+// Writes the pictures into `folder` and returns their paths.
 Json write_pictures(const std::vector<Picture>& pictures, const std::filesystem::path& folder, bool prints) {
   Json paths = Json::array();
   if (pictures.empty() && prints) print("the recipe draws no pictures\n");

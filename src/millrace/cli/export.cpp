@@ -25,7 +25,7 @@ as foreground components), and of a .pt or .pth file, which has no place for met
 may be given, and need not be.
 )";
 
-// Writes the recipe's own state: each part of its JSON into a separate file, all its tensors into one.
+// Writes the recipe's part of the snapshot: each member of its JSON into a file, and all its tensors into another one.
 std::vector<std::filesystem::path> write_state(const std::filesystem::path& to, const State& state) {
   std::vector<std::filesystem::path> written;
   const auto companion = [&](const std::string& suffix) {
@@ -43,7 +43,7 @@ std::vector<std::filesystem::path> write_state(const std::filesystem::path& to, 
 }
 
 std::map<std::string, std::string> metadata_of(const Weights& weights) {
-  if (weights.run.empty()) {  // the weights come from an earlier export
+  if (weights.run.empty()) {  // the weights come from a file that an earlier export wrote
     std::map<std::string, std::string> known;
     if (weights.path.extension() == ".safetensors") known = format::SafetensorsFile(weights.path).metadata();
     return known;
@@ -54,7 +54,7 @@ std::map<std::string, std::string> metadata_of(const Weights& weights) {
           {"config", read_config(fs, weights.run).values.dump()}};
 }
 
-// Writes the metadata next to a file that can't hold it.
+// Writes the metadata into a separate file, for formats that have no place for it.
 std::filesystem::path write_about(std::filesystem::path to, const std::map<std::string, std::string>& metadata) {
   Json about = metadata;
   const auto parsed = [&](const char* key) {
@@ -68,7 +68,7 @@ std::filesystem::path write_about(std::filesystem::path to, const std::map<std::
   return to;
 }
 
-// "best snapshot, step 600 of runs/x (best by val_loss 0.1234; the newest snapshot is step 800)".
+// A text such as "best snapshot, step 600 of runs/x (best by val_loss 0.1234; the newest snapshot is step 800)".
 std::string description(const Weights& weights) {
   if (weights.newest_step == 0) return weights.which;
   const std::string newest = weights.newest_step == weights.step
@@ -77,7 +77,7 @@ std::string description(const Weights& weights) {
   return weights.which + (weights.best.empty() ? "" : " (best by " + weights.best + "; " + newest + ")");
 }
 
-// Adds to `all` what other programs' weight files have besides the weights.
+// Adds to `all` the further tensors that files of the original program hold. Returns the recipe's notes.
 std::vector<std::string> complete(std::span<const Entry> recipes, const Weights& weights, Tensors& all) {
   if (weights.run.empty()) return {};
   const std::string recipe = recipe_of_run(Fs::real(), weights.run);
@@ -104,7 +104,7 @@ int run_export(const Invocation& call) {
         {"millrace export needs a trained model", "millrace export", "add --from RUN; millrace runs lists the runs"});
   telemetry::Console console(telemetry::Console::Mode::automatic, json ? 2 : 1);
   const Weights weights = load_weights(Fs::real(), *from, console);
-  Tensors all;  // all tensors are of one module, so no name occurs in two files
+  Tensors all;  // all tensors belong to one module, so no name occurs in two files
   for (const auto& [name, tensors] : weights.models) all.insert(tensors.begin(), tensors.end());
   const std::vector<std::string> notes = complete(call.recipes, weights, all);
   WeightsFile about{.from = description(weights), .metadata = metadata_of(weights), .beside = write_state(to, weights.recipe)};

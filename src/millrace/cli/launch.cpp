@@ -131,7 +131,7 @@ std::filesystem::path make_logs(const Options& options) {
   return folder;
 }
 
-// The same command with the run's folder, to resume there.
+// The words that start the command again so that it resumes in the run's folder.
 std::vector<std::string> words_to_go_on(std::vector<std::string> words, const std::string& run_folder) {
   std::erase(words, "--fresh");
   const auto names_run = [](const std::string& word) { return word == "--run" || word.starts_with("--run="); };

@@ -1,4 +1,4 @@
-// The command line. A program with its own recipes is one line:
+// The command line. The program of a user with own recipes is one line:
 //   int main(int argc, char** argv) { return millrace::cli_main(argc, argv, recipes); }
 #pragma once
 
@@ -8,8 +8,8 @@
 
 namespace millrace {
 
-// Runs the command in argv with these recipes and returns the exit code: 0 done, 1 failed, 2 usage or config, 128 + n after
-// signal n. Never throws; errors are printed on stderr.
+// Runs the command in argv with these recipes. Returns the exit code: 0 = done, 1 = failed, 2 = wrong usage or config, 128 + n =
+// ended by signal n. Never throws; errors are printed on stderr.
 int cli_main(int argc, char** argv, std::span<const Entry> recipes);
 
 }  // namespace millrace

@@ -19,10 +19,10 @@ constexpr std::string_view kMakeDataHelp =
   --seed N              (default 0; of tables of pairs 42, as a run has it)
 )";
 
-// An option that makes tables of existing samples instead of samples (image_pairs).
+// An option of image_pairs: makes tables of pairs of existing samples instead of new samples.
 constexpr const char* kTables = "pairs-from";
 
-// Refuses a folder that is not empty: the files of two data sets must not mix.
+// Refuses a folder that is not empty, because the files of two data sets must not be mixed.
 [[noreturn]] void refuse_used_folder(const std::filesystem::path& folder) {
   if (!std::filesystem::is_directory(folder)) {
     throw UsageError(
@@ -44,7 +44,7 @@ DataOptions take_options(Arguments& arguments, const Entry& entry) {
   return options;
 }
 
-// The help about the recipes' own options, for all recipes that have them.
+// The help about options of make-data, for each recipe that has such options.
 std::string help_of_options(const Invocation& call) {
   std::string text;
   for (const Entry& entry : call.recipes) {
@@ -82,14 +82,14 @@ void make_folder(const Entry& entry, const DataWish& wish, const std::filesystem
   if (!made) refuse_used_folder(folder);
 }
 
-// The file in `folder` whose name starts with `beginning`; the folder itself if no file does.
+// A file in `folder` whose name starts with `beginning`; if there is no such file, the folder itself.
 std::filesystem::path file_beginning(const std::filesystem::path& folder, const std::string& beginning) {
   for (const auto& file : std::filesystem::directory_iterator(folder))
     if (file.path().filename().string().starts_with(beginning)) return file.path();
   return folder;
 }
 
-// The config words for the first fold's tables, and for the images, which are next to their labels.
+// The flags for a run with the tables of the first fold and with their images, which are next to the file of labels.
 std::string words_for_tables(const std::filesystem::path& folder, const DataOptions& options) {
   const std::filesystem::path images = std::filesystem::path(options.at(kTables)).parent_path();
   std::string words = " --data " + (images.empty() ? "." : images.string()) +
@@ -117,11 +117,11 @@ int run_make_data(const Invocation& call) {
   const auto out = arguments.value("out");
   const DataOptions options = take_options(arguments, entry);
   const bool tables = options.contains(kTables);
-  // Data that a run would draw itself uses the run's seed.
+  // The default is the seed of a run, so that the tables are those that the run would draw itself.
   const std::int64_t seed = arguments.integer("seed", tables ? entry.defaults.value("train.seed", std::int64_t{0}) : 0, 0);
   arguments.finish("make-data");
   if (!entry.make_data) {
-    throw UsageError({"recipe " + entry.name + " has no sample data", "millrace make-data", "give it your own data with --data"});
+    throw UsageError({"recipe " + entry.name + " has no sample data", "millrace make-data", "use your own data with --data"});
   }
   const std::string preset = choose_preset(entry, wish);
   const std::filesystem::path folder =

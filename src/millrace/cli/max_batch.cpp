@@ -23,7 +23,7 @@ second step, on the run's own data. On a CPU memory ends at memory.limit (auto =
 )";
 
 std::string why(const std::string& bound) {
-  if (bound == "data") return "it takes the whole training set in one batch";
+  if (bound == "data") return "the batch is the whole training set";
   if (bound == "most") return "larger ones were not asked for";
   return bound == "config" ? "a larger one is refused" : "a larger one runs out of memory";
 }
@@ -34,7 +34,7 @@ std::string right(const std::string& text, std::size_t column) {
   return std::string(kWidths[column] - std::min(kWidths[column], text.size()), ' ') + text;
 }
 
-// A size takes seconds to minutes, so each line is printed when it is known.
+// Prints a line as soon as a size was tried, because each takes seconds to minutes.
 void print_tried(const Json& one) {
   std::string line = right(one["batch_size"].dump(), 0);
   if (one["fits"].get<bool>()) {

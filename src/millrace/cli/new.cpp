@@ -27,7 +27,7 @@ NAME is a lower-case word: letters, digits and underscores.
 
 constexpr std::array kKinds = {"table", "image", "signal", "volume", "text"};
 
-// Reserved words of C++ and CMake targets, and the namespaces that recipe.cpp uses.
+// Reserved words of C++, names of CMake targets, and namespaces that recipe.cpp uses.
 constexpr std::array<std::string_view, 110> kForbidden = {
     "alignas",     "alignof",   "and",        "and_eq",    "asm",      "auto",         "bitand",
     "bitor",       "bool",      "break",      "case",      "catch",    "char",         "char8_t",
@@ -62,7 +62,7 @@ void check_name(const std::string& name, std::span<const Entry> recipes) {
     throw UsageError({millrace::quoted(name) + " can't be the name of a recipe", "millrace new",
                       "begin with a lower-case letter; go on with lower-case letters, digits and underscores (60 at most)"});
   }
-  // The name becomes a namespace and a program.
+  // The name would be used as a namespace and as the name of a program.
   if (std::find(kForbidden.begin(), kForbidden.end(), name) != kForbidden.end()) {
     throw UsageError(
         {millrace::quoted(name) + " can't be the name of a recipe: the word means something else in C++, CMake or Millrace",

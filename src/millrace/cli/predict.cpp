@@ -36,14 +36,14 @@ std::vector<std::vector<std::string>> rows_of(const char* heading, const std::ve
 
 std::string tensors_of(const Entry& entry) {
   const std::string name = "\nTensors of recipe " + entry.name + "\n";
-  if (entry.predicts.inputs.empty()) return name + "  It does not say what it takes: see its README.\n";
+  if (entry.predicts.inputs.empty()) return name + "  The recipe does not describe its inputs: see its README.\n";
   std::vector<std::vector<std::string>> rows = {{"  ", "name", "dtype", "shape", ""}};
   for (auto& row : rows_of("input", entry.predicts.inputs)) rows.push_back(std::move(row));
   for (auto& row : rows_of("output", entry.predicts.outputs)) rows.push_back(std::move(row));
   return name + table(rows);
 }
 
-// The help of the named recipe, else of all recipes.
+// The help about the recipe in the call's words; if they name no recipe, about all recipes.
 std::string predict_help(const Invocation& call) {
   for (const std::string& word : call.words) {
     if (word.starts_with("-")) continue;
@@ -55,7 +55,7 @@ std::string predict_help(const Invocation& call) {
   return text;
 }
 
-// Prints the number of finished rows, redrawn, on a terminal only.
+// Shows the number of rows done, in a line that is overwritten. On terminals only.
 class RowsLine {
  public:
   ~RowsLine() {
@@ -118,7 +118,7 @@ int run_predict(const Invocation& call) {
   const auto reader = open_tensors(files.input, files.input_format, unnamed);
   const PredictionInput input{
       .origin = files.input, .tensors = reader->fields(), .read = [&](auto... place) { return reader->read(place...); }};
-  static_cast<void>(tensors_for(entry, input));  // reports a mistake before the model is read
+  static_cast<void>(tensors_for(entry, input));  // reports a mistake in the input before the model is read
   Loaded loaded = load_trained(entry, arguments, "predict", console);
   console.line(description(loaded));
   TensorWriter writer(files.output, files.output_format);

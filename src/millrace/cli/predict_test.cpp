@@ -1,4 +1,4 @@
-// `predict` in this process, with a recipe of pictures: its memory, its numbers, its messages about input.
+// Tests of `predict` in this process, with a recipe of pictures: its memory, its numbers, its messages about input.
 #include <ATen/ops/cat.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/from_blob.h>
@@ -138,7 +138,7 @@ TEST_F(PredictTest, MemoryIsThatOfOneBatch) {
       EXPECT_EQ(predict(input, "out" + std::string(suffix), small), 0);
       return device::tensor_memory().peak_bytes - before - model_bytes_;
     };
-    static_cast<void>(peak(64));  // memory that libraries keep after their first call
+    static_cast<void>(peak(64));  // a first call, because libraries keep some memory after it
     const std::uint64_t one = peak(64);
     const std::uint64_t all = peak(kPictures);
     EXPECT_LE(static_cast<double>(all), 1.2 * static_cast<double>(one)) << suffix;

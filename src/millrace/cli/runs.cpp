@@ -8,7 +8,7 @@
 namespace millrace::cli {
 namespace {
 
-constexpr std::size_t kWidth = 100;  // width of the table if its columns are not chosen
+constexpr std::size_t kWidth = 100;  // characters of the table if the user chooses no columns
 
 constexpr std::string_view kRunsHelp =
     R"(Lists the run folders below ./runs, newest first. A run that is "stopped" is resumed by
@@ -35,7 +35,7 @@ int run_runs(const Invocation& call) {
   std::error_code error;
   if (named && !std::filesystem::is_directory(root, error)) {
     const bool is_there = std::filesystem::exists(std::filesystem::symlink_status(root, error));
-    throw UsageError({printable(root.string()) + (is_there ? " is no folder that can be looked into" : " does not exist"),
+    throw UsageError({printable(root.string()) + (is_there ? " is not a folder that can be read" : " does not exist"),
                       "flag --root", "name the folder that holds the runs; without --root it is ./runs"});
   }
   std::vector<runs::RunRow> rows = runs::find_runs(root);

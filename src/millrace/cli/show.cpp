@@ -37,15 +37,15 @@ RECIPE may be left out: a run knows its recipe. A warning names each field with 
 that has them.
 )";
 
-constexpr std::int64_t kDescribed = 4;  // samples whose origin is printed below a table
+constexpr std::int64_t kDescribed = 4;  // below a table, the origin of this many samples is printed
 
 struct Shown {
-  std::filesystem::path output;  // "" = no pictures
+  std::filesystem::path output;  // "" = draw no pictures
   bool json = false;
   telemetry::Console* console = nullptr;
   Json all = Json::array();
   std::int64_t without_picture = 0;
-  bool described = false;  // the data's own description has been printed
+  bool described = false;  // true: the data's own description was printed
 };
 
 std::span<const std::byte> values_of(const at::Tensor& tensor) {
@@ -80,7 +80,7 @@ class ShownGroup {
       const at::Tensor here = tensor.detach().to(at::kCPU).contiguous();
       const std::optional<DType> dtype = dtype_of(here.scalar_type());
       if (!dtype) {
-        shown_.console->warning("field " + quoted(name) + " has a type that no table has a word for");
+        shown_.console->warning("field " + quoted(name) + " has a type that tables can't show");
         continue;
       }
       const ValueSummary summary = summary_of(*dtype, values_of(here));
@@ -94,8 +94,8 @@ class ShownGroup {
  private:
   [[nodiscard]] std::string of_group() const { return group_.name.empty() ? "" : " of data set " + quoted(group_.name); }
 
-  // Warns that field "image" of training batch 0 of epoch 0 has 3 NaN and 1 infinite of 4,096 values, the first in row 5:
-  // sample 17.
+  // Prints a warning such as: field "image" of training batch 0 of epoch 0 has 3 NaN and 1 infinite of 4,096 values, the first in
+  // row 5: sample 17.
   void warn(const std::string& name, const ValueSummary& summary, std::int64_t row) {
     std::string what = summary.nans > 0 ? with_commas(summary.nans) + " NaN" : "";
     if (summary.infinities > 0) what += (what.empty() ? "" : " and ") + with_commas(summary.infinities) + " infinite";
@@ -104,7 +104,7 @@ class ShownGroup {
                             name_of_row(group_, dataset_, row));
   }
 
-  // "sample 17, label 3": the whole numbers of each row, which distinguish samples.
+  // The name of each row's sample with its single whole numbers, by which samples can be told apart: "sample 17, label 3".
   [[nodiscard]] std::vector<std::string> names_of_rows() const {
     std::vector<std::string> names;
     for (std::int64_t row = 0; row < group_.rows(); ++row) {
@@ -128,7 +128,7 @@ class ShownGroup {
                    .samples = names_of_rows(),
                    .description = facts_.read_as};
     if (const auto words = facts_.fields.find(name); words != facts_.fields.end()) seen.words = words->second;
-    if (values.dim() > 0 && values.size(0) != group_.rows()) {  // a recipe may make a single value from a batch
+    if (values.dim() > 0 && values.size(0) != group_.rows()) {  // a recipe may make a single value from a whole batch
       seen.samples.clear();
       for (std::int64_t i = 0; i < values.size(0); ++i) seen.samples.push_back("row " + std::to_string(i));
     }
@@ -173,7 +173,7 @@ class ShownGroup {
   const Facts& facts_;
 };
 
-// Takes --from and adds the words of the run's config.
+// Takes --from and adds the words of that run's config.
 std::filesystem::path take_from(Arguments& arguments) {
   const auto from = arguments.value("from");
   if (!from) return {};

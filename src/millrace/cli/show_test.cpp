@@ -1,4 +1,4 @@
-// `show` in this process: a batch with values that are not finite.
+// Tests of `show` in this process, with a batch that has values which are not finite.
 #include <ATen/ops/full.h>
 #include <gmock/gmock.h>
 #include <torch/nn/modules/linear.h>
@@ -41,7 +41,7 @@ class Shelf final : public data::Source {
   data::MemorySource rows_;
 };
 
-// Sample 2 is infinite; the logarithm in prepare() makes a NaN of sample 3.
+// A recipe whose sample 2 is infinite; the logarithm in prepare() turns sample 3 into NaN.
 class LogRecipe final : public Recipe {
  public:
   LogRecipe(const LogSections& sections, const Context&) : training_only_(sections.recipe.training_only) {}

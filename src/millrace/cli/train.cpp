@@ -47,7 +47,7 @@ Precedence: flag > environment (MILLRACE_OPTIM__LEARNING_RATE=1e-3) > files in o
 recipe's defaults. A path in a file is looked for beside that file, then in the current folder.
 )";
 
-// Writes the report. A failure here never fails a finished run.
+// Writes the report. A failure is only a warning, because the run itself has finished.
 void leave_report(const std::filesystem::path& run, telemetry::Console& console) {
   try {
     console.line("report " + runs::write_report(run).string());
@@ -56,7 +56,7 @@ void leave_report(const std::filesystem::path& run, telemetry::Console& console)
   }
 }
 
-// Logs the gain of a run that followed the doctor's advice for an earlier run in the same folder.
+// If this run followed the doctor's advice for an earlier run in the same parent folder, logs what that gained.
 void note_remedy(const std::filesystem::path& run, telemetry::Console& console) {
   std::optional<runs::LedgerLine> line = runs::followed_remedy(run);
   if (!line) return;
@@ -70,7 +70,7 @@ bool misses_a_target(const Json& summary) {
   return std::ranges::any_of(summary.value("targets", Json::array()), [](const Json& target) { return !target.at("met"); });
 }
 
-// Rank 0 measures for all ranks.
+// Chooses the batch size on rank 0, for all ranks.
 void agree_on_batch_size(RunRequest& request, Agreement* agreement) {
   Agreement& ranks = agreement == nullptr ? Agreement::of_one() : *agreement;
   if (ranks.ranks().rank == 0) choose_batch_size(request);

@@ -88,11 +88,11 @@ doctor::Settings tunable(const config::Schema& schema, const Json& values) {
   return settings;
 }
 
-// The state of an unfinished search, in a file next to its result.
+// Keeps the state of an unfinished search in a file next to its result.
 class Progress {
  public:
   Progress(const std::filesystem::path& out, Json key) : file_(out.string() + ".progress.json"), key_(std::move(key)) {}
-  // The state of an earlier search with the same words, config and machine; null if no such search was made.
+  // The state of an earlier search with the same words, config and machine. Null if there is no such state.
   [[nodiscard]] Json read() const {
     if (!Fs::real().exists(file_)) return {};
     const Json all = parse_shallow(Fs::real().read_file(file_));
@@ -132,7 +132,7 @@ std::string line_of(const doctor::Trial& trial) {
   using Verdict = doctor::Trial::Verdict;
   std::string text = doctor::text_of(trial.candidate.set);
   text.resize(std::max<std::size_t>(text.size(), 30), ' ');
-  text += trial.candidate.back ? "  as it was, is the new value needed: "
+  text += trial.candidate.back ? "  the old value, to see whether the new one is needed: "
                                : "  expects " + percent(trial.candidate.expected) + " less time" +
                                      (trial.candidate.finding.empty() ? "" : " (" + trial.candidate.finding + ")") + ": ";
   if (trial.verdict == Verdict::not_allowed)
@@ -145,7 +145,7 @@ std::string line_of(const doctor::Trial& trial) {
 }
 
 void write_to_ledger(const doctor::Trial& trial, const std::string& recipe) {
-  if (trial.runs == 0 || trial.candidate.back) return;  // an old value has no predicted gain
+  if (trial.runs == 0 || trial.candidate.back) return;  // the old value of a key has no predicted gain
   runs::write_down({.finding = trial.candidate.finding,
                     .setting = doctor::text_of(trial.candidate.set),
                     .expected = trial.candidate.expected,
@@ -161,7 +161,7 @@ struct Search {
   Options options;
   ShortRuns runs;
   doctor::Settings config;
-  double spent = 0;  // seconds spent by earlier processes
+  double spent = 0;  // seconds that earlier processes have spent on this search
   double began = steady_seconds();
   double longest_run = 0;
   [[nodiscard]] double seconds() const { return spent + steady_seconds() - began; }

@@ -53,7 +53,7 @@ std::string tuned_file(const config::Schema& schema, const config::Resolved& con
   }
   std::string text;
   for (const std::string& line : heading) text += "# " + line + "\n";
-  std::vector<std::string> open;  // the sections of the next line
+  std::vector<std::string> open;  // the sections that contain the next line
   for (const auto& [path, value] : values) {
     std::vector<std::string> parts;
     for (std::size_t at = 0; at <= path.size();) {

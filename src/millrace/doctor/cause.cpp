@@ -20,7 +20,7 @@ std::string first_word_of(const std::filesystem::path& file) {
   return word;
 }
 
-// Reads the number of a line "<key> 12".
+// Finds a line "<key> 12" and returns the number.
 std::optional<std::int64_t> count_of(const std::filesystem::path& file, const std::string& key) {
   std::ifstream stream(file);
   for (std::string line; std::getline(stream, line);) {
@@ -32,7 +32,8 @@ std::optional<std::int64_t> count_of(const std::filesystem::path& file, const st
   return std::nullopt;
 }
 
-// The control group of version 2, else of version 1's memory controller. In a container the group is the root of the mount.
+// The folder of the control group that limits this process's memory: of version 2, else of the memory controller of version 1. In
+// a container the group is the root of the mounted file system.
 std::filesystem::path memory_group(const std::filesystem::path& root) {
   const std::filesystem::path mounted = root / "sys/fs/cgroup";
   std::ifstream stream(root / "proc/self/cgroup");
@@ -71,7 +72,7 @@ std::string memory_text(const std::vector<Json>& lines) {
   return "; when last checked, the process held " + human_bytes(*held) + " and " + human_bytes(*free) + " were free";
 }
 
-// The launcher's text about which rank ended the run, and how; "" if the launcher wrote no such line.
+// What the launcher wrote about the rank that ended the run; "" if there is no such line.
 std::string launcher_text(const std::vector<Json>& lines) {
   const Json* rank = last_of(lines, "rank");
   return rank == nullptr ? "" : first_line(text_at(*rank, {"text"}));
@@ -81,9 +82,9 @@ bool has_any(const std::string& text, std::initializer_list<std::string_view> wo
   return std::ranges::any_of(words, [&](std::string_view word) { return text.find(word) != std::string::npos; });
 }
 
-constexpr std::string_view kStopped = "stopped by ";  // start of the watchdog's line when it obeys a signal
+constexpr std::string_view kStopped = "stopped by ";  // how the watchdog's line begins when it ends a run on a signal
 
-// The watchdog's line about a standstill that lasts to the end of the log, whatever ended it; null without such a line.
+// The watchdog's line about a standstill that lasted until the log ended, whatever ended it. Null if there is no such line.
 const Json* standstill_of(const std::vector<Json>& lines) {
   for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
     const std::string kind = text_at(*line, {"kind"}), text = text_at(*line, {"text"});
@@ -93,7 +94,7 @@ const Json* standstill_of(const std::vector<Json>& lines) {
   return nullptr;
 }
 
-// "the run has not moved for 60 s (step 41, backward of generator)".
+// A text such as "the run has not moved for 60 s (step 41, backward of generator)".
 std::string standstill_text(const Json& hang) {
   constexpr std::string_view kWhere = "\n  where    ";
   const std::string text = text_at(hang, {"text"});
@@ -101,7 +102,7 @@ std::string standstill_text(const Json& hang) {
   return first_line(text) + (where == std::string::npos ? "" : " (" + first_line(text.substr(where + kWhere.size())) + ")");
 }
 
-// The reason that an error states: "of bad data", "for want of memory".
+// The kind of error, to be put after a word like "because": "of bad data", "for want of memory". Sets `id` if memory ran out.
 std::string reason_of(const std::string& error, std::string& id) {
   if (has_any(error, {"No space left on device", "Disk quota exceeded"}) ||
       (has_any(error, {"can't save"}) && has_any(error, {"are free"})))
@@ -138,12 +139,12 @@ Cause ended(const Json& end, const std::string& launcher, Cause cause) {
   cause.is_death = true;
   const std::string why = reason_of(error, cause.id);
   cause.text = "died" + at + " " + why + ": " + (error.empty() ? "its text is not in the log" : first_line(error));
-  // This rank's error says at most that another rank is gone.
+  // Such an error of this rank only says that another rank is gone; the launcher knows more.
   if (!launcher.empty() && error.starts_with("DistributedError")) cause.text += "; the launcher says: " + launcher;
   return cause;
 }
 
-// True if the last lines show the cause. `died`: "died after step 12".
+// Sets `cause` and returns true if the last lines of the log show the cause. `died`: a text such as "died after step 12".
 bool cause_from_log(const std::vector<Json>& lines, const std::string& died, Cause& cause) {
   if (const Json* crash = last_of(lines, "crash")) {
     cause.id = "crashed";
@@ -171,7 +172,7 @@ bool cause_from_log(const std::vector<Json>& lines, const std::string& died, Cau
   return true;
 }
 
-// True if the system's counters show the cause, by comparing now with the start of the process.
+// Sets `cause` and returns true if the system's counters show the cause. `then`: the counters when the process began.
 bool cause_from_system(const std::vector<Json>& lines, const SystemMark& then, const SystemMark& now, const std::string& died,
                        Cause& cause) {
   if (!then.boot.empty() && !now.boot.empty() && then.boot != now.boot) {
@@ -220,7 +221,7 @@ SystemMark SystemMark::of(const Json& json) {
 }
 
 SystemMark system_mark(const std::string& of_group, const std::filesystem::path& root) {
-  // The log's path is not trusted: only folders of control groups are read.
+  // The folder comes from a log, so it is not trusted: only folders of control groups are read.
   const bool known = of_group.starts_with((root / "sys/fs/cgroup").string()) && of_group.find("..") == std::string::npos;
   const std::filesystem::path group = known ? std::filesystem::path(of_group) : memory_group(root);
   SystemMark mark;
@@ -231,7 +232,7 @@ SystemMark system_mark(const std::string& of_group, const std::filesystem::path&
   mark.machine_kills = count_of(root / "proc/vmstat", "oom_kill");
   for (const char* file : {"memory.max", "memory.limit_in_bytes"}) {
     std::istringstream text(first_word_of(group / file));
-    constexpr std::uint64_t kNone = 1ULL << 60U;  // from here on version 1 means "no limit"
+    constexpr std::uint64_t kNone = 1ULL << 60U;  // in version 1 a limit of at least this means that there is no limit
     if (std::uint64_t limit = 0; text >> limit && limit < kNone) mark.group_limit = limit;
   }
   return mark;

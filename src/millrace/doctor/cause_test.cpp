@@ -12,7 +12,7 @@ using testing::HasSubstr;
 
 SystemMark mark() { return {.group = "", .boot = "b1", .group_kills = 2, .machine_kills = 5, .group_limit = 2'000'000'000}; }
 
-// A process that began and logged a step.
+// The log of a process that began and made steps.
 std::vector<Json> begun() {
   return {{{"kind", "start"}, {"system", mark().to_json()}},
           {{"kind", "step"}, {"step", 1200}},

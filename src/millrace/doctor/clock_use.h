@@ -1,4 +1,4 @@
-// Summarises readings of the CPU clock during a run.
+// Summarises the CPU's clock during a run.
 #pragma once
 
 #include <deque>
@@ -9,15 +9,15 @@
 
 namespace millrace::doctor {
 
-// A core's clock depends on how many cores compute, so only readings with about as many busy cores as in the run's first minute
-// count.
+// Compares the clock with that of the run's first minute. A core's clock depends on how many cores are busy, so only readings
+// with about as many busy cores as in the first minute count.
 class ClockUse {
  public:
-  void add(const Sampler::MachineReading& reading);  // ignores a reading without a clock
-  // The clock of the latest minute at the same load. nullopt: no such minute so far, or the latest readings have another load.
+  void add(const Sampler::MachineReading& reading);  // a reading without a clock is ignored
+  // The clock of the latest minute. nullopt if there is no minute to compare with yet, or if the latest readings are at another
+  // load.
   [[nodiscard]] std::optional<Evidence::CpuClock> latest() const;
-  [[nodiscard]] std::optional<Evidence::CpuClock> of_the_run()
-      const;  // over the whole run, with the loss since the first reading
+  [[nodiscard]] std::optional<Evidence::CpuClock> of_the_run() const;  // the same, but `lost` covers the whole run
 
  private:
   struct Reading {
@@ -25,9 +25,9 @@ class ClockUse {
   };
   void begin(const Reading& reading);
 
-  std::deque<Reading> first_;      // readings of the first minute, until it is over
+  std::deque<Reading> first_;      // the readings of the first minute, until it is over
   std::optional<Reading> before_;  // medians of the first minute
-  std::deque<Reading> latest_;     // readings of at least the latest minute, once the run is that old
+  std::deque<Reading> latest_;     // readings of at least the latest minute; after the first minute
   int unlike_ = 0;                 // consecutive readings at another load
   double seconds_ = 0, lost_seconds_ = 0;
 };

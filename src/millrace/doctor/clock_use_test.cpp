@@ -8,7 +8,7 @@ namespace {
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-// Adds readings of ten seconds each.
+// Adds `readings` readings, each of ten seconds.
 void see(ClockUse& use, int readings, double mhz, double cores) {
   Sampler::MachineReading reading;
   reading.seconds = 10;

@@ -1,5 +1,5 @@
-// The input of all rules: measurements of a run over a stretch of its loop, which is some consecutive steps. Plain values, so
-// that a rule is tested with numbers.
+// The input of all rules: what was measured during a stretch of a run, which is some consecutive steps of its loop. It has plain
+// values only, so that a rule can be tested with numbers.
 #pragma once
 
 #include <cstdint>
@@ -12,127 +12,130 @@
 namespace millrace::doctor {
 
 struct Evidence {
-  // How batches were read over the stretch.
+  // How batches were read during the stretch.
   struct Input {
     int readers = 0;
-    bool readers_by_user = false;       // data.workers is a number
-    double read_seconds = 0;            // summed over readers
-    double read_cpu_seconds = 0;        // the part of read_seconds spent on a core
-    bool cache_by_user = false;         // data.cache is set, not auto
-    bool cached = false;                // a cache of either kind is in use
-    std::uint64_t cacheable_bytes = 0;  // size of a cache of all samples; 0 = the source keeps nothing
+    bool readers_by_user = false;       // true: data.workers is a number
+    double read_seconds = 0;            // time spent reading, summed over readers
+    double read_cpu_seconds = 0;        // the part of read_seconds in which a core was used
+    bool cache_by_user = false;         // true: data.cache is set to another value than auto
+    bool cached = false;                // true: a cache in memory or on disk is in use
+    std::uint64_t cacheable_bytes = 0;  // bytes that a cache of all samples would take; 0 = the source allows no cache
     std::uint64_t free_bytes = 0;       // memory that the process may still take
-    double epochs = 0;                  // length of the run; 0 = unlimited
-    // Samples that could not be read, and samples that could, counted over the process so far and again in each epoch.
+    double epochs = 0;                  // length of the run; 0 = no limit
+    // Numbers of samples that could not be read and that could be read. They count since the process began; a sample counts anew
+    // in each epoch.
     std::int64_t bad_samples = 0, good_samples = 0;
     struct Slow {
       std::string file;
-      double excess_seconds = 0;  // beyond the usual time of its reads
-      double times = 0;           // multiple of the usual time of a sample
-      double quick = 0;           // share of its reads that were as quick as usual
-      std::string sample;         // the place of its slowest sample
-      double sample_times = 0;    // multiple of the usual time that it takes
+      double excess_seconds = 0;  // time of its slow reads beyond the usual time
+      double times = 0;           // the time of a sample, as a multiple of the usual time
+      double quick = 0;           // share of its reads that took the usual time
+      std::string sample;         // the place of the sample that took longest
+      double sample_times = 0;    // the time of that sample, as a multiple of the usual time
     };
-    std::vector<Slow> slow;  // the slowest first
+    std::vector<Slow> slow;  // the slowest file first
   };
 
-  // How often the loop does something other than steps, and the config's interval for it.
+  // How often the loop does something besides steps (such as saving), and the interval for it in the config.
   struct Often {
-    std::int64_t count = 0;        // times in the stretch
-    std::int64_t every_steps = 0;  // 0 = not by steps
+    std::int64_t count = 0;        // how often during the stretch
+    std::int64_t every_steps = 0;  // 0 = the interval is not in steps
     std::int64_t every_epochs = 0;
   };
 
-  // Results of trials during the run, each made at most once; a trial is a step without its update.
+  // Results of the doctor's trials during the run. Each trial is made at most once and runs steps without their update.
   struct Experiments {
     struct Format {
       std::string from, to;  // "fp32", "bf16"
-      double ratio = 0;      // time in `from` to time in `to`
+      double ratio = 0;      // time in `from` / time in `to`
     };
-    std::optional<Format> format;  // set if the config fixed fp32
+    std::optional<Format> format;  // tried only if the config demands fp32
     struct Threads {
       int asked = 0, cores = 0;
-      double ratio = 0;  // time with `asked` to time with `cores`
+      double ratio = 0;  // time with `asked` threads / time with `cores` threads
     };
-    std::optional<Threads> threads;  // set if the config asked for more threads than there are cores
+    std::optional<Threads> threads;  // tried only if the config demands more threads than there are cores
     struct Batch {
-      std::int64_t rows = 0;           // rows of the micro-batch that was tried
-      double fixed_share = 0;          // share of its time that does not depend on the number of rows
-      std::int64_t batch_size = 0;     // data.batch_size; 0 = the recipe sets its own
+      std::int64_t rows = 0;           // number of rows in the micro-batch of the trial
+      double fixed_share = 0;          // share of its time that half the rows would take as well
+      std::int64_t batch_size = 0;     // data.batch_size; 0 = the recipe sets the size itself
       std::int64_t micro_batches = 1;  // memory.micro_batches
       std::int64_t accumulate = 1;     // optim.accumulate
     };
     std::optional<Batch> batch;
     struct Layouts {
       std::string from, to;  // "contiguous", "channels_last"
-      double ratio = 0;      // time in `from` to time in `to`
+      double ratio = 0;      // time in `from` / time in `to`
     };
-    std::optional<Layouts> layout;  // set if the config fixed one of the two
+    std::optional<Layouts> layout;  // tried only if the config demands one of the two layouts
     struct Recompute {
-      std::uint64_t saved_bytes = 0;  // reduction of a step's peak
-      double seconds = 0;             // cost of the recompute per step
+      std::uint64_t saved_bytes = 0;  // bytes by which recompute lowers the peak of a step
+      double seconds = 0;             // seconds that recompute adds to a step
     };
-    std::optional<Recompute> recompute;  // recompute of all blocks; set if the config recomputes no block
+    std::optional<Recompute> recompute;  // recompute of every block; tried only if the config recomputes no block
   };
 
-  // The operations of one step.
+  // A count of the operations in a step.
   struct Census {
     std::int64_t operations = 0;
-    std::int64_t host_reads = 0;  // values that the step read back from the device
+    std::int64_t host_reads = 0;  // how often the step copied a value from the device to the host
     double seconds = 0;           // time of all operations
-    double rebuilt_seconds = 0;   // time of operations that made equal tensors in each step, not from parameters or the batch
-    std::string rebuilt_by;       // the slowest of these operations: "aten::tril [256, 256]"
-    std::int64_t copies = 0;      // copies of tensors between devices, without the batch's own
+    double rebuilt_seconds = 0;   // time of operations that make the same tensors in each step, neither from parameters nor from
+                                  // the batch
+    std::string rebuilt_by;       // the operation among them that takes longest: "aten::tril [256, 256]"
+    std::int64_t copies = 0;      // copies of tensors between devices, except those of the batch
     double copied_seconds = 0;
     std::string copied_by;  // the largest copy: "aten::to [256, 256] from cpu to cuda:0"
   };
 
-  // Shapes of batches as the model sees them, without the number of rows.
+  // The shapes of batches as the model gets them, without the number of rows.
   struct Shapes {
-    std::int64_t batches = 0;  // micro-batches in the stretch
-    std::int64_t fresh = 0;    // those of a new shape
-    std::int64_t all = 0;      // number of shapes in the run so far
-    std::string latest;        // "x [*, 37, 64]"
+    std::int64_t batches = 0;  // number of micro-batches in the stretch
+    std::int64_t fresh = 0;    // number of those with a shape that had not occurred before
+    std::int64_t all = 0;      // number of different shapes in the run so far
+    std::string latest;        // the latest new shape: "x [*, 37, 64]"
   };
 
-  // Seconds of one rank over the stretch.
+  // How a rank spent the stretch, in seconds.
   struct RankTimes {
-    double reduction = 0;  // waiting for the other ranks, and sending
+    double reduction = 0;  // time for waiting for other ranks and for sending
     double data_wait = 0;
   };
 
   struct Memory {
-    std::uint64_t used = 0, room = 0;  // bytes; 0 = unknown
-    std::string rising;                // the evidence that memory grows; "" = it does not
-    double recompute_seconds = 0;      // time of recomputed blocks, over the stretch
-    bool recompute_by_user = false;    // memory.recompute names blocks
-    std::uint64_t step_peak = 0;       // bytes of tensors in a step
-    std::uint64_t most_held = 0;       // most bytes of tensors at any time
+    std::uint64_t used = 0, room = 0;  // bytes in use, and bytes that may be used; 0 = unknown
+    std::string rising;                // a text which shows that memory keeps growing; "" = it does not
+    double recompute_seconds = 0;      // time of recomputing blocks during the stretch
+    bool recompute_by_user = false;    // true: memory.recompute names blocks
+    std::uint64_t step_peak = 0;       // the most bytes of tensors during a step
+    std::uint64_t most_held = 0;       // the most bytes of tensors at any time
   };
 
-  // The data behind the latest validation's metrics.
+  // How much data the latest validation's metrics are based on.
   struct Judged {
-    std::string unit = "samples";   // unit that a metric averages over
-    double by = 0;                  // number of units it averaged over
-    double there_are = 0;           // units in the whole split
-    std::int64_t batches = 0;       // batches that it used
-    std::int64_t most_batches = 0;  // train.validate_batches; 0 = all
+    std::string unit = "samples";   // what a metric is averaged over
+    double by = 0;                  // number of units that it was averaged over
+    double there_are = 0;           // number of units in the whole split
+    std::int64_t batches = 0;       // number of batches that it was averaged over
+    std::int64_t most_batches = 0;  // train.validate_batches; 0 = all batches
   };
 
-  // The input of skipped steps, read again; over the process so far.
+  // What was found in the input of skipped steps since the process began. That input is read a second time for this.
   struct SkippedInput {
-    bool all = false;          // all batches that skipped steps may have had were read again
-    std::int64_t samples = 0;  // samples with values that are not finite
-    std::string first;         // the first of them: sample, field, how many values, where; "" = all that was read is finite
+    bool all = false;          // true: all batches that may belong to skipped steps were read again
+    std::int64_t samples = 0;  // number of samples with values that are not finite
+    std::string first;         // the first of these samples: its name, the field, how many values, where; "" = all values that
+                               // were read again are finite
   };
 
-  // The loss of a constant answer that ignores the input.
+  // The loss of the best answer that ignores the input.
   struct Blind {
     double loss = 0;
     std::string what;
   };
 
-  // A clamp in the model or its loss, over the stretch: see nn/clamp.h.
+  // How often a clamp in the model or its loss changed values during the stretch: see nn/clamp.h.
   struct Clamp {
     std::string name;
     double low = 0, high = 0;
@@ -146,25 +149,26 @@ struct Evidence {
 
   struct ObjectiveLines {
     std::string name;
-    std::vector<LossLine> lines;  // the latest log lines in which it had a loss, oldest first
-    bool clips = false;           // optim.clip_norm or optim.clip_value is set for it
+    std::vector<LossLine> lines;  // the latest log lines with a loss of this objective, the oldest first
+    bool clips = false;           // true: optim.clip_norm or optim.clip_value is set for it
   };
 
   struct Numbers {
     std::vector<ObjectiveLines> objectives;  // in the recipe's order
-    std::int64_t skipped = 0;                // steps over the stretch whose gradients were not finite
-    SkippedInput input;                      // input of the skipped steps
-    std::int64_t spikes = 0;                 // steps over the stretch that were left out because the loss or the gradient jumped
-    bool scaled = false;                     // half precision with a loss scale, which skips steps while it adapts
-    bool has_bf16 = false;                   // the device computes in bf16 at full speed
+    std::int64_t skipped = 0;                // number of steps in the stretch that were skipped because gradients were not finite
+    SkippedInput input;                      // what was found in the input of skipped steps
+    std::int64_t spikes = 0;                 // number of steps in the stretch that were left out because the loss or the gradient
+                                             // jumped
+    bool scaled = false;                     // true: half precision with a loss scale, which skips steps while it adapts
+    bool has_bf16 = false;                   // true: the device computes in bf16 at full speed
     std::optional<Blind> blind;              // for the first objective; nullopt: the recipe names no such answer
-    std::vector<double> validation;          // losses of the first objective, oldest first
+    std::vector<double> validation;          // validation losses of the first objective, the oldest first
     std::optional<Judged> judged;
     std::vector<Clamp> clamps;
-    bool stops_early = false;  // train.early_stop_patience
+    bool stops_early = false;  // true: train.early_stop_patience is set
   };
 
-  // A figure that the config demands, and its value in the stretch. Targets that could not be measured are left out.
+  // A speed that the config demands, and the speed that was reached. Targets that could not be measured are left out.
   struct Target {
     std::string key;   // "targets.train_it_per_s"
     std::string what;  // "training"
@@ -174,43 +178,45 @@ struct Evidence {
     [[nodiscard]] bool met() const noexcept { return at_most ? measured <= asked : measured >= asked; }
   };
 
-  // The run's GPU, as its driver reports it.
+  // The run's GPU, according to its driver.
   struct Gpu {
-    double utilisation = 0;              // share of the time in which a kernel ran
-    double mhz = 0, most_mhz = 0;        // 0 = unknown
-    std::vector<std::string> held_back;  // why the clock is below its maximum
+    double utilisation = 0;              // share of the time in which a kernel was running
+    double mhz = 0, most_mhz = 0;        // clock and its maximum; 0 = unknown
+    std::vector<std::string> held_back;  // reasons why the clock is below its maximum
   };
 
-  // Times of a step on a GPU, which runs asynchronously to the host.
+  // Times of a step on a GPU, which the host launches and does not wait for.
   struct Launches {
-    double host_ms = 0;    // the host's time to launch the step
-    double device_ms = 0;  // from the step's beginning to its end on the GPU, including gaps
-    double behind_ms = 0;  // the GPU's remaining work when the host reaches a log line
+    double host_ms = 0;    // time that the host takes to launch the step
+    double device_ms = 0;  // time from the step's beginning to its end on the GPU, with gaps
+    double behind_ms = 0;  // time that the GPU still needs when the host reaches a log line
   };
 
-  // The clock of the core of the run's busiest thread, at equal load: medians of the run's first minute and of the latest.
+  // The clock of the core on which the run's busiest thread runs, in MHz: the median of the run's first minute, and of the latest
+  // minute at the same load.
   struct CpuClock {
     double before_mhz = 0, now_mhz = 0;
-    double lost = 0;  // share of cycles that the lower clock cost, over the stretch
+    double lost = 0;  // share of cycles that were lost in the stretch because the clock was lower
   };
 
-  // Finished runs that did the same work on the same machine, from the parent of this run's folder.
+  // Finished runs in the parent of this run's folder that did the same work on the same machine.
   struct Earlier {
-    std::vector<double> step_ms;  // the median step time of each run, newest first
+    std::vector<double> step_ms;  // median time of a step in each run, the newest run first
     std::string newest;           // folder of the newest run
   };
 
   std::int64_t step = 0;               // the current step
-  telemetry::Timeline::Summary times;  // of the stretch
-  double run_seconds = 0;              // of the loop, from the beginning of the process to the end of the stretch
-  std::optional<double> others;        // share of it in which other programs used the cores
+  telemetry::Timeline::Summary times;  // times of the stretch
+  double run_seconds = 0;              // time of the loop since the process began
+  std::optional<double> others;        // share of the stretch in which other programs used the cores
   int cores = 1;
   bool on_gpu = false;
   std::optional<Gpu> gpu;
   std::optional<Launches> launches;
-  std::optional<CpuClock> clock;  // set if the system reports a clock, and there are two minutes to compare
+  std::optional<CpuClock> clock;  // nullopt if the system reports no clock, or if there are no two minutes to compare yet
   Input input;
-  std::optional<double> copied_floats;  // share of a batch's bytes copied to the device that are floats of 4 or 8 bytes
+  std::optional<double> copied_floats;  // of the bytes of a batch that are copied to the device: the share that are floats of 4
+                                        // or 8 bytes
   Often log, snapshot, validation;
   Memory memory;
   Numbers numbers;
@@ -218,11 +224,12 @@ struct Evidence {
   std::optional<Census> census;
   std::vector<Target> targets;
   Shapes shapes;
-  std::vector<RankTimes> ranks;  // one entry for each rank; empty for a single rank
-  // Median step times of the run's stretches between log lines, oldest first, without the share of other programs.
+  std::vector<RankTimes> ranks;  // for each rank; empty if there is only one rank
+  // The median time of a step between two log lines, since the run began, the oldest first. The share of other programs is
+  // subtracted.
   std::vector<double> step_ms;
   Earlier earlier;
-  std::string run;  // the run's folder; "" = none
+  std::string run;  // the run's folder; "" = the run has no folder
   [[nodiscard]] double share(telemetry::Phase phase) const noexcept { return times.share(phase); }
 };
 

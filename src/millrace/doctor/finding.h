@@ -1,4 +1,4 @@
-// A fault of a run, and the gain from fixing it.
+// A finding: a fault of a run, with its remedy and what the remedy gains.
 #pragma once
 
 #include <cstdint>
@@ -10,36 +10,36 @@
 
 namespace millrace::doctor {
 
-// What a finding puts at stake. `time`: the run is only slower than necessary. `run`: it ends early or learns nothing useful.
+// What the fault harms. `time`: the run is only slower than necessary. `run`: it will end early or learn nothing useful.
 enum class Stake : std::uint8_t { time, run };
 
 struct Finding {
-  // The share of the loop's time that would be saved: 0.32 = the same steps in 0.68 of the time. Computed from the run's own
-  // accounts.
+  // The share of the loop's time that the remedy saves: with 0.32 the same steps take 0.68 of the time. Computed from the run's
+  // own accounts of time.
   struct Gain {
     double likely = 0, low = 0, high = 0;
   };
 
-  std::string id;          // the rule's
-  std::string what;        // the evidence, with its figures
-  std::string remedy;      // the command or action
-  std::string key, value;  // config key and value if the remedy is a value; else ""
+  std::string id;          // id of the rule
+  std::string what;        // what was measured, with figures
+  std::string remedy;      // what to do: a command or an action
+  std::string key, value;  // the remedy as a config key and its value; "" if the remedy is not a config value
   std::optional<Gain> gain;
-  Stake stake = Stake::time;  // the rule's
-  bool warned = false;        // the rule's
+  Stake stake = Stake::time;  // the stake of the rule
+  bool warned = false;        // `warned` of the rule
 };
 
-// The interval is `spread` of `likely` to each side, clipped to [0, 1].
+// A gain from `likely` * (1 - spread) to `likely` * (1 + spread), limited to [0, 1].
 [[nodiscard]] Finding::Gain gain_of(double likely, double spread = 0.2);
 
-// Sorts findings that threaten the run first, then by gain, greatest first, then those without a gain in time. Stable: ties keep
-// their order.
+// Sorts findings: first those that endanger the run, then by gain, the largest first, then those without a gain. Findings that
+// are equal in this keep their order.
 void sort_findings(std::vector<Finding>& findings);
 
-// {"id", "what", "remedy", "text", "key", "value", "gain", "gain_low", "gain_high", "page"}; fields without a value are left out.
+// {"id", "what", "remedy", "text", "key", "value", "gain", "gain_low", "gain_high", "page"}; fields without a value are missing.
 [[nodiscard]] Json to_json(const Finding& finding);
 [[nodiscard]] Json to_json(const std::vector<Finding>& findings);
-// "input_bound: steps wait …; try --data.workers=4: about 32 % less time (25 to 40 %)". One line.
+// A line such as "input_bound: steps wait …; try --data.workers=4: about 32 % less time (25 to 40 %)".
 [[nodiscard]] std::string to_text(const Finding& finding);
 
 }  // namespace millrace::doctor

@@ -1,4 +1,4 @@
-// Summarises readings of a run's GPU over a stretch.
+// Summarises how a run used its GPU during a stretch.
 #pragma once
 
 #include <map>
@@ -10,14 +10,14 @@
 
 namespace millrace::doctor {
 
-// Sums over readings, weighted by their seconds. The sums only grow: a stretch is the difference of two of them.
+// Sums over readings, weighted by their seconds. The sums only grow, so the difference of two of them describes a stretch.
 struct GpuUse {
   double seconds = 0, busy = 0;
-  double clock_seconds = 0, cycles = 0;  // sums over readings with a clock; cycles: MHz times seconds
-  double most_mhz = 0;                   // the GPU's maximum clock
+  double clock_seconds = 0, cycles = 0;  // sums over the readings that have a clock; cycles: MHz times seconds
+  double most_mhz = 0;                   // maximum clock of the GPU
   std::map<std::string, double> held_back;
 
-  // Ignores a reading without the GPU's utilisation.
+  // Adds a reading. A reading without the GPU's utilisation is ignored.
   void add(const Sampler::MachineReading& reading) {
     if (!reading.gpu || !reading.gpu->utilisation || reading.seconds <= 0) return;
     seconds += reading.seconds;
@@ -30,7 +30,8 @@ struct GpuUse {
   }
 };
 
-// Means over time, and the reasons that held the clock back for at least half of it. nullopt: no reading.
+// Means over the time between two sums, and the reasons that kept the clock low for at least half of that time. nullopt: no
+// reading.
 [[nodiscard]] inline std::optional<Evidence::Gpu> gpu_between(const GpuUse& from, const GpuUse& to) {
   const double seconds = to.seconds - from.seconds, clocked = to.clock_seconds - from.clock_seconds;
   if (seconds <= 0) return std::nullopt;

@@ -12,7 +12,7 @@
 namespace millrace::doctor {
 namespace {
 
-// Declared as in the manual; the library belongs to the driver, and its header is not needed to build.
+// Declarations as in the manual. The library comes with the driver, and its header is not needed to build Millrace.
 using Device = void*;
 struct Utilisation {
   unsigned gpu = 0, memory = 0;  // percent
@@ -66,7 +66,7 @@ struct Nvml::Calls {
   int (*most_clock)(Device, int, unsigned*) = nullptr;
   int (*temperature)(Device, int, unsigned*) = nullptr;
   int (*power)(Device, unsigned*) = nullptr;              // milliwatts
-  int (*reasons)(Device, unsigned long long*) = nullptr;  // reasons that hold the clock back
+  int (*reasons)(Device, unsigned long long*) = nullptr;  // reasons that keep the clock low
 };
 
 std::unique_ptr<Nvml> Nvml::open(std::string& why, const char* library) {

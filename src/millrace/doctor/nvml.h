@@ -1,5 +1,5 @@
-// State of NVIDIA GPUs, read from the driver's management library (NVML API Reference Manual), which is loaded at run time: the
-// same program runs on a machine without it.
+// Reads the state of NVIDIA GPUs from NVML, the management library of the driver (NVML API Reference Manual). The library is
+// loaded at run time, so the same program runs on a machine that lacks it.
 #pragma once
 
 #include <cstdint>
@@ -13,32 +13,32 @@
 
 namespace millrace::doctor {
 
-// An object must be used by one thread at a time, which may be any thread.
+// Any thread may use an object, but only one thread at a time.
 class Nvml {
  public:
-  // One reading. Values that the driver does not report are left out.
+  // The state of a GPU at one moment. Values that the driver does not report are left out.
   struct Reading {
     std::string name;
     std::optional<std::pair<int, int>> capability;
-    std::optional<double> utilisation;  // share of the driver's last sampling period in which a kernel ran
+    std::optional<double> utilisation;  // share of the driver's latest sampling period in which a kernel was running
     std::optional<std::uint64_t> memory_used, memory_total;
-    std::optional<double> mhz, most_mhz;  // clock of the multiprocessors
+    std::optional<double> mhz, most_mhz;  // present and maximum clock of the multiprocessors
     std::optional<double> celsius, watts;
-    std::vector<std::string> held_back;  // why the clock is below its maximum; idleness and limits set by the user are not listed
+    std::vector<std::string> held_back;  // why the clock is below its maximum; except because the GPU is idle or the user set a
+                                         // limit
     [[nodiscard]] Json to_json() const;
   };
 
-  // Opens the library; `library` is a name for dlopen. Returns null if it is missing or does not work; `why` then says so in one
-  // sentence.
+  // Loads the library; `library` is a name for dlopen. Null if it is missing or does not work; `why` then says so in a sentence.
   [[nodiscard]] static std::unique_ptr<Nvml> open(std::string& why, const char* library = "libnvidia-ml.so.1");
   ~Nvml();
   Nvml(const Nvml&) = delete;
   Nvml& operator=(const Nvml&) = delete;
 
-  [[nodiscard]] const std::string& driver() const noexcept { return driver_; }  // "550.54.15"
+  [[nodiscard]] const std::string& driver() const noexcept { return driver_; }  // version of the driver: "550.54.15"
   [[nodiscard]] int count() const noexcept { return count_; }
-  // Reads the GPU that CUDA calls `index`. `visible` is the value of CUDA_VISIBLE_DEVICES (null = not set): numbers or the
-  // driver's ids ("GPU-..."), up to the first entry that is neither. nullopt if there is no such GPU.
+  // Reads the GPU that has the number `index` in CUDA. `visible` is the value of CUDA_VISIBLE_DEVICES (null = not set): a list of
+  // numbers or driver's ids ("GPU-..."), which ends before the first entry that is neither. nullopt if there is no such GPU.
   [[nodiscard]] std::optional<Reading> read(int index, const char* visible = nullptr) const;
 
  private:

@@ -7,7 +7,7 @@
 namespace millrace::doctor {
 namespace {
 
-constexpr double kLeastSeconds = 1;  // least time of the loop
+constexpr double kLeastSeconds = 1;  // seconds of the loop
 constexpr std::int64_t kLeastSteps = 10;
 
 constexpr std::array kRules = {

@@ -1,4 +1,4 @@
-// The rules: each checks a run's evidence and returns a finding, or nothing.
+// The doctor's rules. A rule looks at a run's evidence and returns a finding or nothing.
 #pragma once
 
 #include <array>
@@ -13,21 +13,22 @@
 namespace millrace::doctor {
 
 struct Rule {
-  std::string_view id;       // also the anchor in docs/doctor.md
-  std::string_view applies;  // when it applies, in a few words
+  std::string_view id;       // also the anchor of its section in docs/doctor.md
+  std::string_view applies;  // in a few words, when the rule applies
   std::optional<Finding> (*look)(const Evidence& evidence);
-  Stake stake = Stake::time;  // stake of its findings, which sets their place: see sort_findings()
-  // The accounts of the loop's time that the rule's fault lengthens. Unused entries are empty, as are all entries of rules that
-  // are not about time.
+  Stake stake = Stake::time;  // the stake of its findings, by which findings are sorted: see sort_findings()
+  // The accounts of the loop's time that the fault makes longer. Unused entries are empty; if the rule is not about time, all
+  // are.
   std::array<std::string_view, 4> accounts = {};
-  bool warned = false;   // the run also prints a warning when it happens
-  bool at_once = false;  // judges a stretch however short: it counts what happened
+  bool warned = false;   // true: the run itself also prints a warning when this happens
+  bool at_once = false;  // true: the rule counts events, so it judges even the shortest stretch
 };
 
 [[nodiscard]] std::span<const Rule> rules() noexcept;
 
-[[nodiscard]] bool can_judge(const Evidence& evidence) noexcept;  // true if there are enough steps and time to judge
-// The findings of all rules, sorted by sort_findings(); if the evidence is too little to judge, of rules that judge at once.
+[[nodiscard]] bool can_judge(const Evidence& evidence) noexcept;  // true if the evidence covers enough steps and time for all
+                                                                  // rules
+// The findings of all rules, sorted by sort_findings(). If can_judge() is false, only of the rules with `at_once`.
 [[nodiscard]] std::vector<Finding> findings_of(const Evidence& evidence);
 
 }  // namespace millrace::doctor

@@ -1,4 +1,4 @@
-// Rules about the devices of tensors, their shapes, and waiting between ranks.
+// Rules about the devices of tensors, GPU memory, the shapes of batches, and ranks that wait for each other.
 #include <algorithm>
 #include <numeric>
 
@@ -10,9 +10,9 @@ namespace {
 
 using telemetry::Phase;
 
-constexpr double kKept = 1.5;      // reserved memory, relative to the most that tensors held
-constexpr double kKeptPart = 0.5;  // the same, relative to the GPU's memory
-constexpr double kFresh = 0.2;     // share of batches of a new shape
+constexpr double kKept = 1.5;      // reserved memory / the most that tensors held
+constexpr double kKeptPart = 0.5;  // reserved memory / all memory of the GPU
+constexpr double kFresh = 0.2;     // share of batches that have a new shape
 constexpr std::int64_t kManyFresh = 10, kManyShapes = 32;
 constexpr double kUneven = 0.10;
 
@@ -20,7 +20,7 @@ double step_share(const Evidence& e) { return e.share(Phase::forward) + e.share(
 
 }  // namespace
 
-// Applies only on a GPU, where each copy between devices causes a wait or a gap.
+// Applies only on a GPU, because there each copy between devices causes a wait or a gap.
 Found wrong_device(const Evidence& e) {
   if (!e.on_gpu || !e.census || e.census->copies == 0) return std::nullopt;
   const double share = e.census->copied_seconds / std::max(e.census->seconds, 1e-9);
@@ -35,7 +35,7 @@ Found wrong_device(const Evidence& e) {
                  .gain = gain_of(share * step_share(e), 0.5)};
 }
 
-// GPU memory that is reserved in pieces too small to use. The waste costs nothing while more memory is free.
+// Fires if GPU memory is reserved in pieces that are too small for requests. That does no harm while enough memory is free.
 Found fragmented(const Evidence& e) {
   const auto held = static_cast<double>(std::max(e.memory.most_held, e.memory.step_peak));
   const auto kept = static_cast<double>(e.memory.used), room = static_cast<double>(e.memory.room);
@@ -59,7 +59,7 @@ Found changing_shapes(const Evidence& e) {
                  .gain = std::nullopt};
 }
 
-// The slowest rank, for which the others wait, is the rank that waits least.
+// Fires if ranks wait for a slow rank. The slowest rank is the one that waits least.
 Found uneven_ranks(const Evidence& e) {
   if (e.ranks.size() < 2 || e.times.loop() <= 0) return std::nullopt;
   const auto last = std::ranges::min_element(e.ranks, {}, &Evidence::RankTimes::reduction);
@@ -80,7 +80,7 @@ Found uneven_ranks(const Evidence& e) {
                                    : "check what else uses its cores or its GPU, and whether that GPU is slower",
                  .key = {},
                  .value = {},
-                 // The gain if that rank were as fast as the others on average.
+                 // The gain if the slowest rank were as fast as the mean of the others.
                  .gain = gain_of(lost * others / static_cast<double>(e.ranks.size()), 0.5)};
 }
 

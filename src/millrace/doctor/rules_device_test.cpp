@@ -73,7 +73,7 @@ TEST(GpuUse, IsAMeanByTimeAndOfTheStretchAlone) {
 }
 
 TEST(Rules, RanksThatWaitForOneOfThem) {
-  Evidence e = sound();  // 9.5 s
+  Evidence e = sound();  // the loop takes 9.5 s
   e.ranks = {{.reduction = 2.1}, {.reduction = 0.2}, {.reduction = 2.1}};
   const Finding finding = first(e, "uneven_ranks");
   EXPECT_THAT(finding.what, HasSubstr("20 % of the time for rank 1, whose steps take longer"));

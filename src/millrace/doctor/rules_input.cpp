@@ -9,12 +9,13 @@ namespace {
 
 using telemetry::Phase;
 
-constexpr double kWaits = 0.10;       // share of waiting that is reported
-constexpr double kWorthIt = 0.05;     // least gain of a suggested remedy
-constexpr double kExplains = 0.5;     // share of the reading time above which slow files are the reason
-constexpr double kMostlyQuick = 0.5;  // share of a file's reads
-constexpr double kComputes = 0.5;     // share of CPU above which readers slow each other down
-constexpr int kMostSleepers = 32;     // readers that mostly wait
+constexpr double kWaits = 0.10;       // share of the time from which waiting for data is reported
+constexpr double kWorthIt = 0.05;     // a remedy is suggested only if it gains at least this
+constexpr double kExplains = 0.5;     // share of the reading time from which slow files are the cause
+constexpr double kMostlyQuick = 0.5;  // share of a file's reads that take the usual time, from which single samples are slow and
+                                      // not the file
+constexpr double kComputes = 0.5;     // share of CPU time from which readers slow each other down
+constexpr int kMostSleepers = 32;     // the most readers, if they mostly wait
 
 double share_of_cpu(const Evidence::Input& input) {
   return input.read_seconds <= 0 ? 1.0 : std::clamp(input.read_cpu_seconds / input.read_seconds, 0.0, 1.0);
@@ -35,14 +36,14 @@ Finding::Gain gain_without_slow(const Evidence& e) {
   return gain_of(held_up / e.times.loop());
 }
 
-// The stretch's time with `readers` readers: the longest of the loop's own work, of the reading divided among them, and of the
-// loop's work plus the reading's CPU time divided among the cores.
+// The time of the stretch if there were `readers` readers. It is the longest of three times: the loop's own work; the reading
+// divided among the readers; the loop's own work plus the reading's CPU time divided among the cores.
 double seconds_with(const Evidence& e, int readers) {
   const double work = e.times.loop() - e.times.of(Phase::data_wait);
   return std::max({work, e.input.read_seconds / readers, work + e.input.read_cpu_seconds / e.cores});
 }
 
-// The fewest readers that leave little waiting.
+// The smallest number of readers with which steps hardly wait for data.
 int enough_readers(const Evidence& e) {
   const double work = std::max(e.times.loop() - e.times.of(Phase::data_wait), 1e-9);
   const int most = share_of_cpu(e.input) > kComputes ? std::max(e.cores, 1) : kMostSleepers;
@@ -57,7 +58,7 @@ std::string wait_text(const Evidence& e) {
 
 double gain_with(const Evidence& e, int readers) { return 1 - seconds_with(e, readers) / e.times.loop(); }
 
-// The gain of a cache, which the first epoch fills.
+// The gain of a cache. The first epoch gains nothing, because it fills the cache.
 double gain_of_cache(const Evidence& e) {
   return e.share(Phase::data_wait) * (e.input.epochs > 0 ? 1 - std::min(1.0, 1 / e.input.epochs) : 1.0);
 }
@@ -74,7 +75,7 @@ Finding set(std::string what, std::string key, std::string value, std::optional<
           .gain = gain};
 }
 
-// Each epoch counts a bad sample again.
+// A bad sample counts anew in each epoch.
 Found bad_samples(const Evidence& e) {
   if (e.input.bad_samples <= 0) return std::nullopt;
   return Finding{.id = {},
@@ -145,12 +146,12 @@ Found cache_off(const Evidence& e) {
              "data.cache", "ram", gain_of(gain));
 }
 
-// Applies if the run chose the number of readers: it already has as many as the cores allow.
+// Fires if reading is too slow although the run has as many readers as the cores allow.
 Found input_bound(const Evidence& e) {
   if (!waits(e) || by_slow_files(e) || cache_off(e)) return std::nullopt;
   const bool more_would_help =
       e.input.readers_by_user && gain_with(e, enough_readers(e)) >= kWorthIt && enough_readers(e) > e.input.readers;
-  if (more_would_help) return std::nullopt;  // no_readers and few_readers report it
+  if (more_would_help) return std::nullopt;  // the rules no_readers and few_readers report it
   const bool computes = share_of_cpu(e.input) > kComputes;
   const std::string what = wait_text(e) + ", in " + std::to_string(e.input.readers) + " readers";
   if (!e.input.cached && e.input.cacheable_bytes > 0 && gain_of_cache(e) >= kWorthIt)

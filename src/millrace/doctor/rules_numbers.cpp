@@ -13,22 +13,25 @@ namespace {
 using LossLine = Evidence::LossLine;
 using ObjectiveLines = Evidence::ObjectiveLines;
 
-constexpr double kSkipsWithScale = 0.10;  // share of steps: a loss scale skips some while it adapts
+constexpr double kSkipsWithScale = 0.10;  // share of skipped steps that is normal with a loss scale, which skips steps while it
+                                          // adapts
 constexpr double kSpikes = 0.05;          // share of steps
-constexpr std::size_t kSame = 6;          // consecutive log lines
+constexpr std::size_t kSame = 6;          // number of consecutive log lines
 constexpr std::int64_t kPinnedSteps = 200;
-constexpr double kPinned = 0.007;   // relative to the loss: 0.02 nats at the entropy of a text's characters
-constexpr double kVanished = 1e-8;  // a loss below it leaves nothing to learn
-// A jump is this many median absolute deviations above the median of the previous log lines, and this share of it.
+constexpr double kPinned = 0.007;   // relative to the loss of the blind answer; it is 0.02 nats if that is the entropy of a
+                                    // text's characters
+constexpr double kVanished = 1e-8;  // a loss below this leaves nothing to learn
+// A loss jumps if it exceeds the median of the log lines before it by this many median absolute deviations, and by this share of
+// that median.
 constexpr double kJumpDeviations = 6, kJumpPart = 0.2;
 constexpr std::ptrdiff_t kLinesBefore = 8, kMostLinesBefore = 12;
-constexpr std::int64_t kStepsOfALine = 10;  // a line that averages fewer steps shows single batches
+constexpr std::int64_t kStepsOfALine = 10;  // a line that averages fewer steps shows single batches, so it does not count
 constexpr int kJumps = 3;
 constexpr double kSaturated = 0.5;
 constexpr double kVanishes = 1e-12, kExplodes = 300;
-constexpr std::size_t kRises = 5;      // consecutive validations
-constexpr double kHigh = 0.9;          // share of available memory
-constexpr double kWorthSaving = 0.05;  // share of used memory
+constexpr std::size_t kRises = 5;      // number of consecutive validations
+constexpr double kHigh = 0.9;          // share of the memory that may be used
+constexpr double kWorthSaving = 0.05;  // share of the memory in use
 
 bool is_high(const Evidence::Memory& memory) {
   return memory.room > 0 && static_cast<double>(memory.used) >= kHigh * static_cast<double>(memory.room);
@@ -45,14 +48,14 @@ std::string loss_of(const Evidence& e, const ObjectiveLines& objective) {
   return e.numbers.objectives.size() > 1 ? "the loss of " + objective.name : "the loss";
 }
 
-// The first objective that passes the test; null if all fail it.
+// The first objective for which the test is true; null if it is true for none of them.
 template <class Test>
 const ObjectiveLines* objective_with(const Evidence& e, Test is_so) {
   const auto found = std::ranges::find_if(e.numbers.objectives, is_so);
   return found == e.numbers.objectives.end() ? nullptr : &*found;
 }
 
-// True if each of the last log lines passes the test.
+// True if there are at least kSame log lines and the test is true for the last kSame of them.
 template <class Test>
 bool all_of_last(const std::vector<LossLine>& lines, Test is_so) {
   constexpr auto kCount = static_cast<std::ptrdiff_t>(kSame);
@@ -62,11 +65,11 @@ bool all_of_last(const std::vector<LossLine>& lines, Test is_so) {
 bool is_flat(const ObjectiveLines& objective) {
   if (objective.lines.empty()) return false;
   const double now = objective.lines.back().loss;
-  if (!std::isfinite(now) || std::abs(now) < kVanished) return false;  // loss_vanished reports it
+  if (!std::isfinite(now) || std::abs(now) < kVanished) return false;  // the rule loss_vanished reports it
   return all_of_last(objective.lines, [&](const LossLine& line) { return std::abs(line.loss - now) <= 1e-7 * std::abs(now); });
 }
 
-// True if the line is far above those before it.
+// True if the line's loss is far above those of the lines before it.
 bool jumps(std::vector<LossLine>::const_iterator first, std::vector<LossLine>::const_iterator line) {
   if (line - first < kLinesBefore || line->step - std::prev(line)->step < kStepsOfALine) return false;
   std::vector<double> before;
@@ -77,7 +80,7 @@ bool jumps(std::vector<LossLine>::const_iterator first, std::vector<LossLine>::c
   return line->loss > usual + std::max(kJumpDeviations * median(before), kJumpPart * std::abs(usual));
 }
 
-// Counts jumps; a loss that stays high for some lines is one jump.
+// Counts the jumps of the loss. A loss that stays high for several lines counts once.
 int jumps_of(const ObjectiveLines& objective) {
   int count = 0;
   bool is_up = false;
@@ -90,7 +93,7 @@ int jumps_of(const ObjectiveLines& objective) {
 
 }  // namespace
 
-// Input that is not finite is the cause, whatever else would help.
+// If the input of skipped steps is not finite, that is the cause; other remedies are not suggested then.
 Found not_finite(const Evidence& e) {
   const Evidence::SkippedInput& input = e.numbers.input;
   const std::int64_t steps = std::max(e.times.steps, e.numbers.skipped);
@@ -107,7 +110,7 @@ Found not_finite(const Evidence& e) {
     if (input.samples > 1)
       what += ", and " + with_commas(input.samples - 1) + (input.samples == 2 ? " more sample" : " more samples");
     return notices("repair or remove " + std::string(input.samples > 1 ? "these samples" : "the sample") +
-                   "; where such values mark what is missing, leave them out of the loss");
+                   "; if such values mark missing data, leave them out of the loss");
   }
   if (input.all) what += std::string("; ") + (is_one ? "its" : "their") + " input is finite";
   const std::string look = "look for zeros under a root or a logarithm, or divisions by them";
@@ -120,7 +123,7 @@ Found not_finite(const Evidence& e) {
   return finding;
 }
 
-// Applies only with optim.spike_zscore, without which no step is left out.
+// Fires only with optim.spike_zscore, because steps are left out only then.
 Found spikes(const Evidence& e) {
   const double share = static_cast<double>(e.numbers.spikes) / static_cast<double>(std::max<std::int64_t>(e.times.steps, 1));
   if (share < kSpikes) return std::nullopt;
@@ -161,7 +164,7 @@ Found loss_vanished(const Evidence& e) {
                  .gain = std::nullopt};
 }
 
-// Uses means over log intervals; optim.spike_zscore checks single steps.
+// Looks at the means between log lines, whereas optim.spike_zscore looks at single steps.
 Found loss_spiking(const Evidence& e) {
   const ObjectiveLines* jumping =
       objective_with(e, [](const ObjectiveLines& objective) { return jumps_of(objective) >= kJumps; });
@@ -179,7 +182,7 @@ Found loss_spiking(const Evidence& e) {
                  .gain = std::nullopt};
 }
 
-// Uses all log lines except unnecessarily old ones.
+// Fires if the loss stays near the loss of the blind answer.
 Found loss_pinned(const Evidence& e) {
   const auto& blind = e.numbers.blind;
   if (!blind || e.numbers.objectives.empty() || e.numbers.objectives.front().lines.size() < kSame) return std::nullopt;
@@ -253,7 +256,7 @@ Found overfitting(const Evidence& e) {
              "train.early_stop_patience", std::to_string(kRises), std::nullopt);
 }
 
-// States the cost instead of a gain, since the remedy saves memory and no time.
+// Says what the remedy costs instead of a gain, because recompute saves memory and no time.
 Found recompute_needed(const Evidence& e) {
   const auto& recompute = e.experiments.recompute;
   if (!is_high(e.memory) || !recompute) return std::nullopt;

@@ -69,7 +69,7 @@ TEST(Rules, AnySkippedStepIsAFindingAndNamesTheSampleThatIsNotFinite) {
   e.numbers.input.all = true;
   EXPECT_EQ(first(e, "not_finite").key, "optim.clip_norm");
   EXPECT_THAT(first(e, "not_finite").what, testing::EndsWith("its loss or gradients were not finite; its input is finite"));
-  e.times.steps = 3;  // too few for any other rule
+  e.times.steps = 3;  // too few steps for all other rules
   EXPECT_THAT(findings_of(e), testing::SizeIs(1));
   e.numbers.skipped = 0;
   EXPECT_THAT(findings_of(e), IsEmpty());

@@ -23,7 +23,7 @@ TEST(Rules, EachHasItsPlaceInTheManual) {
 }
 
 TEST(Rules, AccountsOfARuleAreAccountsOfARun) {
-  std::vector<std::string_view> accounts = {"", "others"};  // the time of other programs is subtracted from the phases
+  std::vector<std::string_view> accounts = {"", "others"};  // the time of other programs, "others", is subtracted from the phases
   for (std::size_t i = 0; i < telemetry::kPhases; ++i) accounts.push_back(name_of(static_cast<Phase>(i)));
   for (const Rule& rule : rules()) EXPECT_THAT(rule.accounts, testing::Each(testing::AnyOfArray(accounts))) << rule.id;
 }
@@ -40,7 +40,7 @@ TEST(Rules, NothingIsSaidOfAFewSteps) {
 }
 
 TEST(Rules, ReadingInTheLoopsThreadWantsReaders) {
-  Evidence e = sound_with(Phase::data_wait, 8);  // 9.5 s of work, 8 s of reading that mostly waits
+  Evidence e = sound_with(Phase::data_wait, 8);  // 9.5 s of work and 8 s of reading, which mostly waits
   e.input = {.readers = 0, .readers_by_user = true, .read_seconds = 8, .read_cpu_seconds = 0.5};
   const Finding finding = first(e, "no_readers");
   EXPECT_EQ(finding.key, "data.workers");
@@ -63,7 +63,7 @@ TEST(Rules, ReadersThatComputeAreNotWorthMoreThanTheCores) {
   e.input = {.readers = 1, .readers_by_user = true, .read_seconds = 29, .read_cpu_seconds = 28};
   const Finding finding = first(e, "few_readers");
   EXPECT_EQ(finding.value, "2");
-  expect_gain(finding, 1 - (9.5 + 28.0 / 2) / 29.5);  // both on two cores
+  expect_gain(finding, 1 - (9.5 + 28.0 / 2) / 29.5);  // the work and half of the reading take place at once, on two cores
 }
 
 TEST(Rules, ReadersThatTheRunChoseAreNotToldToBeMore) {
@@ -74,7 +74,7 @@ TEST(Rules, ReadersThatTheRunChoseAreNotToldToBeMore) {
   e.input.cacheable_bytes = 64'000'000'000;
   EXPECT_EQ(first(e, "input_bound").value, "disk");
   expect_gain(first(e, "input_bound"), 5 / 14.5);
-  e.input.epochs = 4;  // the first epoch fills it
+  e.input.epochs = 4;  // the first of them fills the cache
   EXPECT_EQ(first(e, "input_bound").value, "disk");
   expect_gain(first(e, "input_bound"), 0.75 * 5 / 14.5);
   e.input.epochs = 1;
@@ -106,7 +106,7 @@ TEST(Rules, ACacheThatFitsAndIsOff) {
   const Finding finding = first(e, "cache_off");
   EXPECT_EQ(finding.value, "ram");
   expect_gain(finding, 5 / 14.5);
-  e.input.epochs = 2;  // the first epoch fills it
+  e.input.epochs = 2;  // the first of them fills the cache
   expect_gain(first(e, "cache_off"), 2.5 / 14.5);
   e.input.free_bytes = 3'000'000'000;
   EXPECT_NE(first(e, "input_bound").value, "ram");
@@ -138,7 +138,7 @@ TEST(Rules, WhatIsDoneTooOften) {
   e.log = {.count = 100, .every_steps = 1};
   Finding finding = first(e, "log_often");
   EXPECT_EQ(finding.key, "log.every");
-  EXPECT_EQ(finding.value, "50");  // 17 % at every step
+  EXPECT_EQ(finding.value, "50");  // 17 % if every step has one
   expect_gain(finding, 2 / 11.5 * 0.98);
   EXPECT_THAT(finding.what, HasSubstr("log lines take 17 % of the time, 20 ms each, every step"));
 
@@ -253,7 +253,8 @@ TEST(Rules, ATrendOfTheStepTimeIsNoBadMinute) {
   EXPECT_THAT(findings_of(e), IsEmpty());
 }
 
-// The step times leave out the share of other programs. But those programs also use caches and memory, which makes steps longer.
+// The step times already exclude the share of other programs. But other programs also take caches and memory, which makes steps
+// longer, so a trend must be steeper.
 TEST(Rules, ATrendIsSeenBesideNeighboursWhereItIsTooSteepToBeTheirs) {
   Evidence e = sound();
   e.others = 0.45;
@@ -268,7 +269,7 @@ TEST(Rules, ATrendIsSeenBesideNeighboursWhereItIsTooSteepToBeTheirs) {
 }
 
 TEST(Rules, StepsThatTakeLongerThanInEarlierRuns) {
-  Evidence e = sound();  // 95 ms
+  Evidence e = sound();  // 95 ms a step
   e.earlier = {.step_ms = {60, 70, 71}, .newest = "runs/a"};
   e.run = "runs/b";
   const Finding finding = first(e, "slower_than_before");
@@ -365,7 +366,7 @@ TEST(Rules, TimeWithoutAnAccountIsNoFindingBelowAMinuteOrTenPercent) {
   EXPECT_THAT(findings_of(e), testing::IsEmpty());
   e.run_seconds = 61;
   EXPECT_EQ(first(e, "unaccounted").id, "unaccounted");
-  e = sound_with(Phase::rest, 0.9);  // 9 % of the time
+  e = sound_with(Phase::rest, 0.9);  // 9 % of the loop's time
   EXPECT_THAT(findings_of(e), testing::IsEmpty());
 }
 
@@ -393,7 +394,7 @@ TEST(Rules, WhatThreatensTheRunIsBeforeWhatSlowsIt) {
   e.input = {.readers = 4, .read_seconds = 50, .read_cpu_seconds = 45};
   e.others = 0.2;
   e.memory.rising = "x";
-  e.numbers.skipped = 5;  // a gain of 5 %, but the run itself is at stake
+  e.numbers.skipped = 5;  // a gain of only 5 %, but the run itself is at stake
   e.targets = {{.key = "targets.samples_per_s", .what = "training", .unit = "samples/s", .asked = 2, .measured = 1}};
   std::vector<std::string> ids;
   for (const Finding& finding : findings_of(e)) ids.push_back(finding.id);

@@ -12,32 +12,35 @@ namespace {
 
 using telemetry::Phase;
 
-// Share of loop time at which a rule fires, and the share expected after the remedy.
+// In each line: the share of the loop's time from which a rule fires, and the share that the remedy should leave.
 constexpr double kLogs = 0.03, kFewLogs = 0.005;
 constexpr double kSaves = 0.05, kFewSaves = 0.01;
 constexpr double kValidates = 0.40, kFewValidations = 0.10;
-constexpr double kFixed = 0.6;  // share of a step's time that half the rows would cost as well
+constexpr double kFixed = 0.6;  // share of a step's time that half the rows would take as well
 constexpr double kFasterFormat = 1.25;
 constexpr double kFasterLayout = 1.10;
 constexpr double kRecomputes = 0.03;
 constexpr double kRebuilds = 0.03;
 constexpr double kNeighbours = 0.10;
-constexpr double kCopies = 0.10, kCopyLess = 0.75;  // bytes take a quarter of floats
-constexpr std::int64_t kTimesRows = 4;              // most growth of a batch that is too small
-constexpr double kSlower = 1.25;                    // relative to the first step times
+constexpr double kCopies = 0.10, kCopyLess = 0.75;  // share of the time for copies; the remedy copies bytes, a quarter of the
+                                                    // size of floats
+constexpr std::int64_t kTimesRows = 4;              // the remedy enlarges a batch at most by this factor
+constexpr double kSlower = 1.25;                    // relative to the time of the first steps
 constexpr std::size_t kEarlierRuns = 3;
-constexpr double kSlowerBeside = 1.5;             // the same if other programs use the cores: they share caches and memory
-constexpr double kGpuBusy = 0.8, kGpuIdle = 0.5;  // share of the time; vendors' guides ask for the first
-constexpr double kLaunches = 0.9;                 // share of the GPU's step time above which the host delays it
-constexpr double kBehind = 0.1;                   // share of a step
-constexpr double kEnoughData = 0.1;               // share of waiting for data: above it, another rule applies
-constexpr double kLowClock = 0.9;                 // relative to its maximum
-constexpr double kFallenClock = 0.8;              // relative to its earlier clock
-constexpr std::size_t kLines = 9;                 // lines needed to tell a trend from noise
-constexpr double kUnaccounted = 0.10, kUnaccountedAfter = 60;  // share of the stretch, seconds of the run
-constexpr std::int64_t kOften = 3;                             // least number of times to call something too frequent
+constexpr double kSlowerBeside = 1.5;             // the same while other programs use the cores, because they also take caches
+                                                  // and memory
+constexpr double kGpuBusy = 0.8, kGpuIdle = 0.5;  // shares of the time; vendors' guides ask for kGpuBusy
+constexpr double kLaunches = 0.9;                 // host's time / GPU's time for a step, from which launching limits the GPU
+constexpr double kBehind = 0.1;                   // share of a step's time
+constexpr double kEnoughData = 0.1;               // share of waiting for data from which another rule applies
+constexpr double kLowClock = 0.9;                 // share of the GPU's maximum clock
+constexpr double kFallenClock = 0.8;              // share of the clock in the first minute
+constexpr std::size_t kLines = 9;                 // number of log lines that is needed to distinguish a trend from noise
+constexpr double kUnaccounted = 0.10, kUnaccountedAfter = 60;  // share of the stretch; seconds of the run
+constexpr std::int64_t kOften = 3;                             // an action counts as too frequent only if it happened at least
+                                                               // this often
 
-// Rounds up to the next of 1, 2, 5, 10, 20, 50 ...
+// The next number of the series 1, 2, 5, 10, 20, 50 ... that is at least `value`.
 std::int64_t round_up(double value) {
   for (std::int64_t power = 1;; power *= 10) {
     for (const std::int64_t digit : {1, 2, 5}) {
@@ -47,11 +50,11 @@ std::int64_t round_up(double value) {
 }
 
 struct Limit {
-  double much, little;  // shares
+  double much, little;  // shares of the time: from `much` on the rule fires, `little` should be left
 };
 
-// Suggests, for work that takes a noticeable share of the time, an interval after which the work takes `limit.little` of the
-// time.
+// Fires if an action such as saving takes at least `limit.much` of the time. Suggests an interval with which it takes
+// `limit.little`.
 Found too_often(const Evidence& e, Phase phase, const Evidence::Often& often, const Limit& limit, const std::string& what,
                 const std::string& key_of_steps, const std::string& key_of_epochs) {
   const double share = e.share(phase);
@@ -67,7 +70,7 @@ Found too_often(const Evidence& e, Phase phase, const Evidence::Often& often, co
              by_steps ? key_of_steps : key_of_epochs, std::to_string(then), gain_of(gain));
 }
 
-// The largest divisor of `pieces` that gives at most kTimesRows times the rows.
+// The largest number up to kTimesRows that divides `pieces`.
 std::int64_t fewer_by(std::int64_t pieces) {
   for (std::int64_t times = std::min(kTimesRows, pieces); times > 1; --times) {
     if (pieces % times == 0) return times;
@@ -94,8 +97,8 @@ Found validate_often(const Evidence& e) {
                    "train.validate_epochs");
 }
 
-// Time of b rows is a + c b, so k times the rows cost a / k + c b for every b rows. Remedies that keep the mathematics come
-// first.
+// A step on b rows takes a + c b, so with k times the rows every b rows take a / k + c b. Remedies that do not change the
+// training come first.
 Found small_batch(const Evidence& e) {
   const auto& batch = e.experiments.batch;
   if (!batch || batch->fixed_share < kFixed) return std::nullopt;
@@ -153,7 +156,8 @@ Found layout(const Evidence& e) {
 Found recompute_unneeded(const Evidence& e) {
   const double share = e.memory.recompute_seconds / std::max(e.times.loop(), 1e-9);
   const std::uint64_t free = e.memory.room - std::min(e.memory.room, e.memory.used);
-  constexpr std::uint64_t kTimes = 8;  // tensors that are kept instead of recomputed rarely exceed this multiple of the peak
+  constexpr std::uint64_t kTimes = 8;  // the tensors that are kept instead of recomputed hardly ever take more than this multiple
+                                       // of the peak
   if (share < kRecomputes || !e.memory.recompute_by_user || free < kTimes * e.memory.step_peak) return std::nullopt;
   return set("blocks that run a second time take " + percent(share) + " of the time, a step holds " +
                  human_bytes(static_cast<double>(e.memory.step_peak)) + ", and " + human_bytes(static_cast<double>(free)) +
@@ -174,7 +178,7 @@ Found rebuilt_tensors(const Evidence& e) {
                  .gain = gain_of(share)};
 }
 
-// Only data copied as floats can become fewer bytes.
+// Only floats can be copied as fewer bytes, so the gain depends on their share.
 Found copy_bound(const Evidence& e) {
   const double share = e.share(Phase::copy), floats = e.copied_floats.value_or(0);
   if (share < kCopies) return std::nullopt;
@@ -190,7 +194,7 @@ Found copy_bound(const Evidence& e) {
                  .gain = floats > 0 ? std::optional(gain_of(share * kCopyLess * floats, 0.5)) : std::nullopt};
 }
 
-// Applies only on a GPU: a CPU has its values at hand.
+// Fires only on a GPU: on a CPU values need not be copied.
 Found host_wait(const Evidence& e) {
   if (!e.on_gpu || !e.census || e.census->host_reads == 0) return std::nullopt;
   return Finding{.id = {},
@@ -211,8 +215,8 @@ Found oversubscribed(const Evidence& e) {
              "device.threads", std::to_string(threads->cores), gain_of((1 - 1 / threads->ratio) * core_share(e), 0.25));
 }
 
-// `one` is a thread's wait for a core, `either` the wait of two threads that wait independently: a step waits for the last of its
-// threads.
+// `one`: the wait if one thread loses its core. `either`: the wait if two threads lose their cores independently, because a step
+// waits for the last of its threads. The real wait is between the two.
 Found neighbours(const Evidence& e) {
   if (!e.others || *e.others < kNeighbours) return std::nullopt;
   const double one = *e.others * core_share(e);
@@ -225,7 +229,8 @@ Found neighbours(const Evidence& e) {
                  .gain = Finding::Gain{.likely = (one + either) / 2, .low = 0.75 * one, .high = either}};
 }
 
-// The middle of three parts must lie between the others: then the times show a trend and not a bad minute.
+// Fires if the median rises from the first third of the times to the second and again to the last: that is a trend, not a bad
+// minute.
 Found slowing_down(const Evidence& e) {
   const std::vector<double>& ms = e.step_ms;
   if (ms.size() < kLines) return std::nullopt;
@@ -248,7 +253,7 @@ Found slowing_down(const Evidence& e) {
                  .gain = gain_of((1 - begin / all) * work_share(e), 0.25)};
 }
 
-// Does not judge while other programs run, since they may not have run beside the earlier runs.
+// Says nothing while other programs use the cores, because they may not have done so during the earlier runs.
 Found slower_than_before(const Evidence& e) {
   if (e.earlier.step_ms.size() < kEarlierRuns || e.step_ms.size() < kLines) return std::nullopt;
   if (e.others && *e.others >= kNeighbours) return std::nullopt;
@@ -263,8 +268,8 @@ Found slower_than_before(const Evidence& e) {
                  .gain = gain_of((1 - before / now) * work_share(e), 0.25)};
 }
 
-// A GPU with more work than the host launches lags at a log line, by a step or by the length of its queue; launches don't limit
-// it.
+// Fires if launching limits the GPU. Otherwise the GPU would lag behind the host at a log line, by a step or by the length of its
+// queue.
 Found launch_bound(const Evidence& e) {
   if (!e.on_gpu || !e.launches || e.share(Phase::data_wait) >= kEnoughData) return std::nullopt;
   const Evidence::Launches& step = *e.launches;
@@ -284,9 +289,9 @@ Found launch_bound(const Evidence& e) {
                                : std::nullopt};
 }
 
-// The gain is that of a GPU which computes for the share of time that the guides ask for.
+// The gain assumes that the GPU would then be busy for the share of time that vendors' guides ask for.
 Found gpu_idle(const Evidence& e) {
-  if (launch_bound(e)) return std::nullopt;  // launch_bound explains it
+  if (launch_bound(e)) return std::nullopt;  // launch_bound explains why the GPU is idle
   if (!e.gpu || e.gpu->utilisation >= kGpuIdle || e.share(Phase::data_wait) >= kEnoughData) return std::nullopt;
   return Finding{.id = {},
                  .what = "the GPU computes " + percent(e.gpu->utilisation) + " of the time (the guides ask for " +
@@ -310,8 +315,8 @@ Found gpu_held_back(const Evidence& e) {
                  .gain = gain_of((1 - e.gpu->mhz / e.gpu->most_mhz) * work_share(e), 0.5)};
 }
 
-// Does not apply on a GPU, whose steps do not wait for the host's clock. Work that waits for memory gains less from a faster
-// clock, but all other work of the process gains too.
+// Fires only on a CPU, because steps on a GPU hardly depend on the host's clock. Work that waits for memory gains less from a
+// faster clock, but all other work of the process gains too.
 Found clock_throttled(const Evidence& e) {
   if (e.on_gpu || !e.clock || e.clock->now_mhz > kFallenClock * e.clock->before_mhz) return std::nullopt;
   const double likely = e.clock->lost * (work_share(e) + e.share(Phase::optimizer));
@@ -326,14 +331,15 @@ Found clock_throttled(const Evidence& e) {
                  .gain = Finding::Gain{.likely = likely, .low = likely / 2, .high = std::max(likely, e.clock->lost)}};
 }
 
-// Time in no account. The loop may also lose its core between two accounts, which `neighbours` reports.
+// Fires if much time is in no account. One cause, reported by the rule `neighbours`, is that the loop lost its core between two
+// accounts.
 Found unaccounted(const Evidence& e) {
   const double share = e.share(Phase::rest);
   if (share < kUnaccounted || e.run_seconds < kUnaccountedAfter) return std::nullopt;
   if (e.others && *e.others >= std::max(kNeighbours, share)) return std::nullopt;
   return Finding{.id = {},
                  .what = percent(share) + " of the time is in no account: neither in data, nor in the step, nor in logging",
-                 .remedy = "--profile shows what runs there; please report it",
+                 .remedy = "run with --profile to see what runs in that time, and please report it",
                  .key = {},
                  .value = {},
                  .gain = Finding::Gain{share / 2, 0, share}};

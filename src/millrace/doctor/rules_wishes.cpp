@@ -1,4 +1,4 @@
-// Rules that compare the config's demands with the run.
+// Rules that compare what the config asks for with what the run does.
 #include <cmath>
 
 #include "millrace/base/format.h"
@@ -7,12 +7,12 @@
 namespace millrace::doctor::detail {
 namespace {
 
-constexpr double kFewJudges = 32;    // the error of a mean over this many is a sixth of the spread of single values
-constexpr double kEnoughJudges = 4;  // with this many times as many values, the error is a tenth
+constexpr double kFewJudges = 32;    // the error of a mean over this many values is a sixth of the spread of the values
+constexpr double kEnoughJudges = 4;  // with this many times as many values, the error is below a tenth
 
 std::string amount(const Evidence::Target& target, double value) {
   if (target.unit.empty()) return percent(value);
-  constexpr double kSlow = 0.01;  // a rate below it has no digits left
+  constexpr double kSlow = 0.01;  // human_rate() would show a smaller rate as 0
   return (value < kSlow ? significant(value, 3) : human_rate(value)) + " " + target.unit;
 }
 
@@ -23,7 +23,7 @@ std::string miss(const Evidence::Target& target) {
 
 }  // namespace
 
-// Applies only if the config leaves samples out: a small split may have no more.
+// Fires only if the config leaves samples out, because a small split may not have more.
 Found few_judges(const Evidence& e) {
   const auto& judged = e.numbers.judged;
   if (!judged || judged->most_batches == 0 || judged->by <= 0 || judged->by >= kFewJudges) return std::nullopt;
@@ -37,7 +37,7 @@ Found few_judges(const Evidence& e) {
              "train.validate_batches", all ? "0" : std::to_string(static_cast<std::int64_t>(enough)), std::nullopt);
 }
 
-// Predicts no gain: the other findings do, each for its cause.
+// Predicts no gain, because the other findings do, each for its own cause.
 Found target_missed(const Evidence& e) {
   std::string misses;
   for (const Evidence::Target& target : e.targets) {

@@ -19,9 +19,9 @@
 namespace millrace::doctor {
 namespace {
 
-constexpr double kLeastCores = 0.01;  // threads that use less are left out
+constexpr double kLeastCores = 0.01;  // threads that use fewer cores are left out
 
-constexpr double kSlowest = 64;  // seconds between samples
+constexpr double kSlowest = 64;  // the longest time between samples, in seconds
 
 double thread_cpu_seconds() {
   timespec time{};
@@ -31,7 +31,7 @@ double thread_cpu_seconds() {
 
 double seconds_of(const timeval& time) { return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6; }
 
-// Reads the number of a line "<key>   123 kB", or "<key>: 123".
+// Finds a line "<key>   123 kB" or "<key>: 123" and returns the number.
 std::optional<std::uint64_t> number_after(const std::filesystem::path& file, const std::string& key) {
   std::ifstream stream(file);
   for (std::string line; std::getline(stream, line);) {
@@ -43,7 +43,7 @@ std::optional<std::uint64_t> number_after(const std::filesystem::path& file, con
   return std::nullopt;
 }
 
-// Reads the total of a line "some avg10=0.00 avg60=0.00 avg300=0.00 total=12345", in microseconds.
+// Finds the line "some avg10=0.00 avg60=0.00 avg300=0.00 total=12345" and returns its total, in seconds.
 std::optional<double> pressure(const std::filesystem::path& file) {
   std::ifstream stream(file);
   for (std::string line; std::getline(stream, line);) {
@@ -56,11 +56,11 @@ std::optional<double> pressure(const std::filesystem::path& file) {
   return std::nullopt;
 }
 
-// Seconds in which the CPUs were in use, and seconds that other machines took from them, summed over all CPUs.
+// The CPU time that was used on all cores, and the CPU time that other virtual machines took from them, in seconds.
 std::pair<double, double> used_and_stolen(const std::filesystem::path& file) {
   std::ifstream stream(file);
   std::string name;
-  std::array<double, 8> counts{};  // user, nice, system, idle, iowait, irq, softirq, steal
+  std::array<double, 8> counts{};  // of user, nice, system, idle, iowait, irq, softirq, steal
   if (!(stream >> name) || name != "cpu") return {0, 0};
   for (double& count : counts) stream >> count;
   if (!stream) return {0, 0};
@@ -74,7 +74,7 @@ std::optional<double> after_colon(const std::string& line) {
   return rest >> value ? std::optional(value) : std::nullopt;
 }
 
-// The clock of a core, or of the first if the system does not distinguish them.
+// The clock of the core, or the clock of the first core if the system does not distinguish cores.
 std::optional<double> clock_mhz(const std::filesystem::path& root, int core) {
   std::ifstream current(root / ("sys/devices/system/cpu/cpu" + std::to_string(core)) / "cpufreq/scaling_cur_freq");
   if (double khz = 0; current >> khz) return khz * 1e-3;
@@ -91,7 +91,7 @@ std::optional<double> clock_mhz(const std::filesystem::path& root, int core) {
   return first;
 }
 
-// The core of this process's thread that used most CPU time since `before`; the first core if no thread did.
+// The core of the thread that used most CPU time between `before` and `now`; the first core if no thread used any.
 int core_of_busiest(const std::map<int, Sampler::ThreadCounts>& before, const std::map<int, Sampler::ThreadCounts>& now) {
   double most = 0;
   int core = 0;
@@ -113,15 +113,15 @@ std::map<int, Sampler::ThreadCounts> threads_in(const std::filesystem::path& tas
     std::ifstream file(entry->path() / "stat");
     std::string text;
     std::getline(file, text);
-    const std::size_t open = text.find('('), close = text.rfind(')');  // a name may contain either
+    const std::size_t open = text.find('('), close = text.rfind(')');  // the name of a thread may contain brackets too
     if (open == std::string::npos || close == std::string::npos || close < open || close + 2 > text.size()) continue;
     std::istringstream fields(text.substr(close + 2));
     std::string skipped;
-    for (int i = 0; i < 11; ++i) fields >> skipped;  // state to cmajflt
+    for (int i = 0; i < 11; ++i) fields >> skipped;  // skips the fields from state to cmajflt
     double user = 0, system = 0;
     const std::string id = entry->path().filename();
     if (id.find_first_not_of("0123456789") != std::string::npos || id.size() >= 10 || !(fields >> user >> system)) continue;
-    for (int i = 0; i < 23; ++i) fields >> skipped;  // cutime to exit_signal
+    for (int i = 0; i < 23; ++i) fields >> skipped;  // skips the fields from cutime to exit_signal
     Sampler::ThreadCounts& thread = all[std::stoi(id)];
     thread = {.name = printable(text.substr(open + 1, close - open - 1)), .seconds = (user + system) * tick};
     fields >> thread.core;
@@ -129,7 +129,7 @@ std::map<int, Sampler::ThreadCounts> threads_in(const std::filesystem::path& tas
   return all;
 }
 
-// The memory of this process's control group, which is listed as "0::/a/b" (version 2) or "4:memory:/a/b".
+// The memory of this process's control group. The file lists the group as "0::/a/b" (version 2) or "4:memory:/a/b" (version 1).
 std::optional<std::uint64_t> group_bytes(const std::filesystem::path& root) {
   std::ifstream groups(root / "proc/self/cgroup");
   for (std::string line; std::getline(groups, line);) {
@@ -202,7 +202,7 @@ void Sampler::start() {
         lock.lock();
       }
     });
-  } catch (const std::system_error&) {  // no thread can be made: the run continues without
+  } catch (const std::system_error&) {  // the system can't create a thread; a run works without samples
   }
 }
 

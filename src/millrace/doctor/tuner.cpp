@@ -13,22 +13,22 @@
 namespace millrace::doctor {
 namespace {
 
-constexpr double kBusy = 0.1;                            // ShortRun::others at which a run is ignored
-constexpr int kMostBusy = 3;                             // ignored runs before a candidate is given up
-constexpr std::size_t kMostRuns = 6, kMostOfLittle = 4;  // most valid runs per candidate, and per candidate of little gain
+constexpr double kBusy = 0.1;                            // share of time used by other programs from which a run does not count
+constexpr int kMostBusy = 3;                             // runs that do not count before the candidate is given up
+constexpr std::size_t kMostRuns = 6, kMostOfLittle = 4;  // the most valid runs of a candidate, and of one with little gain
 constexpr double kLittle = 0.1;
-constexpr std::int64_t kMostRows = 8;  // in batches of the config: more would change the training too much, and make runs long
-constexpr std::size_t kPool = 4;       // latest baseline runs that a candidate is compared with
-constexpr int kBetween = 2;            // runs with candidates between two baseline runs
-constexpr double kClear = 0.35;        // logarithm of a ratio at which one run is enough, for better or for worse
-constexpr double kNoise = 0.03;        // initial deviation of the logarithm of a run's time; weighs as much as three runs
+constexpr std::int64_t kMostRows = 8;  // times the config's batch size; larger ones change training too much and make runs long
+constexpr std::size_t kPool = 4;       // a candidate is compared with this many runs of the baseline
+constexpr int kBetween = 2;            // number of runs with candidates between two runs of the baseline
+constexpr double kClear = 0.35;        // log(ratio) from which a single run is enough to decide, for better or for worse
+constexpr double kNoise = 0.03;        // assumed standard deviation of log(time) at first; counts like kNoiseRuns runs
 constexpr double kNoiseRuns = 3;
-constexpr double kOutlier = 3;  // a run counts as at most this many deviations: a disturbed run says little about the others
-// In standard errors. kProof is larger than kLastProof, because the test is repeated after each pair of runs but the last.
+constexpr double kOutlier = 3;  // in deviations; a run that is further off counts as this far off: it was disturbed
+// In standard errors. kProof is the larger one, because it is applied after each pair of runs but the last.
 constexpr double kProof = 2.7, kLastProof = 2, kDisproof = 1.5;
-constexpr std::size_t kHopeless = 3;   // after this many runs, a mean below half of `worth` ends the trial
+constexpr std::size_t kHopeless = 3;   // if the mean of this many runs is below half of `worth`, the trial ends
 constexpr double kTryAgain = 1.2;      // a candidate is tried again if its expected gain grew by this factor
-constexpr double kWithoutProof = 0.5;  // part of the accounts' possible gain that is expected without a finding
+constexpr double kWithoutProof = 0.5;  // without a finding, the expected gain is this share of what the accounts allow
 
 using Words = std::vector<std::string>;
 
@@ -70,14 +70,14 @@ Words deeper(const std::string& now) { return times(now, {4}, 64); }
 Words seldom(const std::string& now) { return times(now, {10}); }
 Words nothing(const std::string& now) { return now.empty() || now == "[]" ? Words{} : Words{"[]"}; }
 
-// A key that the tuner may set, the accounts that it can shorten, by which share at most, and the values to try.
+// A key that the tuner may set.
 struct Knob {
   std::string_view key;
-  std::string_view accounts;  // separated by blanks
+  std::string_view accounts;  // the accounts of time that it can make shorter, separated by blanks
   double most = 1;
   std::string_view needs;
   Words (*values)(const std::string& now);
-  bool at_once = true;  // may be tried together with others before it is proved: it does no harm that matters
+  bool at_once = true;  // true: may be tried together with others before it is proven, because it can do no great harm
 };
 constexpr std::string_view kStep = "forward backward optimizer prepare";
 constexpr std::array kKnobs = {
@@ -122,8 +122,8 @@ double mean_of(const std::vector<double>& values) {
 
 double square(double value) { return value * value; }
 
-// Decides by the logarithms of times without and with a candidate. Differences count in standard errors, computed from
-// `deviation`, the standard deviation of one logarithm. nullopt: undecided.
+// Decides about a candidate from log(time) of the runs without and with it. Differences are counted in standard errors, which
+// follow from `deviation`, the standard deviation of a single log(time). nullopt: undecided, another run is needed.
 std::optional<Trial::Verdict> verdict_of(const std::vector<double>& without, const std::vector<double>& with_it, double deviation,
                                          double worth, std::size_t most_runs) {
   const double least = std::log(1 + worth), mean = mean_of(without) - mean_of(with_it);
@@ -230,7 +230,7 @@ std::vector<Candidate> Tuner::single() const {
     }
   }
   const auto cut = number(value_of("optim.accumulate")), rows = number(value_of("data.batch_size"));
-  if (cut && rows && *cut > 1) {  // the same global batch in one piece; a batch norm then has other statistics
+  if (cut && rows && *cut > 1) {  // the same global batch in one piece; a batch norm then computes other statistics
     all.push_back({{{"optim.accumulate", "1"}, {"data.batch_size", std::to_string(*rows * *cut)}},
                    kWithoutProof * share_of(now_, kStep) / 2,
                    "",
@@ -241,17 +241,18 @@ std::vector<Candidate> Tuner::single() const {
 
 std::vector<Candidate> Tuner::candidates() const {
   std::vector<Candidate> all = single();
-  if (const auto joint = all_at_once(all)) all.insert(all.begin(), *joint);  // goes before any other with the same expected gain
+  if (const auto joint = all_at_once(all)) all.insert(all.begin(), *joint);  // before all others with the same expected gain
   add_earlier_batches(all);
   add_back(all);
   std::ranges::stable_sort(all, std::ranges::greater(), &Candidate::expected);
   return all;
 }
 
-// Joins the most promising value of each key: a bad config has many faults, and trying them one by one costs more runs.
+// Joins the most promising value of each key in one candidate: a bad config has many faults, and trying their remedies one by one
+// takes more runs.
 std::optional<Candidate> Tuner::all_at_once(const std::vector<Candidate>& singles) const {
   Candidate joint;
-  std::map<std::string_view, double> of_accounts;  // candidates that share accounts share the gain
+  std::map<std::string_view, double> of_accounts;  // the gains of values that shorten the same accounts do not add up
   for (const Knob& knob : kKnobs) {
     const Candidate* best = nullptr;
     for (const Candidate& each : singles) {
@@ -271,7 +272,8 @@ std::optional<Candidate> Tuner::all_at_once(const std::vector<Candidate>& single
   return joint;
 }
 
-// A faster step gains nothing if the next batch is late: tries it together with a change that delivers batches earlier.
+// If a faster step gained nothing because the next batch was late, tries it again together with a change that delivers batches
+// earlier.
 void Tuner::add_earlier_batches(std::vector<Candidate>& all) const {
   std::vector<Settings> earlier;
   for (const Candidate& each : all) {
@@ -281,14 +283,14 @@ void Tuner::add_earlier_batches(std::vector<Candidate>& all) const {
   for (const Trial& trial : trials_) {
     if (trial.verdict != Trial::Verdict::no_gain || trial.hidden < options_.worth) continue;
     for (std::size_t i = 0; i < alone; ++i) {
-      if (all[i].set != trial.candidate.set) continue;  // otherwise this value is no longer a candidate
+      if (all[i].set != trial.candidate.set) continue;  // the value is no longer a candidate
       for (const Settings& batch : earlier) all.push_back({with(all[i].set, batch), trial.hidden, "", all[i].needs});
     }
   }
 }
 
-// Adds old values as the last candidates: some of the values that were kept together may gain nothing, or cost time. An old value
-// is tried only if the accounts leave room for that.
+// Adds, as the last candidates, the old values of keys that were changed together: some of the new values may gain nothing or
+// cost time. An old value is tried only if the accounts allow a gain that is worth it.
 void Tuner::add_back(std::vector<Candidate>& all) const {
   for (const Trial& trial : trials_) {
     if (trial.verdict != Trial::Verdict::kept || trial.candidate.set.size() < 2 || !trial.candidate.needs.empty()) continue;
@@ -304,7 +306,8 @@ void Tuner::add_back(std::vector<Candidate>& all) const {
 }
 
 bool Tuner::to_try(const Candidate& candidate) const {
-  // Half of the expected gain must be worth it: the real gain is seldom more.
+  // A candidate must be expected to gain at least half of `worth`, because the real gain is seldom more than twice the expected
+  // one.
   if (candidate.expected < options_.worth / 2 || is_beyond(candidate)) return false;
   const auto trial =
       std::find_if(trials_.rbegin(), trials_.rend(), [&](const Trial& each) { return each.candidate.set == candidate.set; });
@@ -313,7 +316,7 @@ bool Tuner::to_try(const Candidate& candidate) const {
   return trial->verdict == Trial::Verdict::no_gain && !lost && candidate.expected >= kTryAgain * trial->candidate.expected;
 }
 
-// True if a value between the current one and the candidate's was already worse than the current one.
+// True if a value between the present one and the candidate's was tried and gained nothing.
 bool Tuner::is_beyond(const Candidate& candidate) const {
   if (candidate.set.size() != 1) return false;
   const auto& [key, text] = *candidate.set.begin();
@@ -343,12 +346,13 @@ void Tuner::add_base(double seconds) {
   if (base_.logs.size() > kPool) base_.logs.erase(base_.logs.begin());
 }
 
-// True if the next run should be a baseline run: there are few of them, or the last is long ago.
+// True if the next run should be of the baseline: it has too few runs, or its last run is too long ago.
 bool Tuner::wants_base(std::size_t candidate_runs) const {
   return base_.logs.empty() || base_.since >= kBetween || base_.logs.size() < std::min(candidate_runs, kPool);
 }
 
-// Makes a valid run of the baseline or of the trial's candidate. nullopt: no run was valid, and the trial's verdict says why.
+// Makes a run of the baseline or of the trial's candidate, again if it does not count. nullopt: no run counted; the trial's
+// verdict says why.
 std::optional<ShortRun> Tuner::run_of(Trial& trial, bool is_base) {
   for (int busy = 0;;) {
     ShortRun run = run_(is_base ? kept_ : with(kept_, trial.candidate.set));
@@ -365,7 +369,7 @@ std::optional<ShortRun> Tuner::run_of(Trial& trial, bool is_base) {
   }
 }
 
-// Does one more run with the candidate, after any baseline runs that are due.
+// Makes a run with the candidate, after the runs of the baseline that are due.
 bool Tuner::see(Trial& trial, Seen& seen) {
   while (wants_base(seen.logs.size())) {
     const auto base = run_of(trial, true);
@@ -408,7 +412,7 @@ void Tuner::judge(Trial& trial, Seen seen) {
   base_ = {.logs = std::move(seen.logs)};
 }
 
-// Runs each of several values of one key once, then measures the best further.
+// Makes a run with each of several values of a key, then measures the best of them further.
 void Tuner::compete(std::vector<Trial>& values) {
   std::vector<Seen> seen(values.size());
   std::size_t best = values.size();

@@ -1,7 +1,8 @@
-// A search for config values that make a run faster. First all values that promise a gain without changing the training are tried
-// at once. Then each remaining candidate is tried, by expected gain; several values of one key first compete in a run each. Last,
-// each of the values that were kept together is tested. A candidate is measured in short runs; at least every third run uses the
-// best config so far, and the latest of those are the baseline. The caller does the runs.
+// Searches for config values that make a run faster. A candidate is a set of values to try. The first candidate joins all values
+// that promise a gain and do not change the training. Then each remaining candidate is tried, the one with the largest expected
+// gain first; if several values of a key are candidates, they first compete in a run each. Last, it is tested for each value that
+// was kept together with others whether the old value is better. A candidate is measured in short runs. At least every third run
+// uses the best config so far; the latest of these runs are the baseline. The caller makes the runs.
 #pragma once
 
 #include <functional>
@@ -16,61 +17,65 @@
 
 namespace millrace::doctor {
 
-using Settings = std::map<std::string, std::string>;  // dotted key -> value, as a flag has it
+using Settings = std::map<std::string, std::string>;  // dotted key -> value as in a flag
 
-// The result of a short run.
+// What a short run measured.
 struct ShortRun {
-  double seconds = 0;                    // the loop's time per sample, without validations
+  double seconds = 0;                    // time of the loop for a sample, without validations
   double others = 0;                     // share of the time in which other programs used the cores
-  std::map<std::string, double> shares;  // shares of the loop's time, by account
+  std::map<std::string, double> shares;  // account -> share of the loop's time
   std::vector<Finding> findings;
-  std::string failure;  // why the run ended early; "" = it did not
+  std::string failure;  // why the run ended early; "" = it did not end early
 };
 using Runner = std::function<ShortRun(const Settings& changed)>;
 
 struct Candidate {
   Settings set;
-  double expected = 0;  // share of time that may be saved: from the doctor's finding, else half of what the accounts allow
-  std::string finding;  // id of the candidate's finding, or ids for several values; "" = only the accounts suggest it
-  std::string needs;    // word that allows a candidate that changes the training: "precision"; "" = it changes nothing
-  bool back = false;    // tries the old value of a key that was kept together with others
+  double expected = 0;  // share of the time that it may save: the gain in the doctor's finding, or half of what the accounts
+                        // allow if there is no finding
+  std::string finding;  // id of the finding that suggests it; several ids for several values; "" = only the accounts suggest it
+  std::string needs;    // a word that the user must allow, because the candidate changes the training: "precision"; "" = it does
+                        // not
+  bool back = false;    // true: it tries the old value of a key whose new value was kept together with others
 };
 
 struct Trial {
   enum class Verdict { kept, no_gain, failed, busy, not_allowed };
   Candidate candidate;
   Verdict verdict = Verdict::no_gain;
-  double ratio = 0, least = 0, most = 0;  // ratio of speeds with and without the candidate: mean and range of its runs
-  int runs = 0;                           // valid runs with the candidate
+  double ratio = 0, least = 0, most = 0;  // speed with the candidate / speed without: mean and range of its runs
+  int runs = 0;                           // number of valid runs with the candidate
   double others = 0;                      // largest value of ShortRun::others
-  double hidden = 0;                      // growth of the share of time spent waiting for data
-  std::string failure;                    // error of a run with the candidate
-  [[nodiscard]] double gain() const { return ratio > 0 ? 1 - 1 / ratio : 0; }  // share of time that was saved
+  double hidden = 0;                      // how much the share of time spent waiting for data grew
+  std::string failure;                    // the error of a run with the candidate
+  [[nodiscard]] double gain() const { return ratio > 0 ? 1 - 1 / ratio : 0; }  // share of the time that it saves
 };
 
 // Used by one thread.
 class Tuner {
  public:
   struct Options {
-    std::set<std::string> allowed;                         // allowed words of Candidate::needs
-    double worth = 0.03;                                   // least gain in speed for keeping a candidate, or for trying it
-    std::function<bool()> has_time = [] { return true; };  // true if there is time for another trial
+    std::set<std::string> allowed;                         // words of Candidate::needs that the user allows
+    double worth = 0.03;                                   // the least gain in speed for which a candidate is tried or kept
+    std::function<bool()> has_time = [] { return true; };  // false: there is no time for another trial
   };
 
-  // `config`: the run's current value of each key in keys(). Does a first run at once; the caller checks its ShortRun::failure
-  // before next().
+  // `config`: the present value of each key in keys(). Makes a first run at once; the caller must check its ShortRun::failure
+  // before it calls next().
   Tuner(Settings config, Options options, Runner run);
-  Tuner(Settings config, Options options, Runner run, const Json& state);  // resumes from state()
+  Tuner(Settings config, Options options, Runner run, const Json& state);  // continues from state() of an earlier process
 
-  [[nodiscard]] static std::vector<std::string> keys();  // keys that it may set
-  std::optional<Trial> next();                           // nullopt if nothing is left to try, or no time
+  [[nodiscard]] static std::vector<std::string> keys();  // the keys that it may set
+  std::optional<Trial> next();                           // makes the next trial; nullopt if there is nothing left to try, or no
+                                                         // time
   [[nodiscard]] bool out_of_time() const noexcept { return out_of_time_; }
   [[nodiscard]] const Settings& kept() const noexcept { return kept_; }
   [[nodiscard]] const ShortRun& first() const noexcept { return first_; }
   [[nodiscard]] const ShortRun& now() const noexcept { return now_; }
   [[nodiscard]] const std::vector<Trial>& trials() const noexcept { return trials_; }
-  [[nodiscard]] std::vector<Candidate> candidates() const;  // candidates for the current config, greatest gain first
-  [[nodiscard]] double speedup() const;                     // product of the kept ratios
+  [[nodiscard]] std::vector<Candidate> candidates() const;  // candidates for the best config so far, the largest expected gain
+                                                            // first
+  [[nodiscard]] double speedup() const;                     // product of the ratios of the kept candidates
   [[nodiscard]] Json state() const;
 
  private:
@@ -80,7 +85,7 @@ class Tuner {
   void add_back(std::vector<Candidate>& all) const;
   [[nodiscard]] bool to_try(const Candidate& candidate) const;
   [[nodiscard]] bool is_beyond(const Candidate& candidate) const;
-  struct Seen {  // runs with a candidate
+  struct Seen {  // what the runs with a candidate measured
     std::vector<double> logs, seconds;
     ShortRun last;
   };
@@ -91,9 +96,9 @@ class Tuner {
   std::optional<ShortRun> run_of(Trial& trial, bool is_base);
   void note(Trial& trial, const Seen& seen);
   [[nodiscard]] bool wants_base(std::size_t candidate_runs) const;
-  void add_noise(double from_mean);  // adds the distance of a run's logarithm of time from the mean
+  void add_noise(double from_mean);  // adds the deviation of a run's log(time) from the mean
   void add_base(double seconds);
-  [[nodiscard]] double deviation() const;  // standard deviation of the logarithm of a run's time, over all runs so far
+  [[nodiscard]] double deviation() const;  // standard deviation of a run's log(time), over all runs so far
 
   Settings config_, kept_;
   Options options_;
@@ -101,13 +106,14 @@ class Tuner {
   ShortRun first_, now_;
   std::vector<Trial> trials_;
   std::size_t given_ = 0;  // number of trials that next() has returned
-  // Runs with only the kept values: the baseline of the next trials. Not part of the state: another process measures them anew.
+  // The baseline of the next trials: runs with only the kept values. It is not part of the state, because another process must
+  // measure it anew.
   struct Base {
-    std::vector<double> logs;  // logarithms of the latest runs' seconds
-    int since = 0;             // runs with candidates since the last baseline run
+    std::vector<double> logs;  // log(seconds) of the latest runs
+    int since = 0;             // number of runs with candidates since the last run of the baseline
   };
   Base base_;
-  double noise_squares_ = 0, noise_count_ = 0;  // sums over the logarithms' deviations, within trials and among baseline runs
+  double noise_squares_ = 0, noise_count_ = 0;  // sums over the deviations of log(time), within trials and within the baseline
   bool out_of_time_ = false;
 };
 

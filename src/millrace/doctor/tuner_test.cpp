@@ -15,11 +15,14 @@ using testing::Pair;
 using testing::UnorderedElementsAre;
 using Verdict = Trial::Verdict;
 
-// A formula for a machine and a recipe: the cost of each key, and how costs hide each other.
+// A model of a machine and a recipe: what each key costs, and how one cost hides another.
 struct Model {
-  double read = 0.02, compute = 0.01, bf16_ratio = 1.6, log = 0.004, save = 0.01, fixed = 0.002;  // seconds of a sample, a line
-  bool fits = true;                                                                               // the cache fits into memory
-  double noise = 0;                                                                               // noise of each run
+  double read = 0.02, compute = 0.01, bf16_ratio = 1.6, log = 0.004, save = 0.01, fixed = 0.002;  // seconds for a sample or a log
+                                                                                                  // line
+  bool fits = true;                                                                               // false: the cache does not fit
+                                                                                                  // into memory
+  double noise = 0;                                                                               // standard deviation of
+                                                                                                  // log(time)
   mutable std::mt19937 random{1};
   mutable int runs = 0;
 
@@ -64,7 +67,7 @@ Runner runner_of(const Model& model, const Settings& config) {
 
 const Tuner::Options kAll{.allowed = {"precision", "batch_size"}};
 
-// The least time over all combinations of the values that a person would try, and the number of combinations.
+// The shortest time among all combinations of the values that a person would try, and the number of combinations.
 std::pair<double, int> best_of_grid(const Model& model) {
   const std::vector<std::pair<std::string, std::vector<std::string>>> axes = {{"data.workers", {"0", "1", "2", "4", "auto"}},
                                                                               {"data.cache", {"off", "auto", "disk"}},
@@ -127,7 +130,7 @@ TEST(Tuner, WhatMakesAnotherTrainingIsNotTriedUnlessItIsAllowed) {
   EXPECT_EQ(tuner.kept().at("device.threads"), "auto");
 }
 
-// A batch norm sees other rows if the batch is one piece.
+// Computing a batch in one piece changes the rows that a batch norm sees, so the user must allow it.
 TEST(Tuner, ABatchInPiecesStaysInPiecesUnlessThatIsAllowed) {
   const auto run = [](const Settings& changed) {
     return ShortRun{.seconds = changed.empty() ? 1.0 : 0.5,
@@ -172,11 +175,11 @@ TEST(Tuner, WhatIsPromisedMuchIsTriedAtOnceWithTheValuesOfTheFindings) {
   EXPECT_THAT(trial->candidate.set, ElementsAre(Pair("data.cache", "auto"), Pair("data.workers", "3")));
   EXPECT_EQ(trial->verdict, Verdict::kept);
   EXPECT_DOUBLE_EQ(trial->gain(), 0.5);
-  EXPECT_EQ(runs, 2);  // the first, and one with the candidate: half the time is clear
+  EXPECT_EQ(runs, 2);  // the first run, and a run with the candidate: half the time is clear after one run
 }
 
 TEST(Tuner, WhatCameInWithOthersAndCostsGoesOutAgain) {
-  // All threads are slower here than the config's own number, but the gain of the readers hides that.
+  // On this machine all threads are slower than the config's number, but the gain of the readers hides it.
   const auto run = [](const Settings& changed) {
     const auto is = [&](const std::string& key, const std::string& value) {
       const auto found = changed.find(key);
@@ -232,7 +235,7 @@ TEST(Tuner, GainsBelowTheNoiseAreNotKept) {
   int kept = 0, all = 0;
   for (int i = 0; i < 20; ++i) {
     Tuner tuner(kBad, {}, [&](const Settings&) {
-      ShortRun run = model.run(kBad);  // the same run for any settings
+      ShortRun run = model.run(kBad);  // every config takes the same time
       run.shares = {{"data_wait", 0.4}, {"log", 0.2}};
       return run;
     });
@@ -242,10 +245,10 @@ TEST(Tuner, GainsBelowTheNoiseAreNotKept) {
     }
   }
   EXPECT_GT(all, 100);
-  EXPECT_LE(kept, all / 12);  // two runs of the same config are 7 % apart
+  EXPECT_LE(kept, all / 12);  // two runs of the same config differ by 7 %
 }
 
-// bf16 gains a seventh, a larger batch a tenth, and every fifth run is disturbed without a trace.
+// bf16 gains a seventh and a larger batch a tenth, but every fifth run is disturbed and does not show it.
 TEST(Tuner, DisturbedRunsHideNoGain) {
   const Settings good = with(kBad, {{"data.workers", "auto"},
                                     {"data.cache", "auto"},
@@ -278,7 +281,7 @@ TEST(Tuner, ItStopsWhenTheTimeIsOverAndGoesOnFromItsState) {
   Json state;
   Settings kept;
   int left = 0;
-  for (int process = 0; process < 100; ++process) {  // each makes two trials and is killed
+  for (int process = 0; process < 100; ++process) {  // each process makes two trials and is then killed
     left = 2;
     Tuner::Options options = kAll;
     options.has_time = [&] { return left-- > 0; };

@@ -1,4 +1,4 @@
-// Tracks which findings hold, so that a finding that comes and goes is reported once.
+// Follows which findings hold during a run, so that a finding that comes and goes is reported only once.
 #pragma once
 
 #include <map>
@@ -11,15 +11,16 @@ namespace millrace::doctor {
 
 class Watch {
  public:
-  static constexpr int kComes = 2;  // consecutive looks before a finding holds
-  static constexpr int kGoes = 3;   // consecutive looks without it before it stops holding
+  static constexpr int kComes = 2;  // a finding holds after it was found in this many consecutive looks
+  static constexpr int kGoes = 3;   // a finding no longer holds after it was missing in this many consecutive looks
 
   struct Change {
-    std::vector<Finding> fresh;  // findings that start to hold, for the first time in this process
-    bool changed = false;        // the set of findings that hold has changed
+    std::vector<Finding> fresh;  // findings that hold from now on and never held before in this process
+    bool changed = false;        // true: the set of findings that hold has changed
   };
   [[nodiscard]] Change look(const std::vector<Finding>& found);
-  [[nodiscard]] std::vector<Finding> holding() const;  // with their latest evidence, sorted by sort_findings()
+  [[nodiscard]] std::vector<Finding> holding() const;  // the findings that hold, with their latest evidence, sorted by
+                                                       // sort_findings()
 
  private:
   struct State {

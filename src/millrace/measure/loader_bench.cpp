@@ -18,19 +18,19 @@
 namespace millrace {
 namespace {
 
-// Some batches, kept in memory: they give a step's speed if reading were free.
+// Keeps some batches in memory, to measure the speed of a step if reading cost nothing.
 class Replay {
  public:
   Replay(data::Pipeline pipeline, data::LoaderOptions options) {
     options.readers = 0;
     options.adapts = false;
-    options.prefetch = kBatches;  // the number of slots that may be kept
+    options.prefetch = kBatches;  // allows the loader to lend this many slots
     data::Loader loader(std::move(pipeline), options);
     while (batches_.size() < kBatches) {
       if (auto batch = loader.next()) {
         batches_.push_back(std::move(*batch));
       } else if (!batches_.empty()) {
-        break;  // a short epoch
+        break;  // the epoch has fewer batches
       }
     }
   }
@@ -96,7 +96,7 @@ void ConvolutionStep::operator()() {
 double replayed_rate(const data::Pipeline& pipeline, data::LoaderOptions options, double seconds,
                      const std::function<void(data::HostBatch)>& consume) {
   const Replay replay(pipeline, std::move(options));
-  (void)replay.rate(0, consume);  // the first step allocates
+  (void)replay.rate(0, consume);  // not measured, because the first step allocates memory
   return replay.rate(seconds, consume);
 }
 
@@ -111,7 +111,7 @@ Json bench_workload(const data::Workload& workload, const std::filesystem::path&
   const double began = steady_seconds();
   data::Loader loader(open.pipeline, open.options);
   const double made = steady_seconds();
-  // Batches become tensors, so that the cost of a training step's views is included.
+  // Batches become tensors here, so that the cost of making a training step's tensors is included.
   const auto consume = [&step](data::HostBatch host) {
     const Batch batch = to_batch(std::move(host), Split::train, at::kCPU);
     if (step) (*step)();
@@ -168,7 +168,7 @@ Json bench_recipe_loader(RunRequest request, double seconds) {
   double eats = replayed_rate(pipeline, options, seconds / 2, consume);
   const Json fed = data::measure_loader(run.loaders().training(), seconds, [](const data::HostBatch&) {}).to_json();
   const Json both = data::measure_loader(run.loaders().training(), seconds, consume).to_json();
-  // Another program can only slow it down, so the larger value is right.
+  // Other programs can only slow it down, so the larger value is the right one.
   eats = std::max(eats, replayed_rate(pipeline, options, seconds / 2, consume));
   const double feeds = fed["samples_per_s"];
   const double runs = both["samples_per_s"];

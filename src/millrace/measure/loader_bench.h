@@ -1,4 +1,4 @@
-// `millrace bench loader`: a loader's speed, alone, before a step that occupies cores, or in a recipe's run.
+// `millrace bench loader`: measures the speed of a loader alone, next to a step that uses the cores, or in a run of a recipe.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,13 @@
 
 namespace millrace {
 
-// A step that only convolves (8 x 64 x 56 x 56 with 64 x 64 x 3 x 3, fp32, `passes` times) on all intra-op threads: it stands for
-// the work that a loader shares its cores with.
+// A stand-in for a training step, with which a loader shares its cores: a convolution (8 x 64 x 56 x 56 with 64 x 64 x 3 x 3,
+// fp32), computed `passes` times on all threads.
 class ConvolutionStep {
  public:
   explicit ConvolutionStep(std::int64_t passes);
-  [[nodiscard]] static ConvolutionStep for_milliseconds(double milliseconds);  // measures how many passes that takes
+  [[nodiscard]] static ConvolutionStep for_milliseconds(double milliseconds);  // a step of about this time; measures how many
+                                                                               // passes that takes
   ConvolutionStep(const ConvolutionStep&) = delete;
   ConvolutionStep& operator=(const ConvolutionStep&) = delete;
   ~ConvolutionStep();
@@ -28,22 +29,23 @@ class ConvolutionStep {
   std::int64_t passes_ = 1;
 };
 
-// Samples per second of `consume`, fed with a few batches read before: a step's speed if reading cost nothing.
+// Samples per second of `consume` if it gets batches that were read before. This is the speed of a step if reading cost nothing.
 [[nodiscard]] double replayed_rate(const data::Pipeline& pipeline, data::LoaderOptions options, double seconds,
                                    const std::function<void(data::HostBatch)>& consume);
 
 struct LoaderBenchOptions {
   double seconds = 3;
   double step_ms = 0;  // 0 = no step
-  bool digest = true;  // reads one more epoch, not timed, for the digest
+  bool digest = true;  // true: reads another epoch, without measuring its time, for the digest
 };
 
-// {kind, samples_per_s, first_batch_ms, turn_round_ms_p50, cpu_s_per_1000, wait_ms_p50, wait_ms_p99, peak_memory_bytes, digest,
-// readers, reason, cache, ...}; with a step also ceiling_samples_per_s: the rate of the same step on replayed batches.
+// Returns {kind, samples_per_s, first_batch_ms, turn_round_ms_p50, cpu_s_per_1000, wait_ms_p50, wait_ms_p99, peak_memory_bytes,
+// digest, readers, reason, cache, ...}. With a step also ceiling_samples_per_s, the speed of the same step with batches that were
+// read before.
 [[nodiscard]] Json bench_workload(const data::Workload& workload, const std::filesystem::path& folder,
                                   const LoaderBenchOptions& options);
 
-// The comparison of a recipe's loader with its step and run: {loader_samples_per_s, step_samples_per_s, run_samples_per_s, bound,
+// Compares a recipe's loader with its step and its run: {loader_samples_per_s, step_samples_per_s, run_samples_per_s, bound,
 // verdict, ...}. Writes no run folder.
 [[nodiscard]] Json bench_recipe_loader(RunRequest request, double seconds);
 

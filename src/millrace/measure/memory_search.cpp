@@ -19,8 +19,8 @@
 namespace millrace {
 namespace {
 
-// The bytes that a batch of `size` would take, extrapolated from `ran`, if that is more than available; else 0. Trying such a
-// step is not safe: an operation's scratch memory is allocated unchecked, and the system would kill the process.
+// The bytes that a batch of `size` would need, extrapolated from `ran`, if they exceed the limit; else 0. It would not be safe to
+// try such a step: operations allocate scratch memory without a check, and the system would kill the process.
 std::uint64_t too_much(const Json& ran, std::int64_t size) {
   if (!ran.is_object() || !ran.contains("resident_bytes")) return 0;
   const auto before = ran["resident_before_bytes"].get<double>();
@@ -35,13 +35,13 @@ Json refused(std::uint64_t needed, const Json& ran) {
                          human_bytes(static_cast<double>(needed)) + " of " + human_bytes(ran["limit_bytes"].get<double>())}};
 }
 
-// Runs a step, a validation batch and another step.
+// Makes a step, validates a batch and makes another step.
 Json try_whole_step(const RunRequest& request) {
   RunSetup setup(request);
   const at::Device device = setup.context().device;
-  std::optional<MemoryLimit> limited;  // limits a trial of an unlimited run too: no recovery here
+  std::optional<MemoryLimit> limited;  // limits the trial even if the run itself has no limit, because a trial does not recover
   if (device.is_cpu() && !setup.switches().on("memory_recovery")) limited.emplace(setup.config().memory.limit);
-  device::release_cached_memory(device);  // left over from the size tried before
+  device::release_cached_memory(device);  // memory that the trial of another size left
   const std::uint64_t before = device::private_resident_bytes();
   Assembly run(setup, folders_to_look_in());
   run.decide();
@@ -49,14 +49,15 @@ Json try_whole_step(const RunRequest& request) {
   run.recipe().model().train();
   const std::uint64_t room = device.is_cpu() ? 0 : device::tensor_memory(device).live_bytes + device::free_tensor_memory(device);
   device::reset_peak_tensor_memory(device);
-  TrialStep largest = make_trial_step(run, 0);  // the larger of two: an epoch's last batch may be smaller
+  TrialStep largest = make_trial_step(run, 0);  // the step with more rows counts, because the last batch of an epoch may be
+                                                // smaller
   if (run.loaders().validation() != nullptr) {
     (void)run_validation(run.batch_context(), run.stepper(), *run.loaders().validation(), 1);
     run.recipe().model().train();
   }
   if (const TrialStep second = make_trial_step(run, 1); second.rows >= largest.rows) largest = second;
   const std::uint64_t peak = device::tensor_memory(device).peak_bytes;
-  // Prefetched batches are host memory that no tensor counter sees.
+  // The loader's batches are host memory that does not belong to tensors, so no counter includes it.
   const std::uint64_t limit = device::tensor_memory_limit();
   const std::uint64_t buffers = run.loaders().training().buffer_bytes();
   if (device.is_cpu() && limit > 0 && peak + buffers > limit) {
@@ -74,7 +75,7 @@ Json try_whole_step(const RunRequest& request) {
   if (!device.is_cpu() || limit > 0) return result;
   result["limit_bytes"] = device::resident_memory_limit();
   result["resident_before_bytes"] = before;
-  // Includes freed memory that the allocator keeps: the maximum so far.
+  // Includes memory that was freed but that the allocator keeps, so it is the peak so far.
   result["resident_bytes"] = device::private_resident_bytes();
   return result;
 }
@@ -95,7 +96,7 @@ Json estimate_memory(RunRequest request) {
   const MemoryAccount account =
       run.memory_account(result.at("plain_bytes").get<std::uint64_t>(), run.switches().on("async_snapshot"));
   result["account"] = account.to_json(account.sum());
-  result["gradients_bytes"] = account.gradients;  // the trial has already freed them
+  result["gradients_bytes"] = account.gradients;  // from the account, because the trial has already freed the gradients
   const std::uint64_t fixed = account.weights + account.gradients + account.optimizer + account.averages;
   result["lighter"] = Json::array();
   for (const SmallerStep& step :
@@ -131,7 +132,7 @@ Json search_max_batch(const MaxBatchOptions& options, const std::function<Json(s
     try {
       result = needed == 0 ? whole_step(size) : refused(needed, best);
     } catch (const Error& error) {
-      if (best.is_null()) throw;  // nothing ran yet: the size is not the cause
+      if (best.is_null()) throw;  // no step succeeded, so the batch size is not the cause
       bound = "config";
       result = {{"fits", false}, {"reason", error.what()}};
     } catch (const std::exception& error) {

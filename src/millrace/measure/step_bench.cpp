@@ -35,7 +35,7 @@
 namespace millrace {
 namespace {
 
-constexpr int kStepsUntilKnown = 20;  // in which a run knows whether its steps are launched as graphs
+constexpr int kStepsUntilKnown = 20;  // after this many steps it is known whether a run launches its steps as graphs
 
 const BenchShape& find_shape(const Entry& entry, const std::string& name) {
   std::vector<std::string> names;
@@ -53,7 +53,7 @@ std::optional<at::ScalarType> autocast_of(const std::string& word, at::Device de
   if (word == "fp32") return std::nullopt;
   if (word == "bf16" || word == "fp16") return precision::format_of(word);
   if (word == "auto") return precision::hardware_has_fast_bf16(device, nullptr) ? std::optional(at::kBFloat16) : std::nullopt;
-  throw UsageError({"there is no precision " + quoted(word), "--precision", "it is auto, fp32, bf16 or fp16"});
+  throw UsageError({"there is no precision " + quoted(word), "--precision", "use auto, fp32, bf16 or fp16"});
 }
 
 Json sizes_of(const Batch& batch) {
@@ -66,14 +66,14 @@ Json sizes_of(const Batch& batch) {
   return groups;
 }
 
-// Null: steps are not recorded.
+// Whether steps are launched as graphs. Null: this device does not record steps.
 Json graph_of(const Stepper& stepper) {
   const StepGraph* const graph = StepGraph::of(stepper);
   if (graph == nullptr || !graph->choice()) return nullptr;
   return {{"taken", graph->choice()->value}, {"reason", graph->choice()->reason}};
 }
 
-// A shape's recipe and batch, on the config's device.
+// A recipe and a batch of the shape, on the config's device.
 struct Made {
   config::Resolved config;
   RunConfig shared;
@@ -142,17 +142,17 @@ struct StepBench::Impl : Made {
   std::string recipe_name;
   ConvolutionChoice convolutions;
   std::vector<KernelChoice> kernels;
-  std::string layout;  // chosen by a trial
+  std::string layout;  // the memory layout that a trial chose
   MemoryChoice memory;
   Chosen<bool> tf32;
-  std::uint64_t resident_bytes = 0;  // taken before the first step
+  std::uint64_t resident_bytes = 0;  // before the first step
 
   void use_tf32(std::optional<at::ScalarType> format) {
     tf32 = precision::choose_tf32(shared.device.tf32_wish(), context.device, format);
     precision::use_tf32(tf32, context.device);
   }
   [[nodiscard]] bool knows_graph() const { return StepGraph::of(*stepper) == nullptr || StepGraph::of(*stepper)->choice(); }
-  // Chooses like a run, and uses results that runs have measured.
+  // Makes the same choices as a run, and uses results of trials that runs have kept.
   void choose_ways(const std::string& precision, at::Device device) {
     const bool has_layouts = recipe->set_layout(Layout::contiguous);
     const bool tries_layouts = has_layouts && shared.device.layout.is_auto() && switches.on("channels_last");
@@ -209,7 +209,7 @@ StepBench::StepBench(const Entry& entry, const StepBench::Options& options) : im
   if (!impl.switches.on("autocast")) stepper.autocast.reset();
   stepper.offload_bytes = offload_bytes(impl.shared.memory, device, impl.switches);
   impl.stepper = std::make_unique<Stepper>(*impl.recipe, impl.switches, impl.timeline, stepper);
-  impl.use_tf32(std::nullopt);  // the trials of number formats compare with fp32 itself
+  impl.use_tf32(std::nullopt);  // because trials of number formats compare with true fp32
   impl.choose_ways(options.precision, device);
   impl.use_tf32(impl.stepper->autocast());
   if (impl.switches.on("recompute")) {
@@ -224,7 +224,7 @@ StepBench::StepBench(const Entry& entry, const StepBench::Options& options) : im
 
 StepBench::~StepBench() = default;
 
-// Reads nothing back: `loss` stays on the device.
+// Launches a step. Reads no value from the device: `loss` stays there.
 void StepBench::begin_step() {
   Impl& impl = *impl_;
   impl.timeline.begin_step();
@@ -239,7 +239,7 @@ double StepBench::step() {
   Impl& impl = *impl_;
   const double begin = steady_seconds();
   begin_step();
-  // The peers' step has this read too; it waits for the device.
+  // The programs that are compared read the loss too. This waits for the device.
   const double loss = impl.loss.item<double>();
   if (!impl.first_step_seconds) {
     impl.first_step_seconds = seconds_since_process_start();

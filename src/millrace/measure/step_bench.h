@@ -1,4 +1,4 @@
-// `millrace bench step`: one training step on synthetic input, timed.
+// `millrace bench step`: measures the time of a training step on synthetic input.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace millrace {
 
-// Runs step by step, for benches that alternate it with a peer.
+// Makes steps one at a time, for benchmarks that alternate between Millrace and another program.
 class StepBench {
  public:
   struct Options {
@@ -21,21 +21,21 @@ class StepBench {
     std::int64_t steps = 9;
     std::int64_t warmup = 3;
     std::vector<std::string> off;
-    Agreement* agreement = nullptr;   // of ranks that step together; null = one process
-    Json overrides = Json::object();  // dotted keys over the shape's config, e.g. {"recipe.model_dropout": 0}
+    Agreement* agreement = nullptr;   // connects ranks that step together; null = one process
+    Json overrides = Json::object();  // values over the shape's config, by dotted key: {"recipe.model_dropout": 0}
   };
 
-  StepBench(const Entry& entry, const Options& options);  // makes the batch on the device; does no step yet
+  StepBench(const Entry& entry, const Options& options);  // makes the batch on the device, but no step
   ~StepBench();
-  double step();  // one step, including reading its loss; milliseconds
-  // Runs `count` steps and returns the milliseconds of each. On a device steps follow each other without a wait, as in a run:
-  // times are between step ends recorded by the device, and the call returns when the last has ended. Since others may share the
-  // device, memory that no tensor needs is released between calls, and an untimed step acquires it again. On a CPU same as
-  // step().
+  double step();  // makes a step, reads its loss and returns the milliseconds
+  // Makes `count` steps and returns the milliseconds of each. On a GPU, steps follow each other without a wait, as in a run: the
+  // GPU records when each step ends, the times are the differences, and the call returns when the last step has ended. Memory
+  // that no tensor needs is released between calls, because other programs may use the same GPU; an extra step, which is not
+  // measured, allocates it again. On a CPU this repeats step().
   std::vector<double> steps(std::int64_t count);
-  // Kineto's trace of `count` more steps: see train/watch/trace.h.
+  // The trace of `count` more steps: see train/watch/trace.h.
   [[nodiscard]] std::string trace(std::int64_t count);
-  [[nodiscard]] Json report(const std::vector<double>& ms) const;  // report of these steps
+  [[nodiscard]] Json report(const std::vector<double>& ms) const;  // the report about steps with these times
  private:
   struct Impl;
   void begin_step();
@@ -43,15 +43,15 @@ class StepBench {
   Options options_;
 };
 
-// The input of a step of the shape: {recipe, shape, parameters, trained_parameters, batch: [{field: sizes} of each group],
-// device, device_name}. Does no step.
+// Describes a step of the shape without making it: {recipe, shape, parameters, trained_parameters, batch: [{field: sizes} of each
+// group], device, device_name}.
 [[nodiscard]] Json describe_step(const Entry& entry, const StepBench::Options& options);
 
-// The result of describe_step, and {precision, steps, ms: [...], ms_p50, ms_min, first_step_s_since_process_start,
+// Returns the members of describe_step() and {precision, steps, ms: [...], ms_p50, ms_min, first_step_s_since_process_start,
 // peak_memory_bytes, loss_first, loss_last, memory: {step_peak_bytes (of tensors), resident_before_bytes, recompute, and with a
 // budget the result of try_memory}, kernels: {option: {way, reason}} of those that a trial chose, layout ("" = not tried),
 // format, tf32: {on, reason}, step_graph: {taken, reason} or null, switches, ...}
-// `trace`: where the trace of three more steps is written; empty: no trace.
+// `trace`: the file for the trace of three more steps; empty: no trace.
 [[nodiscard]] Json bench_step(const Entry& entry, const StepBench::Options& options, const std::filesystem::path& trace = {});
 
 }  // namespace millrace

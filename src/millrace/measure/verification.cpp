@@ -24,10 +24,10 @@
 namespace millrace {
 namespace {
 
-constexpr double kBusyShare = 0.8;       // share of the device's time: the target in vendors' guides
-constexpr double kMemoryShare = 0.9;     // share of available memory
-constexpr double kLookSeconds = 3;       // duration of the steps in which the device is observed
-constexpr std::int64_t kMostSteps = 50;  // most steps in that time
+constexpr double kBusyShare = 0.8;       // share of the time in which the device should be busy, according to vendors' guides
+constexpr double kMemoryShare = 0.9;     // share of the memory that is available
+constexpr double kLookSeconds = 3;       // seconds for which steps are made while the device is observed
+constexpr std::int64_t kMostSteps = 50;  // the most steps in that time
 
 double process_cpu_seconds() {
   timespec time{};
@@ -62,16 +62,16 @@ class Verification {
  private:
   struct Tracked {
     std::string name;
-    at::Tensor now, before;  // the parameter, and a copy of its values before the first step
+    at::Tensor now, before;  // the parameter, and a copy of its values from before the first step
   };
   const RunRequest& request_;
   std::optional<RunSetup> setup_;
-  std::optional<Assembly> run_;  // made by features()
+  std::optional<Assembly> run_;  // features() makes it
   std::vector<Tracked> tracked_;
   std::int64_t steps_ = 0;
 };
 
-// The choices of a run, by the same trials.
+// Makes the choices of a run, by the same trials.
 Check Verification::features() {
   setup_.emplace(request_);
   run_.emplace(*setup_, folders_to_look_in());
@@ -130,7 +130,7 @@ Check Verification::batch() {
   }
   check.level = Check::Level::warn;
   check.found += "; not on " + device.str() + ": " + first_of(elsewhere);
-  check.next = "in Recipe::prepare() make new fields on the device of those that are there";
+  check.next = "in Recipe::prepare() make new fields on the device of the existing fields";
   return check;
 }
 
@@ -160,7 +160,7 @@ Check Verification::first_step() {
         ", gradient norm " + significant(report.gradient_norm, 3) + (report.name == "loss" ? "" : " of " + report.name);
   const bool skipped = run_->stepper().skips().in_all().item<double>() > 0;
   if (std::isfinite(step.loss) && !skipped) return check;
-  // fp16 adapts its loss scale by overflows.
+  // With fp16 the loss scale may overflow at first, which is how it adapts.
   const bool searching = run_->stepper().autocast() == at::kHalf && std::isfinite(step.loss);
   check.level = searching ? Check::Level::warn : Check::Level::fail;
   check.found += searching ? "; the loss scale of fp16 was too high, as it may be at first" : "; the step is not finite";
@@ -210,8 +210,8 @@ Check Verification::memory() {
   return check;
 }
 
-// The driver reports the use of a GPU in samples of a sixth of a second or more; without it, the share of time in which the loop
-// did not wait for data is used instead.
+// Measures how busy the device is. The driver reports the use of a GPU in samples of a sixth of a second or more. Without the
+// driver, the share of time in which the loop did not wait for data is used instead.
 Check Verification::device() {
   const at::Device device = setup_->context().device;
   const double begin = steady_seconds();

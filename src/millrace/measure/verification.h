@@ -1,4 +1,4 @@
-// Checks whether a run would work on this machine: `millrace doctor RECIPE --verify`.
+// Checks whether a run would work on this machine: for `millrace doctor RECIPE --verify`.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +13,16 @@ namespace millrace {
 
 struct Check {
   enum class Level : std::uint8_t { pass, warn, fail };
-  std::string name;  // a few words
+  std::string name;  // a name of a few words
   Level level = Level::pass;
-  std::string found;      // the observation, with its figures
-  std::string next = "";  // the remedy; "" if it passes
+  std::string found;      // what was found, with figures
+  std::string next = "";  // what to do; "" if the check passes
 };
 [[nodiscard]] std::string_view name_of(Check::Level level);  // "pass", "warn", "FAIL"
 
-// Sets the run up like training and does steps of it, on the run's own data. Checks the number format, the place of parameters
-// and batch, a rehearsal of every callback, which parameters the steps changed, memory, and the use of the device. `tell`
-// receives each check as it completes. A failed check is the last, since later ones depend on it. Writes no files.
+// Sets the run up as training does, and makes steps on the run's own data. Checks the number format, the device of parameters and
+// batch, all callbacks by a rehearsal, which parameters the steps changed, memory, and the use of the device. `report` gets each
+// check when it is done. The checks end at the first one that fails, because later ones depend on it. Writes no files.
 std::vector<Check> verify_run(RunRequest request, const std::function<void(const Check&)>& report);
 
 }  // namespace millrace

@@ -13,7 +13,8 @@ namespace {
 using Moment = RunFacts::Moment;
 
 constexpr std::array<std::string_view, 2> kOnce = {"startup", "trials"};
-constexpr double kSameBatch = 0.05;  // the last batch of an epoch may be smaller
+constexpr double kSameBatch = 0.05;  // difference in samples a step that counts as equal, because the last batch of an epoch may
+                                     // be smaller
 
 bool is_once(const std::string& account) { return std::ranges::find(kOnce, account) != kOnce.end(); }
 
@@ -60,7 +61,7 @@ double loop_of(const RunFacts& run) {
   return sum;
 }
 
-// The divisor for the seconds of this run's accounts; 0: not comparable.
+// The number by which the seconds of this run's accounts are divided; 0: unknown, so they can't be compared.
 double divisor(const RunFacts& run, Unit unit) {
   if (unit == Unit::share) return loop_of(run);
   return unit == Unit::seconds_a_step ? run.steps : run.steps * run.samples_per_step;
@@ -119,7 +120,7 @@ std::optional<Moment> latest(const RunFacts& run, const std::string& name, doubl
   return found;
 }
 
-// The last step at which both runs have a value of this name; else the last step that both runs reached.
+// The last step at which both runs have a value of this name. If there is no such step, `otherwise`.
 double common_step(const RunFacts& a, const RunFacts& b, const std::string& name, double otherwise) {
   std::set<double> steps;
   for (const Moment& moment : at(a.quality, name).value_or(std::vector<Moment>())) steps.insert(moment.step);

@@ -1,4 +1,4 @@
-// Compares two runs: how they differ, and what the differences cause.
+// Compares two runs: in what they differ, and what follows from the differences.
 #pragma once
 
 #include <optional>
@@ -16,41 +16,42 @@ struct Pair {
   std::optional<double> a, b;
 };
 
-// The unit of accounts: runs of different recipes have no common step (share), and runs with different batch sizes only samples
-// in common.
+// The unit in which the accounts of time are compared. Runs with different batch sizes are compared by sample; runs of different
+// recipes only by share of the time, because they have no common unit of work.
 enum class Unit { seconds_a_step, seconds_a_sample, share };
 
 struct Comparison {
   struct Difference {
     std::string key;
-    std::optional<RunFacts::Setting> a, b;  // nullopt: this run does not have it
+    std::optional<RunFacts::Setting> a, b;  // nullopt: this run does not have the setting
   };
 
   struct QualityPair {
     std::string name;
-    std::optional<RunFacts::Moment> a, b;  // the latest value of each run until then; nullopt: no value yet
+    std::optional<RunFacts::Moment> a, b;  // the latest value of each run up to that step or time; nullopt: there was no value
+                                           // yet
   };
 
-  // Why a step of one run is slower than a step of the other.
+  // Why the steps of one run are slower than those of the other.
   struct Explanation {
     std::string text;
-    std::string slower;     // "a", "b"; "" = neither, or unknown
-    std::string account;    // the account with the largest difference
-    std::string explained;  // the account that the finding is about
-    std::string rule;       // rule of the finding that explains it; "" = none
-    std::string of;         // the run that has the finding
+    std::string slower;     // "a" or "b"; "" = neither is slower, or it is unknown
+    std::string account;    // the account of time that differs most
+    std::string explained;  // the account that the finding explains
+    std::string rule;       // id of the rule of that finding; "" = there is no such finding
+    std::string of;         // the run that has the finding: "a" or "b"
   };
 
-  std::vector<std::string> notes;  // notes on figures that can't be compared, and on those that can
+  std::vector<std::string> notes;  // which figures can be compared and which can't
   std::vector<Difference> config, plan, machine;
   std::optional<Difference> data;
-  bool knows_data = false;  // true if the data of both runs is known
+  bool knows_data = false;  // true: the data of both runs is known
   Unit unit = Unit::seconds_a_step;
-  Pair loop;                   // all accounts except those before the first step; in seconds as `unit` says
-  std::vector<Pair> accounts;  // largest first
-  std::vector<Pair> once;      // seconds of accounts before the first step
-  Pair step_ms;                // median
-  std::vector<Pair> memory;    // bytes, largest first
+  Pair loop;                   // time of the loop in `unit`: all accounts except those before the first step
+  std::vector<Pair> accounts;  // accounts of the loop, the largest first
+  std::vector<Pair> once;      // seconds of the accounts before the first step
+  Pair step_ms;                // medians
+  std::vector<Pair> memory;    // bytes, the largest part first
   double step = 0, seconds = 0;
   std::vector<QualityPair> at_step, at_time;
   Explanation explanation;

@@ -10,20 +10,21 @@
 namespace millrace::runs {
 namespace {
 
-constexpr double kSame = 0.03;  // share of time by which two runs of one config may differ
+constexpr double kSame = 0.03;  // share of the time by which two runs of the same config may differ
 constexpr double kSameWhenShort = 0.10;
-constexpr double kShort = 60;         // seconds of the loop
-constexpr std::size_t kLines = 4;     // log lines whose spread tells of noise
-constexpr double kPart = 0.15;        // share of the difference that a finding must be about to explain it
-constexpr std::size_t kMostKeys = 5;  // keys that are named
+constexpr double kShort = 60;         // seconds of the loop; a shorter run may differ more
+constexpr std::size_t kLines = 4;     // number of log lines from which their spread can be computed
+constexpr double kPart = 0.15;        // a finding explains a difference only if its account is at least this share of the
+                                      // difference
+constexpr std::size_t kMostKeys = 5;  // the most config keys that are named
 
 struct Side {
   const RunFacts* run;
-  std::string name, id;  // "A", "a"
-  double loop;           // loop time in the comparison's unit
+  std::string name, id;  // name: "A"; id: "a"
+  double loop;           // time of the loop in the comparison's unit
 };
 
-// The half of a run's log lines in the middle lies within this share of the median of all; 0: too few lines.
+// How much the log lines of a run differ: the range of the middle half of their times, divided by the median. 0: too few lines.
 double spread_of(const RunFacts& run) {
   if (run.line_ms.size() < kLines) return 0;
   std::vector<double> sorted = run.line_ms;
@@ -37,7 +38,7 @@ double seconds_of(const Side& side, Unit unit) {
   return side.loop * side.run->steps * (unit == Unit::seconds_a_sample ? side.run->samples_per_step : 1);
 }
 
-// The share of the time by which the two may differ by chance.
+// The share of the time by which the two runs may differ by chance.
 double noise_of(const Side& a, const Side& b, Unit unit) {
   const bool is_short = std::min(seconds_of(a, unit), seconds_of(b, unit)) < kShort;
   return std::max({is_short ? kSameWhenShort : kSame, spread_of(*a.run), spread_of(*b.run)});
@@ -47,7 +48,7 @@ std::string time_text(double value, Unit unit) {
   return significant(value * 1e3, 3) + (unit == Unit::seconds_a_sample ? " ms a sample" : " ms a step");
 }
 
-// The gain of the finding; NaN if the finding has no gain.
+// The gain of a finding; NaN if it has none.
 double gain_in(const Json& finding) {
   const auto found = finding.find("gain");
   return found != finding.end() && found->is_number() ? found->get<double>() : std::nan("");
@@ -63,8 +64,8 @@ bool takes_time_in(const std::string& rule, const std::string& account) {
   return row != doctor::rules().end() && std::ranges::count(row->accounts, account) > 0;
 }
 
-// The finding of the slower run that best explains this account: preferably one that the faster run does not have, then the one
-// with the largest gain.
+// The finding of the slower run that best explains the account: first a finding that the faster run does not have, then the
+// finding with the largest gain.
 const Json* finding_for(const std::string& account, const Side& slow, const Side& fast) {
   const Json* best = nullptr;
   const auto rank = [&](const Json& finding) {

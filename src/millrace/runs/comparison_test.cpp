@@ -54,7 +54,7 @@ Json few_readers() {
            {"gain", 0.4}}};
 }
 
-// A run of 100 steps with 6 ms of work and `wait_ms` of waiting each.
+// A run of 100 steps, each with 6 ms of work and `wait_ms` of waiting.
 RunFacts run_of(double wait_ms, const Json& workers, const Json& findings = Json::array()) {
   RunStory run = story({{start(), step(50, 1, 2.0), validation(50, 1.2, 1.5), step(100, 2, 1.0), validation(100, 2.2, 0.5)}},
                        {{"backward", 0.4}, {"forward", 0.2}, {"data_wait", wait_ms * 0.1}, {"startup", 3}});
@@ -81,8 +81,8 @@ TEST(RunFacts, AProcessThatGoesOnMakesStepsAnew) {
   const auto& losses = facts.quality.at("loss");
   ASSERT_THAT(losses, SizeIs(2));
   EXPECT_EQ(losses[1].value, 3);
-  EXPECT_EQ(losses[1].seconds, 3.5);  // seconds of the earlier process count too
-  EXPECT_EQ(facts.steps, 10);         // steps of the last process, like its accounts
+  EXPECT_EQ(losses[1].seconds, 3.5);  // the seconds of the earlier process count too
+  EXPECT_EQ(facts.steps, 10);         // like the accounts, only steps of the last process
 }
 
 TEST(RunFacts, ObjectivesHaveLossesOfTheirOwn) {
@@ -127,7 +127,7 @@ TEST(Comparison, AMetricWhoseMeaningWasMendedIsNotSetBesideItsOldSelfWithoutAWor
   Json later = mended, again = start();
   later["step"] = 20;
   again["step"] = 10;
-  const RunFacts resumed = facts_of(story({{start(), old}, {again, later}}), {}, "");  // resumed by the corrected program
+  const RunFacts resumed = facts_of(story({{start(), old}, {again, later}}), {}, "");  // the corrected program resumed the run
   EXPECT_THAT(joined(compare(resumed, b).notes, "\n"), HasSubstr("(A: version 1, B: version 2)"))
       << "at step 10, which both have";
 }
@@ -144,7 +144,7 @@ TEST(Comparison, OfARunWithItself) {
   EXPECT_EQ(same.explanation.slower, "");
 }
 
-// A run of `steps` steps that take `ms` each, whose log lines lie `spread` apart around them.
+// A run of `steps` steps that take `ms` each; the times in its log lines are off by up to 2 * `spread` of that.
 RunFacts steady_run(double steps, double ms, double spread) {
   RunFacts run;
   run.recipe = "toy";
@@ -158,16 +158,16 @@ RunFacts steady_run(double steps, double ms, double spread) {
 
 TEST(Comparison, NoRunIsCalledSlowerWithinTheNoise) {
   const auto told = [](const RunFacts& a, const RunFacts& b) { return compare(a, b).explanation; };
-  // A minute of quiet steps: 3 % is the limit.
+  // A minute of steps that take equally long: 3 % is the limit.
   EXPECT_EQ(told(steady_run(10'000, 17.1, 0), steady_run(10'000, 17.8, 0)).slower, "b");
   EXPECT_THAT(told(steady_run(10'000, 17.1, 0), steady_run(10'000, 17.5, 0)).text,
               HasSubstr("the same time within 3 %: 17.1 ms"));
-  // Seventeen seconds: 10 %.
+  // Seventeen seconds of steps: 10 % is the limit.
   const Comparison::Explanation brief = told(steady_run(1'000, 17.1, 0), steady_run(1'000, 17.8, 0));
   EXPECT_EQ(brief.slower, "");
   EXPECT_THAT(brief.text, HasSubstr("both take the same time within the noise, 10 %: 17.1 ms a step in A, 17.8 ms a step in B"));
   EXPECT_EQ(told(steady_run(1'000, 17.1, 0), steady_run(1'000, 21, 0)).slower, "b");
-  // A long run whose steps vary: as much as they do.
+  // A long run whose steps vary: their spread is the limit.
   const Comparison::Explanation noisy = told(steady_run(10'000, 17.1, 0.1), steady_run(10'000, 19, 0));
   EXPECT_EQ(noisy.slower, "");
   EXPECT_THAT(noisy.text, HasSubstr("within the noise, 20 %"));
@@ -202,7 +202,7 @@ TEST(Comparison, AFindingAboutSomethingElseExplainsNothing) {
   const Comparison result = compare(run_of(4, 1, other), run_of(0.5, 4));
   EXPECT_EQ(result.explanation.rule, "");
   EXPECT_THAT(result.explanation.text, HasSubstr("No finding of A explains it; what differs: data.workers"));
-  // A finding of the faster run does not explain why the slower run is slow.
+  // A finding of the faster run must not explain why the other run is slow.
   EXPECT_EQ(compare(run_of(4, 1), run_of(0.5, 4, few_readers())).explanation.rule, "");
   EXPECT_THAT(compare(run_of(4, 1, Json()), run_of(0.5, 4)).explanation.text, HasSubstr("No findings were recorded in A"));
 }
@@ -250,11 +250,11 @@ TEST(Comparison, QualityAtAnEqualStepAndAfterEqualTime) {
   EXPECT_EQ(result.at_step[0].name, "loss");
   EXPECT_EQ(result.at_step[0].a->value, 1.0);
   EXPECT_EQ(result.at_step[0].b->value, 1.1);
-  EXPECT_EQ(result.at_step[1].a->step, 50);  // the last validation that both have
+  EXPECT_EQ(result.at_step[1].a->step, 50);  // the last validation that both runs have
   EXPECT_EQ(result.at_step[1].b->value, 1.8);
   EXPECT_NEAR(result.seconds, 2.2, 1e-12);
   EXPECT_EQ(result.at_time[0].a->value, 1.0);
-  EXPECT_FALSE(result.at_time[0].b);  // the first line of B is later
+  EXPECT_FALSE(result.at_time[0].b);  // the first log line of B comes later
 }
 
 TEST(Comparison, WithoutAccountsItSaysSo) {

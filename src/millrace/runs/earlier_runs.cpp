@@ -14,9 +14,10 @@ namespace {
 
 constexpr double kFewSteps = 20;
 
-// Sections and keys that do not affect a step.
+// Sections of the config that have no effect on the time of a step.
 constexpr std::array<std::string_view, 5> kIdleSections = {"run", "log", "targets", "profile", "snapshot"};
-constexpr std::array<std::string_view, 4> kIdleKeys = {"seed", "max_steps", "epochs", "resume"};  // keys of section train
+constexpr std::array<std::string_view, 4> kIdleKeys = {"seed", "max_steps", "epochs", "resume"};  // keys of the section `train`
+                                                                                                  // that have no effect on it
 
 std::optional<double> step_ms_of(const Json& summary, const std::string& likeness) {
   if (!summary.is_object() || summary.value("likeness", Json()) != likeness) return std::nullopt;
@@ -36,7 +37,7 @@ std::string Likeness::digest() const {
   if (work.contains("train")) {
     for (const std::string_view key : kIdleKeys) work["train"].erase(std::string(key));
   }
-  if (work.contains("data")) work["data"].erase("dir");  // the fingerprint identifies the data better
+  if (work.contains("data")) work["data"].erase("dir");  // the fingerprint identifies the data better than its folder
   Sha256 hash;
   hash.update(Json({recipe, work, data, machine}).dump(-1, ' ', false, Json::error_handler_t::replace));
   return hash.hex();
@@ -51,7 +52,7 @@ doctor::Evidence::Earlier earlier_runs(const std::filesystem::path& run, const s
       if (earlier.step_ms.empty()) earlier.newest = folder.string();
       earlier.step_ms.push_back(*ms);
     }
-  } catch (const std::exception&) {  // an unreadable folder
+  } catch (const std::exception&) {  // a folder can't be read
   }
   return earlier;
 }

@@ -1,4 +1,4 @@
-// Step times of earlier runs in the same folder that did the same work on the same machine.
+// Finds the step times of earlier runs, next to a run's folder, that did the same work on the same machine.
 #pragma once
 
 #include <filesystem>
@@ -9,18 +9,19 @@
 
 namespace millrace::runs {
 
-// The work of a run and its machine, as far as they decide the time of a step: equal for runs that differ in name, length and
-// seed.
+// Everything about a run and its machine that decides how long a step takes. It is equal for runs that differ only in name,
+// length and seed.
 struct Likeness {
   std::string recipe;
   Json config;       // {section: {key: value}}
-  std::string data;  // a fingerprint
-  Json machine;      // anything that distinguishes it from others
+  std::string data;  // fingerprint of the data
+  Json machine;      // all that distinguishes the machine from others
   [[nodiscard]] std::string digest() const;
 };
 
-// The runs, among the newest 64 folders in the parent of `run`, whose summary.json has this digest as "likeness". They ended
-// normally after at least twenty steps, while other programs had less than a tenth of the cores. Unreadable files are skipped.
+// The earlier runs that can be compared with `run`: those among the newest 64 folders in the parent of `run` whose summary.json
+// has the value `likeness`, that ended normally after at least twenty steps, and during which other programs used less than a
+// tenth of the cores. Unreadable files are skipped.
 [[nodiscard]] doctor::Evidence::Earlier earlier_runs(const std::filesystem::path& run, const std::string& likeness) noexcept;
 
 }  // namespace millrace::runs

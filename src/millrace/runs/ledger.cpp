@@ -41,7 +41,7 @@ std::optional<LedgerLine> line_of(const Json& json) {
   return line;
 }
 
-// Seconds of the loop per sample; nullopt if unknown.
+// The seconds of the loop for a sample; nullopt if unknown.
 std::optional<double> seconds_a_sample(const RunFacts& facts) {
   double sum = 0;
   for (const auto& [account, seconds] : facts.accounts) {
@@ -51,7 +51,7 @@ std::optional<double> seconds_a_sample(const RunFacts& facts) {
   return sum > 0 && samples > 0 ? std::optional(sum / samples) : std::nullopt;
 }
 
-// True for keys that may differ between two runs that count as equal.
+// True for keys in which two runs may differ although they count as equal.
 bool means_nothing(const std::string& key) {
   return key.starts_with("run.") || key.starts_with("profile.") || key.starts_with("log.doctor") || key.starts_with("targets.") ||
          key == "train.resume" || key == "train.max_steps" || key == "train.epochs" || key == "train.seed";
@@ -86,7 +86,7 @@ std::optional<LedgerLine> remedy_between(const RunFacts& before, const RunFacts&
   return std::nullopt;
 }
 
-// Parses a flag's text like a value in a config file: "none" becomes ["none"], and "1" becomes 1.0.
+// Parses the text of a flag like a value in a config file, in one form: "none" becomes ["none"], and "1" becomes 1.0.
 Json canonical(const std::string& text) {
   Json value = parse_shallow(text);
   if (value.is_discarded()) value = text;
@@ -114,7 +114,7 @@ void write_down(const LedgerLine& line) noexcept {
     if (descriptor < 0) return;
     [[maybe_unused]] const ssize_t written = ::write(descriptor, text.data(), text.size());
     ::close(descriptor);
-  } catch (const std::exception&) {  // errors are ignored, see the header
+  } catch (const std::exception&) {  // errors are ignored: see write_down() in the header
   }
 }
 
@@ -146,7 +146,7 @@ std::optional<LedgerLine> followed_remedy(const std::filesystem::path& run) noex
     for (const std::filesystem::path& folder : runs_beside(run)) {
       if (const auto line = remedy_between(read_facts(folder), after)) return line;
     }
-  } catch (const std::exception&) {  // unreadable folders of other users
+  } catch (const std::exception&) {  // the folder of another user can't be read
   }
   return std::nullopt;
 }

@@ -1,5 +1,5 @@
-// The doctor's predictions and their outcomes, a line for each remedy that was tried, in this user's cache folder. They show how
-// far the predictions can be trusted on this machine.
+// The ledger is a file in the user's cache folder. It has a line for each remedy of the doctor that was tried, with the predicted
+// and the measured gain, so it shows how far predictions can be trusted on this machine.
 #pragma once
 
 #include <filesystem>
@@ -12,25 +12,25 @@
 namespace millrace::runs {
 
 struct LedgerLine {
-  std::string finding;                // id of the finding; "" = a trial of tune without a finding
-  std::string setting;                // "data.workers=2"
+  std::string finding;                // id of the finding; "" = `millrace tune` tried the setting without a finding
+  std::string setting;                // the remedy: "data.workers=2"
   double expected = 0, measured = 0;  // share of the loop's time that the setting saves
-  std::string recipe, cpu, source;    // source: "tune", or the folders of the two runs
+  std::string recipe, cpu, source;    // source: "tune", or the folders of the two runs that were compared
   double unix_time = 0;
 };
 
 [[nodiscard]] Json to_json(const LedgerLine& line);
 [[nodiscard]] std::filesystem::path ledger_file();
-// Writes a whole line or nothing. Errors are ignored: the ledger is not part of a run.
+// Appends a whole line or nothing. Errors are ignored, because no run depends on the ledger.
 void write_down(const LedgerLine& line) noexcept;
-// The valid lines of the file; among lines with the same finding, setting and source, the newest.
+// The valid lines of the file. Of lines with the same finding, setting and source, only the newest.
 [[nodiscard]] std::vector<LedgerLine> read_ledger(const std::filesystem::path& file = ledger_file());
 
-// Looks in the parent folder for a finished run that had a finding and from which this run differs only in the finding's remedy;
-// returns a line with the measured gain. nullopt if there is no such run. Never throws.
+// Looks in the parent of the folder `run` for a finished run that had a finding and whose config differs from this run's only in
+// the finding's remedy. Returns a line with the gain that was measured. nullopt if there is no such run. Never throws.
 [[nodiscard]] std::optional<LedgerLine> followed_remedy(const std::filesystem::path& run) noexcept;
 
-// True if two texts of a config key's value, from a flag or a config file, are the same value.
+// True if two texts, from a flag or a config file, are the same value of a config key.
 [[nodiscard]] bool is_same_value(const std::string& a, const std::string& b);
 
 }  // namespace millrace::runs

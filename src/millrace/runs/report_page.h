@@ -1,4 +1,4 @@
-// report.html: one page about one or more runs.
+// Makes report.html, a page about one or more runs.
 #pragma once
 
 #include <filesystem>
@@ -13,7 +13,7 @@ namespace millrace::runs {
 // so many seconds.
 [[nodiscard]] std::string report_page(std::span<const RunStory> runs, int reload_s = 0);
 
-// Writes RUN/report.html, replacing the whole file. FsError.
+// Writes RUN/report.html and replaces the old file as a whole. Throws FsError.
 std::filesystem::path write_report(const std::filesystem::path& run);
 
 }  // namespace millrace::runs

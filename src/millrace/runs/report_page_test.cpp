@@ -12,7 +12,7 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-// A run of 100,000 steps with a log line every ten, two objectives, and more metrics than a recipe has.
+// A run of 100,000 steps with a log line every ten steps, two objectives, and more metrics than any recipe has.
 RunStory long_story(int metrics) {
   RunStory run;
   run.folder = testing::TempDir() + "report-page-" + std::to_string(::getpid());
@@ -194,7 +194,7 @@ TEST(ReportPage, FiguresOfTwoVersionsOfAMetricAreNotSetBesideEachOtherWithoutAWo
   RunStory resumed = old;
   resumed.processes.push_back(mended.processes.front());
   EXPECT_THAT(report_page({&resumed, 1}), HasSubstr(said));
-  resumed.processes.back().back()["metric_versions"] = 3;  // the file may hold anything
+  resumed.processes.back().back()["metric_versions"] = 3;  // a damaged file may hold this
   EXPECT_THAT(report_page({&resumed, 1}), Not(HasSubstr("Not the same measure")));
 }
 
@@ -212,7 +212,7 @@ TEST(ReportPage, SaysWhatBlocksOfTheModelTake) {
   EXPECT_THAT(report_page({&run, 1}), Not(HasSubstr("by block")));
 }
 
-// Reads the files of a run, like `millrace report`.
+// Reads the files of a run as `millrace report` does.
 TEST(ReportPage, SharesOutTheTimeOfEachRank) {
   const Folder folder(testing::TempDir() + "report-ranks-" + std::to_string(::getpid()));
   std::ofstream(folder.path / "log.jsonl") << R"({"kind":"start","step":0})" << '\n'

@@ -23,12 +23,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint64_t kMostJson = 64ULL << 20U;  // bytes
+constexpr std::uint64_t kMostJson = 64ULL << 20U;  // the most bytes of a JSON file
 constexpr std::uint64_t kMostLog = 256ULL << 20U;
 constexpr std::uint64_t kEndOfLog = 1ULL << 16U;
 constexpr std::size_t kMostBeside = 64;
 
-// The last bytes of a file, at most `most`; "" if it is not a file or can't be read.
+// The last bytes of a file, `most` or fewer. "" if it is not a regular file or can't be read.
 std::string end_of(const fs::path& path, std::uint64_t most) {
   try {
     const InputFile file(path);

@@ -1,5 +1,5 @@
-// A run as its folder shows it, whether it is training, stopped, failed or finished. Every command about runs reads their files
-// here.
+// A run as its folder shows it, whether it is training, stopped, failed or finished. Every command that reads finished runs uses
+// this class.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,14 @@
 
 namespace millrace::runs {
 
-// If other programs had a run's cores for this share of its time, its figures are unreliable.
+// If other programs used the cores for this share of a run's time, its speed is not reliable.
 inline constexpr double kBusy = 0.1;
 
-// Reads a file when it is first requested, and once. A file that is missing, damaged or not Millrace's reads as null or empty, so
-// that it does not hide other runs. Used by one thread.
+// Each file is read once, when it is first needed. A file that is missing, damaged or not Millrace's counts as null or empty, so
+// that it does not hide the run or other runs. Used by one thread.
 class Run {
  public:
-  // The last lines of these kinds in a log; null if the log's end has no line of that kind.
+  // The last line of each of these kinds near the end of a log; null if there is no such line.
   struct LastLines {
     Json step, findings;
   };
@@ -29,7 +29,7 @@ class Run {
   [[nodiscard]] const std::filesystem::path& folder() const noexcept { return folder_; }
   [[nodiscard]] const Json& config() const { return read(config_, "config.json"); }
   [[nodiscard]] const Json& plan() const { return read(plan_, "plan.json"); }
-  // The summary of the last process that ended, which need not be the last that started.
+  // The summary of the process that ended last. A later process may have started since.
   [[nodiscard]] const Json& summary() const { return read(summary_, "summary.json"); }
   [[nodiscard]] const LastLines& last_lines() const;  // takes constant time for a log of any length
   // The lines of log.jsonl, by process; of one that crashed before its first step a line in lock.
@@ -38,11 +38,12 @@ class Run {
   // The step of the newest snapshot that is complete and Millrace's; nullopt without such a snapshot. SnapshotError if the folder
   // of snapshots can't be read.
   [[nodiscard]] std::optional<std::int64_t> newest_snapshot() const;
-  [[nodiscard]] std::string data() const;     // the fingerprint in the newest snapshot; "" if there is none
-  [[nodiscard]] bool is_running() const;      // a process is training in it
-  [[nodiscard]] bool is_there() const;        // the folder holds a run
-  [[nodiscard]] std::string written() const;  // time of the last write to any of its files, local time; "" without files
-  // Branches that the run left when it resumed from an older snapshot: run folders inside it, by name.
+  [[nodiscard]] std::string data() const;     // the fingerprint of the data in the newest snapshot; "" if there is no snapshot
+  [[nodiscard]] bool is_running() const;      // true: a process is training in the folder
+  [[nodiscard]] bool is_there() const;        // true: the folder holds a run
+  [[nodiscard]] std::string written() const;  // when any of its files was last written, in local time; "" without files
+  // The branches that the run left when it resumed from an older snapshot: folders inside its own, each of which is a run folder,
+  // sorted by name.
   [[nodiscard]] std::vector<std::filesystem::path> branches() const;
 
  private:
@@ -54,7 +55,8 @@ class Run {
   mutable std::optional<std::vector<std::vector<Json>>> processes_;
 };
 
-// Folders in this run's parent that have a summary, newest first, at most 64. Empty if the parent can't be read.
+// The folders next to this run's folder that have a summary: at most 64, the newest first. Empty if the parent folder can't be
+// read.
 [[nodiscard]] std::vector<std::filesystem::path> runs_beside(const std::filesystem::path& run);
 
 }  // namespace millrace::runs

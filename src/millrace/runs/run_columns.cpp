@@ -12,11 +12,11 @@
 namespace millrace::runs {
 namespace {
 
-constexpr std::size_t kMinutes = 16;  // characters of "2026-11-23 21:03:26" that a table shows
+constexpr std::size_t kMinutes = 16;  // of "2026-11-23 21:03:26" a table shows this many characters
 
 std::string or_dash(std::string text) { return text.empty() ? "-" : printable(text); }
 
-// A non-finite value sorts like a missing one.
+// Turns a value that is not finite into a missing value, so that both are sorted alike.
 std::optional<double> finite(std::optional<double> value) { return value && std::isfinite(*value) ? value : std::nullopt; }
 
 constexpr std::array kColumns = {
@@ -45,7 +45,7 @@ constexpr std::array kColumns = {
     RunColumn{"state", 10, [](const RunRow& row) { return printable(row.state); }},
     RunColumn{"when", 4, [](const RunRow& row) { return row.when.substr(0, kMinutes); }}};
 
-// The sort key of a column without a number: an empty text is a missing value.
+// The text by which a column without a number is sorted; "" for a missing value.
 std::string sort_text(const RunColumn& column, const RunRow& row) {
   std::string text = column.name == "when" ? row.when : column.text(row);
   return text == "-" ? "" : text;
@@ -102,7 +102,8 @@ void sort_rows(std::vector<RunRow>& rows, std::string_view key) {
 }
 
 std::vector<const RunColumn*> columns_within(std::size_t width, std::span<const RunRow> rows) {
-  constexpr int kAlways = 9;  // columns of this importance are always shown: a long name may take the width it needs
+  constexpr int kAlways = 9;  // columns of this importance are always shown, even if a long name makes the table wider than the
+                              // terminal
   std::vector<const RunColumn*> by_importance;
   for (const RunColumn& column : kColumns) {
     if (column.importance > 0) by_importance.push_back(&column);
@@ -111,7 +112,8 @@ std::vector<const RunColumn*> columns_within(std::size_t width, std::span<const 
   std::vector<const RunColumn*> columns;
   for (const RunColumn* column : by_importance) {
     std::vector<const RunColumn*> more = columns;
-    more.insert(std::ranges::find_if(more, [&](const RunColumn* each) { return each > column; }), column);  // in table order
+    more.insert(std::ranges::find_if(more, [&](const RunColumn* each) { return each > column; }),
+                column);  // keeps the order of the table
     if (column->importance >= kAlways || width_of(text_of(more, rows)) <= width) columns = std::move(more);
   }
   return columns;

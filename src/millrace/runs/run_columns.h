@@ -1,4 +1,4 @@
-// The columns of `millrace runs`: their names, content and sort order.
+// The columns of the table `millrace runs`: their names, their contents and how they are sorted.
 #pragma once
 
 #include <optional>
@@ -12,20 +12,24 @@
 namespace millrace::runs {
 
 struct RunColumn {
-  std::string_view name;  // also its heading, and its word in --columns and --sort
-  int importance = 0;     // the least important column is left out first if width is short; 0 = shown only on request
+  std::string_view name;  // also its heading and its name in --columns and --sort
+  int importance = 0;     // if the terminal is narrow, the column with the smallest number is left out first; 0 = shown only if
+                          // --columns names it
   std::string (*text)(const RunRow& row);
-  std::optional<double> (*number)(const RunRow& row) = nullptr;  // sort key; null: sorts by its text
+  std::optional<double> (*number)(const RunRow& row) = nullptr;  // the number by which rows are sorted; null: rows are sorted by
+                                                                 // the column's text
 };
 
 [[nodiscard]] std::span<const RunColumn> run_columns();
-// Columns of "step,loss", in that order. UsageError names `flag`, the unknown column and all valid ones.
+// The columns in a list such as "step,loss", in its order. Throws UsageError that names `flag`, the unknown column and all valid
+// ones.
 [[nodiscard]] std::vector<const RunColumn*> columns_named(std::string_view words, std::string_view flag);
-// Sorts by "KEY", or in descending order by "-KEY"; rows without a value are last either way; ties keep their order. UsageError.
+// Sorts rows by the column `key`, or in descending order for "-KEY". Rows without a value come last in both cases; rows with
+// equal values keep their order. Throws UsageError.
 void sort_rows(std::vector<RunRow>& rows, std::string_view key);
-// The columns of `run_columns` that are shown without request, as many as fit into `width` columns of a terminal.
+// As many of the columns that are shown without --columns as fit into a terminal of `width` characters.
 [[nodiscard]] std::vector<const RunColumn*> columns_within(std::size_t width, std::span<const RunRow> rows);
-// The table as text: heading and rows.
+// The table as text: the heading and a line for each row.
 [[nodiscard]] std::string text_of(std::span<const RunColumn* const> columns, std::span<const RunRow> rows);
 
 }  // namespace millrace::runs

@@ -46,7 +46,8 @@ TEST(RunColumns, SortBothWaysWithMissingValuesLast) {
   EXPECT_THAT(sorted("-step_ms"), ElementsAre("slow", "middle", "fast", "none", "nan"));
   EXPECT_THAT(sorted("bound_by"), ElementsAre("fast", "middle", "slow", "none", "nan"));
   EXPECT_THAT(sorted("-bound-by"), ElementsAre("slow", "middle", "fast", "none", "nan"));
-  EXPECT_THAT(sorted("findings"), ElementsAre("none", "slow", "fast", "nan", "middle"));  // ties keep their order
+  EXPECT_THAT(sorted("findings"), ElementsAre("none", "slow", "fast", "nan", "middle"));  // rows with equal values keep their
+                                                                                          // order
 }
 
 TEST(RunColumns, UnknownOnesAreNamed) {

@@ -11,7 +11,8 @@
 namespace millrace::runs {
 namespace {
 
-constexpr double kMostNumber = 1e15;  // largest accepted step or second: a foreign file may hold any number
+constexpr double kMostNumber = 1e15;  // the largest step or time that is accepted, because another program's file may hold any
+                                      // number
 
 std::string words_of(const Json& json) { return json.is_string() ? json.get<std::string>() : ""; }
 
@@ -25,9 +26,9 @@ std::optional<double> number_of(const Json& json) {
   return std::isfinite(value) && std::abs(value) <= kMostNumber ? std::optional(value) : std::nullopt;
 }
 
-constexpr std::string_view kFolder = "run.dir";  // differs between any two runs
+constexpr std::string_view kFolder = "run.dir";  // is different in any two runs, so it is not compared
 
-// A logged value from its JSON: a number, or the text of a value that is not finite.
+// A logged value: a number, or the text with which the log stores a value that is not finite.
 std::optional<double> logged(const Json& json) {
   if (json.is_number()) return json.get<double>();
   const std::string text = words_of(json);
@@ -49,7 +50,7 @@ void add_config(const Json& values, const Json& origins, const std::string& befo
   }
 }
 
-// Adds the choices at the start of the last process, and their changes until its end.
+// Adds the choices at the start of the last process, and their later changes.
 void add_plan(const RunStory& story, RunFacts& facts) {
   const auto add = [&](const Json& plan) {
     if (!plan.is_array()) return;
@@ -74,7 +75,7 @@ void add_plan(const RunStory& story, RunFacts& facts) {
 
 constexpr std::array<std::string_view, 5> kNoMetric = {"step", "time", "seconds", "it_per_s", "epoch"};
 
-// The names of the losses in step lines: "loss", and each objective that has its own learning rate.
+// The names of the losses in step lines: "loss", and the name of each objective that has its own learning rate.
 std::set<std::string> losses_in(const RunStory& story) {
   constexpr std::string_view kRate = ".lr";
   std::set<std::string> losses = {"loss"};
@@ -97,7 +98,7 @@ class Story {
 
  private:
   void add(const std::vector<Json>& lines) {
-    to_.line_ms.clear();  // of the last process, like its accounts
+    to_.line_ms.clear();  // like the accounts, only of the last process
     warm_ = false;
     double latest = 0;
     double first_step = 0;
@@ -118,7 +119,7 @@ class Story {
     to_.steps = last_step - first_step;
   }
 
-  // A process that resumes from a snapshot repeats the steps after it.
+  // Removes the values after `step`, because a process that resumes from that step repeats the steps after it.
   void forget_after(double step) {
     for (auto& [name, moments] : to_.quality)
       std::erase_if(moments, [&](const RunFacts::Moment& moment) { return moment.step > step; });
@@ -154,8 +155,8 @@ class Story {
 
   RunFacts& to_;
   std::set<std::string> losses_;
-  double before_ = 0;  // seconds of earlier processes
-  bool warm_ = false;  // a step line of this process has been
+  double before_ = 0;  // seconds that earlier processes ran
+  bool warm_ = false;  // true: this process has logged a step
 };
 
 }  // namespace

@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kDeepest = 3;  // runs/<recipe>/<name> and one folder more
+constexpr int kDeepest = 3;  // folders are searched to this depth: runs/<recipe>/<name>, and one folder more
 std::string state_text(const Json& summary, std::int64_t newest_step) {
   switch (state_of_run(summary, newest_step)) {
     case RunState::unsaved:
@@ -27,7 +27,7 @@ std::string state_text(const Json& summary, std::int64_t newest_step) {
   return "";
 }
 
-// Adds the runs in a folder and below it. An unreadable folder is its own row.
+// Adds the run in a folder and the runs below it. A folder that can't be read becomes a row.
 void add_runs(const fs::path& folder, int depth, std::vector<RunRow>& rows) {
   std::error_code error;
   fs::directory_iterator entry(folder, error);
@@ -86,7 +86,7 @@ std::vector<RunRow::Metric> metrics_of(const Json& summary) {
   return metrics;
 }
 
-// Adds the rate "tokens_per_s" if it is logged, else "samples_per_s".
+// Adds the rate in the recipe's unit, such as "tokens_per_s", if the log has it, else "samples_per_s".
 void add_rate(const Json& json, RunRow& row) {
   constexpr std::string_view kRate = "_per_s";
   if (!json.is_object()) return;
@@ -98,7 +98,7 @@ void add_rate(const Json& json, RunRow& row) {
   }
 }
 
-// Adds speed and findings: from the summary, or from the log if the run was resumed after the summary.
+// Adds speed and findings. They come from the summary, or from the log if the run was resumed after that summary.
 void add_doctor(const Json& summary, const Run::LastLines& last, RunRow& row) {
   const bool is_over = summary.is_object() && count_at(summary, {"steps"}) >= count_at(last.step, {"step"});
   row.step_ms = is_over ? number_at(summary, {"step_ms", "p50"}) : number_at(last.step, {"step_ms_p50"});

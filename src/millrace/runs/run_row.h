@@ -1,4 +1,4 @@
-// A run as one row of a table, from its files.
+// A run as a row of the table `millrace runs`, read from its files.
 #pragma once
 
 #include <cstdint>
@@ -23,17 +23,17 @@ struct RunRow {
   };
 
   std::filesystem::path folder;
-  std::string recipe;  // "" if no file names it
+  std::string recipe;  // "" if no file names the recipe
   std::int64_t step = 0;
-  std::optional<double> loss;  // the latest logged training loss
-  // "running", "done: <why>", "failed", "stopped" (can be resumed), "new" (no snapshot yet), "unreadable: <why>".
+  std::optional<double> loss;  // the training loss that was logged last
+  // "running", "done: <why>", "failed", "stopped" (it can resume), "new" (it has no snapshot yet), "unreadable: <why>".
   std::string state;
-  std::string when;                      // time of the last written line, local time
-  std::vector<Metric> metrics;           // in the recipe's order, without quiet metrics
+  std::string when;                      // when the last line was written, in local time
+  std::vector<Metric> metrics;           // in the recipe's order; quiet metrics are left out
   std::optional<double> step_ms;         // median
-  std::optional<double> rate;            // `rate_unit` per second: the recipe's unit, else samples
-  std::string rate_unit;                 // "tokens"
-  std::string best_metric;               // the metric that judges, else the recipe's first
+  std::optional<double> rate;            // throughput, in `rate_unit` per second
+  std::string rate_unit;                 // the recipe's unit, such as "tokens", else "samples"
+  std::string best_metric;               // name of the metric that selects the best snapshot, else of the recipe's first metric
   std::int64_t best_version = 1;         // version of best_metric, see metrics::Means::MetricVersion
   std::optional<double> best;            // best value of best_metric
   std::int64_t best_step = 0;            // its step, if there is such a value
@@ -43,8 +43,8 @@ struct RunRow {
 };
 
 [[nodiscard]] RunRow row_of(const Run& run);
-// All run folders below `root`, newest first. Damaged files leave their part of a row empty; an unreadable folder is a row with
-// the reason as state.
+// All run folders below `root`, the newest first. A damaged file leaves its part of the row empty. A folder that can't be read is
+// a row whose state has the reason.
 [[nodiscard]] std::vector<RunRow> find_runs(const std::filesystem::path& root);
 
 }  // namespace millrace::runs

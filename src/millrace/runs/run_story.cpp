@@ -62,7 +62,7 @@ std::vector<BlockTime> blocks_of(const RunStory& story) {
   return block_times_of(all);
 }
 
-// Keeps the findings whose id and evidence are texts.
+// Keeps the findings that have an id and evidence as texts.
 Json usable(const Json& findings) {
   if (!findings.is_array()) return {};
   Json some = Json::array();

@@ -1,5 +1,5 @@
-// The story of a run from its files: whether it runs or why it ended, where its time went, the doctor's findings. Accepts any
-// folder and any content.
+// The story of a run, read from its files: whether it is running or why it ended, how its time was spent, what the doctor found.
+// The files may hold anything.
 #pragma once
 
 #include <filesystem>
@@ -18,24 +18,24 @@ namespace millrace::runs {
 struct RunStory {
   std::filesystem::path folder;
   std::string recipe, preset;
-  doctor::Cause state;                     // state of the last process
+  doctor::Cause state;                     // of the last process: whether it is running, or why it ended
   std::optional<std::int64_t> saved_step;  // step of the newest snapshot
-  std::vector<doctor::Cause> earlier;      // how earlier processes ended, oldest first
-  // Seconds of the last process, largest first; empty: a run of an older version.
+  std::vector<doctor::Cause> earlier;      // how the earlier processes ended, the oldest first
+  // Accounts of the last process's time, in seconds, the largest first; empty: a run of an older version.
   std::vector<std::pair<std::string, double>> accounts;
-  // The same for each rank, if the last process ended normally; empty: one rank, or unknown.
+  // The same accounts for each rank, if the last process ended normally; empty: there is only one rank, or they are unknown.
   std::vector<std::vector<std::pair<std::string, double>>> ranks;
-  std::vector<BlockTime> blocks;             // times of the last process, in the order of the model; empty: unknown
-  Json findings;                             // an array; null: not checked
-  Json summary;                              // summary.json if the last process wrote it; else null
-  std::vector<std::vector<Json>> processes;  // lines of log.jsonl
+  std::vector<BlockTime> blocks;             // the last process's time in each block, in the model's order; empty: unknown
+  Json findings;                             // an array; null: the doctor was off
+  Json summary;                              // the content of summary.json if the last process wrote it, else null
+  std::vector<std::vector<Json>> processes;  // the lines of log.jsonl, for each process
 };
 
 [[nodiscard]] RunStory story_of(const Run& run);
-// UsageError if `folder` is not a run folder.
+// Reads the story of a run. Throws UsageError if `folder` is not a run folder.
 [[nodiscard]] RunStory read_story(const std::filesystem::path& folder);
 
-// "backward 50 %, forward 32 %": accounts of at least one in two hundred.
+// The accounts as a text: "backward 50 %, forward 32 %". Accounts below half a per cent are left out.
 [[nodiscard]] std::string shares_text(const std::vector<std::pair<std::string, double>>& accounts);
 
 }  // namespace millrace::runs

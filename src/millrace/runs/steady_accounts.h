@@ -1,4 +1,4 @@
-// The accounts that are comparable between two runs of the same steps.
+// Selects the accounts of time that can be compared between two runs of the same steps.
 #pragma once
 
 #include <algorithm>
@@ -7,8 +7,8 @@
 
 namespace millrace::runs {
 
-// False for accounts that occur once, that weigh too much in a short run or that record a profile, and for the time of other
-// programs.
+// False for accounts that occur once in a run, that weigh too much in a short run or that record a profile, and for the time of
+// other programs.
 [[nodiscard]] constexpr bool is_steady(std::string_view account) noexcept {
   constexpr std::array<std::string_view, 5> kOther = {"startup", "trials", "validate", "profile", "others"};
   return std::ranges::find(kOther, account) == kOther.end();

@@ -17,7 +17,7 @@
 namespace millrace::cli {
 namespace {
 
-constexpr double kNoise = 0.03;  // noise, as a share of a step's time
+constexpr double kNoise = 0.03;  // share of a step's time by which two runs may differ by chance
 
 std::string machine(const Json& config) {
   const device::Cpu& cpu = device::cpu_info();
@@ -29,14 +29,14 @@ std::string machine(const Json& config) {
 
 struct Row {
   const SwitchRow* row = nullptr;
-  double on_ms = 0, off_ms = 0, ratio = 0;  // ratio: off / on
-  double least_ratio = 0, most_ratio = 0;   // least and greatest ratio over all pairs
-  double memory = 0, memory_on = 0;         // memory: off - on
-  double difference = 0;                    // relative difference of the last loss
+  double on_ms = 0, off_ms = 0, ratio = 0;  // ratio: off_ms / on_ms
+  double least_ratio = 0, most_ratio = 0;   // of all pairs of runs
+  double memory = 0, memory_on = 0;         // memory: bytes with the row off minus bytes with it on; memory_on: bytes with it on
+  double difference = 0;                    // relative difference of the last losses
   bool same_state = false;
   std::string claim;
 
-  // True if the results are as equal as the row declares.
+  // True if the results are as equal as the switchboard's row promises.
   [[nodiscard]] bool equal() const {
     if (same_state) return true;
     if (row->equality == Equality::bits) return false;
@@ -66,7 +66,7 @@ struct Row {
   }
 };
 
-// The gain of the row as the recipe's guide claims it; "" without a claim.
+// The gain that the recipe's guide promises for the row; "" if it promises none.
 std::string claim_of(const Guide& guide, std::string_view row) {
   for (const Advice& advice : guide.advice) {
     if (std::ranges::count(advice.rows, row) > 0) return advice.claim;
@@ -99,7 +99,8 @@ Row measure(BenchRuns plan, const Entry& entry, const SwitchRow& row, std::int64
   return result;
 }
 
-// The rows named in `names`, or all rows that the recipe reaches; named rows that it doesn't reach go to `out_of_reach`.
+// The rows in `names`; if that is empty, all rows that the recipe uses. Rows in `names` that the recipe does not use go to
+// `out_of_reach`.
 std::vector<const SwitchRow*> chosen_rows(const std::vector<std::string>& names, const Entry& entry, Json& out_of_reach) {
   std::vector<const SwitchRow*> rows;
   try {
@@ -112,7 +113,7 @@ std::vector<const SwitchRow*> chosen_rows(const std::vector<std::string>& names,
         rows.push_back(setting.row);
       }
     }
-  } catch (const ConfigError& error) {  // the error's message names train.off
+  } catch (const ConfigError& error) {  // its message would name train.off instead of this command's flag
     throw UsageError({error.message().what, "flag --rows", error.message().next});
   }
   return rows;
@@ -155,10 +156,12 @@ int bench_ablate(const Invocation& call, Arguments& arguments) {
   const std::vector<const SwitchRow*> rows = chosen_rows(names, entry, out_of_reach);
   plan.words = arguments.words();
   plan.words.insert(plan.words.begin(), entry.name);
-  const CommandConfig config = resolve_command_config(entry, arguments);  // reports all mistakes now, in this command's name
+  const CommandConfig config = resolve_command_config(entry, arguments);  // finds all mistakes before the first run and reports
+                                                                          // them in this command's name
   const ScratchFolder scratch;
   plan.folder = scratch.path();
-  pin_choices(plan, run_once(plan, ""), config.resolved.values);  // also makes data, caches and components
+  pin_choices(plan, run_once(plan, ""), config.resolved.values);  // this run also makes data, caches and components, so that
+                                                                  // later runs find them
 
   Json all = Json::array();
   std::vector<std::vector<std::string>> table_rows = {

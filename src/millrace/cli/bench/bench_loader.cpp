@@ -1,4 +1,4 @@
-// `millrace bench loader`: a described workload, or the ceiling test of a recipe.
+// `millrace bench loader`: measures a workload that a file describes, or compares a recipe's loader with its step.
 #include "millrace/cli/bench/benches.h"
 
 #include "millrace/base/format.h"

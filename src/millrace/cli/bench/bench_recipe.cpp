@@ -16,7 +16,7 @@ namespace {
 
 struct Stage {
   std::string name;
-  std::vector<std::string> off;  // {"all"} for the first stage
+  std::vector<std::string> off;  // in the first stage all rows
   std::string claim;
   std::vector<double> ms, memory;
   SeenRun last;
@@ -28,7 +28,7 @@ std::vector<std::string> all_rows() {
   return names;
 }
 
-// The stages: everything off, then each piece of advice in addition to the earlier ones, then everything on.
+// The stages: everything off; then each piece of advice is added to those before; last, everything on.
 std::vector<Stage> stages_of(const Entry& entry) {
   std::vector<std::string> off = all_rows();
   std::vector<Stage> stages = {{.name = "before: everything off", .off = off, .claim = "", .ms = {}, .memory = {}, .last = {}}};
@@ -46,10 +46,10 @@ std::vector<Stage> stages_of(const Entry& entry) {
 }
 
 struct Times {
-  double middle = 0, least = 0, most = 0;  // ratio over the rounds: median, least, greatest
+  double middle = 0, least = 0, most = 0;  // median, least and greatest ratio of all rounds
 };
 
-// The ratio of the speed of `stage` to that of `than`, round by round.
+// The speed of `stage` divided by the speed of `than`, for each round.
 Times as_fast(const Stage& stage, const Stage& than) {
   std::vector<double> ratios;
   for (std::size_t i = 0; i < stage.ms.size(); ++i) ratios.push_back(than.ms[i] / stage.ms[i]);
@@ -107,12 +107,14 @@ int bench_recipe(const Invocation& call, Arguments& arguments) {
   runs.steps = arguments.integer("steps", 20, 2);
   runs.words = arguments.words();
   runs.words.insert(runs.words.begin(), entry.name);
-  const CommandConfig config = resolve_command_config(entry, arguments);  // reports all mistakes now, in this command's name
+  const CommandConfig config = resolve_command_config(entry, arguments);  // finds all mistakes before the first run and reports
+                                                                          // them in this command's name
   const bool is_bare = entry.needs_data && entry.needs_data(config.resolved.values) && config.preset.empty();
   if (is_bare) runs.words.insert(runs.words.end(), {"--preset", "smoke"});
   const ScratchFolder scratch;
   runs.folder = scratch.path();
-  pin_choices(runs, run_once(runs, ""), config.resolved.values);  // also makes data, caches and components
+  pin_choices(runs, run_once(runs, ""), config.resolved.values);  // this run also makes data, caches and components, so that
+                                                                  // later runs find them
 
   std::vector<Stage> stages = stages_of(entry);
   for (std::int64_t round = 0; round < rounds; ++round) {

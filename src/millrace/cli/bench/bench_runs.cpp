@@ -43,7 +43,7 @@ Json run_once(const BenchRuns& runs, const std::string& off) {
   if (runs.ranks == 1) return child_json(words);
   words.insert(words.begin(), {"launch", "--nproc", std::to_string(runs.ranks), "--logs", (runs.folder / "logs").string()});
   child_run(words);
-  // `launch` adds the rank to each line of output, so the file is read instead.
+  // Reads the summary from its file, because `launch` puts the rank's number before each line of output.
   std::ifstream summary(runs.folder / "run" / "summary.json");
   return Json::parse(summary);
 }

@@ -1,4 +1,4 @@
-// Short runs of a recipe, each in a separate process, for benches that compare them.
+// Short runs of a recipe, each in a separate process, for benchmarks that compare runs.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,8 @@
 
 namespace millrace::cli {
 
-// A folder of this process in the system's temporary folder, removed with its content. UsageError if it can't be made.
+// A folder for this process inside the system's temporary folder. The destructor removes it with its content. Throws UsageError
+// if it can't be made.
 class ScratchFolder {
  public:
   ScratchFolder();
@@ -23,31 +24,31 @@ class ScratchFolder {
   std::filesystem::path path_;
 };
 
-// The runs of a bench, which differ only in the rows that are off.
+// The runs of a benchmark. They differ only in the switchboard's rows that are off.
 struct BenchRuns {
-  std::vector<std::string> words;  // words of each run: recipe, files, keys
+  std::vector<std::string> words;  // the words of each command line: recipe, files, keys
   std::filesystem::path folder;
   std::int64_t steps = 20;
-  std::int64_t ranks = 1;  // above 1 the run is started by `launch`
+  std::int64_t ranks = 1;  // if above 1, `millrace launch` starts the run
 };
 
-// The measurements of one whole run.
+// What a whole run measured.
 struct SeenRun {
   double step_ms = 0;  // median
   double memory = 0;   // bytes, at the peak
   double loss = 0;     // the last loss; NaN if it is not finite
-  std::string state;   // hash of the weights and the rest of a snapshot's state
+  std::string state;   // hash of the state in the last snapshot: the weights and everything else
 };
 
 [[nodiscard]] std::string flag(std::string_view key, std::string_view value);
 
-// Runs once with the rows of `off` ("a,b", "all", or "" for none) turned off and returns the summary. UsageError with the run's
+// Makes a run with the rows of `off` ("a,b", "all", or "") turned off and returns its summary. Throws UsageError with the run's
 // last lines if it fails.
 [[nodiscard]] Json run_once(const BenchRuns& runs, const std::string& off);
 [[nodiscard]] SeenRun seen_in(const Json& summary);
 
-// Fixes, in the arguments of all further runs, what the trials of this run chose, since they could choose differently in each
-// run. Only choices that are keys of `config` can be fixed, so the implementation of an operation is not.
+// Sets the choices that trials made in this run in the words of all further runs, because trials might choose differently in each
+// run. That is possible only for choices that are keys of `config`, so not for the implementation of an operation.
 void pin_choices(BenchRuns& runs, const Json& summary, const Json& config);
 
 }  // namespace millrace::cli

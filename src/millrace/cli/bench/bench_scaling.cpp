@@ -18,10 +18,11 @@ namespace millrace::cli {
 namespace {
 
 struct Way {
-  std::string kind;  // strong: one global batch for all ranks; weak: one batch per rank
+  std::string kind;  // strong: all ranks share the same global batch; weak: each rank has the same batch size
   std::int64_t ranks = 1, batch = 1;
-  std::vector<double> step_ms, waits;  // per round; waits: as a share of a step
-  double sent = 0, early = 0;          // bytes per rank and step; share of the buckets sent during the backward pass
+  std::vector<double> step_ms, waits;  // of each round; waits: share of a step
+  double sent = 0, early = 0;          // sent: bytes of each rank in a step; early: share of the buckets that are sent during the
+                                       // backward pass
 };
 
 std::vector<std::int64_t> numbers(const std::string& list) {
@@ -35,7 +36,7 @@ std::vector<std::int64_t> numbers(const std::string& list) {
     all.push_back(value);
     at = end + 1;
   }
-  if (all.front() != 1) all.insert(all.begin(), 1);  // one rank is the baseline of the other numbers
+  if (all.front() != 1) all.insert(all.begin(), 1);  // the other numbers are compared with one rank
   return all;
 }
 
@@ -46,7 +47,8 @@ std::int64_t batch_of(const Json& config) {
                     "name it: --data.batch_size=N, the global batch of strong and the rank's of weak scaling"});
 }
 
-// The ways to measure; strong scaling needs a batch that the ranks can divide evenly.
+// What to measure: strong and weak scaling for each number of ranks. Strong scaling is left out if the ranks can't share the
+// batch equally.
 std::vector<Way> ways_of(const std::vector<std::int64_t>& ranks, std::int64_t batch, std::vector<std::string>& left_out) {
   std::vector<Way> ways;
   for (const std::int64_t count : ranks) {
@@ -82,7 +84,7 @@ void measure(const BenchRuns& runs, std::int64_t threads, Way& way) {
 
 double samples_per_s(const Way& way) { return static_cast<double>(way.ranks * way.batch) / (median(way.step_ms) * 1e-3); }
 
-// A rank's samples per second relative to those of one process alone.
+// The samples per second of a rank, divided by those of a single process.
 double efficiency(const Way& way, const std::vector<Way>& all) {
   const auto alone = std::ranges::find_if(all, [&](const Way& one) { return one.kind == way.kind && one.ranks == 1; });
   return samples_per_s(way) / (static_cast<double>(way.ranks) * samples_per_s(*alone));
@@ -115,13 +117,15 @@ int bench_scaling(const Invocation& call, Arguments& arguments) {
   runs.steps = arguments.integer("steps", 20, 2);
   runs.words = arguments.words();
   runs.words.insert(runs.words.begin(), entry.name);
-  const CommandConfig config = resolve_command_config(entry, arguments);  // reports all mistakes now, in this command's name
+  const CommandConfig config = resolve_command_config(entry, arguments);  // finds all mistakes before the first run and reports
+                                                                          // them in this command's name
   std::vector<std::string> left_out;
   std::vector<Way> ways = ways_of(ranks, batch_of(config.resolved.values), left_out);
   const std::int64_t threads = std::max<std::int64_t>(1, device::cpu_info().physical_cores / *std::ranges::max_element(ranks));
   const ScratchFolder scratch;
   runs.folder = scratch.path();
-  pin_choices(runs, run_once(runs, ""), config.resolved.values);  // also makes data, caches and components
+  pin_choices(runs, run_once(runs, ""), config.resolved.values);  // this run also makes data, caches and components, so that
+                                                                  // later runs find them
   for (std::int64_t round = 0; round < rounds; ++round) {
     for (Way& way : ways) measure(runs, threads, way);
   }

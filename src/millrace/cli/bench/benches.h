@@ -1,4 +1,4 @@
-// The benches of `millrace bench`, one source each. They return the exit code.
+// The commands of `millrace bench`, each in its own source file. They return the exit code.
 #pragma once
 
 #include <string>
@@ -8,18 +8,18 @@
 
 namespace millrace::cli {
 
-// `millrace bench RECIPE`: measures the promises of a guide: everything off, its pieces of advice added one by one, everything
-// on.
+// `millrace bench RECIPE`: measures what a guide promises. It runs the recipe with everything off, then adds the guide's pieces
+// of advice one by one, and last turns everything on.
 int bench_recipe(const Invocation& call, Arguments& arguments);
 
-// `millrace bench ablate`: compares each row of the switchboard off and on, in whole runs of a recipe.
+// `millrace bench ablate`: compares whole runs of a recipe with each row of the switchboard off and on.
 int bench_ablate(const Invocation& call, Arguments& arguments);
 
-// `millrace bench scaling`: the same run on several numbers of ranks of this machine.
+// `millrace bench scaling`: makes the same run with different numbers of ranks on this machine.
 int bench_scaling(const Invocation& call, Arguments& arguments);
 
-// `millrace bench loader`: a loader without a model.
+// `millrace bench loader`: measures a loader without a model.
 [[nodiscard]] int bench_loader(const Invocation& call, Arguments& arguments);
-[[nodiscard]] std::string bench_loader_help();  // kinds and keys of a workload
+[[nodiscard]] std::string bench_loader_help();  // the kinds and keys of a workload
 
 }  // namespace millrace::cli

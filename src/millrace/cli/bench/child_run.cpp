@@ -17,7 +17,7 @@
 namespace millrace::cli {
 namespace {
 
-// A file in memory that receives a child's output of any length.
+// A file in memory for a child's output, which may have any length.
 class Capture {
  public:
   Capture() : descriptor_(::memfd_create("millrace", MFD_CLOEXEC)) {

@@ -1,4 +1,5 @@
-// Runs this program in a separate process: switchboard rows that apply to a whole process can't be compared otherwise.
+// Runs this program in a separate process, because some rows of the switchboard apply to a whole process and can be compared in
+// no other way.
 #pragma once
 
 #include <string>
@@ -8,11 +9,11 @@
 
 namespace millrace::cli {
 
-// Runs /proc/self/exe with these words. UsageError with the last lines of its stderr if it fails.
+// Runs /proc/self/exe with these words. Throws UsageError with the last lines of its stderr if it fails.
 void child_run(const std::vector<std::string>& words);
 
-// Runs /proc/self/exe with these words and returns the JSON document from its stdout. UsageError with the last lines of its
-// stderr if it fails or prints anything else.
+// Runs /proc/self/exe with these words and returns the JSON document that it prints on stdout. Throws UsageError with the last
+// lines of its stderr if it fails or prints anything else.
 [[nodiscard]] Json child_json(const std::vector<std::string>& words);
 
 }  // namespace millrace::cli

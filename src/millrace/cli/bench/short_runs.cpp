@@ -12,7 +12,7 @@
 namespace millrace::cli {
 namespace {
 
-constexpr std::int64_t kFewest = 10, kMost = 20000;  // steps of a run
+constexpr std::int64_t kFewest = 10, kMost = 20000;  // the fewest and the most steps of a run
 
 std::int64_t steps_with(const ShortRuns& runs, const doctor::Settings& changed) {
   const auto rows = changed.find("data.batch_size");
@@ -39,7 +39,7 @@ Json summary_of(const ShortRuns& runs, const doctor::Settings& changed) {
   return child_json(words);
 }
 
-// Seconds of the loop without validations, which weigh too much in a short run.
+// The seconds of the loop, without accounts such as validation that weigh too much in a short run.
 double loop_seconds(const Json& summary) {
   double sum = 0;
   for (const auto& [account, seconds] : summary.at("accounts").items()) {

@@ -12,16 +12,17 @@
 namespace millrace::cli {
 
 struct ShortRuns {
-  std::vector<std::string> words;  // words of each run: recipe, files, keys
-  std::filesystem::path folder;    // folder of the runs, overwritten by each run
+  std::vector<std::string> words;  // the words of each command line: recipe, files, keys
+  std::filesystem::path folder;    // the run folder, which each run overwrites
   std::int64_t steps = 20;
-  std::int64_t rows = 0;     // data.batch_size for which `steps` was chosen: larger batches take fewer steps; 0 = unknown
-  bool with_trials = false;  // also runs as many of the doctor's trial steps as it wants
+  std::int64_t rows = 0;     // the data.batch_size for which `steps` was chosen, because larger batches need fewer steps; 0 =
+                             // unknown
+  bool with_trials = false;  // true: the run also makes all of the doctor's trials that it can
 };
 
-// Does a run. A failed run does not throw: see ShortRun::failure.
+// Makes a run. If it fails, this does not throw: see ShortRun::failure.
 [[nodiscard]] doctor::ShortRun make_run(const ShortRuns& runs, const doctor::Settings& changed);
-// The number of steps for which a run's loop takes about `seconds`. UsageError if the run fails.
+// The number of steps with which the loop of a run takes about `seconds`. Throws UsageError if the run fails.
 [[nodiscard]] std::int64_t steps_for(ShortRuns runs, double seconds);
 
 }  // namespace millrace::cli

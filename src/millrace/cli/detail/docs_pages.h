@@ -1,4 +1,4 @@
-// Pages that `millrace docs` makes from the table of commands: the manual page, and completions for shells.
+// The pages that `millrace docs` makes from the table of commands: the manual page, and completions for shells.
 #pragma once
 
 #include <string>
@@ -8,16 +8,16 @@
 
 namespace millrace::cli {
 
-// A command after `millrace`, and the words that may follow it.
+// A command of `millrace`, and the words that may follow it on the command line.
 struct CompletedCommand {
   std::string name, summary;
-  std::vector<std::string> flags;  // "--preset", in the order of its usage line and its help; config keys are not among them
-  std::vector<std::string> words;  // "RECIPE" stands for the names of all recipes
+  std::vector<std::string> flags;  // such as "--preset", in the order of the usage line and the help; config keys are left out
+  std::vector<std::string> words;  // other words; "RECIPE" stands for the names of all recipes
 };
-// The commands of `millrace --help`: the program's, then the recipes'.
+// The commands in `millrace --help`: those of the program, then those of the recipes.
 [[nodiscard]] std::vector<CompletedCommand> completed_commands(const Invocation& call);
 
-[[nodiscard]] std::string man_page(const Invocation& call);  // roff, section 1
+[[nodiscard]] std::string man_page(const Invocation& call);  // in the format roff, for section 1 of the manual
 [[nodiscard]] std::string bash_completion(const Invocation& call);
 [[nodiscard]] std::string zsh_completion(const Invocation& call);
 [[nodiscard]] std::string fish_completion(const Invocation& call);

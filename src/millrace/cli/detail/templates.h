@@ -1,4 +1,4 @@
-// The files that `millrace new` writes, copied from templates/ (made into a source by folder.cmake).
+// The files that `millrace new` writes. They are copies of the files in templates/, which folder.cmake turns into a source file.
 #pragma once
 
 #include <span>
@@ -12,7 +12,7 @@ struct Template {
   std::string_view text;  // "my_recipe" and "MyRecipe" stand for the recipe's name
 };
 
-// Sorted by kind.
+// All templates, sorted by kind.
 [[nodiscard]] std::span<const Template> templates();
 
 }  // namespace millrace::cli

@@ -17,7 +17,7 @@ using picture::ColourMap;
 
 constexpr std::int64_t kCurves = 6, kImages = 24, kMaps = 6, kColumns = 3, kShort = 8, kPictureSide = 8;
 
-// Values as f32, which pictures need, or f64 if whole numbers need it.
+// The values as real numbers: f32, as pictures take them, or f64 where f32 would change whole numbers.
 at::Tensor as_real(const at::Tensor& values, at::ScalarType type = at::kFloat) {
   return (values.is_complex() ? at::abs(values) : values).to(type).contiguous();
 }
@@ -33,7 +33,7 @@ std::vector<T> numbers(const at::Tensor& values) {
 
 std::string sample(const SeenField& field, std::int64_t row) { return field.samples[static_cast<std::size_t>(row)]; }
 
-// The known axis after the rows, or an axis of indices called `otherwise`.
+// The axis after the rows with this number. If its name is unknown, it is an axis of indices with the name `otherwise`.
 FieldAxis axis_of(const SeenField& field, std::size_t axis, const char* otherwise) {
   const bool fits = static_cast<std::int64_t>(field.words.axes.size()) == field.values.dim() - 1;
   return fits ? field.words.axes[axis] : FieldAxis{.label = otherwise};
@@ -57,7 +57,7 @@ std::string first_of(std::int64_t shown, std::int64_t all, const std::string& wh
   return shown == all ? "" : "the first " + with_commas(shown) + " of " + with_commas(all) + " " + what;
 }
 
-// A histogram; if the values are few different whole numbers, each gets its own bin.
+// Draws a histogram. If the values are a few different whole numbers, each of them has its own bin.
 Picture histogram(const SeenField& field) {
   constexpr double kMostBins = 400;
   picture::Histograms what{.name = field.name,
@@ -152,16 +152,16 @@ Picture maps(const SeenField& field, std::vector<picture::Map> some, std::string
                         .maps = std::move(some)});
 }
 
-// The sample's name without its label, since there is little room above one of three maps.
+// The sample's name without its label, because there is little room above each of three maps.
 std::string brief(const std::string& name) { return name.substr(0, name.find(',')); }
 
-// "12.5 mm", or the index.
+// The place on the axis as a text, such as "12.5 mm", or the index.
 std::string place_text(const FieldAxis& axis, std::int64_t index) {
   return is_index(axis) ? std::to_string(index)
                         : significant(place_at(axis, index), 4) + (axis.unit.empty() ? "" : " " + axis.unit);
 }
 
-// Draws [rows,channels,H,W]: as many whole samples as fit, with at most three channels.
+// Draws a field [rows,channels,H,W]: as many whole samples as fit, with at most three channels.
 Picture channel_maps(const SeenField& field) {
   const std::int64_t channels = std::min<std::int64_t>(3, field.values.size(1));
   const std::int64_t rows = std::min(field.values.size(0), std::max<std::int64_t>(1, 2 * kMaps / 3 / channels));
@@ -178,7 +178,7 @@ Picture channel_maps(const SeenField& field) {
   return maps(field, std::move(some), std::move(caption), axis_of(field, 1, "index"), axis_of(field, 2, "index"));
 }
 
-// Draws [rows,C,D,H,W].
+// Draws three slices of a field [rows,C,D,H,W].
 Picture middle_slices(const SeenField& field) {
   const std::int64_t channels = std::min<std::int64_t>(2, field.values.size(1));
   const std::int64_t rows = std::min<std::int64_t>(2, field.values.size(0));
@@ -208,7 +208,7 @@ Picture middle_slices(const SeenField& field) {
   return maps(field, std::move(some), std::move(caption), {}, {});
 }
 
-// Draws [rows,H,W,channels].
+// Draws images; `pixels` has the shape [rows,H,W,channels].
 Picture images(const SeenField& field, const at::Tensor& pixels) {
   const std::int64_t rows = std::min(pixels.size(0), kImages);
   const at::Tensor shown = pixels.narrow(0, 0, rows);
@@ -283,7 +283,7 @@ std::optional<Picture> picture_of(const SeenField& field) {
   if (field.values.dim() < 1 || field.values.dim() > kMostAxes || field.values.numel() == 0) return std::nullopt;
   try {
     return of_shape(field);
-  } catch (const RecipeError&) {  // nothing finite to draw
+  } catch (const RecipeError&) {  // no value is finite, so there is nothing to draw
     return std::nullopt;
   }
 }

@@ -33,7 +33,7 @@ TEST(FieldPicture, EveryShapeOfEveryTypeHasOne) {
   }
 }
 
-// Names, units and coordinates are drawn if there are as many axes as the field has.
+// If the number of known axes is that of the field, their names, units and coordinates must be drawn.
 TEST(FieldPicture, AxesThatAreKnownAreDrawn) {
   for (const std::vector<std::int64_t>& shape :
        std::vector<std::vector<std::int64_t>>{{7, 40}, {4, 3, 20}, {4, 9, 2}, {4, 5, 9, 12}, {3, 2, 6, 7, 8}}) {
@@ -45,7 +45,7 @@ TEST(FieldPicture, AxesThatAreKnownAreDrawn) {
     EXPECT_NE(plain, named) << shape.size();
     for (FieldAxis& axis : field.words.axes) axis.step = 0.5;
     EXPECT_NE(picture_of(field)->rgb, named) << shape.size();
-    field.words.axes.pop_back();  // now the axes don't fit the field's shape
+    field.words.axes.pop_back();  // the axes no longer fit the shape of the field
     EXPECT_EQ(picture_of(field)->rgb, plain) << shape.size();
     field.description = "RAS";
     EXPECT_NE(picture_of(field)->rgb, plain) << shape.size();

@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Unreadable files count as 0: the checks report them.
+// The bytes of all files below a folder. Files that can't be read count as 0, because the checks report them.
 std::uint64_t bytes_below(const fs::path& folder) {
   std::uint64_t bytes = 0;
   std::error_code error;
@@ -40,7 +40,7 @@ std::string one_line(const Error& error) {
   return error.message().where.empty() ? text : text + " (" + error.message().where + ")";
 }
 
-// Replaces the report's table by a table of values, whose names begin with `prefix`.
+// Adds a table of values, which replaces the report's table. `prefix` is put before each name.
 void add_values(Report& report, const std::vector<LyingArray>& arrays, const std::string& prefix) {
   Json& all = report.details["values"];
   for (const LyingArray& array : arrays) {
@@ -73,7 +73,7 @@ Report inspect_snapshot(const fs::path& path, bool values) {
       const std::string prefix = file.stem().string() + "/";
       values ? add_values(report, safetensors_arrays(file), prefix) : add_tensors(report, file, prefix);
     } catch (const Error&) {
-      continue;  // reported by the check above
+      continue;  // the check above has reported it
     }
   }
   std::sort(report.table.begin() + 1, report.table.end());
@@ -81,7 +81,7 @@ Report inspect_snapshot(const fs::path& path, bool values) {
 }
 
 Report inspect_file(const fs::path& path, const FileFormat& format, bool values, std::span<const Entry> recipes) {
-  const InputFile readable(path);  // throws if it can't be read, which is not damage
+  const InputFile readable(path);  // throws if the file can't be read, because that does not mean that it is damaged
   Report report;
   report.kind = format.kind;
   try {
@@ -186,7 +186,7 @@ Report inspect_path(const fs::path& path, bool values, std::span<const Entry> re
   }
   if (error) throw FsError("look at", path, error.value());
   if (fs::is_directory(status)) {
-    const bool is_run = runs::Run(path).is_there();  // a branch has the name of its last snapshot
+    const bool is_run = runs::Run(path).is_there();  // the folder of a branch has the name of a snapshot, but it is a run
     if (fs::exists(path / "manifest.json", error) || (path.filename().string().starts_with("step-") && !is_run))
       return inspect_snapshot(path, values);
     if (is_run && values) {
@@ -194,7 +194,7 @@ Report inspect_path(const fs::path& path, bool values, std::span<const Entry> re
                         "give a snapshot of it, " + (path / "snapshots").string() + "/step-..."});
     }
     if (is_run) return inspect_run(path);
-    static_cast<void>(Fs::real().list(path));  // throws for an unreadable folder
+    static_cast<void>(Fs::real().list(path));  // throws if the folder can't be read
   } else {
     if (const FileFormat* format = format_of(path)) return inspect_file(path, *format, values, recipes);
   }

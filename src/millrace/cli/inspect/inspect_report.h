@@ -1,4 +1,4 @@
-// Reports the content of a file or folder, and whether it is intact: for `millrace inspect`.
+// Reports what a file or folder contains, and whether it is intact: for `millrace inspect`.
 #pragma once
 
 #include <filesystem>
@@ -14,17 +14,17 @@ namespace millrace::cli {
 struct Report {
   std::string kind;                                        // "snapshot", "run", "NIfTI volume", ...
   std::vector<std::pair<std::string, std::string>> facts;  // label, value
-  std::vector<std::vector<std::string>> table;             // first row = headings; empty = none
-  std::vector<std::string> problems;                       // damage; empty = intact, as far as can be checked
-  std::vector<std::string> unread;                         // content that is intact but of an unsupported kind
-  Json details = Json::object();                           // for --json
+  std::vector<std::vector<std::string>> table;             // the first row has the headings; empty = there is no table
+  std::vector<std::string> problems;                       // what is damaged; empty = everything that can be checked is intact
+  std::vector<std::string> unread;                         // what is intact but of a kind that Millrace can't read
+  Json details = Json::object();                           // the report for --json
   [[nodiscard]] std::string to_text(const std::filesystem::path& path) const;
   [[nodiscard]] Json to_json(const std::filesystem::path& path) const;
 };
 
-// Reports on a path. Damage is listed in the report, not thrown. `values`: the table summarises the values of each array.
-// `recipes` explain HDF5 files. UsageError if the path does not exist or is of an unknown kind, or for a run's folder with
-// `values`; DataError or FsError if it can't be read.
+// Reports on a file or folder. Damage is listed in the report and does not throw. `values`: adds a table with a summary of each
+// array's values. `recipes`: say how they would read an HDF5 file. Throws UsageError if the path does not exist or its kind is
+// unknown, and for a run folder with `values`; DataError or FsError if it can't be read.
 [[nodiscard]] Report inspect_path(const std::filesystem::path& path, bool values = false, std::span<const Entry> recipes = {});
 
 }  // namespace millrace::cli

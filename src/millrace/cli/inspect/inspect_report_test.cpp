@@ -200,8 +200,8 @@ TEST_F(InspectTest, ADamagedFileOfAKnownKindIsNeverUnknown) {
   }
 }
 
-// For intact files of other programs the content is named and nothing is reported as damaged; damage of the same files is
-// reported.
+// The report on an intact file of another program must name its content and no damage. If such a file is damaged, the report must
+// say so.
 TEST_F(InspectTest, AnIntactFileOfAnotherKindIsNotDamaged) {
   const auto expect_unread = [&](const std::string& name, const std::string& bytes, const std::string& holds) {
     write(root_ / name, bytes);
@@ -227,7 +227,7 @@ TEST_F(InspectTest, AnIntactFileOfAnotherKindIsNotDamaged) {
   expect_unread("old.pt", "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.", "before torch 1.6");
   write(root_ / "odd.npy", npy("'<Q4'", 8));
   EXPECT_EQ(inspect_path(root_ / "odd.npy").problems.size(), 1U) << "no dtype of NumPy's";
-  // An archive of another program: intact as long as its checksums agree.
+  // A zip archive of another program is intact as long as its checksums are right.
   write_atomically(Fs::real(), root_ / "zip.pt", [&](WritableFile& file) {
     format::write_npz(file, std::vector<format::NpzArray>{{{"x", DType::u8, {4}}, std::vector<std::byte>(4)}});
   });
@@ -244,7 +244,7 @@ TEST_F(InspectTest, AnIntactFileOfAnotherKindIsNotDamaged) {
 }
 
 TEST_F(InspectTest, ValuesOfEveryKindOfFile) {
-  std::vector<float> values(6'000'000, 1.0F);  // several pieces
+  std::vector<float> values(6'000'000, 1.0F);  // so large that it is read in several pieces
   values[3] = -2.5F;
   values[5'999'999] = 7.25F;
   values[1'500'000] = std::numeric_limits<float>::quiet_NaN();
@@ -287,7 +287,7 @@ TEST_F(InspectTest, ValuesOfEveryKindOfFile) {
   EXPECT_THROW(static_cast<void>(inspect_path(run, true)), UsageError);
 }
 
-// A file that can't be read, or a pipe in its place, is not reported as damaged.
+// A file that can't be read, or a pipe instead of a file, must not be reported as damaged.
 TEST_F(InspectTest, WhatCannotBeReadIsNotCalledDamaged) {
   ASSERT_EQ(::mkfifo((root_ / "pipe.png").c_str(), 0600), 0);
   ASSERT_EQ(::mkfifo((root_ / "pipe").c_str(), 0600), 0);
@@ -379,7 +379,7 @@ TEST_F(InspectTest, RunsAreFoundWithTheirState) {
         R"({"recipe": "toy", "steps": 15, "loss": {"first": 2.0, "last": 0.25}, "exit_reason": "max_steps"})");
   write(make_run("failed", 10) / "summary.json", R"({"exit_reason": "error"})");
   write(make_run("signalled", 10) / "summary.json", R"({"exit_reason": "signal"})");
-  // The run was extended and then killed: the summary is of the shorter run.
+  // The run was extended and then killed, so the summary is that of the shorter run.
   write(make_run("extended", 20) / "summary.json", R"({"steps": 15, "exit_reason": "max_steps"})");
   write(make_run("cut", 0) / "summary.json", "{\"recipe\": \"to");
   const fs::path running = make_run("running", 10);

@@ -31,7 +31,7 @@ std::span<const std::byte> bytes_of(const at::Tensor& tensor) {
   return {static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()};
 }
 
-// Memory for rows of a tensor, or for all of it.
+// Memory for `count` rows of a tensor, or for the whole tensor if `count` is -1.
 at::Tensor memory_for(const Field& field, std::int64_t count) {
   Shape shape = field.shape;
   if (count >= 0) shape[0] = count;
@@ -43,7 +43,7 @@ std::uint64_t row_bytes(const Field& field) {
   return static_cast<std::uint64_t>(element_count(row).value_or(0)) * size_of(field.dtype);
 }
 
-// Arrays stored uncompressed in their file.
+// Reads arrays that are stored without compression.
 class PlainReader : public TensorReader {
  public:
   at::Tensor read(std::size_t index, std::int64_t first, std::int64_t count) override {
@@ -86,7 +86,7 @@ class NpyReader final : public TensorReader {
   format::NpyFile file_;
 };
 
-// Keeps a whole tensor in memory after the first read of its rows.
+// Reads a whole tensor at the first request for some of its rows, and keeps it in memory.
 class WholeReader : public TensorReader {
  public:
   at::Tensor read(std::size_t index, std::int64_t first, std::int64_t count) override {
@@ -219,7 +219,7 @@ std::unique_ptr<TensorReader> open_tensors(const std::filesystem::path& path, Te
 }
 
 struct TensorWriter::Part {
-  Field field;  // with the number of rows so far
+  Field field;  // its shape has the number of rows that are written so far
   AtomicFile file;
 };
 
@@ -245,7 +245,7 @@ void TensorWriter::append(const Tensors& rows) {
       const std::int64_t more = field.shape.empty() ? 0 : std::exchange(field.shape[0], before);
       if (field != known || field.shape.empty()) {
         throw RecipeError({"output " + quoted(name) + " of predict() has another name, type or shape than in the rows before",
-                           "predict()", "let the shape of an output, but for its rows, not depend on the rows"});
+                           "predict()", "make the shape of an output, except its first size, independent of the rows"});
       }
       known.shape[0] += more;
     }

@@ -13,7 +13,7 @@
 namespace millrace {
 namespace {
 
-constexpr std::size_t kBlock = 2048;  // number of values whose squares are summed about one mean
+constexpr std::size_t kBlock = 2048;  // number of values whose squares are summed around the same mean
 constexpr std::size_t kSlots = std::size_t{1} << 17U;
 static_assert(kSlots > static_cast<std::size_t>(kMostDistinct), "the table of different values always has a free place");
 
@@ -41,7 +41,7 @@ double of_f16(const std::byte* at) noexcept {
   return (bits & 0x8000U) != 0 ? -size : size;
 }
 
-// NaN where a part is NaN, although hypot(inf, NaN) is infinite.
+// The magnitude of a complex number. NaN if one of its parts is NaN, although hypot(inf, NaN) is infinite.
 template <class T>
 double magnitude(const std::byte* at) noexcept {
   const auto re = static_cast<double>(load<T>(at)), im = static_cast<double>(load<T>(at + sizeof(T)));
@@ -66,7 +66,7 @@ bool ValueSummary::is_whole() const noexcept {
 
 ValueStats::ValueStats(DType dtype) : dtype_(dtype) {}
 
-// Joins the mean and squares of a block to those so far (Chan, Golub and LeVeque, 1983).
+// Combines the mean and the squares of a block with those of the values before it (Chan, Golub and LeVeque, 1983).
 void ValueStats::take_block(std::span<const double> block) {
   if (block.empty()) return;
   const auto count = static_cast<double>(block.size());

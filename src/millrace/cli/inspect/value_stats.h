@@ -1,4 +1,4 @@
-// Summary of the numbers in an array, piece by piece: least, greatest, mean, deviation, and the numbers of NaNs and infinities.
+// Summarises the numbers of an array that comes in pieces: least, greatest, mean, deviation, and how many are NaN or infinite.
 #pragma once
 
 #include <cstddef>
@@ -13,31 +13,32 @@
 
 namespace millrace {
 
-// For complex numbers the magnitude is summarised. Least, greatest, mean and deviation cover finite values only.
+// Of complex numbers the magnitudes are summarised. Least, greatest, mean and deviation are those of the finite values.
 struct ValueSummary {
   DType dtype = DType::f32;
-  std::int64_t count = 0;       // all elements
-  std::int64_t nans = 0;        // a complex number counts if either part is NaN
-  std::int64_t infinities = 0;  // a complex number counts if either part is infinite and neither is NaN
-  Json least, greatest;         // integers for integers and bool, exact; null = there is no finite value
+  std::int64_t count = 0;       // of all elements
+  std::int64_t nans = 0;        // a complex number is counted if one of its parts is NaN
+  std::int64_t infinities = 0;  // a complex number is counted if one of its parts is infinite and neither is NaN
+  Json least, greatest;         // exact integers for integers and bool; null = there is no finite value
   double mean = 0;              // NaN = there is no finite value
-  double deviation = 0;         // root of the mean squared distance from the mean, as numpy.std; NaN = no finite value
-  // Number of different values, for integers and bool; nullopt = more than kMostDistinct, or not counted.
+  double deviation = 0;         // root of the mean squared distance from the mean, as numpy.std computes it; NaN = there is no
+                                // finite value
+  // Number of different values, for integers and bool; nullopt = more than kMostDistinct, or another dtype.
   std::optional<std::int64_t> distinct;
 
-  [[nodiscard]] bool is_whole() const noexcept;  // whether the dtype is an integer or bool
+  [[nodiscard]] bool is_whole() const noexcept;  // true if the dtype is an integer or bool
   [[nodiscard]] std::int64_t finite() const noexcept { return count - nans - infinities; }
 };
 
 inline constexpr std::int64_t kMostDistinct = 65536;
 
-// Takes an array in pieces of any length. Memory is bounded: some kilobytes, for integers 1.1 MB. Squares are summed in double
-// about the mean of each block, so that neither many values nor a large mean cost digits. If a sum of doubles overflows, mean and
-// deviation are infinite. For one thread.
+// Takes an array in pieces of any length. Takes some kilobytes of memory, for integers 1.1 MB. Squares are summed in double
+// around the mean of each block, so that neither many values nor a large mean cost precision. If a sum of doubles overflows, mean
+// and deviation are infinite. For one thread.
 class ValueStats {
  public:
   explicit ValueStats(DType dtype);
-  // Takes whole elements in this machine's byte order, at any address.
+  // Adds whole elements in this machine's byte order. They need not be aligned.
   void add(std::span<const std::byte> elements);
   [[nodiscard]] ValueSummary summary() const;
 
@@ -51,20 +52,20 @@ class ValueStats {
 
   DType dtype_;
   std::int64_t count_ = 0, nans_ = 0, infinities_ = 0;
-  std::int64_t taken_ = 0;  // finite values included in mean_ and squares_
+  std::int64_t taken_ = 0;  // number of finite values in mean_ and squares_
   double mean_ = 0, squares_ = 0;
-  double least_ = 0, greatest_ = 0;  // for real numbers; valid if taken_ > 0
+  double least_ = 0, greatest_ = 0;  // of real numbers; valid if taken_ > 0
   template <class T>
   struct Bounds {
     T least = 0, greatest = 0;
   };
-  std::tuple<Bounds<std::int64_t>, Bounds<std::uint64_t>> bounds_;  // for signed and unsigned whole numbers; valid if taken_ > 0
-  std::vector<std::uint64_t> table_;  // different values, by open addressing; a slot is free unless used_ is set
+  std::tuple<Bounds<std::int64_t>, Bounds<std::uint64_t>> bounds_;  // of signed and unsigned integers; valid if taken_ > 0
+  std::vector<std::uint64_t> table_;  // hash table of the different values (open addressing); a slot is free unless used_ is set
   std::vector<bool> used_;
-  std::int64_t distinct_ = 0;  // kMostDistinct + 1 = too many
+  std::int64_t distinct_ = 0;  // number of different values; kMostDistinct + 1 = too many to count
 };
 
-// The summary of an array at once.
+// The summary of an array that is in memory as a whole.
 [[nodiscard]] ValueSummary summary_of(DType dtype, std::span<const std::byte> elements);
 
 }  // namespace millrace

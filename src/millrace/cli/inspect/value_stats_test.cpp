@@ -26,7 +26,7 @@ struct Reference {
   long double least = 0, greatest = 0, mean = 0, deviation = 0;
 };
 
-// The same as numpy over the finite values, in long double and in two passes.
+// The summary of the finite values as numpy computes it, in long double and in two passes.
 template <class T>
 Reference reference_of(const std::vector<T>& values) {
   std::vector<long double> finite;
@@ -40,7 +40,7 @@ Reference reference_of(const std::vector<T>& values) {
   return result;
 }
 
-// The pieces may be cut anywhere.
+// Compares with the reference; the array is cut into pieces at any place.
 template <class T>
 void expect_as_reference(DType dtype, const std::vector<T>& values, double tolerance) {
   const Reference expected = reference_of(values);
@@ -103,7 +103,7 @@ TEST(ValueStats, RealsAlsoWithAMeanThatHidesTheirSpread) {
 }
 
 TEST(ValueStats, LeastAndGreatestOfWholeNumbersAreExact) {
-  constexpr std::int64_t kAbove = (std::int64_t{1} << 53U) + 1;  // not representable as double
+  constexpr std::int64_t kAbove = (std::int64_t{1} << 53U) + 1;  // double can't represent it
   ValueSummary summary = summary_of(DType::i64, bytes_of(std::vector<std::int64_t>{kAbove, -kAbove, kAbove - 2}));
   EXPECT_EQ(summary.least, -kAbove);
   EXPECT_EQ(summary.greatest, kAbove);
@@ -142,7 +142,7 @@ TEST(ValueStats, TruthValuesAreZeroAndOneWhateverTheirByte) {
 }
 
 TEST(ValueStats, HalfPrecision) {
-  // 1.5, -2, the least subnormal, the greatest finite number, infinity, NaN.
+  // The numbers are 1.5, -2, the least subnormal, the greatest finite number, infinity and NaN.
   ValueSummary summary =
       summary_of(DType::f16, bytes_of(std::vector<std::uint16_t>{0x3E00, 0xC000, 0x0001, 0x7BFF, 0x7C00, 0xFE01}));
   EXPECT_EQ(summary.least, -2.0);

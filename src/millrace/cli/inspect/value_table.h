@@ -1,4 +1,4 @@
-// Summaries of arrays' values, for people and programs: `inspect --values` and `show` print them for files and batches.
+// Summaries of the values of arrays, for people and for programs: `inspect --values` prints them for files, `show` for batches.
 #pragma once
 
 #include <functional>
@@ -12,7 +12,7 @@
 
 namespace millrace::cli {
 
-// An array stored anywhere: `pieces` passes its elements on, in any order, a few megabytes at a time.
+// An array in a file or in memory. `pieces` passes its elements on in pieces of a few megabytes, in any order.
 struct LyingArray {
   std::string name;
   DType dtype = DType::f32;
@@ -20,14 +20,14 @@ struct LyingArray {
   std::function<void(const std::function<void(std::span<const std::byte>)>& take)> pieces;
 };
 
-// {"name", "dtype", "shape", "count", "least", "greatest", "mean", "deviation", "nan", "infinite", "different"}; entries are null
-// if there is no finite value, or too many different values.
+// {"name", "dtype", "shape", "count", "least", "greatest", "mean", "deviation", "nan", "infinite", "different"}. A member is null
+// if there is no finite value, or if there are too many different values to count.
 [[nodiscard]] Json value_json(const std::string& name, const Shape& shape, const ValueSummary& summary);
 
-// Rows for table() in text.h, headings first; `first` is the heading of the names. `values`: results of value_json().
+// The rows for table() in text.h, the headings first. `first`: the heading of the names. `values`: results of value_json().
 [[nodiscard]] std::vector<std::vector<std::string>> value_rows(const std::string& first, const std::vector<Json>& values);
 
-// A sentence that explains the table's columns to its readers.
+// A sentence for users that explains the table's columns.
 inline constexpr const char* kValueNote =
     "least, greatest, mean and deviation are of the finite values; of complex numbers, of "
     "their magnitudes";

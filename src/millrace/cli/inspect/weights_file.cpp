@@ -20,7 +20,7 @@ std::filesystem::path take_target(Arguments& arguments, const std::string& comma
 
 void write_weights(const std::filesystem::path& to, const Tensors& tensors, const WeightsFile& about, bool json) {
   std::map<std::string, std::string> metadata = about.metadata;
-  metadata["format"] = "pt";  // Python's loaders require it: the tensors are torch's
+  metadata["format"] = "pt";  // Python's loaders require it; it means that the tensors are laid out as PyTorch's
   snapshot::write_tensors(Fs::real(), to, tensors, metadata);
   std::int64_t elements = 0;
   for (const auto& [name, tensor] : tensors) elements += tensor.numel();

@@ -1,4 +1,4 @@
-// Writes the files of weights of export and import.
+// Writes the files of weights that `export` and `import` make.
 #pragma once
 
 #include <filesystem>
@@ -11,14 +11,14 @@
 
 namespace millrace::cli {
 
-// Takes --to. UsageError if it is missing or is neither a .safetensors nor a .pt file.
+// Takes --to from the words. Throws UsageError if it is missing or is neither a .safetensors nor a .pt file.
 [[nodiscard]] std::filesystem::path take_target(Arguments& arguments, const std::string& command);
 
 struct WeightsFile {
-  std::string from;                                  // the source of the tensors, for the message
-  std::string left_out = {};                         // parts of it that the file can't hold
-  std::map<std::string, std::string> metadata = {};  // for .safetensors
-  std::vector<std::filesystem::path> beside = {};    // further files written next to it
+  std::string from;                                  // where the tensors come from, for the message
+  std::string left_out = {};                         // what the source also has but the file can't hold
+  std::map<std::string, std::string> metadata = {};  // written into .safetensors files only
+  std::vector<std::filesystem::path> beside = {};    // further files that were written next to it
 };
 
 // Writes the tensors and prints what was written. A .safetensors file always gets the metadata "format: pt".

@@ -9,7 +9,8 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-// Two sockets of two cores with two threads each, numbered like Linux does: first threads first.
+// Two sockets with two cores each, which have two threads each. As on Linux, the first threads of all cores have the first
+// numbers.
 const std::vector<LogicalCpu> kServer = {{0, 0, 0, 0}, {1, 0, 1, 0}, {2, 1, 0, 0}, {3, 1, 1, 0},
                                          {4, 0, 0, 0}, {5, 0, 1, 0}, {6, 1, 0, 0}, {7, 1, 1, 0}};
 

@@ -1,4 +1,4 @@
-// Joins this process with the other ranks of its run, if a launcher started several.
+// If a launcher started several ranks, connects this process with the others.
 #pragma once
 
 #include <memory>
@@ -11,11 +11,11 @@ namespace millrace::cli {
 
 struct Joined {
   std::unique_ptr<distributed::StatusWriter> status;  // never null
-  std::unique_ptr<distributed::Processes> processes;  // null: one process
+  std::unique_ptr<distributed::Processes> processes;  // null: the run has only this process
 };
 
-[[nodiscard]] bool is_other_rank();  // from the environment: true for a rank other than 0
-// Returns when all ranks have joined. DistributedError: see distributed::Processes.
+[[nodiscard]] bool is_other_rank();  // from the environment: true if this process is a rank other than 0
+// Returns when all ranks have joined. Throws DistributedError: see distributed::Processes.
 [[nodiscard]] Joined join_ranks(const DistributedConfig& config);
 
 }  // namespace millrace::cli

@@ -27,18 +27,19 @@
 namespace millrace::cli {
 namespace {
 
-constexpr double kGrace = 0.6;  // seconds after the first rank ended, to find the rank whose failure made the others fail
-constexpr double kMercy = 1.5;  // seconds after that, for rank 0 to save
+constexpr double kGrace = 0.6;  // seconds to wait after the first rank ended: the rank whose failure made that rank fail may end
+                                // later
+constexpr double kMercy = 1.5;  // further seconds in which rank 0 can save
 constexpr int kLookMs = 50;
 
 struct Child {
   Ranks ranks;
   pid_t pid = -1;
   std::unique_ptr<RankOutput> output;
-  std::optional<int> status;  // from waitpid, once the child has ended
+  std::optional<int> status;  // from waitpid; nullopt while the child is running
   bool is_stopped = false;
   std::uint64_t beat = 0;
-  double moved = 0;  // time of the last new beat
+  double moved = 0;  // when the rank last made progress
   double ended = 0;
 };
 
@@ -76,7 +77,8 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
   return all;
 }
 
-// Starts a child in a separate process group, so that it gets Ctrl-C once, from here; the kernel ends it when this process ends.
+// Starts a child in a separate process group, so that Ctrl-C reaches it only once, through this process. The kernel ends the
+// child when this process ends.
 void start_child(Child& child, const RankStart& start, int status_descriptor) {
   std::vector<std::string> words = {"/proc/self/exe"};
   words.insert(words.end(), start.words.begin(), start.words.end());
@@ -119,7 +121,7 @@ bool waits_for_others(const distributed::StatusPages::Status& status) {
 
 std::filesystem::path log_of(const std::string& run_folder) { return std::filesystem::path(run_folder) / run_files::kLog; }
 
-// Writes the failure into the run's log: rank 0, which owns it, may have ended before it could.
+// Writes the failure into the run's log. Rank 0, which writes the log, may have ended before it could.
 void log_to_run(const RanksEnd& end) {
   std::error_code none;
   if (end.run_folder.empty() || !std::filesystem::is_regular_file(log_of(end.run_folder), none)) return;
@@ -197,13 +199,13 @@ class Watch {
       }
       child.status = status;
       child.ended = steady_seconds();
-      ::kill(-child.pid, SIGKILL);  // also ends processes that the rank started
+      ::kill(-child.pid, SIGKILL);  // also ends processes that the rank has started
       const bool was_asked = handed_on_ != 0 && WIFEXITED(status) && WEXITSTATUS(status) == exit_code_for(handed_on_);
       if (!was_asked && !ended_well(child) && !first_end_) first_end_ = child.ended;
     }
   }
 
-  // True if the rank finished its work, whether or not the run met its targets.
+  // True if the rank finished its work, even if the run missed its targets.
   bool ended_well(const Child& child) const {
     if (!child.status || !WIFEXITED(*child.status)) return false;
     const int code = WEXITSTATUS(*child.status);
@@ -218,7 +220,7 @@ class Watch {
       if (!child.status) ::kill(child.pid, signal);
   }
 
-  // Finds the log of the run. A signal that ends this process also ends the ranks, so the signal is logged there.
+  // Opens the log of the run. If a crash ends this process, the ranks end too, so the crash is written to that log.
   void find_run_log() {
     for (const Child& child : children_) {
       if (run_log_ >= 0) return;
@@ -228,7 +230,7 @@ class Watch {
     }
   }
 
-  // Fails if a rank is frozen, or does not move and does not wait for others.
+  // Ends the run if a rank is frozen, or if it makes no progress and does not wait for other ranks.
   void look_for_hangs() {
     const double now = steady_seconds();
     for (Child& child : children_) {
@@ -246,8 +248,8 @@ class Watch {
     }
   }
 
-  // Picks the rank to blame among those that ended. Causes rank in this order: a signal from outside, an exit before the end of
-  // training, the rank's own error, the loss of another rank. The earliest of equals is picked.
+  // Picks the rank to blame among those that have ended. From the most to the least likely culprit: killed by a signal, left
+  // before the end of training, failed with its own error, lost another rank. Among equals it is the rank that ended first.
   void blame() {
     const auto rank_of = [&](const Child& child) {
       if (!child.status) return 9;

@@ -1,4 +1,4 @@
-// Runs the ranks of this machine as child processes: starts them, watches them, and ends all of them.
+// Runs the ranks of this machine as child processes: starts them, watches them, and ends all of them together.
 #pragma once
 
 #include <sys/types.h>
@@ -17,33 +17,34 @@
 
 namespace millrace::cli {
 
-inline constexpr int kTargetsMissed = 4;  // exit code of a finished rank; train --strict
+inline constexpr int kTargetsMissed = 4;  // the exit code of a rank that finished but missed a target of train --strict
 
 struct RankStart {
-  std::vector<std::string> words;  // the program's arguments
+  std::vector<std::string> words;  // the arguments of the program
   std::vector<Ranks> ranks;        // the ranks of this machine
-  std::string host;                // host of the meeting point
+  std::string host;                // the host at which the ranks meet
   int port = 0;
   int attempt = 0;
   int most_restarts = 0;
-  std::filesystem::path logs;           // an existing folder
+  std::filesystem::path logs;           // an existing folder for the logs of the ranks
   bool plain_out = false;               // see RankOutput
-  std::vector<std::vector<int>> cores;  // CPUs of each rank; empty = the system chooses
-  double hang_limit_s = 0;              // 0 = never
+  std::vector<std::vector<int>> cores;  // the CPUs of each rank; empty = the system chooses
+  double hang_limit_s = 0;              // seconds; 0 = no limit
 };
 
-// The outcome of all ranks.
+// How the ranks ended, as one result.
 struct RanksEnd {
   int exit_code = 0;
-  std::string failure;  // "rank 1 was killed by SIGKILL, step 12, forward"; "" = none
-  std::string cause;    // first line of its error; "" = none
+  std::string failure;  // such as "rank 1 was killed by SIGKILL, step 12, forward"; "" = no rank failed
+  std::string cause;    // the first line of that rank's error; "" = it printed no error
   std::filesystem::path log;
-  std::string run_folder;  // run folder of rank 0, if known
+  std::string run_folder;  // run folder of rank 0; "" = not known
 };
 
-// Runs /proc/self/exe once per rank and returns when all have ended. Signals to this process are forwarded. If a rank fails, is
-// frozen, or does not move for the limit while others wait, all others are ended within two seconds; the log of a run that has
-// begun records the rank. `elsewhere`: called five times a second; returns the text of a failure on another machine.
+// Runs /proc/self/exe as each rank and returns when all have ended. Passes signals to this process on to the ranks. If a rank
+// fails, is frozen, or makes no progress for the limit while others wait for it, all other ranks are ended within two seconds,
+// and the run's log, if there is one, records which rank it was. `elsewhere`: called five times a second; returns a text if a
+// rank on another machine has failed.
 RanksEnd run_ranks(const RankStart& start, distributed::StatusPages& pages,
                    const std::function<std::optional<std::string>()>& elsewhere);
 

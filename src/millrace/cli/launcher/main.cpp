@@ -25,7 +25,7 @@ fs::path own_folder() {
   std::error_code error;
   const fs::path self = fs::read_symlink("/proc/self/exe", error);
   if (!error) return self.parent_path();
-  // Works without /proc. getauxval() gives the pointer as a number.
+  // For systems without /proc. getauxval() returns a pointer as a number.
   const auto* const name = reinterpret_cast<const char*>(::getauxval(AT_EXECFN));  // NOLINT(performance-no-int-to-ptr)
   return fs::path(name == nullptr ? "" : name).parent_path();
 }
@@ -44,7 +44,7 @@ std::string become(char** argv) {
   std::string waits = kOpenmpWaits, pages = kMallocPages;  // putenv keeps them
   if (!configures_openmp_waits(environ)) ::putenv(waits.data());
   if (!configures_malloc(environ)) ::putenv(pages.data());
-  ::setenv("KINETO_LOG_LEVEL", "99", 0);  // without a GPU, LibTorch's profiler would print an error
+  ::setenv("KINETO_LOG_LEVEL", "99", 0);  // otherwise LibTorch's profiler prints an error on machines without a GPU
   ::execv(program.c_str(), argv);
   const int error_number = errno;
   return to_text("FileError",

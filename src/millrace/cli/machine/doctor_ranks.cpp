@@ -23,15 +23,16 @@
 namespace millrace::cli {
 namespace {
 
-constexpr std::int64_t kNumbers = std::int64_t{8} << 20U;  // fp32 numbers that a model of 8 million parameters sends per step
+constexpr std::int64_t kNumbers = std::int64_t{8} << 20U;  // fp32 numbers; a model with this number of parameters sends as many
+                                                           // in each step
 constexpr int kRounds = 7;
 
-// The median time of several sums, measured after a first sum that warms up.
+// The median time of several sums. A first sum, which is not measured, warms up.
 double seconds_of(Agreement& agreement, std::int64_t numbers) {
   std::vector<double> seconds;
   for (int i = 0; i <= kRounds; ++i) {
     std::vector<at::Tensor> values = {at::ones({numbers}, at::kFloat)};
-    (void)agreement.sum(std::int64_t{0});  // all ranks begin together
+    (void)agreement.sum(std::int64_t{0});  // makes all ranks begin at the same time
     const double began = steady_seconds();
     agreement.sum(values);
     if (i > 0) seconds.push_back(steady_seconds() - began);
@@ -94,7 +95,7 @@ bool port_is_free(int port) {
   const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (socket < 0) return false;
   const int yes = 1;
-  ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);  // like the meeting point
+  ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);  // as the ranks' own sockets have it
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(static_cast<std::uint16_t>(port));

@@ -1,4 +1,4 @@
-// Measures the communication between ranks: two on this machine, or those that a launcher started with this command.
+// Measures the communication between ranks: between two on this machine, or between all ranks if a launcher started this command.
 #pragma once
 
 #include <cstdint>
@@ -11,23 +11,23 @@ namespace millrace::cli {
 
 struct RankRates {
   int ranks = 0;
-  double latency = 0;  // seconds until all ranks have the sum of one number each
-  double seconds = 0;  // seconds until all ranks have the sum of `bytes` of numbers each
+  double latency = 0;  // seconds until all ranks have the sum of one number from each
+  double seconds = 0;  // seconds until all ranks have the sum of arrays of `bytes` bytes, one from each
   std::uint64_t bytes = 0;
-  // Bytes of gradients per second, independent of the number of ranks.
+  // Bytes of gradients per second. It can be compared between different numbers of ranks.
   [[nodiscard]] double rate() const { return seconds > 0 ? static_cast<double>(bytes) / seconds : 0; }
 };
 
-[[nodiscard]] bool is_rank();  // from the environment: true for one of several processes of a launcher
-// Runs in such a rank: joins the others, measures, and rank 0 prints. DistributedError if they can't meet.
+[[nodiscard]] bool is_rank();  // from the environment: true if a launcher started several processes and this is one of them
+// Runs in each of these ranks: joins the others and measures; rank 0 prints. Throws DistributedError if the ranks can't meet.
 int doctor_ranks(bool json);
-// Starts two ranks on this machine, by `millrace launch`, and returns their rates. nullopt if they could not meet; `failure` then
+// Starts two ranks on this machine by `millrace launch` and returns their rates. nullopt if they could not meet; `failure` then
 // says why.
 [[nodiscard]] std::optional<RankRates> measure_ranks(std::string& failure);
 [[nodiscard]] std::string to_text(const RankRates& rates);
 
 inline constexpr int kUsualPort = 29500;  // the default port of torchrun's ranks
-// True if a port of this machine can be listened on.
+// True if this process can listen on the port.
 [[nodiscard]] bool port_is_free(int port);
 
 }  // namespace millrace::cli

@@ -9,13 +9,13 @@ namespace {
 
 constexpr std::uint64_t kGigabyte = 1'000'000'000;
 constexpr double kSlowDisk = 50e6;        // bytes per second
-constexpr double kBusyCores = 0.2;        // share of a run's cores that others use
+constexpr double kBusyCores = 0.2;        // share of the cores that other programs use
 constexpr double kThrottled = 0.6;        // share of a core's maximum clock
-constexpr std::uint64_t kFewFiles = 256;  // readers and libraries keep several files open
+constexpr std::uint64_t kFewFiles = 256;  // more are needed, because readers and libraries keep several files open
 constexpr std::uint64_t kLittleMemory = 2 * kGigabyte, kLittleDisk = 5 * kGigabyte;
 
-constexpr std::uint64_t kLittleShared = std::uint64_t{128} << 20U;  // a container's default is 64 MB
-constexpr double kGpuTaken = 0.2;                                   // share of a GPU's time or memory in use before a run
+constexpr std::uint64_t kLittleShared = std::uint64_t{128} << 20U;  // bytes; the default of a container is 64 MB
+constexpr double kGpuTaken = 0.2;                                   // share of a GPU's time or memory that is in use before a run
 constexpr double kGpuThrottled = 0.9;                               // share of a GPU's maximum clock
 
 std::string cpus(int count) { return std::to_string(count) + (count == 1 ? " CPU" : " CPUs"); }
@@ -54,7 +54,7 @@ void about_cores(const MachineView& machine, std::vector<Finding>& found) {
     found.push_back(
         {false, "cores", "cpu_affinity",
          "this process may use " + cpus(given.allowed_cpus) + " of the machine's " + std::to_string(given.machine_cpus),
-         "the batch system or taskset says so; ask for more there"});
+         "the batch system or taskset sets this limit; ask it for more"});
   }
   if (!machine.asked_instructions.empty()) {
     found.push_back({false, "instructions", "cpu_instructions",
@@ -90,7 +90,7 @@ void about_neighbours(const MachineView& machine, std::vector<Finding>& found) {
     found.push_back(
         {false, "clock", "clock_low",
          "a core at work runs at " + significant(*machine.mhz, 3) + " of " + significant(*machine.most_mhz, 3) + " MHz",
-         "look at heat, power limits and the governor (cpupower frequency-info)"});
+         "check temperature, power limits and the governor (cpupower frequency-info)"});
   }
   if (machine.open_files && *machine.open_files < kFewFiles) {
     found.push_back({false, "open files", "open_files", "this process may open " + std::to_string(*machine.open_files) + " files",

@@ -1,4 +1,4 @@
-// Finds what keeps a machine from training at its full speed.
+// Finds out what keeps a machine from training at full speed.
 #pragma once
 
 #include <filesystem>
@@ -12,45 +12,47 @@
 
 namespace millrace::cli {
 
-// The input of all findings.
+// What the findings are based on.
 struct MachineView {
   struct FolderRoom {
-    std::string what;  // "cache folder"
+    std::string what;  // such as "cache folder"
     std::filesystem::path path;
     std::uint64_t free_bytes = 0;
     bool is_writable = true;
-    std::optional<double> write_rate = {}, read_rate = {};  // bytes per second to and from the disk; not measured for all folders
+    std::optional<double> write_rate = {}, read_rate = {};  // bytes per second to and from the disk; nullopt: not measured for
+                                                            // this folder
   };
 
-  // State of the GPUs, from their driver.
+  // The GPUs as their driver reports them.
   struct GpuView {
-    std::string driver;                       // the driver's version; "" = no driver answers
-    std::string silence;                      // why the driver does not answer, in one sentence
+    std::string driver;                       // version of the driver; "" = the driver does not answer
+    std::string silence;                      // why the driver does not answer, in a sentence
     std::string visible;                      // CUDA_VISIBLE_DEVICES; "" = not set
-    std::vector<doctor::Nvml::Reading> gpus;  // GPUs that a run may see
+    std::vector<doctor::Nvml::Reading> gpus;  // the GPUs that a run may use
   };
 
   device::Cpu cpu;
   device::ProcessResources resources;
-  std::string cuda;  // why no GPU is used; "" = a GPU is used
+  std::string cuda;  // why a run would not use a GPU; "" = it would use one
   std::string asked_instructions;
   std::vector<FolderRoom> folders;
-  double busy_cores = 0;                          // cores used by other programs
-  std::string busiest;                            // "python3 (4711) 1.9 cores"; "" = no program is busy
+  double busy_cores = 0;                          // number of cores that other programs use
+  std::string busiest;                            // the program that uses most, such as "python3 (4711) 1.9 cores"; "" = there is
+                                                  // none
   std::optional<double> mhz = {}, most_mhz = {};  // clock of a busy core, and its maximum
   std::optional<std::uint64_t> open_files = {};   // ulimit -n; nullopt: no limit
   GpuView gpu = {};
-  std::optional<std::uint64_t> shared_memory = {};  // free bytes in /dev/shm; nullopt if it does not exist
+  std::optional<std::uint64_t> shared_memory = {};  // free bytes in /dev/shm; nullopt: it does not exist
   std::string ranks_failure = {};                   // why two ranks on this machine could not meet; "" = they could
-  int taken_port = 0;                               // a launcher's default port if it is in use; 0 = it is free
+  int taken_port = 0;                               // the default port of launchers if it is in use; 0 = it is free
 };
 
 struct Finding {
-  bool stops_runs = false;  // false: runs are only slower or smaller than possible
-  std::string row;          // row of the machine's table that the finding is about: "memory"
+  bool stops_runs = false;  // true: runs will fail; false: runs are only slower or smaller than possible
+  std::string row;          // the row of the printed table that the finding is about, such as "memory"
   std::string id, what, next;
 };
-// Sorted by importance.
+// The findings, the most important first.
 [[nodiscard]] std::vector<Finding> findings_of(const MachineView& machine);
 
 }  // namespace millrace::cli

@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::uint64_t kGigabyte = 1'000'000'000;
 
-// A machine that can be used completely.
+// A machine without faults.
 MachineView whole_machine() {
   MachineView machine;
   machine.cpu.avx2 = machine.cpu.avx512 = true;
@@ -32,7 +32,7 @@ struct Case {
   const char* said;
 };
 
-// Each finding occurs on a changed machine and not without the change.
+// Each fault must lead to its finding, and a machine without faults to no finding.
 TEST(MachineFindings, EachComesOfItsCauseAlone) {
   EXPECT_THAT(findings_of(whole_machine()), testing::IsEmpty());
   const std::vector<Case> cases = {

@@ -1,12 +1,12 @@
-// Collects the input of findings on this machine.
+// Collects what the findings about this machine are based on.
 #pragma once
 
 #include "millrace/cli/machine/machine_findings.h"
 
 namespace millrace::cli {
 
-// Checks CPU, GPU, limits, the current folder and the cache folder, and watches other programs for a moment. `disks`: also
-// measures the write and read rates of disks, about half a second each.
+// Looks at CPU, GPU, limits, the current folder and the cache folder, and watches other programs for a quarter of a second.
+// `disks`: also measures how fast disks write and read, which takes about half a second for each.
 [[nodiscard]] MachineView look_at_machine(bool disks);
 
 }  // namespace millrace::cli

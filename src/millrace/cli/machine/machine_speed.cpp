@@ -25,7 +25,7 @@ namespace {
 constexpr std::size_t kBlock = std::size_t{4} << 20U;
 constexpr int kBlocks = 16;
 
-// The shortest time of three; the first also warms up.
+// The shortest time of three calls. Another call before them warms up.
 template <class Work>
 double best_seconds(Work work) {
   work();
@@ -53,7 +53,7 @@ bool read_blocks(int file, std::vector<std::byte>& block) {
   return true;
 }
 
-// User and system time of each process, in seconds.
+// The CPU time of a process, in seconds.
 struct Process {
   std::string name;
   double seconds = 0;
@@ -69,11 +69,11 @@ std::map<int, Process> processes() {
     std::ifstream file(entry->path() / "stat");
     std::string text;
     std::getline(file, text);
-    const std::size_t open = text.find('('), close = text.rfind(')');  // a name may contain either
+    const std::size_t open = text.find('('), close = text.rfind(')');  // the name may contain brackets too
     if (open == std::string::npos || close == std::string::npos || close < open) continue;
     std::istringstream fields(text.substr(close + 2));
     std::string skipped;
-    for (int i = 0; i < 11; ++i) fields >> skipped;  // state to cmajflt
+    for (int i = 0; i < 11; ++i) fields >> skipped;  // skips the fields from state to cmajflt
     double user = 0, system = 0;
     if (fields >> user >> system) all[std::stoi(id)] = {text.substr(open + 1, close - open - 1), (user + system) * tick};
   }
@@ -86,17 +86,17 @@ std::optional<double> number_in(const std::string& text) {
   return in >> number ? std::optional(number) : std::nullopt;
 }
 
-// Keeps the core busy, so that its frequency rises to what it is under load.
+// Keeps the core busy for this time, so that its clock reaches the value under load.
 void spin(double seconds) {
   const double began = steady_seconds();
   while (steady_seconds() - began < seconds) {
   }
 }
 
-// Reads the clock of this thread's core, unless the system moved the thread.
+// Reads the clock of this thread's core. The values are left out if the system moved the thread meanwhile.
 void look_at_clock(Neighbourhood& seen) {
   constexpr int kTries = 8;
-  constexpr double kWarm = 0.03;  // seconds of work on a core before its clock is read
+  constexpr double kWarm = 0.03;  // seconds of work before the clock is read
   for (int i = 0; i < kTries; ++i) {
     const int cpu = ::sched_getcpu();
     spin(kWarm);
@@ -127,7 +127,7 @@ std::optional<double> mhz_of_cpu(std::istream& cpuinfo, int cpu) {
 
 std::optional<DiskRates> measure_disk(const std::filesystem::path& folder) {
   std::error_code error;
-  constexpr std::uint64_t kRoom = 10;  // free room required, in sizes of the file
+  constexpr std::uint64_t kRoom = 10;  // the disk must have room for this many such files
   const auto space = std::filesystem::space(folder, error);
   if (error || space.available < kRoom * kBlock * kBlocks) return std::nullopt;
   std::string name = (folder / ".millrace-disk-XXXXXX").string();
@@ -135,12 +135,14 @@ std::optional<DiskRates> measure_disk(const std::filesystem::path& folder) {
   if (file < 0) return std::nullopt;
   ::unlink(name.c_str());
   std::vector<std::byte> block(kBlock);
-  for (std::size_t i = 0; i < block.size(); ++i) block[i] = static_cast<std::byte>((i * 2654435761U) >> 13U);  // not compressible
+  for (std::size_t i = 0; i < block.size(); ++i)
+    block[i] = static_cast<std::byte>((i * 2654435761U) >> 13U);  // values that can't be
+                                                                  // compressed
   std::optional<DiskRates> rates;
   const double began = steady_seconds();
   if (write_blocks(file, block)) {
     const double written = steady_seconds();
-    ::posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED);  // otherwise memory would serve the read
+    ::posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED);  // otherwise the file would be read from memory
     const double read_began = steady_seconds();
     if (read_blocks(file, block)) {
       constexpr auto kBytes = static_cast<double>(kBlock) * kBlocks;
@@ -173,7 +175,7 @@ std::vector<FormatRate> measure_formats() {
 
 Neighbourhood watch_neighbours() {
   constexpr double kMoment = 0.25;
-  constexpr double kLeast = 0.05;  // least share of a core
+  constexpr double kLeast = 0.05;  // share of a core; programs that use less are not named
   const std::map<int, Process> before = processes();
   const double began = steady_seconds();
   spin(kMoment);

@@ -1,4 +1,4 @@
-// Finds the recipe among a command's words.
+// Finds the name of the recipe among a command's words.
 #pragma once
 
 #include <span>
@@ -15,8 +15,8 @@ using config::Arguments;
 using config::suggestion;
 using config::with_underscores;
 
-// Removes the recipe's name from the words and returns the recipe: the first word, or the first that names a recipe. UsageError,
-// with the nearest name, if it is missing or unknown.
+// Removes the recipe's name from the words and returns the recipe. The name is the first word that names a recipe, or else the
+// first word. Throws UsageError with the nearest name if the name is missing or unknown.
 const Entry& take_recipe(Arguments& arguments, std::span<const Entry> recipes, std::string_view command);
 
 [[nodiscard]] std::vector<std::string> names_of(std::span<const Entry> recipes);

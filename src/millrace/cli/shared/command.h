@@ -1,4 +1,4 @@
-// The definition of a command. There is one file per command; commands.cpp is the table.
+// What a command of `millrace` consists of. Each command has a source file; commands.cpp has the table of all commands.
 #pragma once
 
 #include <span>
@@ -11,25 +11,26 @@
 namespace millrace::cli {
 
 struct Invocation {
-  std::string program = "millrace";  // or the name of a user's program
+  std::string program = "millrace";  // "millrace", or the name of a user's program
   std::span<const Entry> recipes;
-  std::vector<std::string> words;  // after the command's name
+  std::vector<std::string> words;  // the words after the command's name
 };
 
 struct Command {
   std::string_view name;
-  std::string_view arguments;  // "RECIPE [FILE]...", for the usage line
-  std::string_view summary;    // the command's line in `millrace --help`
-  std::string_view group;      // the heading of that line; "" = not listed
-  std::string_view help;       // text of `millrace NAME --help` after the usage line
+  std::string_view arguments;  // for the usage line, such as "RECIPE [FILE]..."
+  std::string_view summary;    // the text about the command in `millrace --help`
+  std::string_view group;      // the heading above that text; "" = the command is not listed
+  std::string_view help;       // the text of `millrace NAME --help` after the usage line
   int (*run)(const Invocation& call);
-  std::string (*more_help)(const Invocation& call) = nullptr;  // text that depends on the words, e.g. a recipe's keys
+  std::string (*more_help)(const Invocation& call) = nullptr;  // further help that depends on the words, such as the keys of a
+                                                               // recipe
 };
 
-// All commands in the order of --help.
+// All commands, in the order of --help.
 [[nodiscard]] std::span<const Command* const> commands();
 
-// `millrace --help` and `millrace NAME --help`.
+// The texts of `millrace --help` and of `millrace NAME --help`.
 [[nodiscard]] std::string top_help(const Invocation& call);
 [[nodiscard]] std::string command_help(const Command& command, const Invocation& call);
 

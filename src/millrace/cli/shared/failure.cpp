@@ -42,7 +42,7 @@ bool is_errno(const std::error_code& code) {
   return code.category() == std::generic_category() || code.category() == std::system_category();
 }
 
-// Describes errors of std::thread, locks and clocks; the error number says what the system refused.
+// The failure for an error of std::thread, locks or clocks. The error number says what the system refused.
 Failure system_failure(const std::system_error& error) {
   const std::error_code& code = error.code();
   if (is_errno(code) && code.value() == ENOMEM) return out_of_memory("");

@@ -1,4 +1,4 @@
-// The program's message and exit code when a command throws.
+// What the program prints, and its exit code, if a command throws.
 #pragma once
 
 #include <exception>
@@ -7,12 +7,12 @@
 namespace millrace::cli {
 
 struct Failure {
-  std::string text;  // three parts, without a final newline
+  std::string text;  // the error in its three parts (what, where, next); without a line end
   int exit_code = 1;
 };
 
-// Millrace's errors are unchanged; errors of LibTorch, the memory allocator, the file system and the standard library get the
-// same form.
+// The failure for an exception. Millrace's errors keep their text; errors of LibTorch, the memory allocator, the file system and
+// the standard library get the same form.
 [[nodiscard]] Failure describe(const std::exception_ptr& exception);
 
 }  // namespace millrace::cli

@@ -1,4 +1,4 @@
-// The recipe's part of `millrace train RECIPE --help`: presets, every key, the other names that are accepted.
+// The recipe's part of `millrace train RECIPE --help`: presets, all keys, and other accepted names of keys.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace millrace::cli {
 
-// The help of the recipe named in the call's words; a hint if there is no name.
+// The help of the recipe that the call's words name. A hint if they name no recipe.
 [[nodiscard]] std::string recipe_help(const Invocation& call);
 
 }  // namespace millrace::cli

@@ -1,4 +1,4 @@
-// Sets up a run as `train` does, for commands that examine it instead.
+// Prepares a run as `train` does, for commands that only examine it.
 #pragma once
 
 #include "millrace/cli/shared/arguments.h"
@@ -6,8 +6,8 @@
 
 namespace millrace::cli {
 
-// A run as `train` would start it, without a run folder. Takes the config flags and files. `entry` and `console` must outlive the
-// result.
+// The run that `train` would start with these words, but without a run folder. Takes the config flags and files. `entry` and
+// `console` must outlive the result.
 [[nodiscard]] RunRequest take_run(const Entry& entry, Arguments& arguments, telemetry::Console& console);
 
 }  // namespace millrace::cli

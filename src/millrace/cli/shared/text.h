@@ -1,4 +1,4 @@
-// Output of commands: plain text on stdout, one JSON document for --json.
+// Output of commands on stdout: plain text, or a JSON document with --json.
 #pragma once
 
 #include <string_view>
@@ -10,10 +10,10 @@
 namespace millrace::cli {
 
 void print(std::string_view text);        // to stdout, unchanged
-void print_json(const Json& value);       // indented, with a final newline; bytes that are not UTF-8 are replaced
-void print_json_line(const Json& value);  // on one line, flushed
+void print_json(const Json& value);       // indented, with a line end; bytes that are not UTF-8 are replaced
+void print_json_line(const Json& value);  // on one line, and flushed
 
-// The error when a command can't write its output: the command has failed then, because the output is its result.
+// The error if a command can't write its output. The command has then failed, because the output is its result.
 [[nodiscard]] Error output_error();
 
 }  // namespace millrace::cli

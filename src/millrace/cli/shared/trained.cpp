@@ -23,7 +23,7 @@ bool is_in(std::string_view key, std::initializer_list<std::string_view> places)
                      [&](std::string_view place) { return place.ends_with('.') ? key.starts_with(place) : key == place; });
 }
 
-// True if a trained model or the command uses a key; the recipe's own keys count as used.
+// True if a trained model or this command uses the key. The recipe's own keys always count as used.
 bool is_used(const Entry& entry, std::string_view key, bool evaluates) {
   for (const config::Leaf& leaf : entry.sections.leaves)
     if (leaf.path == key) return true;
@@ -46,7 +46,7 @@ const Entry* find_recipe(std::span<const Entry> recipes, const std::string& name
   return found == recipes.end() ? nullptr : &*found;
 }
 
-// Takes --from or, in another trainer's words, --run-dir with --model-type.
+// Takes --from, or --run-dir with --model-type, which another trainer uses instead.
 std::optional<std::string> take_from(Arguments& arguments) {
   const auto from = arguments.value("from"), run = arguments.value("run-dir"), type = arguments.value("model-type");
   if (!run && type)
@@ -79,7 +79,7 @@ void require_there(const std::string& from) {
        "name a run: --from " + names.front() + (names.size() > 1 ? "; the newest are " + joined(names, ", ") : std::string())});
 }
 
-// The recipe's name as found in the path; "" if the path does not name it.
+// The name of the recipe that the run or file names; "" if it names no recipe.
 std::string recipe_of(const std::filesystem::path& from) {
   Fs& fs = Fs::real();
   if (const std::filesystem::path run = run_folder_of(fs, from); !run.empty()) return recipe_of_run(fs, run);
@@ -106,7 +106,7 @@ const Entry& take_recipe_of_run(Arguments& arguments, std::span<const Entry> rec
   if (name.empty()) return take_recipe(arguments, recipes, command);
   if (const Entry* entry = find_recipe(recipes, name)) return *entry;
   throw UsageError({*from + " is of recipe " + quoted(name) + ", which this program does not have", "flag --from",
-                    "use the program it was trained with; recipes here: " + joined(names_of(recipes), ", ")});
+                    "use the program that trained it; recipes here: " + joined(names_of(recipes), ", ")});
 }
 
 std::string description(const Loaded& loaded) {

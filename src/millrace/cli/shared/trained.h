@@ -1,4 +1,4 @@
-// Loads the model for predict and eval.
+// Loads the model for `predict` and `eval`.
 #pragma once
 
 #include <string>
@@ -9,17 +9,17 @@
 
 namespace millrace::cli {
 
-// Takes --from (or --run-dir RUN --model-type best|last, the words of another trainer) and all config flags. A run or snapshot
-// folder has its own config, which flags override; a safetensors file needs one (--preset, --config, flags). ConfigError for a
-// flag whose key the command does not use.
+// Takes --from and all config flags from the words, also --run-dir RUN --model-type best|last, which another trainer uses instead
+// of --from. A run or a snapshot brings its own config, whose values flags replace; for a safetensors file the words must give a
+// config (--preset, --config, flags). Throws ConfigError for a flag whose key the command does not use.
 [[nodiscard]] Loaded load_trained(const Entry& entry, Arguments& arguments, const std::string& command,
                                   telemetry::Console& console);
 
-// Takes the recipe's name from the words, like take_recipe(); without a name it is the recipe of the run in --from, or of the
-// file of weights that export wrote, or the program's only recipe.
+// Takes the recipe's name from the words, as take_recipe() does. If there is no name, it is the recipe of the run in --from, or
+// of the file of weights that `export` wrote, or the only recipe of the program.
 const Entry& take_recipe_of_run(Arguments& arguments, std::span<const Entry> recipes, const std::string& command);
 
-// The line about the model: its snapshot, and the number format unless it is fp32.
+// A line about the model: its snapshot, and its number format unless that is fp32.
 [[nodiscard]] std::string description(const Loaded& loaded);
 
 }  // namespace millrace::cli

@@ -1,11 +1,11 @@
-// The output of `millrace --version`.
+// The text of `millrace --version`.
 #pragma once
 
 #include <string>
 
 namespace millrace::cli {
 
-// Versions of Millrace, LibTorch, compiler and CPU, one per line.
+// The versions of Millrace, LibTorch and the compiler, and the CPU, a line each.
 [[nodiscard]] std::string version_text();
 [[nodiscard]] std::string version_number();  // "0.1.0"
 

@@ -16,7 +16,7 @@ namespace {
 
 using detail::RowAt;
 
-// Approximate overhead of the allocator per block.
+// The bytes that the allocator needs for a block, approximately.
 constexpr std::uint64_t kBlockOverhead = 16;
 
 std::size_t row_bytes_of(const Source& source) {
@@ -47,7 +47,8 @@ void SampleCache::count(std::uint64_t hits, std::uint64_t misses) noexcept {
   if (misses > 0) misses_.fetch_add(misses, std::memory_order_relaxed);
 }
 
-// The right to fill an entry; the destructor returns it and its share of the budget unless keep() was reached.
+// The right to fill an entry of the table. If keep() was not called, the destructor makes the entry free again and gives its
+// bytes back to the budget.
 class CachedSource::Claim {
  public:
   Claim(SampleCache& cache, Entry& entry, std::size_t size) : cache_(cache), entry_(entry), taken_(size + kBlockOverhead) {
@@ -67,7 +68,10 @@ class CachedSource::Claim {
   Claim(const Claim&) = delete;
   Claim& operator=(const Claim&) = delete;
 
-  [[nodiscard]] std::byte* bytes() const noexcept { return claimed_ ? entry_.bytes.get() : nullptr; }  // null = no room
+  [[nodiscard]] std::byte* bytes() const noexcept {
+    return claimed_ ? entry_.bytes.get() : nullptr;
+  }  // null = no room, or another
+     // reader has the entry
   void keep() noexcept {
     kept_ = true;
     entry_.stage.store(Stage::kept, std::memory_order_release);
@@ -84,7 +88,8 @@ class CachedSource::Claim {
 
 std::uint64_t cache_payload(const Source& source) {
   const auto parts = static_cast<std::uint64_t>(source.keeps() == Keeps::rows ? source.size() : source.parts());
-  const std::uint64_t each = kBlockOverhead + 2 * sizeof(void*);  // the block's overhead and the part's entry in the table
+  const std::uint64_t each = kBlockOverhead + 2 * sizeof(void*);  // the allocator's bytes for the block, and the part's entry in
+                                                                  // the table
   switch (source.keeps()) {
     case Keeps::nothing:
     case Keeps::memory:
@@ -145,7 +150,7 @@ void CachedSource::read(std::span<const std::int64_t> indices, Rows rows, const 
   }
 }
 
-// Neighbouring rows that are not kept are read together.
+// Reads neighbouring rows that the cache does not hold with one call.
 void CachedSource::read_rows(std::span<const std::int64_t> indices, Rows rows, const ReadRandom& random) const {
   std::uint64_t hits = 0;
   std::size_t at = 0;
@@ -188,8 +193,8 @@ void CachedSource::keep_row(std::int64_t index, Rows row) const {
   claim.keep();
 }
 
-// Returns false if no part of the sample is kept and there is no room for one: reading the whole sample is then cheaper.
-// Otherwise parts that are not kept are loaded for this call only.
+// Makes a row from its parts. Parts for which the cache has no room are loaded for this call only. Returns false if the cache
+// holds no part of the sample and has no room for any: reading the whole sample is then cheaper.
 bool CachedSource::make_of_parts(std::int64_t index, Rows row, const ReadRandom& random) const {
   std::array<std::int64_t, kMostParts> numbers{};
   const std::span<std::int64_t> parts(numbers.data(), parts_per_sample_);
@@ -220,7 +225,7 @@ bool CachedSource::make_of_parts(std::int64_t index, Rows row, const ReadRandom&
   return true;
 }
 
-// Returns false if there is no room, or another reader is loading the part.
+// Loads a part into the cache. Returns false if there is no room, or if another reader is loading the part.
 bool CachedSource::load_part(std::int64_t part) const {
   const std::size_t size = bytes_of(part);
   Claim claim(*cache_, entry_of(part), size);

@@ -1,8 +1,9 @@
-// A cache of samples in memory, shared by all readers of all data sets of a run: filled as samples are first read, never emptied.
+// A cache of samples in memory that all readers of all data sets of a run share. It fills as samples are first read and is never
+// emptied.
 //
-// An epoch's order is a permutation, so a cache that evicts by age would rarely hold the next sample; a cache that keeps what it
-// took first has a hit rate of kept bytes / all bytes from the second epoch on. Random numbers are drawn after the cache
-// (Keeps::parts), so cached and uncached streams are equal bit for bit.
+// An epoch's order is a permutation, so a cache that evicts old samples would rarely hold the next one. A cache that keeps the
+// first samples it gets has a hit rate of kept bytes / all bytes from the second epoch on. Random numbers are drawn after the
+// cache (Keeps::parts), so a run with the cache gets the same bits as one without.
 #pragma once
 
 #include <atomic>
@@ -17,13 +18,13 @@
 
 namespace millrace::data {
 
-// A run's view of its cache, in memory or on disk. Thread-safe.
+// The cache of a run, in memory or on disk, as the run reads its counters. Thread-safe.
 class Cache {
  public:
   struct Counters {
-    std::uint64_t hits = 0;  // samples
+    std::uint64_t hits = 0;  // number of samples
     std::uint64_t misses = 0;
-    std::uint64_t bytes = 0;  // used of the budget
+    std::uint64_t bytes = 0;  // bytes of the budget in use
     std::uint64_t budget_bytes = 0;
     [[nodiscard]] double hit_rate() const noexcept {
       return hits + misses == 0 ? 0.0 : static_cast<double>(hits) / static_cast<double>(hits + misses);
@@ -37,7 +38,7 @@ class Cache {
   [[nodiscard]] virtual Counters counters() const noexcept = 0;
 };
 
-// A memory budget that several sources share. Thread-safe.
+// A budget of memory that several sources share. Thread-safe.
 class SampleCache final : public Cache {
  public:
   explicit SampleCache(std::uint64_t budget_bytes) noexcept : budget_(budget_bytes) {}
@@ -55,13 +56,13 @@ class SampleCache final : public Cache {
   std::atomic<std::uint64_t> misses_{0};
 };
 
-// Bytes a cache of the whole source would hold, its table included; 0 when the source keeps nothing.
+// The bytes that a cache of the whole source would take, with its table; 0 if the source keeps nothing.
 [[nodiscard]] std::uint64_t cache_payload(const Source& source);
 
 class CachedSource final : public Source {
  public:
-  // `source` keeps rows or parts; `name` is the data set's name, for messages. ConfigError if a source with Keeps::rows says that
-  // it draws random numbers, or one with Keeps::parts has a part without bytes; read() throws the same if it is found later.
+  // `source` must keep rows or parts. `name`: the data set's name, for messages. Throws ConfigError if a source with Keeps::rows
+  // draws random numbers, or if a part of a source with Keeps::parts has no bytes; read() throws the same if it finds out later.
   CachedSource(std::shared_ptr<const Source> source, std::shared_ptr<SampleCache> cache, std::string name = "");
   ~CachedSource() override;
   CachedSource(const CachedSource&) = delete;
@@ -77,14 +78,14 @@ class CachedSource final : public Source {
   [[nodiscard]] std::string describe(std::int64_t index) const override { return source_->describe(index); }
   [[nodiscard]] std::string read_as() const override { return source_->read_as(); }
   [[nodiscard]] bool looks_ahead() const override { return source_->looks_ahead(); }
-  // Passes on the samples that are not kept.
+  // Announces only the samples that the cache does not hold.
   void will_need(std::span<const std::int64_t> indices, const ReadRandom& random) const noexcept override;
 
  private:
   enum class Stage : std::uint8_t { absent, loading, kept };
   struct Entry {
     std::atomic<Stage> stage{Stage::absent};
-    std::unique_ptr<std::byte[]> bytes;  // written by the thread that set `loading`, constant once `kept`
+    std::unique_ptr<std::byte[]> bytes;  // written by the thread that set `loading`; constant from `kept` on
   };
   class Claim;
 
@@ -102,17 +103,18 @@ class CachedSource final : public Source {
   const std::string name_;
   const Keeps keeps_;
   const std::size_t parts_per_sample_;
-  std::vector<std::size_t> field_bytes_;  // of a row, by field
-  std::size_t row_bytes_ = 0;             // of a row, all fields
+  std::vector<std::size_t> field_bytes_;  // bytes of each field in a row
+  std::size_t row_bytes_ = 0;             // bytes of a row
   std::uint64_t table_bytes_ = 0;
-  mutable std::vector<Entry> table_;  // by part; empty when not even the table fits the budget
+  mutable std::vector<Entry> table_;  // by part; empty if even the table exceeds the budget
 };
 
-// The config's request.
+// The values of data.cache that ask for a cache in memory or for no cache.
 enum class CacheWish : std::uint8_t { off, ram };
 
-// `available_bytes` is the memory this process may still take. `wish` nullopt: on if all that can be kept fits into half of it;
-// ram: on, with what fits into half of it. `budget_bytes` > 0 replaces that half. Null where it is off: then not a byte is used.
+// Decides whether to cache in memory. `available_bytes`: the memory that this process may still take. With `wish` nullopt the
+// cache is on if everything that can be kept fits into half of that memory; with `ram` it is on, and keeps as much as fits into
+// that half. `budget_bytes` > 0 replaces the half. Null = no cache; then it takes no memory.
 [[nodiscard]] Chosen<std::shared_ptr<SampleCache>> choose_cache(std::span<const Dataset> datasets, std::optional<CacheWish> wish,
                                                                 std::uint64_t available_bytes, std::uint64_t budget_bytes = 0);
 

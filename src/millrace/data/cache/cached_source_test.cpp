@@ -35,7 +35,7 @@ LoaderOptions shuffled(int readers) {
   return options;
 }
 
-// A pipeline with a cache with room for everything (or for `budget` bytes) in front of each data set.
+// A pipeline with `cache` in front of its data set.
 Pipeline cached(std::shared_ptr<const Source> source, const std::shared_ptr<SampleCache>& cache) {
   Pipeline pipeline = single(std::move(source));
   use_cache(pipeline, cache);
@@ -71,7 +71,7 @@ TEST(CachedSource, hits_all_from_the_second_epoch_on_and_gives_its_bytes_back) {
     const auto source = counting(keeps);
     const auto cache = std::make_shared<SampleCache>(cache_payload(*source));
     {
-      Loader loader(cached(source, cache), shuffled(0));  // readers would begin a fifth epoch
+      Loader loader(cached(source, cache), shuffled(0));  // without reader threads, which would begin a fifth epoch
       for (int epoch = 0; epoch < 4; ++epoch) (void)epoch_of(loader);
     }
     EXPECT_EQ(source->reads, 103 + (keeps == Keeps::rows ? 1 : 0)) << "a sample of rows is read to see that nothing is drawn";
@@ -86,7 +86,7 @@ TEST(CachedSource, hits_all_from_the_second_epoch_on_and_gives_its_bytes_back) {
 TEST(CachedSource, keeps_what_came_first_when_not_all_fits) {
   const auto source = counting(Keeps::rows, 100);
   const std::uint64_t payload = cache_payload(*source);
-  const auto cache = std::make_shared<SampleCache>(1600 + (payload - 1600) / 4);  // the table and 25 rows
+  const auto cache = std::make_shared<SampleCache>(1600 + (payload - 1600) / 4);  // room for the table and 25 rows
   Loader loader(cached(source, cache), shuffled(0));
   (void)epoch_of(loader);
   const std::uint64_t bytes = cache->counters().bytes;
@@ -96,7 +96,7 @@ TEST(CachedSource, keeps_what_came_first_when_not_all_fits) {
   EXPECT_EQ(source->reads, 1 + 100 + 75);
 }
 
-// Sample i is made of its own part and one of three that is drawn.
+// Sample i is made of part i and of one of three further parts, which is drawn.
 class DrawnSource final : public Source {
  public:
   [[nodiscard]] std::span<const Field> fields() const override { return {&field_, 1}; }
@@ -142,7 +142,7 @@ TEST(CachedSource, parts_that_samples_share_are_loaded_once) {
     EXPECT_EQ(source->loads, 43);
     EXPECT_EQ(source->wholes, 0);
   }
-  for (const std::uint64_t budget : {payload / 2, std::uint64_t{43 * 16 + 1}}) {  // the second holds only the table
+  for (const std::uint64_t budget : {payload / 2, std::uint64_t{43 * 16 + 1}}) {  // the second budget holds only the table
     for (const int readers : {0, 3}) {
       Loader loader(cached(std::make_shared<DrawnSource>(), std::make_shared<SampleCache>(budget)), shuffled(readers));
       EXPECT_EQ(epochs_of(loader, 3), expected) << budget << " bytes, " << readers << " readers";
@@ -205,7 +205,7 @@ TEST(CacheChoice, decides_by_size_against_free_memory_and_says_why) {
             "off: samples are made anew at each read, as their source says");
 }
 
-// Claims Keeps::rows although it draws numbers for some rows.
+// A source that promises Keeps::rows although it draws random numbers for some rows.
 class BrokenPromise final : public Source {
  public:
   explicit BrokenPromise(std::int64_t first_drawn) : first_drawn_(first_drawn) {}
@@ -270,7 +270,7 @@ TEST(Keeping, parts_without_bytes_are_refused_when_the_pipeline_is_built) {
   EXPECT_THROW(const Loader loader(pipeline, shuffled(0)), ConfigError);
 }
 
-// Big enough that one per cent of it is more than the allocator's rounding.
+// A source so big that one per cent of it is more than what the allocator's rounding changes.
 class BulkySource final : public Source {
  public:
   [[nodiscard]] std::span<const Field> fields() const override { return {&field_, 1}; }
@@ -295,7 +295,7 @@ TEST(CachedSource, memory_stays_flat_over_20_epochs_with_the_cache_off_and_on) {
     const auto source = std::make_shared<BulkySource>();
     const auto cache = on ? std::make_shared<SampleCache>(cache_payload(*source)) : nullptr;
     LoaderOptions options = shuffled(2);
-    options.adapts = false;  // keeps the number of slots constant: this test is about the cache
+    options.adapts = false;  // keeps the number of slots constant, because this test measures the cache
     Loader loader(cached(source, cache), options);
     (void)loader.next();
     const std::size_t before = resident_kib();

@@ -21,13 +21,15 @@ namespace {
 
 namespace stdfs = std::filesystem;
 
-constexpr std::uint64_t kLeftFree = std::uint64_t{1} << 30;  // free disk space that is always left, whatever the budget
-constexpr std::chrono::hours kAbandoned{24};                 // an unfinished file this old: its writer was killed
-constexpr std::uint64_t kLeastPart = 4096;                   // average part size, below which reading the source is as fast
+constexpr std::uint64_t kLeftFree = std::uint64_t{1} << 30;  // disk space that always stays free, whatever the budget is
+constexpr std::chrono::hours kAbandoned{24};                 // the age of an unfinished file from which its writer counts as
+                                                             // killed
+constexpr std::uint64_t kLeastPart = 4096;                   // average size of a part below which reading the source is as fast
+                                                             // as reading the cache
 
 std::string text(std::uint64_t bytes) { return human_bytes(static_cast<double>(bytes)); }
 
-// The file's size; nullopt if the path itself is no regular file.
+// The size of the file. nullopt if the path is not a regular file, also if it is a link.
 std::optional<std::uint64_t> file_bytes(const stdfs::path& path) {
   std::error_code failure;
   if (stdfs::symlink_status(path, failure).type() != stdfs::file_type::regular) return std::nullopt;
@@ -35,7 +37,7 @@ std::optional<std::uint64_t> file_bytes(const stdfs::path& path) {
   return failure ? std::nullopt : std::optional<std::uint64_t>(bytes);
 }
 
-// The folder, or its nearest existing parent.
+// The folder, or if it does not exist the nearest folder above it that does.
 stdfs::path nearest_folder(stdfs::path path) {
   std::error_code ignored;
   path = stdfs::absolute(path, ignored);
@@ -43,15 +45,15 @@ stdfs::path nearest_folder(stdfs::path path) {
   return path;
 }
 
-// One key text per part of the source; "" = the part is not kept.
+// A text for each part of the source, from which its key is made; "" = the part is not kept.
 std::vector<std::string> texts_of(const Source& source, std::size_t parts) {
   if (source.keeps() == Keeps::parts) {
     std::vector<std::string> texts = source.part_texts();
     MR_CHECK(texts.empty() || texts.size() == parts, "each part has a text, or none has");
     if (!texts.empty()) return texts;
   }
-  // Increased whenever a reader makes other values of the same bytes: from 2 on pictures are rotated as their EXIF says, from 3
-  // on as their XMP says.
+  // Increase this number when a reader makes other values of the same file. From 2 on, pictures are rotated as their EXIF says;
+  // from 3 on, as their XMP says.
   std::string common = source.fingerprint() + "\nreaders 3";
   for (const Field& field : source.fields())
     common += '\n' + field.name + ' ' + std::string(name_of(field.dtype)) + ' ' + to_text(field.shape);
@@ -139,7 +141,7 @@ void DiskCache::note_once(std::atomic<bool>& noted, const std::string& text) con
   if (!noted.exchange(true) && note_) note_(text);
 }
 
-// Another run may have removed the file already; a missing file is ignored.
+// Removes a file. A missing file is not an error, because another run may have removed it.
 void DiskCache::drop(const stdfs::path& path) {
   const std::optional<std::uint64_t> bytes = file_bytes(path);
   if (!bytes) return;
@@ -213,7 +215,8 @@ void DiskCachedSource::read(std::span<const std::int64_t> indices, Rows rows, co
   }
 }
 
-// If no part is on disk and none can be kept, reads the whole sample from the source, which is cheaper.
+// Makes a sample from its parts. If no part is on disk and no part can be kept, reads the whole sample from the source, which is
+// cheaper.
 void DiskCachedSource::read_one(std::span<const std::int64_t> index, Rows row, const ReadRandom& random) const {
   static thread_local std::array<std::vector<std::byte>, kMostParts> passing;
   std::array<std::int64_t, kMostParts> numbers{};
@@ -274,8 +277,8 @@ Chosen<std::shared_ptr<DiskCache>> choose_disk_cache(std::span<const Dataset> da
   if (options.folder.empty()) return {nullptr, "off: there is no folder for it"};
   const std::uint64_t asked = options.budget_bytes;
   const auto cache = std::make_shared<DiskCache>(std::move(options));
-  std::uint64_t payload = 0;  // size of the parts' files
-  std::uint64_t content = 0;  // size of the parts
+  std::uint64_t payload = 0;  // bytes of the parts' files
+  std::uint64_t content = 0;  // bytes of the parts
   std::uint64_t count = 0;
   std::set<std::string> needed;
   for (const Dataset& dataset : datasets) {

@@ -1,9 +1,9 @@
-// A cache of decoded parts on local disk, for data that does not fit into memory: one file per part, written once, checked at
-// each read, shared by all runs that read the same files.
+// A cache of decoded parts on the local disk, for data that does not fit into memory. Each part has a file, which is written once
+// and checked at each read. All runs that read the same data share the files.
 //
-// The name of a part's file is derived from the content of the source's files, the time they were written, and every reading
-// option that changes the bytes. Changed data gets other names, so nothing stale is read; a file that is damaged, truncated or
-// not a part's is replaced by a newly decoded part. Random numbers are drawn after this cache, as they are after the one in
+// The name of a part's file is derived from the content of the source's files, the time when they were written, and every reading
+// option that changes the bytes. So changed data gets other file names and outdated parts are never read. A file that is damaged,
+// truncated or foreign is replaced by a newly decoded part. Random numbers are drawn after this cache, as after the cache in
 // memory.
 #pragma once
 
@@ -29,22 +29,22 @@ namespace detail {
 class PartsView;
 }
 
-// The cache on disk that the sources of a run share. Thread-safe. If the disk is full or refuses writes, the run continues
+// The cache on disk that the sources of a run share. Thread-safe. If the disk is full or can't be written, the run continues
 // without the cache.
 class DiskCache final : public Cache {
  public:
   struct Options {
-    std::filesystem::path folder;  // for this cache alone; created at the first write
-    // For all files in the folder, also those of other data; 0 = half of the disk space available to them.
+    std::filesystem::path folder;  // a folder for this cache only; created at the first write
+    // A limit for all files in the folder, including those of other data; 0 = half of the disk space that is free for them.
     std::uint64_t budget_bytes = 0;
-    bool writes = true;  // false: existing files are read, none is written
-    // Called once for the first damaged part and once when writing fails, from any reader thread. May be null.
+    bool writes = true;  // false: existing files are read, but no file is written
+    // Called for the first damaged part and when writing first fails, by any reader thread. May be null.
     std::function<void(const std::string&)> note = {};
-    Fs* fs = nullptr;  // null = the process's own
+    Fs* fs = nullptr;  // null = the real file system
   };
 
   explicit DiskCache(Options options);
-  [[nodiscard]] Cache::Counters counters() const noexcept override;  // bytes: of all files in the folder
+  [[nodiscard]] Cache::Counters counters() const noexcept override;  // `bytes` counts all files in the folder
   [[nodiscard]] std::uint64_t budget_bytes() const noexcept { return budget_; }
 
  private:
@@ -52,8 +52,8 @@ class DiskCache final : public Cache {
   friend Chosen<std::shared_ptr<DiskCache>> choose_disk_cache(std::span<const Dataset> datasets, Options options);
   struct Part {
     std::array<std::uint8_t, 32> key{};
-    bool is_kept = false;               // false: its key would also fit the same part of changed data
-    std::atomic<bool> is_busy = false;  // a reader is writing it
+    bool is_kept = false;               // false: the part has no key that would change with the data, so it is not kept
+    std::atomic<bool> is_busy = false;  // true: a reader is writing the part's file
   };
   struct Listed {
     std::string name;
@@ -76,17 +76,18 @@ class DiskCache final : public Cache {
   Fs& fs_;
   const std::function<void(const std::string&)> note_;
   std::atomic<bool> writes_;
-  std::vector<Listed> listed_;  // the folder's files when the cache was made, oldest first
+  std::vector<Listed> listed_;  // the folder's files at the time when the cache was made, the oldest first
   std::uint64_t budget_ = 0;
   std::atomic<std::uint64_t> bytes_{0};
   std::atomic<std::uint64_t> hits_{0}, misses_{0};
   std::atomic<bool> told_damage_{false}, told_failure_{false};
-  std::map<std::shared_ptr<const Source>, std::shared_ptr<std::vector<Part>>> known_;  // for the thread that makes sources
+  std::map<std::shared_ptr<const Source>, std::shared_ptr<std::vector<Part>>> known_;  // parts by source; used only by the thread
+                                                                                       // that makes sources
 };
 
 class DiskCachedSource final : public Source {
  public:
-  // `source` keeps rows or parts; `name` is the data set's name, for messages. ConfigError as in CachedSource.
+  // `source` must keep rows or parts. `name`: the data set's name, for messages. Throws ConfigError as CachedSource does.
   DiskCachedSource(std::shared_ptr<const Source> source, std::shared_ptr<DiskCache> cache, std::string name = "");
   ~DiskCachedSource() override;
   DiskCachedSource(const DiskCachedSource&) = delete;
@@ -102,7 +103,7 @@ class DiskCachedSource final : public Source {
   [[nodiscard]] std::string describe(std::int64_t index) const override { return source_->describe(index); }
   [[nodiscard]] std::string read_as() const override { return source_->read_as(); }
   [[nodiscard]] bool looks_ahead() const override { return true; }
-  // Announces reads of the part's file if it exists, else of the source.
+  // Announces a read of the part's file if it exists, else a read of the source.
   void will_need(std::span<const std::int64_t> indices, const ReadRandom& random) const noexcept override;
 
  private:
@@ -116,8 +117,8 @@ class DiskCachedSource final : public Source {
   std::shared_ptr<std::vector<DiskCache::Part>> parts_;
 };
 
-// A cache for these data sets; null if it is off. If their parts would not fit into the budget next to files of other data, those
-// files are removed, oldest first.
+// A cache for these data sets; null if it is off. If their parts do not fit into the budget next to files of other data, those
+// files are removed, the oldest first.
 [[nodiscard]] Chosen<std::shared_ptr<DiskCache>> choose_disk_cache(std::span<const Dataset> datasets, DiskCache::Options options);
 
 // Puts the cache in front of every data set of the pipeline that keeps something. A null cache changes nothing.

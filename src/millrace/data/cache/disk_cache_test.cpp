@@ -27,7 +27,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-// A disk with a fixed size, independent of this machine's.
+// A disk whose size does not depend on this machine's disk.
 class Disk : public FaultFs {
  public:
   using FaultFs::FaultFs;
@@ -38,7 +38,7 @@ class Disk : public FaultFs {
   }
 };
 
-// A part of 40,000 numbers, of which a sample reads a few.
+// A source whose parts have 40,000 numbers each, of which a sample reads a few.
 class WideSource final : public Source {
  public:
   explicit WideSource(std::string print = "wide", std::int64_t size = 6) : print_(std::move(print)), size_(size) {}
@@ -226,7 +226,7 @@ TEST_F(DiskCacheTest, WhatASampleLooksAtIsAllThatIsRead) {
     EXPECT_EQ(rows_of<std::int64_t>(first, {3, 1, 5, 1}, epoch), expected);
     EXPECT_EQ(rows_of<std::int64_t>(second, {3, 1, 5, 1}, epoch), expected);
   }
-  // Damage outside the ranges that a sample reads does not matter; reading the whole part finds it.
+  // Damage outside the ranges that a sample reads is not noticed by that sample; reading the whole part finds it.
   for (const stdfs::path& path : files()) {
     std::string text = text_of(path);
     text.back() = static_cast<char>(text.back() ^ 1);
@@ -280,7 +280,7 @@ TEST_F(DiskCacheTest, ThingsPlantedInTheFolderDoNoHarm) {
   stdfs::create_directories(before[1] / "inside");
   stdfs::remove(before[2]);
   ASSERT_EQ(::mkfifo(before[2].c_str(), 0600), 0);
-  stdfs::copy_file(before[3], before[4], stdfs::copy_options::overwrite_existing);  // the file of another part
+  stdfs::copy_file(before[3], before[4], stdfs::copy_options::overwrite_existing);  // replaces a file by the file of another part
   write(folder_ / "parts" / "notes.txt", "mine");
   write(folder_ / "parts" / (std::string(40, 'z') + ".part"), "mine");
   ASSERT_EQ(reads(), expected);
@@ -406,7 +406,7 @@ TEST_F(DiskCacheTest, RunsAtOnceShareAFolder) {
   EXPECT_THAT(told_, IsEmpty());
 }
 
-// A changed file is recognised by its content or the time it was written, even if its size stays.
+// A changed file is recognised by its content or by the time when it was written, even if its size is the same.
 TEST_F(DiskCacheTest, AFileThatChangedIsDecodedAnew) {
   const stdfs::path path = folder_ / "v.nii";
   test::NiftiMaker maker{.dim = {128, 128, 96}};
@@ -420,7 +420,8 @@ TEST_F(DiskCacheTest, AFileThatChangedIsDecodedAnew) {
   };
   for (std::int16_t value = 1; value < 4; ++value) {
     const auto written = stdfs::exists(path) ? stdfs::last_write_time(path) : stdfs::file_time_type::clock::now();
-    values[(48 * 128 + 64) * 128 + 64] = values[(47 * 128 + 63) * 128 + 63] = value;  // in the middle, which no stamp covers
+    values[(48 * 128 + 64) * 128 + 64] = values[(47 * 128 + 63) * 128 + 63] = value;  // in the middle of the file, which no stamp
+                                                                                      // covers
     write(path, maker.file(values));
     stdfs::last_write_time(path, written + std::chrono::milliseconds(3));
     EXPECT_EQ(first_of(path), std::pair(value, std::uint64_t{0}));

@@ -1,4 +1,4 @@
-// The sources that read one file per sample, and .npy rows.
+// Tests of the sources that read a sample from each file, and of rows of .npy files.
 #include <gmock/gmock.h>
 #include <unistd.h>
 
@@ -41,7 +41,7 @@ class FileSourcesTest : public testing::Test {
     std::ofstream(folder_ / name, std::ios::binary) << bytes;
     return folder_ / name;
   }
-  // An x, y, z volume of 6 x 5 x 4 whose voxels count up from `first`.
+  // A volume of 6 x 5 x 4 voxels (x, y, z) whose values count up from `first`.
   stdfs::path volume(const std::string& name, std::int16_t first, std::vector<std::int64_t> dim = {6, 5, 4}) {
     std::vector<std::int16_t> values(static_cast<std::size_t>(*element_count(dim)));
     std::iota(values.begin(), values.end(), first);
@@ -112,7 +112,7 @@ TEST_F(FileSourcesTest, VolumesFromTheCacheGiveTheSamePatches) {
   }
 }
 
-// Acceptance: a corrupt file under each policy.
+// A damaged file, under each policy for bad samples.
 TEST_F(FileSourcesTest, ATruncatedVolumeIsDealtWithAsThePolicySays) {
   std::vector<stdfs::path> files;
   for (int i = 0; i < 8; ++i) files.push_back(volume("v" + std::to_string(i) + ".nii.gz", 100 * i));
@@ -296,7 +296,7 @@ TEST_F(FileSourcesTest, ImageCropsAndFlipsAreDrawnFromTheReadsStream) {
 }
 
 TEST_F(FileSourcesTest, JpegsAreReducedWhenTheCropAllowsIt) {
-  const stdfs::path path = stdfs::path(MILLRACE_SOURCE_DIR) / "tests/pictures/colour.jpg";  // 48 x 64
+  const stdfs::path path = stdfs::path(MILLRACE_SOURCE_DIR) / "tests/pictures/colour.jpg";  // 48 x 64 pixels
   EXPECT_EQ(Image(path).size(), (PictureSize{48, 64, Pixels::rgb}));
   EXPECT_EQ(Image(path.parent_path() / "gray.jpg").size().stored, Pixels::gray);
   const ImageSamples options{.height = 24, .width = 32, .random_crop = false, .reduce = true, .normalise = false};

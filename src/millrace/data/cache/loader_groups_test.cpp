@@ -1,4 +1,4 @@
-// Several data sets in a batch, and weighted draws; loader_weights_test.cpp tests the effect of the weights.
+// Tests of batches from several data sets, and of weighted draws; loader_weights_test.cpp tests how often weighted samples occur.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -52,7 +52,7 @@ std::vector<std::size_t> rows_of(const std::vector<Delivered>& batches, std::siz
   return rows;
 }
 
-// One pipeline per kind of batch.
+// A pipeline for each grouping.
 std::map<std::string, Pipeline> all_kinds() {
   std::map<std::string, Pipeline> all;
   all["each"] = two(Grouping::each);

@@ -18,7 +18,7 @@ namespace stdfs = std::filesystem;
 
 struct Depth {
   std::size_t most_files;
-  char kind;  // of the digest
+  char kind;  // the letter that names the kind of digest
   std::uint64_t whole;
   std::uint64_t edge;
   std::uint64_t samples;
@@ -29,7 +29,7 @@ constexpr std::array<Depth, 3> kDepths = {{{256, 'a', 1024 * kKib, 64 * kKib, 16
                                            {4096, 'b', 64 * kKib, 16 * kKib, 8, 4 * kKib},
                                            {SIZE_MAX, 'c', 12 * kKib, 4 * kKib, 1, 4 * kKib}}};
 
-// The digest depends on the bytes read, not on the time or order of the reads.
+// The digest depends only on the bytes that are read, not on the times or the order of the reads.
 class Digest {
  public:
   Digest(const InputFile& file, std::vector<std::byte>& buffer) : file_(file), buffer_(buffer) {}
@@ -69,14 +69,14 @@ void stamp(const stdfs::path& path, const Depth& depth, FileStamp& stamp, std::v
     stamp.modified_ns = file.modified_ns();
     stamp.digest = std::string(1, depth.kind) + ':' + digest.hex();
   } catch (const Error&) {
-    // Reading the file as data reports the reason.
+    // The error is ignored, because reading the file as data will report it.
   }
 }
 
 }  // namespace
 
 std::vector<std::string> relative_names(std::span<const stdfs::path> files) {
-  std::error_code failure;  // the current folder may have been removed
+  std::error_code failure;  // errors are ignored: the current folder may have been removed
   const stdfs::path here = stdfs::current_path(failure);
   std::vector<std::string> names;
   for (const stdfs::path& file : files) names.push_back((here / file).lexically_normal().generic_string());
@@ -111,7 +111,7 @@ std::vector<FileStamp> stamps_of(std::span<const stdfs::path> files, std::vector
     std::vector<std::byte> buffer;
     for (std::size_t i = next++; i < files.size(); i = next++) stamp(files[i], depth, stamps[i], buffer);
   };
-  // More threads than cores, since they wait for the disk.
+  // There may be more threads than cores, because the threads wait for the disk.
   constexpr std::size_t kFilesPerThread = 32;
   constexpr std::size_t kMostThreads = 8;
   std::vector<std::thread> threads;
@@ -122,7 +122,7 @@ std::vector<FileStamp> stamps_of(std::span<const stdfs::path> files, std::vector
         work();
       });
     }
-  } catch (const std::system_error&) {  // a limit on threads: continue with those that started
+  } catch (const std::system_error&) {  // a limit on threads: those that started do the work
   }
   work();
   for (std::thread& thread : threads) thread.join();

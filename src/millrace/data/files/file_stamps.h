@@ -1,6 +1,7 @@
-// Stamps tell on resume whether the files of a data set still hold the same: their names, sizes, and a digest of their content.
+// The stamp of a file is its name, its size and a digest of its content. When a run resumes, stamps show whether its data is
+// still the same.
 //
-// Paths and times do not count: data that was copied, moved, touched or mounted elsewhere is the same data.
+// Folders and times do not count: data that was copied, moved, touched or mounted elsewhere is the same data.
 #pragma once
 
 #include <cstdint>
@@ -15,29 +16,32 @@ namespace millrace::data {
 struct FileStamp {
   std::string name;  // the path relative to the deepest folder that contains all files of the data set
   std::uint64_t size = 0;
-  // "KIND:DIGITS"; digests of different kinds can't be compared. "" = the file could not be read; then neither size nor digest
-  // means anything.
+  // "KIND:DIGITS". Digests of different kinds can't be compared. "" = the file could not be read; then `size` has no meaning
+  // either.
   std::string digest;
-  std::int64_t modified_ns = 0;  // time of the last write; not compared by ==. 0 = unknown
+  std::int64_t modified_ns = 0;  // time of the last write, 0 = unknown; ignored by ==
   friend bool operator==(const FileStamp& a, const FileStamp& b) {
     return a.name == b.name && a.size == b.size && a.digest == b.digest;
   }
 };
 
-// How much of a file its digest covers. It depends only on the number of files, so that very many are still read quickly:
+// Computes the stamps of files. How much of a file its digest covers depends only on the number of files, so that even a large
+// number is read quickly:
 //   up to 256 files     files up to 1 MiB whole; of larger ones 64 KiB at the head, 64 KiB at the tail, 16 samples of 8 KiB
 //   up to 4,096 files   files up to 64 KiB whole; of larger ones 16 KiB, 16 KiB and 8 samples of 4 KiB
 //   more                files up to 12 KiB whole; of larger ones 4 KiB, 4 KiB and one sample of 4 KiB in the middle
-// Samples are equally spaced. In a larger file, a changed byte outside of them is NOT seen if the size stays. Never throws
-// because of a file (see FileStamp::digest). Uses several threads if there are many files.
+// The samples are equally spaced. In a file that is not covered whole, a changed byte outside the samples is NOT noticed if the
+// size stays the same. A file that can't be read does not make it throw (see FileStamp::digest). Uses several threads if there
+// are many files.
 [[nodiscard]] std::vector<FileStamp> stamps_of(std::span<const std::filesystem::path> files);
-// Computes the same stamps under the caller's names, one per file.
+// The same stamps, but with names that the caller gives, one for each file.
 [[nodiscard]] std::vector<FileStamp> stamps_of(std::span<const std::filesystem::path> files, std::vector<std::string> names);
 
-// Identifies the bytes of a file wherever it lies, as far as its stamp covers them; "" if it could not be read.
+// A text that identifies the content of a file, in whatever folder it is, as far as the stamp's digest covers it. "" if the file
+// could not be read.
 [[nodiscard]] std::string content_text(const FileStamp& stamp);
 
-// Names relative to the deepest folder that contains all files. Links are not followed.
+// The files' names relative to the deepest folder that contains all of them. Links are not followed.
 [[nodiscard]] std::vector<std::string> relative_names(std::span<const std::filesystem::path> files);
 
 }  // namespace millrace::data

@@ -12,24 +12,25 @@ namespace millrace::data {
 
 struct FilesFound {
   std::vector<std::filesystem::path> files;
-  std::string left_out;  // a line for the user: how many files of the folder are skipped, and the first names; "" if none
+  std::string left_out;  // a line for the user: how many files of the folder are skipped, and the names of the first; "" if no
+                         // file is
 };
-// The files of `folder` whose names end in one of `endings` (".nii.gz", ".png"; upper case too), sorted by name. A link counts as
-// its target. Skipped: hidden names, subfolders, __MACOSX. DataError if the folder can't be read.
+// The files of `folder` whose names end in one of `endings` (such as ".nii.gz" or ".png", also in upper case), sorted by name. A
+// link counts as its target. Hidden files, subfolders and __MACOSX are skipped. Throws DataError if the folder can't be read.
 [[nodiscard]] FilesFound find_files(const std::filesystem::path& folder, const std::vector<std::string>& endings);
-// Returns the same files; DataError also if there is no such file. `told` receives FilesFound::left_out.
+// The same files, but throws DataError also if there are no such files. `notices` gets FilesFound::left_out.
 [[nodiscard]] std::vector<std::filesystem::path> files_in(const std::filesystem::path& folder,
                                                           const std::vector<std::string>& endings,
                                                           std::vector<std::string>* notices = nullptr);
 
 struct LabelledFiles {
   std::vector<std::filesystem::path> files;
-  std::vector<std::int64_t> labels;  // one per file: the number of its class
-  std::vector<std::string> classes;  // by number
-  std::vector<std::string> notices;  // one line per folder in which files are skipped
+  std::vector<std::int64_t> labels;  // the number of its class, for each file
+  std::vector<std::string> classes;  // names of the classes, by number
+  std::vector<std::string> notices;  // a line for each folder in which files are skipped
 };
-// Reads a folder that holds one folder per class: photos/cat/*.jpg, photos/dog/*.jpg. Classes are numbered from 0, sorted by
-// name. DataError also for fewer than two classes.
+// Reads a folder that holds a subfolder for each class: photos/cat/*.jpg, photos/dog/*.jpg. The classes are numbered from 0 in
+// the order of their names. Throws DataError as files_in() does, and for fewer than two classes.
 [[nodiscard]] LabelledFiles labelled_files_in(const std::filesystem::path& folder,
                                               const std::vector<std::string>& endings = {".png", ".jpg", ".jpeg"});
 

@@ -1,5 +1,5 @@
-// A PNG or JPEG file, recognised by its content and rotated as its EXIF or XMP orientation says (like Pillow's
-// ImageOps.exif_transpose).
+// Reads a PNG or JPEG file. The format is recognised by the content. The image is rotated as its EXIF or XMP orientation says,
+// like by ImageOps.exif_transpose of Pillow.
 #pragma once
 
 #include <cstddef>
@@ -18,19 +18,19 @@ using format::PicturePart;
 using format::PictureSize;
 using format::Pixels;
 
-// An image file read into a buffer that each thread owns: each thread has one Image at a time and alone uses it. DataError if the
-// file is neither PNG nor JPEG, or is damaged.
+// An image file in a buffer that belongs to the thread: a thread may have only one Image at a time, and only that thread may use
+// it. Throws DataError if the file is neither PNG nor JPEG, or is damaged.
 class Image {
  public:
   explicit Image(std::filesystem::path path);
 
   [[nodiscard]] const PictureSize& size() const noexcept { return size_; }  // size after rotation
   [[nodiscard]] const format::PictureSigns& signs() const noexcept { return signs_; }
-  // The largest of 1, 2, 4, 8 by which the image can be reduced while decoding and still has at least `height` rows and `width`
-  // columns; 1 for PNG.
+  // The largest factor of 1, 2, 4 and 8 by which decoding can reduce the image so that it still has at least `height` rows and
+  // `width` columns. Always 1 for PNG.
   [[nodiscard]] int largest_reduction(std::int64_t height, std::int64_t width) const noexcept;
-  // Decodes `part` of the image reduced by `reduction` into `out`: height * width * channels bytes, channels last. Called once
-  // per object. DataError if the file is damaged or truncated.
+  // Decodes `part` of the image, reduced by the factor `reduction`, into `out`: height * width * channels bytes, channels last.
+  // May be called once for each object. Throws DataError if the file is damaged or truncated.
   void decode(Pixels pixels, int reduction, const PicturePart& part, std::span<std::byte> out);
 
  private:
@@ -40,10 +40,11 @@ class Image {
   std::span<const std::byte> bytes_;
   PictureSize size_, stored_;
   format::PictureSigns signs_;
-  std::unique_ptr<format::JpegPicture> jpeg_;  // null: a PNG
+  std::unique_ptr<format::JpegPicture> jpeg_;  // null: the image is a PNG
 };
 
-// Signs read without decoding. Empty for a file that can't be read: decoding it reports the error.
+// What the file's header says, without decoding the pixels. Empty for a file that can't be read, because decoding will report the
+// error.
 [[nodiscard]] format::PictureSigns signs_of(const std::filesystem::path& path);
 
 // A summary of the headers of many pictures.
@@ -53,12 +54,13 @@ struct PicturesSeen {
     std::filesystem::path first;
   };
   std::int64_t all = 0, looked_at = 0;
-  Some turned, transparent, deep;  // counts among those looked at
-  PictureSize least, greatest;     // after rotation; 0 if no picture has a size
+  Some turned, transparent, deep;  // among the files that were looked at
+  PictureSize least, greatest;     // after rotation; 0 if no size could be read
 };
-// Looks at the headers of at most `most` files, spread over all.
+// Looks at the headers of at most `most` files, evenly spread over all files.
 [[nodiscard]] PicturesSeen look_at_pictures(std::span<const std::filesystem::path> files, std::int64_t most);
-// "1,050 pictures of 40 to 89 x 41 to 90 pixels (width x height), 12 turned upright as EXIF says, 3 with transparency".
+// A line such as "1,050 pictures of 40 to 89 x 41 to 90 pixels (width x height), 12 turned upright as EXIF says, 3 with
+// transparency".
 [[nodiscard]] std::string read_as(const PicturesSeen& seen);
 
 }  // namespace millrace::data

@@ -9,7 +9,7 @@
 #include "millrace/data/files/detail/resize_loops.h"
 #include "millrace/system/instructions.h"
 
-// tests/interop/formats_test.cpp tests that values equal Pillow's.
+// tests/interop/formats_test.cpp tests that the values equal Pillow's.
 namespace millrace::data {
 namespace {
 
@@ -83,7 +83,7 @@ TEST(ImageResize, AnEvenImageStaysEvenAndGreyIsOneChannelOfColour) {
   for (std::size_t i = 0; i < small_colour.size(); ++i) ASSERT_EQ(small_colour[i], small[i / 3]);
 }
 
-// Weights that overshoot to both sides: both ends are clamped alike by the loops of each set of instructions.
+// The weights overshoot in both directions: the loops of all instruction sets must clamp at both ends alike.
 TEST(ImageResize, EachSetOfInstructionsGivesTheSameBytes) {
   if (hardware_instructions() < InstructionSet::avx2) GTEST_SKIP() << "this CPU has one set";
   constexpr std::size_t kOld = 37 * 3, kNew = 21, kPitch = 64;

@@ -1,4 +1,4 @@
-// 1,000 damaged files of each format: no file may crash a reader, exhaust memory, or be accepted if it was truncated.
+// Damages 1,000 files of each format: no file may crash a reader or exhaust memory, and no truncated file may be accepted.
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 
@@ -24,7 +24,7 @@ using test::text_of;
 
 std::span<const std::byte> bytes_of(const std::string& text) { return std::as_bytes(std::span(text)); }
 
-// A file in memory, for writers that take one.
+// A file in memory, for writers that need a file.
 class TextFile final : public WritableFile {
  public:
   explicit TextFile(std::string& text) : text_(text) {}
@@ -43,7 +43,7 @@ std::string noise(std::size_t size) {
   return bytes;
 }
 
-// Shape and dtype are content too.
+// Adds dtype and shape to the bytes, because they are content too.
 std::string named(DType dtype, const Shape& shape, const std::string& bytes) {
   return std::string(name_of(dtype)) + to_text(shape) + bytes;
 }
@@ -102,7 +102,7 @@ TEST(Mutants, NiftiPacked) {
   expect_survives_mutants({".nii.gz", file, 64, true, read_nifti});
 }
 
-// The header of a packed file, damaged before it is packed: the checksum is right, the numbers are not.
+// Damages the header of a compressed file before it is compressed: the checksum is then right, but the numbers are wrong.
 TEST(Mutants, NiftiPackedLies) {
   expect_survives_mutants({".nii", nifti_file(), 368, false, [](const std::filesystem::path& path) {
                              const std::string plain = Fs::real().read_file(path);
@@ -130,7 +130,7 @@ TEST(Mutants, Png) {
 }
 
 TEST(Mutants, Jpeg) {
-  // 24 x 24 in gray and in colour, progressive, as libjpeg-turbo wrote them.
+  // Pictures of 24 x 24 pixels, gray, in colour and progressive, as libjpeg-turbo wrote them.
   for (const char* const name : {"gray.jpg", "colour.jpg", "progressive.jpg"}) {
     const std::string file = Fs::real().read_file(std::filesystem::path(MILLRACE_SOURCE_DIR) / "tests" / "pictures" / name);
     expect_survives_mutants({".jpg", file, 200, false, read_image});

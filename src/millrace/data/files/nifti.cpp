@@ -31,14 +31,15 @@ bool is_gzip(const InputFile& file) {
   return gzip;
 }
 
-// The first bytes of a file, decompressed: `limit` bytes, or all if there are fewer.
+// The first `limit` bytes of a file, decompressed; all bytes if there are fewer.
 std::vector<std::byte> head_of(const InputFile& file, std::uint64_t limit) {
   if (!is_gzip(file)) {
     std::vector<std::byte> head(std::min(limit, file.size()));
     file.read(0, head);
     return head;
   }
-  // Compressed data is hardly ever longer than its content; gzip's own header may contain a name and 64 kB of extra fields.
+  // Reads enough compressed bytes: compressed data is hardly ever longer than its content, and gzip's own header may have a name
+  // and 64 kB of extra fields.
   std::vector<std::byte> packed(std::min(file.size(), 2 * limit + (std::uint64_t{1} << 17U)));
   file.read(0, packed);
   std::vector<std::byte> head(std::min(limit, file.size() * format::kDeflateMostExpansion));
@@ -51,7 +52,7 @@ std::vector<std::byte> head_of(const InputFile& file, std::uint64_t limit) {
 
 bool is_named_gz(const std::filesystem::path& path) { return to_lower(path.extension().string()) == ".gz"; }
 
-// The other file of a pair: "a.hdr.gz" for "a.img.gz", with or without .gz; in upper case if the given name is.
+// The other file of a pair, such as "a.hdr.gz" for "a.img.gz". It has .gz and upper case if the given name has them.
 std::filesystem::path partner(const std::filesystem::path& path, std::string extension) {
   std::filesystem::path base = path;
   const bool gz = is_named_gz(path);
@@ -74,12 +75,12 @@ bool is_image_half(const std::filesystem::path& path) {
   return to_lower((is_named_gz(path) ? path.stem() : path).extension().string()) == ".img";
 }
 
-// Presents the block as rows of contiguous bytes: calls take(from, rows, pitch, row_bytes) for `rows` rows that lie `pitch` bytes
-// apart.
+// Walks over the block as rows of contiguous bytes: calls take(from, rows, pitch, row_bytes) for `rows` rows that begin `pitch`
+// bytes apart.
 template <class Take>
 void walk(const Shape& shape, std::size_t element, std::span<const std::int64_t> offset, std::span<const std::int64_t> size,
           const Take& take) {
-  // Trailing axes that are read completely are contiguous with the axis before them.
+  // The last axes are contiguous as far as they are read completely.
   std::size_t axis = shape.size();
   std::uint64_t below = element;
   while (axis > 0 && size[axis - 1] == shape[axis - 1]) below *= static_cast<std::uint64_t>(shape[--axis]);
@@ -87,7 +88,7 @@ void walk(const Shape& shape, std::size_t element, std::span<const std::int64_t>
   const std::size_t row_axis = axis - 1;
   const std::uint64_t row_bytes = below * static_cast<std::uint64_t>(size[row_axis]);
   const std::uint64_t pitch = below * static_cast<std::uint64_t>(shape[row_axis]);
-  const std::size_t outer = row_axis == 0 ? 0 : row_axis - 1;  // axes in front of the rows
+  const std::size_t outer = row_axis == 0 ? 0 : row_axis - 1;  // number of axes before the rows
   const std::uint64_t rows = row_axis == 0 ? 1 : static_cast<std::uint64_t>(size[row_axis - 1]);
   std::uint64_t slabs = 1;
   for (std::size_t i = 0; i < outer; ++i) slabs *= static_cast<std::uint64_t>(size[i]);
@@ -109,7 +110,7 @@ void copy_rows(const std::byte* from, std::uint64_t rows, std::uint64_t pitch, s
   for (std::uint64_t row = 0; row < rows; ++row) std::memcpy(to + row * row_bytes, from + row * pitch, row_bytes);
 }
 
-// A thread's buffer, kept between reads: fresh pages cost more than the copy into them.
+// A thread's buffer, which is kept between reads, because new pages of memory cost more than the copy into them.
 std::span<std::byte> scratch(std::vector<std::byte>& kept, std::uint64_t bytes) {
   if (kept.size() < bytes) {
     kept.clear();
@@ -172,7 +173,7 @@ bool is_nifti(const std::filesystem::path& path) {
   if (is_named_otherwise) return false;
   try {
     return detail::has_nifti_magic(head_of(file, detail::kNifti2Bytes));
-  } catch (const DataError&) {  // gzip data that is damaged
+  } catch (const DataError&) {  // the gzip data is damaged
     return false;
   }
 }
@@ -236,7 +237,8 @@ void NiftiFile::read_block(std::span<const std::int64_t> offset, std::span<const
   } else {
     if (passed_over != nullptr) passed_over->behind = file.size() - header_.voxel_offset - header_.voxel_bytes;
     walk(shape, size_of(header_.dtype), offset, size, [&](std::uint64_t from, auto rows, auto pitch, auto row_bytes) {
-      // Reads everything from the first row to the last at once: reading the gaps costs less than one call per row.
+      // Reads everything from the first to the last row with one call, because reading the gaps too costs less than a call for
+      // each row.
       const std::uint64_t span = (rows - 1) * pitch + row_bytes;
       const std::span<std::byte> slab = rows == 1 ? std::span(to, row_bytes) : scratch(plain, span);
       file.read(header_.voxel_offset + from, slab);

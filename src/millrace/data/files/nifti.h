@@ -24,45 +24,46 @@ namespace millrace::data {
 
 struct NiftiHeader {
   struct Extension {
-    std::int32_t code = 0;     // 4: AFNI, 6: a comment, ...
-    std::uint64_t offset = 0;  // of its content in the header file, decompressed
+    std::int32_t code = 0;     // kind of content: 4 = AFNI, 6 = a comment, ...
+    std::uint64_t offset = 0;  // where its content begins in the header file, after decompression
     std::uint64_t bytes = 0;
   };
 
   int version = 1;       // 1 or 2
-  bool pair = false;     // voxels in a separate file (.img)
-  bool swapped = false;  // not in this machine's byte order
+  bool pair = false;     // true: the voxels are in a separate file (.img)
+  bool swapped = false;  // true: the byte order is not this machine's
   DType dtype = DType::i16;
   Shape shape;                     // slowest axis first: [t,z,y,x]
-  std::uint64_t voxel_offset = 0;  // in the voxel file, decompressed
+  std::uint64_t voxel_offset = 0;  // where the voxels begin in their file, after decompression
   std::uint64_t voxel_bytes = 0;
-  // value = stored * slope + intercept. A stored slope that is 0 or not finite means that there is no scaling and is read as
-  // slope 1, intercept 0.
+  // value = stored * slope + intercept. If the stored slope is 0 or not finite, there is no scaling: slope is then 1 and
+  // intercept 0.
   double slope = 1;
   double intercept = 0;
-  bool scaled = false;                          // false: values are as stored
-  std::array<double, 8> pixdim{};               // as stored: [1] to [7] are the sizes of a voxel along x, y, z, t, ...
-  std::int16_t qform_code = 0, sform_code = 0;  // 0 for a code that the standard does not have
-  std::array<double, 6> qform{};                // as stored: b, c and d of the quaternion, then the offset along x, y, z
-  // Maps voxel (i, j, k, 1) along x, y, z to millimetres, row by row: from the sform, else the qform, else the voxel sizes about
-  // the volume's centre with x flipped, as in nibabel (a negative voxel size counts as positive, 0 as 1).
+  bool scaled = false;                          // false: values are the stored numbers
+  std::array<double, 8> pixdim{};               // as stored; [1] to [7] are the sizes of a voxel along x, y, z, t, ...
+  std::int16_t qform_code = 0, sform_code = 0;  // a code that the standard does not have becomes 0
+  std::array<double, 6> qform{};                // as stored: b, c and d of the quaternion, then the offsets along x, y and z
+  // Maps the voxel (i, j, k, 1), along x, y, z, to millimetres; stored row by row. It is taken from the sform, else from the
+  // qform, else from the voxel sizes, with the volume's centre as origin and x flipped, as nibabel does. (A negative voxel size
+  // counts as positive, 0 counts as 1.)
   std::array<std::array<double, 4>, 4> affine{};
   std::uint8_t units = 0;  // xyzt_units as stored: 2 = mm, 8 = s, ...
   std::string description;
   std::vector<Extension> extensions;
 };
 
-// True if a file begins as a NIfTI header does, after gunzipping: decided by content, whatever its name. For a pair, pass the
+// True if the file, decompressed if it is gzip, begins like a NIfTI header, whatever its name is. For a pair of files, pass the
 // header file.
 [[nodiscard]] bool is_nifti(const std::filesystem::path& path);
 
-// A volume open for reading, its header checked against the file's size. Const and thread-safe. Compressed files are inflated
-// whole at each read, into a buffer that each thread keeps (as large as the largest file and volume it has read). DataError names
-// the file and what is wrong: no NIfTI header, an impossible header, missing voxels, a gzip stream that is damaged or longer than
-// the header says.
+// A volume that is open for reading; its header was checked against the size of the file. Const and thread-safe. Each read
+// inflates a compressed file completely, into a buffer that each thread keeps, as large as the largest file and volume it has
+// read. Throws DataError with the name of the file if it has no NIfTI header, the header is impossible, voxels are missing, or
+// the gzip stream is damaged or longer than the header says.
 class NiftiFile {
  public:
-  explicit NiftiFile(const std::filesystem::path& path);  // for a pair, either file
+  explicit NiftiFile(const std::filesystem::path& path);  // for a pair, `path` may be either file
   ~NiftiFile();
   NiftiFile(NiftiFile&& other) noexcept;
   NiftiFile& operator=(NiftiFile&&) = delete;
@@ -73,12 +74,12 @@ class NiftiFile {
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
   [[nodiscard]] std::vector<std::byte> extension(const NiftiHeader::Extension& extension) const;
 
-  // Reads the block of `size` voxels per axis from `offset` (slowest axis first, inside the volume), in C order: the stored
-  // numbers in this machine's byte order. Copies only the block; of an uncompressed file it reads little more.
+  // Reads a block of `size` voxels from `offset` (slowest axis first; the block must be inside the volume). `out` gets the stored
+  // numbers in C order, in this machine's byte order. Copies only the block; from an uncompressed file it reads little more.
   void read(std::span<const std::int64_t> offset, std::span<const std::int64_t> size, std::span<std::byte> out) const;
-  // Reads the same block, scaled in double and rounded to float. DataError for complex voxels.
+  // The same block, scaled in double and rounded to float. Throws DataError for complex voxels.
   void read_scaled(std::span<const std::int64_t> offset, std::span<const std::int64_t> size, std::span<float> out) const;
-  // Reads all voxels. `passed_over`: receives what follows them in the voxel file.
+  // Reads all voxels. `passed_over` gets a description of what follows them in the voxel file.
   void read(std::span<std::byte> out, format::PassedOver* passed_over = nullptr) const;
   void read_scaled(std::span<float> out) const;
 
@@ -92,8 +93,8 @@ class NiftiFile {
   NiftiHeader header_;
 };
 
-// Cut the same block out of a whole volume in memory, as read() returned it; they use the header's dtype, shape and scaling.
-// cut_scaled needs a dtype that is not complex.
+// Cut the same blocks out of a whole volume in memory, which read() has returned; dtype, shape and scaling are those of `header`.
+// cut_scaled() needs a dtype that is not complex.
 void cut(const NiftiHeader& header, std::span<const std::byte> voxels, std::span<const std::int64_t> offset,
          std::span<const std::int64_t> size, std::span<std::byte> out);
 void cut_scaled(const NiftiHeader& header, std::span<const std::byte> voxels, std::span<const std::int64_t> offset,

@@ -38,7 +38,7 @@ class NiftiTest : public testing::Test {
     const auto packed = format::deflate(format::DeflateFrame::gzip, std::as_bytes(std::span(text)));
     return {reinterpret_cast<const char*>(packed.data()), packed.size()};
   }
-  // The error of opening and reading the whole file.
+  // The error of opening the file and reading all of it.
   static std::string refusal(const stdfs::path& path) {
     return refusal_reason<DataError>([&] {
       const NiftiFile file(path);
@@ -153,7 +153,7 @@ TEST_F(NiftiTest, TheAffineComesFromSformQformOrVoxelSizes) {
   using Row = std::array<double, 4>;
   EXPECT_THAT(NiftiFile(path_).header().affine,
               ElementsAre(Row{-2, 0, 0, 2}, Row{0, 3, 0, -6}, Row{0, 0, 4, -12}, Row{0, 0, 0, 1}));
-  // Half a turn about x: y and z change sign; qfac -1 turns z back.
+  // Half a turn about x changes the signs of y and z; qfac -1 changes that of z back.
   maker.qform = 1;
   maker.quatern = {1, 0, 0};
   maker.qoffset = {10, 20, 30};
@@ -262,12 +262,12 @@ TEST_F(NiftiTest, PackedFilesThatLieAreRefused) {
   EXPECT_EQ(refusal(packed), "the compressed data is damaged or cut off");
   put(packed, whole);
   EXPECT_EQ(refusal(packed), "the file is named .gz, but holds no gzip data");
-  // Some padding after the voxels is ignored, a zip bomb is inflated no further than that.
+  // A little padding after the voxels is ignored; a zip bomb is inflated no further than that.
   put(packed, gzip(whole + "x"));
   EXPECT_EQ(refusal(packed), "accepted");
   put(packed, gzip(whole + std::string(20'000'000, '\0')));
   EXPECT_EQ(refusal(packed), "the compressed data holds more than the 4352 bytes that are announced");
-  // Missing voxels.
+  // The last byte of the voxels is missing.
   put(packed, gzip(whole.substr(0, whole.size() - 1)));
   EXPECT_EQ(refusal(packed), "the compressed data holds less than the 4352 bytes that are announced");
   const NiftiMaker vast{.dim = {30000, 30000, 1000}};

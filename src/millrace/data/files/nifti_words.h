@@ -1,4 +1,4 @@
-// Describes in words where a NIfTI header places its volume in space.
+// Texts for people about where a NIfTI header places its volume in space.
 #pragma once
 
 #include <string>
@@ -7,19 +7,19 @@
 
 namespace millrace::data {
 
-// The directions of the voxel axes x, y and z: "RAS" is right, anterior and superior, as nibabel.aff2axcodes gives for the
-// affine; "?" for an axis of length 0 in the affine, "???" if the affine has numbers that are not finite.
+// The directions of the voxel axes x, y and z, as nibabel.aff2axcodes gives them for the affine: "RAS" means right, anterior,
+// superior. "?" for an axis that has length 0 in the affine. "???" if the affine has numbers that are not finite.
 [[nodiscard]] std::string orientation_of(const NiftiHeader& header);
-// The origin of the affine: "the sform (scanner)", "the qform (aligned)", "voxel sizes alone, without a form".
+// Where the affine comes from: "the sform (scanner)", "the qform (aligned)", "voxel sizes alone, without a form".
 [[nodiscard]] std::string form_of(const NiftiHeader& header);
-// Units: "mm" for lengths; "s" for the fourth axis (time_unit()); "" if the header does not say.
+// The unit of lengths, such as "mm"; time_unit() is that of the fourth axis, such as "s". "" if the header does not say.
 [[nodiscard]] std::string length_unit(const NiftiHeader& header);
 // Millimetres per length unit; 1 if the header does not say.
 [[nodiscard]] double millimetres(const NiftiHeader& header);
 [[nodiscard]] std::string time_unit(const NiftiHeader& header);
-// "1 x 1 x 2 mm", x first: the header's sizes, followed by the affine's if they differ.
+// "1 x 1 x 2 mm", x first. These are the header's voxel sizes; if the affine has other ones, they follow.
 [[nodiscard]] std::string voxel_text(const NiftiHeader& header);
-// All of this in one line: "RAS by the sform (scanner), voxels of 1 x 1 x 2 mm".
+// Directions, origin and voxel sizes in one line: "RAS by the sform (scanner), voxels of 1 x 1 x 2 mm".
 [[nodiscard]] std::string read_as(const NiftiHeader& header);
 
 }  // namespace millrace::data

@@ -1,4 +1,4 @@
-// Writes NIfTI-1 files: .nii, and .nii.gz compressed, in this machine's byte order.
+// Writes NIfTI-1 files, as .nii or compressed as .nii.gz, in this machine's byte order.
 #pragma once
 
 #include <array>
@@ -15,18 +15,19 @@
 
 namespace millrace::data {
 
-inline constexpr std::int32_t kNiftiComment = 6;  // extension code for plain text
+inline constexpr std::int32_t kNiftiComment = 6;  // code of an extension that holds plain text
 
-// Writes dtype, shape, slope and intercept, pixdim, both transforms with their codes and the description (its first 79 bytes) of
-// `header`. Each of `comments` becomes an extension, in that order. `voxels` are in C order, slowest axis first, as
-// NiftiFile::read() returns them. The file appears whole or not at all; the same input gives the same bytes. DataError for a
-// shape that does not fit into NIfTI-1 (1 to 7 axes of at most 32,767) and for an ending other than .nii and .nii.gz; FsError.
+// Writes a NIfTI-1 file. From `header` it takes dtype, shape, slope and intercept, pixdim, both transforms with their codes, and
+// the first 79 bytes of the description. Each of `comments` becomes an extension, in this order. `voxels` are in C order, slowest
+// axis first, as NiftiFile::read() returns them. The file appears whole or not at all; the same input gives the same bytes.
+// Throws DataError for a shape that does not fit into NIfTI-1 (1 to 7 axes of at most 32,767) and for an ending other than .nii
+// and .nii.gz, and FsError.
 void write_nifti(Fs& fs, const std::filesystem::path& path, const NiftiHeader& header, std::span<const std::byte> voxels,
                  std::span<const std::string> comments = {});
 
-// A copy of `like` with voxels `factor` times as large along x, y and z, whose first voxel starts at the same corner: each covers
-// factor^3 of the old ones. A factor below 1 makes voxels smaller. A header without a transform gets an sform from its default
-// one. Shape, dtype and scaling stay.
+// A copy of the header `like` for voxels that are `factor` times as large along x, y and z (smaller if factor < 1). The first
+// voxel begins at the same corner, so each new voxel covers factor^3 old ones. A header without a transform gets an sform that
+// equals its default transform. Shape, dtype and scaling are unchanged.
 [[nodiscard]] NiftiHeader with_voxels_of(const NiftiHeader& like, double factor);
 
 }  // namespace millrace::data

@@ -26,7 +26,7 @@ class NiftiWriterTest : public testing::Test {
     std::ifstream file(path, std::ios::binary);
     return {std::istreambuf_iterator<char>(file), {}};
   }
-  // The header that is read from a file with these settings.
+  // The header that is read from a file that `maker` wrote.
   NiftiHeader header_of(const NiftiMaker& maker) {
     std::int64_t count = 1;
     for (const std::int64_t size : maker.dim) count *= size;
@@ -45,7 +45,7 @@ class NiftiWriterTest : public testing::Test {
   stdfs::path folder_;
 };
 
-// Both transforms, different from each other and from the default.
+// A volume with both transforms, which differ from each other and from the default.
 NiftiMaker placed() {
   return {.dim = {4, 3, 2},
           .pixdim = {2.2F, 3.3F, 4.4F},
@@ -134,7 +134,7 @@ TEST_F(NiftiWriterTest, ACoarserGridStandsWhereTheFinerOneDoes) {
   for (const NiftiMaker& maker : {placed(), only_qform, none}) {
     const NiftiHeader fine = header_of(maker);
     const NiftiHeader coarse = with_voxels_of(fine, 4);
-    // The centre of coarse voxel n is that of fine voxels 4 n to 4 n + 3.
+    // The centre of coarse voxel n is the centre of the fine voxels 4 n to 4 n + 3.
     for (const double n : {0.0, 1.0, 5.0}) {
       const double at = 4 * n + 1.5;
       const Point a = to_mm(coarse, {n, n, n});
@@ -144,7 +144,7 @@ TEST_F(NiftiWriterTest, ACoarserGridStandsWhereTheFinerOneDoes) {
     EXPECT_DOUBLE_EQ(coarse.pixdim[2], 4 * fine.pixdim[2]);
     const NiftiHeader back = with_voxels_of(coarse, 0.25);
     for (std::size_t i = 0; i < 3; ++i) EXPECT_NEAR(back.affine[i][3], fine.affine[i][3], 1e-9);
-    // The written file means the same, also by the qform alone.
+    // A written file means the same, also if only its qform is used.
     std::vector<std::byte> voxels(24 * sizeof(std::int16_t));
     NiftiHeader without_sform = coarse;
     if (coarse.qform_code > 0) without_sform.sform_code = 0;

@@ -19,13 +19,13 @@ namespace {
 using detail::SourceStamp;
 using detail::TextSource;
 
-const std::string kWhole = "sha256:";  // kind of digest: of the whole text
+const std::string kWhole = "sha256:";  // the kind of digest that covers the whole text
 
 constexpr std::int64_t kFirstCharacters = 50'000;
 
-constexpr int kSigns = 1;  // version of the signs in notices: token files made with fewer signs are made again
+constexpr int kSigns = 1;  // version of the signs that notices report; a token file with an older version is made again
 
-// A file's time can't show changes within the clock tick in which it was taken.
+// The resolution of file times, in ns: a change within this time after the last one may not change the file's time.
 constexpr std::int64_t kClockTick = 2'000'000'000;
 
 std::vector<TextSource> labelled(const std::vector<std::filesystem::path>& paths) {
@@ -37,7 +37,7 @@ std::vector<TextSource> labelled(const std::vector<std::filesystem::path>& paths
   return sources;
 }
 
-// First reading: finds the characters and the state of the files.
+// The result of the first reading: the characters, and the stamps of the files.
 struct Survey {
   std::shared_ptr<const Tokenizer> tokenizer;
   std::vector<SourceStamp> stamps;
@@ -77,7 +77,7 @@ Survey survey(const TextOptions& options, const std::vector<TextSource>& sources
   return result;
 }
 
-// The destination of the second reading's tokens.
+// Takes the tokens of the second reading.
 class Sink {
  public:
   virtual ~Sink() = default;
@@ -122,7 +122,7 @@ class MemorySink final : public Sink {
 struct Counts {
   std::int64_t characters = 0;
   std::int64_t unknown = 0;
-  std::set<char32_t> unknown_characters;  // the first kNamed
+  std::set<char32_t> unknown_characters;  // at most kNamed of them
 };
 constexpr std::size_t kNamed = 10;
 
@@ -145,8 +145,8 @@ void encode(std::string_view text, const Tokenizer& tokenizer, std::vector<std::
   counts.characters += static_cast<std::int64_t>(tokens.size());
 }
 
-// Second reading. Checks that the files are still as in the first reading, since the result is kept under the name of that
-// content.
+// The second reading. Checks that the files have not changed since the first one, because the result is stored under a hash of
+// that content.
 Counts encode_all(const std::vector<TextSource>& sources, const Survey& found, bool end_between, Sink& sink) {
   Counts counts;
   std::vector<std::uint32_t> tokens;
@@ -209,7 +209,7 @@ std::string read_as_of(const Survey& found) {
   return read_as(seen);
 }
 
-// Identity of the tokens: tokenizer and content, not the location of the files.
+// Identifies the tokens: by tokenizer and content, not by the place of the files.
 std::string content_fingerprint(const Tokenizer& tokenizer, const std::vector<SourceStamp>& stamps, bool end_between) {
   Sha256 hash;
   for (const SourceStamp& stamp : stamps) hash.update(stamp.sha256);
@@ -243,7 +243,7 @@ Json notes_of(const Survey& found, const Counts& counts, const std::vector<std::
           {"notices", notices}};
 }
 
-// True if the file on disk is the one these notes were made from.
+// True if the file on disk is still the one from which the token file was made.
 bool still_same(const TextSource& source, const Json& saved, std::int64_t made) {
   const SourceStamp now = detail::stamp_of(source);
   if (now.size != saved.at("size").get<std::uint64_t>()) return false;
@@ -252,7 +252,7 @@ bool still_same(const TextSource& source, const Json& saved, std::int64_t made) 
   return detail::sha256_of(source) == saved.at("sha256").get<std::string>();
 }
 
-// The cached tokens of these sources; nullopt if there are none or their content differs.
+// The tokens of these sources from the cache. nullopt if there is no token file, or if the sources have changed.
 std::optional<TextTokens> from_cache(const std::filesystem::path& file, const TextOptions& options,
                                      const std::vector<TextSource>& sources, std::vector<std::string>& notices) {
   if (!std::filesystem::exists(file)) return std::nullopt;
@@ -268,11 +268,13 @@ std::optional<TextTokens> from_cache(const std::filesystem::path& file, const Te
     result.tokenizer = options.tokenizer ? options.tokenizer : Tokenizer::from_json(notes.at("tokenizer"));
     if (static_cast<std::uint64_t>(result.tokenizer->vocab_size()) != result.tokens->vocab_size()) return std::nullopt;
     const bool has_nul = result.tokenizer->characters().find(U'\0') != std::u32string::npos;
-    if (!options.tokenizer && has_nul) return std::nullopt;  // made from a file that was not text, which is refused now
+    if (!options.tokenizer && has_nul)
+      return std::nullopt;  // the token file was made from a file that is not text; such a file
+                            // is refused now
     result.characters = notes.at("characters").get<std::int64_t>();
     result.unknown = notes.at("unknown").get<std::int64_t>();
     result.notices = notes.at("notices").get<std::vector<std::string>>();
-    result.read_as = notes.value("read_as", "UTF-8");  // token files made earlier lack the details
+    result.read_as = notes.value("read_as", "UTF-8");  // older token files lack the details
     for (const Json& stamp : stamps) {
       result.files.push_back({"", stamp.at("size").get<std::uint64_t>(), kWhole + stamp.at("sha256").get<std::string>()});
     }
@@ -291,7 +293,7 @@ std::optional<TextTokens> from_cache(const std::filesystem::path& file, const Te
 TextTokens find_or_make(const TextOptions& options) {
   const std::vector<TextSource> sources = labelled(options.sources);
   if (sources.empty()) throw DataError({.what = "there are no text files", .where = "sources", .next = "name at least one"});
-  for (const TextSource& source : sources) (void)detail::stamp_of(source);  // a missing file is reported before any work
+  for (const TextSource& source : sources) (void)detail::stamp_of(source);  // a missing file is reported before any work is done
   std::vector<std::string> trouble;
   const bool caches = !options.cache_folder.empty();
   const std::filesystem::path file = caches ? cache_file(options, sources) : std::filesystem::path();

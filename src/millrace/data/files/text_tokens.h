@@ -1,4 +1,5 @@
-// Turns text files into tokens, once: the result is kept as a token file in a cache folder and reused while the text is the same.
+// Turns text files into tokens. The result is kept as a token file in a cache folder and is used again while the text is
+// unchanged.
 #pragma once
 
 #include <cstdint>
@@ -14,44 +15,50 @@
 
 namespace millrace::data {
 
-enum class VocabularyFrom : std::uint8_t { all, first_50000 };  // all sources, or the first 50,000 characters of the first
+enum class VocabularyFrom : std::uint8_t {
+  all,
+  first_50000
+};  // the vocabulary comes from all sources, or from the first 50,000
+    // characters of the first source
 
 struct TextOptions {
-  std::vector<std::filesystem::path> sources;  // UTF-8, in order; a leading byte-order mark is removed
-  TokenizerKind kind = TokenizerKind::basic;   // kind of the tokenizer to make ...
+  std::vector<std::filesystem::path> sources;  // UTF-8 files, in order; a byte-order mark at the beginning is removed
+  TokenizerKind kind = TokenizerKind::basic;   // the kind of tokenizer that is made if `tokenizer` is null
   VocabularyFrom vocabulary_from = VocabularyFrom::all;
-  std::shared_ptr<const Tokenizer> tokenizer;  // ... unless one is given: a resumed run's
-  bool end_between_sources = false;            // an end token between sources
-  std::filesystem::path cache_folder;          // empty = no file; the tokens stay in memory
-  bool writes_cache = true;                    // false: an existing file is used, a new one is not written
-  Fs* fs = nullptr;                            // for writing the cache; null = Fs::real()
+  std::shared_ptr<const Tokenizer> tokenizer;  // used as it is, such as that of a resumed run; null = make one
+  bool end_between_sources = false;            // true: puts an end token between two sources
+  std::filesystem::path cache_folder;          // empty = no token file; the tokens stay in memory
+  bool writes_cache = true;                    // false: an existing token file is used, but none is written
+  Fs* fs = nullptr;                            // writes the token file; null = Fs::real()
 };
 
 struct TextTokens {
   std::shared_ptr<const Tokenizer> tokenizer;
-  std::shared_ptr<const TokenArray> tokens;  // one document per source
-  std::int64_t characters = 0;               // bytes for the tokenizer `bytes`
+  std::shared_ptr<const TokenArray> tokens;  // each source is a document
+  std::int64_t characters = 0;               // number of characters; of bytes with TokenizerKind::bytes
   std::int64_t unknown = 0;                  // characters that are not in the vocabulary
-  std::vector<std::string>
-      notices;                   // one line each: byte-order marks, lone \\r, unknown characters, a cache that can't be written
-  std::vector<FileStamp> files;  // the sources; digests of the whole text
-  std::string read_as;           // read_as(TextSeen) of the sources
+  std::vector<std::string> notices;  // a line each, about byte-order marks, lone \\r, unknown characters, a cache that can't be
+                                     // written
+  std::vector<FileStamp> files;      // stamps of the sources, whose digests cover the whole text
+  std::string read_as;               // read_as(TextSeen) of the sources
   bool from_cache = false;
 };
 
-// How the texts were read.
+// What was found when a text was read.
 struct TextSeen {
-  std::int64_t files = 0, marks = 0;                        // byte-order marks at the beginning, which are removed
-  std::int64_t line_feeds = 0, both = 0, lone_returns = 0;  // line ends: "\n" in total, "\r\n" among them, "\r" alone
+  std::int64_t files = 0, marks = 0;                        // files: number of files; marks: byte-order marks at the beginning,
+                                                            // which are removed
+  std::int64_t line_feeds = 0, both = 0, lone_returns = 0;  // line ends: all "\n"; those in "\r\n"; "\r" alone
   std::int64_t characters = 0;
 };
-// Reads a whole file. DataError if it is not UTF-8 text, or empty.
+// Reads a whole file. Throws DataError if it is empty or is not UTF-8 text.
 [[nodiscard]] TextSeen look_at_text(const std::filesystem::path& file);
-// "UTF-8, lines end in CR LF, a byte-order mark is removed; 1,234 lines, 45,678 characters".
+// A line such as "UTF-8, lines end in CR LF, a byte-order mark is removed; 1,234 lines, 45,678 characters".
 [[nodiscard]] std::string read_as(const TextSeen& seen);
 
-// DataError names the source that is missing, empty or not UTF-8 (with the byte), or that changed while it was read. A token file
-// is reused if each source has the size and time it was made from, or else the same content (SHA-256).
+// Returns the tokens of the sources. A token file is used again if each source has the size and time that it had when the file
+// was made, or else the same content (SHA-256). Throws DataError with the name of a source that is missing, empty, not UTF-8
+// (with the byte), or that changed while it was read.
 [[nodiscard]] TextTokens tokens_of_text(const TextOptions& options);
 
 }  // namespace millrace::data

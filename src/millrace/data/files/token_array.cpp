@@ -20,8 +20,9 @@ static_assert(std::endian::native == std::endian::little, "token files are littl
 
 constexpr std::uint32_t kVersion = 1;
 constexpr std::uint64_t kKeepInMemory = std::uint64_t{64} << 20U;
-constexpr std::size_t kChunk = std::size_t{1} << 20U;          // a multiple of every token size
-constexpr std::uint64_t kMaxNotes = std::uint64_t{16} << 20U;  // a larger size in a file is taken as damage
+constexpr std::size_t kChunk = std::size_t{1} << 20U;          // bytes that are read at once; a multiple of every token size
+constexpr std::uint64_t kMaxNotes = std::uint64_t{16} << 20U;  // the most bytes of the writer's JSON; a larger size in a file
+                                                               // means damage
 constexpr std::uint64_t kMaxDocuments = std::uint64_t{1} << 27U;
 constexpr int kMaxNotesDepth = 8;
 constexpr std::uint64_t kMaxVocab = std::uint64_t{1} << 32U;
@@ -41,7 +42,7 @@ struct Footer {
   std::uint32_t tokens_crc = 0;
   std::uint32_t documents_crc = 0;
   std::uint32_t notes_crc = 0;
-  std::uint32_t own_crc = 0;  // checksum of the footer up to here
+  std::uint32_t own_crc = 0;  // checksum of all members above
 };
 static_assert(sizeof(Footer) == 48);
 
@@ -54,7 +55,7 @@ std::uint32_t own_crc(const Footer& footer) { return crc32c(bytes_of(footer).fir
 
 std::uint64_t padding_after(std::uint64_t bytes) { return (8 - bytes % 8) % 8; }
 
-// Position of the first id that is not below `limit`.
+// The position of the first id that is not below `limit`.
 template <class T>
 std::optional<std::size_t> first_above(std::span<const T> tokens, std::uint64_t limit) {
   if (limit > std::uint64_t{std::numeric_limits<T>::max()}) return std::nullopt;
@@ -121,7 +122,7 @@ class FileTokens final : public TokenArray {
     if (vocab_size_ == 0 || vocab_size_ > kMaxVocab) damaged("vocabulary size " + std::to_string(vocab_size_), "footer");
     begin_ = sizeof(Header);
     const std::uint64_t middle = file_.size() - sizeof(Header) - sizeof(Footer);
-    // Each count is first checked against the file's size, so the sums below can't overflow.
+    // Each count is first checked alone against the size of the file, so that the sums below can't overflow.
     if (footer.tokens > middle / token_bytes_ || footer.documents > middle / 8 || footer.notes_bytes > middle) {
       damaged("counts that exceed the file", "footer");
     }
@@ -184,7 +185,7 @@ class FileTokens final : public TokenArray {
 
   Footer read_footer() const {
     if (file_.size() < sizeof(Header) + sizeof(Footer)) damaged("only " + std::to_string(file_.size()) + " bytes", "");
-    read_header();  // a wrong kind of file is reported as such, not as a wrong checksum
+    read_header();  // first, so that a wrong kind of file is reported as such and not as a wrong checksum
     Footer footer;
     file_.read(file_.size() - sizeof(Footer), std::as_writable_bytes(std::span(&footer, 1)));
     if (footer.own_crc != own_crc(footer)) damaged("a wrong checksum", "footer");
@@ -199,7 +200,7 @@ class FileTokens final : public TokenArray {
     const auto shallow = [](int depth, Json::parse_event_t, Json&) { return depth <= kMaxNotesDepth; };
     notes_ = Json::parse(text, shallow, false);
     if (!notes_.is_object() || !notes_.contains("fingerprint") || !notes_["fingerprint"].is_string()) {
-      damaged("notes that are not the writer's", "notes at byte " + std::to_string(at));
+      damaged("notes that its writer did not make", "notes at byte " + std::to_string(at));
     }
     fingerprint_ = notes_["fingerprint"].get<std::string>();
   }
@@ -208,7 +209,7 @@ class FileTokens final : public TokenArray {
     std::array<std::byte, 8> padding{};
     file_.read(padding_at, std::span(padding).first(at - padding_at));
     if (padding != std::array<std::byte, 8>{})
-      damaged("other bytes than zeros after the tokens", "byte " + std::to_string(padding_at));
+      damaged("bytes other than zeros after the tokens", "byte " + std::to_string(padding_at));
     documents_.resize(footer.documents);
     file_.read(at, std::as_writable_bytes(std::span(documents_)));
     if (crc32c(std::as_bytes(std::span(documents_))) != footer.documents_crc) {
@@ -220,14 +221,14 @@ class FileTokens final : public TokenArray {
     }
   }
 
-  // Reads every token once: for the checksum, the id check, and the copy in memory if the file is small.
+  // Reads every token once: for the checksum, for the check of ids, and for the copy in memory if the file is small.
   std::uint32_t scan(std::optional<std::uint32_t> expected) {
     const std::uint64_t bytes = static_cast<std::uint64_t>(size_) * token_bytes_;
     const bool keeps = bytes > 0 && bytes <= kKeepInMemory;
     std::vector<std::byte> kept(keeps ? bytes : 0);
     std::vector<std::byte> chunk(keeps ? 0 : std::min<std::uint64_t>(bytes, kChunk));
     std::uint32_t crc = 0;
-    std::optional<DataError> bad_id;  // a wrong checksum is the better explanation of a wrong id
+    std::optional<DataError> bad_id;  // reported only if the checksum is right, because a wrong checksum explains a wrong id
     for (std::uint64_t at = 0; at < bytes;) {
       const std::size_t count = std::min<std::uint64_t>(kChunk, bytes - at);
       const std::span<std::byte> part(keeps ? kept.data() + at : chunk.data(), count);

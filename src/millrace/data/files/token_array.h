@@ -1,8 +1,8 @@
-// A long sequence of token ids, in memory or in a token file read by pread.
+// A long sequence of token ids, in memory or in a token file that is read by pread.
 //
-// Token file, little-endian: header (magic "MRTOKENS", u32 version, u32 bytes per token), the tokens, zeros up to a multiple of
-// 8, u64 first token of each document, the writer's JSON, footer (counts, CRC32C of each part and of the footer itself). Counts
-// are at the end so that a corpus is written in one pass.
+// Layout of a token file, little-endian: header (magic "MRTOKENS", u32 version, u32 bytes of a token), the tokens, zeros up to a
+// multiple of 8, a u64 for each document with the number of its first token, the writer's JSON, footer (counts, CRC32C of each
+// part and of the footer itself). The counts stand at the end, so that a corpus can be written in one pass.
 #pragma once
 
 #include <cstddef>
@@ -21,16 +21,18 @@ namespace millrace::data {
 // Const and thread-safe.
 class TokenArray {
  public:
-  // All ids must be below vocab_size: DataError names the first that is not. `fingerprint` identifies the content.
+  // Makes an array from tokens in memory. `fingerprint` identifies the content. Throws DataError that names the first id that is
+  // not below vocab_size.
   static std::shared_ptr<const TokenArray> in_memory(std::vector<std::uint16_t> tokens, std::uint64_t vocab_size,
                                                      std::vector<std::int64_t> documents, std::string fingerprint);
   static std::shared_ptr<const TokenArray> in_memory(std::vector<std::uint32_t> tokens, std::uint64_t vocab_size,
                                                      std::vector<std::int64_t> documents, std::string fingerprint);
-  // Every byte is checked against the file's checksums and every id against vocab_size before this returns; DataError names what
-  // is wrong and where. Up to 64 MiB are kept in memory; a larger file is read by pread as needed.
+  // Opens a token file. First checks every byte against the file's checksums and every id against vocab_size. Throws DataError
+  // that says what is wrong and where. A file of up to 64 MiB is kept in memory; a larger file is read by pread when tokens are
+  // needed.
   static std::shared_ptr<const TokenArray> open(const std::filesystem::path& path);
-  // Opens a file of bare little-endian ids of 2 or 4 bytes, as other programs write them: the file does not say which, so the
-  // caller does.
+  // Opens another program's file of bare ids, little-endian, 2 or 4 bytes each. The file does not say how many bytes, so the
+  // caller must.
   static std::shared_ptr<const TokenArray> open_bare(const std::filesystem::path& path, std::size_t token_bytes,
                                                      std::uint64_t vocab_size);
 
@@ -41,12 +43,15 @@ class TokenArray {
   [[nodiscard]] std::int64_t size() const noexcept { return size_; }
   [[nodiscard]] std::size_t token_bytes() const noexcept { return token_bytes_; }  // 2 or 4
   [[nodiscard]] std::uint64_t vocab_size() const noexcept { return vocab_size_; }
-  [[nodiscard]] std::span<const std::int64_t> documents() const noexcept { return documents_; }  // first token of each
+  [[nodiscard]] std::span<const std::int64_t> documents() const noexcept {
+    return documents_;
+  }  // the number of each document's
+     // first token
   [[nodiscard]] const std::string& fingerprint() const noexcept { return fingerprint_; }
-  [[nodiscard]] const Json& notes() const noexcept { return notes_; }       // the writer's JSON, or null
-  [[nodiscard]] const std::string& name() const noexcept { return name_; }  // path, or "tokens in memory"
+  [[nodiscard]] const Json& notes() const noexcept { return notes_; }       // the JSON that the writer added, or null
+  [[nodiscard]] const std::string& name() const noexcept { return name_; }  // the path of the file, or "tokens in memory"
   [[nodiscard]] virtual bool in_memory() const noexcept = 0;
-  // Reads tokens [first, first + count), which must exist. DataError if the file has changed meanwhile.
+  // Reads tokens [first, first + count), which must exist. Throws DataError if the file has changed since it was opened.
   virtual void read(std::int64_t first, std::int64_t count, std::byte* out) const = 0;
 
  protected:
@@ -60,11 +65,11 @@ class TokenArray {
   std::string name_;
 };
 
-// Writes a token file under a temporary name and renames it at finish(); without finish() nothing is left on disk.
+// Writes a token file under a temporary name; finish() renames it. If finish() is not called, no file is left.
 class TokenFileWriter {
  public:
   TokenFileWriter(Fs& fs, const std::filesystem::path& path,
-                  std::uint64_t vocab_size);  // 2 bytes per token up to 65,536 ids, else 4
+                  std::uint64_t vocab_size);  // up to 65,536: a token takes 2 bytes, else 4
 
   void begin_document() { documents_.push_back(count_); }
   void append(std::span<const std::uint32_t> tokens);

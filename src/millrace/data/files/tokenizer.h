@@ -1,4 +1,4 @@
-// Turns text into token ids and back. Ids 0 to 3 are pad, unknown, begin and end; the others are characters or bytes.
+// Turns text into token ids and back. The ids 0 to 3 mean padding, unknown, begin and end; all other ids are characters or bytes.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@
 namespace millrace::data {
 
 enum class TokenizerKind : std::uint8_t {
-  basic,  // text is lower-cased, one token per code point, ids from 4 in order of code point
-  bytes   // id 4 + byte: nothing is lost
+  basic,  // the text is lower-cased; each code point is a token, with ids from 4 in the order of code points
+  bytes   // each byte is a token, with id 4 + byte; no information is lost
 };
 
 // Const after construction, thread-safe.
@@ -26,23 +26,23 @@ class Tokenizer {
   static constexpr std::uint32_t kEnd = 3;
   static constexpr std::uint32_t kSpecials = 4;
 
-  // `characters` may be unordered, repeated and upper case: they are lower-cased, sorted and made distinct.
+  // A tokenizer for `characters`, which are lower-cased and sorted; repeated ones count once.
   static std::shared_ptr<const Tokenizer> basic(std::u32string characters);
   static std::shared_ptr<const Tokenizer> bytes();
-  // SnapshotError if `json` was not written by to_json().
+  // Reads what to_json() wrote. Throws SnapshotError for anything else.
   static std::shared_ptr<const Tokenizer> from_json(const Json& json);
   [[nodiscard]] Json to_json() const;
 
   [[nodiscard]] TokenizerKind kind() const noexcept { return kind_; }
   [[nodiscard]] std::int64_t vocab_size() const noexcept;
-  [[nodiscard]] const std::u32string& characters() const noexcept { return characters_; }  // of `basic`, sorted
+  [[nodiscard]] const std::u32string& characters() const noexcept { return characters_; }  // the vocabulary of `basic`, sorted
   [[nodiscard]] std::string fingerprint() const;
 
-  // The ids of a text; DataError with the byte's offset if it is not UTF-8 (`basic`).
+  // The ids of a text. `basic` throws DataError with the offset of a byte that is not UTF-8.
   [[nodiscard]] std::vector<std::int64_t> encode(std::string_view text) const;
-  // Pad, begin and end are dropped; unknown and ids outside the vocabulary become U+FFFD.
+  // The text of tokens. Padding, begin and end are left out; unknown ids become U+FFFD.
   [[nodiscard]] std::string decode(std::span<const std::int64_t> tokens) const;
-  // Id of a code point that is already lower case.
+  // The id of a code point, which must be lower case already.
   [[nodiscard]] std::uint32_t id_of(char32_t character) const noexcept {
     return character < ids_.size() ? ids_[character] : kUnknown;
   }
@@ -52,7 +52,7 @@ class Tokenizer {
 
   TokenizerKind kind_;
   std::u32string characters_;
-  std::vector<std::uint32_t> ids_;  // by code point, up to the largest in the vocabulary
+  std::vector<std::uint32_t> ids_;  // the id of each code point, up to the largest in the vocabulary
 };
 
 }  // namespace millrace::data

@@ -100,7 +100,7 @@ TEST_F(FileStamps, a_file_that_can_not_be_read_has_no_digest) {
   EXPECT_EQ(stamps_of(std::vector<stdfs::path>{folder_ / "none"}), (std::vector<FileStamp>{{"none", 0, ""}}));
 }
 
-// ---- what a snapshot keeps of them
+// ---- the identity of data in a snapshot
 
 std::vector<detail::DatasetIdentity> of_files(std::vector<FileStamp> files, const std::string& name = "") {
   return {{name, "print", std::move(files)}};
@@ -169,7 +169,7 @@ TEST(DataIdentity, damaged_json_is_refused) {
   }
   Json grouped = good;
   grouped[0]["groups"] = Json::array({Json::array({"a", "b", "c", "d"})});
-  (void)changes_since(grouped, now);  // fewer files now: that alone is the difference
+  (void)changes_since(grouped, now);  // fewer files than before: that is the only difference
 }
 
 TEST(DataIdentity, long_lists_are_cut) {

@@ -22,7 +22,7 @@ void check_rows(const Source& source, const std::string& name) {
     const std::array<std::int64_t, 1> index{0};
     source.read(index, {fields}, ReadRandom(0, 0, {&kPosition, 1}).watched(drawn));
   } catch (...) {
-    // Reading the sample for a batch will report the error.
+    // The error is ignored, because reading the sample for a batch will report it.
   }
   if (drawn) refuse_drawn_rows(name);
 }
@@ -32,7 +32,7 @@ void check_parts(const Source& source, const std::string& name) {
   try {
     bytes = source.part_bytes(0);
   } catch (const DataError&) {
-    // Reading the sample for a batch will report the error.
+    // The error is ignored, because reading the sample for a batch will report it.
   }
   if (bytes == 0) refuse_empty_part(0, name);
 }

@@ -1,4 +1,4 @@
-// Checks what a cache relies on, before a batch is read.
+// Checks, before the first batch is read, the promises of a source on which a cache relies (see Keeps).
 #pragma once
 
 #include <span>
@@ -8,9 +8,9 @@
 
 namespace millrace::data::detail {
 
-// Reads one sample of a source with Keeps::rows, or asks for the size of one part of a source with Keeps::parts. ConfigError if
-// the former draws random numbers or the latter's part has no bytes. A sample that can't be read is not checked. `name` is the
-// data set's, "" if there is only one.
+// Reads a sample of a source with Keeps::rows, or asks a source with Keeps::parts for the size of a part. Throws ConfigError if
+// that read draws random numbers, or if that part has no bytes. A sample that can't be read is not checked. `name`: the data
+// set's name, "" if there is only one data set.
 void check_keeping(const Source& source, const std::string& name);
 
 // Why a cache keeps nothing of these data sets, of which none is cacheable: for the plan.
@@ -19,7 +19,7 @@ void check_keeping(const Source& source, const std::string& name);
 // Throws a ConfigError: read() drew random numbers, though its source says Keeps::rows.
 [[noreturn]] void refuse_drawn_rows(const std::string& name);
 
-// Throws a ConfigError: the part has no bytes, though its source says Keeps::parts.
+// Throws a ConfigError which says that the part has no bytes, although the source promises Keeps::parts.
 [[noreturn]] void refuse_empty_part(std::int64_t part, const std::string& name);
 
 }  // namespace millrace::data::detail

@@ -30,7 +30,7 @@ constexpr std::string_view kRepair =
   throw ConfigError(Message{.what = std::move(what), .where = std::move(where), .next = std::move(next)});
 }
 
-// The files of a source without samples, for the message.
+// The names of the files of a source without samples, for the error.
 std::string files_of(const Source& source) {
   std::vector<std::string> names;
   for (const FileStamp& stamp : source.stamps()) names.push_back(stamp.name);
@@ -81,7 +81,7 @@ detail::WorkOptions work_options(const LoaderOptions& options, const Pipeline& p
 }
 
 std::size_t slot_count(const BatchWork& work, const LoaderOptions& options) {
-  // In addition to `prefetch` batches, the consumer holds one and asks for the next while it still holds the last.
+  // Two slots more than `prefetch`: the consumer holds a batch, and asks for the next one before it returns the last.
   const auto wanted = static_cast<std::size_t>(options.prefetch) + 2;
   const std::size_t bytes = std::max<std::size_t>(work.slot_bytes(), 1);
   const std::size_t affordable = options.max_buffer_bytes / bytes;
@@ -127,14 +127,15 @@ struct Loader::Impl {
     if (options.adapts) begin_interval(kFirstLook);
   }
 
-  // Batches ahead that the byte budget allows: all slots but one with the consumer and one it asks for.
+  // The most batches ahead that fit into the limit of bytes: all slots except the one that the consumer holds and the one that it
+  // asks for.
   [[nodiscard]] std::size_t most_ahead() const {
     constexpr std::size_t kMost = 256;
     const std::size_t affordable = options.max_buffer_bytes / std::max<std::size_t>(work->slot_bytes(), 1);
     return std::clamp<std::size_t>(affordable, 3, kMost + 2) - 2;
   }
 
-  // Starts a measurement, which look() reads after `length` nanoseconds at the earliest.
+  // Starts an interval of measurement; look() evaluates it after at least `length` nanoseconds.
   void begin_interval(std::int64_t length) {
     static const telemetry::Counter taken("loader_adaptation");
     taken.add(1);
@@ -150,7 +151,7 @@ struct Loader::Impl {
     next_look = steady_nanoseconds() + interval;
   }
 
-  // Adjusts the stages; rarely called if there is nothing to do.
+  // Adjusts the number of readers and batches ahead. If there is nothing to adjust, it is called rarely.
   void look() {
     const detail::ThreadUsage usage = engine->usage();
     detail::Measured now{.seconds = steady_seconds() - mark.seconds,
@@ -215,13 +216,13 @@ struct Loader::Impl {
 
   [[nodiscard]] std::uint64_t sequence() const { return epoch * work->batches_per_epoch() + batch; }
 
-  // The error of a bad row with sample, batch and reader added to what the source said.
+  // The error for a bad row: what the source said, with the sample, the batch and the reader.
   [[nodiscard]] DataError error_of(const BadRow& bad) const {
     const std::string sample = work->sample_name(bad.group, bad.index);
     Message message;
     try {
       message = detail::reason_of(bad, sample);
-    } catch (const ConfigError& error) {  // the source's own mistake, such as a missing field
+    } catch (const ConfigError& error) {  // a mistake of the source itself, such as a missing field
       if (error.problems().size() != 1 || bad.failed.empty()) throw;
       message = error.message();
       message.where += (message.where.empty() ? "" : "\n") + work->sample_label(bad.group, bad.index) + ", " + place(batch);
@@ -235,7 +236,7 @@ struct Loader::Impl {
     return DataError(std::move(message));
   }
 
-  // Handles the bad rows of a batch that is due. If the policy or the limit demands it, throws before anything changes.
+  // Handles the bad rows of a batch that is due. If the policy or the limit requires an error, throws it before anything changes.
   void settle(BatchSlot& slot) {
     std::sort(slot.bad.begin(), slot.bad.end(),
               [](const BadRow& a, const BadRow& b) { return std::pair(a.group, a.row) < std::pair(b.group, b.row); });
@@ -307,7 +308,7 @@ struct Loader::Impl {
       try {
         settle(*slot);
       } catch (...) {
-        failed = std::current_exception();  // the engine has already passed this batch
+        failed = std::current_exception();  // stored, because the engine has already passed this batch
         throw;
       }
     }
@@ -414,25 +415,26 @@ struct Loader::Impl {
   std::shared_ptr<BatchWork> work;
   std::size_t slots = 0;
   std::string reason;
-  double probe_seconds = 0;  // spent in read() to choose the readers
+  double probe_seconds = 0;  // seconds that choosing the number of readers spent in read()
   std::optional<detail::Engine<BatchWork>> engine;
   std::uint64_t epoch = 0;
-  std::uint64_t batch = 0;  // the epoch's next batch; batches_per_epoch = the end has not been reported yet
+  std::uint64_t batch = 0;  // number of the next batch in the epoch; batches_per_epoch = the end of the epoch is the next thing
+                            // to report
   std::uint64_t bad_in_epoch = 0;
   std::uint64_t reported_in_epoch = 0;
   detail::Quarantine quarantine;
-  std::exception_ptr failed;  // thrown again until restart() or load_state()
+  std::exception_ptr failed;  // next() throws this again until restart() or load_state() is called
   bool warned_starved = false;
   detail::KeptBatches kept;
   std::optional<detail::Tuner> tuner;
   detail::Stages stages;
-  detail::Measured mark;  // counters when the interval began
+  detail::Measured mark;  // counters at the beginning of the interval
   std::int64_t interval = 0;
   std::int64_t next_look = 0;
   Loader::Counters counters;
-  std::vector<detail::DatasetIdentity> known;  // identities of the data sets, once computed
+  std::vector<detail::DatasetIdentity> known;  // identities of the data sets; empty until they are computed
   Json known_as_json;
-  detail::DataCheck data_check = detail::DataCheck::same;  // for the next load_state()
+  detail::DataCheck data_check = detail::DataCheck::same;  // what the next load_state() assumes about the data
 };
 
 Loader::Loader(Pipeline pipeline, LoaderOptions options) {

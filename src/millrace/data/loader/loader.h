@@ -1,4 +1,5 @@
-// The loader: index plan -> tickets -> reader threads -> ring of slots -> batches in order. Torch-free.
+// The loader. An index plan says which samples a batch holds; the batch is cut into tickets, which reader threads work on in a
+// ring of slots; batches come out in order. Does not use LibTorch.
 #pragma once
 
 #include <chrono>
@@ -17,61 +18,66 @@
 
 namespace millrace::data {
 
-// Memory for slots. The default maps memory with advice for huge pages and touches every page once; train uses an arena that also
-// pins it.
+// Memory for slots. The default maps memory, asks for huge pages and touches every page once; a training run uses an arena that
+// also pins the memory.
 class Arena {
  public:
   virtual ~Arena() = default;
-  virtual std::byte* allocate(std::size_t bytes) = 0;  // 64-byte aligned, pages touched; DeviceError if there is not enough
+  virtual std::byte* allocate(std::size_t bytes) = 0;  // aligned to 64 bytes, every page touched; DeviceError if there is not
+                                                       // enough memory
   virtual void release(std::byte* memory, std::size_t bytes) noexcept = 0;
   static std::shared_ptr<Arena> host();
 };
 
 struct LoaderOptions {
-  std::int64_t batch_size = 1;  // samples per rank and batch: of each data set without its own size, or in total for a mix
+  std::int64_t batch_size = 1;  // rows of a rank in a batch: of each data set whose size is not set, or with Grouping::mix of
+                                // the whole batch
   bool shuffle = false;
   bool drop_last = false;
   std::uint64_t seed = 0;
-  int cores = 0;     // cores for this loader's process; 0 = all that it may run on
-  int readers = -1;  // 0 = in the calling thread; -1 = chosen: see Loader::readers_reason
-  int prefetch = 2;  // batches ready ahead of the consumer, at least 1
+  int cores = 0;     // cores for the process of this loader; 0 = all that it may run on
+  int readers = -1;  // number of reader threads; 0 = read in the calling thread; -1 = choose: see Loader::readers_reason
+  int prefetch = 2;  // batches that are ready before the consumer asks for them, at least 1
   int rank = 0;
   int world_size = 1;
   BadSamples bad_samples = BadSamples::fail;
-  double max_bad_fraction = 0.001;  // largest share of bad samples in an epoch, above which the run fails under any policy; one
+  double max_bad_fraction = 0.001;  // the largest share of bad samples in an epoch; with more the run fails under any policy. One
                                     // bad sample is always allowed unless this is 0
-  std::uint64_t max_buffer_bytes = 0;  // byte budget of all slots; 0 = 1 GiB, or three batches if they are larger
+  std::uint64_t max_buffer_bytes = 0;  // limit for the bytes of all slots; 0 = 1 GiB, or three batches if they are larger
   bool accepts_changed = false;        // data.accept_changed: see Loader::check_data
-  bool adapts = true;       // raises readers (if chosen) and batches ahead while the consumer waits; does not change bits
-  bool looks_ahead = true;  // announces upcoming reads to sources that use it: see Source::looks_ahead
-  std::string called = "the data set";           // name of the data in messages: "the validation data"
+  bool adapts = true;       // while the consumer waits, raises the number of batches ahead and, if it was chosen, of readers;
+                            // this changes no bits
+  bool looks_ahead = true;  // announces reads to sources that use it: see Source::looks_ahead
+  std::string called = "the data set";           // the data's name in messages, such as "the validation data"
   std::shared_ptr<Arena> arena;                  // null = Arena::host()
-  std::function<void(const std::string&)> warn;  // one line per warning; null = dropped
-  std::function<void(const std::string&)> note;  // one line per changed choice
+  std::function<void(const std::string&)> warn;  // gets each warning, as a line; null = warnings are dropped
+  std::function<void(const std::string&)> note;  // gets a line for each choice that changes
 };
 
-// A batch in host memory. Owns its slot: destroying the batch (on any thread) returns the slot.
+// A batch in host memory. It owns its slot: destroying the batch, on any thread, returns the slot to the loader.
 struct HostBatch {
-  // Groups are in the order of the pipeline's data sets; a group without rows (see Pipeline) still has its fields.
+  // A data set's part of the batch. Groups are in the order of the pipeline's data sets. A group without rows (see Pipeline)
+  // still has its fields.
   struct Group {
-    std::string_view name;                  // of the data set; valid while the loader lives
-    std::span<const Field> fields;          // of the data set; valid while the loader lives
-    std::vector<std::byte*> data;           // first byte of each field, 64-byte aligned, rows contiguous
-    std::vector<std::int64_t> positions;    // position in the epoch of each row; size() = number of rows
+    std::string_view name;                  // the data set's name; valid while the loader lives
+    std::span<const Field> fields;          // the data set's fields; valid while the loader lives
+    std::vector<std::byte*> data;           // first byte of each field, aligned to 64 bytes; rows are contiguous
+    std::vector<std::int64_t> positions;    // the position in the epoch of each row; its size is the number of rows
     std::span<const std::int64_t> indices;  // sample index of each row; valid while the batch lives
   };
 
   std::vector<Group> groups;
   std::uint64_t epoch = 0;
-  std::uint64_t index = 0;     // batch number within the epoch
-  std::shared_ptr<void> slot;  // owns the memory; copy it to keep the memory alive
+  std::uint64_t index = 0;     // number of the batch in the epoch
+  std::shared_ptr<void> slot;  // owns the memory; a copy keeps the memory alive
 };
 
-// Order: a keyed bijection of [0, size) per (seed, epoch), and per round if a data set repeats: O(1) memory, any position
-// addressable. Weighted draws are a function of (seed, epoch, position) too. Rank r of w takes rows [r*b, (r+1)*b) of each global
-// batch of w*b rows. The same options give the same stream of bytes for any number of readers.
-//   last batch     without drop_last the partial batch is dealt to the ranks in order, as evenly as possible: all ranks have the
-//                  same number of batches, and a rank may get no rows if there are fewer rows than ranks
+// The order of an epoch is a permutation that (seed, epoch) selects, and also the round if a data set repeats. It takes O(1)
+// memory, and any position can be computed directly. Weighted draws are a function of (seed, epoch, position) too. Rank r of w
+// takes rows [r*b, (r+1)*b) of each global batch of w*b rows. The same options give the same bytes for any number of readers.
+//   last batch     without drop_last the last, smaller batch is shared out to the ranks in order, as evenly as possible: all
+//   ranks have
+//                  the same number of batches, and a rank may get no rows if there are fewer rows than ranks
 //   grouped        Grouping says how long an epoch is and what a group holds; except in a mix, with drop_last each group is
 //                  full or empty, and data sets that repeat are always full
 //   bad samples    skip leaves rows out, so a batch may be smaller, even empty; substitute draws another sample of the data
@@ -79,43 +85,44 @@ struct HostBatch {
 // next() and the other calls belong to one thread; batches may be destroyed on any thread.
 class Loader {
  public:
-  // One line of the plan.
+  // A data set's line in the plan.
   struct DatasetPlan {
     std::string name;
     std::int64_t samples = 0;
-    std::int64_t batch_size = 0;  // most rows in a batch of this rank
-    std::string rule;  // "repeats 3.2 times an epoch", "cut to 1,200 of 4,000 samples an epoch", "mixed: 23.4 % of the rows, ..."
+    std::int64_t batch_size = 0;  // the most rows of it in a batch of this rank
+    std::string rule;  // such as "repeats 3.2 times an epoch", "cut to 1,200 of 4,000 samples an epoch", "mixed: 23.4 % of the
+                       // rows, ..."
   };
 
   struct Counters {
     std::uint64_t batches = 0;
     std::uint64_t samples = 0;
     std::uint64_t bad_samples = 0;
-    double wait_seconds = 0;      // time next() spent waiting
-    double read_seconds = 0;      // sum over readers of time in Source::read
-    double read_cpu_seconds = 0;  // CPU time of it: the rest waited for a disk, a network or a core
+    double wait_seconds = 0;      // time that next() waited
+    double read_seconds = 0;      // time inside Source::read, summed over readers
+    double read_cpu_seconds = 0;  // CPU time of it; in the rest, readers waited for a disk, a network or a core
   };
 
-  // A file whose reads took many times longer than usual.
+  // A file whose reads took much longer than usual.
   struct SlowFile {
-    std::string name;  // from Source::describe(), without the place in the file
+    std::string name;  // the file's part of Source::describe()
     std::uint64_t reads = 0;
-    double excess_seconds = 0;  // total time beyond the usual
-    double usual_seconds = 0;   // per sample
-    std::uint64_t quick = 0;    // approximate number of its reads that were as quick as usual since the first slow one
-    std::string worst;          // the place of the slowest read, from Source::describe()
-    double worst_seconds = 0;   // per sample at that place
+    double excess_seconds = 0;  // seconds of its slow reads beyond the usual time
+    double usual_seconds = 0;   // usual seconds for a sample
+    std::uint64_t quick = 0;    // about how many of its reads were as quick as usual since its first slow one
+    std::string worst;          // the place of its slowest read, from Source::describe()
+    double worst_seconds = 0;   // seconds for a sample in that read
   };
 
-  // ConfigError if no batch would ever be delivered, or a data set breaks its promise to a cache (see Keeps).
+  // Throws ConfigError if an epoch would have no batch, or if a data set breaks its promise to a cache (see Keeps).
   Loader(Pipeline pipeline, LoaderOptions options);
-  ~Loader();  // stops the readers; outstanding batches stay valid
+  ~Loader();  // stops the readers; batches that the caller still holds stay valid
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
-  // Returns the next batch in order, nullopt at the end of the epoch; the call after that begins the next epoch (whose samples
-  // are already being read). Throws DataError naming the sample, its batch and its reader, and throws it again until restart() or
-  // load_state(). Order, content and errors do not depend on the number of readers.
+  // Returns the next batch in order, or nullopt at the end of the epoch; the call after that begins the next epoch, whose samples
+  // are already being read. Throws DataError that names the sample, its batch and its reader, and throws it again until restart()
+  // or load_state() is called. Order, content and errors do not depend on the number of readers.
   [[nodiscard]] std::optional<HostBatch> next();
   // Waits until next() will return at once, for `most` at most; false: not yet. For a caller that must look at something else
   // while it waits. Without readers next() itself reads: true.
@@ -123,34 +130,34 @@ class Loader {
   [[nodiscard]] std::uint64_t epoch() const noexcept;             // epoch of the next batch
   [[nodiscard]] std::int64_t batches_per_epoch() const noexcept;  // on each rank
   [[nodiscard]] std::int64_t samples_per_epoch() const noexcept;  // over all data sets and ranks
-  // {fingerprint, seed, epoch, next batch, quarantine}: O(1) apart from the quarantine list. load_state() refuses another
-  // fingerprint, batch size or seed with a SnapshotError that names both values. After check_data() accepted changed data, the
-  // next load_state() resumes at that batch (at the end of the epoch if there are fewer batches now) and drops the quarantine,
-  // whose numbers may mean other samples.
+  // The state is {fingerprint, seed, epoch, next batch, quarantine}: O(1) without the list of the quarantine. load_state() throws
+  // SnapshotError if fingerprint, batch size or seed differ; the message has both values. If check_data() has accepted changed
+  // data, the next load_state() resumes at that batch (at the end of the epoch if there are fewer batches now) and empties the
+  // quarantine, whose numbers may mean other samples now.
   [[nodiscard]] Json state() const;
   void load_state(const Json& state);
-  // Identifies the data: for each data set its fingerprint and the names, sizes and digests of its files (see file_stamps.h; for
-  // more than 4,096 files, 1,024 digests of neighbouring files). The first call reads them.
+  // The identity of the data: for each data set its fingerprint and the names, sizes and digests of its files (see file_stamps.h;
+  // for more than 4,096 files, 1,024 digests of neighbouring files). The first call reads the files.
   [[nodiscard]] Json data_state() const;
-  // Compares the data with data_state() of an earlier process. SnapshotError names the files that differ and how; with
-  // LoaderOptions::accepts_changed, warn and note report it instead. Files with other names and the same content in the same
-  // order are the same data, with a note. `called` begins the messages. If `saved` is null (the snapshot has no identity), a note
-  // says that nothing was compared.
+  // Compares the data with data_state() of an earlier process. Throws SnapshotError that names the files that differ and how;
+  // with LoaderOptions::accepts_changed, `warn` and `note` get that text instead. If only the names of files changed, the data is
+  // the same, and a note says so. `called`: the beginning of the messages. If `saved` is null, because the snapshot has no
+  // identity, a note says that the data was not compared.
   void check_data(const Json& saved, const std::string& called = "the data");
-  // Drops prepared batches and begins that epoch: after an early stop of a validation pass, and in tests.
+  // Discards prepared batches and begins this epoch. Used after a validation pass that ended early, and in tests.
   void restart(std::uint64_t epoch = 0);
-  // Reads a batch of this rank once more, in the calling thread, beside the batches under way, which it leaves alone. It has what
-  // next() returned for it, but rows that can't be read are left out. For looks at a step that went wrong.
+  // Reads a batch of this rank again, in the calling thread, without an effect on the batches being prepared. It equals the batch
+  // that next() returned, except that rows that can't be read are left out. For looking at a step that went wrong.
   [[nodiscard]] HostBatch read_again(std::uint64_t epoch, std::uint64_t index) const;
-  // "sample 17 of data set "x" (a.h5)": a row of a batch, by its group and index, for messages.
+  // The name in messages of a row's sample, by group and index: "sample 17 of data set "x" (a.h5)".
   [[nodiscard]] std::string sample_label(std::size_t group, std::int64_t index) const;
-  [[nodiscard]] std::int64_t rows_per_batch() const noexcept;  // of this rank, in a full batch over all data sets
+  [[nodiscard]] std::int64_t rows_per_batch() const noexcept;  // rows of this rank in a full batch, over all data sets
   [[nodiscard]] std::vector<DatasetPlan> dataset_plans() const;
   [[nodiscard]] Counters counters() const;
-  [[nodiscard]] std::vector<SlowFile> slow_files() const;     // the slowest first
+  [[nodiscard]] std::vector<SlowFile> slow_files() const;     // the slowest file first
   [[nodiscard]] int readers() const noexcept;                 // currently in use
-  [[nodiscard]] std::string readers_reason() const;           // one line for the plan, about the latest choice
-  [[nodiscard]] std::uint64_t buffer_bytes() const noexcept;  // of all slots
+  [[nodiscard]] std::string readers_reason() const;           // a line for the plan about the latest choice of readers
+  [[nodiscard]] std::uint64_t buffer_bytes() const noexcept;  // bytes of all slots
 
  private:
   struct Impl;

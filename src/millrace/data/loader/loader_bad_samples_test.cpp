@@ -1,4 +1,4 @@
-// Handling of samples that can't be read: the same under every policy for any number of readers.
+// Tests how samples that can't be read are handled: under every policy the result is the same for any number of readers.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
 
-// Samples 7, 17, 27, ... can't be read.
+// True for the samples 7, 17, 27, ..., which can't be read.
 bool is_bad(std::int64_t index) { return index % 10 == 7; }
 
 std::shared_ptr<CountingSource> failing(std::int64_t samples_per_ticket = 1) {
@@ -120,7 +120,7 @@ TEST(BadSamples, skip_leaves_rows_out_and_keeps_the_others_bytes) {
       ASSERT_EQ(batches, expected) << readers << " readers, tickets of " << samples_per_ticket;
     }
   }
-  // The remaining rows are those of a run without bad samples.
+  // The remaining rows equal those of a run without bad samples.
   auto whole = std::make_shared<CountingSource>(100);
   Loader reference(single(whole), with(BadSamples::skip, 0));
   const std::vector<Delivered> all = epoch_of(reference);
@@ -246,7 +246,7 @@ TEST(BadSamples, of_few_samples_one_may_be_bad_and_the_remedy_names_the_key_and_
 
 TEST(BadSamples, the_ceiling_counts_by_epoch_also_after_a_resume) {
   LoaderOptions options = with(BadSamples::skip, 0);
-  options.max_bad_fraction = 0.1;  // exactly the share of bad samples
+  options.max_bad_fraction = 0.1;  // exactly the share of samples that are bad
   Loader loader(single(failing()), options);
   for (int batch = 0; batch < 9; ++batch) (void)loader.next();
   const Json state = loader.state();

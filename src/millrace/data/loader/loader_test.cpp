@@ -220,7 +220,7 @@ TEST(Loader, state_of_other_data_or_another_order_is_refused_with_both_values) {
   other = shuffled(2, 0);
   other.world_size = 2;
   Loader two_ranks(counting(23), other);
-  two_ranks.load_state(state);  // the global batch is the same
+  two_ranks.load_state(state);  // accepted, because the global batch is the same
 }
 
 TEST(Loader, damaged_states_are_refused) {
@@ -277,7 +277,7 @@ TEST(Loader, a_consumer_that_keeps_every_batch_is_warned_once_and_served) {
   for (const int readers : {0, 2}) {
     std::vector<std::string> warnings;
     LoaderOptions options = shuffled(4, readers);
-    options.adapts = false;  // the message names the number of slots
+    options.adapts = false;  // the message names the number of slots, which must not change
     options.warn = [&](const std::string& line) { warnings.push_back(line); };
     Loader loader(counting(100), options);
     Loader reference(counting(100), shuffled(4, 0));
@@ -338,7 +338,7 @@ TEST(Loader, mistakes_in_options_are_named) {
 }
 
 TEST(Loader, batches_larger_than_the_usual_buffer_get_a_larger_one) {
-  class Vast final : public Source {  // no byte of it is touched
+  class Vast final : public Source {  // no byte of it is ever touched
    public:
     [[nodiscard]] std::span<const Field> fields() const override { return fields_; }
     [[nodiscard]] std::int64_t size() const override { return 4; }
@@ -419,7 +419,8 @@ TEST(Loader, announces_every_sample_some_batches_before_it_is_read) {
     source->is_advised = true;
     Loader loader(single(source), shuffled(4, 0));
     const std::vector<std::int64_t> first = ids_of(epoch_of(loader));
-    const auto ahead = static_cast<std::ptrdiff_t>(samples_per_ticket == 1 ? 16 : 32);  // 16 tickets: 4 or 8 batches
+    const auto ahead = static_cast<std::ptrdiff_t>(samples_per_ticket == 1 ? 16 : 32);  // 16 tickets are announced ahead: 4 or 8
+                                                                                        // batches
     ASSERT_EQ(source->advised.size(), 100U);
     EXPECT_TRUE(std::equal(first.begin() + ahead, first.end(), source->advised.begin()));
     const std::vector<std::int64_t> second = ids_of(epoch_of(loader));
@@ -472,9 +473,9 @@ TEST(Loader, ends_while_a_reader_is_stuck) {
 }
 
 #ifdef __SANITIZE_ADDRESS__
-constexpr std::size_t kSlackKib = 512 * 1024;  // AddressSanitizer keeps freed memory for a while to catch later uses
+constexpr std::size_t kSlackKib = 512 * 1024;  // AddressSanitizer keeps freed memory for a while, to find later uses
 #elif defined(__SANITIZE_THREAD__)
-constexpr std::size_t kSlackKib = 16 * 1024;  // ThreadSanitizer's shadow of touched memory
+constexpr std::size_t kSlackKib = 16 * 1024;  // ThreadSanitizer's own memory for each page that is touched
 #else
 constexpr std::size_t kSlackKib = 2048;
 #endif

@@ -1,4 +1,4 @@
-// Samples and data sets drawn by weight occur in proportion to their weights.
+// Tests that samples and data sets that are drawn by weight occur in proportion to their weights.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -34,7 +34,7 @@ Pipeline mix() {
   return pipeline;
 }
 
-// Expects counts within five standard deviations of the weights.
+// Expects each count to be within five standard deviations of its share.
 void expect_shares(const std::map<std::int64_t, std::int64_t>& counts, const std::map<std::int64_t, double>& shares) {
   std::int64_t all = 0;
   for (const auto& [key, count] : counts) all += count;
@@ -75,11 +75,11 @@ TEST(Weights, of_data_sets_and_of_samples_share_the_rows_of_a_mix) {
     return counts;
   };
   Pipeline by_set = mix();
-  by_set.datasets[0].weight = 3.0;  // the other one counts as 1
+  by_set.datasets[0].weight = 3.0;  // the other data set counts as weight 1
   const double quarter = 0.25;
   expect_shares(counts_of(by_set), {{0, 0.75 * quarter}, {3, 0.75 * quarter}, {10, 0.25 * quarter}, {13, 0.25 * quarter}});
   Pipeline by_sample = mix();
-  by_sample.datasets[0].weights = by_fours(400);  // they sum to 800, against 1600 samples that count as 1
+  by_sample.datasets[0].weights = by_fours(400);  // their sum is 800; the other data set has 1600 samples that count 1 each
   expect_shares(counts_of(by_sample),
                 {{0, 0.0}, {1, 0.125 / 3}, {3, 0.625 / 3}, {10, 2.0 / 3 * quarter}, {12, 2.0 / 3 * quarter}});
   Pipeline both = by_sample;

@@ -13,7 +13,7 @@
 namespace millrace::data {
 namespace {
 
-// Twenty samples of 2 x 3 floats and a number; samples 7 and 8 hold values that are not finite, 9 can't be read.
+// Twenty samples, each with 2 x 3 floats and a number. Samples 7 and 8 hold values that are not finite; sample 9 can't be read.
 class SickSource final : public Source {
  public:
   [[nodiscard]] std::span<const Field> fields() const override { return fields_; }

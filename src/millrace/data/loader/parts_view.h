@@ -1,4 +1,4 @@
-// Presents what a cache may keep of a source as parts, for sources that wrap another one.
+// Gives a cache one view of every source: what the cache may keep of the source, as a number of parts.
 #pragma once
 
 #include <memory>
@@ -8,11 +8,11 @@
 
 namespace millrace::data::detail {
 
-// For Keeps::rows a part is a sample's row: its fields in order, each aligned to 16 bytes. For Keeps::parts it is the source's
-// own part. Calls mean the same as those of Source; if keeps() is false, no other call is allowed.
+// With Keeps::rows a part is a sample's row: its fields in order, each aligned to 16 bytes. With Keeps::parts it is a part of the
+// source itself. The functions mean the same as those of Source. If keeps() is false, no other function may be called.
 class PartsView {
  public:
-  // ConfigError if the source breaks its promise: see check_keeping().
+  // Throws ConfigError if the source breaks its promise: see check_keeping().
   explicit PartsView(std::shared_ptr<const Source> source);
 
   // What a source whose samples are made of this one's keeps: this one's parts, or what the other says if there are no parts.
@@ -24,7 +24,7 @@ class PartsView {
   [[nodiscard]] std::size_t part_bytes(std::int64_t part) const;
   void load(std::int64_t part, std::span<std::byte> bytes) const;
   void finish(std::int64_t index, std::span<const std::span<const std::byte>> parts, Rows rows, const ReadRandom& random) const;
-  // The offset of each field in a part that is a row; empty if parts are the source's own.
+  // If parts are rows, where each field begins in a part; else empty.
   [[nodiscard]] std::span<const std::size_t> field_offsets() const noexcept { return offsets_; }
 
  private:

@@ -11,7 +11,7 @@
 
 namespace millrace::data::detail {
 
-// One pointer per field, without an allocation if there are few.
+// A pointer for each field, without an allocation if there are few fields.
 template <class Byte = std::byte>
 class FieldPointers {
  public:

@@ -1,4 +1,4 @@
-// One sample as a function sees it: its fields by name, and its own random numbers.
+// A sample as a user's function sees it: its fields by name, and its own random numbers.
 #pragma once
 
 #include <complex>
@@ -30,19 +30,20 @@ template <class T>
   if constexpr (std::is_same_v<T, std::complex<double>>) return DType::c128;
 }
 
-// Index of the field called `name`. ConfigError listing the fields if there is no such field, or if its dtype is not `dtype`.
+// The index of the field `name`. Throws ConfigError with a list of the fields if there is no such field, or if its dtype is not
+// `dtype`.
 [[nodiscard]] std::size_t field_called(std::string_view name, std::span<const Field> fields);
 [[nodiscard]] std::size_t field_called(std::string_view name, std::span<const Field> fields, DType dtype);
 
-// The fields of one sample, in memory that is valid during the call: each is contiguous, last axis fastest.
+// The fields of a sample. The memory is valid during the call; each field is contiguous, last axis fastest.
 template <class Byte>
 class SampleOf {
  public:
   SampleOf(std::span<const Field> fields, std::span<Byte* const> data) noexcept : fields_(fields), data_(data) {}
   [[nodiscard]] std::span<const Field> fields() const noexcept { return fields_; }
   [[nodiscard]] Byte* data(std::size_t field) const noexcept { return data_[field]; }
-  // All numbers of a field: values<float>("image"). f16 and bf16 have no C++ type here: use data(). ConfigError if there is no
-  // such field, or its dtype is not T's.
+  // All numbers of a field: values<float>("image"). f16 and bf16 have no C++ type here: use data(). Throws ConfigError if there
+  // is no such field, or if its dtype is not that of T.
   template <class T>
   [[nodiscard]] auto values(std::string_view name) const {
     using Value = std::conditional_t<std::is_const_v<Byte>, const T, T>;
@@ -58,13 +59,14 @@ class SampleOf {
 using Sample = SampleOf<const std::byte>;
 using MutableSample = SampleOf<std::byte>;
 
-// The random numbers of one sample at one position of one epoch: a pure function of the run's seed, the epoch and the position,
-// so independent of the number of readers and of the cache, and the same after a resume.
+// The random numbers of a sample. They depend only on the run's seed, the epoch and the sample's position in it, so they are the
+// same for any number of readers, with and without a cache, and after a resume.
 class SampleRandom {
  public:
-  // `one` is the randomness of a read of a single index.
+  // `one`: the randomness of a read of one index.
   explicit SampleRandom(const ReadRandom& one) noexcept : one_(one) {}
-  // Returns a stream from its beginning. `operation` separates independent uses (crop, flip, ...).
+  // A stream of random numbers, from its beginning. `operation` selects independent streams for independent uses (crop, flip,
+  // ...).
   [[nodiscard]] Philox operator()(std::uint64_t operation = 0) const noexcept { return one_(0, operation); }
 
  private:

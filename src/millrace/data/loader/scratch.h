@@ -1,12 +1,12 @@
-// Memory for the duration of a call, kept by its thread for the next call.
+// Memory for the duration of a call. The thread keeps the memory for its next call.
 #pragma once
 
 #include <cstddef>
 
 namespace millrace::data::detail {
 
-// `bytes` of memory, 64-byte aligned, not cleared. Objects of one thread must be destroyed in reverse order of construction, like
-// locals: for each depth the thread keeps the largest block that was requested there.
+// `bytes` of memory, aligned to 64 bytes, not cleared. Objects of a thread must be destroyed in the reverse order of their
+// construction, like local variables: for each depth of nesting the thread keeps the largest block that was ever requested there.
 class Scratch {
  public:
   explicit Scratch(std::size_t bytes);

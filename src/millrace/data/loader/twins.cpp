@@ -9,8 +9,8 @@
 namespace millrace::data {
 namespace {
 
-constexpr double kChance = 0.01;           // accepted probability that two files have equal digests by chance
-constexpr double kDigests = 4294967296.0;  // CRC32
+constexpr double kChance = 0.01;           // the accepted probability that two files have equal digests by chance
+constexpr double kDigests = 4294967296.0;  // number of different CRC32 digests
 
 using Content = std::pair<std::uint64_t, std::string>;  // size, digest
 
@@ -19,7 +19,7 @@ struct NamedFile {
   FileStamp stamp;
 };
 
-// The files that could be read and are not empty, each once: several data sets may share a file.
+// The files that could be read and are not empty. Several data sets may share a file, which is listed once.
 std::vector<NamedFile> files_of(const std::vector<Dataset>& datasets) {
   std::vector<NamedFile> files;
   std::map<std::pair<std::string, std::int64_t>, Content> known;
@@ -54,7 +54,7 @@ bool may_be_chance(const std::vector<NamedFile>& training, const std::vector<Nam
   return pairs / kDigests > kChance;
 }
 
-// "2 files hold the same content as another file: "b.txt" and "a.txt", …".
+// A notice such as "2 files hold the same content as another file: "b.txt" and "a.txt", …".
 std::string notice_of(const std::vector<std::string>& pairs, const std::string& of, const std::string& what) {
   return with_commas(static_cast<std::int64_t>(pairs.size())) +
          (pairs.size() == 1 ? " file" + of + " holds " : " files" + of + " hold ") + what + ": " + pairs.front() +

@@ -8,8 +8,8 @@
 namespace millrace::data::detail {
 namespace {
 
-// Calls work(c), where c() is the number of bytes of a unit: a compile-time constant if it is the size of a number, so that a
-// memcpy becomes one load and one store.
+// Calls work(c), where c() is the number of bytes of a unit. If that is the size of a number, c() is a compile-time constant, so
+// that a memcpy becomes one load and one store.
 template <class Work>
 void with_unit(std::size_t unit, Work work) {
   switch (unit) {
@@ -30,7 +30,7 @@ void with_unit(std::size_t unit, Work work) {
   }
 }
 
-// The array's index that index `at` of the window shows; -1 if it is outside.
+// The index in the array that index `at` of the window shows; -1 if it is outside the array.
 std::int64_t place_in(const Window::Axis& axis, bool reflects, std::int64_t at) noexcept {
   std::int64_t place = axis.begin + at;
   if (place >= 0 && place < axis.whole) return place;
@@ -44,7 +44,7 @@ void fill_with(std::span<const std::byte> fill, std::int64_t count, std::byte* t
   });
 }
 
-// Writes one row along the last axis. The part inside the array is one copy.
+// Writes a row along the last axis. The part inside the array is a single copy.
 void copy_row(const Window& window, const std::byte* from, std::byte* to) {
   const Window::Axis& axis = window.axes.back();
   const std::size_t bytes = window.fill.size();
@@ -132,7 +132,8 @@ std::array<float, 256> normalised_bytes(float mean, float deviation) {
 }
 
 void add_normal(const float* from, std::size_t count, float deviation, Philox random, float* to) {
-  const auto uniform = [&random] { return (static_cast<float>(random() >> 8U) + 0.5F) * 0x1p-24F; };  // never 0
+  const auto uniform = [&random] { return (static_cast<float>(random() >> 8U) + 0.5F) * 0x1p-24F; };  // never 0, because its
+                                                                                                      // logarithm is taken
   for (std::size_t i = 0; i < count; i += 2) {
     const float radius = deviation * std::sqrt(-2.0F * std::log(uniform()));
     const float angle = 2.0F * std::numbers::pi_v<float> * uniform();

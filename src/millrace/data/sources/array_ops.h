@@ -12,43 +12,45 @@
 
 namespace millrace::data::detail {
 
-// An array seen as `outer` blocks of `length` units of `unit` bytes: the operation works along the middle axis.
+// An array as `outer` blocks of `length` units of `unit` bytes; operations work along the middle axis, the units of a block.
 struct AxisView {
   std::size_t outer = 1;
   std::size_t length = 1;
   std::size_t unit = 1;
 };
 
-// The view along axis `axis`, counted from the front, of an array of elements of `element_bytes`.
+// The view of an array with elements of `element_bytes` bytes along axis number `axis`, counted from the front.
 [[nodiscard]] AxisView axis_of(const Shape& shape, std::size_t axis, std::size_t element_bytes);
 
-// Writes the units of each block in reverse order. `from` may equal `to`; other overlap is not allowed.
+// Writes the units of each block in reverse order. `from` may equal `to`, but they must not overlap otherwise.
 void reverse_axis(const AxisView& view, const std::byte* from, std::byte* to);
 
-// Moves the units of each block right by `places` (less than length); those at the end wrap around to the front. No overlap.
+// Moves the units of each block right by `places`, which is less than `length`; units at the end move to the front. `from` and
+// `to` must not overlap.
 void roll_axis(const AxisView& view, std::size_t places, const std::byte* from, std::byte* to);
 
 struct Window {
-  // One axis of a window: `size` elements from `begin` on, along an axis of `whole` elements; `begin` may be negative.
+  // A window along an axis with `whole` elements: `size` elements from `begin` on; `begin` may be negative.
   struct Axis {
     std::int64_t whole = 0;
     std::int64_t begin = 0;
     std::int64_t size = 0;
   };
 
-  std::int64_t outer = 1;                // number of consecutive arrays, each cut alike
+  std::int64_t outer = 1;                // number of consecutive arrays, which are all cut alike
   std::span<const Axis> axes;            // at least one
-  bool reflects = false;                 // false: elements outside the array are `fill`
-  std::span<const std::byte> fill = {};  // one element, of the array's element size
+  bool reflects = false;                 // true: elements outside the array mirror it; false: they are `fill`
+  std::span<const std::byte> fill = {};  // the bytes of one element
 };
 
-// Copies the window. If it reflects, begin and size reach at most whole - 1 beyond the array's ends. No overlap.
+// Copies the window. If it reflects, it may extend at most whole - 1 elements beyond each end of the array. `from` and `to` must
+// not overlap.
 void copy_window(const Window& window, const std::byte* from, std::byte* to);
 
-// The table of (value / 255 - mean) / deviation for each byte value.
+// (value / 255 - mean) / deviation for each value of a byte.
 [[nodiscard]] std::array<float, 256> normalised_bytes(float mean, float deviation);
 
-// to[i] = from[i] + deviation * a normal number; `from` may be `to`.
+// to[i] = from[i] + deviation * a normal random number. `from` may equal `to`.
 void add_normal(const float* from, std::size_t count, float deviation, Philox random, float* to);
 
 }  // namespace millrace::data::detail

@@ -25,7 +25,7 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
-// A cell of the header or a number for a message, shortened if it is long.
+// A cell or a number as a message shows it: quoted, and shortened if it is long.
 std::string shown(std::string_view cell) {
   constexpr std::size_t kMost = 60;
   return cell.size() <= kMost ? quoted(cell) : quoted(cell.substr(0, kMost)) + "…";
@@ -43,7 +43,7 @@ std::optional<T> number(std::string_view cell) {
 
 const char* word_of(char separator) { return separator == ',' ? "commas" : separator == ';' ? "semicolons" : "tabs"; }
 
-// A table's text, in memory that the caller keeps. DataError if the file is not text.
+// The text of a table; `bytes` holds its memory. Throws DataError if the file is not text.
 std::string_view text_of(const std::filesystem::path& path, std::vector<std::byte>& bytes) {
   const std::span<const std::byte> content = InputFile(path).read_all(bytes);
   const std::string_view text(reinterpret_cast<const char*>(content.data()), content.size());
@@ -52,7 +52,7 @@ std::string_view text_of(const std::filesystem::path& path, std::vector<std::byt
   return text;
 }
 
-// One field while the table is being read.
+// What is known about a field while the table is read.
 struct Columns {
   const CsvField* field = nullptr;
   std::vector<std::size_t> places;
@@ -84,7 +84,7 @@ class Table {
                          (listed < header_.size() ? ", …" : "")});
   }
 
-  // Returns false if no row is left.
+  // Reads the next row. Returns false if there are no more rows.
   bool next() {
     do {
       if (!reader_.next(row_)) return false;
@@ -113,7 +113,7 @@ class Table {
   [[nodiscard]] std::int64_t line() const { return reader_.line(); }
   [[nodiscard]] char separator() const { return separator_; }
   [[nodiscard]] const std::vector<std::string>& header() const { return header_; }
-  // The kind of a cell: a number as C writes it, a number with a decimal comma, any text, or empty.
+  // What a cell holds: a number as C writes it, a number with a decimal comma, another text, or nothing.
   enum class Cell : std::uint8_t { number, decimal_comma, text, empty };
   [[nodiscard]] Cell cell_at(std::size_t place) const {
     if (trimmed(row_[place]).empty()) return Cell::empty;
@@ -122,7 +122,8 @@ class Table {
   }
 
  private:
-  // If commas precede decimals, a point may separate thousands: 1.500 next to 12,5.
+  // Throws DataError if the table has numbers with commas and numbers with points: next to a decimal comma a point may separate
+  // thousands, as in 1.500 next to 12,5.
   void watch_marks(std::size_t place) {
     if (separator_ == ',') return;
     const std::string& cell = row_[place];
@@ -147,17 +148,17 @@ class Table {
     const char* const kind = std::is_same_v<T, double> ? "a number" : "a whole number";
     throw DataError(
         {"column " + shown(header_[place]) + (empty ? " is empty" : " holds " + shown(cell)) + ", which is not " + kind, where(),
-         empty ? "fill the cell in, or remove the row" : "mend the cell, or remove the row"});
+         empty ? "fill the cell in, or remove the row" : "correct the cell, or remove the row"});
   }
 
   const std::filesystem::path& path_;
   char separator_;
   format::CsvReader reader_;
   std::vector<std::string> header_, row_;
-  std::string with_comma_, with_point_;  // the first number of each kind
+  std::string with_comma_, with_point_;  // the first number with a comma, and the first with a point
 };
 
-// Fills all but the rows and the kinds of columns. `text` includes the byte-order mark, if there is one.
+// Fills in everything except the number of rows and the kinds of columns. `text` still has its byte-order mark, if there is one.
 TableSeen seen_of(const Table& table, std::string_view text) {
   return {.separator = table.separator(),
           .had_mark = format::without_mark(text).size() < text.size(),
@@ -212,7 +213,7 @@ TableSeen look_at_table(const std::filesystem::path& path) {
   Table table(path, format::without_mark(text));
   table.read_header();
   TableSeen seen = seen_of(table, text);
-  std::vector<std::array<std::int64_t, 4>> cells(seen.columns.size());  // count per kind
+  std::vector<std::array<std::int64_t, 4>> cells(seen.columns.size());  // for each column, the number of cells of each kind
   for (; table.next(); ++seen.rows) {
     for (std::size_t i = 0; i < cells.size(); ++i) ++cells[i].at(static_cast<std::size_t>(table.cell_at(i)));
   }

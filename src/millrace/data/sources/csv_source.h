@@ -17,32 +17,34 @@
 
 namespace millrace::data {
 
-// One field of the samples of a CsvSource.
+// A field of the samples of a CsvSource.
 struct CsvField {
   std::string name;
-  std::vector<std::string> columns = {};  // names in the header, shape [columns]; empty: the column called `name`, shape []
+  std::vector<std::string> columns = {};  // names in the header, the field has shape [columns]; empty: the column called `name`,
+                                          // the field has shape []
   DType dtype = DType::f32;               // f32, or i64 for whole numbers
 };
 
-// How a table was read.
+// What was found when a table was read.
 struct TableSeen {
   char separator = ',';
-  bool had_mark = false;             // a byte-order mark
+  bool had_mark = false;             // true: the file begins with a byte-order mark
   std::int64_t rows = 0;             // rows after the header
   std::vector<std::string> columns;  // their names
-  std::vector<std::string> holds;    // per column: "numbers", "numbers with decimal commas", "text"; "" if the table has no rows
+  std::vector<std::string> holds;    // for each column: "numbers", "numbers with decimal commas" or "text"; "" if the table has
+                                     // no rows
 };
-// Reads the whole table. DataError as for CsvSource, except for the content of cells.
+// Reads the whole table. Throws DataError as CsvSource does, except for the content of cells.
 [[nodiscard]] TableSeen look_at_table(const std::filesystem::path& path);
-// "1,000 rows of 3 columns, separated by semicolons".
+// A line such as "1,000 rows of 3 columns, separated by semicolons".
 [[nodiscard]] std::string read_as(const TableSeen& seen);
 
-// Sample i is row i of a table whose first row names its columns; columns that no field uses may hold anything. Cells may be
-// quoted (RFC 4180), lines may end in CR LF, empty lines are skipped. A number is written as in C: 12, -0.5, 6.02e23, nan, inf.
-// If the header has no comma, the separator is a semicolon or a tab, and numbers may have decimal commas, either all or no
-// numbers. The file is read once, in the constructor; the source keeps 4 or 8 bytes per number and 8 per row. DataError with file
-// and line: a cell that is not a number of the field's type; a row with more or fewer cells than the header; a missing or
-// repeated column; a table without rows. ConfigError for another dtype.
+// Sample i is row i of a table whose first row has the names of its columns. Columns that no field uses may hold anything. Cells
+// may be quoted (RFC 4180), lines may end in CR LF, empty lines are skipped. Numbers are written as in C: 12, -0.5, 6.02e23, nan,
+// inf. If the header has no comma, the separator is a semicolon or a tab, and either all numbers or no number may have a decimal
+// comma. The constructor reads the file once; the source keeps 4 or 8 bytes a number and 8 bytes a row. Throws DataError with
+// file and line for a cell that is not a number of the field's type, a row with more or fewer cells than the header, a missing or
+// repeated column, or a table without rows. Throws ConfigError for another dtype.
 class CsvSource final : public Source {
  public:
   CsvSource(std::filesystem::path path, const std::vector<CsvField>& fields);
@@ -57,13 +59,13 @@ class CsvSource final : public Source {
   [[nodiscard]] Keeps keeps() const override { return Keeps::memory; }
   [[nodiscard]] std::int64_t samples_per_ticket() const override { return rows_->samples_per_ticket(); }
   [[nodiscard]] std::string read_as() const override { return read_as_; }
-  // "throws.csv line 12".
+  // A text such as "throws.csv line 12".
   [[nodiscard]] std::string describe(std::int64_t index) const override;
 
  private:
   std::filesystem::path path_;
   std::unique_ptr<MemorySource> rows_;
-  std::vector<std::int64_t> lines_;  // line number per row
+  std::vector<std::int64_t> lines_;  // line number of each row
   std::string fingerprint_, read_as_;
 };
 

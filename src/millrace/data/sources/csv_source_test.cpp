@@ -1,4 +1,4 @@
-// Tables in CSV files, and the files of a folder.
+// Tests of tables in CSV files, and of the files of a folder.
 #include "millrace/data/sources/csv_source.h"
 
 #include <gmock/gmock.h>
@@ -36,7 +36,7 @@ class CsvSourceTest : public testing::Test {
     std::ofstream(folder_ / name, std::ios::binary) << text;
     return folder_ / name;
   }
-  // The message about a table: what, where and next.
+  // The message of the error about a table.
   template <class E = DataError>
   [[nodiscard]] Message refusal(const std::string& text, const Fields& fields) const {
     const stdfs::path path = put("t.csv", text);

@@ -23,7 +23,7 @@ std::string field_text(const Field& field) {
   return field.name + ' ' + std::string(name_of(field.dtype)) + ' ' + to_text(field.shape);
 }
 
-// A file of one sample, open; read() writes its arrays in the order of fields().
+// An open file of a sample; read() writes its arrays in the order of fields().
 class OpenSample {
  public:
   OpenSample(const stdfs::path& path, const FileSamples& samples) : samples_(samples) {
@@ -54,7 +54,7 @@ class OpenSample {
   void read(std::size_t field, std::span<std::byte> out) {
     if (npy_) return npy_->read(out);
     if (npz_) return npz_->read(npz_->entries()[field], out);
-    // Rows are aligned for their dtype.
+    // The cast is safe, because rows are aligned for their dtype.
     if (wav_) return wav_->read({reinterpret_cast<float*>(out.data()), out.size() / sizeof(float)});
     read_image(out);
   }

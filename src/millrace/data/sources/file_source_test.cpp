@@ -40,7 +40,7 @@ std::string little(T value) {
   return bytes;
 }
 
-// A sound of one channel and 16 bits.
+// The bytes of a sound file with one channel and 16 bits.
 std::string sound(std::uint32_t rate, std::initializer_list<std::int16_t> values) {
   std::string numbers;
   for (const std::int16_t value : values) numbers += little(value);

@@ -56,7 +56,7 @@ std::vector<FileStamp> Hdf5Source::stamps() const {
   return stamps_of(paths);
 }
 
-// Takes shape and type from the first file; the others must match.
+// Takes the shape and the type of a field from the first file, and checks that all others have the same.
 void Hdf5Source::add_field(std::size_t field) {
   const Hdf5Field& spec = specs_[field];
   const hdf5::File& first = *files_.front();
@@ -147,7 +147,7 @@ void Hdf5Source::with_block(std::size_t f, std::int64_t index, std::int64_t samp
 
 void Hdf5Source::read(std::span<const std::int64_t> indices, Rows rows, const ReadRandom&) const {
   for (std::size_t i = 0; i < indices.size();) {
-    // Consecutive rows of a file are read as one block.
+    // Reads consecutive rows of a file as one block.
     std::size_t end = i + 1;
     const std::int64_t last = first_[file_of(indices[i]) + 1];
     while (end < indices.size() && indices[end] == indices[end - 1] + 1 && indices[end] < last) ++end;

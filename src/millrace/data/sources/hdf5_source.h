@@ -1,4 +1,4 @@
-// Samples from HDF5 files: each file is a sample, or each index of the first axis.
+// Samples from HDF5 files: a sample is a whole file, or an index of the first axis.
 #pragma once
 
 #include <filesystem>
@@ -13,15 +13,15 @@
 namespace millrace::data {
 
 struct Hdf5Field {
-  // The part [begin, end) of an axis; end -1: to the end.
+  // The indices [begin, end) of an axis; end -1 = to the end of the axis.
   struct Range {
     std::int64_t begin = 0;
     std::int64_t end = -1;
   };
 
-  std::string name;     // of the field
+  std::string name;     // the field's name
   std::string dataset;  // "/vis"
-  // Parts of the last axes of a sample, as in [..., a:b]; empty: all of it. Only these parts are read from the file.
+  // Ranges of the last axes of a sample, as in [..., a:b]; empty: the whole sample. Only these ranges are read from the file.
   std::vector<Range> keep = {};
 };
 
@@ -29,16 +29,17 @@ enum class Hdf5Samples : std::uint8_t { file, row };
 
 class Hdf5Source final : public Source {
  public:
-  // Opens the files, which must agree in shapes and types (by row: except for the first axis, on which the fields of a file must
-  // agree). Samples are numbered in the order of `files`. `open` as in hdf5::File::open_all. DataError names the file and the one
-  // before it; ConfigError for a part that is not inside the data set.
+  // Opens the files. All must agree in shapes and types; if samples are rows, the first axes may differ between files, but not
+  // between the fields of a file. Samples are numbered in the order of `files`. `open`: see hdf5::File::open_all. Throws
+  // DataError with the name of a file that does not match and of the file before it, and ConfigError for a range that is not
+  // inside the data set.
   Hdf5Source(std::span<const std::filesystem::path> files, std::vector<Hdf5Field> fields, Hdf5Samples samples,
              const hdf5::OpenOptions& open = {});
 
   [[nodiscard]] std::span<const Field> fields() const override { return fields_; }
   [[nodiscard]] std::int64_t size() const override { return first_.back(); }
   void read(std::span<const std::int64_t> indices, Rows rows, const ReadRandom& random) const override;
-  // Depends on data sets and parts.
+  // Depends on the names of the HDF5 data sets and on the ranges.
   [[nodiscard]] std::string fingerprint() const override { return fingerprint_; }
   [[nodiscard]] std::vector<FileStamp> stamps() const override;
   [[nodiscard]] std::int64_t samples_per_ticket() const override { return samples_per_ticket_; }
@@ -53,16 +54,17 @@ class Hdf5Source final : public Source {
   void add_field(std::size_t field);
   void check_rows();
   [[nodiscard]] std::size_t file_of(std::int64_t index) const;
-  // Calls use(file, offset, count) with the block of field `f` that holds samples [index, index + samples) of one file.
+  // Calls use(file, offset, count) with the block of field `f` that holds the samples [index, index + samples), which are in one
+  // file.
   template <class Use>
   void with_block(std::size_t f, std::int64_t index, std::int64_t samples, Use use) const;
 
   std::vector<Hdf5Field> specs_;
   Hdf5Samples samples_;
   std::vector<std::shared_ptr<const hdf5::File>> files_;
-  std::vector<std::int64_t> first_;  // number of each file's first sample, followed by the total
+  std::vector<std::int64_t> first_;  // number of each file's first sample, and at the end the number of all samples
   std::vector<Field> fields_;
-  std::vector<Shape> begin_;  // per field: the part's offset, without the sample's axis
+  std::vector<Shape> begin_;  // for each field, where its range begins; without the axis of samples
   std::vector<std::size_t> row_bytes_;
   std::int64_t samples_per_ticket_ = 1;
   std::string fingerprint_;

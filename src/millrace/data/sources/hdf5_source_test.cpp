@@ -24,7 +24,7 @@ class Hdf5SourceTest : public testing::Test {
   }
   void TearDown() override { fs::remove_all(root_); }
 
-  // Element i of a file's data set is start + i.
+  // Makes a file; element i of its data set is start + i.
   fs::path make(const std::string& name, const Shape& shape, float start, const Shape& labels = {}) {
     std::vector<float> values(static_cast<std::size_t>(*element_count(shape)));
     std::iota(values.begin(), values.end(), start);

@@ -14,7 +14,7 @@
 namespace millrace::data {
 namespace {
 
-// Converts pixels into planes of floats, mirrored if wanted.
+// Turns pixels into a plane of floats for each channel, mirrored if `flip`.
 template <std::size_t kChannels>
 void normalise(const std::array<std::array<float, 256>, 3>& tables, std::span<const std::byte> pixels, std::size_t width,
                bool flip, float* out) {
@@ -94,7 +94,7 @@ void ImageSource::read_one(const std::filesystem::path& path, Philox draws, std:
                    .left = (size.width - samples_.width) / 2,
                    .height = samples_.height,
                    .width = samples_.width};
-  // There are always three draws, so that one option does not shift the numbers of another.
+  // Always makes three draws, so that switching an option on does not change the numbers of the others.
   const std::uint64_t top = draws.below(static_cast<std::uint64_t>(size.height - samples_.height) + 1);
   const std::uint64_t left = draws.below(static_cast<std::uint64_t>(size.width - samples_.width) + 1);
   const bool flip = draws.below(2) == 1 && samples_.random_flip;
@@ -114,7 +114,7 @@ void ImageSource::read_one(const std::filesystem::path& path, Philox draws, std:
   if (kept.size() < bytes) kept.resize(bytes);
   const std::span<std::byte> pixels = std::span(kept).first(bytes);
   image.decode(samples_.pixels, reduction, part, pixels);
-  // Rows are aligned for their dtype: a slot begins at 64 bytes and a row is whole floats.
+  // The cast is safe: a slot begins at a multiple of 64 bytes, and a row consists of whole floats.
   auto* const floats = reinterpret_cast<float*>(out.data());
   channels == 1 ? normalise<1>(normalised_, pixels, width, flip, floats) : normalise<3>(normalised_, pixels, width, flip, floats);
 }

@@ -1,4 +1,4 @@
-// Samples that are in memory already: rows of arrays.
+// Samples that are already in memory, as rows of arrays.
 #pragma once
 
 #include <cstddef>
@@ -14,14 +14,14 @@
 
 namespace millrace::data {
 
-// All samples of one field, row after row.
+// The values of a field for all samples, row after row.
 struct MemoryArray {
   Field field;
   std::span<const std::byte> bytes;
   std::shared_ptr<const void> owner;  // keeps `bytes` alive
 };
 
-// Takes ownership of the values; `shape` is that of one sample. std::vector<bool> stores no bytes: use std::uint8_t.
+// Takes ownership of the values. `shape` is the shape of a sample. A std::vector<bool> does not store bytes: use std::uint8_t.
 template <class T>
 [[nodiscard]] MemoryArray memory_array(std::string name, Shape shape, std::vector<T> values) {
   auto owner = std::make_shared<const std::vector<T>>(std::move(values));
@@ -30,7 +30,8 @@ template <class T>
 
 class MemorySource final : public Source {
  public:
-  // DataError if the arrays hold different numbers of samples, or an array does not hold whole samples.
+  // Throws DataError if the arrays hold different numbers of samples, or if the size of an array is not a whole number of
+  // samples.
   explicit MemorySource(std::vector<MemoryArray> arrays);
 
   [[nodiscard]] std::span<const Field> fields() const override { return fields_; }

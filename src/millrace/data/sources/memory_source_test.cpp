@@ -11,7 +11,7 @@
 namespace millrace::data {
 namespace {
 
-// Rows of every size up to 600 bytes: the fast paths and the general path give the same bytes.
+// For rows of up to 600 bytes, the fast paths and the general path must give the same bytes.
 TEST(MemorySource, gathers_rows_of_any_size) {
   for (std::size_t bytes = 1; bytes <= 600; bytes += bytes < 70 ? 1 : 37) {
     constexpr std::size_t kRows = 7;

@@ -22,12 +22,12 @@ bool holds(const Shape& volume, const Shape& patch) {
   return true;
 }
 
-// Rows are aligned for their dtype: a slot begins at 64 bytes and a row is whole floats.
+// The row as floats. The cast is safe: a slot begins at a multiple of 64 bytes, and a row consists of whole floats.
 std::span<float> floats_of(std::span<std::byte> row) {
   return {reinterpret_cast<float*>(row.data()), row.size() / sizeof(float)};
 }
 
-// The header in front of a part's voxels: all that cutting needs.
+// What cutting a block needs to know about a volume. It stands before the voxels of a part.
 struct KeptVolume {
   std::array<std::int64_t, 7> shape{};  // NIfTI has at most seven axes
   std::int64_t rank = 0;
@@ -84,7 +84,7 @@ void NiftiSource::judge(const std::filesystem::path& path, const NiftiHeader& he
                                                   : "use volumes of one dtype, no smaller than the patch"});
 }
 
-// Returns the patch's offset.
+// Where the block begins in the volume: drawn, or centred.
 Shape NiftiSource::place(const Shape& volume, Philox draws) const {
   Shape offset(volume.size());
   for (std::size_t axis = 0; axis < volume.size(); ++axis) {
@@ -113,7 +113,8 @@ void NiftiSource::will_need(std::span<const std::int64_t> indices, const ReadRan
   for (const std::int64_t index : indices) will_need_file(files_[static_cast<std::size_t>(index)]);
 }
 
-// A file that can't be read gets the first file's size: its error belongs to the read, where the policy handles it.
+// The bytes of a part. A file that can't be read gets the size of the first file, because its error must come from the read,
+// where data.bad_samples applies.
 std::size_t NiftiSource::part_bytes(std::int64_t part) const {
   std::atomic<std::size_t>& size = sizes_[static_cast<std::size_t>(part)];
   if (size.load(std::memory_order_relaxed) == 0) {
@@ -133,7 +134,7 @@ void NiftiSource::load(std::int64_t part, std::span<std::byte> bytes) const {
   const NiftiHeader& header = file.header();
   judge(file.path(), header);
   if (samples_.as_float && (header.dtype == DType::c64 || header.dtype == DType::c128)) {
-    std::vector<float> refused(field_.bytes() / sizeof(float));  // throws
+    std::vector<float> refused(field_.bytes() / sizeof(float));  // always throws
     file.read_scaled(place(header.shape, Philox(0)), field_.shape, refused);
   }
   if (kept_bytes(header) != bytes.size()) {
@@ -144,7 +145,7 @@ void NiftiSource::load(std::int64_t part, std::span<std::byte> bytes) const {
   file.read(bytes.subspan(sizeof kept));
 }
 
-// A stamp covers only one file of a pair, so a pair's parts get no key.
+// The parts of a pair of files get no key, because a stamp covers only one file.
 std::vector<std::string> NiftiSource::part_texts() const {
   std::vector<std::string> texts;
   for (const FileStamp& stamp : stamps()) {

@@ -1,4 +1,4 @@
-// NIfTI files as samples: whole volumes, or a block of each.
+// Samples from NIfTI files: whole volumes, or a block of each volume.
 #pragma once
 
 #include <atomic>
@@ -14,13 +14,14 @@ namespace millrace::data {
 
 struct NiftiSamples {
   std::string field = "volume";
-  Shape patch = {};       // one size per axis, slowest first; empty: whole volumes, all of one shape
-  bool random = true;     // the patch's place is drawn anew at each read; false: centred
-  bool as_float = false;  // f32 values scaled by slope and intercept; false: stored numbers, all files of one dtype
+  Shape patch = {};       // size of the block along each axis, slowest first; empty: whole volumes, which must all have the same
+                          // shape
+  bool random = true;     // true: the block's place is drawn anew at each read; false: the block is centred
+  bool as_float = false;  // true: f32 values, scaled by slope and intercept; false: the stored numbers, all files of one dtype
 };
 
-// Sample i is file i. The constructor opens the first file for dtype and shape; the others are checked when they are read.
-// DataError names a file that does not match.
+// Sample i is file i. The constructor takes dtype and shape from the first file; other files are checked when they are read.
+// Throws DataError with the name of a file that does not match.
 class NiftiSource final : public Source {
  public:
   NiftiSource(std::vector<std::filesystem::path> files, NiftiSamples samples);
@@ -33,10 +34,10 @@ class NiftiSource final : public Source {
   [[nodiscard]] std::string describe(std::int64_t index) const override {
     return files_[static_cast<std::size_t>(index)].string();
   }
-  [[nodiscard]] std::string read_as() const override { return read_as_; }  // from the first file
+  [[nodiscard]] std::string read_as() const override { return read_as_; }  // describes the first file
   [[nodiscard]] bool looks_ahead() const override { return true; }
   void will_need(std::span<const std::int64_t> indices, const ReadRandom& random) const noexcept override;
-  // A part is a whole volume as stored; where the patch lies is drawn after it.
+  // A part is a whole volume as it is stored; the place of the block is drawn afterwards.
   [[nodiscard]] Keeps keeps() const override { return Keeps::parts; }
   [[nodiscard]] std::size_t part_bytes(std::int64_t part) const override;
   void load(std::int64_t part, std::span<std::byte> bytes) const override;
@@ -51,8 +52,8 @@ class NiftiSource final : public Source {
   std::vector<std::filesystem::path> files_;
   NiftiSamples samples_;
   Field field_;
-  std::size_t first_bytes_ = 0;                          // size of the first file's part
-  mutable std::vector<std::atomic<std::size_t>> sizes_;  // per part; 0 = not read yet
+  std::size_t first_bytes_ = 0;                          // bytes of the part that the first file makes
+  mutable std::vector<std::atomic<std::size_t>> sizes_;  // bytes of each part; 0 = not read yet
   std::string fingerprint_, read_as_;
 };
 

@@ -38,7 +38,7 @@ NpySource::NpySource(std::vector<NpyField> arrays) {
     }
     arrays_.push_back({std::move(file), std::move(loaded)});
   }
-  // A quarter of a megabyte per ticket: some 50 us of work.
+  // A ticket reads about a quarter of a megabyte, which takes some 50 us.
   samples_per_ticket_ =
       std::max<std::int64_t>(1, (std::int64_t{1} << 18) / std::max<std::int64_t>(1, static_cast<std::int64_t>(sample_bytes)));
 }
@@ -58,7 +58,7 @@ void NpySource::read(std::span<const std::int64_t> indices, Rows rows, const Rea
   for (std::size_t f = 0; f < arrays_.size(); ++f) {
     const std::size_t row_bytes = fields_[f].bytes();
     const Array& array = arrays_[f];
-    // Neighbouring rows of the file are read at once.
+    // Reads neighbouring rows of the file with one call.
     for (std::size_t i = 0, run = 0; i < indices.size(); i += run) {
       run = 1;
       while (i + run < indices.size() && indices[i + run] == indices[i] + static_cast<std::int64_t>(run)) ++run;

@@ -1,4 +1,4 @@
-// NumPy files as samples: rows of .npy arrays, or one .npz file per sample.
+// Samples from NumPy files: the rows of .npy arrays, or .npz files with a sample in each.
 #pragma once
 
 #include <filesystem>
@@ -12,14 +12,14 @@
 
 namespace millrace::data {
 
-// One field of the samples of an NpySource.
+// A field of the samples of an NpySource.
 struct NpyField {
   std::string name;
   std::filesystem::path path;
 };
 
-// Sample i is row i of the first axis of each array. Rows are read by pread; an array in Fortran order, whose rows are scattered,
-// is loaded into memory once instead. DataError for arrays of different length or without an axis.
+// Sample i is row i of each array, along the first axis. Rows are read by pread. An array in Fortran order, whose rows are
+// scattered over the file, is loaded into memory instead. Throws DataError for arrays of different length or without an axis.
 class NpySource final : public Source {
  public:
   explicit NpySource(std::vector<NpyField> arrays);
@@ -31,12 +31,12 @@ class NpySource final : public Source {
   [[nodiscard]] std::vector<FileStamp> stamps() const override;
   [[nodiscard]] std::int64_t samples_per_ticket() const override { return samples_per_ticket_; }
   [[nodiscard]] Keeps keeps() const override { return Keeps::rows; }
-  [[nodiscard]] std::string describe(std::int64_t index) const override;  // "x.npy, label.npy row 7"
+  [[nodiscard]] std::string describe(std::int64_t index) const override;  // such as "x.npy, label.npy row 7"
 
  private:
   struct Array {
     format::NpyFile file;
-    std::vector<std::byte> loaded;  // only for an array in Fortran order
+    std::vector<std::byte> loaded;  // used only for an array in Fortran order
   };
   std::vector<Array> arrays_;
   std::vector<Field> fields_;
@@ -45,8 +45,8 @@ class NpySource final : public Source {
   std::string fingerprint_;
 };
 
-// Sample i is file i; its fields are the arrays `names`, or all arrays of the first file if `names` is empty. DataError names a
-// file that lacks an array, or has it with another shape or dtype than the first file.
+// Sample i is file i. Its fields are the arrays `names`, or all arrays of the first file if `names` is empty. Throws DataError
+// with the name of a file that lacks an array, or whose array has another shape or dtype than in the first file.
 class NpzSource final : public Source {
  public:
   explicit NpzSource(std::vector<std::filesystem::path> files, const std::vector<std::string>& names = {});

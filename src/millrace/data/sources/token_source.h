@@ -1,4 +1,4 @@
-// Windows of a token sequence as samples: field "tokens", u16 or u32, shape [seq_len].
+// Samples from a sequence of tokens: windows with the field "tokens", u16 or u32, shape [seq_len].
 #pragma once
 
 #include <memory>
@@ -13,16 +13,16 @@ namespace millrace::data {
 
 struct TokenWindows {
   std::int64_t seq_len = 1;
-  std::int64_t overlap = 0;  // tokens shared with the window before, less than seq_len
-  std::int64_t begin = 0;    // part of the array: tokens [begin, end)
+  std::int64_t overlap = 0;  // number of tokens that a window shares with the one before it; less than seq_len
+  std::int64_t begin = 0;    // the windows are cut from the tokens [begin, end)
   std::int64_t end = -1;     // -1 = to the end of the array
 };
 
-// Sample i is tokens [begin + i * s, begin + i * s + seq_len) with s = seq_len - overlap, for all i whose window fits.
+// Sample i is the tokens [begin + i * s, begin + i * s + seq_len), where s = seq_len - overlap. Only whole windows are samples.
 class TokenSource final : public Source {
  public:
-  // `files`: the files that the tokens were made of (TextTokens::files), so that a resume can name the file that changed.
-  // DataError if no window fits; ConfigError if the overlap is not less than seq_len.
+  // `files`: the files from which the tokens were made (TextTokens::files), so that a resume can name a file that changed. Throws
+  // DataError if no window fits, and ConfigError if the overlap is not less than seq_len.
   TokenSource(std::shared_ptr<const TokenArray> tokens, TokenWindows windows, std::vector<FileStamp> files = {});
 
   [[nodiscard]] std::span<const Field> fields() const override { return {&field_, 1}; }
@@ -32,7 +32,7 @@ class TokenSource final : public Source {
   [[nodiscard]] std::vector<FileStamp> stamps() const override { return files_; }
   [[nodiscard]] Keeps keeps() const override { return Keeps::memory; }
   [[nodiscard]] std::int64_t samples_per_ticket() const override;
-  [[nodiscard]] std::int64_t tokens_left_out() const noexcept;  // tokens at the end, too few for a window
+  [[nodiscard]] std::int64_t tokens_left_out() const noexcept;  // tokens at the end that are too few for a window
 
  private:
   std::shared_ptr<const TokenArray> tokens_;

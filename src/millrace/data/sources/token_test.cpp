@@ -1,4 +1,4 @@
-// Token files, windows over them, and text turned into them.
+// Tests of token files, of windows over tokens, and of turning text into tokens.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -116,13 +116,13 @@ TEST_F(TokenTest, things_that_are_no_files_are_refused) {
       HasSubstr("no token file's first bytes"));
 }
 
-// Changing any bit of the file is detected: header, tokens, padding, index, notes, footer.
+// Changing any bit of the file must be noticed: in the header, tokens, padding, index, notes and footer.
 TEST_F(TokenTest, every_flipped_bit_truncation_and_growth_is_noticed) {
   const std::string good = read(token_file({5, 6, 7, 8, 9}, 300));
   const auto path = folder_ / "mutant.tokens";
   write("mutant.tokens", good);
   const auto opens = [&](const std::string& bytes) {
-    // Written in place: truncating and rewriting makes some file systems access the disk each time.
+    // The file is changed in place, because truncating and rewriting makes some file systems access the disk each time.
     std::fstream(path, std::ios::binary | std::ios::in | std::ios::out) << bytes;
     std::filesystem::resize_file(path, bytes.size());
     return refusal_message<DataError>([&] { (void)TokenArray::open(path); }).what == "accepted";
@@ -145,7 +145,8 @@ TEST_F(TokenTest, every_flipped_bit_truncation_and_growth_is_noticed) {
   }
 }
 
-// A false footer with a correct checksum: counts are compared with the file's size before anything is allocated.
+// The footer has a false count and a correct checksum. The count must be compared with the file's size before anything is
+// allocated.
 TEST_F(TokenTest, counts_beyond_the_file_are_refused) {
   const std::string good = read(token_file({5, 6, 7, 8, 9}, 300));
   constexpr std::size_t kFooter = 48;
@@ -160,7 +161,8 @@ TEST_F(TokenTest, counts_beyond_the_file_are_refused) {
       mutant.replace(good.size() - kFooter, kFooter, footer);
       const auto path = write("mutant.tokens", mutant);
       const std::string what = refusal_message<DataError>([&] { (void)TokenArray::open(path); }).what;
-      const bool larger_vocabulary = field == 2 && lie == std::uint64_t{1} << 32U;  // nothing in the file contradicts it
+      const bool larger_vocabulary = field == 2 && lie == std::uint64_t{1} << 32U;  // nothing else in the file contradicts a
+                                                                                    // larger vocabulary
       EXPECT_EQ(what == "accepted", larger_vocabulary) << "field " << field << " = " << lie << ": " << what;
     }
   }
@@ -196,7 +198,7 @@ std::shared_ptr<const TokenArray> counted(std::uint16_t count) {
 
 TEST_F(TokenTest, windows_start_where_the_page_says) {
   const TokenSource source(counted(100), {.seq_len = 17, .overlap = 1, .begin = 10, .end = 90});
-  EXPECT_EQ(source.size(), 4);  // 10, 26, 42, 58; 74 would end at 91
+  EXPECT_EQ(source.size(), 4);  // windows at 10, 26, 42 and 58; a window at 74 would end at 91
   EXPECT_EQ(source.tokens_left_out(), 15);
   EXPECT_EQ(source.fields()[0], (Field{"tokens", DType::u16, {17}}));
   std::vector<std::uint16_t> rows(34);
@@ -221,7 +223,7 @@ TEST_F(TokenTest, text_becomes_lower_case_tokens_of_its_own_characters) {
   const auto a = write("a.txt", "Hi\r\n");
   const auto b = write("b.txt",
                        "\xEF\xBB\xBF"
-                       "h\xC3\x84!");  // byte-order mark, then h, A-umlaut, !
+                       "h\xC3\x84!");  // byte-order mark, then h, A with two dots, !
   const TextTokens text = tokens_of_text({.sources = {a, b}, .end_between_sources = true});
   EXPECT_EQ(text.tokenizer->characters(), U"\n\r!hiä");
   EXPECT_THAT(tokens_of<std::uint16_t>(*text.tokens), ElementsAre(7, 8, 5, 4, 3, 7, 9, 6));
@@ -244,7 +246,9 @@ TEST_F(TokenTest, a_vocabulary_from_the_first_characters_counts_the_others) {
 
 TEST_F(TokenTest, code_points_across_pieces_of_the_file_are_whole) {
   std::string text = "x";
-  while (text.size() < (std::size_t{2} << 20U) + 5) text += "\xE2\x82\xAC";  // euro signs never end where a piece does
+  while (text.size() < (std::size_t{2} << 20U) + 5)
+    text += "\xE2\x82\xAC";  // a euro sign takes three bytes, so each piece ends
+                             // inside a sign
   const TextTokens tokens = tokens_of_text({.sources = {write("euro.txt", text)}});
   EXPECT_EQ(tokens.tokenizer->characters(), U"x€");
   EXPECT_EQ(tokens.tokens->size(), static_cast<std::int64_t>(1 + (text.size() - 1) / 3));
@@ -300,7 +304,7 @@ TEST_F(TokenTest, a_fresh_time_stamp_is_not_trusted) {
   (void)tokens_of_text(options);
   const auto time = std::filesystem::last_write_time(path);
   write("a.txt", "same size");
-  std::filesystem::last_write_time(path, time);  // a second write within the clock's tick
+  std::filesystem::last_write_time(path, time);  // as if the file was written a second time within the resolution of file times
   EXPECT_FALSE(tokens_of_text(options).from_cache);
 }
 
@@ -349,7 +353,7 @@ TEST_F(TokenTest, a_file_system_that_fails_anywhere_leaves_tokens_in_memory_and_
   EXPECT_GE(failed, 6);
 }
 
-// Uses the real text if the sample data is present; the tests above check the same on their own text.
+// Uses the real text if the sample data is present; the tests above check the same with their own text.
 TEST_F(TokenTest, tinyshakespeare_has_the_numbers_of_the_recipe_page) {
   const std::filesystem::path path = std::filesystem::path(MILLRACE_SOURCE_DIR) / "../shared/data/text/tinyshakespeare.txt";
   if (!std::filesystem::exists(path)) GTEST_SKIP() << "no sample data";

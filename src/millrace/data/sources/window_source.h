@@ -1,4 +1,4 @@
-// Windows of consecutive rows as samples, from arrays in memory: frames of a recording, for instance.
+// Samples that are windows of consecutive rows of arrays in memory, such as frames of a recording.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,12 @@
 
 namespace millrace::data {
 
-// Sample i of an array with rows of shape s is rows i .. i + window - 1 as one block [window, s...], so neighbours overlap in all
-// but one row. Samples are copied straight out of the array: nothing is stored twice.
+// Sample i consists of the rows i .. i + window - 1 of an array as a block [window, s...], where s is the shape of a row.
+// Neighbouring samples share all rows but one. Samples are copied directly from the array, so no row is stored twice.
 class WindowSource final : public Source {
  public:
-  // DataError if the arrays differ in length, or an array does not hold whole rows or has fewer rows than a window.
+  // Throws DataError if the arrays differ in length, if the size of an array is not a whole number of rows, or if it has fewer
+  // rows than a window.
   WindowSource(std::vector<MemoryArray> arrays, std::int64_t window);
 
   [[nodiscard]] std::span<const Field> fields() const override { return fields_; }
@@ -27,7 +28,7 @@ class WindowSource final : public Source {
  private:
   std::vector<MemoryArray> arrays_;
   std::vector<Field> fields_;
-  std::vector<std::size_t> row_bytes_;  // per array
+  std::vector<std::size_t> row_bytes_;  // for each array
   std::int64_t size_ = 0;
   std::int64_t window_;
   std::int64_t samples_per_ticket_ = 1;

@@ -24,7 +24,7 @@ namespace {
       step.text(), std::move(next));
 }
 
-// Writes one element of the dtype; returns false if it can't hold the value.
+// Writes an element of the dtype. Returns false if the dtype can't hold the value.
 bool element_of(DType dtype, double value, std::vector<std::byte>& element) {
   element.assign(size_of(dtype), std::byte{0});
   if (value == 0) return true;
@@ -75,7 +75,7 @@ enum class Place : std::uint8_t { random, centre, whole };
 
 class Windowing final : public Augmentation {
  public:
-  // Place::whole needs no size: it takes the whole array.
+  // Place::whole ignores `size`, because it takes the whole array.
   Windowing(Place place, Shape size, Padding padding) : place_(place), size_(std::move(size)), padding_(std::move(padding)) {
     if (padding_.margin.empty()) padding_.margin.assign(size_.size(), 0);
     if (place_ == Place::whole) size_.assign(padding_.margin.size(), 1);
@@ -102,7 +102,7 @@ class Windowing final : public Augmentation {
       }
       const std::int64_t most = length + 2 * margin;
       const std::int64_t size = place_ == Place::whole ? most : size_[a];
-      // The centre of a larger part would reach outside equally on both sides.
+      // The part must not be larger: centred, it would extend beyond both ends.
       if (size > most) refuse_step(field, *this, "is smaller than the part", "take a smaller part or wider margins");
       length = size;
     }
@@ -150,7 +150,7 @@ class Windowing final : public Augmentation {
   Padding padding_;
 };
 
-// Base of steps along axes counted from the end.
+// The base of steps along axes that are counted from the end.
 class AlongAxes : public Augmentation {
  public:
   explicit AlongAxes(std::vector<std::int64_t> axes) : axes_(std::move(axes)) {}
@@ -227,7 +227,7 @@ class Normalise final : public Augmentation {
   }
   [[nodiscard]] Field made_of(const Field& field) const override {
     if (field.dtype != DType::u8 && field.dtype != DType::f32)
-      refuse_step(field, *this, "is neither u8 nor f32", "make an f32 of it with data::map first");
+      refuse_step(field, *this, "is neither u8 nor f32", "first convert it to f32 with data::map");
     if (mean_.size() > 1 && (field.shape.empty() || field.shape[0] != static_cast<std::int64_t>(mean_.size()))) {
       refuse_step(field, *this, "has not " + std::to_string(mean_.size()) + " channels on its first axis",
                   "give a mean and a deviation for each channel, or one for all");
@@ -283,7 +283,8 @@ class Noise final : public Augmentation {
   double deviation_;
 };
 
-// The steps of one field. In-place steps at the end work on the result; earlier steps alternate between two buffers.
+// The steps of a field. Those at the end that work in place change the result itself; the steps before them alternate between two
+// buffers.
 class Chain {
  public:
   Chain(Field field, const std::vector<Step>& steps) : steps_(steps) {
@@ -301,7 +302,7 @@ class Chain {
   void run(const std::byte* from, std::byte* to, const SampleRandom& random) const {
     const detail::Scratch first(buffer_bytes_);
     const detail::Scratch second(buffer_bytes_);
-    std::byte* ours = nullptr;  // buffer that the last step wrote
+    std::byte* ours = nullptr;  // the buffer that the last step wrote; null = no step has run
     for (std::size_t k = 0; k < steps_.size(); ++k) {
       std::byte* here = ours == first.data() ? second.data() : first.data();
       if (stays_[k] && ours != nullptr) here = ours;
@@ -313,9 +314,9 @@ class Chain {
 
  private:
   std::vector<Step> steps_;
-  std::vector<Field> fields_;  // the field before each step, and after the last
+  std::vector<Field> fields_;  // the field before each step, and the field after the last step
   std::vector<bool> stays_;
-  std::size_t last_elsewhere_ = 0;  // index of the last step that can't work in place: it writes to the result
+  std::size_t last_elsewhere_ = 0;  // index of the last step that can't work in place; this step writes to the result
   std::size_t buffer_bytes_ = 0;
 };
 
@@ -348,7 +349,7 @@ std::shared_ptr<const Source> augment(std::shared_ptr<const Source> source, cons
   source = detail::required(std::move(source), "augment()");
   if (fields.empty() || steps.empty() || std::find(steps.begin(), steps.end(), nullptr) != steps.end()) {
     detail::refuse_composing(fields.empty() ? "no field is named" : "a step is missing", "augment()",
-                             "name one field and one step or more");
+                             "give at least one field and one step");
   }
   Mapping mapping{
       .name = "augment " + joined(fields, ",") + ": " + joined(steps, ", ", [](const Step& step) { return step->text(); }),

@@ -28,7 +28,7 @@ using testing::ElementsAreArray;
 
 using SourcePtr = std::shared_ptr<const Source>;
 
-// Field "image" of one sample that counts up.
+// A source of one sample whose field "image" counts up.
 template <class T>
 SourcePtr counting_up(const Shape& shape, T first = {}) {
   std::vector<T> values(static_cast<std::size_t>(*element_count(shape)));
@@ -36,7 +36,7 @@ SourcePtr counting_up(const Shape& shape, T first = {}) {
   return std::make_shared<MemorySource>(std::vector{memory_array("image", shape, std::move(values))});
 }
 
-// The first sample after one step, in epoch `epoch`.
+// The values of the first sample after a step, in epoch `epoch`.
 template <class T>
 std::vector<T> after(const Step& step, const SourcePtr& source, std::uint64_t epoch = 0) {
   return rows_of<T>(*augment(source, {"image"}, {step}), {0}, epoch);
@@ -57,7 +57,7 @@ TEST(Augment, crops_and_pads_as_numpy_does) {
                           10, 9, 10, 11, 10, 7, 6, 7, 8, 7, 10, 9, 10, 11, 10, 7, 6, 7, 8, 7));
 }
 
-// Element by element, from the definition.
+// Cuts element by element, as the definition says.
 std::vector<float> cut_by_hand(const Shape& whole, const Shape& begin, const Shape& size, bool reflects) {
   std::vector<float> out;
   const auto at = [&](std::size_t axis, std::int64_t i) {
@@ -144,7 +144,7 @@ TEST(Augment, normalises_bytes_and_floats_by_channel) {
   EXPECT_THAT(after<float>(normalise({1}, {4}), counting_up<float>({3})), ElementsAre(-0.25F, 0, 0.25F));
 }
 
-// Gives the same bits as ImageSource, since both use the same code.
+// Both use the same code, so the bits are the same as those of ImageSource.
 TEST(Augment, normalises_as_the_source_of_pictures_does) {
   const auto folder = std::filesystem::temp_directory_path() / ("millrace-augment-" + std::to_string(::getpid()));
   std::filesystem::create_directories(folder);
@@ -170,7 +170,7 @@ TEST(Augment, noise_is_normal_and_new_each_time) {
   for (const float value : noise) {
     for (int power = 1; power <= 4; ++power) moments[power] += std::pow(value / 0.5, power) / count;
   }
-  EXPECT_NEAR(moments[1], 0, 5 / std::sqrt(count));  // five standard errors each
+  EXPECT_NEAR(moments[1], 0, 5 / std::sqrt(count));  // each within five standard errors
   EXPECT_NEAR(moments[2], 1, 5 * std::sqrt(2 / count));
   EXPECT_NEAR(moments[3], 0, 5 * std::sqrt(15 / count));
   EXPECT_NEAR(moments[4], 3, 5 * std::sqrt(96 / count));
@@ -203,7 +203,7 @@ TEST(Augment, a_picture_and_its_mask_are_cut_and_flipped_alike) {
 }
 
 TEST(Augment, streams_are_equal_with_the_cache_off_and_on_for_any_readers) {
-  class Stored final : public Source {  // like a source of files
+  class Stored final : public Source {  // stands for a source of files
    public:
     [[nodiscard]] std::span<const Field> fields() const override { return fields_; }
     [[nodiscard]] std::int64_t size() const override { return 37; }

@@ -15,10 +15,10 @@ namespace {
 
 using detail::refuse_composing;
 
-// Sample i is sample indices[i] of the source or, without indices, sample i % size.
+// Sample i is sample indices[i] of the source. If there are no indices, it is sample i % size.
 class SelectedSource final : public Source {
  public:
-  // `caller` is the function that selects, "subset()"; `text` is its part of the fingerprint.
+  // `caller`: the function that selects, such as "subset()", for messages. `text`: what it adds to the fingerprint.
   SelectedSource(std::shared_ptr<const Source> source, std::int64_t size, std::vector<std::int64_t> indices, std::string caller,
                  std::string text);
 
@@ -78,7 +78,7 @@ class SelectedSource final : public Source {
   std::int64_t inner_size_;
   std::int64_t size_;
   std::vector<std::int64_t> indices_;
-  std::vector<std::int64_t> used_;  // sorted parts of source_ that the selected samples use; empty: possibly all
+  std::vector<std::int64_t> used_;  // the parts of source_ that the selected samples use, sorted; empty: any part may be used
   std::string caller_;
   std::string text_;
 };
@@ -95,7 +95,7 @@ SelectedSource::SelectedSource(std::shared_ptr<const Source> source, std::int64_
   if (view_.keeps() && (!indices_.empty() || size_ < inner_size_)) find_used_parts();
 }
 
-// Parts that are drawn at random may be any of the source's.
+// Lists the parts that are used. If parts are drawn at random, any part of the source may be used, so the list stays empty.
 void SelectedSource::find_used_parts() {
   constexpr std::int64_t kPosition = 0;
   std::array<std::int64_t, kMostParts> numbers{};
@@ -145,11 +145,11 @@ class ConcatSource final : public Source {
 
  private:
   void check_fields() const;
-  // Number of the source whose samples (or parts) begin at or before `index`.
+  // The number of the source that holds sample (or part) number `index`; `first` has the first number of each source.
   [[nodiscard]] static std::size_t at(const std::vector<std::int64_t>& first, std::int64_t index) {
     return static_cast<std::size_t>(std::upper_bound(first.begin(), first.end(), index) - first.begin()) - 1;
   }
-  // Calls use(source, indices within it, number of the first) for each run of indices of one source.
+  // Calls use(source, indices in that source, place of the first in `indices`) for each run of indices of the same source.
   template <class Use>
   void in_runs(std::span<const std::int64_t> indices, Use use) const;
   [[nodiscard]] bool any_of(bool (Source::*property)() const) const {
@@ -164,8 +164,9 @@ class ConcatSource final : public Source {
   std::vector<std::shared_ptr<const Source>> sources_;
   std::vector<detail::PartsView> views_;
   std::vector<std::size_t> field_bytes_;
-  std::vector<std::int64_t> first_{0};  // number of each source's first sample, followed by the total
-  // Part 0 is a dummy of one byte: used if a source keeps nothing, or has fewer parts per sample than another.
+  std::vector<std::int64_t> first_{0};  // number of each source's first sample, and at the end the number of all samples
+  // Part 0 is a dummy of one byte. It stands in for a source that keeps nothing, or that has fewer parts a sample than another
+  // source.
   std::vector<std::int64_t> first_part_{1};
   std::size_t parts_per_sample_ = 1;
 };
@@ -245,7 +246,7 @@ void ConcatSource::will_need(std::span<const std::int64_t> indices, const ReadRa
   });
 }
 
-// Two sources may have files of the same name in different folders.
+// Adds the number of the source to the names, because two sources may have files of the same name in different folders.
 std::vector<FileStamp> ConcatSource::stamps() const {
   std::vector<std::vector<FileStamp>> each;
   each.reserve(sources_.size());
@@ -370,7 +371,7 @@ std::shared_ptr<const Source> repeat(std::shared_ptr<const Source> source, std::
   std::int64_t size = 0;
   if (times < 1 || __builtin_mul_overflow(times, source->size(), &size)) {
     refuse_composing("repeat() was asked for " + with_commas(times) + " passes over " + size_text(source->size()), "repeat()",
-                     "repeat 1 time or more, as often as samples can be numbered");
+                     "repeat at least once, and only as often as samples can be numbered");
   }
   return std::make_shared<SelectedSource>(std::move(source), size, std::vector<std::int64_t>{}, "repeat()",
                                           std::to_string(times) + " times");

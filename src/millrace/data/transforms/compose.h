@@ -1,4 +1,4 @@
-// Sources made from other sources: map changes samples, subset and take select some, concat joins sources, repeat passes over one
+// Sources made from other sources: map changes samples, subset and take select some, concat joins sources, repeat has each sample
 // several times. generate makes a source from a function. Ready-made steps for pictures and volumes: augment.h.
 //
 //   auto all = std::make_shared<data::NpySource>(std::vector<data::NpyField>{{"x", "x.npy"}, {"y", "y.npy"}});
@@ -11,11 +11,11 @@
 //         std::transform(from.begin(), from.end(), out.values<float>("x").begin(), [=](float x) { return factor * x; });
 //       }});                                               // "y" is passed on
 //
-// Each forwards the inner source's files, sample descriptions (`describe`) and look-ahead, adds its own parameters to the
-// fingerprint, and shares the inner source, which may be used in several. The cache (data.cache) keeps what the inner source
-// stores, never the result of a map: the function of a map runs at each read, with the numbers of that epoch and position, so
-// streams are equal bit for bit with the cache off and on. Samples that a subset leaves out take no room in the cache; repeated
-// samples are kept once. Wrong arguments are a ConfigError.
+// Each of these sources forwards the files, sample descriptions (`describe`) and look-ahead of the inner source and adds its own
+// parameters to the fingerprint. It shares the inner source, which several others may share too. The cache (data.cache) keeps
+// what the inner source would keep, never the result of a map: the function of a map runs at each read, with the random numbers
+// of that epoch and position, so a run with the cache gets the same bits as one without. Samples that a subset leaves out take no
+// memory in the cache; repeated samples are kept once. Wrong arguments throw ConfigError.
 #pragma once
 
 #include <cstdint>
@@ -30,23 +30,23 @@
 
 namespace millrace::data {
 
-// Writes all of `out` from `in`, with numbers of `random` if needed. Called from several threads at once; must not call ATen or
-// use OpenMP. Views are valid during the call. A DataError concerns the sample, and data.bad_samples applies; another error of
-// Millrace ends the run.
+// Writes all of `out` from `in`, with numbers from `random` if it needs any. Several threads call it at once; it must not call
+// ATen or use OpenMP. `in` and `out` are valid during the call. A DataError is about the sample, so data.bad_samples applies; any
+// other error of Millrace ends the run.
 using MapFunction = std::function<void(const Sample& in, const MutableSample& out, const SampleRandom& random)>;
 
 struct Mapping {
-  // The function and its parameters ("jitter 0.1"), for the fingerprint: a run resumes only with the same names.
+  // The name of the function with its parameters ("jitter 0.1"), for the fingerprint: a run resumes only if the name is the same.
   std::string name;
-  // The fields that the function writes. A field with the name of one of the source replaces it; others are added after the
-  // source's.
+  // The fields that the function writes. A field with a name of the source replaces the source's field; all others follow the
+  // source's fields.
   std::vector<Field> makes;
-  std::vector<std::string> drops = {};  // fields of the source that batches omit; the function sees them
-  MapFunction function;                 // may be empty if `makes` is
+  std::vector<std::string> drops = {};  // fields of the source that batches do not get; the function can read them
+  MapFunction function;                 // may be empty if `makes` is empty
 };
 
-// Changes samples of `source` by a function, one at a time. Fields that the function neither makes nor drops are passed through
-// without a copy. Its random numbers are independent of those of `source` and of other maps.
+// Changes the samples of `source` by a function, one at a time. Fields that the function neither makes nor drops are passed on
+// without a copy. The function's random numbers are independent of those of `source` and of other maps.
 [[nodiscard]] std::shared_ptr<const Source> map(std::shared_ptr<const Source> source, Mapping mapping);
 
 // Writes all fields of sample `index`. Called from several threads at once; must not call ATen or use OpenMP. Errors mean what
@@ -74,29 +74,29 @@ struct Generated {
 [[nodiscard]] std::shared_ptr<const Source> generate(const std::string& name, std::int64_t size, std::vector<Field> fields,
                                                      GenerateFunction function, Generated about = {});
 
-// The samples indices[0], indices[1], ... of `source`; an index may come more than once.
+// The samples indices[0], indices[1], ... of `source`; an index may occur several times.
 [[nodiscard]] std::shared_ptr<const Source> subset(std::shared_ptr<const Source> source, std::vector<std::int64_t> indices);
 
-// A random share of the samples. Sample i belongs to it if from <= u < to, with u in [0, 1) a function of seed and i only:
-// disjoint shares have no sample in common, shares that cover [0, 1) have every sample once, and samples appended to a source
-// move none of the others. The share has about, not exactly, (to - from) * size() samples.
+// A random share of the samples. Each sample i has a number u in [0, 1) that depends only on the seed and i, and it belongs to
+// the share if from <= u < to. So disjoint shares have no sample in common, shares that together cover [0, 1) have every sample
+// once, and appending samples to a source moves no other sample. The share has about, not exactly, (to - from) * size() samples.
 struct Fraction {
   double from = 0;
   double to = 1;
-  std::uint64_t seed = 0;  // of the split; not the run's seed, so that all runs hold out the same samples
+  std::uint64_t seed = 0;  // seed of the split; it is not the run's seed, so all runs hold out the same samples
 };
-// The share, in the order of `source`.
+// The samples of the share, in the order of `source`.
 [[nodiscard]] std::shared_ptr<const Source> random_subset(std::shared_ptr<const Source> source, const Fraction& fraction);
 
 // The first `count` samples, or all if there are fewer.
 [[nodiscard]] std::shared_ptr<const Source> take(std::shared_ptr<const Source> source, std::int64_t count);
 
-// All samples `times` times, one pass after the other. Each repetition is a separate sample: augmented anew, and shuffled with
-// the others. (To repeat a short data set next to a long one, see Grouping::repeat.)
+// All samples, `times` times over. Each repetition counts as a separate sample: it is augmented anew, and shuffled with the
+// others. (To repeat a short data set next to a long one, see Grouping::repeat.)
 [[nodiscard]] std::shared_ptr<const Source> repeat(std::shared_ptr<const Source> source, std::int64_t times);
 
-// The samples of all sources, one source after the other. Fields must be equal in name, dtype, shape and order; the error names
-// the first that differs.
+// The samples of all sources, source after source. Their fields must be equal in name, dtype, shape and order; the error names
+// the first field that differs.
 [[nodiscard]] std::shared_ptr<const Source> concat(std::vector<std::shared_ptr<const Source>> sources);
 
 }  // namespace millrace::data

@@ -42,7 +42,7 @@ SourcePtr numbers(std::vector<float> values) {
       std::vector{memory_array("x", {}, std::move(values)), memory_array("row", {}, std::move(rows))});
 }
 
-// "id" of a CountingSource becomes "drawn": id * 2^32 + one of the sample's own random numbers.
+// Turns the field "id" of a CountingSource into "drawn": id * 2^32 + a random number of the sample.
 SourcePtr drawn_ids(SourcePtr source, const std::string& from = "id") {
   return map(std::move(source), {.name = "drawn",
                                  .makes = {{"drawn", DType::i64, {}}},
@@ -116,7 +116,7 @@ TEST(Map, goes_on_in_the_middle_of_an_epoch_with_the_same_numbers) {
   Loader whole(make(), by_eights(0));
   const std::vector<Delivered> expected = two_epochs(whole);
   Loader before(make(), by_eights(2));
-  for (int batch = 0; batch < 7; ++batch) (void)before.next();  // the sixth call ends the first epoch
+  for (int batch = 0; batch < 7; ++batch) (void)before.next();  // the sixth call reports the end of the first epoch
   const Json state = before.state();
   Pipeline pipeline = make();
   use_cache(pipeline, std::make_shared<SampleCache>(1 << 20));
@@ -153,7 +153,7 @@ TEST(Map, draws_numbers_of_its_own) {
   const SourcePtr source = map(map(counting_as(Keeps::nothing, 1), draw("first")), draw("second"));
   std::set<std::uint32_t> drawn;
   for (const std::uint64_t epoch : {0, 1}) {
-    for (const std::size_t field : {1, 2, 3}) {  // "noise" of three numbers, "first", "second"
+    for (const std::size_t field : {1, 2, 3}) {  // "noise" has three numbers; the others are "first" and "second"
       for (const std::uint32_t number : rows_of<std::uint32_t>(*source, {0}, epoch, field)) drawn.insert(number);
     }
   }
@@ -362,7 +362,7 @@ TEST(Composed, what_files_say_of_themselves_is_passed_on) {
 
 TEST(Composed, the_cache_holds_what_is_used_and_each_part_once) {
   constexpr std::uint64_t kEach = 16 + 2 * sizeof(void*);
-  const std::uint64_t row = 16 + 16 + kEach;  // two fields, each from a multiple of 16 bytes on
+  const std::uint64_t row = 16 + 16 + kEach;  // two fields, each of which begins at a multiple of 16 bytes
   const SourcePtr rows = counting_as(Keeps::rows, 1000);
   EXPECT_EQ(cache_payload(*take(rows, 10)), 10 * row);
   EXPECT_EQ(cache_payload(*subset(rows, {5, 6, 5})), 2 * row);

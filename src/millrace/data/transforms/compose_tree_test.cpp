@@ -1,4 +1,4 @@
-// Compares random trees of sources with a plain reference: samples computed from the definition, one at a time.
+// Compares random trees of sources with a plain reference, which computes samples one by one from the definition.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -12,9 +12,9 @@
 namespace millrace::data {
 namespace {
 
-using Values = std::array<std::int64_t, 2>;  // of fields "a" and "b"
+using Values = std::array<std::int64_t, 2>;  // the values of the fields "a" and "b"
 
-// The origin of a sample's random numbers; a map changes it for the inner source.
+// What a sample's random numbers depend on; a map changes it for its inner source.
 struct Draws {
   std::uint64_t epoch = 0;
   std::int64_t position = 0;
@@ -26,7 +26,7 @@ struct Draws {
   }
 };
 
-// A source and its reference.
+// A tree of sources and its reference.
 struct Tree {
   std::shared_ptr<const Source> source;
   std::int64_t size = 0;
@@ -34,8 +34,8 @@ struct Tree {
   std::string text;
 };
 
-// "a" = begin + index; "b" = the index for Keeps::rows, else one of the sample's random numbers and the second of its two parts,
-// which is drawn for some sources and fixed by the index for others.
+// A source with a = begin + index. With Keeps::rows, b = index. Otherwise b combines a random number of the sample with the
+// second of its two parts, which some sources draw and others fix by the index.
 class Leaf final : public Source {
  public:
   Leaf(std::int64_t begin, std::int64_t size, Keeps keeps) : begin_(begin), size_(size), keeps_(keeps) {}
@@ -44,7 +44,7 @@ class Leaf final : public Source {
   [[nodiscard]] std::string fingerprint() const override { return "leaf " + std::to_string(begin_); }
   [[nodiscard]] std::int64_t samples_per_ticket() const override { return 3; }
   [[nodiscard]] Keeps keeps() const override { return keeps_; }
-  // `stream(operation)` is the sample's stream.
+  // `stream(operation)`: a random stream of the sample.
   template <class Stream>
   [[nodiscard]] Values sample(std::int64_t index, Stream stream) const {
     if (keeps_ == Keeps::rows) return {begin_ + index, index};

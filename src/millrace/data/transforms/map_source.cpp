@@ -12,9 +12,10 @@ namespace millrace::data {
 namespace {
 
 constexpr std::size_t kScratchAlignment = 64;
-// Read from the inner source at once: the bytes stay in a core's cache.
+// Bytes that are read from the inner source at once: few enough to stay in a core's cache.
 constexpr std::size_t kBlockBytes = std::size_t{1} << 18U;
-constexpr std::size_t kTicketBytes = std::size_t{1} << 16U;  // a map does more work per byte than a copy
+constexpr std::size_t kTicketBytes = std::size_t{1} << 16U;  // bytes of a ticket; less than for copying, because a map does more
+                                                             // work on each byte
 
 class MapSource final : public Source {
  public:
@@ -55,10 +56,10 @@ class MapSource final : public Source {
   detail::PartsView view_;
   std::vector<Field> fields_;
   std::vector<std::size_t> field_bytes_;
-  std::vector<std::size_t> inner_bytes_;   // bytes of the fields of source_
-  std::vector<std::size_t> passes_to_;     // field of source_ -> field here, or kNowhere
-  std::vector<std::size_t> inner_offset_;  // offset of each field that is not passed on, in the scratch memory of one sample
-  std::size_t scratch_bytes_ = 0;          // per sample
+  std::vector<std::size_t> inner_bytes_;   // bytes of each field of source_
+  std::vector<std::size_t> passes_to_;     // for each field of source_, its number here, or kNowhere
+  std::vector<std::size_t> inner_offset_;  // for each field that is not passed on, where it begins in a sample's scratch memory
+  std::size_t scratch_bytes_ = 0;          // bytes of a sample's scratch memory
   std::vector<std::size_t> made_;          // mapping_.makes[m] is fields_[made_[m]]
   std::int64_t samples_per_ticket_ = 1;
   std::string fingerprint_;
@@ -109,7 +110,7 @@ void MapSource::declare_fields() {
   }
 }
 
-// `row` already holds the fields that are passed on.
+// Calls the function. `row` already holds the fields that are passed on.
 void MapSource::call(std::span<const std::byte* const> in, Rows row, const ReadRandom& random) const {
   if (!mapping_.function) return;
   detail::FieldPointers<> out(made_.size());
@@ -141,7 +142,7 @@ void MapSource::finish(std::int64_t index, std::span<const std::span<const std::
                        const ReadRandom& random) const {
   detail::FieldPointers<const std::byte> in(inner_bytes_.size());
   const std::span<const std::size_t> offsets = view_.field_offsets();
-  if (!offsets.empty() || inner_bytes_.empty()) {  // straight from the cache
+  if (!offsets.empty() || inner_bytes_.empty()) {  // takes the samples directly from memory
     for (std::size_t f = 0; f < offsets.size(); ++f) {
       in[f] = parts[0].data() + offsets[f];
       if (passes_to_[f] != kNowhere) std::memcpy(rows.field_data[passes_to_[f]], in[f], inner_bytes_[f]);

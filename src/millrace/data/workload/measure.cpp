@@ -1,4 +1,4 @@
-// A loader's rates, measured from outside: the numbers of `millrace bench loader`.
+// Measures the rates of a loader as its consumer sees them, for `millrace bench loader`.
 #include <sys/resource.h>
 
 #include <algorithm>

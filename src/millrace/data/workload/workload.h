@@ -78,31 +78,33 @@ struct Workload {
 [[nodiscard]] Workload parse_workload(std::string_view json, const std::string& name);
 [[nodiscard]] Workload read_workload(const std::filesystem::path& file);
 
-// An opened workload: files are relative to `folder`; the cache is in front of the sources.
+// A workload whose files are opened; their names are relative to `folder`. The cache is in front of the sources.
 struct OpenWorkload {
   Pipeline pipeline;
   LoaderOptions options;
-  std::shared_ptr<SampleCache> cache;  // null = off
+  std::shared_ptr<SampleCache> cache;  // null = no cache
   std::string cache_reason;
 };
 [[nodiscard]] OpenWorkload open_workload(const Workload& workload, const std::filesystem::path& folder);
 
-// A loader's measured rates. Times in seconds.
+// The measured rates of a loader. Times are in seconds.
 struct LoaderRates {
   std::int64_t samples = 0;
   std::int64_t batches = 0;
   double seconds = 0;
-  double first_batch = 0;             // from constructing the loader to its first batch
-  std::vector<double> turn_rounds;    // from an epoch's last batch to the next epoch's first, for each complete epoch
-  double cpu_seconds = 0;             // of the process
-  double wait_p50 = 0, wait_p99 = 0;  // of next()
+  double first_batch = 0;             // from the construction of the loader to its first batch
+  std::vector<double> turn_rounds;    // for each complete epoch, from its last batch to the first batch of the next epoch
+  double cpu_seconds = 0;             // CPU time of the process
+  double wait_p50 = 0, wait_p99 = 0;  // time that next() waits: median and 99th percentile
   [[nodiscard]] Json to_json() const;
 };
 
-// Takes batches for at least `seconds`, from the loader's current position; `consume` is the step.
+// Takes batches from the loader's current position for at least `seconds`, and passes each to `consume`, which stands for the
+// step.
 [[nodiscard]] LoaderRates measure_loader(Loader& loader, double seconds, const std::function<void(HostBatch)>& consume);
 
-// The sum over an epoch's samples of the first 64 bits of the SHA-256 of their bytes, field after field: independent of order.
+// The sum over the samples of an epoch of the first 64 bits of the SHA-256 of their bytes, field after field. It does not depend
+// on the order of the samples.
 struct StreamDigest {
   std::string digest;
   std::int64_t samples = 0;

@@ -1,4 +1,4 @@
-// The functions behind the table of rules, grouped by topic.
+// Declares the functions of all rules, grouped by source file.
 #pragma once
 
 #include <optional>
@@ -10,7 +10,7 @@ namespace millrace::doctor::detail {
 
 using Found = std::optional<Finding>;
 
-// rules_input.cpp
+// In rules_input.cpp:
 Found bad_samples(const Evidence& evidence);
 Found slow_file(const Evidence& evidence);
 Found slow_sample(const Evidence& evidence);
@@ -19,7 +19,7 @@ Found few_readers(const Evidence& evidence);
 Found cache_off(const Evidence& evidence);
 Found input_bound(const Evidence& evidence);
 
-// rules_time.cpp
+// In rules_time.cpp:
 Found log_often(const Evidence& evidence);
 Found snapshot_often(const Evidence& evidence);
 Found validate_often(const Evidence& evidence);
@@ -40,7 +40,7 @@ Found gpu_held_back(const Evidence& evidence);
 Found clock_throttled(const Evidence& evidence);
 Found unaccounted(const Evidence& evidence);
 
-// rules_numbers.cpp
+// In rules_numbers.cpp:
 Found not_finite(const Evidence& evidence);
 Found spikes(const Evidence& evidence);
 Found loss_flat(const Evidence& evidence);
@@ -54,17 +54,17 @@ Found recompute_needed(const Evidence& evidence);
 Found memory_high(const Evidence& evidence);
 Found memory_growing(const Evidence& evidence);
 
-// rules_device.cpp
+// In rules_device.cpp:
 Found wrong_device(const Evidence& evidence);
 Found fragmented(const Evidence& evidence);
 Found changing_shapes(const Evidence& evidence);
 Found uneven_ranks(const Evidence& evidence);
 
-// rules_wishes.cpp
+// In rules_wishes.cpp:
 Found few_judges(const Evidence& evidence);
 Found target_missed(const Evidence& evidence);
 
-// A finding whose remedy is a config value.
+// A finding whose remedy is to set the config key `key` to `value`.
 [[nodiscard]] Finding set(std::string what, std::string key, std::string value, std::optional<Finding::Gain> gain);
 
 }  // namespace millrace::doctor::detail

@@ -1,4 +1,4 @@
-// A run without faults, for tests of the rules.
+// The evidence of a run without faults, for tests of the rules.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -12,10 +12,10 @@ namespace millrace::doctor {
 
 using telemetry::Phase;
 
-// The lines of the first objective.
+// The log lines of the first objective.
 inline std::vector<Evidence::LossLine>& lines_of(Evidence& e) { return e.numbers.objectives.front().lines; }
 
-// A hundred steps of 100 ms: 40 forward, 50 backward, 5 optimiser; tests add to the rest of a step.
+// A hundred steps that take 40 ms forward, 50 ms backward and 5 ms in the optimiser; tests add more.
 inline Evidence sound() {
   Evidence e;
   e.step = 100;
@@ -48,7 +48,7 @@ inline Evidence sound_with(Phase phase, double seconds) {
   return e;
 }
 
-// The only finding, or the first of several.
+// The first finding, which must be of the rule `id`.
 inline Finding first(const Evidence& e, const std::string& id) {
   const std::vector<Finding> findings = findings_of(e);
   EXPECT_FALSE(findings.empty()) << id;

@@ -18,7 +18,7 @@ TrialStep make_trial_step(Assembly& run, std::int64_t step) {
   const std::int64_t accumulate = run.config().optim.accumulate;
   for (std::int64_t i = 0; i < accumulate; ++i) {
     auto host = run.loaders().training().next();
-    if (!host) host = run.loaders().training().next();  // first batch of the next epoch
+    if (!host) host = run.loaders().training().next();  // the first batch of the next epoch
     if (!host) break;
     made.rows += for_each_micro_batch(run.batch_context(), std::move(*host), [&](const Batch& batch, MicroPosition in_batch) {
       const StepResult result = run.stepper().accumulate(batch, {.only = in_batch.only && accumulate == 1});

@@ -1,4 +1,4 @@
-// Steps of a run that is discarded, for measurements.
+// Makes training steps for measurements, in a run whose results are not kept.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,11 @@ namespace millrace {
 struct TrialStep {
   double seconds = 0;
   std::int64_t rows = 0;
-  double loss = 0;  // of the first objective, in its last micro-batch
+  double loss = 0;  // loss of the first objective in its last micro-batch
 };
 
-// Does step `step` (0-based) with its update, on the loader's next batch; after an epoch's last batch the next epoch begins.
-// DataError if there is no batch.
+// Makes step `step` (0-based), with its update, on the loader's next batch. After the last batch of an epoch the next epoch
+// begins. Throws DataError if there is no batch.
 TrialStep make_trial_step(Assembly& run, std::int64_t step);
 
 [[nodiscard]] DataError no_trial_batch();

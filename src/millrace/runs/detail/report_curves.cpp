@@ -11,11 +11,11 @@ namespace {
 
 constexpr double kMostSteps = 1e15;
 
-// Entries of a step line other than losses and metrics.
+// The members of a step line that get no curve.
 constexpr std::array<std::string_view, 9> kNoCurve = {"step", "epoch",       "samples", "time",    "skipped",
                                                       "kind", "cache_bytes", "seconds", "it_per_s"};
 
-// Titles of known curves, in their order after losses and metrics.
+// The titles of known curves; losses and metrics come before them.
 struct Known {
   std::string_view key, title;
 };
@@ -31,7 +31,7 @@ constexpr std::array<Known, 9> kKnown = {{{"lr", "learning rate"},
 
 enum class Rank : std::uint8_t { judged, loss, metric, machine, quiet };
 
-using Values = std::map<double, double>;  // by step
+using Values = std::map<double, double>;  // step -> value
 struct Name {
   std::size_t run = 0;
   std::string member;  // of a group; "" = the diagram is of one metric
@@ -47,7 +47,7 @@ using Diagrams = std::map<std::string, Diagram>;  // by title
 
 bool ends_with(std::string_view text, std::string_view end) { return text.size() > end.size() && text.ends_with(end); }
 
-// "generator.lr" -> "lr", "generator".
+// Splits "generator.lr" into "lr" and "generator".
 std::pair<std::string, std::string> without_objective(const std::string& key) {
   const auto dot = key.rfind('.');
   if (dot == std::string::npos) return {key, ""};

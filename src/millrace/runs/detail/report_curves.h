@@ -1,4 +1,4 @@
-// The curves of one or more runs, from the lines of their logs.
+// The curves of runs, read from their logs.
 #pragma once
 
 #include <span>

@@ -23,7 +23,8 @@
 namespace millrace {
 namespace {
 
-// Sharding and compression work on sums of gradients, which averaging ranks don't form.
+// Refuses sharding and compression together with distributed.average_every: both work on sums of gradients, which ranks that
+// average weights don't form.
 void check_averaging(const DistributedConfig& config) {
   if (config.average_every == 1 || !(config.shard_optimizer || config.compress)) return;
   throw ConfigError(
@@ -67,8 +68,8 @@ const Json* Assembly::kept(const std::string& option) const {
   return it != kept_.end() && it->is_string() ? &*it : nullptr;
 }
 
-// The number format, if it is known without a trial. A resumed run keeps its snapshot's format, since another would change its
-// bits.
+// The number format, if it is known without a trial. A resumed run keeps its snapshot's format, because another format would
+// change bits.
 std::optional<at::ScalarType> Assembly::known_format() const {
   if (!setup_.switches().on("autocast") || kept("precision.fallback") != nullptr) return std::nullopt;
   if (!setup_.config().precision.dtype.is_auto()) {
@@ -104,7 +105,7 @@ void Assembly::make_stepper() {
     setup_.plan().set({"precision.fallback", fallback->get<std::string>(), "snapshot", "as the run went on", /*by_trial=*/true});
 }
 
-// Reads the rates from the objectives, not from the config: a recipe may give an objective its own rate.
+// Takes the learning rates from the objectives instead of the config, because a recipe may give an objective its own rate.
 void Assembly::plan_rates() {
   const optim::OptimConfig& given = setup_.config().optim;
   const bool alone = stepper_->objectives().size() == 1;
@@ -137,7 +138,7 @@ std::optional<Batch> Assembly::trial_batch(Split split, Recipe* prepares) const 
   if (pipeline == nullptr) return std::nullopt;
   auto options = setup_.loader_options(*pipeline, split);
   options.readers = 0;
-  options.warn = nullptr;  // the run's own loader reports the same samples
+  options.warn = nullptr;  // no warnings: the run's own loader will report the same samples
   data::Loader trial_loader(*pipeline, options);
   const BatchContext own = batch_context();
   const BatchContext context{.recipe = prepares == nullptr ? own.recipe : *prepares,
@@ -169,7 +170,7 @@ std::optional<std::string> Assembly::try_on_batch(const std::function<void(const
   for (std::int64_t count = 1;; count *= 2) {
     try {
       trial(micro_batch(*batch, 0, count));
-      return count == 1 ? "" : "; tried on 1/" + std::to_string(count) + " of a batch, which is what fits into memory";
+      return count == 1 ? "" : "; tried on 1/" + std::to_string(count) + " of a batch, because more does not fit into memory";
     } catch (const std::exception& error) {
       if (!device::is_out_of_memory(error) || micro_batches_of(*batch, 2 * count) < 2 * count) throw;
     }
@@ -177,7 +178,7 @@ std::optional<std::string> Assembly::try_on_batch(const std::function<void(const
   }
 }
 
-// True if the run computes in `half`, or if a trial may still choose it.
+// True if the run computes in `half`, or if a trial may still choose `half`.
 bool Assembly::may_compute_in(at::ScalarType half) const {
   if (stepper_->autocast()) return *stepper_->autocast() == half;
   if (!setup_.config().precision.dtype.is_auto() || !setup_.switches().on("autocast") || !kept_.empty()) return false;
@@ -192,7 +193,7 @@ void Assembly::limit_trials(std::function<double()> clock) {
 
 void Assembly::decide() {
   try_convolutions();
-  // Kernels for channels-last volumes are tried too, if the run may use them.
+  // The trial includes kernels for channels-last volumes if the run may use that layout.
   const bool last = setup_.switches().on("channels_last") &&
                     (setup_.config().device.layout.is_auto() || setup_.config().device.layout.value() == Layout::channels_last);
   if (last) recipe_->set_layout(Layout::channels_last);
@@ -204,7 +205,7 @@ void Assembly::decide() {
   decide_layout();
 }
 
-// Recompute changes no bits, unlike the number format. So a resumed run may choose anew, and each rank for itself.
+// Recompute changes no bits, unlike the number format. So a resumed run may choose anew, and each rank may choose for itself.
 void Assembly::decide_memory() {
   if (!setup_.switches().on("recompute")) {
     memory_ = {.recompute = memory::Recompute(), .value = "none", .reason = "--off=recompute"};

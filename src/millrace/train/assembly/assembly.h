@@ -1,5 +1,5 @@
-// Everything that a step needs: recipe, loaders, stepper, and the choices left to trials. A training run is an assembly with a
-// run folder and a loop around it; a measurement is an assembly alone.
+// Everything that a step needs: recipe, loaders, stepper, and the choices that are made by trials. A training run is an assembly
+// with a run folder and a loop around it. A measurement uses an assembly alone.
 #pragma once
 
 #include <functional>
@@ -24,11 +24,11 @@
 
 namespace millrace {
 
-// Complete once it is constructed; refers to the setup. Belongs to one thread.
+// An assembly is complete once it is constructed. It refers to its RunSetup, which must outlive it. Belongs to one thread.
 class Assembly {
  public:
-  // `kept`: choices of trials in a snapshot, {option: value}. They are not tried again, since another choice would change bits.
-  // ConfigError if the ranks can't step as the config says.
+  // `kept`: choices that trials made before the snapshot, {option: value}. They are not tried again, because another choice would
+  // change bits. Throws ConfigError if the ranks can't step as the config says.
   Assembly(RunSetup& setup, std::unique_ptr<Recipe> recipe, Loaders loaders, Json kept = Json::object());
   Assembly(RunSetup& setup, const RecipeFolders& places);  // makes a new recipe and its loaders
   ~Assembly();
@@ -51,19 +51,20 @@ class Assembly {
   // Called by decide() before the first bf16 step on a CPU: tests the step's convolutions in a separate process and works around
   // the faults found (device/convolution_guard.h).
   void try_convolutions();
-  // True if a bf16 trial is safe during a run in another format: an earlier run tested the step's convolutions, and their faults
-  // are avoided from here on, or the step has no convolutions (checked by one fp32 step without a trace). Always true on a GPU.
+  // True if a bf16 trial is safe in a run that computes in another format. On a CPU that is so if an earlier run tested the
+  // step's convolutions, whose faults are then avoided from here on, or if the step has no convolutions; a step in fp32 that
+  // leaves no trace shows whether it has any. Always true on a GPU.
   [[nodiscard]] bool may_try_bf16(const Batch& batch);
   [[nodiscard]] const MemoryChoice& memory() const noexcept { return memory_; }  // empty before decide_memory()
   // Empty before try_convolutions().
   [[nodiscard]] const ConvolutionChoice& convolutions() const noexcept { return convolutions_; }
 
-  // The bytes that each use of memory takes now; activations are what a step needs in addition. `step_peak`: the most tensor
-  // bytes held in a step.
+  // The bytes that each part of the run takes now; activations are the bytes that a step adds. `step_peak`: the most bytes of
+  // tensors that a step held.
   [[nodiscard]] MemoryAccount memory_account(std::uint64_t step_peak, bool copies_snapshots) const;
   [[nodiscard]] BatchContext batch_context() const;
-  // A prepared micro-batch like the first step's, or like a validation's first; leaves no trace. nullopt if there is no batch.
-  // `prepares`: the recipe whose prepare() is called; null = the run's.
+  // A prepared micro-batch like the first one of a training step or of a validation. Reading it leaves no trace. nullopt if there
+  // is no batch. `prepares`: the recipe whose prepare() is called; null = the run's.
   [[nodiscard]] std::optional<Batch> trial_batch(Split split = Split::train, Recipe* prepares = nullptr) const;
 
  private:
@@ -73,7 +74,8 @@ class Assembly {
   [[nodiscard]] bool may_compute_in(at::ScalarType half) const;
   [[nodiscard]] std::string trial_of(std::string_view what, const Batch& batch) const;  // the trial's name in KeptTrials
   void try_kernels();                                                                   // kernel_trial.cpp
-  void plan_kernels();                                                                  // into the plan, for the chosen format
+  void plan_kernels();                                                                  // writes the kernels of the chosen format
+                                                                                        // into the plan
   void decide_precision();                                                              // precision_choice.cpp
   [[nodiscard]] precision::Decision try_precisions();
   void decide_tf32();
@@ -81,8 +83,8 @@ class Assembly {
   void decide_layout();  // layout_trial.cpp
   [[nodiscard]] Choice try_layouts();
   [[nodiscard]] const Json* kept(const std::string& option) const;
-  // Calls `trial` with the trial batch, or with the largest half, quarter, … of it that fits into memory. Returns a note for the
-  // reason of the choice that the trial decides: "" for the whole batch; nullopt if there is no batch.
+  // Calls `trial` with the trial batch; if memory runs out, with a half of it, then a quarter, and so on. Returns a note about
+  // the part used, for the reason of the choice: "" for the whole batch. nullopt if there is no batch.
   std::optional<std::string> try_on_batch(const std::function<void(const Batch&)>& trial);
   // False if the time of the trials was over before the trial's end.
   template <class Trial>
@@ -108,7 +110,7 @@ class Assembly {
   std::set<std::string> kernels_given_up_;                           // number formats
 };
 
-// Folders for commands that write nothing. `plan_only`: the command needs only the plan.
+// The folders that a command gets which writes nothing. `plan_only`: the command needs only the plan.
 [[nodiscard]] RecipeFolders folders_to_look_in(bool plan_only = false);
 
 }  // namespace millrace

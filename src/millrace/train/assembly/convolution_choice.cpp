@@ -41,7 +41,7 @@ std::string reason_of(const device::ConvolutionTrial& trial, std::size_t shapes)
   return reason;
 }
 
-// A resumed run keeps in fp32 the convolutions that it computed in fp32 when it began.
+// Adds the convolutions that the resumed run has computed in fp32 so far, so that they stay in fp32.
 void add_those_before(std::vector<device::FoundFault>& faults, const std::vector<device::ConvolutionShape>& shapes,
                       const std::string& before) {
   for (const device::ConvolutionShape& shape : shapes) {
@@ -54,7 +54,7 @@ void add_those_before(std::vector<device::FoundFault>& faults, const std::vector
   }
 }
 
-// The convolutions of a bf16 step, recorded from a step in fp32.
+// The convolutions that a bf16 step would compute. They are recorded during a step in fp32.
 std::vector<device::ConvolutionShape> asked_in_bf16(const std::function<void()>& step) {
   return device::convolutions_of([&] {
     const kernels::CutAsInBf16 census;
@@ -62,8 +62,8 @@ std::vector<device::ConvolutionShape> asked_in_bf16(const std::function<void()>&
   });
 }
 
-// Until destruction all operations use LibTorch's implementation, so that a census sees every convolution that the library may
-// have to compute.
+// Until destruction all operations use LibTorch's implementation, so that a census sees every convolution that LibTorch may have
+// to compute.
 class LibraryOnly {
  public:
   LibraryOnly() {
@@ -136,8 +136,8 @@ ConvolutionChoice choose_convolutions(const std::function<void()>& step, KeptTri
   return choice;
 }
 
-// Runs before the first step in bf16, however the format was chosen. Rank 0 tests for all ranks: their machines are the same or
-// alike.
+// Runs before the first bf16 step, however the format was chosen. Rank 0 tests for all ranks, because their machines are assumed
+// to be alike.
 void Assembly::try_convolutions() {
   if (!setup_.context().device.is_cpu() || !may_compute_in(at::kBFloat16) || !setup_.switches().on("tried_convolutions")) return;
   const Json* before = kept(kOption);
@@ -175,7 +175,7 @@ void Assembly::try_convolutions() {
   convolutions_ = std::move(choice);
 }
 
-// Tests no convolution: the separate process would take longer than the caller's trial.
+// Starts no convolution test itself, because the separate process would take longer than the trial that the caller wants to make.
 bool Assembly::may_try_bf16(const Batch& batch) {
   if (!setup_.context().device.is_cpu()) return true;
   const std::string trial = trial_of(kConvolutionTrial, batch);

@@ -1,4 +1,4 @@
-// Which convolutions of a run are computed in fp32 because this machine's library computes them wrongly in bf16.
+// Which convolutions of a bf16 run are computed in fp32, because on this machine oneDNN computes them wrongly in bf16.
 #pragma once
 
 #include <cstdint>
@@ -15,16 +15,16 @@ namespace millrace {
 
 struct ConvolutionChoice {
   std::vector<device::FoundFault> faults;
-  std::int64_t shapes = 0;  // shapes in the step; 0 = it has no convolutions
-  std::string reason;       // includes the trial's outcome; for plans
+  std::int64_t shapes = 0;  // number of different convolution shapes in the step; 0 = the step has no convolutions
+  std::string reason;       // for the plan; includes the trial's outcome
   bool operator==(const ConvolutionChoice&) const = default;
   [[nodiscard]] Json to_json() const;
-  // The value in plans and snapshots: "bf16", or which pass of which shape is computed in fp32.
+  // The value in plans and snapshots: "bf16", or a list of the passes and shapes that are computed in fp32.
   [[nodiscard]] std::string value() const;
 };
-// The key of to_json() in a snapshot's report, if there are faults.
+// The key in a snapshot's report under which to_json() is stored, if there are faults.
 inline constexpr const char* kConvolutionsInReport = "convolutions";
-// Reads what to_json() wrote; `json` may come from a cache and hold anything: then nullopt.
+// Reads what to_json() wrote. `json` may come from a cache and hold anything; nullopt if it is not such a record.
 [[nodiscard]] std::optional<ConvolutionChoice> convolution_choice_in(const Json& json);
 
 // Takes the entry `trial` of `kept` if there is one; else runs `step`, which makes one training step in fp32 without a trace, and

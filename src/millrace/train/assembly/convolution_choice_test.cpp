@@ -17,7 +17,8 @@
 namespace millrace {
 namespace {
 
-// A run's step calls one convolution; a stand-in for millrace-convolutions gives the test's verdict on the weight gradient.
+// The run's step calls one convolution. A stand-in for the program millrace-convolutions gives the verdict on its weight gradient
+// that a test wants.
 class ConvolutionChoiceTest : public ::testing::Test {
  protected:
   ConvolutionChoiceTest() : folder_(::testing::TempDir() + "convolution-choice-" + std::to_string(::getpid())) {
@@ -48,7 +49,8 @@ class ConvolutionChoiceTest : public ::testing::Test {
   int steps_ = 0;
 };
 
-// In bf16 the weight gradient over a large volume is computed one plane of the kernel at a time.
+// In bf16 the weight gradient of a large volume is computed plane by plane of the kernel, so the census must list those smaller
+// convolutions.
 TEST_F(ConvolutionChoiceTest, ACensusInFp32SeesWhatAStepInBf16AsksFor) {
   const auto step_in = [](at::ScalarType format) {
     return [format] {

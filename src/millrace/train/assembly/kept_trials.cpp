@@ -19,10 +19,10 @@ namespace millrace {
 namespace {
 
 constexpr std::uint64_t kLargestFile = 4 << 20;
-// Raise this number when a kernel's speed, or what a trial measures, changes much.
+// Raise this number when a kernel's speed or a trial's method changes much: results under an older number are then ignored.
 constexpr int kRevision = 6;
 
-// Environment variables that change a step's time: instructions that the libraries may not use, and how threads wait.
+// The environment variables that change a step's time: they forbid instructions to the libraries, or say how threads wait.
 std::string limits() {
   std::string text;
   for (const char* name :

@@ -1,5 +1,5 @@
-// Results of trials on this machine, kept in the cache folder for later runs, so that a shape is timed once (with
-// --off=kept_trials: in each run anew).
+// Results of trials on this machine, kept in the cache folder for later runs, so that each shape is timed only once. With
+// --off=kept_trials every run makes its trials anew.
 #pragma once
 
 #include <filesystem>
@@ -17,18 +17,18 @@ class Module;
 
 namespace millrace {
 
-// Entries belong to one kind of machine: CPU, its code paths, threads and how they wait, cores, versions of Millrace, LibTorch
-// and oneDNN; for a run on a GPU also its card and driver. An entry that can't be read or written counts as missing, and the
-// trial is made instead. Runs that end at the same time may lose each other's entries.
+// Each entry belongs to one kind of machine: CPU, its code paths, number of threads and how they wait, cores, versions of
+// Millrace, LibTorch and oneDNN; for a run on a GPU also the card and its driver. If an entry can't be read or written, the trial
+// is made. Two runs that end at the same time may lose each other's entries.
 class KeptTrials {
  public:
-  // Reads `folder`/trials.json; an empty path keeps nothing. `writes`: false for commands that write nothing. `device`: the
-  // device that trials compute on.
+  // Reads `folder`/trials.json; with an empty path nothing is read or kept. `writes`: false for commands that write nothing.
+  // `device`: the device on which trials compute.
   KeptTrials(Fs& fs, const std::filesystem::path& folder, bool writes, at::Device device = at::kCPU);
   [[nodiscard]] std::optional<Json> find(const std::string& trial) const;
   [[nodiscard]] const Json& all() const noexcept { return mine_; }  // {trial: result}
   void keep(const std::string& trial, Json result);
-  void save();  // if there is anything new to save
+  void save();  // writes the file if there are new results
 
  private:
   [[nodiscard]] Json read() const;  // {machine: {trial: result}}
@@ -40,23 +40,24 @@ class KeptTrials {
   bool is_new_ = false;
 };
 
-// "AMD EPYC, family 26, model 2, stepping 1": one name may stand for several generations of CPUs.
+// "AMD EPYC, family 26, model 2, stepping 1": the numbers are needed because several generations of CPUs may have the same name.
 [[nodiscard]] std::string this_cpu();
-// ", on NVIDIA H100 80GB HBM3, compute capability 9.0, driver 580.65.06".
+// Such as ", on NVIDIA H100 80GB HBM3, compute capability 9.0, driver 580.65.06".
 [[nodiscard]] std::string this_gpu(const std::string& name, std::pair<int, int> capability, const std::string& driver);
 
-// True if `result` is the verdict of a trial of a whole step: {value, reason}.
+// True if `result` has the form of the result of a whole step's trial: {value, reason}.
 [[nodiscard]] bool is_verdict(const std::optional<Json>& result);
 inline constexpr const char* kOfAnEarlierRun = "; measured by an earlier run of this shape here";
 
-// Names a trial of a whole step by the thing tried, its number format if that matters, and a hash of everything that such a step
-// depends on: the recipe, its config without the number format and without sections that no step reads, and the shapes of the
-// model's parameters and of the batch. Results for convolutions hold in every number format.
+// The name in KeptTrials of a trial that runs whole steps. It consists of `what` is tried, the number format if that matters, and
+// a hash of everything that the step depends on: the recipe, its config without the number format and without sections that no
+// step reads, and the shapes of the model's parameters and of the batch. Results for convolutions hold in every number format.
 [[nodiscard]] std::string step_trial(std::string_view what, std::string_view recipe, const Json& config,
                                      const torch::nn::Module& model, const Batch& batch);
 
-// Verdicts on the number format of such a step, under step_trial()'s name. "Not faster" depends on shapes only and is reused for
-// any data. "Faster" was also checked for accuracy, so it is reused only for the data and first weights that `values` names.
+// find_format() and keep_format() read and write results of number-format trials under step_trial()'s name. "Not faster" depends
+// on shapes only and is reused for any data. "Faster" was also checked for accuracy, so it is reused only for the same `values`,
+// which name the data and the first weights.
 [[nodiscard]] std::optional<Json> find_format(const KeptTrials& kept, const std::string& trial, const Json& values);
 void keep_format(KeptTrials& kept, const std::string& trial, const Json& values, const std::string& format,
                  const std::string& reason);

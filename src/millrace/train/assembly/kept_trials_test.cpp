@@ -76,7 +76,7 @@ TEST_F(KeptTrialsTest, WhatWasFoundUnderALimitOfInstructionsOrAnotherWaitIsNotTa
   }
 }
 
-// Some virtual machines call both Zen 4 and Zen 5 "AMD EPYC".
+// Some virtual machines call both Zen 4 and Zen 5 "AMD EPYC", so the family and model numbers must count.
 TEST_F(KeptTrialsTest, AMachineIsMoreThanTheNameOfItsCpu) {
   KeptTrials kept = open();
   kept.keep("a", 1);
@@ -122,7 +122,7 @@ TEST(StepTrial, IsNamedByWhatAStepDependsOn) {
   EXPECT_NE(with("/train/deterministic", true), named(config));
 }
 
-// bf16 may be accurate for one data set, or for untrained weights, and not for others.
+// bf16 may be accurate for one data set, or for untrained weights, and inaccurate for others.
 TEST_F(KeptTrialsTest, ThatAFormatIsRightHoldsForTheSameDataAndWeightsAlone) {
   const Json values = {{"data", "1000 samples"}, {"weights", nullptr}}, others = {{"data", "1000 others"}, {"weights", nullptr}};
   const auto word = [](const std::optional<Json>& verdict) { return verdict ? verdict->at("value").get<std::string>() : "none"; };

@@ -15,8 +15,8 @@
 namespace millrace {
 namespace {
 
-// The fewest multiplications of an operation in a step for which a trial is worthwhile: fewer take a millisecond or two, and the
-// choice would gain less than its trial costs.
+// A trial is worthwhile if an operation has at least this number of multiplications in a step. Fewer take one or two
+// milliseconds, and a better choice would gain less than its trial costs.
 constexpr double kWorthATrial = 1e9;
 constexpr double kKernelSteps = 8;  // what a trial takes: the count, and each call three times or more with both implementations
 constexpr double kNoise = 0.97;  // the default implementation is kept unless the other one's time is below this share of its time
@@ -139,7 +139,8 @@ KeptTrials& Assembly::kept_trials() {
   return *kept_trials_;
 }
 
-// Tries all formats that the run may compute in: the trial of the number format compares each with its best kernels.
+// Tries the kernels in every format that the run may compute in, because the trial of number formats runs each format with its
+// best kernels.
 void Assembly::try_kernels() {
   kernels::forget_implementations();
   kernel_choices_.clear();

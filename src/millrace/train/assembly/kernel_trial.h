@@ -18,7 +18,7 @@ struct KernelChoice {
   c10::ScalarType type;
   kernels::Implementation implementation;
   std::string reason;                        // includes the measured times
-  [[nodiscard]] std::string option() const;  // "kernels.weight_gradient.bf16", its name in plans and snapshots
+  [[nodiscard]] std::string option() const;  // the option's name in plans and snapshots: "kernels.weight_gradient.bf16"
 };
 
 [[nodiscard]] std::string_view name_of(kernels::Implementation implementation) noexcept;  // "ours", "library"
@@ -29,17 +29,18 @@ struct KernelChoice {
 [[nodiscard]] std::vector<KernelChoice> try_kernels(const std::function<void()>& step, KeptTrials& kept,
                                                     const TrialTime& time = {});
 
-// The kernels among a snapshot's choices, {option: value}.
+// The kernel choices among all choices of a snapshot, {option: value}.
 struct KeptKernels {
   std::vector<KernelChoice> choices;
-  std::string tried_on;  // the instruction set; "" = not recorded
-  // False on another instruction set: both implementations have other speeds and other bits there.
+  std::string tried_on;  // the CPU's instruction set at the time; "" = not recorded
+  // False on another instruction set, because both implementations have other speeds and other bits there.
   [[nodiscard]] bool hold_on(std::string_view set) const { return tried_on.empty() || tried_on == set; }
 };
 [[nodiscard]] KeptKernels kept_kernels(const Json& choices);
-inline constexpr const char* kTriedOn = "device.instructions";  // the option's name in the choices
+inline constexpr const char* kTriedOn = "device.instructions";  // the instruction set's option among the choices
 
-// Chooses this implementation for all operations in every number format.
+// The first function chooses this implementation for all operations in every number format; the second one makes the given
+// choices.
 void choose_all(kernels::Implementation implementation) noexcept;
 void choose(const std::vector<KernelChoice>& choices) noexcept;
 

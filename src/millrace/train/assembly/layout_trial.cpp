@@ -1,4 +1,4 @@
-// Chooses the memory layout of a run's images or volumes: tried once, like the number format.
+// Chooses the memory layout of a run's images or volumes by a trial, once per run like the number format.
 #include "millrace/train/assembly/layout_trial.h"
 
 #include <torch/nn/module.h>
@@ -16,7 +16,8 @@ namespace millrace {
 namespace {
 
 constexpr std::size_t kRounds = std::tuple_size_v<LayoutRounds>;
-constexpr double kWorthIt = 0.97;  // relative to the contiguous step's time: a smaller gain is noise
+constexpr double kWorthIt = 0.97;  // share of the contiguous step's time; channels-last must be faster than this, because a
+                                   // smaller gain may be noise
 constexpr double kTolerance = 0.02;
 constexpr const char* kContiguous = "contiguous";
 constexpr const char* kChannelsLast = "channels_last";
@@ -27,7 +28,7 @@ double median_loss(const LayoutRounds& rounds) {
   return median(std::move(losses));
 }
 
-// The trial with the worst gradient, over all rounds and objectives.
+// The step with the worst gradient among all rounds and objectives.
 precision::Trial worst_of(const LayoutRounds& rounds) {
   std::vector<precision::Trial> all;
   for (const precision::Trial& trial : rounds) {
@@ -87,7 +88,7 @@ precision::Trial try_format(Recipe& recipe, StepTrials& trials, const Batch& bat
   return better_of(trials.try_precision(batch, format), last);
 }
 
-// Another layout adds in another order, so a resumed run keeps its layout.
+// A resumed run keeps its layout, because sums in another layout are added in another order, which changes bits.
 void Assembly::decide_layout() {
   if (!recipe_->set_layout(Layout::contiguous)) return;
   if (!setup_.config().device.layout.is_auto()) {

@@ -1,4 +1,4 @@
-// The data of a run: pipelines of its splits, the cache before them, and the loaders.
+// The data of a run: the pipelines of its splits, the cache, and the loaders that read through it.
 #pragma once
 
 #include <cstdint>
@@ -15,23 +15,24 @@
 
 namespace millrace {
 
-// Belongs to one thread; refers to the setup, and may be moved: nothing that it makes refers to this object.
+// Belongs to one thread. It refers to the RunSetup. It may be moved, because nothing that it makes refers back to it.
 class Loaders {
  public:
-  // Asks the recipe for its data. `note`: called with each change that the loader makes while it runs; null = shown on the
-  // console. ConfigError if there is no training data.
+  // Asks the recipe for its data. `note`: called with a text about each change that the loader makes while it runs; null = the
+  // text is shown on the console. Throws ConfigError if there is no training data.
   Loaders(RunSetup& setup, Recipe& recipe, std::function<void(const std::string&)> note = nullptr);
 
-  [[nodiscard]] const data::Pipeline* pipeline(Split split) const noexcept;  // without a cache; null = the split has no data
+  [[nodiscard]] const data::Pipeline* pipeline(Split split) const noexcept;  // the recipe's pipeline, without the cache; null =
+                                                                             // the split has no data
   [[nodiscard]] data::Loader& training() const noexcept { return *training_; }
   [[nodiscard]] data::Loader* validation() const noexcept { return validation_.get(); }  // null = no validation
-  [[nodiscard]] data::Cache* cache() const noexcept;                                     // null = off
-  [[nodiscard]] std::uint64_t bytes_in_memory() const noexcept;  // of a cache in memory; 0 for a cache on disk
+  [[nodiscard]] data::Cache* cache() const noexcept;                                     // null = no cache
+  [[nodiscard]] std::uint64_t bytes_in_memory() const noexcept;  // bytes of a cache in memory; 0 for a cache on disk
 
   [[nodiscard]] std::int64_t steps_per_epoch() const;
-  [[nodiscard]] std::int64_t total_steps() const;                                             // 0 = open end
+  [[nodiscard]] std::int64_t total_steps() const;                                             // 0 = no limit
   [[nodiscard]] std::int64_t total_steps(std::int64_t epochs, std::int64_t max_steps) const;  // for a run of another length
-  [[nodiscard]] std::int64_t global_batch() const;   // rows of a full step, over all data sets, ranks and accumulated batches
+  [[nodiscard]] std::int64_t global_batch() const;   // rows in one step, over all data sets, ranks and accumulated batches
   [[nodiscard]] std::uint64_t buffer_bytes() const;  // memory of both loaders: batches being made and used
 
  private:
@@ -40,8 +41,8 @@ class Loaders {
   void plan_slots(const SlotMemory& memory);
 
   RunSetup& setup_;
-  std::optional<data::Pipeline> pipeline_, held_out_;  // pipelines without a cache
-  std::shared_ptr<data::SampleCache> cache_;           // cache_ and disk_cache_ are never both set
+  std::optional<data::Pipeline> pipeline_, held_out_;  // pipelines without the cache
+  std::shared_ptr<data::SampleCache> cache_;           // at most one of cache_ and disk_cache_ is set
   std::shared_ptr<data::DiskCache> disk_cache_;
   std::unique_ptr<data::Loader> training_, validation_;
 };

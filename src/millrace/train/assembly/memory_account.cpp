@@ -7,13 +7,13 @@
 namespace millrace {
 namespace {
 
-constexpr double kSmallestShare = 0.01;  // share of the peak from which a part is listed
+constexpr double kSmallestShare = 0.01;  // a part is listed if it is at least this share of the peak
 
-constexpr std::ptrdiff_t kOfTensors = 5;  // the first five of parts()
+constexpr std::ptrdiff_t kOfTensors = 5;  // the number of parts, at the beginning of parts(), that consist of tensors
 
 double as_double(std::uint64_t bytes) { return static_cast<double>(bytes); }
 
-// "weights 12 MB, optimizer 4.0 MB": the parts large enough to list, relative to `whole`.
+// "weights 12 MB, optimizer 4.0 MB": the parts that are large enough to list in relation to `whole`.
 std::string largest_of(std::vector<std::pair<std::string, std::uint64_t>> parts, std::uint64_t whole) {
   std::stable_sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
   std::string text;

@@ -1,4 +1,4 @@
-// One account of a run's memory: what each part takes, and how close their sum is to the run's peak.
+// An account of a run's memory: what each part takes, and how close their sum comes to the measured peak.
 #pragma once
 
 #include <cstdint>
@@ -10,31 +10,34 @@
 
 namespace millrace {
 
-// All members are bytes; 0 = the part is absent. On a GPU the members from weights to activations are device memory and the rest
-// is host memory; of_tensors() and sum() keep them apart.
+// All members are bytes; 0 = the run has no such part. On a GPU the members from weights to activations are device memory and the
+// rest is host memory; of_tensors() and sum() keep the two apart.
 struct MemoryAccount {
   bool on_gpu = false;
   std::uint64_t weights = 0;  // parameters and buffers
   std::uint64_t gradients = 0;
   std::uint64_t optimizer = 0;
   std::uint64_t averages = 0;     // optim.ema_decay
-  std::uint64_t activations = 0;  // other tensors held in a step, at most
-  std::uint64_t loader = 0;       // batches that are prepared or in use
+  std::uint64_t activations = 0;  // the most bytes of other tensors that a step holds
+  std::uint64_t loader = 0;       // batches that are being prepared or used
   std::uint64_t cache = 0;        // data.cache
-  std::uint64_t snapshot = 0;     // the copy that is written while training continues
-  std::uint64_t scratch = 0;      // heap memory that operations take besides tensors, and its fragments
+  std::uint64_t snapshot = 0;     // the copy that is written to disk while training continues
+  std::uint64_t scratch = 0;      // heap memory that operations take in addition to tensors, and its fragments
   std::uint64_t libraries = 0;    // the program and its libraries: code, and their allocations before a recipe is made
 
-  [[nodiscard]] std::vector<std::pair<std::string, std::uint64_t>> parts() const;  // the members in their order, with their names
-  [[nodiscard]] std::uint64_t of_tensors() const noexcept;                         // weights to activations
-  [[nodiscard]] std::uint64_t sum() const noexcept;  // sum of the parts in the process's own memory: on a GPU without the tensors
+  [[nodiscard]] std::vector<std::pair<std::string, std::uint64_t>> parts() const;  // the members with their names, in the order
+                                                                                   // above
+  [[nodiscard]] std::uint64_t of_tensors() const noexcept;                         // sum of the members from weights to
+                                                                                   // activations
+  [[nodiscard]] std::uint64_t sum() const noexcept;  // sum of the parts that are host memory: on a CPU all parts, on a GPU the
+                                                     // parts after activations
 
-  // `peak`: peak bytes of the process. {part: bytes, "sum", "peak", "rest": peak - sum}, on a GPU also "gpu": the tensors' bytes
-  // there.
+  // {part: bytes, "sum", "peak", "rest": peak - sum}; on a GPU also "gpu", the bytes of tensors there. `peak`: peak bytes of the
+  // process.
   [[nodiscard]] Json to_json(std::uint64_t peak) const;
-  // "peak memory 263 MB: libraries 150 MB, activations 84 MB, weights 12 MB, ..., rest 3 %", largest first. Each part is its own
-  // maximum, so the sum may exceed the peak; then the text says by how much. On a GPU the text begins with its memory: "GPU
-  // memory 9.1 GB: activations 7.0 GB, ...; peak memory ...".
+  // "peak memory 263 MB: libraries 150 MB, activations 84 MB, weights 12 MB, ..., rest 3 %", the largest part first. Each part
+  // reaches its maximum at its own time, so the sum may exceed the peak; then the text says by how much. On a GPU the text begins
+  // with the GPU's memory: "GPU memory 9.1 GB: activations 7.0 GB, ...; peak memory ...".
   [[nodiscard]] std::string to_text(std::uint64_t peak) const;
 };
 

@@ -22,7 +22,7 @@ std::string joined(const std::vector<std::string>& names) {
 
 std::string bytes_text(std::uint64_t bytes) { return human_bytes(static_cast<double>(bytes)); }
 
-// Measures a step; nullopt if the step does not fit into memory.
+// Measures the memory of a step. nullopt if the step does not fit into memory.
 std::optional<StepProfile> profile(Stepper& stepper, const Batch& batch, const Recompute& recompute, bool with_gradients,
                                    at::Device device) {
   try {
@@ -34,8 +34,8 @@ std::optional<StepProfile> profile(Stepper& stepper, const Batch& batch, const R
   return std::nullopt;
 }
 
-// Plans which blocks to recompute, and checks the prediction by trials: a sum over blocks can't know what neighbouring blocks
-// save twice or not at all.
+// Plans which blocks to recompute, and checks the predicted memory by trials. The prediction is a sum over blocks, which does not
+// see that two neighbouring blocks may save a tensor twice or share it.
 memory::Planner::RecomputePlan confirmed(Stepper& stepper, const Batch& batch, const Planner& planner, std::uint64_t budget,
                                          bool with_gradients) {
   constexpr int kMostTrials = 4;
@@ -57,8 +57,8 @@ memory::Planner::RecomputePlan confirmed(Stepper& stepper, const Batch& batch, c
   return plan;
 }
 
-// The smallest number of micro-batches, a power of two, with which a step that recomputes everything holds at most `budget`; and
-// the bytes of that step.
+// The smallest number of micro-batches, a power of two, with which a step that recomputes every block fits into `budget`, and the
+// bytes of that step. nullopt if there is no such number.
 std::optional<std::pair<std::int64_t, std::uint64_t>> micro_batches_that_fit(Stepper& stepper, const Batch& batch,
                                                                              std::uint64_t budget) {
   constexpr std::int64_t kMost = 64;
@@ -90,7 +90,7 @@ std::vector<Problem> memory_problems(const MemoryConfig& config) {
         {"limit " + quoted(config.limit) + " is no amount of memory", "memory.limit", "write auto, or bytes, such as 2 GB"});
   if (!config.offload.empty() && memory::parse_budget(config.offload).value_or(memory::Budget{0, true}).is_share) {
     problems.push_back({"offload " + quoted(config.offload) + " is no amount of memory", "memory.offload",
-                        "write the size, such as 1 MB, from which on a tensor goes to host memory, or leave it empty"});
+                        "write the size, such as 1 MB, from which a tensor is moved to host memory, or leave it empty"});
   }
   return problems;
 }
@@ -106,7 +106,8 @@ MemoryChoice named_memory(const MemoryConfig& config) {
   choice.value = joined(choice.recompute.patterns());
   if (choice.value == "*") choice.value = "all";
   const bool automatic = std::ranges::find(config.recompute, "auto") != config.recompute.end();
-  if (!choice.recompute.any() && automatic) choice.reason = "until memory runs out: then everything that can be";
+  if (!choice.recompute.any() && automatic)
+    choice.reason = "nothing until memory runs out, then everything that can be recomputed";
   return choice;
 }
 
@@ -154,8 +155,7 @@ MemoryChoice try_memory(Stepper& stepper, const Batch& batch, const MemoryConfig
       choice.trial["micro_batches_that_fit"] = count;
       choice.trial["bytes_that_fit"] = smaller->second;
     } else {
-      choice.reason +=
-          batch.rows() > 1 ? "smaller micro-batches are not within it either" : "the micro-step is one sample already";
+      choice.reason += batch.rows() > 1 ? "smaller micro-batches do not fit either" : "a micro-batch is already a single sample";
     }
   }
   choice.trial["budget_bytes"] = budget;
@@ -171,7 +171,7 @@ MemoryLimit::MemoryLimit(const std::string& limit)
     : outer_(device::tensor_memory_limit()), outer_resident_(device::resident_memory_limit()) {
   device::count_tensor_memory();
   if (limit == "auto") {
-    // Leaves a tenth for operations' scratch memory and for the system.
+    // The limit leaves a tenth of the free memory for operations' scratch memory and for the system.
     constexpr double kShare = 0.9;
     const auto free = kShare * static_cast<double>(device::available_memory_bytes());
     device::limit_resident_memory(device::private_resident_bytes() + static_cast<std::uint64_t>(free));

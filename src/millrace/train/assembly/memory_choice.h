@@ -1,4 +1,4 @@
-// Which blocks of a model are recomputed in a run, from the config and, for a budget, from trials.
+// Which blocks of a model are recomputed in the backward pass: chosen by the config or, for memory.budget, by trials.
 #pragma once
 
 #include <string>
@@ -13,27 +13,29 @@ struct MemoryChoice {
   memory::Recompute recompute;
   std::string value;  // for the plan: "layer1, layer2"
   std::string reason;
-  // {plain_bytes, plain_measured, recomputed_bytes, blocks: [{name, saved_bytes, ms}]}; with a budget also budget_bytes,
-  // predicted_bytes, recompute, fits, peak_in; if the step does not fit, also micro_batches_that_fit and bytes_that_fit, unless
-  // no number of micro-batches fits. Empty without trials.
+  // Results of the trial: {plain_bytes, plain_measured, recomputed_bytes, blocks: [{name, saved_bytes, ms}], predicted_bytes,
+  // recompute, peak_in}. With a budget also budget_bytes, extra_ms and fits. If the step does not fit but fits in micro-batches,
+  // also micro_batches_that_fit and bytes_that_fit. Empty without a trial.
   Json trial = Json::object();
 };
 
-// Problems if memory.budget, memory.limit or memory.offload is not an amount. `where` begins with the option.
+// The problems of memory.budget, memory.limit and memory.offload, such as a text that is not an amount of memory. Each problem's
+// `where` begins with the option.
 [[nodiscard]] std::vector<Problem> memory_problems(const MemoryConfig& config);
 
-// Measures with a prepared batch what `millrace estimate` shows and what a budget needs. `with_gradients`: see
-// StepTrials::profile_memory. DeviceError if not even a step that recomputes everything fits.
+// Measures with a prepared batch what `millrace estimate` shows and what memory.budget needs. `with_gradients`: see
+// StepTrials::profile_memory. Throws DeviceError if a step does not fit even if it recomputes every block.
 [[nodiscard]] MemoryChoice try_memory(Stepper& stepper, const Batch& batch, const MemoryConfig& config, bool with_gradients);
 
-// Activations of at least this many bytes are offloaded; 0 = no offloading. On a CPU turns the row of `switches` off, with the
-// reason.
+// The size from which an activation is offloaded to host memory; 0 = no offloading. On a CPU it turns the row "offload" of
+// `switches` off, with the reason.
 [[nodiscard]] std::uint64_t offload_bytes(const MemoryConfig& config, at::Device device, Switches& switches);
 
-// The choice without a budget: the blocks that the config names.
+// The choice without memory.budget: the blocks that the config names.
 [[nodiscard]] MemoryChoice named_memory(const MemoryConfig& config);
 
-// Until destruction, limits the bytes of CPU tensors as memory.limit says; "auto" limits the process to what is free now.
+// Limits the bytes of CPU tensors as memory.limit says, until destruction. "auto" limits the process to the memory that is free
+// now.
 class MemoryLimit {
  public:
   explicit MemoryLimit(const std::string& limit);

@@ -15,7 +15,7 @@
 namespace millrace {
 namespace {
 
-constexpr std::size_t kListed = 8;  // names in a message before "and N more"
+constexpr std::size_t kListed = 8;  // a message lists at most this number of names and ends with "and N more"
 
 std::string shape_text(const at::Tensor& tensor) { return to_text(Shape(tensor.sizes().begin(), tensor.sizes().end())); }
 
@@ -88,7 +88,7 @@ std::map<std::string, Tensors> model_tensors(const torch::nn::Module& model, con
 void load_frozen_parts(torch::nn::Module& model, const std::function<void(const std::string&)>& notice) {
   for (const nn::NamedPart& found : nn::frozen_parts(model)) {
     for (auto& parameter : found.module->parameters())
-      parameter.requires_grad_(false);  // also those of layers registered since the part froze its own
+      parameter.requires_grad_(false);  // also of layers that were registered after the part froze its parameters
     std::error_code missing;
     if (!std::filesystem::exists(found.part->file(), missing)) continue;
     for (const std::string& line : found.part->load_file(*found.module))

@@ -16,38 +16,40 @@ class Module;
 
 namespace millrace {
 
-// {"model": everything} for one objective; for several, "model.<objective>" has that objective's parameters and "model" the rest.
-// `frozen`: a record, by record_of_frozen(), of weights to leave out; null = all weights.
+// {"model": all tensors} for one objective. With several objectives, "model.<objective>" has that objective's parameters and
+// "model" the rest. `frozen`: a record made by record_of_frozen(), whose weights are left out; null = no weights are left out.
 [[nodiscard]] std::map<std::string, Tensors> model_tensors(const torch::nn::Module& model, const Stepper& stepper,
                                                            const Json& frozen = {});
 
 // Names of the parameters that no objective trains, in the model's order.
 [[nodiscard]] std::vector<std::string> frozen_names(const torch::nn::Module& model, const Stepper& stepper);
 
-// {"source": the origin of the recipe's frozen weights, "sha256": {name: hash of the values}}. Reads every value.
+// A record of the frozen weights: {"source": where they come from, "sha256": {name: hash of the values}}. Reads every value.
 [[nodiscard]] Json record_of_frozen(const torch::nn::Module& model, const Stepper& stepper, const std::string& source);
 
-// Reads the files of the model's frozen parts (nn/weights.h) and ends their training. A part whose file does not exist is left as
-// it is: see require_frozen_parts(). DataError if a file does not fit its part. `told` receives what loading has to say.
+// Reads the files of the model's frozen parts (nn/weights.h) and freezes the parts. A part whose file does not exist stays
+// unchanged: see require_frozen_parts(). Throws DataError if a file does not fit its part. `notices` gets messages for the user.
 void load_frozen_parts(torch::nn::Module& model, const std::function<void(const std::string&)>& notices);
-// {"encoder": identity}, see nn::FrozenPart::identity(); empty if the model has no frozen part with weights.
+// The identity of each frozen part by the part's name, such as {"encoder": identity}; see nn::FrozenPart::identity(). Empty if
+// the model has no frozen part with weights.
 [[nodiscard]] Json identities_of_frozen_parts(torch::nn::Module& model);
-// Compares the parts with `saved`, the identities in a snapshot; a part that has no weights yet takes its identity, unless the
-// snapshot left its weights out. Null = a snapshot without identities. SnapshotError names a part that is another one now.
+// Compares the frozen parts with `saved`, the identities in a snapshot. Throws SnapshotError if a part is now another one. A part
+// without weights takes the saved identity, unless the snapshot left its weights out (`left_out`). `saved` is null if the
+// snapshot has no identities.
 void check_frozen_parts(torch::nn::Module& model, const Json& saved, bool left_out);
-// DataError if a part has weights neither from its file nor from a snapshot.
+// Throws DataError if a part got weights neither from its file nor from a snapshot.
 void require_frozen_parts(torch::nn::Module& model);
 
-// Copies values in by name, converting the dtype. `known`: a record of the model's own frozen weights in their present state,
-// whose values then need not be read again; null = no record. SnapshotError lists tensors that are missing, left over or of
-// another shape. The weights that `frozen` records must be in the model already, unchanged: SnapshotError names the first that is
-// not, and its source.
+// Copies values into the model by name and converts their dtype. Throws SnapshotError that lists the tensors that are missing,
+// superfluous or of another shape. `frozen`: a record of weights that are not in `models`; the model must already hold them
+// unchanged, else SnapshotError names the first different one and its source. `known`: a record of the model's own frozen weights
+// as they are now, which saves reading them again; null = no record.
 void load_model_tensors(torch::nn::Module& model, const std::map<std::string, Tensors>& models, const Json& frozen = {},
                         const Json& known = {});
 
-// The same for weights of any origin; uses up the tensors of `weights`. Returns a note about the wrappers' prefixes that were
-// removed from a file's names, "" if no prefix was; see pass_over_wrappers(). If a file does not fit, the error's remedy names
-// what would help.
+// The same for weights of any origin; moves the tensors out of `weights`. Returns a note about the prefixes of Python wrappers
+// that were removed from the names, "" if there were no prefixes; see pass_over_wrappers(). If a file does not fit, the error
+// says what would help.
 std::string load_model_weights(torch::nn::Module& model, Weights& weights);
 
 }  // namespace millrace

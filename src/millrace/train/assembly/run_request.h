@@ -1,4 +1,4 @@
-// A request for a run: by `millrace train`, and by everything that starts as a run does (measurements, dry runs).
+// A request for a run: made by `millrace train`, and by commands that start like a run (measurements, dry runs).
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace millrace {
 
-// What to do instead of training; all values except `no` write nothing.
+// What a run does instead of training. All values except `no` write no files.
 enum class DryRun : std::uint8_t {
   no,        // a normal training
   plan,      // prints the plan
@@ -27,10 +27,12 @@ struct RunRequest {
   config::Resolved config;
   std::string preset;                     // "" = no preset
   std::vector<std::string> command_line;  // kept in the log; empty for a program that calls the library
-  bool fresh = false;                     // start over in a folder that holds a run; see RunFolder
+  bool fresh = false;                     // start over in a folder that holds an older run; see RunFolder
   Agreement* agreement = nullptr;         // connects the run's processes; null = one process
-  std::function<void(const std::filesystem::path&)> folder_begun = nullptr;  // called when the run is about to write there
-  bool verbose = false;                                                      // the plan has lists in full instead of their sizes
+  std::function<void(const std::filesystem::path&)> folder_begun = nullptr;  // called when the run is about to write into its
+                                                                             // folder
+  bool verbose = false;                                                      // the plan shows lists in full instead of their
+                                                                             // sizes
   DryRun dry_run = DryRun::no;                                               // what to do instead of training
   telemetry::Console* console = nullptr;                                     // required
   Fs* fs = nullptr;                                                          // null = Fs::real()

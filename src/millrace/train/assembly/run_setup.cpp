@@ -93,18 +93,18 @@ data::LoaderOptions RunSetup::loader_options(const data::Pipeline& pipeline, Spl
 
 void RunSetup::choose_device() {
   const device::Choice choice = device::choose(config_.device.name, agreement().ranks().local_rank);
-  inputs_.emplace();  // not earlier: a call to LibTorch before device::choose() takes the GPU away
+  inputs_.emplace();  // must follow device::choose(): after any earlier call to LibTorch the GPU can't be chosen any more
   context_.device = choice.device;
   choose("device.name", choice.device.str(), choice.reason);
   if (!choice.warning.empty()) console().warning(choice.warning);
-  // Makes this rank's GPU the default for calls that name no GPU.
+  // Makes this rank's GPU the default for calls that do not name a GPU.
   if (!choice.device.is_cpu()) c10::impl::VirtualGuardImpl(choice.device.type()).setDevice(choice.device);
   choose_gpu_settings();
-  // Trials of number formats compare with true fp32.
+  // TF32 stays off until it is decided, because trials of number formats compare with true fp32.
   precision::use_tf32(precision::choose_tf32(config_.device.tf32_wish(), choice.device, std::nullopt), choice.device);
   if (context_.device.is_cpu() && switches_.on("memory_recovery")) memory_limit_.emplace(config_.memory.limit);
   if (!context_.device.is_cpu() && config_.memory.limit != "auto")
-    choose("memory.limit", config_.memory.limit, "without effect: it is of a CPU's tensors; a GPU is used until it has no more");
+    choose("memory.limit", config_.memory.limit, "without effect on a GPU: it limits tensors in CPU memory");
   choose_threads();
   choose_guards();
   choose_transport();
@@ -182,7 +182,8 @@ std::unique_ptr<Recipe> RunSetup::make_recipe(const RecipeFolders& places, std::
   load_frozen_parts(recipe->model(), context_.notice);
   if (weights) {
     if (const std::string notice = load_model_weights(recipe->model(), *weights); !notice.empty()) context_.notice(notice);
-    load_frozen_parts(recipe->model(), [](const std::string&) {});  // a frozen part is its file's also in a model from elsewhere
+    load_frozen_parts(recipe->model(), [](const std::string&) {});  // again, because frozen parts keep the weights of their
+                                                                    // files
   }
   recipe->model().to(context_.device);
   return recipe;

@@ -1,4 +1,4 @@
-// The parts of a run that precede its recipe: config, device, switches, plan, and what the ranks know about each other.
+// The parts of a run that exist before its recipe: config, device, switches, plan, and what the ranks know about each other.
 #pragma once
 
 #include <cstdint>
@@ -23,16 +23,18 @@
 
 namespace millrace {
 
-// Belongs to one thread. Objects made with it refer to it. While it lives, the process is set up for its run: process_inputs.h.
+// Belongs to one thread. Objects made with it refer to it. While it lives, the process is set up for its run (see
+// process_inputs.h).
 class RunSetup {
  public:
-  // Bytes of the process before a recipe is made.
+  // The process's memory before the recipe is made, in bytes.
   struct BareMemory {
     std::uint64_t resident = 0;  // memory of the process itself
     std::uint64_t heap = 0;
   };
 
-  // Chooses the device and its threads, and installs the guards. ConfigError for values that contradict each other.
+  // Chooses the device and the number of threads, and installs the guards of operations. Throws ConfigError for values that
+  // contradict each other.
   explicit RunSetup(RunRequest request);
   ~RunSetup();
   RunSetup(const RunSetup&) = delete;
@@ -50,14 +52,14 @@ class RunSetup {
   [[nodiscard]] telemetry::Timeline& timeline() noexcept { return timeline_; }
   [[nodiscard]] const BareMemory& bare_memory() const noexcept { return bare_; }
 
-  // Adds a choice to the plan, with the origin of the key's value.
+  // Adds a choice to the plan. Also records where the key's value comes from.
   void choose(const std::string& key, std::string value, std::string reason);
-  [[nodiscard]] std::vector<std::string>& notices() noexcept { return notices_; }  // until the plan is shown
-  // Passes the recipe's later notices to `show`, on the loop's thread.
+  [[nodiscard]] std::vector<std::string>& notices() noexcept { return notices_; }  // collected until the plan is shown
+  // From now on the recipe's notices go to `show`, on the loop's thread.
   void show_notices_with(std::function<void(const std::string&)> show) { show_ = std::move(show); }
 
-  // Makes the recipe on the run's device, guarded, in its first state. `places`: the folders for its Context. `weights`: the
-  // model's first weights, with the recipe's state that belongs to them.
+  // Makes the recipe on the run's device, inside a RecipeGuard, with its first weights. `places`: the folders for its Context.
+  // `weights`: the model's first weights and the recipe's state that belongs to them.
   [[nodiscard]] std::unique_ptr<Recipe> make_recipe(const RecipeFolders& places, std::optional<Weights> weights = std::nullopt);
   [[nodiscard]] data::LoaderOptions loader_options(const data::Pipeline& pipeline, Split split) const;
 
@@ -68,7 +70,8 @@ class RunSetup {
   void choose_guards();
   void choose_transport();
 
-  std::optional<ProcessInputs> inputs_;  // the first member, so that it is destroyed last and restores what the others set
+  std::optional<ProcessInputs> inputs_;  // the first member, so that it is destroyed last and restores the states that the other
+                                         // members set
   RunRequest request_;
   RunConfig config_;
   Switches switches_;
@@ -79,15 +82,15 @@ class RunSetup {
   std::optional<MemoryLimit> memory_limit_;
   std::optional<device::SharedCores> shared_cores_;
   BareMemory bare_;
-  int loader_cores_ = 0;  // this rank's share of the machine's cores, if ranks share it; 0 = all cores
+  int loader_cores_ = 0;  // this rank's share of the machine's cores, if several ranks share the machine; 0 = all cores
   std::vector<std::string> notices_;
   std::function<void(const std::string&)> show_;
 };
 
-// Conflicts between values of the shared sections.
+// Values of the shared sections that contradict each other.
 [[nodiscard]] std::vector<Problem> problems_of(const RunConfig& config);
 [[nodiscard]] precision::GpuSettings gpu_settings_of(const RunConfig& config, const at::Device& device);
-// Loader options of a pipeline: from the run's config, and from the pipeline itself.
+// The loader's options for a pipeline, from the run's config and from the pipeline itself.
 [[nodiscard]] data::LoaderOptions loader_options(const RunConfig& config, const Switches& switches,
                                                  const data::Pipeline& pipeline, Split split, telemetry::Console& console);
 

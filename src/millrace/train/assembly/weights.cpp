@@ -22,7 +22,7 @@
 namespace millrace {
 namespace {
 
-// Reads a JSON file; null if it can't be read, since a file that a crash cut short, or a foreign file, must not end a search.
+// Reads a JSON file. Null if it can't be read, because a truncated or foreign file must not end a search.
 Json read_json(Fs& fs, const std::filesystem::path& file) {
   try {
     return Json::parse(fs.read_file(file), nullptr, /*allow_exceptions=*/false);
@@ -31,7 +31,7 @@ Json read_json(Fs& fs, const std::filesystem::path& file) {
   }
 }
 
-// The run that a snapshot belongs to, also if the path is "." or ends in a slash.
+// The folder of the run to which a snapshot belongs, also if the path is "." or ends in a slash.
 std::filesystem::path run_of_snapshot(const std::filesystem::path& snapshot) {
   const auto plain = [](const std::filesystem::path& path) {
     const std::filesystem::path normal = path.lexically_normal();
@@ -48,8 +48,8 @@ struct Best {
   std::string metric;      // "val_loss 0.1234"; "" = unknown
 };
 
-// Takes from `metrics` the value of the metric `judge`, found at the JSON pointer `best`, and the step of the validation loss, at
-// the pointer `step`.
+// From `metrics`: the best value of the metric `judge`, at the JSON pointer `best`, and the step of the best validation loss, at
+// the JSON pointer `step`.
 Best best_of(const Json& metrics, const std::string& judge, const char* best, const char* step) {
   Best found;
   for (const auto& [name, metric] : metrics.items()) {
@@ -74,8 +74,8 @@ std::string judge_of(const Json& config) {
   return config.is_object() && config.contains(place) && config.at(place).is_string() ? config.at(place).get<std::string>() : "";
 }
 
-// The best validation: by the summary if it is about this snapshot's step, since a run's last validation comes after its last
-// snapshot; else by the snapshot.
+// The best validation. A run's last validation comes after its last snapshot, so the summary counts if it is about this
+// snapshot's step; otherwise the snapshot counts.
 Best best_of(Fs& fs, const std::filesystem::path& run, const snapshot::Content& newest) {
   const Json summary = read_json(fs, run / run_files::kSummary);
   const State* trainer = snapshot::part_of(newest, snapshot::kTrainer);
@@ -85,7 +85,7 @@ Best best_of(Fs& fs, const std::filesystem::path& run, const snapshot::Content& 
     if (is_of_it && summary.contains("best")) return best_in(summary["best"]);
     if (is_of_it) return best_of(summary["metrics"], judge, "/best", "/best_step");  // of an earlier version
     return trainer == nullptr ? Best() : best_of(trainer->json.at("metrics"), judge, "/1", "/2");
-  } catch (const Json::exception&) {  // written by another program
+  } catch (const Json::exception&) {  // another program wrote the file
     return {};
   }
 }
@@ -116,7 +116,7 @@ Weights from_snapshot(const snapshot::Content& content, const std::filesystem::p
   return weights;
 }
 
-// Throws if the folder can't be read, since such a folder need not be empty.
+// Throws if the folder can't be read, because such a folder may still hold snapshots.
 void require_reachable(const std::filesystem::path& snapshots) {
   std::error_code code;
   (void)std::filesystem::status(snapshots, code);
@@ -129,7 +129,7 @@ void require_reachable(const std::filesystem::path& snapshots) {
                        "give a snapshot, a .safetensors or .pt file, or the folder of a run that has saved"});
 }
 
-// Weights of the best snapshot of a run if it still exists and is whole, else of the newest whole snapshot.
+// The weights of a run's best snapshot, if that still exists and is complete, else of its newest complete snapshot.
 Weights from_run(Fs& fs, const std::filesystem::path& run, telemetry::Console& console) {
   require_reachable(run / "snapshots");
   std::string first;
@@ -164,7 +164,7 @@ Json values_of(const std::filesystem::path& path) {
   if (format::looks_like_pt(path)) {
     const format::PtFile file(path);
     for (const format::PtValue& value : file.values()) values[value.name] = value.value;
-    // export writes this file next to weights in a format without metadata.
+    // Reads NAME.run.json, which `millrace export` writes next to weights in a format without metadata.
     const Json beside = read_json(Fs::real(), std::filesystem::path(path).replace_extension(".run.json"));
     if (beside.is_object() && beside.contains("config") && !values.contains("config")) values["config"] = beside["config"].dump();
   } else {

@@ -14,42 +14,46 @@
 namespace millrace {
 
 struct Weights {
-  std::map<std::string, Tensors> models;  // as in snapshot::Content; averaged if the run kept an average
-  State recipe;                           // the recipe's own part; empty for a file of tensors
-  Json frozen;                            // see record_of_frozen() in model_state.h; null if all weights are here
-  Json values = Json::object();           // numbers and texts next to the tensors of a file, by name; metadata
+  std::map<std::string, Tensors> models;  // by name, as in snapshot::Content; if the run kept averages of its weights, these are
+                                          // the averages
+  State recipe;                           // the part of the snapshot that belongs to the recipe; empty for a file of tensors
+  Json frozen;                            // see record_of_frozen() in model_state.h; null if no weights were left out
+  Json values = Json::object();           // numbers and texts that a file holds next to its tensors, by name; metadata
   std::filesystem::path path;             // snapshot folder or file
-  std::filesystem::path run;              // folder of the run it belongs to; "" for a file of tensors
-  std::string which;                      // one line: "best snapshot, step 600 of runs/x"
+  std::filesystem::path run;              // folder of the run to which the snapshot belongs; "" for a file of tensors
+  std::string which;                      // a line for the user: "best snapshot, step 600 of runs/x"
   std::int64_t step = 0;                  // step of the snapshot; 0 for a file of tensors
-  std::int64_t newest_step = 0;           // step of the run's newest whole snapshot; 0: not looked up
-  std::string best;               // the metric that made it the best: "val_loss 0.1234"; "" if it was not chosen by a metric
-  Json choices = Json::object();  // what trials and fallbacks chose in the run, by config key
+  std::int64_t newest_step = 0;           // step of the run's newest complete snapshot; 0: not looked up
+  std::string best;               // the metric by which it is the best snapshot: "val_loss 0.1234"; "" if it was not chosen by a
+                                  // metric
+  Json choices = Json::object();  // choices of trials and fallbacks in the run, by config key
   // Convolutions that were wrong in bf16 on the run's machine, as ConvolutionChoice::to_json() writes them; null if the snapshot
   // has no such record.
   Json convolutions;
 };
 
-// `from` is a run folder (its best snapshot, else the newest whole one), a snapshot folder, or a .safetensors or .pt file.
-// UsageError if it does not exist; SnapshotError if it holds no whole snapshot.
+// Loads weights. `from` is a run folder (its best snapshot, else its newest complete one), a snapshot folder, or a .safetensors
+// or .pt file. Throws UsageError if `from` does not exist and SnapshotError if it holds no complete snapshot.
 [[nodiscard]] Weights load_weights(Fs& fs, const std::filesystem::path& from, telemetry::Console& console);
 
-// Checkpoints of some trainers hold the weights as a part called "model_state_dict" or "state_dict", next to an optimiser and
-// more. Replaces the file's tensors with that part, if it exists. Returns the part's name, or "".
+// Some trainers' checkpoints hold the weights in a part called "model_state_dict" or "state_dict", next to optimiser state and
+// more. If that part exists, it replaces the file's tensors. Returns the part's name, or "".
 std::string take_state_dict(Weights& weights);
 
-// Removes what Python wrappers add to a model's own tensor names: each "module." (DistributedDataParallel), "_orig_mod."
-// (torch.compile), and at the beginning "model.", "model_state_dict." and "state_dict." (Lightning and many trainers). If each of
-// `wanted` is found exactly once under such names, with its shape, `all` becomes those tensors, and the result says what was
-// removed: "the names' prefix \"module.\" is passed over". "" if the names are already the model's own, or if the match is
-// ambiguous.
+// Removes the prefixes that Python wrappers add to a model's tensor names: each "module." (DistributedDataParallel) and
+// "_orig_mod." (torch.compile), and at the beginning "model.", "model_state_dict." and "state_dict." (Lightning and many
+// trainers). If each tensor of `wanted` is then found exactly once, with its shape, `all` becomes those tensors, and the result
+// says which prefix was removed: "the names' prefix \"module.\" is passed over". Returns "" if the names already are the model's
+// own, or if a name fits several tensors.
 std::string pass_over_wrappers(Tensors& all, const std::map<std::string, std::vector<std::int64_t>>& wanted);
-// Before a model exists: removes the wrappers' prefix that all names of `all` share; returns it, "module._orig_mod.".
+// The same before a model exists: removes the wrappers' prefix that all names of `all` share, and returns it, such as
+// "module._orig_mod.".
 std::string take_common_wrappers(Tensors& all);
-// The name of the part of `all`, "ema.net", that holds all of `wanted` with their shapes; else "".
+// The name, such as "ema.net", of the part of `all` that holds all tensors of `wanted` with their shapes; "" if there is no such
+// part.
 [[nodiscard]] std::string part_with(const Tensors& all, const std::map<std::string, std::vector<std::int64_t>>& wanted);
 
-// The run folder: `from` itself, or the one whose snapshot `from` is; "" for a file.
+// The run folder: `from` itself, or the folder of the run to which the snapshot `from` belongs; "" for a file.
 [[nodiscard]] std::filesystem::path run_folder_of(Fs& fs, const std::filesystem::path& from);
 
 }  // namespace millrace

@@ -1,4 +1,4 @@
-// Weights under the names that Python's wrappers give them.
+// Finds weights whose names have the prefixes that Python wrappers add.
 #include <algorithm>
 #include <array>
 #include <set>

@@ -88,7 +88,7 @@ BatchContext Trainer::batch_context() const {
 
 Ending Trainer::run() {
   begin();
-  std::optional<Ending> ending = between_steps();  // completes what was cut short after the step from which the run is resumed
+  std::optional<Ending> ending = between_steps();  // a resumed run first does what was left undone after the step of its snapshot
   while (!ending) {
     begin_profiled_step();
     const bool stepped = take_step();
@@ -115,7 +115,8 @@ void Trainer::begin() {
   began_step_ = step_;
 }
 
-// What all ranks do together while their states are equal. The snapshot records whether the validation is done.
+// Does what all ranks do together while their states are equal: validation, save, stop. A snapshot records whether the validation
+// of its step is done.
 std::optional<Ending> Trainer::between_steps() {
   if (validation_pending_) validate();
   const bool is_told_to_stop = take_finished_save();
@@ -139,7 +140,7 @@ void Trainer::wait_for_late_save() {
 
 void Trainer::log_if_due() {
   if (step_ == 1 || step_ % parts_.config->log.every == 0) {
-    log();  // the loop waits for the device only here, in a validation and for a snapshot
+    log();  // the loop waits for the device only in log(), in a validation and for a snapshot
     fall_back_if_due();
     report_graph();
   }
@@ -154,7 +155,7 @@ void Trainer::show_progress() {
 
 namespace {
 
-// Keeps the recorder's own time out of the profile.
+// While it lives, the time counts as the phase `profile`, so that the recorder's own time is not part of the profile.
 class Unseen {
  public:
   Unseen(telemetry::Timeline& timeline, Phase phase) noexcept : timeline_(timeline), before_(timeline.enter(phase)) {}
@@ -191,10 +192,12 @@ void Trainer::end_profile() noexcept {
   profiler_.reset();
 }
 
-// Makes one step. Returns false, without a step, if the batches up to the epoch's end were all left empty.
+// Makes one step. Returns false without a step if all batches up to the end of the epoch were left empty.
 bool Trainer::take_step() {
   parts_.timeline->begin_step();
-  if (phases_ && !profiler_) phases_->begin_step(step_ + 1);  // a profile watches the spans itself, so no step is timed meanwhile
+  if (phases_ && !profiler_)
+    phases_->begin_step(step_ + 1);  // a profile uses the same hook on spans, so phases are not timed
+                                     // during it
   doing_step(step_ + 1);
   parts_.stepper->begin_step(step_);
   std::vector<StepResult> results;
@@ -225,8 +228,8 @@ bool Trainer::take_step() {
   is_whole_ = true;
   finish_step(results, measured);
   epoch_end_.of_step = epoch_ + 1;
-  results.clear();  // their outputs may keep the batch alive
-  // Starts the next batch, except at an epoch's end, where much else comes first, and at the end of the loop.
+  results.clear();  // the outputs in the results may keep the batch's memory
+  // Starts the copy of the next batch. Not at an epoch's end, where much else comes first, and not after the last step.
   if (!epoch_end_.reached && step_ != parts_.config->train.max_steps) feed_.look_ahead();
   if (const std::int64_t every = parts_.config->memory.cleanup_every; every > 0 && step_ % every == 0)
     device::release_cached_memory(parts_.stepper->device());
@@ -235,7 +238,7 @@ bool Trainer::take_step() {
   return true;
 }
 
-// Runs up to optim.accumulate batches of one epoch; a step never spans two epochs.
+// Runs up to optim.accumulate batches. All of them are from one epoch.
 std::int64_t Trainer::run_micro_batches(std::vector<StepResult>& results, metrics::Board& measured) {
   const std::int64_t accumulate = parts_.config->optim.accumulate;
   std::int64_t rows = 0;
@@ -268,7 +271,8 @@ std::optional<Batch> Trainer::next_batch() {
   return batch;
 }
 
-// Rows of all ranks since the last sync. Collective if ranks average, because only then are their rows added up here.
+// The rows of all ranks since the last sync. Collective only if ranks average: otherwise sync_.rows already is the sum over the
+// ranks.
 std::int64_t Trainer::rows_of_all() {
   const std::int64_t rows = std::exchange(sync_.rows, 0);
   return parts_.stepper->averages() ? agreement().sum(rows) : rows;
@@ -284,8 +288,8 @@ void Trainer::finish_step(const std::vector<StepResult>& results, const metrics:
   loader_state_ = parts_.loader->state();
 }
 
-// Saves the same state as a run that continues: the last validation of a finished run is only for its report. After a signal
-// during that validation the resumed run still has to do it.
+// Saves before the last validation, because a run that continues saves the same state; that validation only completes the report.
+// If a signal interrupts it, the resumed run makes it.
 Ending Trainer::finish(Ending ending) {
   end_profile();
   recovery_.record_peak();
@@ -296,8 +300,10 @@ Ending Trainer::finish(Ending ending) {
     const Span span(*parts_.timeline, Phase::snapshot);
     state_sha256_ = snapshot::digest(content());
   }
-  if (agreement().any(!meter_.is_empty())) log();  // logs after the save: a resumed run counts these steps in its next line
-  report_graph();                                  // a short run may have no log line after it is known
+  if (agreement().any(!meter_.is_empty()))
+    log();         // after the save, because a resumed run counts these steps in its own next
+                   // line
+  report_graph();  // a short run may have had no log line since it is known
   const bool validates = !goes_on && parts_.validation != nullptr && validated_step_ != step_;
   if (validates) validate();
   reporter_.end_progress();
@@ -369,7 +375,7 @@ void Trainer::log() {
                     .times = window_times(),
                     .host_ms = host_ms,
                     .cache = {}};
-  if (parts_.names.step_log) record.logged = logged_step(record);  // filled only when needed: it queries the allocator
+  if (parts_.names.step_log) record.logged = logged_step(record);  // only if needed, because it asks the allocator
   const double in_a_row = parts_.stepper->skips().in_a_row().item<double>();
   if (parts_.cache != nullptr) {
     const data::Cache::Counters now = parts_.cache->counters();
@@ -385,7 +391,8 @@ void Trainer::log() {
   look_at_skipped(record.skipped);
   diagnose(record, watch_memory());
   parts_.timeline->reset_window();
-  // Half precision has a separate rule: while a loss scale adapts, many steps in a row may overflow.
+  // Without autocast only: in half precision many steps in a row may overflow while the loss scale adapts, so it has a rule of
+  // its own.
   if (!parts_.stepper->autocast()) check_divergence(in_a_row);
 }
 
@@ -404,17 +411,19 @@ void Trainer::check_weights() {
   if (sync_.now && is_due(parts_.config->distributed.check_every)) check_same_weights(agreement(), parts_.recipe->model(), step_);
 }
 
-// Gradients may be finite while the updated state is not: such a state is never saved.
+// Throws TrainingDiverged if the state is not finite, so that it is never saved. Gradients may be finite when the updated state
+// is not.
 void Trainer::require_finite() {
   if (!agreement().any(!parts_.stepper->is_finite())) return;
   throw TrainingDiverged({"a weight or a running statistic is not finite", "step " + std::to_string(step_) + ", before saving it",
                           saves_.last_good("val_" + parts_.names.loss) + remedy_of_divergence()});
 }
 
-// Called only after the loop's own log lines: the step of a fall-back must not depend on where the run was stopped and saved.
+// Called only after the loop's own log lines, because the step of a fallback must not depend on where the run was stopped and
+// saved.
 void Trainer::fall_back_if_due() {
   std::optional<std::string> reason = parts_.stepper->skips().overflow();
-  if (parts_.stepper->averages()) {  // ranks that stepped separately may decide differently
+  if (parts_.stepper->averages()) {  // ranks that step separately may decide differently
     const Json of_root = agreement().from_root(reason ? Json(*reason) : Json());
     reason = of_root.is_null() ? std::nullopt : std::optional(of_root.get<std::string>());
   }

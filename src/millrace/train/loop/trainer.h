@@ -1,4 +1,4 @@
-// The loop: steps, and what happens every N of them.
+// The training loop: it makes steps, and every N steps it logs, validates or saves.
 #pragma once
 
 #include <cstdint>
@@ -40,71 +40,75 @@ struct ConvolutionChoice;  // train/assembly/convolution_choice.h
 enum class Ending : std::uint8_t { max_steps, epochs_done, early_stop, signal };
 [[nodiscard]] std::string_view name_of(Ending ending) noexcept;  // "max_steps", "epochs", "early_stop", "signal"
 
-// Belongs to the loop's thread. The order of actions after a step is fixed: log, end of epoch, validation, snapshot. All ranks of
-// a run make the same calls.
+// Belongs to the loop's thread. After a step the order is fixed: log, end of epoch, validation, snapshot. All ranks of a run make
+// the same calls.
 class Trainer {
  public:
-  // What a trainer works with; all of it outlives the trainer. Required unless a comment gives null a meaning.
+  // What a trainer works with. Everything must outlive the trainer. A pointer must not be null unless its comment says what null
+  // means.
   struct Parts {
     const RunConfig* config = nullptr;
-    Json config_values;  // the config as saved in snapshots
+    Json config_values;  // the config as it is saved in snapshots
     Recipe* recipe = nullptr;
     Stepper* stepper = nullptr;
     telemetry::Timeline* timeline = nullptr;
     data::Loader* loader = nullptr;
     data::Loader* validation = nullptr;               // null = no validation
-    const data::Cache* cache = nullptr;               // null = off
-    Plan* plan = nullptr;                             // a fallback to fp32 is recorded in it
-    const ConvolutionChoice* convolutions = nullptr;  // from the trial before the run's first step; null = no trial
+    const data::Cache* cache = nullptr;               // null = no cache
+    Plan* plan = nullptr;                             // the trainer records a fallback to fp32 in it
+    const ConvolutionChoice* convolutions = nullptr;  // results of the trial before the run's first step; null = no trial
     SaveDestination place;
     Reporter::Sinks sinks;
     Reporter::RecordNames names;
-    bool recovers = true;                // recovers from out-of-memory; false leaves the error to the caller
-    bool may_recompute = true;           // if it recovers, may also recompute blocks that the config does not name
-    bool batch_ahead = true;             // switchboard row of that name
-    bool step_graph = true;              // likewise
-    std::string frozen_source;           // origin of the recipe's frozen weights; for snapshots that leave them out
-    std::int64_t total_steps = 0;        // 0 = open end (then epochs is 0 and max_steps is 0: refused before)
+    bool recovers = true;                // recover from out-of-memory; false leaves the error to the caller
+    bool may_recompute = true;           // when it recovers, it may also recompute blocks that the config does not name
+    bool batch_ahead = true;             // the switchboard's row batch_ahead
+    bool step_graph = true;              // the switchboard's row step_graph
+    std::string frozen_source;           // where the recipe's frozen weights come from; for snapshots that leave them out
+    std::int64_t total_steps = 0;        // 0 = no limit; epochs and max_steps are never both 0, which the config's checks refuse
     Agreement* agreement = nullptr;      // null = one process
-    doctor::Sampler* sampler = nullptr;  // null = off
+    doctor::Sampler* sampler = nullptr;  // null = readings of the machine are off
     std::uint64_t cacheable_bytes = 0;   // see Diagnosis::Parts
-    std::function<std::unique_ptr<RemedyTrials>()> doctor_trials;  // null = none
-    doctor::Evidence::Earlier earlier;                             // earlier runs, for the doctor
-    // Called once, with the state of the first snapshot. Returns a warning, "" = the snapshot is sound. Null = no check.
+    std::function<std::unique_ptr<RemedyTrials>()> doctor_trials;  // null = no trials
+    doctor::Evidence::Earlier earlier;                             // facts of earlier runs, for the doctor
+    // Called once, with the state of the first snapshot. Returns a warning; "" = no fault was found. Null = no check.
     std::function<std::string(const snapshot::Content&)> check_snapshot;
   };
 
   explicit Trainer(Parts parts);
 
   void restore(const snapshot::Content& content);  // SnapshotError if it does not fit the recipe
-  // Trains until something ends it, and saves a snapshot of the final state before it returns. Throws TrainingDiverged,
-  // DataError, SnapshotError …; content() then still gives the state after the last whole step.
+  // Trains until the run ends, and saves a snapshot of the final state before it returns. Throws TrainingDiverged, DataError,
+  // SnapshotError …; content() then still returns the state after the last complete step.
   Ending run();
-  void save_after_error() noexcept;  // saves that state if it is whole and not saved yet; never throws
+  void save_after_error() noexcept;  // saves the state after the last complete step, unless it is saved already; never throws
   [[nodiscard]] std::string last_snapshot() { return saves_.last(); }  // "the last snapshot is PATH; ", or ""
 
-  [[nodiscard]] snapshot::Content content() const;  // the whole state now; waits for the device
+  [[nodiscard]] snapshot::Content content() const;  // the complete state now; waits for the device
   [[nodiscard]] std::int64_t step() const noexcept { return step_; }
-  [[nodiscard]] bool has_ended() const { return !validation_pending_ && natural_end().has_value(); }  // no step is left to do
-  // The state saved at the run's end, or the present state if the run was cut short.
-  [[nodiscard]] std::string state_sha256() const;  // "" if ranks that no longer answer hold a part of the state
-  [[nodiscard]] Json results() const;              // summary.json's part about losses, metrics, samples, rates, shares
-  [[nodiscard]] Json times() const;                // {"accounts", "wall_s"} of this process so far; the accounts add up to wall_s
+  [[nodiscard]] bool has_ended() const {
+    return !validation_pending_ && natural_end().has_value();
+  }  // true if no step is left to do
+  // Hash of the state that was saved at the run's end, or of the present state if the run was interrupted.
+  [[nodiscard]] std::string state_sha256() const;  // "" if a part of the state is on ranks that no longer answer
+  [[nodiscard]] Json results() const;              // the part of summary.json about losses, metrics, samples, rates, shares
+  [[nodiscard]] Json times() const;                // {"accounts", "wall_s"}: how this process spent its time so far; the accounts
+                                                   // add up to wall_s
 
  private:
-  // What is due after the last step of an epoch.
+  // What is to be done after the last step of an epoch.
   struct EpochEnd {
     std::uint64_t of_step = 1;  // epoch of the latest step, 1-based
-    bool reached = false;       // the step under way is the epoch's last
+    bool reached = false;       // true: the current step is the epoch's last
     bool save_due = false;
-    std::optional<Meter::EpochRow> row;  // kept until its validation is known
+    std::optional<Meter::EpochRow> row;  // waits for the results of its validation
   };
-  // A point at which all ranks have the same state and can act together: after each step, unless they average
-  // (distributed.average_every).
+  // A sync is a point after a step at which all ranks have the same state and can act together. Ranks that average their weights
+  // (distributed.average_every) have it after every averaging, all others after each step.
   struct Sync {
-    bool now = true;          // the latest step ends at such a point
-    std::int64_t before = 0;  // the step of the previous point
-    std::int64_t rows = 0;    // rows since then: of all ranks, or of this rank if they average
+    bool now = true;          // true: the latest step ends at a sync
+    std::int64_t before = 0;  // the step of the previous sync
+    std::int64_t rows = 0;    // rows since the previous sync: of this rank if ranks average, else of all ranks
   };
   [[nodiscard]] std::optional<Ending> natural_end() const;
   [[nodiscard]] Agreement& agreement() const;
@@ -112,7 +116,7 @@ class Trainer {
   [[nodiscard]] BatchContext batch_context() const;
   void begin();
   std::optional<Ending> between_steps();
-  bool take_finished_save();  // true if some rank asks all to stop
+  bool take_finished_save();  // true if some rank asks all ranks to stop
   void wait_for_late_save();
   void begin_profiled_step();
   void end_profiled_step(bool stepped);
@@ -130,7 +134,7 @@ class Trainer {
   MemoryWatch::Reading watch_memory();
   double wait_for_steps();  // returns seconds
   std::optional<double> read_phases(double waited);
-  [[nodiscard]] telemetry::Timeline::Summary window_times();       // times since the last log line; resets the window
+  [[nodiscard]] telemetry::Timeline::Summary window_times();       // times since the last log line; starts a new window
   [[nodiscard]] telemetry::Timeline::Summary total_times() const;  // times of this process
   [[nodiscard]] Json accounts_now() const;                         // accounts of this process
   [[nodiscard]] std::vector<BlockTime> blocks_of(const Json& accounts) const;
@@ -138,7 +142,7 @@ class Trainer {
   void gather_waits();
   void look_at_skipped(double skipped);
   void log();
-  [[nodiscard]] double epochs_in_all() const;  // length of the run; 0 = without end
+  [[nodiscard]] double epochs_in_all() const;  // length of the run; 0 = no limit
   void end_epoch();
   void write_history(const metrics::Means& means);
   void draw(const std::vector<metrics::Confusion>& tables);
@@ -147,7 +151,7 @@ class Trainer {
   void validate();
   void record_validation(const metrics::Means& means, double seconds, std::int64_t batches);
   void save(bool last);
-  [[nodiscard]] bool is_due(std::int64_t every) const;  // counted since the previous sync
+  [[nodiscard]] bool is_due(std::int64_t every) const;  // every N steps, counted since the previous sync
   [[nodiscard]] bool validation_due(bool epoch_ended) const;
   [[nodiscard]] std::string remedy_of_divergence() const;
   void check_divergence(double skipped_in_a_row);
@@ -155,7 +159,7 @@ class Trainer {
   void check_weights();
   void fall_back_if_due();
   void use_graph();
-  void report_graph();  // when it is known whether steps are launched as graphs, and when that changes
+  void report_graph();  // reports whether steps are launched as GPU graphs, when that is known and when it changes
   void write_plan();
 
   Parts parts_;
@@ -166,23 +170,25 @@ class Trainer {
   Saves saves_;
   Recovery recovery_;
   MemoryWatch memory_watch_;
-  std::unique_ptr<Diagnosis> diagnosis_;  // null = log.doctor is off, or another rank diagnoses
+  std::unique_ptr<Diagnosis> diagnosis_;  // null = log.doctor is off, or this is not rank 0
   SkippedInputs skipped_inputs_;
-  doctor::Evidence::SkippedInput skipped_input_;  // of all ranks
-  double machine_told_ = 0;                       // time of the last line about the machine, in steady seconds; 0 = never
-  std::unique_ptr<PhaseClock> phases_;            // null: steps are complete when the host is done
-  std::unique_ptr<StepProfiler> profiler_;        // null: no steps to record, or all are recorded
+  doctor::Evidence::SkippedInput skipped_input_;  // summed over all ranks
+  double machine_told_ = 0;                       // when the log last had a line about the machine, in steady seconds; 0 = never
+  std::unique_ptr<PhaseClock> phases_;            // null: a step is complete when the host is done with it, so the host's clock
+                                                  // suffices
+  std::unique_ptr<StepProfiler> profiler_;        // null: there are no steps to record, or all are recorded
   std::int64_t step_ = 0;
-  std::int64_t began_step_ = 0;      // first step of this process
-  std::int64_t averaged_bytes_ = 0;  // sent by this rank to average over the ranks
+  std::int64_t began_step_ = 0;      // the step after which this process began
+  std::int64_t averaged_bytes_ = 0;  // bytes that this rank sent to average the weights over the ranks
   std::uint64_t epoch_ = 0;
-  Json frozen_;        // record of the weights that snapshots leave out; null = all are saved
-  Json loader_state_;  // the loader's state after the last whole step: saved in snapshots
+  Json frozen_;        // record of the weights that snapshots leave out; null = no weights are left out
+  Json loader_state_;  // the loader's state after the last complete step, as snapshots save it
   EpochEnd epoch_end_;
   Sync sync_;
-  bool is_whole_ = true;             // the state is that of a whole step: no update is under way or was cut short
-  std::string reported_graph_;       // the reason
-  bool validation_pending_ = false;  // due now, or cut short by the stop for which the snapshot was saved
+  bool is_whole_ = true;             // false while an update is under way, and after an update was interrupted
+  std::string reported_graph_;       // the reason that report_graph() last reported
+  bool validation_pending_ = false;  // a validation is due now, or a stop signal interrupted it and the snapshot was saved
+                                     // without it
   std::int64_t validated_step_ = -1;
   data::Cache::Counters cache_logged_;  // counters at the last log line
   std::string state_sha256_;

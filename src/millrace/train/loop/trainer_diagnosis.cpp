@@ -1,4 +1,4 @@
-// Passes the trainer's readings to the doctor, and reports its findings.
+// The part of the trainer that passes readings to the doctor and reports its findings.
 #include <algorithm>
 
 #include "millrace/base/clock.h"
@@ -27,8 +27,8 @@ Diagnosis::Parts Trainer::diagnosis_parts() const {
           .trials = parts_.doctor_trials};
 }
 
-// Waits for the launched steps, which a GPU may still run, and returns the seconds. Otherwise the first reader of a value would
-// wait, and the steps' time would count as the reader's. Called where a read follows at once, so it makes nothing slower.
+// Waits until the GPU has finished the launched steps, and returns the seconds. Without this, the first read of a value would
+// wait, and the steps' time would count as the reader's. It is called where such a read follows at once, so it costs no time.
 double Trainer::wait_for_steps() {
   const at::Device device = parts_.stepper->device();
   if (device.is_cpu()) return 0;
@@ -38,8 +38,7 @@ double Trainer::wait_for_steps() {
   return steady_seconds() - begin;
 }
 
-// Reads the times that the device recorded of steps since the last log line. Returns the host's milliseconds for launching one
-// step.
+// Reads the phase times that the device recorded since the last log line. Returns the host's milliseconds for launching one step.
 std::optional<double> Trainer::read_phases(double waited) {
   if (!phases_) return std::nullopt;
   const DeviceTimes::Sums before = phases_->times().sums();
@@ -108,7 +107,7 @@ void Trainer::diagnose(const StepRecord& record, const MemoryWatch::Reading& mem
   }
   if (parts_.sampler == nullptr || steady_seconds() - machine_told_ < kBetweenMachineLines) return;
   if (const auto reading = parts_.sampler->take()) {
-    if (machine_told_ > 0) diagnosis_->saw_machine(*reading);  // the first reading also covers the start
+    if (machine_told_ > 0) diagnosis_->saw_machine(*reading);  // the first reading is not used, because it also covers the start
     machine_told_ = steady_seconds();
     Json line = reading->to_json();
     line["step"] = step_;
@@ -118,13 +117,13 @@ void Trainer::diagnose(const StepRecord& record, const MemoryWatch::Reading& mem
   }
 }
 
-// Looks again at the input of the steps that were skipped since the last log line, on each rank at its own. Collective.
+// Each rank reads the input of its steps again that were skipped since the last log line. Collective.
 void Trainer::look_at_skipped(double skipped) {
   constexpr std::size_t kNamed = 3;
   const bool rose = skipped_inputs_.rose(skipped);
   const std::int64_t begin = steady_nanoseconds();
   const Json lines = skipped_inputs_.look(skipped, loader_state_);
-  if (!(parts_.stepper->averages() ? agreement().any(rose) : rose)) return;  // ranks that step separately skip separately
+  if (!(parts_.stepper->averages() ? agreement().any(rose) : rose)) return;  // ranks that step separately also skip separately
   const doctor::Evidence::SkippedInput& own = skipped_inputs_.seen();
   std::vector<std::string> fresh;
   skipped_input_ = {.all = true, .samples = 0, .first = skipped_input_.first};
@@ -146,7 +145,7 @@ void Trainer::look_at_skipped(double skipped) {
   reporter_.record("warning", {{"step", step_}, {"text", text}});
 }
 
-// Gathers from all ranks what each waited for since the last log line. Collective.
+// Gathers from all ranks how long each waited, and for what, since the last log line. Collective.
 void Trainer::gather_waits() {
   if (agreement().alone() || !parts_.config->log.doctor) return;
   const telemetry::Timeline::Summary times = parts_.timeline->window();

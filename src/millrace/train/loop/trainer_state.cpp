@@ -1,4 +1,4 @@
-// The saved state of a run, how it is restored, and the run's results.
+// The part of the trainer that saves and restores the state of a run, and that reports its results.
 #include <torch/nn/module.h>
 
 #include <utility>
@@ -63,8 +63,8 @@ snapshot::Content Trainer::content() const {
   if (const auto names = frozen_names(parts_.recipe->model(), *parts_.stepper); !names.empty()) json["frozen"] = names;
   if (Json parts = identities_of_frozen_parts(parts_.recipe->model()); !parts.empty()) json["frozen_parts"] = std::move(parts);
   if (parts_.plan != nullptr) json["choices"] = parts_.plan->trial_choices();
-  // Read when the weights are used later (eval, predict). A resumed run reads `choices`; the wording of a fault is not part of
-  // the state.
+  // The report is read when the weights are used later (eval, predict). A resumed run reads `choices` instead. The text about a
+  // fault must not be part of the state.
   if (parts_.convolutions != nullptr && !parts_.convolutions->faults.empty())
     content.report[kConvolutionsInReport] = parts_.convolutions->to_json();
   return content;
@@ -129,7 +129,8 @@ void Trainer::save(bool last) {
     meter_.bring_to_root(agreement());
     const auto with_data = [this] {
       snapshot::Content now = content();
-      // Kept outside the state, so that neither the place of the data nor a file that the run no longer uses changes the digest.
+      // The report is not part of the state. So its hash does not change if the data moves, or if a file changes that the run no
+      // longer uses.
       now.report["data"]["train"] = parts_.loader->data_state();
       if (parts_.validation != nullptr) now.report["data"]["validation"] = parts_.validation->data_state();
       return now;
@@ -155,7 +156,7 @@ void Trainer::check_first_snapshot() {
   reporter_.record("warning", {{"step", step_}, {"text", notices}});
 }
 
-// Leaves out settings that are already in force.
+// What to change after a run has diverged. Settings that are already in force are left out.
 std::string Trainer::remedy_of_divergence() const {
   const optim::OptimConfig& optim = parts_.config->optim;
   std::string next =
@@ -175,7 +176,7 @@ void Trainer::save_after_error() noexcept {
       return;
     }
     if (!is_whole_) {
-      reporter_.warning("the state is not saved, since the update of the weights was cut short; " + saves_.last() +
+      reporter_.warning("the state is not saved, because the update of the weights was interrupted; " + saves_.last() +
                         "the same command resumes from the last snapshot");
       return;
     }
@@ -208,7 +209,7 @@ Json results_of(const Scores& scores) {
 Json Trainer::results() const {
   const auto times = total_times();
   const Meter::OfProcess here =
-      meter_.of_process();  // read once: a later reading would differ, and the parts would no longer add up
+      meter_.of_process();  // read once, because a second reading would differ and the parts would not add up
   const Json accounts = accounts_of(times, here.others);
   double spikes = 0;
   Json objectives = Json::array();

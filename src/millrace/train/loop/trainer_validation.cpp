@@ -1,4 +1,4 @@
-// When the trainer validates, and the results: scores, pictures, tables, a line of the history.
+// The part of the trainer that validates and handles the results: scores, pictures, tables, a row of the history.
 #include <torch/nn/module.h>
 
 #include <cmath>
@@ -58,8 +58,10 @@ void Trainer::validate() {
                                 .batches = validated->batches,
                                 .most_batches = parts_.config->train.validate_batches});
   }
-  if (!validated) return;  // a signal came: the snapshot records that this validation is still due
-  if (validation_pending_ && saves_.holds(step_)) saves_.forget();  // the saved state does not include it
+  if (!validated) return;  // a signal came; the snapshot records that this validation is still due
+  if (validation_pending_ && saves_.holds(step_))
+    saves_.forget();  // the step must be saved again, because the saved state lacks
+                      // this validation
   validation_pending_ = false;
   validated_step_ = step_;
   record_validation(validated->means, static_cast<double>(took) * 1e-9, validated->batches);
@@ -87,7 +89,7 @@ void Trainer::record_validation(const metrics::Means& means, double seconds, std
   write_history(means);
 }
 
-// A picture that can't be drawn or written is a warning, never the end of a run.
+// Draws the recipe's pictures. A picture that can't be drawn or written is a warning and does not end the run.
 void Trainer::draw(const std::vector<metrics::Confusion>& tables) {
   if (parts_.place.folder == nullptr || !parts_.config->log.images) return;
   const Span span(*parts_.timeline, Phase::validate);
@@ -107,7 +109,7 @@ void Trainer::draw(const std::vector<metrics::Confusion>& tables) {
   }
 }
 
-// A file with a table's name that is not the run's is left unchanged.
+// Writes the recipe's tables. If a file of a table's name does not belong to the run, it is left unchanged.
 void Trainer::keep_tables() {
   try {
     for (const TextTable& table : parts_.recipe->tables()) keep_table(*parts_.place.folder, *parts_.place.fs, table);

@@ -16,13 +16,13 @@ namespace millrace {
 
 struct Validated {
   metrics::Means means;
-  std::vector<metrics::Confusion> tables;  // tables for the recipe's classifications
+  std::vector<metrics::Confusion> tables;  // confusion tables of the recipe's classifications
   std::int64_t batches = 0;                // batches of this rank
   std::int64_t rows = 0;                   // rows of all ranks
 };
-// Losses ("val_<objective>") and the recipe's own metrics over one pass of `loader` in evaluation mode; the model stays in that
-// mode. `limit`: the most batches used, 0 = all. A batch that data.bad_samples=skip left empty does not count. Collective;
-// nullopt if a stop signal came first, on any rank.
+// Makes one pass of `loader` in evaluation mode and returns the means of the losses ("val_<objective>") and of the recipe's own
+// metrics. The model stays in evaluation mode. `limit`: the most batches to use, 0 = all. A batch that data.bad_samples=skip left
+// empty is not counted. Collective. nullopt if a stop signal came first on any rank.
 [[nodiscard]] std::optional<Validated> run_validation(const BatchContext& context, Stepper& stepper, data::Loader& loader,
                                                       std::int64_t limit, Agreement& agreement = Agreement::of_one());
 

@@ -1,4 +1,4 @@
-// The sections of every run. A recipe adds its own (recipe.*, and others); see train/recipe/entry.h.
+// The config sections that every run has. Each recipe adds its own sections (recipe.* and others); see train/recipe/entry.h.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +37,8 @@ struct DataConfig {
   config::Auto<std::int64_t> cache_bytes;
   bool accept_changed = false;
 
-  // A command that trains has replaced auto by a number before this call; others use the default.
+  // The batch size. If data.batch_size is "auto", a command that trains replaces it by a number before this call; other commands
+  // get the default, kBatchSize.
   [[nodiscard]] std::int64_t samples_per_batch() const { return batch_size.value_or(kBatchSize); }
 
   static consteval auto fields() {
@@ -405,7 +406,7 @@ struct RunConfig {
 
 }  // namespace millrace
 
-// Instantiated once, in config.cpp: each instantiation costs a file seconds to compile.
+// config.cpp instantiates these templates once for all files, because an instantiation takes a compiler seconds.
 namespace millrace::config {
 extern template RunConfig read<RunConfig>(const Json&);
 extern template DataConfig read<DataConfig>(const Json&);

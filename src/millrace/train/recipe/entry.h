@@ -1,4 +1,4 @@
-// A registry row: what the command line knows about a recipe.
+// A row of the recipe registry: everything that the command line knows about a recipe.
 #pragma once
 
 #include <filesystem>
@@ -24,14 +24,15 @@ namespace hdf5 {
 class File;
 }
 
-// A recipe's own command, such as `millrace generate`. Gets the words after the command's name; returns the exit code.
+// A command that belongs to a recipe, such as `millrace generate`. Its function gets the words after the command's name and
+// returns the exit code.
 struct RecipeCommand {
   std::string name;
   std::string help;
   std::function<int(std::span<const std::string> arguments)> run;
 };
 
-// One training step on synthetic input, for `millrace bench step`.
+// A training step on synthetic input, for `millrace bench step`.
 struct BenchShape {
   std::string name;  // "cpu-small"
   std::string help;
@@ -39,18 +40,19 @@ struct BenchShape {
   std::function<Batch(const Json& config, std::uint64_t seed)> batch;  // made once
 };
 
-// A tensor that predict takes or returns.
+// A tensor that Recipe::predict() takes or returns.
 struct PredictField {
   std::string name;
-  DType dtype = DType::f32;  // inputs are converted to it: other widths of its kind (integer, real, complex), integers to real
-  std::string shape;         // "[rows,2]": rows come first; a number is checked, a word stands for any size
+  DType dtype = DType::f32;  // an input is converted to it: from other widths of the same kind (integer, real, complex), and from
+                             // integers to real
+  std::string shape;         // "[rows,2]": rows are the first axis; a number is checked, a word stands for any size
   std::string help;          // unit and meaning
 };
 
-using DataOptions = std::map<std::string, std::string>;  // name -> value, for the given options
+using DataOptions = std::map<std::string, std::string>;  // option name -> value, for the options that the user gave
 
-// A piece of the guide's advice, with the switchboard's rows that follow it and the gain that the guide promises: for `millrace
-// bench RECIPE`.
+// A piece of advice from the guide that the recipe follows, with the switchboard's rows that implement it and the gain that the
+// guide promises. `millrace bench RECIPE` measures it.
 struct Advice {
   std::string text;
   std::vector<std::string> rows;
@@ -58,19 +60,20 @@ struct Advice {
 };
 struct Guide {
   std::vector<Advice> advice;  // in the guide's order
-  std::string whole;           // the promised gain of all together
+  std::string whole;           // the gain that the guide promises for all its advice together
 };
 
 struct Entry {
-  // The inputs and outputs of Recipe::predict(). It gets any number of rows of every input, on the run's device, without
-  // gradients and under the run's autocast; every output has as many rows, and each row's result is independent of the other
-  // rows.
+  // The inputs and outputs of Recipe::predict(). The function gets any number of rows of every input, on the run's device,
+  // without gradients and under the run's autocast. Every output has as many rows as the inputs. Each row's result must not
+  // depend on the other rows.
   struct Predicts {
     std::vector<PredictField> inputs, outputs;
   };
 
-  // A key whose value names a config file in the words of another program. The file's values rank above the preset and below the
-  // config files that the command names. It is read if the key is given anew; a resumed run has the values.
+  // A config key whose value names a config file that is written in another program's words. The file's values rank above the
+  // preset and below the config files that the command names. The file is read when the user gives the key; a resumed run takes
+  // the values from its own config instead.
   struct NamedConfig {
     std::string key;                  // "recipe.model_config"
     config::Layers::Convert convert;  // turns the file's tree into keys of this recipe
@@ -79,61 +82,64 @@ struct Entry {
   // An option of `millrace make-data` for one recipe.
   struct DataOption {
     std::string name;   // "clean"
-    std::string value;  // "FOLDER"; empty: --name takes no value, and "true" is passed
+    std::string value;  // "FOLDER", the value's name in the help; empty: the option takes no value, and "true" is passed
     std::string help;
   };
 
   std::string name;
   std::string summary;                                // one line for `millrace list`
-  config::Schema sections;                            // the recipe's own sections, from a struct whose members are sections
+  config::Schema sections;                            // the config sections that only this recipe has, made from a struct whose
+                                                      // members are sections
   Json defaults = Json::object();                     // values over the shared defaults (batch size, learning rate, ...)
   std::vector<std::pair<std::string, Json>> presets;  // name -> values over the defaults; "smoke" and "small" run without data
-  std::vector<config::Alias> aliases;                 // the original's keys and flags
-  std::vector<NamedConfig> named_configs;             // keys that name further config files
-  // Converts each config file that a command names: a tree in another program's words becomes keys of ours (or of an alias), any
-  // other tree is returned unchanged. Null = files use our words.
+  std::vector<config::Alias> aliases;                 // keys and flags of the original program
+  std::vector<NamedConfig> named_configs;             // keys whose values name further config files
+  // Converts each config file that a command names. A file in another program's words becomes a tree of our keys or aliases; any
+  // other file is returned unchanged. Null = all files use our words.
   config::Layers::Convert convert_file = nullptr;
-  // Makes the recipe. `config`: the whole resolved config, as in all functions here. ConfigError for a config in which problems()
-  // finds faults.
+  // Makes the recipe. `config` is the whole resolved config, here and in all functions below. Throws ConfigError for a config in
+  // which problems() finds faults.
   std::function<std::unique_ptr<Recipe>(const Json& config, const Context& context)> make;
-  // Values of the recipe's own keys that contradict each other; reported in one list with those of all sections. Null = no
-  // checks.
+  // Finds values of the recipe's own keys that contradict each other. They are reported in one list with the problems of all
+  // other sections. Null = no checks.
   std::function<std::vector<Problem>(const Json& config)> problems;
-  // True if the config names no input of its own: a preset then makes its data. Null = never.
+  // True if the config names no input files. A run with a preset then makes sample data. Null = never.
   std::function<bool(const Json& config)> needs_data;
-  // Writes sample data for a preset into `out` (an existing empty folder); same bytes for the same seed. Null = no sample data.
+  // Writes sample data for a preset into `out`, an existing empty folder. The same seed gives the same bytes. Null = the recipe
+  // has no sample data.
   std::function<void(const std::string& preset, const std::filesystem::path& out, std::uint64_t seed)> make_data;
-  // The recipe's own options of sample data, and the function that is called instead of make_data if one of them is given.
+  // The options of `millrace make-data` that only this recipe has, and the function that is called instead of make_data if the
+  // user gives at least one of them.
   std::vector<DataOption> data_options;
   std::function<void(const std::string& preset, const std::filesystem::path& out, std::uint64_t seed, const DataOptions& options)>
       make_data_with;
-  // The data options that follow from a config whose preset makes the data. Null = no options.
+  // The data options with which a run makes its sample data if its config names no input. Null = no options.
   std::function<DataOptions(const Json& config)> data_options_of;
-  // Prepares a file of weights alone, maybe another program's, before it is loaded into the model: takes out of `weights` what
-  // the model computes itself, keeps the file's other contents (a vocabulary), and sets the keys of `config` that the file
-  // determines. Returns what it did, a line each. ConfigError if the user set such a key to another value, DataError for a file
-  // that does not fit this recipe. Null = files are used unchanged.
+  // Prepares the weights of a lone file, perhaps another program's, before they are loaded into the model. Removes from `weights`
+  // what the model computes itself, keeps the file's other contents (such as a vocabulary), and sets the keys of `config` that
+  // the file determines. Returns a line for each thing it did. Throws ConfigError if the user set such a key to another value,
+  // and DataError if the file does not fit this recipe. Null = files are used unchanged.
   std::function<std::vector<std::string>(Weights& weights, config::Resolved& config)> adopt_weights;
-  // Completes weights exported to another program: adds what else that program's files hold. Returns notes for the user, a line
-  // each.
+  // Completes weights that are exported to another program: adds the further tensors that files of that program hold. Returns
+  // notes for the user, a line each.
   std::function<std::vector<std::string>(Tensors& weights, const Json& config)> complete_weights;
-  // What an HDF5 input file says about itself, as the recipe reads it: one line. "" for a file of another kind; DataError for a
+  // Describes in one line how the recipe reads an HDF5 input file. Returns "" for a file of another kind. Throws DataError for a
   // file that the recipe refuses. Null = no such line.
   std::function<std::string(const hdf5::File& file)> read_as;
-  Predicts predicts;  // empty: the recipe gets the contents of the input file unchecked
+  Predicts predicts;  // empty: predict() gets the contents of the input file unchecked
   std::vector<RecipeCommand> commands;
   std::vector<BenchShape> bench_shapes;
-  // Names of the switchboard's rows that this recipe reaches, among the rows that matter to some recipes only
-  // (SwitchRow::Occasion::named); empty = it may reach all.
+  // Some rows of the switchboard matter only to the recipes that name them (SwitchRow::Occasion::named): these are the names of
+  // such rows that this recipe uses. Empty = it may use all of them.
   std::vector<std::string> switches;
   Guide guide;
 };
 
-// True if the recipe reaches the row.
+// True if the recipe can use the switchboard's row.
 [[nodiscard]] bool reaches(const Entry& entry, const SwitchRow& row);
 
-// Turns a function of (const Sections&, const RunConfig&, more...) into a function of the resolved config: (const Json&,
-// more...).
+// Turns a function of (const Sections&, const RunConfig&, more...) into a function of (const Json&, more...), which reads both
+// structs from the resolved config.
 template <class Sections, class Function>
 [[nodiscard]] auto of_config(Function function) {
   return [function = std::move(function)]<class... More>(const Json& config, More&&... more) {
@@ -141,8 +147,8 @@ template <class Sections, class Function>
   };
 }
 
-// A row for a recipe R with its own config. R is made from (const Sections&, const Context&); the static function
-// R::problems(const Sections&, const RunConfig&), if R has it, becomes Entry::problems.
+// A registry row for a recipe R whose config sections are the members of Sections. R is constructed from (const Sections&, const
+// Context&). If R has the static function R::problems(const Sections&, const RunConfig&), that function becomes Entry::problems.
 template <class R, class Sections>
 [[nodiscard]] Entry entry_of(std::string name, std::string summary) {
   Entry entry;

@@ -35,7 +35,7 @@ Json ways_of_benchmark(const Json& value) {
   throw std::invalid_argument("cudnn_benchmark");
 }
 
-// Steps by another trainer's value: a number, or true for the usual number.
+// A number of steps from another trainer's option: the number that is given, or `usual` for true.
 Json steps_or(int usual, const Json& value) {
   if (asks_for_nothing(value)) return 0;
   return value == Json(true) || is_one_of(value, {"true", "True", "yes"}) ? Json(usual) : value;
@@ -51,7 +51,8 @@ std::string note_of_pinning(const Json& value) {
   return asks_for_nothing(value) || value == Json("auto") ? "" : "pin_memory: for a GPU; on a CPU there is nothing to pin";
 }
 
-// A note about a number of GPUs. Ranks get it too, unless their launcher started that number of ranks.
+// A note for the user if another trainer's option asks for several GPUs. It is left out on ranks whose launcher (WORLD_SIZE)
+// started that number of ranks.
 std::string note_of_gpus(const Json& value) {
   const bool is_one = value == Json(1) || is_one_of(value, {"1", "0"}) || asks_for_nothing(value);
   const std::string count = value.is_string() ? value.get<std::string>() : value.dump();

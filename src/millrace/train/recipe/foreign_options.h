@@ -1,4 +1,4 @@
-// Words of other trainers that every recipe accepts, in files and as flags.
+// Option names of other trainers that every recipe accepts, in config files and as flags.
 #pragma once
 
 #include <string>
@@ -8,17 +8,18 @@
 
 namespace millrace {
 
-// True for values that ask for nothing: false, 0, null, "", "no", "none".
+// True for values that switch an option off: false, 0, null, "", "no", "none".
 [[nodiscard]] bool asks_for_nothing(const Json& value);
-// Whether a value is true, or the text "true", as flags pass it.
+// True if the value is true, or the text "true", which is what a flag passes.
 [[nodiscard]] bool is_true(const Json& value);
 
-// A word that is accepted and changes nothing. A run that gets it logs the reason once, unless the word's value asks for nothing.
+// An option that is accepted and has no effect. A run that gets it logs `reason` once, unless asks_for_nothing() holds for the
+// value.
 [[nodiscard]] config::Alias accepted_word(const std::string& name, const std::string& reason);
-// The same for a word with a text value: the reason is logged for any text.
+// The same for an option with a text value: the reason is logged whatever the text is.
 [[nodiscard]] config::Alias accepted_text(const std::string& name, const std::string& reason);
 
-// Other names of the keys that all recipes share, and words that are accepted.
+// Other trainers' names for the keys that all recipes share, and options that are accepted without effect.
 [[nodiscard]] std::vector<config::Alias> shared_words();
 
 }  // namespace millrace

@@ -29,12 +29,12 @@ enum class Layout : std::uint8_t;  // train/recipe/config.h
 
 // Where a recipe may read and write.
 struct RecipeFolders {
-  std::filesystem::path run_folder;    // the run's files, to be read; empty: predict, a measurement, a run that starts over
+  std::filesystem::path run_folder;    // the run's files, for reading; empty: the command has no run, or the run starts over
   std::filesystem::path new_files;     // files that must stay in the run folder are written here before the first step; empty: no
                                        // such files may be written
   std::filesystem::path cache_folder;  // where token files and the like are kept; empty: no cache
-  bool writes = true;                  // false: looking only; nothing is written anywhere, caches may be read
-  bool plan_only = false;              // no step will be made: a fit that only steps need may be left out
+  bool writes = true;                  // false: the command only looks; nothing is written anywhere, but caches may be read
+  bool plan_only = false;              // true: no step follows, so a fit that only steps need may be left out
 };
 
 // What the trainer passes to a recipe's constructor.
@@ -47,17 +47,18 @@ struct Context {
   std::uint64_t seed = 0;
   std::function<void(const std::string&)> notice;  // see note()
 
-  // Shows a line about a choice or a fact at start, and keeps it in the log.
+  // Shows a line about a choice or a fact when the run starts, and keeps it in the log.
   void note(const std::string& text) const {
     if (notice) notice(text);
   }
-  // Whether a row of the switchboard is on; without a switchboard all rows are.
+  // True if the switchboard's row is on. Without a switchboard all rows are on.
   [[nodiscard]] bool on(std::string_view row) const;
-  [[nodiscard]] nn::Fused fused() const;  // switches of fused operations, for the functions of nn
+  [[nodiscard]] nn::Fused fused() const;  // the switches of fused operations, as the functions of nn take them
 };
 
-// A number of the host that grows from step to step; converts to T. Its readers are noticed: a device that records a step repeats
-// what they made of it, so the step is recorded anew for another number (train/step/step_graph.h).
+// A number on the host, such as the step's, that grows from step to step; converts to T. The conversion sets *is_read, because a
+// GPU that records a step once and replays it would keep using the number of the recorded step. A step that has read a number is
+// recorded anew when the number changes (train/step/step_graph.h).
 template <class T>
 class HostNumber {
  public:
@@ -66,7 +67,7 @@ class HostNumber {
     if (is_read_ != nullptr) *is_read_ = true;
     return value_;
   }
-  // value > limit. Once this is true it stays true, and nothing is recorded anew.
+  // True if value > limit. Once this is true it stays true, so the step is not recorded anew.
   [[nodiscard]] bool is_above(T limit) const { return value_ > limit || static_cast<T>(*this) > limit; }
 
  private:
@@ -74,12 +75,13 @@ class HostNumber {
   bool* is_read_;  // may be null
 };
 
-// Numbers of the host that a device keeps for a step that it has recorded.
+// Numbers that change from step to step and that a recorded step reads from the device's memory, so that it need not be recorded
+// anew.
 class StepNumbers {
  public:
   using Number = std::function<double(std::int64_t step, std::uint64_t epoch)>;
   virtual ~StepNumbers() = default;
-  // A scalar f64 on the device that is number(step, epoch) in each step.
+  // A scalar (f64) on the device. Before each step it is set to number(step, epoch).
   [[nodiscard]] virtual at::Tensor place_of(Number number) = 0;
 };
 
@@ -89,62 +91,63 @@ struct StepContext {
   std::int64_t total_steps = 0;     // length of the run; 0 = open end, or an evaluation without a run
   bool training = true;
   const Tensors* earlier = nullptr;  // detached outputs of the previous objectives for the same micro-batch
-  StepNumbers* numbers = nullptr;    // see number(); null: the step is not recorded
+  StepNumbers* numbers = nullptr;    // see number(); null: steps are not recorded
 
-  // number(step, epoch) as a scalar f64 on `device`, for a weight that changes from step to step: a recorded step is not recorded
-  // anew for it. `number` depends on nothing else that changes.
+  // number(step, epoch) as a scalar (f64) on `device`, for a weight that changes from step to step. A recorded step stays valid
+  // when this number changes. `number` must depend on its two arguments and constants only.
   [[nodiscard]] at::Tensor number(const StepNumbers::Number& number, at::Device device) const;
 };
 
 // A loss, the parameters that it updates and its optimiser settings. Most recipes have one objective; an adversarial pair has
-// two, run in order for each micro-batch. While one runs, the parameters of the others are frozen. A parameter that requires no
-// gradient when the run begins is frozen for good: no optimiser gets it.
+// two, which run in order for each micro-batch. While an objective runs, the parameters of the others are frozen. A parameter
+// whose requires_grad is false when the run begins stays frozen for the whole run: no optimiser gets it.
 struct Objective {
   std::string name = "loss";
   std::vector<optim::ParameterGroup> parameters;  // empty = all parameters of model()
   optim::OptimConfig optim;
-  // Loss of one micro-batch; see Loss. nullopt: the objective is absent from this step, and all micro-batches and ranks must
-  // agree; its parameters, optimiser, average and schedule then stay unchanged, to the bit.
+  // The loss of one micro-batch; see Loss. nullopt: the objective does not take part in this step. All micro-batches and ranks
+  // must then agree on that. Its parameters, optimiser, average and schedule stay unchanged, to the bit.
   std::function<std::optional<Loss>(const Batch&, const StepContext&)> loss;
-  // Optional: called after each update of the parameters, without gradients, before averages of them are taken. Keeps parameters
-  // in their range (clamps, shrinks, normalises them in place) without a read-back. Also called after a step that is skipped on
-  // the device.
+  // Optional: called without gradients after each update of the parameters, before the averages of the parameters are updated. It
+  // keeps parameters in their range (clamps, shrinks or normalises them in place) without copying values from the device. It is
+  // also called after a step whose update was skipped on the device.
   std::function<void(const StepContext& context)> after_update = nullptr;
-  // Empty: the sums and counts of this loss add up when a batch is cut, which the rehearsal checks (train/run/loss_check.h). Else
-  // why they can't, shown before the first step: "each row is compared with all others". Cutting a batch, also by several ranks
-  // or for want of memory, then changes the result.
+  // Empty if the sums and counts of this loss add up when a batch is cut into micro-batches; the rehearsal checks that
+  // (train/run/loss_check.h). Else the reason why they do not, shown before the first step, such as "each row is compared with
+  // all others". Then every cut of a batch changes the result: into micro-batches, over ranks, or after memory ran out.
   std::string whole_batch = "";
 };
 
-// Results of a micro-batch by objective: for Recipe::measure.
+// The results of a micro-batch, for each objective; Recipe::measure() gets them.
 struct StepResult {
-  std::vector<Loss> losses;  // in order of objectives(), detached; without terms for an absent objective
+  std::vector<Loss> losses;  // in the order of objectives(), detached; the Loss of an absent objective has no terms
   [[nodiscard]] const Tensors& outputs(std::size_t objective = 0) const { return losses.at(objective).outputs; }
 };
 
-// Measurements as text for other programs.
+// Measurements as a table of text, for other programs.
 struct TextTable {
   std::string name;  // the table is written to NAME.csv: letters, digits, "_" and "-"
   std::vector<std::string> columns;
   std::vector<std::vector<std::string>> rows;  // each as long as `columns`
 };
 
-// The contents of a log line, for a log in a recipe's own words: see StepLog.
+// The contents of a line of the log, from which a recipe writes a log in its own format: see StepLog.
 struct LoggedStep {
   std::int64_t step = 0;  // steps made so far
   double epoch = 0;       // passes over the training data so far, with the fraction
   std::int64_t rows = 0;  // samples since the last log line
   double seconds_per_step = 0;
   std::uint64_t memory_bytes = 0;  // bytes of tensors on the device now
-  // Losses, their terms and, with log.train_metrics, "train/<metric>", as in log.jsonl: means since the last log line.
+  // Means since the last log line of losses, their terms and, with log.train_metrics, "train/<metric>"; the names are those of
+  // log.jsonl.
   std::map<std::string, double, std::less<>> means;
-  // For the first objective: the learning rate of each of its parameter groups, and the norm of the last gradient.
+  // Both are of the first objective: the learning rate of each of its parameter groups, and the norm of its last gradient.
   std::vector<double> learning_rates;
   double gradient_norm = 0;
   [[nodiscard]] double mean(std::string_view name) const;  // NaN if there is no such mean
 };
 
-// A log in the words of another program, for its users and their tools.
+// A log in another program's format, for users of that program and their tools.
 struct StepLog {
   std::string name;                  // the log is NAME.csv in the run folder, with a row for each log line
   std::vector<std::string> columns;  // columns after the first, which is "step"
@@ -152,13 +155,13 @@ struct StepLog {
   std::function<std::string(const LoggedStep&)> line;              // the line on the console, with log.line=original
 };
 
-// A setting that makes samples smaller, proposed when memory runs out.
+// A change of a setting that makes samples smaller. A run that is out of memory proposes it.
 struct Shrink {
   std::string setting;  // "recipe.seq_len=256"
-  double part = 0.5;    // relative to the memory that a step now holds for its samples
+  double part = 0.5;    // the memory for a step's samples after the change, as a share of the memory before
 };
 
-// The first objective's loss for an answer that ignores the input, such as the frequency of each class.
+// The first objective's loss for the best answer that ignores the input, such as the frequency of each class.
 struct BlindAnswer {
   double loss = 0;
   std::string what;  // "the entropy of the training text's tokens"
@@ -170,7 +173,7 @@ struct FieldAxis {
   std::string unit = "";
   double first = 0, step = 1;
 };
-// How `millrace show` draws a field: its axes, slowest first, and the meaning of its values.
+// How `millrace show` labels a plot of a field: the field's axes, slowest first, and the meaning of its values.
 struct FieldWords {
   std::vector<FieldAxis> axes;
   std::string value = "value", unit = "";
@@ -182,13 +185,14 @@ struct Facts {
   double units_per_sample = 1.0;      // rate_units in a sample
   std::vector<std::string> history;   // metrics that get a column in history.csv; empty: those that the console shows
   std::string metric_tags;            // prefix of validation metrics' names in event files, e.g. "val/"
-  std::string frozen_source;          // origin of weights that are not trained; kept with snapshot.frozen=leave_out
+  std::string frozen_source;          // where the weights that are not trained come from; kept with snapshot.frozen=leave_out
   Json lines = Json::object();        // name -> value: additional lines of the plan, e.g. {"vocabulary": 65}
-  std::string read_as = "";  // one line: axes, units, orientation, clock, encoding of its data; "": the sources' own description
-  std::map<std::string, FieldWords> fields = {};  // axes and values of the batches' fields, after prepare()
+  std::string read_as = "";  // how the data is read, in one line: axes, units, orientation, clock, encoding; "": the sources' own
+                             // description
+  std::map<std::string, FieldWords> fields = {};  // axes and values of the batches' fields, as prepare() returns them
   std::optional<StepLog> step_log = std::nullopt;
   std::vector<Shrink> shrinks = {};
-  std::optional<BlindAnswer> blind = std::nullopt;  // the log says so if a run stays at this loss
+  std::optional<BlindAnswer> blind = std::nullopt;  // if a run stays at this loss, the log says so
 };
 
 // All calls come from one thread, the loop's. An exception from a callback is reported with the recipe's name, the callback, the
@@ -229,39 +233,41 @@ class Recipe {
   // Samples that neither training nor the choice of snapshots has seen. Callbacks see a batch of them as Split::validation.
   // Empty: the recipe has no test data.
   virtual data::Pipeline test_data() { return {}; }
-  // Prepares a batch for the model: layout, scaling, noise. May replace fields, and free them.
+  // Prepares a batch for the model: layout, scaling, noise. May replace or free fields of the batch.
   virtual Batch prepare(Batch batch) { return batch; }
-  // The module lives as long as the recipe.
+  // The model. The module lives as long as the recipe.
   virtual torch::nn::Module& model() = 0;
-  // Makes the model compute in this layout from now on; results agree within rounding. False: the model has only one layout.
+  // From now on the model computes in this memory layout; results in both layouts agree within rounding. Returns false if the
+  // model has only one layout.
   virtual bool set_layout(Layout) { return false; }
   virtual std::vector<Objective> objectives() = 0;
-  // Forget here what measure() kept of an earlier validation, not in draw(), which is not always called.
+  // Called before each validation. Discard here what measure() kept of an earlier validation; draw() is not always called, so it
+  // is the wrong place for that.
   virtual void begin_validation() {}
-  // Adds the sums of one micro-batch, left on the device: the board divides once at the end, over all ranks. The trainer adds the
-  // losses. Clone here what draw() needs: a batch's memory goes back to the loader. Keep nothing if batch.split() is
-  // Split::train.
+  // Adds the sums of one micro-batch to the board, without copying them from the device: the board divides once at the end, over
+  // all ranks. The trainer itself adds the losses. Clone here the tensors that draw() needs, because the batch's memory returns
+  // to the loader. Keep nothing if batch.split() is Split::train.
   virtual void measure(const Batch&, const StepResult&, metrics::Board&) {}
-  // Adds metrics that need a whole pass (a rank correlation). Each rank adds the metric of its part; the mean over ranks is
-  // shown.
+  // Adds metrics that need a whole pass over the data, such as a rank correlation. Each rank adds the metric of its share of the
+  // data; the mean over ranks is shown.
   virtual void end_validation(metrics::Board&) {}
 
-  // All below are optional.
+  // All functions below are optional.
   virtual void before_training() {}                // prepares what data() needs: fits components, encodes a text
-  virtual State state() const { return {}; }       // the recipe's own part of a snapshot
-  virtual void load_state(const State&) {}         // SnapshotError for a state that state() does not write
-  virtual Tensors predict(const Tensors& inputs);  // default: UsageError "recipe does not predict"
+  virtual State state() const { return {}; }       // what a snapshot holds of the recipe itself
+  virtual void load_state(const State&) {}         // throws SnapshotError for a state that state() does not write
+  virtual Tensors predict(const Tensors& inputs);  // default: throws UsageError "recipe does not predict"
   virtual Facts facts() const { return {}; }
-  // Examples of the model's output in words (generated text), a line each; `step`: steps made so far.
+  // Examples of the model's output in words, such as generated text, a line each. `step`: the number of steps made so far.
   virtual std::vector<std::string> samples(std::int64_t /*step*/) { return {}; }
-  // Pictures of the last measurements; kept in <run>/pictures. A picture that can't be drawn is a warning, not the end of the
-  // run.
+  // Pictures of the last validation's measurements; kept in <run>/pictures. If this throws, the run logs a warning and continues.
   virtual std::vector<Picture> draw() { return {}; }
-  // Tables of the last measurements; kept in the run folder as <name>.csv, only for the last validation.
+  // Tables of the last validation's measurements; kept in the run folder as <name>.csv. A later validation overwrites them.
   virtual std::vector<TextTable> tables() { return {}; }
 };
 
-// The recipe inside the guard that a run puts around it, or the recipe itself: for commands that know its class.
+// The recipe inside the RecipeGuard that a run puts around it, or `recipe` itself if it has no guard. For commands that need the
+// recipe's own class.
 [[nodiscard]] Recipe& unguarded(Recipe& recipe);
 
 }  // namespace millrace

@@ -29,7 +29,7 @@ void append_line(std::string& text, const std::string& line) {
   text += (text.empty() ? "" : "\n") + line;
 }
 
-// The message of an exception that is not a std::exception.
+// The message for an exception that is not a std::exception.
 Message message_of_other() {
   const std::string next = "throw an error derived from std::exception, e.g. DataError (base/error.h), which says where";
   try {
@@ -45,15 +45,15 @@ Message message_of_other() {
   }
 }
 
-// The message of the exception under way, if the recipe's author can fix it. Rethrows all others: our errors that are complete,
-// file errors, out-of-memory, a lost device.
+// The message of the current exception, if the recipe's author can fix it. Rethrows all other exceptions: Millrace's own errors,
+// which are complete, file errors, out-of-memory, a lost device.
 Message caught_message() {
   try {
     throw;
   } catch (const RecipeError& error) {
     return error.message();
   } catch (const InternalError& error) {
-    return {error.message().what, error.message().where, "look at what the callback hands to that function"};
+    return {error.message().what, error.message().where, "look at the arguments that the callback passes to that function"};
   } catch (const Error&) {
     throw;
   } catch (const Stopped&) {
@@ -72,14 +72,14 @@ Message caught_message() {
     const std::string text = first_line(error.what());
     if (text == "map::at")
       return {"at() was asked for a name that the map does not have (map::at)", "",
-              "compare the names in the callback with those that there are"};
+              "compare the names in the callback with the names of the fields"};
     return {text, "", "the text is that of the exception; look at what the callback does"};
   } catch (...) {
     return message_of_other();
   }
 }
 
-// "at recipe.cpp:92", in a debug build.
+// The author's source line in the stack trace, such as "at recipe.cpp:92"; "" outside a debug build.
 std::string author_line() {
   static constexpr std::array<std::string_view, 12> kOurs = {
       "/src/millrace/base/",   "/src/millrace/config/",  "/src/millrace/core/",    "/src/millrace/data/",
@@ -136,7 +136,7 @@ void complete_where(Message& message, const std::string& otherwise) {
 struct RecipeGuard::Site {
   const char* callback;
   const Batch* batch = nullptr;
-  const std::string* fields = nullptr;  // the batch's fields, if the batch itself has lost them
+  const std::string* fields = nullptr;  // the fields of the batch in words, in case the batch itself has lost them
   const std::string* objective = nullptr;
   const StepContext* step = nullptr;
   const Tensors* inputs = nullptr;
@@ -255,12 +255,13 @@ data::Pipeline RecipeGuard::test_data() {
     check_pipeline(made);
     return made;
   });
-  datasets_.at(1) = pipeline.datasets;  // test batches count as Split::validation
+  datasets_.at(1) = pipeline.datasets;  // batches of test data have Split::validation
   return pipeline;
 }
 
 Batch RecipeGuard::prepare(Batch batch) {
-  // Described before the call: if the recipe throws, the batch is gone, and a copy would keep memory that prepare() may free.
+  // The batch is described before the call. If the recipe throws, the batch is gone, and a copy would hold memory that prepare()
+  // may free.
   const std::string fields = to_text(batch);
   std::vector<Group> rows;
   for (const Group& group : batch.groups())

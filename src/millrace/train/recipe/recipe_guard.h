@@ -1,4 +1,5 @@
-// Wraps a recipe: an exception that leaves a callback says where it came from.
+// RecipeGuard wraps a recipe: an exception that leaves one of its callbacks then says in which callback, batch and sample it
+// arose.
 #pragma once
 
 #include <array>
@@ -54,19 +55,19 @@ class RecipeGuard final : public Recipe {
 
   std::string name_;
   std::unique_ptr<Recipe> recipe_;
-  const torch::nn::Module* model_ = nullptr;            // nullptr: not asked for yet
-  std::array<std::vector<data::Dataset>, 2> datasets_;  // data sets by split, to name samples
+  const torch::nn::Module* model_ = nullptr;            // nullptr: model() was not called yet
+  std::array<std::vector<data::Dataset>, 2> datasets_;  // the data sets of each split, for the names of samples in errors
 };
 
 using MakeRecipe = std::function<std::unique_ptr<Recipe>(const Json& config, const Context& context)>;
-// Makes a recipe and guards it. Exceptions of its constructor are reported in the same form.
+// Makes a recipe and wraps it in a RecipeGuard. Exceptions of the recipe's constructor are reported in the same form.
 [[nodiscard]] std::unique_ptr<Recipe> make_guarded(const std::string& name, const MakeRecipe& make, const Json& config,
                                                    const Context& context);
 
-// Runs `call`, the function of that name in a recipe's Entry; reports its exceptions as a callback's.
+// Runs `call`, which calls the member `function` of a recipe's Entry. Its exceptions are reported like those of a callback.
 void in_entry(const std::string& recipe, const std::string& function, const std::function<void()>& call);
 
-// Runs `pass`, the backward pass of an objective's loss over a batch; reports its exceptions as a callback's.
+// Runs `pass`, the backward pass of an objective's loss over a batch. Its exceptions are reported like those of a callback.
 void in_backward_pass(const std::string& objective, const Batch& batch, const std::function<void()>& pass);
 
 }  // namespace millrace

@@ -1,4 +1,4 @@
-// The messages that a user reads if the code of a recipe is wrong.
+// Tests of the messages that a user reads if the code of a recipe is wrong.
 #include "millrace/train/recipe/recipe_guard.h"
 
 #include <gmock/gmock.h>
@@ -35,7 +35,7 @@ enum class Slip : std::uint8_t {
   out_of_memory
 };
 
-// Rows 0, 1, 2 are samples 7, 3, 5 of labels.csv.
+// A source whose rows 0, 1, 2 are the samples 7, 3, 5 of labels.csv.
 class Labels final : public data::Source {
  public:
   [[nodiscard]] std::span<const Field> fields() const override { return fields_; }
@@ -97,7 +97,7 @@ Batch batch_of_three() {
   return Batch(std::move(groups), {.split = Split::train, .epoch = 1, .index = 6});
 }
 
-// The message of an exception while a batch goes through the loss; "" = no exception.
+// The message of the exception that is thrown while a batch goes through the loss; "" = no exception.
 std::string told(Slip slip) {
   RecipeGuard guard("flowers", std::make_unique<Slipping>(slip));
   try {

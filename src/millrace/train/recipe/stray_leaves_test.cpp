@@ -24,7 +24,7 @@ struct ModelImpl : torch::nn::Module {
 
 Batch rows(const at::Tensor& x) { return Batch(Tensors{{"x", x}}); }
 
-// The error for a loss that `values` makes of four numbers in each of two rows; "" = the loss is sound.
+// The error for a loss that `values` computes from four numbers in each of two rows; "" = no error.
 template <class Values>
 std::string told(const Values& values, at::Tensor x = at::ones({2, 4})) {
   ModelImpl model;

@@ -12,31 +12,33 @@ namespace millrace {
 
 enum class Equality : std::uint8_t { bits, tolerance, statistical };
 
-// A row says what the optimisation replaces and in which sense results with it equal those without.
+// A row of the switchboard: what the optimisation replaces, and in which sense results with it equal results without it.
 struct SwitchRow {
-  // Where a row matters. A test turns it off and on there, and `bench ablate` measures it there.
+  // The circumstances in which a row matters. A test turns the row off and on in them, and `millrace bench ablate` measures it in
+  // them.
   struct Occasion {
     struct Value {
       std::string_view key, value;  // as in --key=value
     };
     bool named = false;                // true: the row matters only to recipes whose Entry::switches names it; false: to all
-    std::array<Value, 2> config = {};  // keys that the run's config must set; unused entries are empty
+    std::array<Value, 2> config = {};  // keys that the run's config must have for the row to matter; unused entries are empty
   };
 
   std::string_view name;        // as in --off=name
   std::string_view help;        // what it does, one line
-  std::string_view plain_path;  // what runs if it is off
-  Equality equality;            // in which sense results with it equal those without
-  double tolerance;             // relative, for Equality::tolerance
-  bool per_process;             // can be set only before the first tensor is made: checked in child processes
+  std::string_view plain_path;  // what runs instead if the row is off
+  Equality equality;            // in which sense results with the row on equal those with it off
+  double tolerance;             // relative difference that Equality::tolerance allows
+  bool per_process;             // true: can be set only before a process makes its first tensor, so tests check it in child
+                                // processes
   Occasion occasion = {};
 };
 
-// All rows. A claimed optimisation must be in this table. If nothing else shows that a row's path is taken, a telemetry::Counter
-// of the row's name counts it; tests/switches reads the counter.
+// All rows. Every optimisation that Millrace claims must be in this table. A row that shows by no other sign that its path was
+// taken has a telemetry::Counter of its name, which tests/switches reads.
 [[nodiscard]] std::span<const SwitchRow> switch_rows();
 
-// Which rows are on in a run, with a reason for each.
+// Which rows are on in a run, each with a reason.
 class Switches {
  public:
   struct Setting {
@@ -47,7 +49,7 @@ class Switches {
   // `off` names rows to turn off, or "all"; an unknown name is a ConfigError with the nearest one.
   explicit Switches(std::span<const std::string> off = {});
   [[nodiscard]] bool on(std::string_view name) const;      // InternalError for a name that is not in the table
-  void refuse(std::string_view name, std::string reason);  // precondition does not hold
+  void refuse(std::string_view name, std::string reason);  // turns a row off because its precondition does not hold
   void explain(std::string_view name, std::string reason);
   [[nodiscard]] const std::vector<Setting>& settings() const noexcept { return settings_; }
 

@@ -1,4 +1,4 @@
-// Divides the accounts `forward` and `backward` among the blocks of a model.
+// Divides a run's time in the accounts `forward` and `backward` among the blocks of its model.
 #pragma once
 
 #include <string>
@@ -9,21 +9,21 @@
 
 namespace millrace {
 
-// Seconds that the forward and the backward passes spend in one block.
+// The seconds that a block takes in forward and in backward passes.
 struct BlockTime {
-  std::string name;  // "(outside)": time in no block
+  std::string name;  // "(outside)" = time outside all blocks
   double forward = 0, backward = 0;
   [[nodiscard]] double both() const noexcept { return forward + backward; }
 };
 
-// Divides the two accounts in the proportions of the timed steps, in the model's order; the parts add up to the accounts. Empty
-// if no step was timed or the model names fewer than two blocks.
+// Divides the seconds `forward` and `backward` among the blocks, in the model's order and in the proportions of the steps that
+// were timed. The parts add up to the two arguments. Empty if no step was timed or the model names fewer than two blocks.
 [[nodiscard]] std::vector<BlockTime> share_out(double forward, double backward,
                                                const std::vector<memory::BlockClock::Part>& timed);
 [[nodiscard]] Json to_json(const std::vector<BlockTime>& blocks);         // [{"block", "forward", "backward"}]
 [[nodiscard]] std::vector<BlockTime> block_times_of(const Json& blocks);  // takes any JSON; malformed entries are skipped
 [[nodiscard]] std::vector<BlockTime> longest_first(std::vector<BlockTime> blocks);
-// The longest blocks: "conv.3 41 % (backward 27 %), conv.2 20 % (backward 14 %)"; their names are unchanged.
+// The blocks that take longest: "conv.3 41 % (backward 27 %), conv.2 20 % (backward 14 %)". The names are those of the model.
 [[nodiscard]] std::string to_text(const std::vector<BlockTime>& blocks);
 
 }  // namespace millrace

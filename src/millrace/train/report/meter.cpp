@@ -48,7 +48,7 @@ Meter::OfProcess Meter::of_process() const {
 }
 
 Window Meter::take_window() {
-  metrics::Means means = window_.means();  // waits for the device: that time belongs to the window
+  metrics::Means means = window_.means();  // waits for the device; the time of that wait belongs to this window
   const std::int64_t now = steady_nanoseconds();
   Window window{.means = std::move(means),
                 .seconds = static_cast<double>(now - std::exchange(window_begin_ns_, now)) * 1e-9,

@@ -11,7 +11,7 @@
 namespace millrace {
 namespace {
 
-// A stepper of two objectives that never steps: only its names are used.
+// A recipe with two objectives, which makes no step: the test uses only their names.
 class Named final : public Recipe {
  public:
   Named() { model_->register_parameter("w", at::ones({1})); }
@@ -44,7 +44,7 @@ class MeterTest : public testing::Test {
   Meter meter_{"loss"};
 };
 
-// The rate of a log line covers only its own steps: two windows never share time, whatever the clock says.
+// The rate of a log line covers its own steps only: the times of two windows never overlap, whatever the clock shows.
 TEST_F(MeterTest, TheTimeOfAWindowIsItsOwn) {
   const std::int64_t begin = steady_nanoseconds();
   meter_.start();
@@ -75,7 +75,7 @@ TEST_F(MeterTest, AWindowIsTheMeanOfAllItsStepsAndBeginsAnew) {
   EXPECT_EQ(meter_.samples(), 5);
 }
 
-// Cores don't compute a GPU's steps, so other programs on the cores don't change the steps' times.
+// A GPU's steps are not computed by the cores, so other programs on the cores must not change the steps' times.
 TEST_F(MeterTest, OtherProgramsTakeNothingFromAGpusSteps) {
   Meter meter("loss", /*computes_here=*/false);
   EXPECT_EQ(meter.of_process().others, std::nullopt);

@@ -1,5 +1,5 @@
 // Records on the device when the phases of some steps begin and end. The times are read at the next log line, which waits for the
-// device anyway: no step waits.
+// device anyway, so no step waits for them.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -12,18 +12,18 @@
 
 namespace millrace {
 
-// Used by the loop's thread, for a device that runs asynchronously to the host.
+// Used by the loop's thread. For devices that run asynchronously to the host.
 class PhaseClock final : telemetry::SpanWatch {
  public:
-  // `every`: steps between log lines.
+  // `every`: the number of steps between log lines.
   PhaseClock(c10::Device device, std::int64_t every);
   ~PhaseClock() override;
   PhaseClock(const PhaseClock&) = delete;
   PhaseClock& operator=(const PhaseClock&) = delete;
 
-  void begin_step(std::int64_t step);  // one in eight steps is marked: a mark costs the host a launch
+  void begin_step(std::int64_t step);  // records one step in eight, because each mark costs the host a kernel launch
   void end_step();
-  void read(double waited_seconds);  // called at a log line, after the host waited for the device this long
+  void read(double waited_seconds);  // called at a log line, after the host waited this long for the device
   [[nodiscard]] DeviceTimes& times() noexcept { return times_; }
   [[nodiscard]] const DeviceTimes& times() const noexcept { return times_; }
 
@@ -37,9 +37,9 @@ class PhaseClock final : telemetry::SpanWatch {
   std::int64_t every_;
   DeviceTimes times_;
   std::vector<DeviceTimes::Mark> marks_;
-  std::vector<telemetry::Phase> open_;  // phases that are open at the step's present point
+  std::vector<telemetry::Phase> open_;  // the phases that contain the present point of the step, outermost first
   bool watches_ = false;
-  bool has_failed_ = false;  // a mark failed: the device reports its error at the next operation
+  bool has_failed_ = false;  // a mark failed, so no more are made; the device reports its error at its next operation
 };
 
 }  // namespace millrace

@@ -13,7 +13,7 @@
 namespace millrace {
 namespace {
 
-// The picture's name becomes a file's name, so slashes in a metric's name are replaced.
+// A picture of a confusion table. Its name becomes a file name, so slashes in the metric's name are replaced.
 Picture picture_of(const metrics::Confusion& table, const std::string& when) {
   std::string name = table.name;
   std::ranges::replace(name, '/', '_');

@@ -1,8 +1,8 @@
-// The pictures and tables of a validation, and which of them stay in a run folder.
+// The pictures and tables of validations in a run folder, and which of them are kept.
 //
 //   NAME.csv                          a table of the latest validation
-//   pictures/NAME.png                 of the latest validation
-//   pictures/NAME.step-00001200.png   of the validation after that step; log.pictures_kept sets how many stay
+//   pictures/NAME.png                 a picture of the latest validation
+//   pictures/NAME.step-00001200.png   the picture of the validation after that step; log.pictures_kept sets how many are kept
 #pragma once
 
 #include <cstdint>
@@ -16,22 +16,22 @@
 
 namespace millrace {
 
-// The recipe's pictures, and a matrix for each table of counts. `when`: for the titles, "after step 1,200".
+// The recipe's pictures, and a picture of a matrix for each confusion table. `when` is added to the titles: "after step 1,200".
 [[nodiscard]] std::vector<Picture> pictures_of(Recipe& recipe, const std::vector<metrics::Confusion>& tables,
                                                const std::string& when);
-[[nodiscard]] std::string png_of(const Picture& picture);  // the bytes of its file
+[[nodiscard]] std::string png_of(const Picture& picture);  // the bytes of the PNG file
 
-// Selects, from these ascending steps, those to drop so that at most `most` are left. Each time the step whose neighbours are
-// closest together is dropped; the first and the last step are never chosen while a step between them is left. With most = 1 the
-// last step stays.
+// Selects which of these ascending steps to drop so that at most `most` are left. Each time the step whose two neighbours are
+// closest to each other is dropped. The first and the last step are kept as long as any step between them is left. With most = 1
+// only the last step is kept.
 [[nodiscard]] std::vector<std::int64_t> steps_to_drop(std::vector<std::int64_t> steps, std::size_t most);
 
-// Writes a picture of the validation after `step`; if `most` > 0 also under the step's name. Returns its file's bytes. FsError,
-// UsageError.
+// Writes a picture of the validation after `step` as NAME.png, and if `most` > 0 also under a name with the step. Returns the
+// bytes of the file. Throws FsError, UsageError.
 std::string keep_picture(RunFolder& folder, Fs& fs, const Picture& picture, std::int64_t step, std::size_t most);
-// Writes <table>.csv for the latest validation. FsError, UsageError.
+// Writes <table>.csv, which replaces the table of the previous validation. Throws FsError, UsageError.
 void keep_table(RunFolder& folder, Fs& fs, const TextTable& table);
-// Removes the pictures of steps that need not be kept, for all names of pictures.
+// For each name of a picture, removes pictures of older steps until at most `most` are left.
 void thin_pictures(RunFolder& folder, std::size_t most);
 
 }  // namespace millrace

@@ -13,7 +13,7 @@
 namespace millrace {
 namespace {
 
-// The key of a value of objective i; in a run with one objective the key has no prefix.
+// The key of a value of objective i: with a prefix only if the run has several objectives.
 std::string key_of(const StepRecord& record, std::size_t i, const std::string& what) {
   return record.objectives.size() == 1 ? what : record.objectives[i].name + "." + what;
 }
@@ -23,7 +23,7 @@ std::string tag_of(const StepRecord& record, std::size_t i, const std::string& w
 
 std::string rate_text(double rate) { return std::string("lr ") + significant(rate, 3); }
 
-// What a line shows of an objective, in a run with several, besides its loss.
+// In a run with several objectives: the part of a line about one objective, except its loss.
 std::string objective_text(const ObjectiveReport& objective) {
   if (!objective.present) return "  " + objective.name + " off";
   std::string text = "  " + objective.name + " " + rate_text(objective.learning_rate);
@@ -32,14 +32,14 @@ std::string objective_text(const ObjectiveReport& objective) {
   return text;
 }
 
-// True for the terms of later objectives: with several objectives a line for people has the terms of the first and the totals of
-// the others; the logs have all.
+// True for a term of an objective other than the first. With several objectives, lines for people show the terms of the first
+// objective and only the totals of the others; the logs have all terms.
 bool is_term_of_later(const std::vector<ObjectiveReport>& objectives, std::string_view metric) {
   return objectives.size() > 1 && std::any_of(objectives.begin() + 1, objectives.end(),
                                               [&](const ObjectiveReport& later) { return metric.starts_with(later.name + "/"); });
 }
 
-// A value of a step line: four significant digits below 0.1, four decimals from there on, and fewer from 100 on.
+// A value as a step line shows it: four significant digits below 0.1, then four decimals, and fewer decimals from 100 on.
 std::string part_of_line(double value) {
   const double size = std::abs(value);
   if (size < 0.1) return figure(value);
@@ -65,7 +65,7 @@ std::string memory_text(const StepRecord::Memory& memory) {
          text(counters.peak_bytes);
 }
 
-// Adds the judged metric first, then the others in the recipe's order.
+// Adds the metric `first`, which is the judged one, and then the others in the recipe's order.
 void add_metrics(std::vector<std::string>& parts, const metrics::Means& means, const std::string& first) {
   if (const auto it = means.find(first); it != means.end()) parts.push_back(first + " " + metrics::figure_of(first, it->second));
   for (const auto& [name, value] : means) {
@@ -135,7 +135,7 @@ void Reporter::step(const StepRecord& record) {
   if (sinks_.events != nullptr) step_events(record);
 }
 
-// Writes the line on the screen, ours or the recipe's, and the recipe's table.
+// Shows the line of a step, Millrace's or the recipe's own, and adds a row to the recipe's table.
 void Reporter::own_log(const StepRecord& record) {
   if (!step_log_) return step_line(record);
   LoggedStep logged = record.logged;
@@ -382,7 +382,7 @@ void Reporter::findings(std::int64_t step, const std::vector<doctor::Finding>& f
 
 void Reporter::picture(const Picture& picture, std::int64_t step, std::string_view png) {
   if (sinks_.events == nullptr) return;
-  const bool has_prefix = picture.name.starts_with("val_");  // the tags of some programs include the prefix
+  const bool has_prefix = picture.name.starts_with("val_");  // some programs keep the prefix in the tags of their event files
   sinks_.events->image((has_prefix ? "" : "val/") + picture.name, step, picture.height, picture.width, png);
 }
 

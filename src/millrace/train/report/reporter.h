@@ -1,5 +1,4 @@
-// A run's output while it trains. One record becomes one line; console, log.jsonl, event files and history.csv are sinks of the
-// same records.
+// A run's output while it trains. Each record becomes a line on the console, in log.jsonl, in event files and in history.csv.
 #pragma once
 
 #include <cstdint>
@@ -26,27 +25,27 @@
 
 namespace millrace {
 
-// A log line.
+// The contents of a log line.
 struct StepRecord {
-  // The memory in a line for people: on a GPU by the allocator's counters, on a CPU the process's memory, now and at most.
+  // The memory as shown to people, now and at most: on a GPU from the allocator's counters, on a CPU that of the process.
   struct Memory {
     bool on_gpu = false;
     device::Backend::MemoryCounters counters;
-    std::optional<double> gpu_use = std::nullopt;  // part of the recent time in which the GPU computed; nullopt: not known
+    std::optional<double> gpu_use = std::nullopt;  // share of the recent time in which the GPU computed; nullopt: not known
   };
 
   std::int64_t step = 0;
-  std::int64_t total_steps = 0;  // 0 = open end
+  std::int64_t total_steps = 0;  // 0 = no limit
   std::uint64_t epoch = 1;       // 1-based
   Window window;
-  std::vector<ObjectiveReport> objectives;       // reports of the objectives, in their order
-  double skipped = 0;                            // steps skipped as not finite, so far
-  std::int64_t samples = 0;                      // so far
-  telemetry::Timeline::Summary times;            // times of the window
-  std::optional<double> host_ms = std::nullopt;  // the host's part of a step on a GPU: launching the GPU's work
-  std::optional<data::Cache::Counters> cache;    // counts since the last record; bytes: held now
+  std::vector<ObjectiveReport> objectives;       // in the order of the objectives
+  double skipped = 0;                            // number of steps so far that were skipped because a value was not finite
+  std::int64_t samples = 0;                      // so far in the run
+  telemetry::Timeline::Summary times;            // times of the steps since the last log line
+  std::optional<double> host_ms = std::nullopt;  // on a GPU: the host's time per step, in ms, for launching the GPU's work
+  std::optional<data::Cache::Counters> cache;    // counts since the last record; `bytes` is what the cache holds now
   std::optional<Memory> memory = std::nullopt;
-  std::optional<doctor::Nvml::Reading> gpu = std::nullopt;  // the GPU's state as its driver reports it
+  std::optional<doctor::Nvml::Reading> gpu = std::nullopt;  // the GPU's state, read from its driver
   LoggedStep logged = {};                                   // values for the recipe's own log; the reporter adds the means
 };
 
@@ -56,14 +55,14 @@ class Reporter {
   struct ValidationRecord {
     std::int64_t step = 0;
     metrics::Means means;
-    std::string judged;  // the metric that selects the best snapshot
+    std::string judged;  // the name of the metric that selects the best snapshot
     bool gained = false;
-    Metric best;  // results of the judged metric
+    Metric best;  // last and best value of that metric
     double seconds = 0;
     std::int64_t batches = 0;
   };
 
-  // Names and units of records, from a recipe's facts and its first objective.
+  // Names and units in the records, from the recipe's facts and its first objective.
   struct RecordNames {
     std::string loss = "loss";  // name of the first objective's loss
     std::string rate_unit = "samples";
@@ -75,16 +74,17 @@ class Reporter {
   };
 
   struct Sinks {
-    telemetry::Console* console = nullptr;     // required
-    telemetry::RunLog* log = nullptr;          // null = off
-    telemetry::EventWriter* events = nullptr;  // null = off
-    // Path of history.csv; "" = off. It is opened at its first row: rows of epochs after `epochs_kept` are then removed.
+    telemetry::Console* console = nullptr;     // must not be null
+    telemetry::RunLog* log = nullptr;          // null = no log.jsonl
+    telemetry::EventWriter* events = nullptr;  // null = no event files
+    // The path of history.csv; "" = no such file. The file is opened when its first row is written; rows of epochs after
+    // `epochs_kept` are removed then.
     std::filesystem::path history;
     std::int64_t epochs_kept = 0;
-    PathOfTable step_log = nullptr;  // path of the recipe's own log; null = off. Requires fs
-    std::int64_t steps_kept = 0;     // rows of the step log after this step are removed
+    PathOfTable step_log = nullptr;  // the path of the recipe's own log; null = no such log. Requires fs
+    std::int64_t steps_kept = 0;     // rows of the recipe's own log after this step are removed
     LogConfig::Line line = LogConfig::Line::millrace;
-    Fs* fs = nullptr;  // required if there is a history
+    Fs* fs = nullptr;  // required if `history` or `step_log` is set
   };
 
   Reporter(Sinks sinks, RecordNames names);
@@ -93,16 +93,17 @@ class Reporter {
   void progress(std::int64_t step, std::int64_t total_steps, std::uint64_t epoch, std::optional<double> loss,
                 double seconds_per_step);
   void validation(const ValidationRecord& record);
-  // `says`: shows the line on the console too.
+  // Writes the row of an epoch. `on_console`: shows its line on the console too.
   void epoch(const Meter::EpochRow& row, std::int64_t step, const metrics::Means& means, bool on_console = false);
-  // `told` goes to the screen and the event files; `all` goes to log.jsonl if `changed`.
+  // `fresh`: findings that are new; they go to the screen and the event files. `all`: all present findings; they go to log.jsonl
+  // if `changed`.
   void findings(std::int64_t step, const std::vector<doctor::Finding>& fresh, const std::vector<doctor::Finding>& all,
                 bool changed) const;
   void picture(const Picture& picture, std::int64_t step, std::string_view png);
-  void memory(const StepRecord::Memory& memory, std::int64_t step) const;  // a separate line
-  void text(const std::string& lines) const;                               // on the screen only
+  void memory(const StepRecord::Memory& memory, std::int64_t step) const;  // a separate line about memory
+  void text(const std::string& lines) const;                               // only on the screen
   void warning(const std::string& text) const { sinks_.console->warning(text); }
-  void record(std::string_view kind, Json values) const;  // a line of log.jsonl
+  void record(std::string_view kind, Json values) const;  // writes a line of log.jsonl
   void end_progress() const { sinks_.console->end_progress(); }
   [[nodiscard]] bool shows_progress() const { return sinks_.console->is_terminal(); }
   [[nodiscard]] const RecordNames& names() const noexcept { return names_; }
@@ -120,17 +121,17 @@ class Reporter {
   RecordNames names_;
   std::unique_ptr<format::CsvWriter> history_;
   std::optional<StepLogWriter> step_log_;
-  double rate_ = 0;  // rate in the last step record
+  double rate_ = 0;  // the rate in the last step record
   double wait_share_ = 0;
   Json metrics_described_;  // what the log's last line of kind "metrics" said
 };
 
-// True if other programs used the cores for a part of the time that is large enough to report.
+// True if other programs used the cores for a share of the time that is worth reporting.
 [[nodiscard]] bool worth_a_word(std::optional<double> others) noexcept;
 [[nodiscard]] Json shares_of(const telemetry::Timeline::Summary& times);  // {phase: share of the loop's time}
-// {account: seconds}, which add up to the wall time. `others`: the part of the time in which other programs used the cores; it is
-// subtracted from the accounts of work and becomes a separate account.
+// {account: seconds}, which add up to the wall time. `others`: the share of the time in which other programs used the cores; it
+// becomes a separate account and is subtracted from the accounts of work.
 [[nodiscard]] Json accounts_of(const telemetry::Timeline::Summary& times, std::optional<double> others);
-[[nodiscard]] std::string largest_account(const telemetry::Timeline::Summary& times);  // largest account of the loop
+[[nodiscard]] std::string largest_account(const telemetry::Timeline::Summary& times);  // the loop's account with the most time
 
 }  // namespace millrace

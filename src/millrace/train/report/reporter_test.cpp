@@ -21,7 +21,7 @@ class ReporterTest : public testing::Test {
   void SetUp() override { std::filesystem::create_directories(folder_); }
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
-  // The output of a reporter with all sinks: its lines, and the records of log.jsonl.
+  // What a reporter with all sinks writes: lines on the console and records of log.jsonl.
   template <class Say>
   std::string said(Say say) {
     testing::internal::CaptureStdout();
@@ -155,7 +155,7 @@ TEST_F(ReporterTest, ATableThatIsSomebodyElsesIsAWarning) {
 
 TEST_F(ReporterTest, AnEpochIsARowOfHistory) {
   (void)said([](Reporter& reporter) {
-    // An earlier process did most of the first epoch; its samples count in no rate of this process.
+    // An earlier process made most of the first epoch. Its samples must not count in a rate of this process.
     reporter.epoch({.epoch = 1, .train_loss = 2.5, .seconds = 4, .samples = 90, .samples_here = 10}, 5,
                    {{"val_generator", 1.25}, {"corr", 0.5}});
     reporter.epoch({.epoch = 2, .train_loss = 2.0, .seconds = 4, .samples = 10, .samples_here = 10}, 10, {});
@@ -205,7 +205,7 @@ TEST_F(ReporterTest, AnEpochsLineHasTheSpeedOfTrainingAndOfValidation) {
   EXPECT_EQ(records().back().at("it_per_s"), 2.5);
 }
 
-// A CPU's memory is not called a GPU's.
+// The memory of a run on a CPU must not be labelled as a GPU's.
 TEST_F(ReporterTest, MemoryIsNamedByWhoseItIs) {
   StepRecord record = two_objectives();
   record.memory = {.on_gpu = false,

@@ -46,7 +46,7 @@ Scores::Scores(const SnapshotConfig& snapshot, const TrainConfig& train, const s
       patience_(train.early_stop_patience),
       least_gain_(train.early_stop_delta) {}
 
-// A later step with an equal value does not displace an earlier one.
+// Adds the step to the best ones if its value is good enough. An earlier step with an equal value stays before it.
 bool Scores::rank(std::int64_t step, double value) {
   if (!std::isfinite(value) || keeps_ == 0) return false;
   const auto worse = [&](const Best& known) { return highest_ ? known.value < value : known.value > value; };
@@ -57,7 +57,7 @@ bool Scores::rank(std::int64_t step, double value) {
   return true;
 }
 
-// Forgets best values of an older definition of a metric: the corrected metric may never reach them.
+// Forgets best values under an older definition of a metric, because values under the corrected definition may never reach them.
 void Scores::forget_other_version(const metrics::Means::MetricVersion& now) {
   forgot_.clear();
   const auto known = metrics_.find(judged_);
@@ -118,10 +118,11 @@ bool Scores::record(std::int64_t step, const metrics::Means& means) {
   }
   std::vector<std::string> order;
   for (const auto& [name, value] : means) order.push_back(name);
-  metrics_.put_in_order(order);  // a resumed run may have another order
+  metrics_.put_in_order(order);  // a resumed run may have the metrics in another order
   wants_save_ = rank(step, judged) || wants_save_;
   const bool too_little = highest_ ? early_stop_best_ + least_gain_ >= judged : early_stop_best_ - least_gain_ <= judged;
-  const bool enough = std::isfinite(judged) && !too_little;  // early_stop_best_ is NaN at first: then no gain is too small
+  const bool enough = std::isfinite(judged) && !too_little;  // early_stop_best_ is NaN until the first gain; the comparison above
+                                                             // is then false, so the first gain counts
   without_gain_ = enough ? 0 : without_gain_ + 1;
   if (enough) early_stop_best_ = judged;
   return gained;

@@ -1,4 +1,4 @@
-// Results of validations, which of them was best, and whether the run has stopped improving.
+// The results of validations: which of them was best, and whether the run still improves.
 #pragma once
 
 #include <cstdint>
@@ -38,44 +38,46 @@ struct Metric {
 // anything else, or if the best step is after `step`.
 [[nodiscard]] Metric metric_from(const SavedJson& saved, std::int64_t step);
 
-// The names below "metrics" of a summary, in the recipe's order, as far as the summary (any JSON) has them.
+// The names of the metrics in a summary, in the recipe's order. `summary` may be any JSON; entries of another form are left out.
 [[nodiscard]] std::vector<std::string> metrics_in_order(const Json& summary);
 
 class Scores {
  public:
-  // Results of each metric, in the recipe's order, as the last validation had it. A few hundred names at most.
+  // The results of all metrics, in the order of the last validation, which is the recipe's. Meant for a few hundred names at
+  // most.
   class Metrics {
    public:
     using value_type = std::pair<std::string, Metric>;
     using const_iterator = std::vector<value_type>::const_iterator;
 
-    Metric& operator[](std::string_view name);  // appends the metric if it is missing
+    Metric& operator[](std::string_view name);  // appends the metric if there is no such name
     [[nodiscard]] const_iterator find(std::string_view name) const noexcept;
-    [[nodiscard]] const Metric& at(std::string_view name) const;  // std::out_of_range
+    [[nodiscard]] const Metric& at(std::string_view name) const;  // throws std::out_of_range
     [[nodiscard]] const_iterator begin() const noexcept { return values_.begin(); }
     [[nodiscard]] const_iterator end() const noexcept { return values_.end(); }
-    // Puts these names first, in their order; the others follow in their previous order. Unknown names are ignored.
+    // Puts these names first, in this order; all other metrics follow in their previous order. Unknown names are ignored.
     void put_in_order(const std::vector<std::string>& names);
 
    private:
     std::vector<value_type> values_;
   };
 
-  // `loss`: the metric that judges if snapshot.best_metric is empty.
+  // `loss`: the name of the metric that selects the best snapshot if snapshot.best_metric is empty.
   Scores(const SnapshotConfig& snapshot, const TrainConfig& train, const std::string& loss);
 
   [[nodiscard]] const std::string& judged() const noexcept { return judged_; }
-  // Records the metrics of a validation after step `step`. Returns true if the judged metric is better than ever before.
-  // ConfigError if no metric has the name snapshot.best_metric.
+  // Records the metrics of a validation after step `step`. Returns true if the judged metric is better than in all earlier
+  // validations. Throws ConfigError if snapshot.best_metric names no metric.
   bool record(std::int64_t step, const metrics::Means& means);
-  // Whether the judged metric entered the snapshot.best_count best since the last call of saved().
-  // A message of the last record(): a best value that no longer counts, since its metric's definition was corrected; "" = no
+  // A message of the last record(): a best value no longer counts because the definition of its metric was corrected. "" = no
   // message.
   [[nodiscard]] const std::string& forgot() const noexcept { return forgot_; }
+  // True if the judged metric was among the snapshot.best_count best ones at some step since the last call of saved().
   [[nodiscard]] bool wants_save() const noexcept { return wants_save_; }
   void saved() noexcept { wants_save_ = false; }
-  [[nodiscard]] std::vector<std::int64_t> best_steps() const;  // best first, at most snapshot.best_count
-  [[nodiscard]] bool stopped_improving() const;                // train.early_stop_patience is used up
+  [[nodiscard]] std::vector<std::int64_t> best_steps() const;  // at most snapshot.best_count, the best first
+  [[nodiscard]] bool stopped_improving() const;                // true if train.early_stop_patience validations passed without a
+                                                               // gain
   [[nodiscard]] const Metrics& metrics() const noexcept { return metrics_; }
 
   // {name: {last, best, best_step, at_best}}, null for what is unknown; with best_is, quiet and version unless they are unknown,
@@ -99,17 +101,18 @@ class Scores {
   void load_bests(const SavedJson& report);
 
   std::string judged_;
-  bool named_ = false;  // snapshot.best_metric names the judged metric
+  bool named_ = false;  // true: snapshot.best_metric names the judged metric
   bool highest_ = false;
   std::size_t keeps_ = 0;
   std::int64_t patience_ = 0;
   double least_gain_ = 0;
   Metrics metrics_;
-  std::vector<Best> best_;  // best first
+  std::vector<Best> best_;  // the best first
   bool wants_save_ = false;
   std::string forgot_;
-  std::int64_t without_gain_ = 0;                                      // validations
-  double early_stop_best_ = std::numeric_limits<double>::quiet_NaN();  // value of the last gain that counted for patience
+  std::int64_t without_gain_ = 0;                                      // number of validations since the last gain
+  double early_stop_best_ = std::numeric_limits<double>::quiet_NaN();  // value of the judged metric at the last gain that was
+                                                                       // large enough to count
 };
 
 }  // namespace millrace

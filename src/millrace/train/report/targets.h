@@ -1,4 +1,4 @@
-// The targets in a run's config, with the values it reached.
+// The speed targets in a run's config, compared with the values that the run reached.
 #pragma once
 
 #include <optional>
@@ -10,12 +10,12 @@
 
 namespace millrace {
 
-// What a part of a run achieved; nullopt = no result.
+// The values that a part of a run reached; nullopt = not measured.
 struct Reached {
   std::optional<double> train_it_per_s, validation_it_per_s, samples_per_s, data_wait, gpu_busy;
 };
 
-// The targets that the config sets and for which `reached` has a result.
+// The targets that the config sets, for those values of `reached` that were measured.
 [[nodiscard]] std::vector<doctor::Evidence::Target> targets_of(const TargetsConfig& config, const Reached& reached);
 // [{key, asked, measured, met}] of all targets that the config sets; one that is not among `measured` has measured null and is
 // not met.

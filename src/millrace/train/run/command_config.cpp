@@ -31,7 +31,8 @@ void add_preset(config::Layers& layers, const Entry& entry, const std::string& p
                                     : config::suggestion(preset, names) + "presets: " + joined(names, ", ")});
 }
 
-// The words that are neither config flags nor their values; the flags themselves are checked later, against the final layers.
+// The words that are neither config flags nor values of such flags. The flags themselves are checked later, together with all
+// layers.
 std::vector<std::string> without_flags(const config::Schema& schema, const std::vector<config::Alias>& aliases,
                                        const std::vector<std::string>& words) {
   config::Layers layers(schema, aliases);
@@ -66,7 +67,7 @@ void add_unexpected_words(config::Layers& layers, const std::vector<std::string>
   }
 }
 
-// A config file that a recipe's key names, if the command sets that key.
+// A config file that is named by a key of the recipe (Entry::named_configs), if the command sets that key.
 struct NamedFile {
   const Entry::NamedConfig* config;
   std::filesystem::path path;
@@ -81,11 +82,11 @@ std::vector<NamedFile> named_files(const Entry& entry, const config::Layers& nam
   return files;
 }
 
-// The config of the run whose folder the command names, if there is a run.
+// The config of the run whose folder the command names. Empty if there is no such run.
 struct OldRun {
   Json values = Json::object();
   std::string origin;
-  std::vector<std::filesystem::path> folders;  // where its relative paths start
+  std::vector<std::filesystem::path> folders;  // the folders in which its relative paths are looked up
   std::string preset;
   std::string notice;
 };
@@ -98,8 +99,8 @@ RunNames run_names(const config::Layers& layers) {
   return {.dir = text("run.dir"), .parent = text("run.parent"), .name = text("run.name")};
 }
 
-// The saved values that a resumed run keeps: not those about the run's folder, its start and the steps to record, and not those
-// equal to the recipe's defaults.
+// The saved values that a resumed run keeps. Left out are those about the run's folder, its start and the steps to record, and
+// those equal to the recipe's defaults.
 Json values_that_go_on(const Entry& entry, const config::Schema& schema, const Json& saved) {
   Json values = known_values(schema, saved);
   const config::Schema defaults = schema_with_defaults(entry);
@@ -159,7 +160,7 @@ std::vector<std::string> take_plain_words(const Entry& entry, config::Arguments&
   const std::vector<config::Alias> aliases = aliases_of(entry);
   const std::vector<std::string> words = arguments.words();
   std::vector<std::string> plain, begun, others;
-  for (const std::string& word : words) {  // a word that the flag before it takes as its value is not plain
+  for (const std::string& word : words) {  // a word is not plain if the flag before it takes it as a value
     begun.push_back(word);
     const bool is_plain = without_flags(schema, aliases, begun).size() > plain.size();
     (is_plain ? plain : others).push_back(word);
@@ -174,7 +175,7 @@ CommandConfig resolve_command_config(const Entry& entry, config::Arguments& argu
   const auto preset = arguments.value("preset");
   std::vector<std::string> files = arguments.values({"environment_file", "e"});
   for (auto& file : arguments.values({"config", "config_file", "c"})) files.push_back(std::move(file));
-  // Taken here already, so that the flags' values are not mistaken for files.
+  // The flags are parsed once now, so that their values are not mistaken for config files.
   config::Arguments plain(arguments.words());
   config::Layers flags(schema, aliases);
   add_plain_flags(flags, plain);
@@ -193,7 +194,7 @@ CommandConfig resolve_command_config(const Entry& entry, config::Arguments& argu
     config::Arguments words = arguments;
     add_plain_flags(layers, words);
     const std::vector<std::string> flag_words = words.rest();
-    static_cast<void>(layers.add_flags(flag_words));  // the returned values are the files added above and `leftovers`
+    static_cast<void>(layers.add_flags(flag_words));  // the words that it returns are the files added above, and `leftovers`
     add_unexpected_words(layers, leftovers);
     add_problems(layers, words);
   };
@@ -234,7 +235,8 @@ std::string config_table(const config::Schema& schema, const config::Resolved& r
 }
 
 Json config_overrides(const Entry& entry, config::Arguments& arguments) {
-  const config::Schema schema = without_required(schema_of(entry));  // the run's own config has the required values
+  const config::Schema schema = without_required(schema_of(entry));  // required values may be missing on the command line,
+                                                                     // because the run's own config has them
   config::Layers layers(schema, aliases_of(entry));
   add_plain_flags(layers, arguments);
   const std::vector<std::string> flag_words = arguments.rest();

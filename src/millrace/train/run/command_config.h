@@ -1,4 +1,5 @@
-// Resolves the words of a command to a config: from presets, files, environment and flags, in this order.
+// Resolves the words of a command line to a config: from presets, config files, environment and flags, each above the ones
+// before.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -19,37 +20,38 @@ struct CommandConfig {
   std::string preset;  // "" = no preset
 };
 
-// Takes --preset, --config (also --config-file, -c, --environment-file, -e), --run, --data, --off, bare config files and every
-// config flag. One ConfigError reports all mistakes, including those in `arguments.problems()`.
+// Takes --preset, --config (also --config-file, -c, --environment-file, -e), --run, --data, --off, the names of config files and
+// every config flag. One ConfigError reports all mistakes, including those in `arguments.problems()`.
 //
-// If the words name the folder of a run, its config is the layer below the preset, and its preset is kept; not with `fresh`,
-// which starts over. UsageError if it is a run of another recipe.
+// If the words name the folder of a run, the run's config is the layer below the preset, and the run's preset is kept. With
+// `fresh`, which starts over, the old config is ignored. Throws UsageError if the folder holds another recipe's run.
 [[nodiscard]] CommandConfig resolve_command_config(const Entry& entry, config::Arguments& arguments, bool fresh = false);
 
-[[nodiscard]] bool names_a_config_file(const std::string& word);  // by its suffix
+[[nodiscard]] bool names_a_config_file(const std::string& word);  // true for the suffixes .json, .toml, .yaml and .yml
 
-// Takes the words that are neither flags nor flags' values, in order: a command's own words, and config files.
+// Takes the words that are neither flags nor values of flags, in order: they are a command's own words, and config files.
 [[nodiscard]] std::vector<std::string> take_plain_words(const Entry& entry, config::Arguments& arguments);
 
-// The schema of a recipe's run with the recipe's own defaults.
+// The schema of a recipe's run, with the recipe's defaults instead of the shared ones.
 [[nodiscard]] config::Schema schema_with_defaults(const Entry& entry);
 
-// Every key with its value and origin, one a line.
+// A table of all keys with value and origin, a line each.
 [[nodiscard]] std::string config_table(const config::Schema& schema, const config::Resolved& resolved);
 
-// For predict and eval: only the values on the command line, as {"dotted.key": value}; other keys keep the run's values.
+// For predict and eval: the values that the command line sets, as {"dotted.key": value}. All other keys keep the run's values.
 [[nodiscard]] Json config_overrides(const Entry& entry, config::Arguments& arguments);
 
-// The folder of the run with these names; without names, the folder of a run that starts now.
+// The folder of the run with these names. If all names are empty, the folder of a run that starts now.
 [[nodiscard]] std::filesystem::path folder_of_run(const Entry& entry, const RunNames& names);
-// For commands that compute without a run: the device that a run with this config uses, with its number of threads set.
+// For commands that compute without a run: returns the device that a run with this config would use, and sets its number of
+// threads.
 [[nodiscard]] c10::Device ready_device(const DeviceConfig& config);
 
-// Takes the words of --off=a,b in all its forms.
+// Takes all forms of --off=a,b and returns the names after them.
 [[nodiscard]] std::vector<std::string> take_off(config::Arguments& arguments);
 
-// Keeps freed memory unless `off` names the switchboard's row keep_memory. The command line calls it, since the row must act
-// before the first large allocation.
+// Makes the process keep freed memory, unless `off` names the switchboard's row keep_memory. The command line calls this early,
+// because the row must act before the first large allocation.
 void keep_memory_unless_off(const std::vector<std::string>& off);
 void keep_memory_unless_off(const config::Resolved& resolved);
 

@@ -97,7 +97,7 @@ TEST_F(CommandConfigTest, ReportsAllMistakesAtOnce) {
       problems({json, "--preset=smok", "--off=autocats", "stray", "--recipe.width=0", "--run", "--nonsense=1"});
   std::string all;
   for (const Problem& problem : found) all += problem.what + " | " + problem.where + " | " + problem.next + "\n";
-  EXPECT_EQ(found.size(), 8U) << all;  // one for each, and the missing title
+  EXPECT_EQ(found.size(), 8U) << all;  // one problem for each mistake, and one for the missing title
   EXPECT_THAT(all, HasSubstr("recipe toy has no preset \"smok\" | flag --preset=smok | did you mean \"smoke\"? presets: smoke"));
   EXPECT_THAT(all, HasSubstr("\"autocats\" | flag --off | did you mean autocast?"));
   EXPECT_THAT(all, HasSubstr("unexpected word \"stray\""));
@@ -135,7 +135,7 @@ TEST_F(CommandConfigTest, AFileThatAKeyNamesIsALayerBelowTheFilesOfTheCommand) {
                            }}};
   const std::string named = file("model.yaml", "size: 9\n");
   (void)file("main.yaml", "recipe: {model: model.yaml, title: x, heads: 2}\n");
-  const CommandConfig found = resolve({(folder_ / "main.yaml").string()});  // next to the file that names it
+  const CommandConfig found = resolve({(folder_ / "main.yaml").string()});  // the second file is next to the file that names it
   EXPECT_EQ(found.resolved.values["recipe"]["width"], 9);
   EXPECT_EQ(found.resolved.origins.at("recipe.width"), "file " + named);
   EXPECT_EQ(resolve({"--recipe.title=x", "--recipe.model=" + named, "--recipe.width=3"}).resolved.values["recipe"]["width"], 3);

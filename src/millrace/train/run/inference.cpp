@@ -1,4 +1,4 @@
-// A trained model, ready to be used: for predict, eval and the recipes' own commands.
+// Loads a trained model for predict, eval and the recipes' own commands.
 #include <torch/nn/module.h>
 
 #include <array>
@@ -33,7 +33,7 @@ void override_values(config::Resolved& config, const Json& overrides) {
   }
 }
 
-// Called first, since the config of another recipe's run would be misread by this recipe's schema.
+// Throws if the run is another recipe's. Called first, because this recipe's schema would misread that run's config.
 void require_recipe(Fs& fs, const Entry& entry, const std::filesystem::path& run) {
   const std::string recipe = recipe_of_run(fs, run);
   if (recipe.empty() || recipe == entry.name) return;
@@ -42,7 +42,7 @@ void require_recipe(Fs& fs, const Entry& entry, const std::filesystem::path& run
                         run.string() + ", or millrace predict " + recipe + " ..."});
 }
 
-// The run's config, read through the recipe's schema: a key that is new since the run gets its default.
+// The run's config, read through the recipe's schema: a key that was added after the run gets its default.
 config::Resolved config_of_run(Fs& fs, const Entry& entry, const std::filesystem::path& run) {
   config::Resolved saved = read_config(fs, run);
   const auto refuse = [&](const std::string& what, const std::string& where) {
@@ -65,7 +65,7 @@ config::Resolved config_of_run(Fs& fs, const Entry& entry, const std::filesystem
   return saved;
 }
 
-// Lets the recipe adapt another program's file.
+// Prepares the weights of a lone file, perhaps another program's, by the recipe's adopt_weights().
 void adopt_file(const Entry& entry, Weights& weights, config::Resolved& config, telemetry::Console& console) {
   if (const std::string part = take_state_dict(weights); !part.empty()) weights.which += ", its " + part;
   if (const std::string words = take_common_wrappers(weights.models["model"]); !words.empty())
@@ -79,7 +79,7 @@ const Json* chosen(const Weights& weights, const char* option) {
   return choice != weights.choices.end() && choice->is_string() ? &*choice : nullptr;
 }
 
-// The format on the command line, else the format in which the run computed at that snapshot.
+// The number format from the command line, else the format in which the run computed at that snapshot.
 std::optional<at::ScalarType> format_of_run(const RunConfig& config, const Switches& switches, const Weights& weights,
                                             const Json& overrides) {
   if (!switches.on("autocast")) return std::nullopt;
@@ -130,10 +130,12 @@ Loaded load_for_inference(const Entry& entry, const std::filesystem::path& from,
   context.switches = loaded.switches.get();
   context.places.cache_folder = cache_folder();
   context.seed = static_cast<std::uint64_t>(shared.train.seed);
-  // The recipe gets no console for notices: it may outlive the caller's console, and training showed them already.
+  // The recipe gets no function for notices, because it may outlive the caller's console, and the run showed them already.
   loaded.recipe = make_guarded(entry.name, entry.make, loaded.config.values, context);
   loaded.recipe->load_state(weights.recipe);
-  if (!weights.frozen.is_null()) load_frozen_parts(loaded.recipe->model(), [](const std::string&) {});  // not in the snapshot
+  if (!weights.frozen.is_null())
+    load_frozen_parts(loaded.recipe->model(), [](const std::string&) {});  // these weights are not in the
+                                                                           // snapshot
   if (const std::string notice = load_model_weights(loaded.recipe->model(), weights); !notice.empty()) console.notice(notice);
   loaded.recipe->model().to(context.device);
   if (is_channels_last(shared, *loaded.switches, weights)) loaded.recipe->set_layout(Layout::channels_last);

@@ -16,10 +16,11 @@
 namespace millrace {
 namespace {
 
-// The numbers of a term that add up over batches.
+// The numbers of a term, which must add up over batches.
 struct TermNumbers {
   double sum = 0, count = 0;
-  bool counts_itself = false;  // log(S/N): its count is its sum
+  bool counts_itself = false;  // true if the term's count is also its sum, as in log(S/N); the shown numbers are then compared
+                               // instead
   double shown_sum = 0, shown_count = 0;
 
   void add(const TermNumbers& other) {
@@ -51,7 +52,8 @@ std::vector<Numbers> numbers_of(const StepResult& result) {
   return all;
 }
 
-// A field whose rows are not those of the batch, as prepare() may make several of each sample: "" = there is no such field.
+// The name of a field whose number of rows is not the batch's, because prepare() may make several rows of a sample. "" = there is
+// no such field.
 std::string field_of_other_rows(const Batch& batch) {
   for (const Group& group : batch.groups()) {
     for (const auto& [name, tensor] : group.fields)
@@ -60,7 +62,7 @@ std::string field_of_other_rows(const Batch& batch) {
   return "";
 }
 
-// The same rows at another place of another epoch, where other random numbers are drawn.
+// The same rows, but with other positions and another epoch, so that a loss which draws random numbers draws other ones.
 Batch elsewhere(const Batch& batch) {
   constexpr std::int64_t kAway = 1 << 20;
   std::vector<Group> groups = {};
@@ -86,13 +88,14 @@ Batch reversed(const Batch& batch) {
 }
 
 struct Tolerance {
-  double sum, each;  // relative to the sum; for sums of terms of both signs, of each thing counted
+  double sum, each;  // sum: relative to the sum; each: per counted thing, for sums whose terms have both signs
 };
-constexpr Tolerance kWide{.sum = 2e-3, .each = 1e-5}, kShort{.sum = 3e-2, .each = 1e-3};  // fp32 and tf32; bf16 and fp16
+constexpr Tolerance kWide{.sum = 2e-3, .each = 1e-5}, kShort{.sum = 3e-2, .each = 1e-3};  // kWide for fp32 and tf32, kShort for
+                                                                                          // bf16 and fp16
 constexpr double kOfCounts = 1e-4;
 
 bool same_sum(double a, double b, double count, const Tolerance& tolerance) {
-  if (!std::isfinite(a)) return true;  // the rehearsal says so
+  if (!std::isfinite(a)) return true;  // the rehearsal reports it
   return std::abs(a - b) <= tolerance.sum * std::max(std::abs(a), std::abs(b)) + tolerance.each * std::abs(count);
 }
 
@@ -115,7 +118,7 @@ bool agree(const Numbers& a, const Numbers& b, const Tolerance& tolerance) {
 
 constexpr const char* kWayOut = "; a loss that compares rows with each other says so in Objective::whole_batch";
 
-// What mends a loss whose halves give the numbers `first` and `second`.
+// What to change in a loss whose halves give the numbers `first` and `second`.
 std::string remedy(const TermNumbers& whole, const TermNumbers& first, const TermNumbers& second) {
   const TermNumbers& part = second;
   const double together = first.count + second.count;

@@ -1,4 +1,4 @@
-// A loss is a sum and a count: cutting a batch, or taking its rows in another order, must not change the result.
+// Checks that a loss is a sum and a count: the result must not change if a batch is cut or if its rows are in another order.
 #pragma once
 
 #include <string>

@@ -28,7 +28,7 @@ bool fits(DType given, DType taken) {
   return kind_of(given) == kind_of(taken) || (kind_of(given) == Kind::integer && kind_of(taken) == Kind::real);
 }
 
-// "[rows,2]" -> {"rows", "2"}.
+// Splits "[rows,2]" into {"rows", "2"}.
 std::vector<std::string> sizes_of(const std::string& shape) {
   std::vector<std::string> sizes(1);
   for (const char c : shape) {
@@ -76,7 +76,7 @@ std::size_t find(const Entry& entry, const PredictionInput& input, const Predict
   return static_cast<std::size_t>(found - input.tensors.begin());
 }
 
-// The number of rows of the input's tensors; -1 if the tensors form one batch.
+// The number of rows of the input; -1 if all tensors form one batch.
 std::int64_t rows_of(const Entry& entry, const PredictionInput& input, const std::vector<std::size_t>& used) {
   if (used.empty()) refuse(entry, input, "the input holds no tensor");
   std::int64_t rows = -1;
@@ -91,7 +91,7 @@ std::int64_t rows_of(const Entry& entry, const PredictionInput& input, const std
   return rows;
 }
 
-// Counts NaN and infinite values in each tensor, over all batches.
+// Counts NaN and infinite values of each tensor, over all batches.
 struct NotANumber {
   std::int64_t count = 0;
   std::int64_t first_row = -1;
@@ -129,7 +129,8 @@ void check_names(const Entry& entry, const Tensors& outputs) {
   }
 }
 
-// Checks the outputs' types. Integers don't count as real numbers here: readers of the file rely on the entry.
+// Checks the types of the outputs. An integer output is refused if the entry says real, because readers of the file rely on the
+// entry.
 void check_kinds(const Entry& entry, const Tensors& outputs) {
   for (const PredictField& field : entry.predicts.outputs) {
     const at::Tensor& output = outputs.at(field.name);

@@ -14,39 +14,40 @@
 namespace millrace {
 
 struct PredictionInput {
-  std::string origin;          // the input's name in messages: the file's path
-  std::vector<Field> tensors;  // the input's tensors with their whole shapes
-  // Rows [first, first + count) of tensors[index] in CPU memory; count -1 = the whole tensor, which may be a scalar.
+  std::string origin;          // the input's name in messages: the path of its file
+  std::vector<Field> tensors;  // names, types and complete shapes of the input's tensors
+  // Reads rows [first, first + count) of tensors[index] into CPU memory; count = -1 reads the whole tensor, which may be a
+  // scalar.
   std::function<at::Tensor(std::size_t index, std::int64_t first, std::int64_t count)> read;
 };
 
 struct PredictionReport {
   std::int64_t rows = 0;
-  std::vector<std::string> warnings;  // input with NaN or infinity, tensors that the recipe does not take
+  std::vector<std::string> warnings;  // about NaN or infinity in the input, and about tensors that the recipe does not take
 };
 
-// The tensors that the recipe takes, in its order: indices into input.tensors. All tensors if the recipe does not describe its
-// input. UsageError if a tensor is missing, of another kind or shape, or has another number of rows: the message says what there
-// is and what was expected.
+// The tensors that the recipe takes, in its order, as indices into input.tensors. If the recipe does not describe its inputs, all
+// tensors. Throws UsageError if a tensor is missing, of another kind or shape, or of another number of rows; the message says
+// what was found and what was expected.
 [[nodiscard]] std::vector<std::size_t> tensors_for(const Entry& entry, const PredictionInput& input);
 
-// Calls Recipe::predict() for data.batch_size rows at a time, without gradients, in the run's number format, and passes each
-// result to `write`: in CPU memory, half precision as fp32. `progress` gets (rows done, rows). Memory: one batch. If the recipe
-// does not describe its input and the tensors differ in their first size, they form one batch. RecipeError if the outputs' rows
-// are not those of the batch.
+// Calls Recipe::predict() for data.batch_size rows at a time, without gradients and in the run's number format. Passes each
+// result to `write`, in CPU memory and with half precision converted to fp32. `progress` gets (rows done, rows). Holds one batch
+// in memory at a time. If the recipe does not describe its inputs and the tensors differ in their first size, all tensors form
+// one batch. Throws RecipeError if an output has another number of rows than the batch.
 PredictionReport predict_rows(const Entry& entry, Loaded& loaded, const PredictionInput& input,
                               const std::function<void(const Tensors& outputs)>& write,
                               const std::function<void(std::int64_t done, std::int64_t rows)>& progress = {});
 
-// Predicts one batch: the recipe's inputs by name, on its device. Returns the outputs of predict() in CPU memory, half precision
-// as fp32. `rows`: the inputs' rows, -1 = unknown. RecipeError for outputs that the entry does not name, or whose number of rows
-// differs.
+// Predicts one batch. `inputs`: the recipe's inputs by name, on its device. `rows`: the number of their rows, -1 = unknown.
+// Returns the outputs of predict() in CPU memory, with half precision converted to fp32. Throws RecipeError for outputs that the
+// entry does not name, or whose number of rows is wrong.
 [[nodiscard]] Tensors predict_batch(const Entry& entry, Recipe& recipe, const Tensors& inputs, std::int64_t rows,
                                     std::optional<at::ScalarType> autocast);
-// Whether a tensor of this type and shape is valid as this input of predict().
+// True if a tensor of this type and shape is valid as the input `field` of predict().
 [[nodiscard]] bool takes(const PredictField& field, DType dtype, const Shape& shape);
 
-// "x" c64 [rows,baselines,frequencies,RA].
+// The field as messages show it: "x" c64 [rows,baselines,frequencies,RA].
 [[nodiscard]] std::string to_text(const PredictField& field);
 
 }  // namespace millrace

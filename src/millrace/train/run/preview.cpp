@@ -18,7 +18,7 @@
 namespace millrace {
 namespace {
 
-// The loader's state in the snapshot from which a run would resume; null if there is no snapshot.
+// The loader's state in the snapshot from which a run would resume. Null if there is no snapshot.
 Json loader_state_of(const Preview& preview, telemetry::Console& console) {
   Fs& fs = Fs::real();
   const auto warn = [&](const std::filesystem::path& path, const std::string& reason) {
@@ -58,7 +58,7 @@ void preview_batches(RunRequest request, const Preview& preview, const BatchVisi
   const std::unique_ptr<Recipe> recipe = setup.make_recipe(folders_to_look_in(), std::move(weights));
   const bool training = preview.split == Split::train;
   data::Pipeline pipeline = recipe->data(Split::train);
-  if (!training) pipeline = recipe->data(Split::validation);  // after the training pipeline, as in a run
+  if (!training) pipeline = recipe->data(Split::validation);  // asked after the training pipeline, as in a run
   if (pipeline.datasets.empty()) {
     throw ConfigError({"recipe " + request.entry->name + " has no " + (training ? "training" : "validation") + " data",
                        training ? "data" : "flag --split", training ? "name its input; see --help" : "look at --split train"});
@@ -80,7 +80,7 @@ void preview_batches(RunRequest request, const Preview& preview, const BatchVisi
   while (seen < preview.batches) {
     std::optional<data::HostBatch> host = loader.next();
     if (!host && (seen > 0 || state.is_null())) break;
-    if (!host) {  // the run stood at the end of an epoch
+    if (!host) {  // the snapshot was saved at the end of an epoch
       state = Json();
       continue;
     }

@@ -20,29 +20,32 @@
 namespace millrace {
 namespace {
 
-constexpr double kOnGpu = 1e-3;  // sums of atomic additions there differ from call to call
+constexpr double kOnGpu = 1e-3;  // atomic additions on a GPU give sums that differ from call to call
 
 bool has_room(const torch::nn::Module& model, at::Device device) {
-  constexpr std::uint64_t kShare = 4;  // of the free memory
+  constexpr std::uint64_t kShare = 4;  // the model must fit this many times into the free memory
   std::uint64_t bytes = 0;
   for (const at::Tensor& tensor : model.parameters()) bytes += tensor.nbytes();
   for (const at::Tensor& tensor : model.buffers()) bytes += tensor.nbytes();
   return kShare * bytes <= device::free_tensor_memory(device);
 }
 
-// In the order of load_for_inference() and evaluate().
+// Makes the second recipe with the same calls, in the same order, as load_for_inference() and evaluate().
 std::unique_ptr<Recipe> rebuilt(const Assembly& assembly, const snapshot::Content& content) {
   RunSetup& setup = assembly.setup();
   Context context = setup.context();
-  context.notice = nullptr;  // the run's own recipe said it all
+  context.notice = nullptr;  // the run's own recipe has shown its notices already
   context.places = {.run_folder = {}, .new_files = {}, .cache_folder = cache_folder()};
   const Entry& entry = *setup.request().entry;
-  // What is made at random and not saved comes out otherwise in another process.
+  // Another seed than the run's: values that a recipe draws at random and does not save then differ, as they would in another
+  // process.
   torch::manual_seed(~context.seed);
   std::unique_ptr<Recipe> recipe = make_guarded(entry.name, entry.make, setup.request().config.values, context);
   if (const State* saved = snapshot::part_of(content, snapshot::kRecipe)) {
     State state{.tensors = {}, .json = saved->json};
-    for (const auto& [name, tensor] : saved->tensors) state.tensors[name] = tensor.clone();  // it may be the running recipe's
+    for (const auto& [name, tensor] : saved->tensors)
+      state.tensors[name] = tensor.clone();  // a copy, because the tensor may be
+                                             // the running recipe's own
     recipe->load_state(state);
   }
   const State* frozen = snapshot::part_of(content, snapshot::kFrozen);
@@ -140,8 +143,8 @@ std::string compared(Assembly& assembly, const snapshot::Content& content) {
   return "what the snapshot of step " + std::to_string(content.step) + " holds does not give the run's numbers: for one " +
          (split == Split::validation ? "validation" : "training") + " batch " + found +
          "\n  where    what the loss depends on and neither model() nor state() holds; eval, predict and a resumed run lack it"
-         "\n  next     register layers, parameters and buffers in model() (register_module, register_buffer), and give state() "
-         "what the recipe learns besides";
+         "\n  next     register layers, parameters and buffers in model() (register_module, register_buffer), and return other "
+         "learned values from state()";
 }
 
 }  // namespace

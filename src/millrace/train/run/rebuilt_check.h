@@ -1,4 +1,4 @@
-// Whether a run's snapshot is all that a later process needs.
+// Checks that a later process can continue from a run's snapshot: that the snapshot holds all the state of its recipe.
 #pragma once
 
 #include <string>
@@ -8,11 +8,12 @@
 
 namespace millrace {
 
-// Makes the recipe again as `millrace eval` would, with the weights and the recipe's state in `content`, the run's present state,
-// and computes the loss of one validation batch (without a validation: one training batch) by both, in evaluation mode. "" if the
-// losses agree to the bit (on a GPU to 1e-3 of their value), if memory is short, or if opening the data, which took
-// `opening_seconds` when the run began, would take more than a second and a hundredth of the run's time so far. Else a warning
-// with both numbers, or with what the recipe threw. Leaves no trace in the run. For a run of one process.
+// Makes a second recipe as `millrace eval` would, with the weights and the recipe's state in `content`, which is the run's
+// present state. Then computes the loss of one validation batch (of a training batch if there is no validation) with both recipes
+// in evaluation mode. Returns "" if the losses agree to the bit, on a GPU to 1e-3 of their value; else a warning with both
+// numbers, or with the error of the second recipe. Also returns "" without a check if memory is short, or if opening the data
+// again would take too long: `opening_seconds`, the time it took when the run began, is more than a second and more than a
+// hundredth of the run's time so far. Leaves no trace in the run. For a run of one process.
 [[nodiscard]] std::string check_rebuilt(Assembly& assembly, const snapshot::Content& content, double opening_seconds);
 
 }  // namespace millrace

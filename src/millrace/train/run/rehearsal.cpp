@@ -25,9 +25,9 @@
 namespace millrace {
 namespace {
 
-constexpr std::size_t kListed = 6;  // names in a warning before "and N more"
+constexpr std::size_t kListed = 6;  // a warning lists at most this number of names and ends with "and N more"
 
-// False if memory ran out, since the run itself recovers from that.
+// Runs `part`. Returns false if memory ran out, because the run itself recovers from that.
 template <class Part>
 bool within_memory(const Part& part) {
   try {
@@ -73,7 +73,7 @@ void check_counts(const Stepper& stepper, const StepResult& result) {
   }
 }
 
-// Two rows of the fields that predict() takes; if the batch lacks an input, its name instead.
+// Two rows of the fields that predict() takes. If the batch lacks an input, its name instead.
 std::pair<Tensors, std::string> inputs_in(const Batch& batch, const Entry::Predicts& predicts) {
   constexpr std::int64_t kRows = 2;
   Tensors inputs;
@@ -109,7 +109,7 @@ void rehearse_prediction(const Assembly& assembly, const Batch& batch, Rehearsal
   rehearsal.prediction = to_text(inputs) + " -> " + to_text(outputs);
 }
 
-// " (field x of sample 5 is not finite)" for the first such value; "" = all fields are finite.
+// The first value that is not finite, as " (field x of sample 5 is not finite)". "" = all fields are finite.
 std::string not_finite_in(const Batch& batch) {
   for (const Group& group : batch.groups()) {
     for (const auto& [name, tensor] : group.fields) {
@@ -126,7 +126,8 @@ std::string not_finite_in(const Batch& batch) {
   return "";
 }
 
-// Warns of the first field with an infinite value, or one far beyond all others: a unit, or a mark of what is missing.
+// Warns about the first field that has an infinite value, or a value far beyond all others: it may be in another unit, or mark
+// missing data.
 void look_at_values(const Batch& batch, Rehearsal& rehearsal) {
   for (const Group& group : batch.groups()) {
     for (const auto& [name, tensor] : group.fields) {
@@ -212,7 +213,7 @@ void rehearse_training(Assembly& assembly, Rehearsal& rehearsal) {
   const metrics::Means losses = board.means();
   if (assembly.config().log.train_metrics) recipe.measure(*batch, rehearsed.result, board);
   rehearsal.losses = board.means();
-  for (const auto& [name, value] : losses) {  // a metric may be undefined for a single batch
+  for (const auto& [name, value] : losses) {  // a metric may be undefined for a single batch, so only losses are checked
     if (!std::isfinite(value))
       rehearsal.warnings.push_back("the first training batch has no finite " + name + ": " + significant(value, 4) +
                                    not_finite_in(*batch));
@@ -285,7 +286,7 @@ std::string values_of(const metrics::Means& means) {
   return text;
 }
 
-// ConfigError for settings that need a validation if the run has none.
+// Throws ConfigError if the run has no validation and a setting needs one.
 void require_no_judge(const RunConfig& config) {
   const auto refuse = [](const char* where, const char* next) {
     throw ConfigError({"there is no validation to judge by: the recipe has no validation data", where, next});
@@ -313,7 +314,7 @@ Rehearsal rehearse(Assembly& assembly) {
   } else {
     require_no_judge(assembly.config());
   }
-  static_cast<void>(assembly.recipe().state());  // the first snapshot will call it
+  static_cast<void>(assembly.recipe().state());  // called once, because the first snapshot will call it
   rehearsal.seconds = steady_seconds() - begin;
   return rehearsal;
 }

@@ -1,5 +1,5 @@
-// One batch of each split goes through a recipe before the first step: a mistake that would show after a whole epoch shows in
-// seconds.
+// Sends one batch of each split through a recipe before the first step, so that a mistake which would otherwise show after a
+// whole epoch shows in seconds.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,13 @@
 namespace millrace {
 
 struct Rehearsal {
-  std::int64_t training_rows = 0, validation_rows = 0;  // 0 = there was no batch
-  metrics::Means losses;                                // each objective's and each term's mean on the training batch
-  metrics::Means metrics;                               // metrics on the validation batch
+  std::int64_t training_rows = 0, validation_rows = 0;  // 0 = the split has no batch
+  metrics::Means losses;                                // means of each objective and each term on the training batch
+  metrics::Means metrics;                               // means on the validation batch
   std::vector<std::string> pictures;                    // "name 640x480"
-  std::string prediction;                               // inputs and outputs of predict(), or why it was left out
-  std::vector<std::string> unchecked;                   // losses of which is not known whether they add up, and why
-  std::vector<std::string> warnings;                    // a line each; they do not stop the run
+  std::string prediction;                               // inputs and outputs of predict(), or the reason why it was not called
+  std::vector<std::string> unchecked;                   // losses that could not be checked for adding up, with the reason
+  std::vector<std::string> warnings;                    // a line each; a warning does not stop the run
   double seconds = 0;
 };
 
@@ -34,7 +34,7 @@ struct Rehearsal {
 // predict() gets two rows of the batch, if the batch has fields of the names, types and shapes in the recipe's entry.
 [[nodiscard]] Rehearsal rehearse(Assembly& assembly);
 
-// For `train --rehearse`: the inputs and results of each callback, a line for each.
+// For `train --rehearse`: a line for each callback, with its inputs and results.
 [[nodiscard]] std::string to_text(const Rehearsal& rehearsal);
 
 }  // namespace millrace

@@ -64,14 +64,14 @@ std::string short_digest(std::string_view text) {
   return digest.hex().substr(0, 8);
 }
 
-// Each set of options has its own folder.
+// The folder of the preset's sample data. Each set of options has its own folder.
 std::filesystem::path sample_data_folder(const RunRequest& request, const DataOptions& options) {
   std::string name = request.entry->name + "-" + request.preset;
   if (!options.empty()) name += "-" + short_digest(Json(options).dump());
   return std::filesystem::path("runs") / "data" / name;
 }
 
-// True for a resumed run whose sample data was deleted.
+// True if this is a resumed run whose sample data was deleted.
 bool is_lost_sample_data(const RunRequest& request, const config::Resolved& config) {
   const auto origin = config.origins.find("data.dir");
   const bool is_of_run = origin != config.origins.end() && origin->second.starts_with("run ");
@@ -91,7 +91,7 @@ SampleInput::SampleInput(RunRequest& request, bool keeps) {
   const DataOptions options = data_options(entry, config);
   if (!needs_data && !is_lost_sample_data(request, config)) {
     if (!options.empty() && !config.origins["data.dir"].starts_with("run "))
-      request.console->notice("data.dir is given: what the config says of a preset's own data has no effect");
+      request.console->notice("data.dir is given, so settings for a preset's own data have no effect");
     return;
   }
   if (!entry.make_data || request.preset.empty()) {
@@ -107,7 +107,7 @@ SampleInput::SampleInput(RunRequest& request, bool keeps) {
     if (!keeps) {
       temporary_ = make_temporary_folder();
       folder = temporary_ / "data";
-      beginning = "the sample data of preset " + request.preset + " is made for this look and then removed";
+      beginning = "the sample data of preset " + request.preset + " is made for this command and then removed";
     }
     constexpr std::uint64_t data_seed = 0;
     const bool made = make_sample_data(fs, folder,

@@ -1,4 +1,4 @@
-// Runs a recipe from a resolved config: called by `millrace train`, and the start of predict, eval, generate and measurements.
+// Prepares and evaluates runs from a resolved config: used by `millrace train`, predict, eval, generate and measurements.
 #pragma once
 
 #include <filesystem>
@@ -21,16 +21,15 @@
 
 namespace millrace {
 
-// Problems of a config whose values are all valid one by one, but contradict each other; includes the recipe's own checks.
+// The problems of a config whose values are valid one by one but contradict each other. Includes the recipe's own checks.
 [[nodiscard]] std::vector<Problem> run_problems(const Entry& entry, const config::Resolved& config);
 
-// The input of a run whose config names no input: a preset makes its own in runs/data, once. With `keeps` false, for commands
-// that write nothing, existing sample data is used; without it, sample data is made in a temporary folder that this object
-// removes.
+// Supplies a run's input if its config names no input: the preset then makes sample data, once, in runs/data. Commands that write
+// nothing pass keeps = false: they use existing sample data, or make it in a temporary folder that the destructor removes.
 class SampleInput {
  public:
-  // Writes data.dir into the request's config, if the entry needs it. ConfigError if there is neither input nor a preset to make
-  // it.
+  // Writes data.dir into the request's config if the recipe needs data and the config names none. Throws ConfigError if no preset
+  // can make the data.
   SampleInput(RunRequest& request, bool keeps);
   ~SampleInput();
   SampleInput(const SampleInput&) = delete;
@@ -43,10 +42,10 @@ class SampleInput {
 enum class EvaluatedSplit : std::uint8_t { validation, test };
 struct Evaluation {
   metrics::Means metrics;         // losses as "val_<objective>", or "test_<objective>"
-  std::vector<Picture> pictures;  // the recipe's, and a matrix for each table of counts
+  std::vector<Picture> pictures;  // the recipe's pictures, and a matrix for each confusion table
 };
-// Evaluates a loaded model over the validation or test data of its recipe; flags of the command may have set other data. Draws
-// pictures if `draws`. UsageError if the recipe has no such data.
+// Evaluates a loaded model over the validation or test data of its recipe. The data may be other data than the run's, if the
+// command's flags say so. `draws`: also draws pictures. Throws UsageError if the recipe has no such data.
 Evaluation evaluate(Loaded& loaded, telemetry::Console& console, EvaluatedSplit split = EvaluatedSplit::validation,
                     bool draws = false);
 

@@ -10,9 +10,10 @@
 
 namespace millrace {
 
-// The whole schema of a recipe's run: shared sections and its own.
+// The whole schema of a recipe's run: the shared sections and the recipe's own.
 [[nodiscard]] config::Schema schema_of(const Entry& entry);
-// Other names of a recipe's keys: those that all recipes share, unless the recipe defines them itself, then the recipe's own.
+// Other names of a recipe's keys. First those that all recipes share, without names that the recipe itself defines; then the
+// recipe's own.
 [[nodiscard]] std::vector<config::Alias> aliases_of(const Entry& entry);
 
 struct RunOutcome {
@@ -21,7 +22,8 @@ struct RunOutcome {
   int exit_code = 0;  // 0, or 128 + n after signal n
 };
 
-// Trains until done, stopped or failed. Throws Error; after the first step it first saves a snapshot, if the state is good.
+// Trains until the run is done, stopped or failed. Throws Error. If the error comes after the first step, first saves a snapshot
+// if the state is complete.
 RunOutcome run_training(RunRequest request);
 
 }  // namespace millrace

@@ -51,7 +51,8 @@ void Session::log_crashes(const char* file) {
 }
 
 RunOutcome Session::run() {
-  // Counts from the start of the process, but not in a program that calls train(), which may have been running for long.
+  // The run's time counts from the start of the process. Not so in a program that calls train(), which may have run for long
+  // before.
   if (!request_.command_line.empty()) {
     telemetry::Timeline& timeline = setup_.timeline();
     timeline.began_earlier(static_cast<std::int64_t>((seconds_since_process_start() - timeline.total().wall) * 1e9));
@@ -85,7 +86,7 @@ RunOutcome Session::run() {
     const Ending ending = trainer_->run();
     if (ending != Ending::signal) show_samples("the model after " + with_commas(trainer_->step()) + " steps", samples());
     return finish(ending);
-  } catch (const std::exception& error) {  // LibTorch's errors too
+  } catch (const std::exception& error) {  // catches errors of LibTorch too
     if (device::is_device_lost(error)) lose_device(error);
     fail(error.what(), Device::answers);
     throw;
@@ -149,7 +150,7 @@ std::optional<Weights> Session::first_weights() const {
   return load_weights(*request_.fs, from, console());
 }
 
-// Writes nothing: no run folder, no cache, no new sample data.
+// Makes the plan and writes nothing: no run folder, no cache, no new sample data.
 RunOutcome Session::plan_only() {
   assembly_ = std::make_unique<Assembly>(setup_, folders_to_look_in(/*plan_only=*/true));
   assembly_->note_undecided();
@@ -181,7 +182,7 @@ RecipeFolders Session::places() const {
   return places;
 }
 
-// The decisions of trials and fallbacks before the snapshot.
+// The choices that trials and fallbacks had made by the time of the snapshot.
 Json Session::kept_choices() const {
   if (!resumed_) return Json::object();
   const State* trainer = snapshot::part_of(resumed_->content, snapshot::kTrainer);
@@ -241,7 +242,7 @@ void Session::make_trainer() {
   parts.total_steps = assembly_->loaders().total_steps();
   parts.agreement = request_.agreement;
   if (setup_.config().log.doctor && setup_.agreement().ranks().rank == 0) {
-    std::string ignored;  // the GPU's driver may be installed without its monitoring library
+    std::string ignored;  // an error is ignored, because a GPU's driver may be installed without its monitoring library
     const at::Device device = assembly_->stepper().device();
     sampler_ = std::make_unique<doctor::Sampler>("/", device.is_cpu() ? nullptr : doctor::Nvml::open(ignored),
                                                  device.has_index() ? device.index() : 0);

@@ -1,4 +1,5 @@
-// The training of one run in this process: a run folder and a loop around an assembly. Both run_training() and train() use it.
+// The training of one run in this process: an assembly with a run folder and a loop around it. Both run_training() and train()
+// use it.
 #pragma once
 
 #include <filesystem>
@@ -16,7 +17,8 @@
 
 namespace millrace {
 
-// Sets up in order: folder and lock, snapshot to resume from, device and threads, recipe, loaders, precision; then the loop.
+// Sets up, in this order: folder and lock, snapshot to resume from, device and threads, recipe, loaders, number format. Then runs
+// the loop.
 class Session {
  public:
   explicit Session(RunRequest request);               // uses the folder that the config names
@@ -37,7 +39,7 @@ class Session {
   void begin_folder();
   void log_crashes(const char* file);  // writes crashes to this file of the folder, from here on
   [[nodiscard]] RecipeFolders places() const;
-  // `total_steps` of the run; 0 = not known yet.
+  // True if no step is left. `total_steps`: the length of the run; 0 = not known yet.
   [[nodiscard]] bool already_complete(std::int64_t total_steps) const;
   [[nodiscard]] bool root_is_complete(std::int64_t total_steps) const;
   [[nodiscard]] std::optional<Weights> first_weights() const;
@@ -48,49 +50,53 @@ class Session {
   [[nodiscard]] std::string likeness() const;
   [[nodiscard]] Reporter::Sinks sinks() const;
   [[nodiscard]] std::unique_ptr<Watchdog> watch();
-  void introduce();  // session_report.cpp; before any trial
+  void introduce();  // session_report.cpp; called before the first trial
   void show_notices();
-  void log_choices();  // made by trials; and everything of the plan that the folder keeps
+  void log_choices();  // logs the choices of trials, and writes the plan into the run folder
   [[nodiscard]] std::string plan_text();
   [[nodiscard]] std::vector<std::string> samples();
   void show_samples(const std::string& title, const std::vector<std::string>& texts);
   RunOutcome plan_only();
   RunOutcome rehearse_only();
-  [[nodiscard]] RunOutcome nothing_left() const;  // returned by a run that was complete before
+  [[nodiscard]] RunOutcome nothing_left() const;  // the outcome of a run that was already complete
   RunOutcome finish(Ending ending);
-  // fail() is called after an error that is on its way to the caller; a failure in fail() does not replace that error.
+  // Called after an error that is on its way to the caller. An error inside fail() does not replace that error.
   enum class Device : std::uint8_t { answers, is_lost };
   void fail(const char* error, Device device) noexcept;
   [[noreturn]] void lose_device(const std::exception& error);
   void keep_failure(const std::string& error);
   void keep_summary(const Json& summary);
   void log_end(const std::string& reason, const std::string& error);
-  [[nodiscard]] Json facts_of_end(const std::string& reason, const std::string& error);  // facts that need no call to the device
+  [[nodiscard]] Json facts_of_end(const std::string& reason, const std::string& error);  // facts that are known without a call to
+                                                                                         // the device
   [[nodiscard]] Json summary_of(const std::string& reason, const std::string& error);
-  // How each rank spent its time, by rank. Collective: for the normal exit only. Null if the run has one rank, or has lost one.
+  // How each rank spent its time, by rank. Collective, so it is called only if the run ends normally. Null if the run has one
+  // rank or has lost a rank.
   [[nodiscard]] Json times_of_ranks();
   [[nodiscard]] std::string closing_text(Ending ending, const Json& summary) const;
   [[nodiscard]] telemetry::Console& console() const { return setup_.console(); }
 
   RunSetup setup_;
-  const RunRequest& request_;  // the setup's
+  const RunRequest& request_;  // the request inside the setup
   RunDestination place_;
-  std::unique_ptr<Assembly> assembly_;  // null unless steps are left to do
-  std::unique_ptr<RunFolder> folder_;   // null if nothing is written
+  std::unique_ptr<Assembly> assembly_;  // null if no steps are left to do
+  std::unique_ptr<RunFolder> folder_;   // null if the run writes nothing
   std::unique_ptr<telemetry::RunLog> log_;
   std::unique_ptr<telemetry::EventWriter> events_;
   std::optional<Resumed> resumed_;
-  std::optional<std::int64_t> branches_after_;  // train.resume names an older snapshot: later snapshots are moved to a branch
-  std::unique_ptr<doctor::Sampler> sampler_;    // null = off
-  std::string likeness_;                        // see earlier_runs.h
+  std::optional<std::int64_t> branches_after_;  // if train.resume names an older snapshot: snapshots of steps after this one are
+                                                // moved to a branch
+  std::unique_ptr<doctor::Sampler> sampler_;    // null = readings of the machine are off
+  std::string likeness_;                        // names runs that can be compared with this one; see earlier_runs.h
   std::unique_ptr<Trainer> trainer_;
-  double opening_seconds_ = 0;          // of the recipe and its data
-  std::vector<Choice> logged_choices_;  // choices of the plan logged so far
+  double opening_seconds_ = 0;          // seconds for making the recipe and opening its data
+  std::vector<Choice> logged_choices_;  // those choices of the plan that the log already has
   std::size_t notices_shown_ = 0;
   int crash_log_ = -1;  // descriptor of log.jsonl, before the run begins of lock; -1 = not open
 };
 
-// Versions of Millrace, LibTorch, the compiler and the CPU capability; "build" identifies the program's build, if it is known.
+// Versions of Millrace, LibTorch and the compiler, and the CPU's capability. "build" identifies the build of the program, if it
+// is known.
 [[nodiscard]] Json versions();
 
 }  // namespace millrace

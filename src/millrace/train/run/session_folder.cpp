@@ -1,4 +1,4 @@
-// The run folder of a session: what the run resumes from, and when writing there begins.
+// The part of a session about its run folder: which snapshot the run resumes from, and when writing in the folder begins.
 #include <algorithm>
 #include <cmath>
 #include <string_view>
@@ -25,7 +25,7 @@ std::string resume_of(const Json& config) {
   return config.is_object() && config.contains(place) && config[place].is_string() ? config[place].get<std::string>() : "";
 }
 
-// The value that the last start in this folder chose for `option`; "" = unknown.
+// The value of `option` in the plan of the last start in this folder; "" = unknown.
 std::string planned(Fs& fs, const std::filesystem::path& run_folder, const std::string& option) {
   const std::filesystem::path file = run_folder / run_files::kPlan;
   const Json plan = fs.exists(file) ? Json::parse(fs.read_file(file), nullptr, /*allow_exceptions=*/false) : Json();
@@ -36,14 +36,15 @@ std::string planned(Fs& fs, const std::filesystem::path& run_folder, const std::
   return "";
 }
 
-// The saved config with this number of ranks: on resume the global batch must stay, not the batch of one rank.
+// The saved config, to be compared with the present one. On resume the global batch must stay the same, not the batch of one
+// rank. So if the global batch is unchanged, the result has the present batch size of a rank.
 Json with_batch_of_these_ranks(const snapshot::Content& content, const RunConfig& now, const Ranks& ranks) {
   Json config = content.config;
   const auto place = Json::json_pointer("/data/batch_size");
   const State* loader = snapshot::part_of(content, snapshot::kLoader);
   if (!config.contains(place) || now.data.batch_size.is_auto() || loader == nullptr) return config;
   const std::int64_t together = now.data.batch_size.value() * ranks.world_size;
-  const Json& saved = loader->json;  // unchecked: it may hold anything
+  const Json& saved = loader->json;  // not checked yet, so it may hold anything
   if (saved.is_object() && saved.contains("global_batch_size") && saved["global_batch_size"] == Json(together))
     config[place] = now.data.batch_size.value();
   return config;
@@ -78,14 +79,17 @@ void Session::check_changes() {
                              ": sums are taken in another order, and the last bits of the run's numbers may be others");
 }
 
-// Warns if a schedule covers the run's whole length and that length changed: its rate then jumps from one step to the next.
+// Warns if the learning-rate schedule covers the whole run and the run's length changed, because the rate then jumps at the next
+// step.
 void Session::log_new_length() {
-  constexpr double kSmallestChange = 1e-3;  // relative
+  constexpr double kSmallestChange = 1e-3;  // relative to the rate
   const Json::json_pointer epochs("/train/epochs"), max_steps("/train/max_steps");
   const Json& saved = resumed_->content.config;
   const std::int64_t step = resumed_->content.step, now = assembly_->loaders().total_steps();
   if (step == 0 || !saved.is_object() || !saved.contains(epochs) || !saved.contains(max_steps)) return;
-  if (saved.value("optim", Json()) != request_.config.values.value("optim", Json())) return;  // changed on purpose
+  if (saved.value("optim", Json()) != request_.config.values.value("optim", Json()))
+    return;  // the user changed the schedule on
+             // purpose
   const auto of = [&saved](const Json::json_pointer& key) {
     return saved.at(key).is_number_integer() ? saved.at(key).get<std::int64_t>() : 0;
   };
@@ -108,8 +112,8 @@ void Session::log_new_length() {
   }
 }
 
-// train.resume: a path says where the run starts; once the run has saved, it resumes from its own snapshot, so that repeating the
-// same command always continues.
+// Finds the snapshot to resume from. If train.resume is a path, the run starts there; once the run has saved, it resumes from its
+// own snapshot, so that the same command, repeated, always continues the run.
 void Session::find_snapshot() {
   Fs& fs = *request_.fs;
   const std::filesystem::path& folder = folder_->path();
@@ -151,7 +155,7 @@ void Session::find_snapshot() {
   }
 }
 
-// Called before the first step: from here on the folder is written to.
+// Called before the first step. From here on the session writes into the folder.
 void Session::begin_folder() {
   if (folder_ == nullptr) return;
   for (const std::string& text : folder_->begin(branches_after_)) setup_.notices().push_back(text);
@@ -161,7 +165,7 @@ void Session::begin_folder() {
   if (resumed_) events_->goes_on_at(trainer_->step() + 1);
 }
 
-// Rank 0 has the folder; all ranks resume from its snapshot.
+// Sends the snapshot to all ranks, because only rank 0 has the folder.
 void Session::share_snapshot() {
   Agreement& agreement = setup_.agreement();
   if (agreement.alone()) return;
@@ -176,17 +180,18 @@ bool Session::already_complete(std::int64_t total_steps) const {
   return setup_.agreement().from_root(root_is_complete(total_steps)).get<bool>();
 }
 
-// True if the run has done all its steps; known from a snapshot alone if max_steps ends the run, else once the length of an epoch
-// is known.
+// True if the run has made all its steps. If max_steps ends the run, a snapshot alone tells it; otherwise the length of an epoch
+// must be known.
 bool Session::root_is_complete(std::int64_t total_steps) const {
   if (!resumed_ || folder_ == nullptr) return false;
   const TrainConfig& train = setup_.config().train;
   const std::int64_t step = resumed_->content.step;
   const bool by_steps = train.max_steps > 0 && step >= train.max_steps;
   const bool by_epochs = total_steps > 0 && train.epochs > 0 && step >= total_steps;
-  const bool by_validations = trainer_ != nullptr && trainer_->has_ended();  // an early stop is known only after validations
+  const bool by_validations = trainer_ != nullptr && trainer_->has_ended();  // whether a run stopped early is known only after
+                                                                             // its validations
   if (!by_steps && !by_epochs && !by_validations) return false;
-  // A run that was killed, stopped or failed after its last step still owes its last validation and its summary.
+  // A run that was interrupted after its last step still needs its last validation and its summary, so it is not complete.
   return state_of_run(read_summary(*request_.fs, folder_->path()), step) == RunState::finished;
 }
 

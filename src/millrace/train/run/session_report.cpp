@@ -1,4 +1,4 @@
-// The reports of a session: the plan before the first step, the summary after the last.
+// The part of a session that reports: the plan before the first step, the summary after the last.
 #include <torch/nn/module.h>
 #include <torch/version.h>
 #include <unistd.h>
@@ -39,7 +39,7 @@ std::int64_t parameter_count(const torch::nn::Module& model) {
   return count;
 }
 
-// The largest shares of the run's time, in descending order: "backward 61 %, forward 29 %, optimizer 9 %".
+// The largest shares of the run's time, the largest first: "backward 61 %, forward 29 %, optimizer 9 %".
 std::string share_text(const Json& shares) {
   std::vector<std::pair<double, std::string>> sorted;
   for (const auto& [name, value] : shares.items()) sorted.emplace_back(value.get<double>(), name);
@@ -51,7 +51,7 @@ std::string share_text(const Json& shares) {
   return text;
 }
 
-// Adds the loss; adds nothing if no step was made.
+// Adds the first and the last loss; adds nothing if no step was made.
 void add_loss(std::vector<std::string>& parts, const Json& loss) {
   if (!loss["last"].is_null()) parts.push_back("loss " + fact_text(loss["first"]) + " -> " + fact_text(loss["last"]));
 }
@@ -67,7 +67,8 @@ void add_metrics(std::vector<std::string>& parts, const Json& summary) {
   }
 }
 
-// Names the best snapshot, which later commands use, unless it is the last one. `judged`: the metric that decides.
+// A line about the best snapshot, which later commands use; "" if the best one is also the last. `judged`: the metric that
+// selects it.
 std::string best_text(const Json& summary, const std::string& judged) {
   const auto metric = summary["metrics"].find(judged);
   if (metric == summary["metrics"].end() || !(*metric)["best_step"].is_number() || (*metric)["best_step"] == summary["steps"])
@@ -76,7 +77,7 @@ std::string best_text(const Json& summary, const std::string& judged) {
          ", the last " + fact_text((*metric)["last"]) + ": predict, eval and export use the best";
 }
 
-// The text about time spent on waiting for saves, if it is large enough to report, and what would hide the wait.
+// If waiting for saves took much time: a line that says so, and which setting would avoid the wait.
 std::string lag_advice(const Json& summary, std::int64_t max_lag) {
   constexpr double kSmallestShare = 0.02;
   const Json& saves = summary["snapshots"];
@@ -88,7 +89,7 @@ std::string lag_advice(const Json& summary, std::int64_t max_lag) {
   const std::string text = "waited for snapshots " + percent(saves["lag_share"].get<double>()) +
                            " of the time: writing one takes " + fixed(save_ms, 1) + " ms, a step " + fixed(step_ms, 1) + " ms. ";
   if (static_cast<double>(enough) * count >= summary["steps"].get<double>())
-    return text + "Save less often";  // the next save waits
+    return text + "Save less often";  // the next save would have to wait for this one
   return text + "With --snapshot.max_lag=" + std::to_string(enough) + " that would be hidden, and a crash could lose " +
          std::to_string(enough - max_lag) + (enough - max_lag == 1 ? " step more" : " steps more") + "; or save less often";
 }
@@ -144,7 +145,7 @@ std::string Session::plan_text() {
                    " batches; global batch " + with_commas(assembly_->loaders().global_batch()));
   const auto datasets = loader.dataset_plans();
   for (const data::Loader::DatasetPlan& dataset : datasets) {
-    if (datasets.size() == 1) break;  // the line above covers a single data set
+    if (datasets.size() == 1) break;  // a single data set is described by the line above
     line("data " + dataset.name, with_commas(dataset.samples) + " samples, " + with_commas(dataset.batch_size) + " in a batch" +
                                      (dataset.rule.empty() ? "" : "; " + dataset.rule));
   }
@@ -287,7 +288,7 @@ std::string Session::closing_text(Ending ending, const Json& summary) const {
 RunOutcome Session::nothing_left() const {
   RunOutcome outcome;
   outcome.summary = Json::object();
-  if (folder_ == nullptr) return outcome;  // rank 0 reports it
+  if (folder_ == nullptr) return outcome;  // only rank 0 reports
   outcome.run_folder = folder_->path();
   console().line("already complete at step " + with_commas(resumed_->content.step) +
                  ": raise train.max_steps or train.epochs, or start over with --fresh");
@@ -296,7 +297,7 @@ RunOutcome Session::nothing_left() const {
   return outcome;
 }
 
-// Called when the run is done and saved: a rank lost this late costs only its times in the report.
+// Called when the run is done and saved, so a rank that is lost now costs only its times in the report.
 Json Session::times_of_ranks() {
   Agreement& agreement = setup_.agreement();
   if (agreement.alone()) return {};
@@ -334,21 +335,22 @@ void Session::fail(const char* error, Device device) noexcept {
   const auto attempt = [](const auto& work) {
     try {
       work();
-    } catch (const std::exception&) {  // the caller's error is the one to report
+    } catch (const std::exception&) {  // an error here is ignored, because the caller's error is the one to report
     }
   };
   attempt([&] { setup_.agreement().leave(); });
-  // Done before all calls to the device: a device that has failed no longer answers, or a call never returns.
+  // The log's last line is written before any call to the device, because a device that failed may never return from a call.
   if (folder_ != nullptr) attempt([&] { log_end("error", error); });
   if (device == Device::is_lost) {
     if (folder_ != nullptr) attempt([&] { keep_summary(facts_of_end("error", error)); });
     return;
   }
-  trainer_->save_after_error();  // the last whole step is worth saving after any error
+  trainer_->save_after_error();  // the state after the last complete step is worth saving after any error
   if (folder_ != nullptr) attempt([&] { keep_failure(error); });
 }
 
-// The state of the last whole step is lost with the device, and each call to the device fails again.
+// Throws an error that says how to continue. The state of the last step is lost with the device, and each call to the device
+// would fail again.
 void Session::lose_device(const std::exception& error) {
   std::string first = trainer_->last_snapshot();
   if (!first.empty()) first += "the same command resumes from it; ";

@@ -8,7 +8,7 @@
 namespace millrace {
 namespace {
 
-// A user's module and loss as a recipe, so that the plain call runs the same loop.
+// Makes a recipe of the caller's module and loss, so that train() runs the same loop as the command line.
 class ModuleRecipe final : public Recipe {
  public:
   ModuleRecipe(torch::nn::Module& module, data::Pipeline training, std::optional<data::Pipeline> validation,

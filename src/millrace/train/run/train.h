@@ -1,4 +1,4 @@
-// Training as a plain C++ call, for people with their own program.
+// Trains a module by a plain C++ call, for programs that have their own command line.
 #pragma once
 
 #include <filesystem>
@@ -17,12 +17,12 @@ class Module;
 namespace millrace {
 
 struct TrainOptions {
-  RunConfig config;  // sections as in a config file; run.dir "" = no run folder: nothing is written
+  RunConfig config;  // sections as in a config file; with run.dir "" there is no run folder and nothing is written
   std::optional<data::Pipeline> validation;
-  bool print = true;  // plan, progress and summary on stdout
+  bool print = true;  // true: prints plan, progress and summary on stdout
 };
 
-// Trains `module` in place and returns summary.json's content. `loss` gets batches whose tensors live on the module's device.
+// Trains `module` in place and returns the content of summary.json. `loss` gets batches whose tensors are on the module's device.
 Json train(torch::nn::Module& module, data::Pipeline pipeline, std::function<Loss(const Batch&)> loss, TrainOptions options = {});
 
 }  // namespace millrace

@@ -1,4 +1,4 @@
-// What may differ when a run is resumed: the keys that its config's fields() marks free_on_resume().
+// The config keys that may change when a run is resumed: those that fields() of the config marks as free_on_resume().
 #pragma once
 
 #include <filesystem>
@@ -11,12 +11,13 @@
 
 namespace millrace {
 
-// Forbidden differences between the config of a snapshot and the present one, as problems. Two spellings of a path are equal if
-// they lead to the same file or folder; relative paths in `saved` start at `folder`, "" = the current one.
+// Differences between the config of a snapshot and the present config that a resume forbids, as problems. Two different spellings
+// of a path are equal if they lead to the same file or folder. Relative paths in `saved` are relative to `folder`, "" = the
+// current folder.
 [[nodiscard]] std::vector<Problem> forbidden_changes(const Json& saved, const config::Resolved& now, const config::Schema& schema,
                                                      const std::filesystem::path& folder = {});
 
-// Whether two paths of a config are equal, as above.
+// True if two paths of a config lead to the same file or folder, as described above.
 [[nodiscard]] bool leads_to(const std::string& saved, const std::string& now, const std::filesystem::path& folder);
 
 }  // namespace millrace

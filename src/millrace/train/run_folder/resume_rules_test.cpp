@@ -16,7 +16,7 @@ const config::Schema& schema() {
   return all;
 }
 
-// The dotted keys that are refused if `before` becomes `now`.
+// The dotted keys that are refused if the config `before` is replaced by `now`.
 std::vector<std::string> refused(const Json& before, const Json& now, const stdfs::path& folder = {}) {
   const auto values = [](const Json& keys) {
     config::Layers layers(schema());

@@ -21,20 +21,21 @@ inline constexpr const char* kSnapshots = "snapshots";
 inline constexpr const char* kPictures = "pictures";
 inline constexpr const char* kProfile = "profile";    // traces
 inline constexpr const char* kBranches = "branches";  // snapshots that a run left behind when it was resumed from an older one
-inline constexpr const char* kOldRun =
-    ".old-run";  // what --fresh replaces, until the new run has saved; if the name is in use, ".old-run-2" …
+inline constexpr const char* kOldRun = ".old-run";  // the old run that --fresh replaces, until the new run has saved a snapshot;
+                                                    // if the name is in use, ".old-run-2" …
 
-// The step in the name of a validation's picture: pictures/NAME.step-00001200.png. -1 for other names.
+// Turns NAME of a validation's picture into NAME.step-00001200.png, and reads the step from such a file name; step_of_picture()
+// is -1 for other names.
 [[nodiscard]] std::string picture_of_step(const std::string& name, std::int64_t step);
 [[nodiscard]] std::int64_t step_of_picture(const std::string& file);
 
-// The trace of the steps up to this one: profile/step-00001200.pt.trace.json; TensorBoard's profiler needs this suffix.
+// The file of the trace that ends with `step`: profile/step-00001200.pt.trace.json. TensorBoard's profiler needs this suffix.
 [[nodiscard]] std::string trace_of_step(std::int64_t step);
 
-// Folders of files that a run's record names one by one.
+// Folders whose files a run's record lists one by one.
 inline constexpr std::array<const char*, 2> kFileFolders = {kPictures, kProfile};
 
-// Names that every run has or may have.
+// All files and folders that a run may have at the top of its folder.
 inline constexpr std::array<const char*, 13> kAll = {kLock,    kRun,           kConfig,    kPlan,     kLog,     kSummary, kReport,
                                                      kHistory, kHistoryBefore, kSnapshots, kPictures, kProfile, kBranches};
 

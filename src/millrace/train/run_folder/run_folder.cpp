@@ -26,8 +26,9 @@ namespace {
 
 namespace stdfs = std::filesystem;
 
-constexpr std::string_view kStaging = ".new-";             // followed by the process id
-constexpr const char* kStagingMark = ".made-by-millrace";  // a folder with such a name and without this file is not Millrace's
+constexpr std::string_view kStaging = ".new-";             // the process id follows
+constexpr const char* kStagingMark = ".made-by-millrace";  // a folder named like a staging folder but without this file is not
+                                                           // Millrace's
 
 std::string date_time() {
   const std::time_t now = std::time(nullptr);
@@ -99,7 +100,7 @@ std::string joined_names(const std::vector<std::string>& names) {
 // up, and after them what a handler says of a crash before the first step.
 class RunFolder::Lock {
  public:
-  // Null if the folder disappeared meanwhile.
+  // Locks the file. Null if the folder has disappeared.
   static std::unique_ptr<Lock> take(const stdfs::path& folder) {
     const stdfs::path file = folder / run_files::kLock;
     std::unique_ptr<Lock> lock(new Lock);
@@ -114,7 +115,7 @@ class RunFolder::Lock {
     struct stat opened {};
     ::fstat(lock->descriptor_, &opened);
     if (!S_ISREG(opened.st_mode)) cannot_use(folder, file.string() + " is not a regular file");
-    // `millrace runs` takes each lock for a moment to see whether it is held.
+    // Waits and tries again, because `millrace runs` takes each lock for a moment to see whether it is held.
     constexpr timespec kMoment{0, 2'000'000};
     int taken = ::flock(lock->descriptor_, LOCK_EX | LOCK_NB);
     for (int i = 0; taken != 0 && errno == EWOULDBLOCK && i < 10; ++i) {
@@ -131,7 +132,7 @@ class RunFolder::Lock {
     }
     return lock->is_in(folder) ? std::move(lock) : nullptr;
   }
-  // Whether a process that opens the folder by this path finds this same lock.
+  // True if a process that opens the lock by the path `folder` gets this same file.
   [[nodiscard]] bool is_in(const stdfs::path& folder) const {
     struct stat opened {};
     struct stat named {};
@@ -156,14 +157,14 @@ class RunFolder::Lock {
     }
     return found;
   }
-  // Ignores errors: a full disk costs only a leftover that is never removed.
+  // Writes the process ids. Errors are ignored: if the disk is full, a leftover file stays in the folder for ever.
   void set_processes(const std::set<long>& processes) const {
     std::string text;
     for (const long process : processes) text += std::to_string(process) + "\n";
     if (::pwrite(descriptor_, text.data(), text.size(), 0) == static_cast<ssize_t>(text.size()))
       static_cast<void>(::ftruncate(descriptor_, static_cast<off_t>(text.size())));
   }
-  [[nodiscard]] bool made() const noexcept { return made_; }  // the lock file was new
+  [[nodiscard]] bool made() const noexcept { return made_; }  // true: this object created the lock file
 
  private:
   Lock() = default;
@@ -182,7 +183,7 @@ RunFolder::RunFolder(Fs& fs, const RunDestination& place, std::string recipe, bo
   try {
     while (lock_ == nullptr) {
       claim(place);
-      if (!made_) refuse_what_is_not_ours();  // refuses before anything is written here
+      if (!made_) refuse_what_is_not_ours();  // refuses the folder before anything is written there
       lock_ = Lock::take(path_);
     }
     refuse_what_is_not_ours();
@@ -202,7 +203,7 @@ RunFolder::RunFolder(Fs& fs, const RunDestination& place, std::string recipe, bo
 }
 
 RunFolder::~RunFolder() {
-  if (lock_ == nullptr || !lock_->is_in(path_)) return;  // the folder was moved: another folder may be in its place
+  if (lock_ == nullptr || !lock_->is_in(path_)) return;  // the folder was moved, and another folder may have its path
   try {
     if (!staging_.empty()) fs_.remove_all(staging_);
     if (!has_begun_ && lock_->made()) stdfs::remove(path_ / run_files::kLock);
@@ -223,7 +224,7 @@ void RunFolder::claim(const RunDestination& place) {
     throw UsageError({"can't make the run folder " + path_.string(), error.what(), "choose another folder with --run"});
   }
   for (int i = 2; true; ++i) {
-    made_ = ::mkdir(path_.c_str(), 0777) == 0;  // if several processes try, one succeeds
+    made_ = ::mkdir(path_.c_str(), 0777) == 0;  // if several processes try, only one succeeds
     if (made_) return;
     const int error = errno;
     if (error == EEXIST && !place.takes_next_name && stdfs::is_directory(path_)) return;
@@ -294,7 +295,7 @@ void RunFolder::clear_leftovers() {
       const bool is_temporary = temporary && processes_.contains(temporary->process) &&
                                 is_ours((below / temporary->name).string()) && type_of(path) == stdfs::file_type::regular;
       const bool is_staging = name.starts_with(kStaging) && path != staging_ && type_of(path) == stdfs::file_type::directory;
-      // A process that was killed while it created or removed its folder leaves it empty.
+      // The folder may be empty because a process was killed just after it created the folder or just before it removed it.
       const bool is_ours_now = is_staging && (is_there(path / kStagingMark) ||
                                               (processes_.contains(process_of_staging(name)) && fs_.list(path).empty()));
       if (is_temporary || is_ours_now) fs_.remove_all(path);
@@ -310,7 +311,8 @@ std::vector<std::string> RunFolder::begin(std::optional<std::int64_t> branches_a
     clear_leftovers();
     if (is_run_ && fresh_) {
       archive_old_run(fs_, path_, record_);
-      notices.push_back("the old run in " + path_.string() + " is replaced: it goes when the first new snapshot is on the disk");
+      notices.push_back("the old run in " + path_.string() +
+                        " is replaced: it is deleted when the first new snapshot is on the disk");
     } else if (is_run_ && branches_after) {
       branch_ = archive_branch(fs_, path_, record_, *branches_after);
       if (!branch_.empty()) notices.push_back("later snapshots became a branch: --run " + branch_.string() + " resumes them");
@@ -334,7 +336,7 @@ std::vector<std::string> RunFolder::begin(std::optional<std::int64_t> branches_a
   return notices;
 }
 
-// Files that the run read in its folder and keeps unchanged belong to it from then on.
+// A file that the run found in its folder, and that equals the staged file, belongs to the run from then on.
 void RunFolder::keep(const std::string& staged) {
   const stdfs::path path = path_ / staged;
   const bool is_same = type_of(path) == stdfs::file_type::regular && fs_.read_file(path) == fs_.read_file(staging_ / staged);
@@ -347,7 +349,7 @@ stdfs::path RunFolder::own(const std::string& name) {
   stdfs::path path = path_ / name;
   if (record_.owns(name)) return path;
   if (is_there(path)) {
-    throw UsageError({path.string() + " is not of this run: it is not overwritten", path.string(),
+    throw UsageError({path.string() + " does not belong to this run, so it is not overwritten", path.string(),
                       "move it, or choose another folder with --run"});
   }
   record_.files.insert(name);
@@ -371,7 +373,7 @@ void RunFolder::remove(const std::string& name) {
 
 void RunFolder::look_after() {
   if (!has_begun_ || (lock_ != nullptr && lock_->is_in(path_))) return;
-  // A folder without lock and run.json was recreated by the save under way.
+  // A folder with neither lock nor run.json was recreated by the save that is under way; any other folder is foreign.
   if (is_there(path_ / run_files::kLock) || is_there(path_ / run_files::kRun)) {
     throw UsageError({"the run folder " + path_.string() + " was replaced by another one during the run",
                       "nothing more is written there",
@@ -399,7 +401,7 @@ void RunFolder::saved() {
   if (record_.replacement == RunRecord::Replacement::none || lock_ == nullptr || !lock_->is_in(path_)) return;
   try {
     drop_old_run(fs_, path_, record_);
-  } catch (const FsError&) {  // the next process does it
+  } catch (const FsError&) {  // the next process deletes it
   }
 }
 
@@ -412,7 +414,7 @@ config::Resolved read_config(Fs& fs, const stdfs::path& run_folder) {
   const stdfs::path file = run_folder / run_files::kConfig;
   try {
     const Json all = Json::parse(fs.read_file(file), [](int depth, Json::parse_event_t, Json&) {
-      constexpr int kDeepest = 64;  // limits the recursion that copies values
+      constexpr int kDeepest = 64;  // limits the depth of recursion
       if (depth > kDeepest) throw std::runtime_error("it is nested too deeply");
       return true;
     });

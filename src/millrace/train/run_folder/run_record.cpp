@@ -17,7 +17,7 @@ constexpr int kFormat = 1;
 constexpr std::array<const char*, 3> kReplacements = {"none", "under way", "complete"};
 
 Json read_json(Fs& fs, const std::filesystem::path& file) {
-  std::error_code code;  // a folder that may not be read counts as holding no run
+  std::error_code code;  // a folder that can't be read counts as a folder without a run
   if (!std::filesystem::is_regular_file(file, code)) return nullptr;
   return Json::parse(fs.read_file(file), nullptr, /*allow_exceptions=*/false);
 }
@@ -33,7 +33,7 @@ bool is_old_run(const std::string& name) {
   return name.empty() || (name.starts_with(run_files::kOldRun) && name.find('/') == std::string::npos);
 }
 
-// A record for a run that wrote none, recognised by its config.json, the first file that such a run wrote.
+// A record for a run that has no run.json. Such a run is recognised by its config.json, the first file that it wrote.
 std::optional<RunRecord> read_unrecorded(Fs& fs, const std::filesystem::path& run_folder) {
   const Json config = read_json(fs, run_folder / run_files::kConfig);
   const bool is_ours = config.is_object() && config.size() == 2 && config.value("values", Json()).is_object() &&
@@ -55,7 +55,7 @@ FirstStart read_first_start(const std::filesystem::path& run_folder) {
   const std::filesystem::path file = run_folder / run_files::kLog;
   std::error_code code;
   if (!std::filesystem::is_regular_file(file, code)) return {};
-  constexpr std::streamsize kEnough = 4 << 20;  // a log may be long; a line names all files of the data
+  constexpr std::streamsize kEnough = 4 << 20;  // bytes; a log may be long, and its first line may name all files of the data
   std::string head(kEnough, '\0');
   std::ifstream stream(file, std::ios::binary);
   stream.read(head.data(), kEnough);
@@ -86,7 +86,7 @@ std::optional<RunRecord> read_record(Fs& fs, const std::filesystem::path& run_fo
     record.old_run = json.at("old_run").get<std::string>();
     if (json.contains("started_in")) record.started_in = json["started_in"].get<std::string>();
     const auto word = json.at("replacement").get<std::string>();
-    // A record written by another program could name any file.
+    // Checks that the record names only files below the run folder, because another program may have written it.
     const bool is_ours = std::all_of(record.files.begin(), record.files.end(), is_below) && is_old_run(record.old_run) &&
                          (word == kReplacements[0]) == record.old_run.empty();
     if (!is_ours) return std::nullopt;
@@ -111,7 +111,7 @@ std::string recipe_of_run(Fs& fs, const std::filesystem::path& run) {
   for (const char* file : {run_files::kRun, run_files::kSummary}) {
     try {
       if (std::string recipe = text_at(read_json(fs, run / file), {"recipe"}); !recipe.empty()) return recipe;
-    } catch (const FsError&) {  // the next file may have it
+    } catch (const FsError&) {  // the next file may have the name
     }
   }
   return read_first_start(run).recipe;

@@ -16,10 +16,10 @@
 namespace millrace {
 namespace {
 
-// Made first and removed last: distinguishes a killed process's leftovers from the user's files.
+// This file is made first and removed last. It distinguishes a killed process's leftovers from the user's files.
 constexpr const char* kPartMarker = "made-by-millrace";
 
-// The turn to work in a part folder: a lock that the system releases when a process is killed.
+// The right to work in a part folder: a lock, which the system releases when a process is killed.
 class Turn {
  public:
   explicit Turn(const std::filesystem::path& part)
@@ -32,7 +32,7 @@ class Turn {
     if (descriptor_ >= 0) ::close(descriptor_);
   }
   [[nodiscard]] bool is_open() const noexcept { return descriptor_ >= 0; }
-  // 0 or errno.
+  // Returns 0 or errno.
   [[nodiscard]] int lock(int mode) const noexcept {
     while (::flock(descriptor_, LOCK_EX | mode) != 0) {
       if (errno != EINTR) return errno;
@@ -55,13 +55,14 @@ class Turn {
   throw DataError({part.string() + " is in the way of the sample data", why, "rename or remove it"});
 }
 
-// `target` without links and a trailing slash, so that the part folder is on the same file system.
+// `target` without symbolic links and without a trailing slash, so that the part folder is on the same file system as the target.
 std::filesystem::path plain_path(const std::filesystem::path& target) {
   const std::filesystem::path path = std::filesystem::weakly_canonical(std::filesystem::absolute(target));
   return path.has_filename() ? path : path.parent_path();
 }
 
-// A rename can't replace a mount point, and would remove the current folder under its shell.
+// Refuses a mount point, which can't be replaced by a rename, and the current folder, because the shell would then be in a folder
+// that no longer exists.
 void refuse_fixed_folder(const std::filesystem::path& target) {
   std::error_code ignored;
   struct stat folder {};
@@ -82,7 +83,7 @@ void make_part_folder(Fs& fs, const std::filesystem::path& part) {
   try {
     fs.create_directories(part);
   } catch (const FsError& error) {
-    // The process that has the turn may remove the folder at this moment: the caller tries again.
+    // The process that has the turn may be removing the folder at this moment: the caller tries again.
     const bool gone = error.error_number() == ENOENT || error.error_number() == EEXIST || error.error_number() == ENOTDIR;
     if (!gone || !std::filesystem::is_directory(part.parent_path(), code)) throw;
   }
@@ -93,13 +94,13 @@ bool is_ours(Fs& fs, const std::filesystem::path& part) {
   return names.empty() || std::find(names.begin(), names.end(), kPartMarker) != names.end();
 }
 
-// Removes the leftover of a process that was killed between the rename and the end.
+// Removes the part folder of a process that was killed after the rename.
 void remove_leftover(Fs& fs, const std::filesystem::path& part) {
   const Turn turn(part);
   if (turn.is_open() && turn.lock(LOCK_NB) == 0 && turn.holds(part) && is_ours(fs, part)) fs.remove_all(part);
 }
 
-// Waits for the turn to make `target`; nullopt if `target` exists by then.
+// Waits for the turn to make `target`. nullopt if another process made `target` meanwhile.
 std::optional<Turn> take_turn(Fs& fs, const std::filesystem::path& target, const std::filesystem::path& part,
                               const std::function<void()>& report) {
   for (bool reported = false;;) {
@@ -135,7 +136,7 @@ void remove_part(Fs& fs, const std::filesystem::path& part) {
   try {
     clear_part(fs, part);
     fs.remove_all(part);
-  } catch (const std::exception&) {  // only success in making the data matters
+  } catch (const std::exception&) {  // errors of the cleaning are ignored: the data is complete
   }
 }
 
@@ -192,7 +193,7 @@ bool make_sample_data(Fs& fs, const std::filesystem::path& target, const SampleD
   bool made = false;
   try {
     mark_part(fs, part);
-    // Takes a new name: a helper of a killed process may live a moment longer, and write into the old folder.
+    // The folder gets a new name, because a child of a killed process may live a moment longer and write into the old folder.
     const std::filesystem::path folder = part / std::to_string(::getpid());
     fs.create_directories(folder);
     maker.make(folder);

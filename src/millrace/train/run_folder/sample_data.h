@@ -1,4 +1,5 @@
-// Sample data of a preset: a folder that appears whole, by one rename, even if several processes want it or a process is killed.
+// Sample data of a preset. The folder appears complete, by one rename, even if several processes make it at once or a process is
+// killed.
 #pragma once
 
 #include <filesystem>
@@ -15,13 +16,14 @@ namespace millrace {
 struct SampleDataMaker {
   std::function<void(const std::filesystem::path& folder)> make;  // fills an existing empty folder
   std::function<void()> begin;                                    // called before make(); may be null
-  std::function<void(const std::string&)> report;                 // called if another process is waited for; may be null
+  std::function<void(const std::string&)> report;                 // called if this process must wait for another one; may be null
 };
 
-// Makes `target`, which is missing or an empty folder. Processes that want the same folder take turns on .NAME.millrace-part next
-// to it: a later one waits and says so. Files that a killed process left there are removed, and nothing remains after an error.
-// False if another process had made `target` by then. Throws what make() throws, FsError, and DataError if something that is not
-// ours has the name of the part folder, or if `target` is a folder that can't be replaced.
+// Makes `target`, which is missing or an empty folder. Processes that want the same folder take turns in the part folder
+// .NAME.millrace-part next to it: a later process waits and says so. Files that a killed process left in the part folder are
+// removed, and nothing remains there after an error. Returns false if another process made `target` meanwhile. Throws what make()
+// throws, FsError, and DataError if the part folder's name is taken by something that is not Millrace's or if `target` is a
+// folder that can't be replaced.
 bool make_sample_data(Fs& fs, const std::filesystem::path& target, const SampleDataMaker& maker);
 
 }  // namespace millrace

@@ -14,9 +14,9 @@ namespace millrace {
 namespace {
 
 constexpr double kSecondsBetweenLooks = 1;
-constexpr std::size_t kMarks = 12;       // a look covers the time since the look this many before it
-constexpr std::size_t kLines = 24;       // losses that rules may look at
-constexpr std::size_t kStepTimes = 300;  // beyond this number every second step's time is dropped
+constexpr std::size_t kMarks = 12;       // a look covers the time since the look that was this many looks earlier
+constexpr std::size_t kLines = 24;       // the latest losses that rules see
+constexpr std::size_t kStepTimes = 300;  // if there are more step times than this, every second one is dropped
 
 const telemetry::Counter& recompute_time() {
   static const telemetry::Counter counter("recompute_ns");
@@ -88,7 +88,8 @@ Diagnosis::Mark Diagnosis::mark() const {
   return mark;
 }
 
-// Drops the norm of an objective without a loss since the last line: that norm belongs to a step long ago.
+// Keeps the loss and the gradient norm of each objective that had a loss since the last line. The norm of any other objective
+// belongs to an older step, so it is left out.
 void Diagnosis::note_losses(const StepRecord& record) {
   for (std::size_t i = 0; i < std::min(record.objectives.size(), numbers_.objectives.size()); ++i) {
     const auto loss = record.window.means.find(record.objectives[i].name);
@@ -112,7 +113,7 @@ std::optional<doctor::Watch::Change> Diagnosis::look(const StepRecord& record, M
     others_of_ += record.window.seconds;
   }
   note_losses(record);
-  if (first_ && record.times.steps > 0) {  // the first line covers the warm-up
+  if (first_ && record.times.steps > 0) {  // the first line is left out, because it contains the warm-up
     step_ms_.push_back(record.times.step_ms_p50 * (1 - record.window.others.value_or(0)));
     if (step_ms_.size() > kStepTimes) {
       std::size_t kept = 0;
@@ -125,7 +126,7 @@ std::optional<doctor::Watch::Change> Diagnosis::look(const StepRecord& record, M
   looked_ = now;
   marks_.push_back(mark());
   if (!first_) {
-    marks_.back().skipped = skipped_before_;  // a skipped step counts, also before the first line
+    marks_.back().skipped = skipped_before_;  // so that steps which were skipped before the first line count too
     first_ = marks_.back();
   }
   if (marks_.size() > kMarks) marks_.pop_front();
@@ -143,7 +144,7 @@ void Diagnosis::saw_validation(double loss, double seconds, const doctor::Eviden
   if (std::isfinite(loss)) numbers_.validation.push_back(loss);
 }
 
-// Looks at one batch only: the fields of a run are the same in each batch.
+// Measures the share of floating-point bytes in the first batch only, because all batches of a run have the same fields.
 void Diagnosis::saw_copied(const Batch& batch) {
   if (copied_floats_) return;
   double all = 0, floats = 0;
@@ -174,7 +175,7 @@ void Diagnosis::saw_machine(const doctor::Sampler::MachineReading& reading) {
   clock_.add(reading);
 }
 
-// An estimate from the run's passes and batches so far.
+// Estimated from the times of the run's passes and batches so far.
 double Diagnosis::seconds_of_next_trial(const telemetry::Timeline::Summary& so_far) const {
   using telemetry::Phase;
   const RunConfig& config = *parts_.config;

@@ -1,4 +1,5 @@
-// Watches a run for what slows it down: gathers the evidence, applies the doctor's rules at log lines, and reports new findings.
+// Watches a run for causes of slowness and other trouble: gathers the evidence, applies the doctor's rules at log lines, and
+// reports new findings.
 #pragma once
 
 #include <cstdint>
@@ -31,26 +32,27 @@ namespace millrace {
 // Belongs to the loop's thread.
 class Diagnosis {
  public:
-  // All pointers outlive the diagnosis.
+  // What a diagnosis works with. Everything that the pointers refer to must outlive the diagnosis.
   struct Parts {
     const RunConfig* config = nullptr;
     const Stepper* stepper = nullptr;
     telemetry::Timeline* timeline = nullptr;
     const DeviceTimes* device = nullptr;  // null: the host's times are also the device's
     const data::Loader* loader = nullptr;
-    bool cached = false;                // there is a cache
-    std::uint64_t cacheable_bytes = 0;  // size of a cache of all samples
-    double epochs = 0;                  // length of the run; 0 = without end
-    std::optional<BlindAnswer> blind;   // the blind answer for the first objective
+    bool cached = false;                // true: the run has a cache
+    std::uint64_t cacheable_bytes = 0;  // bytes that a cache of all samples would take
+    double epochs = 0;                  // length of the run; 0 = no limit
+    std::optional<BlindAnswer> blind;   // see BlindAnswer; for the first objective
     doctor::Evidence::Earlier earlier;
-    std::string run;                                        // the run's folder; "" = no folder
-    std::function<std::unique_ptr<RemedyTrials>()> trials;  // called once, when the first trial may be due; null = no trials
+    std::string run;                                        // the run's folder; "" = the run has no folder
+    std::function<std::unique_ptr<RemedyTrials>()> trials;  // makes the doctor's trials; called once, when the first trial may be
+                                                            // due; null = no trials
   };
 
   struct MemorySeen {
-    std::uint64_t used = 0, room = 0;  // bytes; 0 = not known
+    std::uint64_t used = 0, room = 0;  // bytes in use, and bytes that the process or the GPU may have; 0 = not known
     std::uint64_t step_peak = 0;
-    std::string rising;  // see MemoryWatch
+    std::string rising;  // MemoryWatch::rising()
   };
 
   explicit Diagnosis(Parts parts);
@@ -58,33 +60,39 @@ class Diagnosis {
   Diagnosis(const Diagnosis&) = delete;
   Diagnosis& operator=(const Diagnosis&) = delete;
 
-  // Called after a log line. Looks at most once a second; nullopt if it did not look.
+  // Called after each log line. Applies the rules at most once a second; nullopt if it did not apply them.
   [[nodiscard]] std::optional<doctor::Watch::Change> look(const StepRecord& record, MemorySeen memory);
   void saw_validation(double loss, double seconds, const doctor::Evidence::Judged& judged);
-  void saw_copied(const Batch& batch);                                // a batch after its copy to the device
-  void saw_batch(const Batch& batch);                                 // a prepared micro-batch
-  void began(double skipped) noexcept { skipped_before_ = skipped; }  // steps that earlier processes of the run skipped
+  void saw_copied(const Batch& batch);  // called with a batch after its copy to the device
+  void saw_batch(const Batch& batch);   // called with a prepared micro-batch
+  void began(double skipped) noexcept {
+    skipped_before_ = skipped;
+  }  // called before the first step, with the number of steps
+     // that earlier processes of the run skipped
   void saw_skipped_input(doctor::Evidence::SkippedInput seen) { numbers_.input = std::move(seen); }
-  void saw_peak(std::uint64_t bytes) noexcept;                            // most bytes of tensors on a GPU
-  void saw_ranks(const std::vector<doctor::Evidence::RankTimes>& times);  // times since the last call
-  void saw_machine(const doctor::Sampler::MachineReading& reading);       // since the first log line, or the last call
+  void saw_peak(std::uint64_t bytes) noexcept;                            // called with the most bytes of tensors on a GPU
+  void saw_ranks(const std::vector<doctor::Evidence::RankTimes>& times);  // called with the times of each rank since the last
+                                                                          // call
+  void saw_machine(const doctor::Sampler::MachineReading& reading);       // the reading covers the time since the last call, at
+                                                                          // first since the first log line
   void saw_snapshot() noexcept { ++saves_; }
-  // Makes the doctor's trials that are due, each once a run. A trial is due as soon as the time of all trials so far and of this
-  // trial is at most log.doctor_trials of the run's time so far. True if a trial was made.
+  // Makes the doctor's trials that are due; each trial is made once in a run. A trial is due when the time of all trials, this
+  // one included, is at most the share log.doctor_trials of the run's time so far. Returns true if a trial was made.
   bool try_when_due();
-  [[nodiscard]] double seconds() const noexcept { return seconds_; }  // time spent on looking
+  [[nodiscard]] double seconds() const noexcept { return seconds_; }  // time that the diagnosis itself took
   [[nodiscard]] const DoctorTrials& trials() const noexcept { return trials_; }
   [[nodiscard]] std::vector<doctor::Finding> holding() const { return watch_.holding(); }
-  [[nodiscard]] doctor::Evidence of_the_run() const;  // evidence of the whole run, from the first log line on; empty before that
+  [[nodiscard]] doctor::Evidence of_the_run() const;  // evidence from the first log line until now; empty before that line
 
  private:
-  // The growing sums at one moment.
+  // The values of all sums that only grow, at one moment. The difference of two marks describes the time between them.
   struct Mark {
     double at = 0;
     telemetry::Timeline::Summary times;
     std::int64_t lines = 0, saves = 0, validations = 0, recompute_ns = 0, step = 0, samples = 0, validation_batches = 0;
     double validation_seconds = 0;
-    double skipped = 0, spikes = 0, others = 0, others_of = 0;  // others: seconds that others used, of others_of observed
+    double skipped = 0, spikes = 0, others = 0, others_of = 0;  // others: seconds in which other programs used the cores, out of
+                                                                // others_of seconds that were observed
     data::Loader::Counters read;
     std::map<std::string, double> slow;
     std::vector<nn::ClampCount> clamps;
@@ -103,7 +111,7 @@ class Diagnosis {
 
   Parts parts_;
   doctor::Watch watch_;
-  std::deque<Mark> marks_;  // sums at the latest looks
+  std::deque<Mark> marks_;  // at the latest looks
   std::optional<Mark> first_;
   std::int64_t step_ = 0, samples_ = 0, lines_ = 0, saves_ = 0, validations_ = 0, validation_batches_ = 0;
   double validation_seconds_ = 0;
@@ -114,13 +122,13 @@ class Diagnosis {
   std::uint64_t most_held_ = 0;
   doctor::Evidence::Numbers numbers_;
   ShapesSeen shapes_;
-  std::vector<doctor::Evidence::RankTimes> ranks_;  // so far
+  std::vector<doctor::Evidence::RankTimes> ranks_;  // sums since the run began
   std::vector<double> step_ms_;
   doctor::GpuUse gpu_;
   doctor::ClockUse clock_;
   std::optional<double> copied_floats_;
-  std::unique_ptr<RemedyTrials> remedies_;  // null: no trial was due so far
-  double asked_for_trials_ = 0;             // the time of the look that asked last
+  std::unique_ptr<RemedyTrials> remedies_;  // null: no trial has been due yet
+  double asked_for_trials_ = 0;             // when try_when_due() last looked whether a trial is due, in steady seconds
   double trial_seconds_ = 0;
   DoctorTrials trials_;
 };

@@ -8,7 +8,7 @@
 namespace millrace {
 namespace {
 
-constexpr double kMostOfIt = 0.5;  // share of a rise that one owner must cause to be named
+constexpr double kMostOfIt = 0.5;  // an owner is named if it caused at least this share of the rise
 
 std::string bytes(std::uint64_t count) { return human_bytes(static_cast<double>(count)); }
 
@@ -26,7 +26,7 @@ std::string rise_text(int rises, const MemoryWatch::Reading& begin, const Memory
          " after step " + with_commas(begin.step) + ", " + bytes(now.tensors) + " after step " + with_commas(now.step);
 }
 
-// Names the owner of the tensors that grew; "" if it is unknown.
+// A text that names the owner of most of the growth, or says that no known owner grew that much; "" if owners are not known.
 std::string owner_text(const OwnedMemory& before, const OwnedMemory& now, std::uint64_t risen) {
   if (now.empty()) return "";
   for (const auto& [owner, held] : now) {
@@ -80,7 +80,8 @@ std::vector<std::string> MemoryWatch::look(const Reading& now, const std::functi
     warnings.push_back(share_text(now));
   }
   if (now.left > 0 && !is_warm(now)) return warnings;
-  const bool another_pass = !has_last_ || (last_.left > 0) != (now.left > 0);  // the caches have taken their memory
+  const bool another_pass = !has_last_ || (last_.left > 0) != (now.left > 0);  // at the end of the first pass the count of rises
+                                                                               // restarts, because the caches are full now
   const bool rises = has_last_ && now.tensors > last_.tensors;
   if (another_pass || (rising_.empty() && !rises)) {
     begin(now);

@@ -1,4 +1,5 @@
-// Warns once when memory is nearly full, and once when the tensors' memory keeps growing from one log line to the next.
+// Warns when memory is nearly full, and when the memory of tensors keeps growing from one log line to the next; each warning is
+// given once.
 #pragma once
 
 #include <cstdint>
@@ -9,37 +10,39 @@
 
 namespace millrace {
 
-// Bytes of tensors whose owner is known, by name: "optimizer".
+// Bytes of tensors by the name of the part that owns them, such as "optimizer".
 using OwnedMemory = std::map<std::string, std::uint64_t>;
 
 // Belongs to the loop's thread.
 class MemoryWatch {
  public:
-  // Taken at a log line, between two steps, when a step's own tensors are gone.
+  // The memory at a log line, between two steps, when the tensors of a step no longer exist.
   struct Reading {
     std::int64_t step = 0;
-    // Steps made in this process's first pass over the data, in which caches of data and features fill, and steps left until the
-    // pass, or the run, is over. `left` 0 = it is over.
+    // Caches of data and features fill during a process's first pass over the data. `passed`: steps of that pass made so far.
+    // `left`: steps until that pass or the run ends; 0 = the pass is over.
     std::int64_t passed = 0, left = 0;
-    std::uint64_t used = 0;     // part of `room`
-    std::uint64_t room = 0;     // all that the process, or the GPU's allocator, may have; 0 = not known
-    std::uint64_t tensors = 0;  // bytes of tensors alive
+    std::uint64_t used = 0;     // bytes in use; part of `room`
+    std::uint64_t room = 0;     // bytes that the process, or the GPU's allocator, may have in all; 0 = not known
+    std::uint64_t tensors = 0;  // bytes of all existing tensors
     bool on_gpu = false;
   };
 
   static constexpr double kShare = 0.9;
-  static constexpr int kRises = 8;                         // rises in a row; a reading that does not rise resets the count
-  static constexpr double kRiseShare = 0.05;               // least rise in all, relative to the bytes before the rises
-  static constexpr std::uint64_t kRiseBytes = 16'000'000;  // least rise in bytes
-  // The first pass is judged from this fraction on, or from a number of steps. Caches fill in it, so a rise is reported only if
-  // at its pace the free memory is used up before the pass is over.
+  static constexpr int kRises = 8;                         // a rise is reported after this number of rises in a row; a reading
+                                                           // that is not higher restarts the count
+  static constexpr double kRiseShare = 0.05;               // a rise must be at least this share of the bytes before it
+  static constexpr std::uint64_t kRiseBytes = 16'000'000;  // a rise must be at least this number of bytes
+  // In the first pass, readings are judged from this share of the pass on, or from this number of steps on if that is earlier.
+  // Because caches fill in this pass, a rise is reported only if at its pace the free memory is used up before the pass ends.
   static constexpr double kPassPart = 0.1;
   static constexpr std::int64_t kPassSteps = 1000;
 
-  // Warnings, usually empty. `owned` is called when a rise begins and when it is reported; null = owners are not known.
+  // Returns warnings; usually the list is empty. `owned` is called when a rise begins and when it is reported; null = the owners
+  // of tensors are not known.
   [[nodiscard]] std::vector<std::string> look(const Reading& now, const std::function<OwnedMemory()>& owned = nullptr);
-  // A text about the rise under way; "" without a rise. A rise is over when half of it is gone, or when kRises readings have not
-  // risen.
+  // A text about the rise that lasts; "" without a rise. A rise is over when half of the added bytes are gone, or after kRises
+  // readings that were not higher.
   [[nodiscard]] const std::string& rising() const noexcept { return rising_; }
 
  private:
@@ -49,10 +52,11 @@ class MemoryWatch {
 
   bool told_share_ = false, told_rise_ = false;
   std::string rising_;
-  int rises_ = 0, still_ = 0;  // readings in a row that rose; readings that did not rise during a reported rise
-  std::uint64_t most_ = 0;     // most bytes of tensors since begin_
-  Reading begin_, last_;       // first and last of the rises under way
-  OwnedMemory owned_;          // bytes by owner at begin_
+  int rises_ = 0, still_ = 0;  // rises_: readings in a row that were higher; still_: readings during a reported rise that were
+                               // not
+  std::uint64_t most_ = 0;     // the most bytes of tensors since begin_
+  Reading begin_, last_;       // the first and the last reading of the present rise
+  OwnedMemory owned_;          // bytes by owner when the rise began
   bool has_last_ = false;
 };
 

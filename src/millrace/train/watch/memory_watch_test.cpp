@@ -16,7 +16,7 @@ MemoryWatch::Reading tensors(std::int64_t step, std::uint64_t megabytes) {
   return {.step = step, .used = 1, .room = 0, .tensors = megabytes * kMb};
 }
 
-// A reading in the first pass over the data, which has a thousand steps.
+// A reading during the first pass over the data; the pass has a thousand steps.
 MemoryWatch::Reading first_pass(std::int64_t step, std::uint64_t megabytes, std::uint64_t free_megabytes) {
   return {.step = step,
           .passed = step,

@@ -35,7 +35,7 @@ StepProfiler::~StepProfiler() {
   if (state_ != State::recording) return;
   try {
     static_cast<void>(stop());
-  } catch (const std::exception&) {  // the recording is dropped anyway
+  } catch (const std::exception&) {  // an error is ignored, because the recording is discarded anyway
   }
 }
 
@@ -79,13 +79,13 @@ void StepProfiler::end() noexcept {
   }
 }
 
-// Waits for launched work on a GPU: Kineto knows a kernel only when it has ended.
+// Waits until the GPU has done its launched work, because Kineto knows a kernel only when it has ended.
 void StepProfiler::wait_for_device() const {
   if (!device_.is_cpu()) device::backend_of(device_).synchronize(device_.has_index() ? device_.index() : 0);
 }
 
 void StepProfiler::start() {
-  wait_for_device();  // work of earlier steps must not count for these
+  wait_for_device();  // so that work of earlier steps is not counted for these steps
   std::set<ActivityType> activities = {ActivityType::CPU};
   if (!device_.is_cpu()) activities.insert(ActivityType::CUDA);
   const ProfilerConfig config(ProfilerState::KINETO, /*report_input_shapes=*/true);
@@ -128,7 +128,7 @@ void StepProfiler::finish() {
   }
 }
 
-// Returns the trace's name in the run folder, "" without a folder.
+// Writes the trace and returns its name in the run folder; "" without a folder.
 std::string StepProfiler::write(const std::string& trace) {
   if (place_.folder == nullptr) return "";
   std::string name = run_files::trace_of_step(recorded_ == 0 ? step_ : last_);
@@ -153,7 +153,7 @@ void StepProfiler::close(std::size_t depth) {
 
 void StepProfiler::begins(telemetry::Phase phase) noexcept {
   open(std::string(telemetry::name_of(phase)));
-  // Leaves out a validation's operations, which may be a thousand times those of the steps.
+  // The operations of a validation are not recorded, because they may be a thousand times as many as those of the steps.
   if (phase == telemetry::Phase::validate) open_.back().silence = std::make_unique<at::DisableRecordFunctionGuard>();
 }
 

@@ -1,4 +1,5 @@
-// Records some steps of a run: the times of LibTorch's operations and our kernels, within the spans of the loop.
+// Records some steps of a run: the times of LibTorch's operations and of Millrace's kernels, inside the spans of the loop's
+// phases.
 #pragma once
 
 #include <ATen/record_function.h>
@@ -17,25 +18,26 @@
 
 namespace millrace {
 
-// Belongs to the loop's thread. Records with Kineto, LibTorch's own profiler: one recording at a time in a process. It changes
-// nothing that a step computes, and an error in it is a warning and never ends a run.
+// Belongs to the loop's thread. Records with Kineto, LibTorch's own profiler, which allows one recording at a time in a process.
+// Recording changes no result of a step. An error in it becomes a warning and never ends the run.
 //
-// In the trace: a span "ProfilerStep#12" for a step, as TensorBoard's profiler needs it; in it the timeline's spans by their
-// names ("data_wait", "prepare", "forward", "backward", "optimizer", "log"), and the operations, including those of autograd's
-// threads. Between steps "validate" and "snapshot"; a validation is recorded only as a span.
+// The trace has a span "ProfilerStep#12" for each step, as TensorBoard's profiler needs it. The span contains the phases of the
+// loop ("data_wait", "prepare", "forward", "backward", "optimizer", "log") and the operations, including those on autograd's
+// threads. Between two steps there may be the spans "validate" and "snapshot"; the operations of a validation are not recorded.
 class StepProfiler final : telemetry::SpanWatch {
  public:
-  // `place` and `reporter` outlive it. Without a folder in `place` only the table is made.
+  // `place` and `reporter` must outlive it. If `place` has no folder, only the table is made.
   StepProfiler(const ProfileConfig& config, c10::Device device, const SaveDestination& place, Reporter& reporter);
-  ~StepProfiler() override;  // an unfinished recording is dropped
+  ~StepProfiler() override;  // an unfinished recording is discarded
   StepProfiler(const StepProfiler&) = delete;
   StepProfiler& operator=(const StepProfiler&) = delete;
 
-  void begin_step(std::int64_t step);  // 1-based
-  // Called when the step's log line is done. `counts`: the step was not undone. After the last step the table and trace are
-  // written and reported.
+  void begin_step(std::int64_t step);  // `step` counts from 1
+  // Called when the step's log line is written. `counts`: false if the step was undone. After the last step to record, the table
+  // and the trace are written and reported.
   void end_step(bool counts);
-  // Called when the run ends: writes the steps recorded so far, and says that they are fewer than requested.
+  // Called when the run ends. If recording is not done, writes the steps recorded so far and says that they are fewer than
+  // requested.
   void end() noexcept;
   [[nodiscard]] bool is_done() const noexcept { return state_ == State::done; }
 
@@ -43,7 +45,7 @@ class StepProfiler final : telemetry::SpanWatch {
   enum class State : std::uint8_t { waiting, recording, done };
   struct Open {
     std::unique_ptr<at::RecordFunction> span;
-    std::unique_ptr<at::DisableRecordFunctionGuard> silence;  // destroyed first
+    std::unique_ptr<at::DisableRecordFunctionGuard> silence;  // the first member to be destroyed
   };
   void begins(telemetry::Phase phase) noexcept override;
   void ends() noexcept override;
@@ -60,8 +62,8 @@ class StepProfiler final : telemetry::SpanWatch {
   const SaveDestination& place_;
   Reporter& reporter_;
   State state_ = State::waiting;
-  std::int64_t seen_ = 0;      // steps of this start
-  std::int64_t recorded_ = 0;  // complete steps
+  std::int64_t seen_ = 0;      // steps since this process started
+  std::int64_t recorded_ = 0;  // steps recorded completely
   std::int64_t step_ = 0, first_ = 0, last_ = 0;
   std::vector<Open> open_;
 };

@@ -59,7 +59,7 @@ std::vector<std::string> SkippedInputs::look(double skipped, const Json& at) {
       missed_ = steady_seconds() - begin > room;
       if (!missed_) read(batch, hits);
     }
-  } catch (const std::exception&) {  // no memory for another batch
+  } catch (const std::exception&) {  // there may be no memory for another batch
     missed_ = true;
   }
   spent_ += steady_seconds() - begin;

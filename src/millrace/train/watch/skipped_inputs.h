@@ -1,4 +1,5 @@
-// The input of skipped steps, read again at the next log line: which sample holds what no step can use.
+// Finds samples with values that are not finite: reads the input of skipped steps again at the next log line and names the
+// samples.
 #pragma once
 
 #include <cstdint>
@@ -13,20 +14,20 @@
 
 namespace millrace {
 
-// Belongs to the loop's thread. Steps that are not skipped cost nothing.
+// Belongs to the loop's thread. Costs nothing as long as no step is skipped.
 class SkippedInputs {
  public:
-  // `loader` outlives this; a step takes at most `batches_per_step` of its batches.
+  // `loader` must outlive this object. `batches_per_step`: the most batches that a step takes from the loader.
   SkippedInputs(const data::Loader& loader, std::int64_t batches_per_step)
       : loader_(loader), batches_per_step_(static_cast<double>(batches_per_step)) {}
 
-  // The loop begins after `skipped` skipped steps of earlier processes, with the loader in the state `at`.
+  // Called before the first step. `skipped`: number of steps that earlier processes of the run skipped. `at`: the loader's state.
   void begin(double skipped, const Json& at);
   [[nodiscard]] bool rose(double skipped) const noexcept { return skipped > skipped_; }
-  // Called at a log line, with all steps that were skipped so far. If they rose, reads the batches since the last call again, for
-  // at most two seconds or 2 % of the loop's time, and returns a line for each sample with float values that are not finite, the
-  // first time that it is met. A field that has such values in more batches than were skipped is passed over: there they mark
-  // what is missing. Never throws.
+  // Called at a log line. `skipped`: number of all steps skipped so far. If it rose since the last call, reads the batches since
+  // then again, for at most two seconds or 2 % of the loop's time, whichever is longer. Returns a line for each sample that has
+  // float values that are not finite and was not reported before. A field that has such values in more batches than the skipped
+  // steps used is left out: such values there mean that data is missing. Never throws.
   std::vector<std::string> look(double skipped, const Json& at);
   [[nodiscard]] const doctor::Evidence::SkippedInput& seen() const noexcept { return seen_; }
 
@@ -38,8 +39,8 @@ class SkippedInputs {
   const data::Loader& loader_;
   double batches_per_step_;
   double skipped_ = 0;
-  std::uint64_t at_ = 0;          // batches since the run began
-  double began_ = 0, spent_ = 0;  // seconds of the steady clock, seconds
+  std::uint64_t at_ = 0;          // number of batches at the last call, counted from the run's beginning
+  double began_ = 0, spent_ = 0;  // when the loop began, in steady seconds; seconds spent on reading again
   bool missed_ = false;
   std::set<std::pair<std::size_t, std::int64_t>> samples_;
   doctor::Evidence::SkippedInput seen_;

@@ -18,7 +18,8 @@ namespace millrace {
 namespace {
 
 constexpr double kTimes = 50;
-constexpr double kOwnPause = 10;  // seconds without a look: the process was stopped, or the machine slept
+constexpr double kOwnPause = 10;  // seconds; if look() was not called for longer, the process was stopped or the machine slept,
+                                  // and this time does not count
 constexpr std::size_t kKept = 64;
 
 std::string what_is_done() {
@@ -26,7 +27,7 @@ std::string what_is_done() {
   return describe_doing(text.data(), text.size()) > 0 ? text.data() : "between steps";
 }
 
-// Ranks without the run folder count as saving while they wait for the rank that has it.
+// True during a save. A rank without the run folder counts as saving while it waits for the rank that has the folder.
 bool is_saving() {
   const Doing::Text task = doing_now(Doing::Level::task), phase = doing_now(Doing::Level::phase);
   return std::string_view(phase.data()) == "snapshot" || std::string_view(task.data()).starts_with(kSaveTask);
@@ -66,7 +67,7 @@ void Watchdog::start() {
   };
   try {
     thread_ = std::thread(watch);
-  } catch (const std::system_error&) {  // no thread can be created: a run does not need a watchdog
+  } catch (const std::system_error&) {  // the system can't create a thread; a run works without a watchdog
   }
 }
 

@@ -1,4 +1,4 @@
-// Reports a run that no longer advances, and obeys a signal if its loop can't.
+// Reports a run that no longer advances, and ends it on a signal that its loop does not notice.
 #pragma once
 
 #include <condition_variable>
@@ -14,19 +14,20 @@
 
 namespace millrace {
 
-// The beginning of a save's task (base/doing.h): "the save of step 12".
+// How the name of a save's task begins (base/doing.h): "the save of step 12".
 inline constexpr const char* kSaveTask = "the save of step ";
 
-// Reads base/doing.h. A phase that takes longer than the limit, and than 50 times what such phases took so far, is reported once,
-// with the current task and advice, and again when it ends. While a reported phase lasts, the first signal ends the process;
-// otherwise the loop obeys it after its step. While a state is being saved, which is what the signal asks for, only a second
-// signal ends the process, as everywhere (system/signals.h).
+// Watches what the loop says that it is doing (base/doing.h). A phase is reported once if it takes longer than the limit and
+// longer than 50 times what slow phases took before; the report has the current task and advice. A second report follows when the
+// phase ends. While a reported phase lasts, the first signal ends the process; otherwise the loop itself obeys the signal after
+// its step. While a state is being saved, the first signal waits for the save and only the second ends the process, as everywhere
+// (system/signals.h).
 class Watchdog {
  public:
   struct Options {
-    double limit_s = 60;                                     // train.hang_limit; 0 = never
-    std::function<void(const std::string&)> report;          // required; called by the watchdog's thread
-    std::function<std::string()> saved = [] { return ""; };  // "snapshot PATH": the last state on disk; "" = no snapshot
+    double limit_s = 60;                                     // train.hang_limit, in seconds; 0 = never
+    std::function<void(const std::string&)> report;          // must not be null; called by the watchdog's thread
+    std::function<std::string()> saved = [] { return ""; };  // the last state on disk: "snapshot PATH"; "" = no snapshot
     std::function<void(int exit_code)> leave;                // ends the process at once; null = _exit
     std::function<double()> clock = steady_seconds;
     std::function<int()> signal = pending_signal;
@@ -37,7 +38,8 @@ class Watchdog {
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
-  void start();  // starts a thread that looks once a second, until destruction; does nothing if the system refuses the thread
+  void start();  // starts a thread that calls look() once a second until destruction; does nothing if the system can't create the
+                 // thread
   void look();   // looks once
 
  private:
@@ -47,9 +49,9 @@ class Watchdog {
 
   Options options_;
   std::uint64_t beat_;
-  double since_, looked_;  // the clock at the last new beat, and at the last look
+  double since_, looked_;  // times of the clock when the beat last changed, and at the last look
   bool reported_ = false;
-  std::vector<double> slow_;  // seconds of the latest phases that lasted for more than one look
+  std::vector<double> slow_;  // seconds of the latest phases that took longer than one look
   std::size_t slow_count_ = 0;
   std::mutex mutex_;
   std::condition_variable wake_;

@@ -80,8 +80,8 @@ TEST(Watchdog, ASignalIsObeyedAfterTheLimit) {
   EXPECT_THAT(run.notices.back(), HasSubstr("are lost; nothing was saved yet"));
 }
 
-// A save of gigabytes to a slow disk takes longer than the limit; cut short, it would lose the state that the signal asks to
-// save.
+// A save of gigabytes to a slow disk takes longer than the limit. If the watchdog ended the process then, the state that the
+// signal asks to save would be lost.
 TEST(Watchdog, TheSaveThatASignalAsksForIsNotCutShort) {
   const std::string save = kSaveTask + std::to_string(12);
   struct Case {
@@ -89,8 +89,9 @@ TEST(Watchdog, TheSaveThatASignalAsksForIsNotCutShort) {
     bool is_save;
   };
   const std::vector<Case> cases = {{save.c_str(), "snapshot", true},
-                                   {save.c_str(), "summing over ranks", true},  // a rank without the run folder
-                                   {"", "snapshot", true},                      // waits for the save of an earlier step
+                                   {save.c_str(), "summing over ranks", true},  // a rank that has no run folder waits for the
+                                                                                // rank that saves
+                                   {"", "snapshot", true},                      // the loop waits for the save of an earlier step
                                    {"", "summing over ranks", false},
                                    {"the validation after step 12", "forward", false}};
   for (const Case& each : cases) {
@@ -132,7 +133,7 @@ TEST(Watchdog, TheLimitFollowsWhatPhasesTake) {
 TEST(Watchdog, TimeInWhichItDidNotLookDoesNotCount) {
   Watched run;
   run.pass(30);
-  run.now += 3600;  // SIGSTOP, a debugger
+  run.now += 3600;  // as after SIGSTOP or in a debugger
   run.pass(20);
   EXPECT_THAT(run.notices, IsEmpty());
 }

@@ -22,9 +22,9 @@ namespace fs = std::filesystem;
 
 using Take = std::function<void(std::span<const std::byte>)>;
 
-constexpr std::uint64_t kPiece = std::uint64_t{4} << 20U;  // a multiple of every element's size
+constexpr std::uint64_t kPiece = std::uint64_t{4} << 20U;  // bytes; a multiple of the size of every element
 
-// Passes on contiguous elements of a file.
+// Reads contiguous elements of a file in pieces and passes them on.
 void take_bytes(const InputFile& file, std::uint64_t offset, std::uint64_t bytes, DType dtype, bool swapped, const Take& take) {
   std::vector<std::byte> piece(std::min(kPiece, bytes));
   for (std::uint64_t done = 0; done < bytes; done += piece.size()) {
@@ -35,8 +35,8 @@ void take_bytes(const InputFile& file, std::uint64_t offset, std::uint64_t bytes
   }
 }
 
-// Visits an array in blocks of a few megabytes. A block has as many whole chunks along the last axes as fit, so that no chunk is
-// decoded twice.
+// Calls `visit` for an array in blocks of a few megabytes. A block consists of whole chunks, as many along the last axes as fit,
+// so that no chunk is decoded twice.
 template <class Visit>
 void for_each_block(const Shape& shape, const Shape& chunk, std::size_t width, const Visit& visit) {
   const std::size_t axes = shape.size();
@@ -138,7 +138,7 @@ std::vector<LyingArray> nifti_arrays(const fs::path& path) {
                  take(block);
                }
              };
-             if (compressed) return visit(Shape(shape.size(), 0), shape);  // each read inflates the whole array
+             if (compressed) return visit(Shape(shape.size(), 0), shape);  // at once, because each read inflates the whole array
              for_each_block(shape, {}, size_of(dtype), visit);
            }}};
 }

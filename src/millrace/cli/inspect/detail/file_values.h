@@ -1,4 +1,4 @@
-// The arrays of a file of any kind, read piece by piece.
+// Reads the arrays of a file of any known kind, in pieces.
 #pragma once
 
 #include <filesystem>
@@ -8,9 +8,9 @@
 
 namespace millrace::cli {
 
-// The arrays of a file, in the order in which inspect lists them. They take a few megabytes of memory, except for data that can
-// only be decoded whole, one array at a time: pictures, compressed members of .npz, .nii.gz, transposed tensors of .pt. NIfTI
-// voxels are scaled as their header says. Errors are DataError, thrown at once or by `pieces`.
+// Returns the arrays of a file, in the order in which `inspect` lists them. Reading takes a few megabytes of memory, except for
+// data that can be decoded only as a whole, an array at a time: pictures, compressed members of .npz, .nii.gz, transposed tensors
+// of .pt. NIfTI voxels are scaled as their header says. Throws DataError at once, or when `pieces` is called.
 using FileArrays = std::vector<LyingArray> (*)(const std::filesystem::path&);
 
 [[nodiscard]] std::vector<LyingArray> safetensors_arrays(const std::filesystem::path& path);

@@ -61,7 +61,7 @@ bool holds_safetensors(const fs::path& path) {
   return start[8] == '{' && header <= file.size() - 8;
 }
 bool holds_npy(const fs::path& path) { return begins_with(path, "\x93NUMPY"); }
-// The members of a .npz or .pt archive, which show its kind; empty if the archive's end is missing.
+// The names of the members of a .npz or .pt archive, which show the archive's kind. Empty if the end of the archive is missing.
 std::vector<std::string> members_of(const fs::path& path) {
   if (!begins_with(path, "PK\3\4")) return {};
   try {
@@ -86,7 +86,7 @@ void add_size(Report& report, const fs::path& path) {
   report.facts.emplace_back("size", human_bytes(static_cast<double>(fs::file_size(path))));
 }
 
-// Reports bytes that readers skip, as other programs do.
+// Reports the bytes that readers skip; other programs skip them too.
 void add_passed_over(Report& report, const format::PassedOver& bytes, const std::string& what) {
   std::vector<std::string> parts;
   const auto add = [&parts](std::uint64_t count, const std::string& place) {
@@ -179,7 +179,7 @@ void describe_pt(const fs::path& path, Report& report) {
                                            {"check", "nothing but plain data in it; CRC-32 of every storage agrees"}});
 }
 
-// The text about a fourth axis: "; 100 volumes, 2 s apart".
+// A text about the fourth axis, such as "; 100 volumes, 2 s apart".
 std::string series_text(const data::NiftiHeader& header) {
   const std::size_t axes = header.shape.size();
   if (axes < 4 || header.shape[axes - 4] < 2) return "";
@@ -235,7 +235,7 @@ Json attribute_json(const hdf5::Attribute& attribute) {
   return json;
 }
 
-// Adds the attributes of the file, or of the data set of that name, also to `details`.
+// Adds attributes to the report and to `details`: those of the data set `dataset`, or of the file if that is "".
 void add_attributes(Report& report, Json& details, const std::string& dataset, const hdf5::Attributes& attributes) {
   const std::string of = dataset.empty() ? "" : " of " + dataset;
   for (const hdf5::Attribute& attribute : attributes.all) {
@@ -337,10 +337,12 @@ bool holds_text(const fs::path& path) {
   file.read(0, std::as_writable_bytes(std::span(start)));
   if (start.empty() || other_than_text(start, path)) return false;
   const auto bad = first_byte_of_no_text(start);
-  return !bad || (start[*bad] != '\0' && *bad + 4 > start.size() && start.size() < file.size());  // cut inside a character
+  return !bad || (start[*bad] != '\0' && *bad + 4 > start.size() && start.size() < file.size());  // the bad byte may only be a
+                                                                                                  // character that the end of
+                                                                                                  // `start` cuts off
 }
 
-// Checks the checksums of an archive, whatever its content is.
+// Checks the checksums of an archive, whatever its members are.
 void check_archive(const fs::path& path, Report& report) {
   if (!begins_with(path, "PK\3\4")) return;
   try {

@@ -17,12 +17,12 @@ void write_all(int descriptor, std::string_view text) {
   while (!text.empty()) {
     const ssize_t written = ::write(descriptor, text.data(), text.size());
     if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return;  // a reader that went away must not stop the run
+    if (written <= 0) return;  // if the reader of the output is gone, the run must continue
     text.remove_prefix(static_cast<std::size_t>(written));
   }
 }
 
-// "DataError  sample 7 ...": the first line of an error in three parts.
+// True for the first line of an error in three parts, such as "DataError  sample 7 ...".
 bool begins_error(const std::string& line) {
   const std::size_t end = line.find("  ");
   if (end == std::string::npos || end == 0) return false;

@@ -1,4 +1,4 @@
-// Copies a rank's output, line by line, to its log and, prefixed with its number, to the screen.
+// Copies what a rank prints, line by line, to the rank's log and to the screen, there with the rank's number before each line.
 #pragma once
 
 #include <filesystem>
@@ -8,26 +8,29 @@ namespace millrace::cli {
 
 class RankOutput {
  public:
-  // `plain`: stdout is not changed, so that a program can still parse JSON from it.
+  // `plain`: stdout is passed on without numbers, so that a program can parse JSON from it.
   RankOutput(int rank, const std::filesystem::path& log, bool plain);
   ~RankOutput();
   RankOutput(const RankOutput&) = delete;
   RankOutput& operator=(const RankOutput&) = delete;
 
-  // Pipe ends for the child; the caller closes them by close_child_ends() after the child has inherited them.
+  // The ends of pipes for the child. The caller closes them by close_child_ends() when the child has inherited them.
   [[nodiscard]] int child_out() const noexcept { return out_.write; }
   [[nodiscard]] int child_err() const noexcept { return err_.write; }
   void close_child_ends();
-  [[nodiscard]] int out() const noexcept { return out_.read; }  // -1 after it has ended
+  [[nodiscard]] int out() const noexcept { return out_.read; }  // -1 after the child has closed its end
   [[nodiscard]] int err() const noexcept { return err_.read; }
-  void take();                                                                // copies available output; never waits
-  [[nodiscard]] const std::string& error() const noexcept { return error_; }  // last line of an error's text; "" = none
+  void take();  // copies the output that is there; never waits
+  [[nodiscard]] const std::string& error() const noexcept {
+    return error_;
+  }  // the last line of an error message; "" = the rank
+     // printed no error
   [[nodiscard]] const std::filesystem::path& log() const noexcept { return log_path_; }
 
  private:
   struct Pipe {
     int read = -1, write = -1, screen = 1;
-    std::string rest;  // an incomplete line
+    std::string rest;  // a line that is not complete yet
   };
   void take(Pipe& pipe);
   void show(Pipe& pipe, const std::string& line);

@@ -16,18 +16,18 @@
 namespace millrace::data::detail {
 namespace {
 
-constexpr std::size_t kBlock = 4096;  // unit of checksums: a crop reads little more than it needs
+constexpr std::size_t kBlock = 4096;  // bytes that a checksum covers; small, so that a crop reads little more than it needs
 constexpr std::string_view kEnding = ".part";
 constexpr std::size_t kNameDigits = 40;
 
-// The beginning of a file, in this machine's byte order; followed by a checksum per block, zeros up to a multiple of a block, and
-// the blocks.
+// The beginning of a file, in this machine's byte order. A checksum for each block follows, then zeros up to a multiple of a
+// block, then the blocks.
 struct Head {
   std::array<char, 8> magic = {'M', 'R', 'P', 'A', 'R', 'T', '1', '\n'};
   PartKey key{};
   std::uint64_t bytes = 0;
   std::uint32_t block = kBlock;
-  std::uint32_t crc = 0;  // checksum of this struct with crc = 0, and of the checksums
+  std::uint32_t crc = 0;  // checksum of this struct with crc = 0, and of the list of checksums
 };
 static_assert(sizeof(Head) == 56);
 
@@ -35,7 +35,7 @@ std::size_t blocks_of(std::size_t bytes) { return (bytes + kBlock - 1) / kBlock;
 std::size_t offset_of_blocks(std::size_t bytes) {
   return aligned_to(kBlock, sizeof(Head) + blocks_of(bytes) * sizeof(std::uint32_t));
 }
-// Number of checksums, including the zeros after them.
+// The number of 4-byte words between the head and the blocks: the checksums and the zeros after them.
 std::size_t words_of(std::size_t bytes) { return (offset_of_blocks(bytes) - sizeof(Head)) / sizeof(std::uint32_t); }
 
 std::uint32_t crc_of(Head head, std::span<const std::uint32_t> checksums) {
@@ -67,7 +67,7 @@ class File {
     }
     return true;
   }
-  // All ranges are requested at once and nothing else: the system's own read-ahead would read rows that a crop does not need.
+  // Asks the system to read all ranges and nothing else: its own read-ahead would read rows that a crop does not need.
   void advise(std::uint64_t begin, std::span<const PartRange> ranges) const {
     ::posix_fadvise(descriptor_, 0, 0, POSIX_FADV_RANDOM);
     for (const PartRange& range : ranges)
@@ -101,7 +101,7 @@ bool read_checked(const File& file, const PartKey& key, std::span<const PartRang
   };
   if (ranges.empty()) return read_blocks(0, blocks_of(out.size()));
   file.advise(begin_of_blocks, ranges);
-  std::size_t first = 0;  // first of the blocks to read next, as many as are adjacent
+  std::size_t first = 0;  // first of the adjacent blocks that are read next
   std::size_t end = 0;
   for (const PartRange& range : ranges) {
     if (range.bytes == 0) continue;
@@ -143,8 +143,8 @@ std::uint64_t part_file_bytes(std::size_t part_bytes) { return offset_of_blocks(
 PartRead read_part(const std::filesystem::path& path, const PartKey& key, std::span<const PartRange> ranges,
                    std::span<std::byte> out) noexcept {
   const File file(path);
-  // These errors mean that the file is not a part's; any other error (too many open files, no permission) says nothing about the
-  // file's content.
+  // ELOOP and ENXIO mean that the path is not a part's file. Any other error (too many open files, no permission) does not mean
+  // that the file is damaged.
   if (!file.is_open()) return errno == ELOOP || errno == ENXIO ? PartRead::damaged : PartRead::missing;
   try {
     return read_checked(file, key, ranges, out) ? PartRead::done : PartRead::damaged;

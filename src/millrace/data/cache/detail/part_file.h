@@ -1,4 +1,4 @@
-// The file of one decoded part: the part's key, checksums of its blocks, its bytes.
+// The file of a decoded part: its key, checksums of its blocks, its bytes.
 #pragma once
 
 #include <array>
@@ -15,24 +15,24 @@
 namespace millrace::data::detail {
 
 using PartKey = std::array<std::uint8_t, 32>;
-// The key of the part that `text` identifies.
+// The key of the part that `text` identifies, and the name of that part's file.
 [[nodiscard]] PartKey part_key(std::string_view text);
 [[nodiscard]] std::string part_file_name(const PartKey& key);
-[[nodiscard]] bool is_part_file_name(std::string_view name);  // true also for a file that is still being written
+[[nodiscard]] bool is_part_file_name(std::string_view name);  // also true for a file that is still being written
 
 [[nodiscard]] std::uint64_t part_file_bytes(std::size_t part_bytes);
 
 enum class PartRead : std::uint8_t { done, missing, damaged };
-// Reads `ranges` (sorted, not overlapping; empty: all) of the part into their places in `out`, which has the size of the whole
-// part; other bytes of `out` may change too. `damaged`: the file is not this part's, or the bytes read fail their checksums.
-// Thread-safe, never throws.
+// Reads `ranges` of the part to the same places in `out`, which has the size of the whole part; other bytes of `out` may change
+// too. The ranges are sorted and do not overlap; an empty list means the whole part. The result `damaged` means that the file is
+// not this part's or that its checksums are wrong. Thread-safe, never throws.
 [[nodiscard]] PartRead read_part(const std::filesystem::path& path, const PartKey& key, std::span<const PartRange> ranges,
                                  std::span<std::byte> out) noexcept;
 
-// Advises the system that the ranges will be read soon; false when there is no such file.
+// Tells the system that the ranges will be read soon. False if the file does not exist.
 bool will_need_part(const std::filesystem::path& path, std::span<const PartRange> ranges, std::size_t part_bytes) noexcept;
 
-// Writes the file whole or not at all; not synced, since every reader checks it. FsError.
+// Writes the whole file or nothing. The file is not synced to the disk, because every reader checks it. Throws FsError.
 void write_part(Fs& fs, const std::filesystem::path& path, const PartKey& key, std::span<const std::byte> bytes);
 
 }  // namespace millrace::data::detail

@@ -15,7 +15,7 @@
 namespace millrace::data::detail {
 namespace {
 
-// The datatype codes of nifti1.h that have a DType.
+// The datatype codes of nifti1.h for which there is a DType.
 constexpr std::array<std::pair<int, DType>, 12> kTypes = {{{2, DType::u8},
                                                            {4, DType::i16},
                                                            {8, DType::i32},
@@ -29,7 +29,7 @@ constexpr std::array<std::pair<int, DType>, 12> kTypes = {{{2, DType::u8},
                                                            {1280, DType::u64},
                                                            {1792, DType::c128}}};
 
-// Numbers at byte offsets, in the file's byte order.
+// Reads numbers at given byte offsets, in the file's byte order.
 class Bytes {
  public:
   Bytes(std::span<const std::byte> bytes, bool swapped) : bytes_(bytes), swapped_(swapped) {}
@@ -51,7 +51,7 @@ class Bytes {
   bool swapped_;
 };
 
-// The fields that both versions have, in wide types.
+// The fields that both versions of the format have, in the wider types of version 2.
 struct Fields {
   std::array<std::int64_t, 8> dim{};
   std::array<double, 8> pixdim{};
@@ -62,11 +62,11 @@ struct Fields {
   std::string magic, description;
 };
 
-// Byte offsets of the fields (nifti1.h, nifti2.h).
+// The byte offset of each field (nifti1.h, nifti2.h).
 struct Places {
   std::size_t magic, datatype, bitpix, dim, pixdim, offset, slope, intercept, units, description, qform, sform, quatern, srow;
 };
-constexpr int kLastForm = 5;  // the codes of qform and sform are 0 to 5
+constexpr int kLastForm = 5;  // the last valid code; qform and sform have the codes 0 to 5
 constexpr Places kPlaces1 = {344, 70, 72, 40, 76, 108, 112, 116, 123, 148, 252, 254, 256, 280};
 constexpr Places kPlaces2 = {4, 12, 14, 16, 104, 168, 176, 184, 500, 240, 344, 348, 352, 400};
 
@@ -94,7 +94,7 @@ Fields read_fields(const Bytes& bytes, const Places& at) {
   return fields;
 }
 
-// nibabel reads a code unknown to nifti1.h as 0.
+// A code that nifti1.h does not have becomes 0, as in nibabel.
 int known_form(int code) { return code > 0 && code <= kLastForm ? code : 0; }
 
 std::string find_affine(const Fields& fields, NiftiHeader& header) {
@@ -167,7 +167,8 @@ std::string affine_of_qform(const NiftiHeader& header, NiftiMatrix& affine) {
   const double b = header.qform[0], c = header.qform[1], d = header.qform[2];
   const double square = b * b + c * c + d * d;
   if (!std::isfinite(square)) return "the qform's quaternion is not finite";
-  // nibabel's threshold: this close to 1 the rest is float32 rounding, and its root would rotate the volume slightly.
+  // nibabel's threshold: if `square` is this close to 1, the difference is rounding of float32, and its root would rotate the
+  // volume slightly.
   constexpr double kRounding = 3 * static_cast<double>(std::numeric_limits<float>::epsilon());
   const bool is_half_turn = std::abs(1.0 - square) < kRounding;
   if (square > 1.0 && !is_half_turn) return "the qform's quaternion is longer than 1";
@@ -218,11 +219,12 @@ std::string parse_nifti(std::span<const std::byte> bytes, NiftiHeader& header, b
     return "the magic is " + quoted(fields.magic) + ", expected \"n+" + number + "\" or \"ni" + number + "\"";
   }
   header.pair = fields.magic[1] == 'i';
-  // A float in version 1, so a value that is not a whole number of bytes inside a file is rejected before it is converted.
+  // In version 1 the offset is a float, so it may not be a whole number of bytes inside a file; it is checked before it is
+  // converted.
   const double offset = first ? static_cast<double>(ordered.at<float>(kPlaces1.offset))
                               : static_cast<double>(ordered.at<std::int64_t>(kPlaces2.offset));
   const double least = header.pair ? 0 : first ? 352 : 544;
-  // Some writers leave 0 in a single file and mean "after the header".
+  // Some writers store 0 in a single file, which means "right after the header".
   const double meant = offset == 0 ? least : offset;
   if (!(meant >= least && meant < 1e15) || meant != std::floor(meant)) {
     return "vox_offset is " + significant(offset, 6) + ", expected a whole number of at least " + significant(least, 3);
@@ -248,7 +250,7 @@ std::string parse_extensions(std::span<const std::byte> bytes, std::uint64_t end
   header.extensions.clear();
   if (end < begin + 4 || bytes[begin] == std::byte{0}) return "";
   const Bytes ordered(bytes, header.swapped);
-  // Bytes after the last extension that are too few for another one are padding.
+  // If too few bytes for another extension are left after the last one, they are padding.
   for (std::uint64_t at = begin + 4; at + 8 <= end;) {
     const auto size = ordered.at<std::int32_t>(at);
     if (size == 0) break;

@@ -1,4 +1,4 @@
-// The first 348 or 540 bytes of a NIfTI file.
+// Reads the header of a NIfTI file: its first 348 bytes (version 1) or 540 bytes (version 2).
 #pragma once
 
 #include <array>
@@ -12,24 +12,26 @@ namespace millrace::data::detail {
 
 inline constexpr std::size_t kNifti1Bytes = 348, kNifti2Bytes = 540;
 
-// Parses a header. `bytes`: the first kNifti2Bytes of the file, or fewer if it is shorter. Checks all that the header alone can
-// show; returns what is wrong, or "". `is_unread`: the standard has the datatype, but this reader does not support it.
+// Parses a header and checks everything that the header alone can show. `bytes`: the first kNifti2Bytes of the file, or fewer if
+// it is shorter. Returns what is wrong, or "". `is_unread` is set if the datatype is valid but this reader does not support it.
 [[nodiscard]] std::string parse_nifti(std::span<const std::byte> bytes, NiftiHeader& header, bool& is_unread);
 
-// True if the bytes begin as a NIfTI header does: with its size and magic.
+// True if the bytes begin like a NIfTI header: with its size and magic.
 [[nodiscard]] bool has_nifti_magic(std::span<const std::byte> bytes);
 
-[[nodiscard]] int datatype_of(DType dtype);  // its code in nifti1.h, which must have one
+[[nodiscard]] int datatype_of(DType dtype);  // the code of `dtype` in nifti1.h; `dtype` must have one
 
 using NiftiMatrix = std::array<std::array<double, 4>, 4>;
-// The voxel size for pixdim[1] to [3], which the standard requires to be above 0: the absolute value, and 1 for 0, as in nibabel.
+// The size of a voxel from pixdim[1], [2] or [3]. The standard requires values above 0; this takes the absolute value, and 1 for
+// 0, as nibabel does.
 [[nodiscard]] double voxel_size(double stored);
-// Sets `affine` to the transform of a qform: rotation by the unit quaternion (a, b, c, d), of which b, c and d are stored, times
-// the voxel sizes; pixdim[0] = -1 flips the third axis (nifti1.h, "method 2"). Returns what is wrong, or "".
+// Sets `affine` to the transform that the qform describes ("method 2" of nifti1.h): a rotation times the voxel sizes. The
+// rotation is the unit quaternion (a, b, c, d), whose b, c and d are stored. pixdim[0] = -1 flips the third axis. Returns what is
+// wrong, or "".
 [[nodiscard]] std::string affine_of_qform(const NiftiHeader& header, NiftiMatrix& affine);
 
-// Reads the list of extensions between the header and `end`. `bytes`: the file's first bytes, at least `end`. Returns what is
-// wrong, or "".
+// Reads the list of extensions between the header and byte `end`. `bytes`: at least the first `end` bytes of the file. Returns
+// what is wrong, or "".
 [[nodiscard]] std::string parse_extensions(std::span<const std::byte> bytes, std::uint64_t end, NiftiHeader& header);
 
 }  // namespace millrace::data::detail

@@ -1,5 +1,6 @@
-// Included by one source file per instruction set, each with its own namespace in MR_RESIZE: the same vector code is compiled to
-// the best instructions of each. Uses no standard library function that the linker could share with files compiled for any CPU.
+// Each source file that is compiled for an instruction set includes this file, with its own namespace in MR_RESIZE. So the
+// same vector code uses the best instructions of each CPU. It uses no function of the standard library, because the linker could
+// merge that function with the copy for any CPU.
 #pragma once
 
 #include <cstring>
@@ -9,7 +10,7 @@
 namespace millrace::data::detail::MR_RESIZE {
 namespace {
 
-// Eight values at once: the compiler maps them to the instructions that the file may use.
+// Vectors of eight values; the compiler maps them to the instructions that the file may use.
 constexpr std::size_t kLanes = kResizedRows;
 using Bytes = std::uint8_t __attribute__((vector_size(kLanes)));
 using Shorts = std::int16_t __attribute__((vector_size(kLanes * sizeof(std::int16_t))));
@@ -22,7 +23,9 @@ inline void start(Ints& sums) { sums = Ints{} + kHalf; }
 inline void add(Ints& sums, const std::byte* values, std::int32_t weight) {
   Bytes bytes;
   std::memcpy(&bytes, values, sizeof bytes);
-  sums += __builtin_convertvector(__builtin_convertvector(bytes, Shorts), Ints) * weight;  // g++ 12 vectorises only single steps
+  sums += __builtin_convertvector(__builtin_convertvector(bytes, Shorts), Ints) * weight;  // in two steps, because g++ 12
+                                                                                           // vectorises conversions only one step
+                                                                                           // at a time
 }
 
 inline void store(const Ints& sums, std::byte* to) {
@@ -33,8 +36,8 @@ inline void store(const Ints& sums, std::byte* to) {
   std::memcpy(to, &bytes, sizeof bytes);
 }
 
-// Transposes eight rows of sixteen bytes. Seen as one array of 128 bytes, each step rotates a byte's index left by one bit. Three
-// steps turn rows into columns, four more turn columns into rows.
+// Transposes eight rows of sixteen bytes. Seen as an array of 128 bytes, each step rotates the bits of a byte's index left by
+// one. Three steps turn rows into columns; four more steps turn columns into rows.
 using Sixteen = std::uint8_t __attribute__((vector_size(16)));
 using Block = Sixteen[kLanes];
 constexpr std::size_t kBlockBytes = sizeof(Sixteen);
@@ -51,7 +54,8 @@ inline void turn(Block& block, int times) {
   }
 }
 
-// Turns eight rows into columns of eight bytes; rows_of() turns them back. The columns have room for whole blocks.
+// Turns eight rows into columns of eight bytes; rows_of() turns them back. `columns` must have room for whole blocks of 16
+// columns.
 inline void columns_of(const std::byte* const (&rows)[kLanes], std::size_t count, std::byte* columns) {
   for (std::size_t i = 0; i < count; i += kBlockBytes, columns += sizeof(Block)) {
     Block block = {};

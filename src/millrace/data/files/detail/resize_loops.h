@@ -1,4 +1,4 @@
-// The loops of resize_bicubic(): weighted sums of rows and of columns of bytes. Pitches (distances between rows) are in bytes.
+// The loops of resize_bicubic(): weighted sums of rows and of columns of bytes. A pitch is the distance between rows, in bytes.
 #pragma once
 
 #include <cstddef>
@@ -7,23 +7,23 @@
 
 namespace millrace::data::detail {
 
-inline constexpr int kWeightBits = 22;  // fraction bits of a weight: 32 less 8 of a pixel and 2 for overshoot
-// resize_columns() reads rows whose pitch is a multiple of this; the bytes after a row's end may hold anything.
+inline constexpr int kWeightBits = 22;  // bits after the point of a weight: 32 minus 8 for a pixel and 2 for overshoot
+// The pitch of the rows that resize_columns() reads must be a multiple of this. Bytes after the end of a row may hold anything.
 inline constexpr std::size_t kColumnBlock = 32;
 
-// The range of old pixels that contribute to a new one, along one axis.
+// The old pixels, along an axis, that contribute to a new pixel.
 struct Taps {
   std::int64_t first = 0, count = 0;
 };
 struct ResizeAxis {
-  std::vector<Taps> taps;             // one per new pixel
-  std::vector<std::int32_t> weights;  // `most` per new pixel
+  std::vector<Taps> taps;             // for each new pixel
+  std::vector<std::int32_t> weights;  // `most` weights for each new pixel
   std::size_t most = 0;
 };
 
-// Rows that are processed together.
+// The number of rows that are processed together.
 inline constexpr std::size_t kResizedRows = 8;
-// Arguments of the loops of one instruction set.
+// Arguments of the loops, which are compiled once for each instruction set.
 struct RowWork {
   const std::byte* from[kResizedRows] = {};
   std::byte* to[kResizedRows] = {};
@@ -31,7 +31,7 @@ struct RowWork {
   const Taps* taps = nullptr;
   const std::int32_t* weights = nullptr;
   std::size_t most = 0;
-  std::byte *old_columns = nullptr, *new_columns = nullptr;  // room for whole blocks of 16 columns
+  std::byte *old_columns = nullptr, *new_columns = nullptr;  // with room for whole blocks of 16 columns
 };
 struct ColumnWork {
   const std::byte* from = nullptr;  // the first old row that contributes to the new one
@@ -51,11 +51,11 @@ namespace avx2 {
 [[nodiscard]] ResizeLoops loops();
 }
 
-// Turns rows of old pixels, `old_bytes` long, into rows of new ones. `channels` is 1 or 3.
+// Computes rows of new pixels from rows of old pixels. `old_bytes`: length of an old row. `channels` is 1 or 3.
 void resize_rows(const std::byte* from, std::size_t from_pitch, std::size_t old_bytes, std::int64_t rows, std::size_t channels,
                  const ResizeAxis& axis, std::byte* to, std::size_t to_pitch);
 
-// Turns old rows into new rows of `bytes` each; `from` is the old row whose number is `first`.
+// Computes new rows, each `bytes` long, from old rows. `first` is the number of the old row that `from` points to.
 void resize_columns(const std::byte* from, std::size_t from_pitch, std::int64_t first, std::size_t bytes, const ResizeAxis& axis,
                     std::byte* to, std::size_t to_pitch);
 

@@ -8,14 +8,14 @@
 namespace millrace::data::detail {
 namespace {
 
-constexpr std::size_t kShown = 40;          // bytes of a line that are shown
-constexpr std::int64_t kLeastTags = 20;     // required in addition to a share of the text: a book may contain a few
-constexpr std::int64_t kBytesPerTag = 100;  // markup has at least one tag in this many bytes
+constexpr std::size_t kShown = 40;          // bytes of a line that a message shows
+constexpr std::int64_t kLeastTags = 20;     // the fewest tags for markup, besides their share: a book may contain a few
+constexpr std::int64_t kBytesPerTag = 100;  // the text is markup only if it has a tag in this many bytes
 constexpr double kMostOfLines = 0.9;
 constexpr std::int64_t kLeastRepeats = 20, kLeastReturns = 10;
-constexpr double kRepeated = 0.25;  // share of all bytes
+constexpr double kRepeated = 0.25;  // share of all bytes from which a repeated line is reported
 constexpr std::int64_t kLeastTwice = 5;
-constexpr std::int64_t kBytesPerTwice = 2000;  // text encoded twice has at least one such pair in this many bytes
+constexpr std::int64_t kBytesPerTwice = 2000;  // text was encoded twice only if it has such a pair in this many bytes
 
 bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
 
@@ -63,8 +63,8 @@ void TextSigns::add_to_line(std::string_view character) {
 
 void TextSigns::count_character(char32_t character) {
   lost_ += character == U'\uFFFD' ? 1 : 0;
-  // In text encoded twice, the first byte of a two-byte or three-byte character has become a letter of Latin-1, and the byte
-  // after it another character.
+  // If UTF-8 text was encoded twice, the first byte of a two-byte or three-byte character has become a letter of Latin-1, and the
+  // byte after it has become another character. Counts such pairs.
   const bool leads = before_ == U'\u00C2' || before_ == U'\u00C3' || before_ == U'\u00E2';
   twice_ += leads && ((character >= U'\u0080' && character <= U'\u00BF') || character == U'\u20AC') ? 1 : 0;
   before_ = character;
@@ -76,8 +76,8 @@ void TextSigns::end_line() {
   line_ = {};
 }
 
-// Keeps the most frequent lines in a table of 16 (Misra and Gries): a line that makes up more than a seventeenth of the text is
-// never lost.
+// Keeps the most frequent lines in a table of 16 entries (the algorithm of Misra and Gries): a line that makes up more than a
+// seventeenth of the text is always in the table.
 void TextSigns::count_line() {
   objects_ += line_.first == '{' && line_.last == '}' ? 1 : 0;
   const std::int64_t bytes = line_.size;

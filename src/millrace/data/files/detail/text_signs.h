@@ -1,4 +1,5 @@
-// Signs that a text is not what its owner takes it for, counted while it is read, in constant memory.
+// Looks for signs that a text is not the plain text that its owner expects, such as markup or damage. Counts them while the text
+// is read, in constant memory.
 #pragma once
 
 #include <array>
@@ -11,19 +12,19 @@ namespace millrace::data::detail {
 
 class TextSigns {
  public:
-  void add(std::string_view piece);  // UTF-8, cut between code points
+  void add(std::string_view piece);  // adds a piece of the text (UTF-8) that ends between code points
 
-  [[nodiscard]] bool ends_lines_by_two() const noexcept;  // most lines end with carriage return and line feed
+  [[nodiscard]] bool ends_lines_by_two() const noexcept;  // true: most lines end with carriage return and line feed
   [[nodiscard]] bool is_markup() const noexcept;
-  [[nodiscard]] bool is_json() const noexcept;  // most lines are one JSON object each
-  // One line per sign, without the name of the file: "holds 120 characters U+FFFD, which …".
+  [[nodiscard]] bool is_json() const noexcept;  // true: most lines are JSON objects
+  // A line for each sign, without the name of the file: "holds 120 characters U+FFFD, which …".
   [[nodiscard]] std::vector<std::string> lines() const;
 
  private:
   struct Frequent {  // lines with equal content
     std::uint64_t hash = 0;
-    std::int64_t bytes = 0;  // a lower bound of its bytes: those of all other lines were subtracted
-    std::int64_t count = 0;  // occurrences since it entered the table
+    std::int64_t bytes = 0;  // a lower bound of the bytes in such lines; see count_line()
+    std::int64_t count = 0;  // occurrences since the line entered the table
     std::string begin;
   };
   void end_line();
@@ -36,17 +37,18 @@ class TextSigns {
   bool begins_as_page_ = false;
   struct Line {
     std::uint64_t hash = 0;
-    std::int64_t size = 0;     // bytes from the first non-blank one on
+    std::int64_t size = 0;     // bytes from the first non-blank character on
     char first = 0, last = 0;  // first and last non-blank characters; 1 if not ASCII
     std::string begin;
   };
-  Line line_;  // the line being read
+  Line line_;  // the line that is being read
   char32_t before_ = 0;
   std::array<Frequent, 16> frequent_;
 };
 
-// The lines to log, one for each sign of each source, beginning with the source's label. Markup or JSON is taken as intended, and
-// left out, if there are several sources and all of them show it; ends of lines by two characters, if all sources show them.
+// The lines to log: for each source a line for each sign, beginning with the source's label. If several sources are given and all
+// of them are markup (or JSON), that is taken as intended and not reported. If all sources end their lines with carriage return
+// and line feed, that is not reported either.
 [[nodiscard]] std::vector<std::string> notices_of_signs(const std::vector<TextSigns>& all,
                                                         const std::vector<std::string>& labels);
 

@@ -39,8 +39,8 @@ InputFile open(const TextSource& source) {
        .next = found.next});
 }
 
-// Length of `text` up to the last whole code point; throws at the first invalid byte. A code point cut off at the end is left for
-// the next piece unless this is the last.
+// The length of `text` up to its last complete code point. Throws at the first invalid byte. A code point that is cut off at the
+// end is left for the next piece; in the last piece it is invalid.
 std::size_t whole_code_points(const TextSource& source, std::string_view text, std::uint64_t offset, bool last) {
   const std::optional<NoText> other = offset == 0 ? other_than_text(text, source.path) : std::nullopt;
   if (other) refuse(source, *other, text, offset);
@@ -51,7 +51,7 @@ std::size_t whole_code_points(const TextSource& source, std::string_view text, s
   return *bad;
 }
 
-// Counts characters, line ends and signs that the text is damaged; `before` is the byte before the piece.
+// Counts characters, line ends and signs of damage. `before`: the byte before the piece.
 void count_signs(std::string_view text, char& before, bool last, TextRead& read) {
   for (std::size_t at = text.find(kMark); at != std::string_view::npos; at = text.find(kMark, at + kMark.size()))
     ++read.marks_inside;
@@ -99,7 +99,7 @@ TextRead read_text(const TextSource& source, const std::function<void(std::strin
   TextRead result{.stamp = stamp(file, source)};
   Sha256 hash;
   char before = '\n';
-  std::string buffer;  // the rest of the last piece, then the next chunk
+  std::string buffer;  // the rest of the last piece, followed by the next chunk
   for (std::uint64_t at = 0; at < file.size();) {
     const std::size_t kept = buffer.size();
     const std::size_t count = std::min<std::uint64_t>(kChunk, file.size() - at);

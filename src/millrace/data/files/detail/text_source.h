@@ -1,4 +1,4 @@
-// One text file, read in order: checked UTF-8 without its byte-order mark, hashed on the way.
+// Reads a text file in order: checks that it is UTF-8, removes its byte-order mark and computes its hash.
 #pragma once
 
 #include <cstdint>
@@ -9,33 +9,33 @@
 
 namespace millrace::data::detail {
 
-// Shows whether a file is still the one that was read.
+// Values that change if a file changes.
 struct SourceStamp {
   std::uint64_t size = 0;
-  std::int64_t changed = 0;  // nanoseconds, the file's modification time
-  std::string sha256;        // "" = not read
+  std::int64_t changed = 0;  // modification time of the file, in nanoseconds
+  std::string sha256;        // "" = the content was not read
 };
 
 struct TextSource {
   std::filesystem::path path;
-  std::string label;  // for messages: source 2 of 3: "letters.txt"
+  std::string label;  // the source in messages: source 2 of 3: "letters.txt"
 };
 
-// Reads size and time only. DataError if the file can't be opened or is empty.
+// Reads only size and time. Throws DataError if the file can't be opened or is empty.
 [[nodiscard]] SourceStamp stamp_of(const TextSource& source);
 [[nodiscard]] std::string sha256_of(const TextSource& source);
 
 struct TextRead {
   SourceStamp stamp;
   bool had_mark = false;
-  std::int64_t marks_inside = 0;  // byte-order marks after the beginning of the text
-  std::int64_t lone_returns = 0;  // "\r" not followed by "\n"
+  std::int64_t marks_inside = 0;  // byte-order marks that do not stand at the beginning
+  std::int64_t lone_returns = 0;  // "\r" without a "\n" after it
   std::int64_t line_feeds = 0;    // "\n"
-  std::int64_t both = 0;          // line feeds after a "\r"
-  std::int64_t characters = 0;    // code points, without the mark
+  std::int64_t both = 0;          // "\r\n"
+  std::int64_t characters = 0;    // code points, without the byte-order mark at the beginning
 };
-// Passes the text to `piece` in pieces that end between code points. DataError if the file is not UTF-8 text: says what it is
-// instead, at the first byte that shows it.
+// Passes the text to `piece` in pieces that end between code points. Throws DataError if the file is not UTF-8 text; the message
+// says what the file is instead, and names the first byte that shows it.
 TextRead read_text(const TextSource& source, const std::function<void(std::string_view)>& piece);
 
 }  // namespace millrace::data::detail

@@ -12,7 +12,7 @@
 namespace millrace::data::detail {
 namespace {
 
-constexpr std::uint64_t kOrderUse = 0x6F72646572ULL;  // separates the order's key from those of ReadRandom
+constexpr std::uint64_t kOrderUse = 0x6F72646572ULL;  // makes the key of the order differ from the keys of ReadRandom
 constexpr std::uint64_t kReplaceUse = 0x73756273ULL;
 constexpr std::uint64_t kDrawUse = 0x64726177ULL;
 constexpr const char* kRecipe = "the recipe's data()";
@@ -100,7 +100,7 @@ BatchOrder::BatchOrder(const std::vector<Dataset>& datasets, BatchOrderOptions o
   order_text_ = make_order_text();
 }
 
-// Sets the length of an epoch and the share of each data set in it.
+// Sets the number of batches in an epoch and how each data set fills it.
 void BatchOrder::lengthen() {
   const auto shorter = [](const Set& a, const Set& b) { return a.slices.batches() < b.slices.batches(); };
   const auto [shortest, longest] = std::minmax_element(sets_.begin(), sets_.end(), shorter);
@@ -221,7 +221,7 @@ std::int64_t BatchOrder::replacement(std::size_t group, std::uint64_t epoch, std
 }
 
 std::shared_ptr<const BatchOrder::Draws> BatchOrder::draws_of(std::uint64_t epoch) const {
-  const std::lock_guard lock(mutex_);  // other threads wait for the table instead of making it too
+  const std::lock_guard lock(mutex_);  // other threads wait here instead of making the same table
   for (const auto& draws : recent_) {
     if (draws && draws->epoch == epoch) return draws;
   }

@@ -18,7 +18,8 @@ namespace {
 
 constexpr std::size_t kAlignment = 64;
 constexpr std::uint64_t kMaxReplacements = 16;
-constexpr std::uint64_t kTicketsAhead = 16;  // least look-ahead: the number of requests that a disk takes at once
+constexpr std::uint64_t kTicketsAhead = 16;  // the fewest tickets that are announced ahead: the number of requests that a disk
+                                             // takes at once
 
 [[noreturn]] void too_large(const Field& field) {
   throw ConfigError(
@@ -29,7 +30,7 @@ constexpr std::uint64_t kTicketsAhead = 16;  // least look-ahead: the number of 
 
 std::size_t aligned(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
-// True for errors about the sample; false for those about the process or the program.
+// True if the error is about the sample, false if it is about the process or the program.
 bool is_about_sample(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
@@ -86,7 +87,8 @@ void BatchWork::lay_out() {
   }
 }
 
-// Any row of a mix may come from any data set, so the start of each group is known only per batch: reserves room for the widest.
+// In a mix any row may come from any data set, so it is known only for each batch where a group begins. Reserves memory for all
+// rows as if they were of the widest data set.
 void BatchWork::lay_out_mix() {
   std::size_t widest = 0;
   std::size_t fields = 0;
@@ -94,7 +96,7 @@ void BatchWork::lay_out_mix() {
     widest = std::max(widest, std::accumulate(part.field_bytes.begin(), part.field_bytes.end(), std::size_t{0}));
     fields += part.field_bytes.size();
   }
-  // This is at most a little more than the bytes that lay_out() would reserve for all groups, and often less.
+  // This is hardly more than lay_out() would reserve for all groups, and often less.
   slot_bytes_ = static_cast<std::size_t>(options_.order.batch_size) * widest + fields * kAlignment;
 }
 
@@ -123,7 +125,7 @@ void BatchWork::begin(BatchSlot& slot, std::uint64_t batch) noexcept {
   if (order_.mixes()) {
     try {
       begin_mix(slot, batch);
-    } catch (...) {  // invalid weights: reported when the batch is due
+    } catch (...) {  // invalid weights are reported when the batch is due
       for (GroupSlot& group : slot.groups) group.rows = 0;
       slot.bad.push_back({.error = std::current_exception(), .failed = {}});
     }
@@ -138,7 +140,7 @@ void BatchWork::begin(BatchSlot& slot, std::uint64_t batch) noexcept {
   }
 }
 
-// Assigns rows to data sets and sets the start of each group.
+// Draws the data set of each row, and sets where each group begins.
 void BatchWork::begin_mix(BatchSlot& slot, std::uint64_t batch) const {
   const RowRange range = order_.mixed_rows(static_cast<std::int64_t>(batch % batches_per_epoch_));
   const std::span places(slot.places.data(), static_cast<std::size_t>(range.count));
@@ -170,7 +172,7 @@ void BatchWork::run(BatchSlot& slot, std::uint64_t batch, std::uint64_t ticket, 
   if (rows > 0) read_timed(slot, {part, group, first_row, rows, batch, batch / batches_per_epoch_, reader});
 }
 
-// A ticket reads its rows of all groups, one group after the other.
+// Reads the rows of a ticket, group after group.
 void BatchWork::run_mix(BatchSlot& slot, std::uint64_t batch, std::uint64_t ticket, int reader) noexcept {
   if (std::any_of(parts_.begin(), parts_.end(), [this](const OpenDataset& part) { return looks_ahead(part); }))
     look_ahead_in_mix(batch + look_ahead_batches_, ticket);
@@ -192,10 +194,10 @@ void BatchWork::read_timed(BatchSlot& slot, const Block& block) noexcept {
   activity.group.store(block.group, std::memory_order_relaxed);
   activity.batch.store(block.batch, std::memory_order_relaxed);
   activity.since.store(began, std::memory_order_relaxed);
-  (void)take_kept_sample();  // drops the flag of a read that was not timed
+  (void)take_kept_sample();  // clears the flag that a read without a clock may have left
   try {
     read_block(slot, block);
-  } catch (...) {  // out of memory while keeping an error, or invalid weights
+  } catch (...) {  // out of memory while an error was stored, or invalid weights
     const std::lock_guard lock(slot.mutex);
     slot.bad.push_back(
         {.group = block.group, .row = block.first_row, .reader = block.reader, .error = std::current_exception(), .failed = {}});
@@ -210,7 +212,7 @@ void BatchWork::read_timed(BatchSlot& slot, const Block& block) noexcept {
       return block.part.source->describe(slot.groups[block.group].indices[static_cast<std::size_t>(block.first_row)]);
     });
   }
-  // Readers that share an entry may overwrite each other's value, which is acceptable in a measurement.
+  // Two readers that share an entry may overwrite each other's value, which is acceptable for a measurement.
   if (passed > activity.slowest_nanoseconds.load(std::memory_order_relaxed)) {
     activity.slowest_nanoseconds.store(passed, std::memory_order_relaxed);
   }
@@ -224,8 +226,8 @@ void BatchWork::announce(const OpenDataset& part, std::span<const std::int64_t> 
   part.source->will_need(indices, random);
 }
 
-// The order is a function of the position, so upcoming reads are known without a list; each ticket announces a ticket a fixed
-// number of batches ahead, so no read is announced twice.
+// Announces future reads. The order is a function of the position, so future reads are known without a list. Each ticket
+// announces the same ticket a fixed number of batches ahead, so that no read is announced twice.
 void BatchWork::look_ahead(std::size_t group, std::uint64_t batch, std::uint64_t ticket) const noexcept {
   const OpenDataset& part = parts_[group];
   const RowRange range = order_.rows(group, static_cast<std::int64_t>(batch % batches_per_epoch_));
@@ -239,7 +241,7 @@ void BatchWork::look_ahead(std::size_t group, std::uint64_t batch, std::uint64_t
     try {
       order_.fill(group, epoch, range.first + row, {indices.data(), count});
     } catch (...) {
-      return;  // the read will report the reason
+      return;  // the read itself will report the error
     }
     std::iota(positions.begin(), positions.begin() + static_cast<std::ptrdiff_t>(count), range.first + row);
     announce(part, {indices.data(), count}, ReadRandom(part.seed, epoch, {positions.data(), count}));
@@ -284,7 +286,7 @@ void BatchWork::read_block(BatchSlot& slot, const Block& block) {
       error = std::current_exception();
     }
   }
-  // Rows are read one by one, so that the handling of a row never depends on the rows read together with it.
+  // Rows are read one by one, so that how a row is handled does not depend on the rows that were read with it.
   for (std::int64_t row = block.first_row; row < block.first_row + block.rows; ++row) {
     read_one(slot, block, row, block.rows == 1 ? error : nullptr);
   }
@@ -329,8 +331,8 @@ void BatchWork::read_one(BatchSlot& slot, const Block& block, std::int64_t row, 
   slot.bad.push_back(std::move(bad));
 }
 
-// The replacement is a function of seed, epoch, position and attempt only, so it is independent of the readers and the same after
-// a resume.
+// Replaces a bad row. The replacement depends only on seed, epoch, position and attempt, so it is the same for any number of
+// readers and after a resume.
 void BatchWork::replace(BatchSlot& slot, const Block& block, BadRow& bad) const {
   GroupSlot& here = slot.groups[block.group];
   const auto row = static_cast<std::size_t>(bad.row);
@@ -412,7 +414,7 @@ std::string BatchWork::sample_name(std::size_t group, std::int64_t index) const 
 }
 
 std::string BatchWork::sample_label(std::size_t group, std::int64_t index) const {
-  // Group and index come from two atomics, read one after the other: they may be of different samples.
+  // group and index were read from two atomics, one after the other, so they may belong to different samples.
   const bool is_one = index >= 0 && index < datasets_[group].source->size();
   const std::string more = is_one ? datasets_[group].source->describe(index) : "";
   return sample_name(group, index) + (more.empty() ? "" : " (" + more + ")");
@@ -420,7 +422,7 @@ std::string BatchWork::sample_label(std::size_t group, std::int64_t index) const
 
 namespace {
 
-// Removes the bad rows of a group; later rows move up.
+// Removes the bad rows of a group and moves later rows up.
 void drop_rows(GroupSlot& group, std::span<const Field> fields, const std::vector<std::int64_t>& rows) {
   std::int64_t kept = rows.front();
   for (std::size_t i = 0; i < rows.size(); ++i) {

@@ -1,4 +1,5 @@
-// The engine's work for data sets: chooses the samples of a batch, reads them into its slot, handles bad samples.
+// The work of the loader's engine for data sets: chooses the samples of a batch, reads them into the batch's slot, handles bad
+// samples.
 #pragma once
 
 #include <array>
@@ -19,28 +20,29 @@
 
 namespace millrace::data::detail {
 
-// A row whose sample could not be read, and how it was handled.
+// A row whose sample could not be read, and what was done about it.
 struct BadRow {
   std::size_t group = 0;
   std::int64_t row = 0;
-  std::int64_t index = 0;  // the sample intended for the row
+  std::int64_t index = 0;  // the sample that the row should hold
   bool replaced = false;
-  int reader = -1;                   // -1 = the calling thread
-  std::exception_ptr error;          // null if the sample was in quarantine and was not read again
-  std::vector<std::int64_t> failed;  // samples whose read failed for this row: `index` and the replacements tried
+  int reader = -1;                   // number of the reader thread; -1 = the calling thread
+  std::exception_ptr error;          // null if the sample is in quarantine and was not read again
+  std::vector<std::int64_t> failed;  // all samples that could not be read for this row: `index` and the replacements that were
+                                     // tried
 };
 
-// Why the row could not be read; `sample` names it. Rethrows an error that is not about a sample.
+// The reason why the row could not be read. `sample` names the sample. Rethrows an error that is not about the sample.
 [[nodiscard]] Message reason_of(const BadRow& bad, const std::string& sample);
 
 struct GroupSlot {
-  std::vector<std::byte*> data;  // one per field
+  std::vector<std::byte*> data;  // first byte of each field
   std::vector<std::int64_t> indices;
   std::vector<std::int64_t> positions;
   std::int64_t rows = 0;
 };
 
-// Memory and bookkeeping of one batch.
+// The memory of a batch, and what is known about its rows.
 struct BatchSlot {
   BatchSlot(std::shared_ptr<Arena> from, std::size_t size) : arena(std::move(from)), memory(arena->allocate(size)), bytes(size) {}
   ~BatchSlot() { arena->release(memory, bytes); }
@@ -51,19 +53,20 @@ struct BatchSlot {
   std::byte* const memory;
   const std::size_t bytes;
   std::vector<GroupSlot> groups;
-  std::vector<MixedRow> places;  // filled only for a mix
+  std::vector<MixedRow> places;  // used only by Grouping::mix
   std::mutex mutex;
   std::vector<BadRow> bad;  // protected by mutex while tickets run
 };
 
-// The options that the work uses; constant after construction.
+// Options of the work; constant after construction.
 struct WorkOptions {
   BatchOrderOptions order;
   BadSamples bad_samples = BadSamples::fail;
   bool looks_ahead = true;
 };
 
-// Samples that are not read again, by data set. Grows as batches are delivered; readers use an immutable copy.
+// Samples that are not read again, as (data set, index). The set grows as batches are delivered; readers use a copy that does not
+// change.
 using Quarantine = std::set<std::pair<std::size_t, std::int64_t>>;
 
 class BatchWork {
@@ -75,7 +78,7 @@ class BatchWork {
   [[nodiscard]] std::uint64_t batches_per_epoch() const noexcept { return batches_per_epoch_; }
   [[nodiscard]] std::size_t slot_bytes() const noexcept { return slot_bytes_; }
   [[nodiscard]] const std::vector<Dataset>& datasets() const noexcept { return datasets_; }
-  [[nodiscard]] std::int64_t samples() const noexcept;  // of all data sets
+  [[nodiscard]] std::int64_t samples() const noexcept;  // number of samples of all data sets
   [[nodiscard]] const BatchOrder& order() const noexcept { return order_; }
 
   // Called by the engine.
@@ -86,10 +89,10 @@ class BatchWork {
   void starved(std::size_t lent) { on_starved(lent); }
   void stalled(std::uint64_t batch, double seconds) { on_stalled(batch, seconds); }
 
-  // Removes the rows whose samples could not be read and were not replaced; slot.bad is sorted by group and row.
+  // Removes the rows whose samples could not be read and were not replaced. slot.bad must be sorted by group and row.
   void drop_bad(BatchSlot& slot) const;
 
-  // Set by the loader before the engine starts; called in the consumer's thread.
+  // The loader sets these functions before the engine starts; they are called in the consumer's thread.
   std::function<void(std::size_t lent)> on_starved = [](std::size_t) {};
   std::function<void(std::uint64_t batch, double seconds)> on_stalled = [](std::uint64_t, double) {};
 
@@ -97,16 +100,17 @@ class BatchWork {
   [[nodiscard]] double read_seconds() const noexcept;
   [[nodiscard]] double read_cpu_seconds() const noexcept;
   [[nodiscard]] std::vector<Loader::SlowFile> slow_files() const { return slow_reads_.files(); }
-  [[nodiscard]] double take_slowest_seconds() noexcept;  // longest ticket since the last call
-  // "reader 2 has been reading sample 17 of data set "x" (a.h5) for 12 s": one line per reader that is inside Source::read, for
-  // one batch or for all.
+  [[nodiscard]] double take_slowest_seconds() noexcept;  // the longest time of a ticket since the last call
+  // What the readers are doing: "reader 2 has been reading sample 17 of data set "x" (a.h5) for 12 s", a line for each reader
+  // that is inside Source::read. `batch`: only readers of this batch; nullopt = all.
   [[nodiscard]] std::vector<std::string> activity(std::optional<std::uint64_t> batch = std::nullopt) const;
-  // "sample 17 of data set "x"", without the name if it is empty.
+  // "sample 17 of data set "x""; without the data set if its name is empty.
   [[nodiscard]] std::string sample_name(std::size_t group, std::int64_t index) const;
-  [[nodiscard]] std::string sample_label(std::size_t group, std::int64_t index) const;  // name, then describe() in brackets
+  [[nodiscard]] std::string sample_label(std::size_t group, std::int64_t index) const;  // sample_name(), and Source::describe()
+                                                                                        // in brackets
 
  private:
-  // The layout of one data set.
+  // Where the fields of a data set are in a slot.
   struct OpenDataset {
     std::shared_ptr<const Source> source;
     std::string reads;                       // "read() of mine::Sky" where that class is not ours, else "read() of a source"
@@ -114,12 +118,13 @@ class BatchWork {
     std::vector<std::size_t> field_offsets;  // in the slot
     std::uint64_t seed = 0;
     std::int64_t rows_per_ticket = 1;
-    std::uint64_t first_ticket = 0;  // unused in a mix, whose tickets are counted over all its rows
+    std::uint64_t first_ticket = 0;  // number of its first ticket in a batch; unused in a mix, whose tickets are counted over all
+                                     // rows
     std::uint64_t end_ticket = 0;
   };
-  // The activity of one reader, for messages about a stall. One cache line each.
+  // What a reader is doing, for messages about a stall. Each reader has its own cache line.
   struct alignas(64) Activity {
-    std::atomic<std::int64_t> since{0};  // steady nanoseconds; 0 = not reading
+    std::atomic<std::int64_t> since{0};  // when it began to read, in steady nanoseconds; 0 = it is not reading
     std::atomic<std::int64_t> index{0};
     std::atomic<std::size_t> group{0};
     std::atomic<std::uint64_t> batch{0};
@@ -158,20 +163,20 @@ class BatchWork {
   const std::shared_ptr<Arena> arena_;
   const BatchOrder order_;
   std::vector<OpenDataset> parts_;
-  std::int64_t rows_per_ticket_ = 1;  // used only for a mix
+  std::int64_t rows_per_ticket_ = 1;  // used only by Grouping::mix
   std::uint64_t tickets_ = 0;
   std::uint64_t batches_per_epoch_ = 0;
   std::uint64_t look_ahead_batches_ = 1;
   std::size_t slot_bytes_ = 0;
   SlowReads slow_reads_;
-  mutable std::array<Activity, 65> activities_;  // [0] is the calling thread; readers beyond 64 share entries
+  mutable std::array<Activity, 65> activities_;  // by reader; [0] is the calling thread, and readers beyond 64 share entries
   mutable std::mutex quarantine_mutex_;
   std::shared_ptr<const Quarantine> quarantine_;
   std::atomic<bool> has_quarantine_{false};
 };
 
-// Default byte budget of all slots: 1 GiB, or three batches if they are larger (one in the step, the next one, one being made),
-// up to half of the machine's memory.
+// The default limit for the bytes of all slots: 1 GiB, or three batches if they are larger (the batch in the step, the next one
+// and the one being made), but at most half of the machine's memory.
 [[nodiscard]] std::uint64_t usual_buffer(std::uint64_t slot_bytes) noexcept;
 
 }  // namespace millrace::data::detail

@@ -16,7 +16,7 @@ namespace {
 
 std::string count_text(std::uint64_t count) { return with_commas(static_cast<std::int64_t>(count)); }
 
-// Neighbouring files of a large data set, identified together.
+// Neighbouring files of a large data set, which share one digest.
 struct FileGroup {
   std::string first;
   std::string last;
@@ -36,7 +36,7 @@ std::vector<FileGroup> groups_of(const std::vector<FileStamp>& files) {
   return groups;
 }
 
-// Reads the JSON of to_json() and checks every value.
+// Reads what to_json() wrote and checks every value.
 class Saved {
  public:
   explicit Saved(const Json& json) : json_(json) {
@@ -79,7 +79,8 @@ class Saved {
   const Json& json_;
 };
 
-// True also if nothing is known: a file could not be read, or its digest was made in another way.
+// True if the files may have the same content, also if that can't be known, because a file could not be read or the digests are
+// of different kinds.
 bool may_be_same(const FileStamp& was, const FileStamp& is) {
   if (was.digest.empty() || is.digest.empty()) return true;
   if (was.size != is.size) return false;
@@ -183,7 +184,7 @@ DataChanges changes_since(const Json& saved, const std::vector<DatasetIdentity>&
     } else {
       changes.differ.push_back(prefix + count_text(is.files.size()) + " files, were more than " + count_text(kFilesNamed));
     }
-    // The fingerprint is compared only if no file differs: it may depend on the files.
+    // The fingerprint is compared only if no file differs, because it may depend on the files.
     if (changes.differ.size() == before && was.text("fingerprint") != is.fingerprint)
       changes.differ.push_back(prefix + "its fingerprint is " + quoted(is.fingerprint) + ", was " +
                                quoted(was.text("fingerprint")));

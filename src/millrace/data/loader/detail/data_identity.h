@@ -1,4 +1,4 @@
-// Identifies the data that a loader reads, as JSON in a snapshot, and compares it with the data found on resume.
+// The identity of the data that a loader reads: it is saved as JSON in a snapshot and compared with the present data on resume.
 #pragma once
 
 #include <string>
@@ -9,8 +9,9 @@
 
 namespace millrace::data::detail {
 
-// Up to kFilesNamed files per data set are listed one by one. A longer list is cut into kFileGroups groups of about equal length,
-// each with one digest: an error then names the first and the last file of a group. A snapshot holds a few hundred KiB at most.
+// If a data set has up to kFilesNamed files, each file is listed. A longer list is cut into kFileGroups groups of about equal
+// length, and each group has one digest; an error then names the first and the last file of a group. So a snapshot takes a few
+// hundred KiB at most.
 inline constexpr std::size_t kFilesNamed = 4096;
 inline constexpr std::size_t kFileGroups = 1024;
 
@@ -20,18 +21,18 @@ struct DatasetIdentity {
   std::vector<FileStamp> files;
 };
 
-// Reads the files to compute their digests.
+// Reads the files and computes their digests.
 [[nodiscard]] std::vector<DatasetIdentity> identify(const std::vector<Dataset>& datasets);
 [[nodiscard]] Json to_json(const std::vector<DatasetIdentity>& datasets);
 
 struct DataChanges {
-  std::vector<std::string> differ;   // one line per difference: "file x.h5: 1,024 bytes, was 2,048"
-  std::vector<std::string> renamed;  // files with another name and the same content: not a difference
+  std::vector<std::string> differ;   // a line for each difference: "file x.h5: 1,024 bytes, was 2,048"
+  std::vector<std::string> renamed;  // a line for each file that has another name but the same content, which is not a difference
 };
-// SnapshotError if `saved` was not written by to_json().
+// Compares the data with the identity in a snapshot. Throws SnapshotError if `saved` was not written by to_json().
 [[nodiscard]] DataChanges changes_since(const Json& saved, const std::vector<DatasetIdentity>& now);
 
-// Joins the lines into one text; only the first few are written in full.
+// The lines as one text, with only the first few in full.
 [[nodiscard]] std::string joined(const std::vector<std::string>& lines);
 
 }  // namespace millrace::data::detail

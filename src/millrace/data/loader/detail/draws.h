@@ -1,4 +1,4 @@
-// Weighted draws with replacement.
+// Draws samples by weight, with replacement.
 #pragma once
 
 #include <cstdint>
@@ -8,21 +8,23 @@
 
 namespace millrace::data::detail {
 
-// Running sums of weights: 8 bytes per weight; a draw is a binary search. Samples with weight 0 are never drawn.
+// A table of running sums of weights; a draw is a binary search. It takes 8 bytes a weight. A sample with weight 0 is never
+// drawn.
 class DrawTable {
  public:
-  // Weights are finite and >= 0, at least one is above 0: see refuse_bad_weights().
+  // The weights must be finite and >= 0, and at least one must be above 0: see refuse_bad_weights().
   explicit DrawTable(std::span<const float> weights);
   explicit DrawTable(std::span<const double> weights);
-  [[nodiscard]] std::int64_t operator()(double uniform) const noexcept;  // the index drawn by a number in [0, 1)
+  [[nodiscard]] std::int64_t operator()(double uniform) const noexcept;  // `uniform`: a random number in [0, 1); returns the
+                                                                         // index that it draws
   [[nodiscard]] double sum() const noexcept { return sums_.back(); }
 
  private:
   std::vector<double> sums_;
 };
 
-// ConfigError if `weights` are not valid weights for `samples` samples: a different count, a negative or non-finite number, or
-// all zero. `label`: names the data set and epoch.
+// Throws ConfigError if `weights` are not valid for `samples` samples: another count, a negative or non-finite number, or only
+// zeros. `label`: the data set and the epoch, for the message.
 void refuse_bad_weights(std::span<const float> weights, std::int64_t samples, const std::string& label);
 
 }  // namespace millrace::data::detail

@@ -1,14 +1,15 @@
-// The loader's machinery without the data: numbered batches are made of tickets, worked on by reader threads in a ring of slots,
-// and delivered in order. A template over the work, so that it is tested with integers.
+// The machinery of the loader, without the data. A batch has a number and consists of tickets, which are its units of work.
+// Reader threads work on the tickets in a ring of slots, which hold the batches; the batches are delivered in order. It is a
+// template over the work, so that tests can use integers.
 //
 // Work provides
 //   using Slot = ...;                                        what a batch is made in
 //   std::unique_ptr<Slot> make_slot();                       consumer's thread; may throw
-//   std::uint64_t tickets() const noexcept;                  tickets of every batch, at least 1
+//   std::uint64_t tickets() const noexcept;                  number of tickets of every batch, at least 1
 //   void begin(Slot&, std::uint64_t batch) noexcept;         any thread; before the batch's first ticket
 //   void run(Slot&, std::uint64_t batch, std::uint64_t ticket, int reader) noexcept;   errors are kept in the slot
 //   void starved(std::size_t lent);                          consumer's thread, before a slot beyond the limit; may throw
-//   void stalled(std::uint64_t batch, double seconds);       consumer's thread; a batch has not come for that long
+//   void stalled(std::uint64_t batch, double seconds);       consumer's thread, when it has waited for a batch for this long
 #pragma once
 
 #include <pthread.h>
@@ -34,15 +35,16 @@
 namespace millrace::data::detail {
 
 struct EngineOptions {
-  int readers = 0;                                    // 0: tickets run in next(), in the calling thread
-  std::size_t ahead = 2;                              // batches prepared ahead of the consumer
-  std::size_t max_ahead = 0;                          // limit of set_stages(); at least `ahead`
-  std::size_t slots = 4;                              // most slots made, unless the consumer holds all of them
-  std::chrono::milliseconds first_stall{10'000};      // Work::stalled is called after this long, then after twice as long, ...
-  std::chrono::milliseconds shutdown_patience{1000};  // stop() abandons a reader that is stuck in a ticket for longer than this
+  int readers = 0;                                    // 0: next() runs the tickets itself, in the calling thread
+  std::size_t ahead = 2;                              // number of batches that are prepared ahead of the consumer
+  std::size_t max_ahead = 0;                          // the largest `ahead` that set_stages() may set; at least `ahead`
+  std::size_t slots = 4;                              // the most slots, unless the consumer holds all of them
+  std::chrono::milliseconds first_stall{10'000};      // Work::stalled is called after this time, then after twice as long, ...
+  std::chrono::milliseconds shutdown_patience{1000};  // stop() abandons a reader that is inside a ticket for longer than this
 };
 
-// All calls belong to one thread. A lent slot may be destroyed on any thread, even after the engine.
+// All calls belong to one thread, the consumer's. A slot that was lent to the consumer may be destroyed on any thread, even after
+// the engine.
 template <class Work>
 class Engine {
  public:
@@ -63,7 +65,7 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
 
   [[nodiscard]] int readers() const noexcept { return std::min(state_->active.load(), static_cast<int>(threads_.size())); }
-  [[nodiscard]] ThreadUsage usage() const { return usage_of(threads_, state_->thread_ids()); }  // of all readers
+  [[nodiscard]] ThreadUsage usage() const { return usage_of(threads_, state_->thread_ids()); }  // of all readers together
   [[nodiscard]] std::size_t slots() const {
     const std::lock_guard lock(state_->mutex);
     return state_->made;
@@ -75,7 +77,7 @@ class Engine {
   // Number of the batch that next() returns.
   [[nodiscard]] std::uint64_t position() const noexcept { return position_; }
 
-  // Returns the next batch; its slot comes back when the pointer is destroyed.
+  // Returns the next batch. Its slot returns to the engine when the pointer is destroyed.
   std::shared_ptr<Slot> next() {
     std::unique_ptr<Slot> slot = threads_.empty() ? make_here() : take_ready();
     ++position_;
@@ -106,14 +108,14 @@ class Engine {
     state_->parked_wake.notify_all();
     if (first && !threads_.empty()) begin_run(position_);
   }
-  // Changes the limits from now on; `ahead` is at most EngineOptions::max_ahead. Surplus slots are freed as they come back.
+  // Sets the limits; `ahead` is at most EngineOptions::max_ahead. Surplus slots are freed when they return.
   void set_stages(std::size_t ahead, std::size_t slots) {
     const std::lock_guard lock(state_->mutex);
     state_->ahead = std::min(ahead, state_->cells);
     state_->slots = slots;
   }
 
-  // Drops prepared batches; next() continues with batch `first_batch`. Does not wait for tickets in progress.
+  // Discards prepared batches; next() then returns batch `first_batch`. Does not wait for tickets that are being worked on.
   void restart(std::uint64_t first_batch) {
     position_ = first_batch;
     asked_.reset();
@@ -125,7 +127,8 @@ class Engine {
     make_slots(*state_->run);  // only this thread replaces the run
   }
 
-  // Ends the readers. False if a reader is stuck in a ticket: it is abandoned and frees what it holds when it returns.
+  // Ends the readers. False if a reader did not leave its ticket in time: that reader is abandoned and frees what it holds when
+  // it returns.
   bool stop() noexcept {
     std::vector<std::unique_ptr<Slot>> freed;
     std::unique_lock lock(state_->mutex);
@@ -147,27 +150,28 @@ class Engine {
  private:
   using Clock = std::chrono::steady_clock;
 
-  // The place where one batch is made. Cells are a ring: batch b lives in cell b % cells.
+  // The place where a batch is made. The cells are a ring: batch b is in cell b % cells.
   struct Cell {
     std::unique_ptr<Slot> slot;               // set while the batch is being made; protected by State::mutex, except that a
-                                              // reader inside `users` of an open run may use what it points to
-    std::atomic<std::uint64_t> remaining{0};  // tickets not yet done
-    std::atomic<int> users{0};                // readers inside a ticket of this cell
+                                              // reader counted in `users` of an open run may use the slot
+    std::atomic<std::uint64_t> remaining{0};  // tickets that are not done
+    std::atomic<int> users{0};                // readers that work on a ticket of this cell
   };
 
-  // A series of consecutive batches; restart() closes it and begins another. Readers hold it while they work on it.
+  // A series of consecutive batches; restart() closes it and begins another one. A reader shares ownership of the run on which it
+  // works.
   struct Run {
     Run(std::uint64_t first_batch, std::size_t ahead) : first(first_batch), assigned(first_batch), cells(ahead) {}
     const std::uint64_t first;
-    std::uint64_t assigned;                      // first batch without a slot; protected by State::mutex
+    std::uint64_t assigned;                      // number of the first batch without a slot; protected by State::mutex
     std::atomic<std::uint64_t> next_ticket{0};   // counted from batch `first`
-    std::atomic<std::uint64_t> ticket_limit{0};  // tickets of batches that have a slot
+    std::atomic<std::uint64_t> ticket_limit{0};  // number of tickets in the batches that have a slot
     std::atomic<bool> closed{false};
     int readers = 0;  // protected by State::mutex
     std::vector<Cell> cells;
   };
 
-  // Shared with readers and lent slots: lives until the last of them is destroyed.
+  // Shared by readers and lent slots, so it lives until the last of them is destroyed.
   struct State {
     State(std::shared_ptr<Work> w, EngineOptions o)
         : work(std::move(w)),
@@ -185,27 +189,28 @@ class Engine {
     const std::uint64_t tickets;
     const std::size_t cells;
     std::mutex mutex;
-    std::condition_variable readers_wake;   // new tickets, a new run, or stop
-    std::condition_variable parked_wake;    // more readers may work, or stop
-    std::condition_variable consumer_wake;  // a batch is done or a slot is back
+    std::condition_variable readers_wake;   // notified of new tickets, a new run, or stop
+    std::condition_variable parked_wake;    // notified if more readers may work, or of stop
+    std::condition_variable consumer_wake;  // notified if a batch is done or a slot has returned
     std::condition_variable exited_wake;
-    std::atomic<int> active{0};  // readers that may take tickets: those with a smaller number
+    std::atomic<int> active{0};  // readers whose number is below this may take tickets
     // Protected by mutex:
     std::size_t ahead;
     std::size_t slots;
-    std::vector<int> ids;  // system thread ids, by reader
+    std::vector<int> ids;  // the system's thread id of each reader
     std::vector<std::unique_ptr<Slot>> free;
     std::shared_ptr<Run> run;
     std::uint64_t position = 0;
-    std::size_t made = 0;     // slots in existence
-    std::size_t lent = 0;     // of these, slots with the consumer
-    std::size_t zombies = 0;  // of these, slots in a closed run that a reader still uses
+    std::size_t made = 0;     // number of slots that exist
+    std::size_t lent = 0;     // number of these that the consumer holds
+    std::size_t zombies = 0;  // number of these in a closed run whose readers still use them
     int idle = 0;             // sleeping readers
     int exited = 0;
     bool stopping = false;
   };
 
-  // Spins for a bounded time: a hand-over takes well under a microsecond if the other thread runs, and several if it sleeps.
+  // Spins for a bounded time before a thread sleeps: a hand-over takes well under a microsecond if the other thread is running,
+  // and several microseconds if it sleeps.
   template <class Ready>
   static bool spin_until(const Ready& ready) {
     static const bool alone = std::thread::hardware_concurrency() < 2;
@@ -219,7 +224,7 @@ class Engine {
     return ready();
   }
 
-  // Gives free slots to the next batches in turn. Called under the mutex.
+  // Gives free slots to the next batches in order. Called with the mutex locked.
   static void assign(State& state, Run& run) noexcept {
     while (!state.free.empty() && run.assigned < state.position + state.ahead) {
       Cell& cell = run.cells[run.assigned % run.cells.size()];
@@ -234,13 +239,13 @@ class Engine {
     }
   }
 
-  // Called under the mutex. A slot beyond the limit is freed rather than kept.
+  // Takes a slot back. It is freed if there are more slots than the limit allows. Called with the mutex locked.
   static void put_back(State& state, std::unique_ptr<Slot> slot) noexcept {
     if (state.stopping || state.made > state.slots) {
       slot.reset();
       --state.made;
     } else {
-      state.free.push_back(std::move(slot));  // has room: see add_slot
+      state.free.push_back(std::move(slot));  // does not allocate: add_slot() reserved the room
     }
     if (state.run) assign(state, *state.run);
     state.consumer_wake.notify_one();
@@ -252,7 +257,8 @@ class Engine {
     put_back(state, std::move(slot));
   }
 
-  // Called under the mutex. Either a reader sees `closed` before it touches the slot, or its `users` count is seen here.
+  // Closes a run. Called with the mutex locked. A reader either sees `closed` before it touches a slot, or it is counted in
+  // `users`, which this function sees.
   static void close(State& state, Run& run) noexcept {
     run.closed.store(true);
     for (Cell& cell : run.cells) {
@@ -266,7 +272,8 @@ class Engine {
     state.run.reset();
   }
 
-  // Called under the mutex. The last reader to leave a closed run returns the slots that close() could not take.
+  // Called with the mutex locked when a reader leaves a run. The last reader of a closed run returns the slots that close() could
+  // not take.
   static void leave(State& state, Run& run) noexcept {
     if (--run.readers > 0) return;
     if (!run.closed.load()) return;
@@ -285,7 +292,7 @@ class Engine {
     return false;
   }
 
-  // Waits for tickets; false if the run was closed, the engine stops, or this reader is surplus.
+  // Waits for tickets. Returns false if the run was closed, the engine stops, or this reader is surplus.
   static bool wait_for_tickets(State& state, Run& run, int reader) {
     const auto there = [&run, &state, reader] {
       return run.closed.load(std::memory_order_relaxed) || reader >= state.active.load(std::memory_order_relaxed) ||
@@ -349,7 +356,7 @@ class Engine {
   void start_readers(int readers) {
     state_->active = readers;
     for (int reader = static_cast<int>(threads_.size()); reader < readers; ++reader) {
-      if (!may_map(thread_stack_bytes())) return;  // a limit on address space: treated like a limit on threads
+      if (!may_map(thread_stack_bytes())) return;  // a limit on address space has the same effect as a limit on threads
       {
         const std::lock_guard lock(state_->mutex);
         state_->ids.resize(static_cast<std::size_t>(reader) + 1);
@@ -360,12 +367,12 @@ class Engine {
           serve(state, reader);
         });
       } catch (const std::system_error&) {
-        return;  // a limit on threads: continue with those that started
+        return;  // a limit on threads: the engine continues with those that started
       }
     }
   }
 
-  // Called under the mutex.
+  // Called with the mutex locked.
   void begin_run(std::uint64_t first_batch) {
     if (state_->run) close(*state_, *state_->run);
     state_->run = std::make_shared<Run>(first_batch, state_->cells);
@@ -402,7 +409,7 @@ class Engine {
     return slot;
   }
 
-  // Slots are made by the consumer, since only that thread may throw.
+  // Makes missing slots. Only the consumer's thread calls this, because only that thread may throw.
   void make_slots(Run& run) {
     for (;;) {
       {
@@ -416,8 +423,8 @@ class Engine {
     }
   }
 
-  // Makes sure that batch position_ has a slot. If the consumer holds all slots, makes one more rather than deadlock; slots that
-  // readers of a closed run still use are waited for briefly first.
+  // Makes sure that batch position_ has a slot. First waits briefly for slots that readers of a closed run still use. If the
+  // consumer holds all slots, makes one more, because waiting would never end.
   void ensure_slot(Run& run) {
     make_slots(run);
     {

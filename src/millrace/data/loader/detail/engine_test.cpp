@@ -1,4 +1,4 @@
-// The engine with integers: a slot is a row of numbers, a ticket writes one of them.
+// Tests the engine with integers: a slot is a row of numbers, and a ticket writes one of them.
 #include "millrace/data/loader/detail/engine.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ class NumberWork {
  public:
   using Slot = Numbers;
   std::uint64_t per_batch = 5;
-  std::function<void(std::uint64_t batch, std::uint64_t ticket)> before;  // in run()
+  std::function<void(std::uint64_t batch, std::uint64_t ticket)> before;  // called by run()
   std::atomic<int> made{0};
   std::atomic<int> starved_calls{0};
   std::atomic<int> stalled_calls{0};
@@ -34,7 +34,7 @@ class NumberWork {
   void begin(Slot& slot, std::uint64_t) noexcept { std::fill(slot.values.begin(), slot.values.end(), 0); }
   void run(Slot& slot, std::uint64_t batch, std::uint64_t ticket, int) noexcept {
     if (before) before(batch, ticket);
-    slot.values[ticket] += batch * 1000 + ticket + 1;  // += shows a ticket that ran twice
+    slot.values[ticket] += batch * 1000 + ticket + 1;  // += makes a ticket that ran twice visible
   }
   void starved(std::size_t) { ++starved_calls; }
   void stalled(std::uint64_t, double) { ++stalled_calls; }
@@ -46,7 +46,7 @@ std::vector<std::uint64_t> expected(std::uint64_t batch, std::uint64_t tickets) 
   return values;
 }
 
-// A gate that readers wait at until the test opens it.
+// A gate at which readers wait until the test opens it.
 class Gate {
  public:
   void open() {
@@ -101,7 +101,7 @@ TEST(Engine, works_ahead_by_as_many_batches_as_asked) {
     runs.notify_all();
   };
   Engine<NumberWork> engine(work, {.readers = 2, .ahead = 3, .slots = 5});
-  for (int seen = runs; seen < 15; seen = runs) runs.wait(seen);  // 3 batches of 5 without a next()
+  for (int seen = runs; seen < 15; seen = runs) runs.wait(seen);  // waits until 3 batches of 5 tickets are made, without a next()
   EXPECT_EQ(highest.load(), 2U);
   EXPECT_EQ(engine.next()->values, expected(0, 5));
   for (int seen = runs; seen < 20; seen = runs) runs.wait(seen);
@@ -218,7 +218,7 @@ TEST(Engine, stop_leaves_a_stuck_reader_behind) {
   EXPECT_FALSE(alive.expired());
   gate->open();
   came_back->wait();
-  while (!alive.expired()) std::this_thread::yield();  // the reader frees what it held
+  while (!alive.expired()) std::this_thread::yield();  // until the reader has freed what it held
 }
 
 TEST(Engine, reports_a_batch_that_does_not_come) {

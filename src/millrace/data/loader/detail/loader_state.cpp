@@ -113,7 +113,7 @@ LoaderState loader_state_from(const Json& json, const LoaderState& current, cons
   if (is_other) {
     state.next_batch = std::min(state.next_batch, work.batches_per_epoch());
   } else {
-    expect_same(state.fingerprint, current.fingerprint, "data of fingerprint", "give the data the run was begun with" + anew);
+    expect_same(state.fingerprint, current.fingerprint, "data of fingerprint", "give the data with which the run began" + anew);
   }
   const auto grouping = [](const std::string& order) { return order.empty() ? std::string("each") : order; };
   if (!is_other) {

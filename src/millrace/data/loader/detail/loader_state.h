@@ -1,4 +1,4 @@
-// The loader's state as JSON; every value read back is checked.
+// The loader's state as JSON. Every value is checked when it is read back.
 #pragma once
 
 #include <cstdint>
@@ -14,25 +14,26 @@ namespace millrace::data::detail {
 struct LoaderState {
   std::string fingerprint;
   std::uint64_t seed = 0;
-  std::int64_t global_batch_size = 1;  // over all ranks: the order is independent of the number of ranks as long as this stays
+  std::int64_t global_batch_size = 1;  // rows of all ranks together; as long as this is equal, the order is the same for any
+                                       // number of ranks
   bool shuffle = false;
   bool drop_last = false;
   std::uint64_t epoch = 0;
   std::uint64_t next_batch = 0;
   std::uint64_t bad_in_epoch = 0;
-  std::string order;  // for grouped or weighted data sets: BatchOrder::order_text()
+  std::string order;  // BatchOrder::order_text(), for grouped or weighted data sets
   Quarantine quarantine;
 };
 
-// The source's own fingerprint for one data set; names and fingerprints in order for several.
+// For one data set the fingerprint of its source; for several their names and fingerprints in order.
 [[nodiscard]] std::string fingerprint_of(const std::vector<Dataset>& datasets);
 [[nodiscard]] Json to_json(const LoaderState& state);
-// Knowledge about the data in addition to its fingerprint. unknown: a different fingerprint need not mean different data.
+// What is known about the data besides its fingerprint. unknown: data with another fingerprint may still be the same data.
 enum class DataCheck : std::uint8_t { same, unknown, changed };
 
-// SnapshotError if `json` is not a loader's state, or has other data, batches or order than `current`; both values are named. If
-// the data is known to have changed, or `data` is unknown and the fingerprint differs, the position is limited to the end of its
-// epoch and the quarantine is dropped.
+// Reads to_json()'s result. Throws SnapshotError if `json` is not a loader's state, or if its data, batches or order are not
+// those of `current`; the message has both values. If `data` is changed, or if it is unknown and the fingerprints differ, the
+// position is limited to the end of its epoch and the quarantine is emptied.
 [[nodiscard]] LoaderState loader_state_from(const Json& json, const LoaderState& current, const BatchWork& work,
                                             DataCheck data = DataCheck::same);
 

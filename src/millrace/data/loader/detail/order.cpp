@@ -19,7 +19,8 @@ std::uint64_t scramble(std::uint64_t x, std::uint64_t key) noexcept {
 }  // namespace
 
 Order::Order(std::int64_t size, std::uint64_t key) noexcept : size_(size), shuffled_(size > 1) {
-  // Halves of fewer than four bits allow too few different round functions for an even spread over all orders.
+  // At least 8 bits: with halves of fewer than four bits there are too few different round functions for all orders to be about
+  // equally likely.
   constexpr int kMinBits = 8;
   const int bits =
       std::max(kMinBits, static_cast<int>(std::bit_width(static_cast<std::uint64_t>(std::max<std::int64_t>(size, 1) - 1))));
@@ -50,8 +51,8 @@ void Order::fill(std::int64_t first, std::span<std::int64_t> out) const noexcept
     std::iota(out.begin(), out.end(), first);
     return;
   }
-  // Values outside the range are collected without a branch and permuted again together: a separate loop per row would mispredict
-  // every third branch and keep the processor from overlapping rows.
+  // Values outside the range are collected without a branch and then permuted again together. A loop for each row would
+  // mispredict every third branch and keep the processor from working on several rows at once.
   constexpr std::size_t kBlock = 256;
   std::array<std::uint32_t, kBlock> outside;
   for (std::size_t begin = 0; begin < out.size(); begin += kBlock) {

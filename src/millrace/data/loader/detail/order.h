@@ -1,4 +1,4 @@
-// Maps positions of an epoch to samples, and batches to positions. Pure functions, O(1) memory.
+// Maps the positions of an epoch to samples, and batches to positions. Pure functions with O(1) memory.
 #pragma once
 
 #include <array>
@@ -7,20 +7,21 @@
 
 namespace millrace::data::detail {
 
-// A keyed bijection of [0, size): a Feistel network over the next power of two, iterated until the result is below size.
-// Positions can be queried in any order; the same key gives the same order on every machine.
+// A permutation of [0, size) that a key selects: a Feistel network over the next power of two, repeated until the result is below
+// size. Positions can be asked for in any order. The same key gives the same order on every machine.
 class Order {
  public:
-  explicit Order(std::int64_t size) noexcept : size_(size) {}  // identity
-  Order(std::int64_t size, std::uint64_t key) noexcept;        // shuffled
+  explicit Order(std::int64_t size) noexcept : size_(size) {}  // identity: position i is sample i
+  Order(std::int64_t size, std::uint64_t key) noexcept;        // shuffled by the key
 
   [[nodiscard]] std::int64_t size() const noexcept { return size_; }
-  // Writes the samples at positions first, first + 1, ...; all in [0, size).
+  // Writes the samples at the positions first, first + 1, ...; all positions are in [0, size).
   void fill(std::int64_t first, std::span<std::int64_t> out) const noexcept;
   [[nodiscard]] std::int64_t operator[](std::int64_t position) const noexcept;
 
  private:
-  static constexpr std::size_t kRounds = 4;  // rounds that Luby and Rackoff need for an order indistinguishable from a random one
+  static constexpr std::size_t kRounds = 4;  // the number for which Luby and Rackoff prove that the order can't be distinguished
+                                             // from a random one
   [[nodiscard]] std::uint64_t permute(std::uint64_t x) const noexcept;
 
   std::int64_t size_;
@@ -37,9 +38,9 @@ struct RowRange {
   friend bool operator==(const RowRange&, const RowRange&) = default;
 };
 
-// How one data set is cut into batches. A global batch is world_size * batch_size positions; rank r gets the r-th part. The last
-// global batch may be partial: its m positions are dealt in order, m / w to each rank and one more to the first m % w, so every
-// rank has the same number of batches (with zero rows if m < w). With drop_last the partial batch is left out.
+// How a data set is cut into batches. A global batch is world_size * batch_size positions; rank r gets the r-th part. The last
+// global batch may have fewer positions: its m positions are given to the ranks in order, m / w to each and one more to the first
+// m % w. So every rank has the same number of batches, some with zero rows if m < w. With drop_last that last batch is left out.
 struct BatchSlices {
   std::int64_t size = 0;
   std::int64_t batch_size = 1;
@@ -47,7 +48,7 @@ struct BatchSlices {
   bool drop_last = false;
 
   [[nodiscard]] std::int64_t batches() const noexcept;
-  // The positions of `rank` in a batch; empty for a batch past the end, as in a group whose data set is shorter than the others.
+  // The positions of `rank` in a batch. Empty for a batch after the end, as in a group whose data set is shorter than others.
   [[nodiscard]] RowRange slice(std::int64_t batch, std::int64_t rank) const noexcept;
 };
 

@@ -55,7 +55,7 @@ TEST(Order, keys_give_different_orders) {
   EXPECT_EQ(all(Order(100, 1)), all(Order(100, 1)));
 }
 
-// All 4! orders of four samples about equally often: chi-square with 23 degrees of freedom, 1 in 10,000 at 54.
+// All 4! orders of four samples must be about equally frequent: chi-square with 23 degrees of freedom exceeds 54 once in 10,000.
 TEST(Order, all_orders_of_four_are_equally_likely) {
   std::map<std::vector<std::int64_t>, int> counts;
   constexpr int kDraws = 24'000;
@@ -66,7 +66,7 @@ TEST(Order, all_orders_of_four_are_equally_likely) {
   EXPECT_LT(chi_square, 54.0);
 }
 
-// A sample's position is independent of its earlier position and of its neighbours'.
+// The position of a sample must be independent of its former position and of the positions of its neighbours.
 TEST(Order, neighbours_are_scattered) {
   constexpr std::int64_t kSize = 20'000;
   for (std::uint64_t key = 0; key < 5; ++key) {
@@ -107,7 +107,7 @@ TEST(BatchSlices, ranks_together_cover_every_position_once) {
 }
 
 TEST(BatchSlices, ragged_batch_is_dealt_evenly) {
-  const BatchSlices slices{21, 4, 4, false};  // one global batch of 16, then 5 over 4 ranks
+  const BatchSlices slices{21, 4, 4, false};  // a global batch of 16 rows, then 5 rows over 4 ranks
   ASSERT_EQ(slices.batches(), 2);
   EXPECT_EQ(slices.slice(1, 0), (RowRange{16, 2}));
   EXPECT_EQ(slices.slice(1, 1), (RowRange{18, 1}));

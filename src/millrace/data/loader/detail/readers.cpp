@@ -18,16 +18,17 @@ std::string time_text(double seconds) {
 
 struct Probe {
   double batch_seconds = 0;
-  double cpu_share = 1;  // CPU share of that time; the rest is sleep
+  double cpu_share = 1;  // the part of that time that used a core; in the rest the thread slept
 };
 
-// The time of a batch in the calling thread; nullopt if it has a bad sample. Only a part of a big batch is read. Each pass reads
-// another batch: a cache in front of the source must not make it look cheap.
+// Measures the time of a batch in the calling thread; nullopt if the batch has a bad sample. Of a large batch only a part is
+// read. Each pass reads another batch, because a cache in front of the source would make the same batch look cheap.
 std::optional<Probe> probe(BatchWork& work) {
   constexpr double kLimit = 0.02;
   const std::unique_ptr<BatchSlot> slot = work.make_slot();
   Probe best;
-  for (std::uint64_t pass = 0; pass < 3; ++pass) {  // the first pass also pays for page faults and cold caches
+  for (std::uint64_t pass = 0; pass < 3; ++pass) {  // several passes, because the first one also pays for page faults and cold
+                                                    // caches
     work.begin(*slot, pass);
     const double cpu_began = this_thread_cpu_seconds();
     const double began = steady_seconds();
@@ -58,8 +59,8 @@ int usable_cores() noexcept {
 
 Chosen<int> choose_readers(BatchWork& work, int wanted, int cores) {
   if (wanted >= 0) return {wanted, std::to_string(wanted) + " readers: as configured"};
-  // If a batch takes less time than this, a hand-over between threads costs a good part of the read, and the step is longer
-  // anyway.
+  // If reading a batch takes less time than this, a hand-over between threads would cost a good part of it, and the step takes
+  // longer anyway.
   constexpr double kCheap = 200e-6;
   constexpr double kSleepy = 0.3;
   const std::optional<Probe> seen = probe(work);

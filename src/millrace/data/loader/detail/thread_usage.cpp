@@ -20,7 +20,7 @@ double seconds_of(clockid_t clock) noexcept {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
 }
 
-// schedstat holds "nanoseconds on a core, nanoseconds queued, time slices".
+// Adds a thread's times from its file schedstat, which holds "nanoseconds on a core, nanoseconds queued, time slices".
 bool add_from_proc(int id, ThreadUsage& sum) noexcept {
   std::array<char, 64> path{};
   std::snprintf(path.data(), path.size(), "/proc/self/task/%d/schedstat", id);
@@ -33,7 +33,7 @@ bool add_from_proc(int id, ThreadUsage& sum) noexcept {
   char* end = nullptr;
   const unsigned long long cpu = std::strtoull(text.data(), &end, 10);
   const unsigned long long queued = std::strtoull(end, nullptr, 10);
-  if (cpu == 0) return false;  // not counted by this kernel
+  if (cpu == 0) return false;  // this kernel does not count
   sum.cpu_seconds += static_cast<double>(cpu) * 1e-9;
   sum.queued_seconds += static_cast<double>(queued) * 1e-9;
   return true;
@@ -55,7 +55,7 @@ ThreadUsage usage_of(const std::vector<std::thread>& threads, const std::vector<
   for (std::size_t i = 0; i < threads.size() && i < ids.size(); ++i) {
     if (ids[i] == 0 || add_from_proc(ids[i], sum)) continue;
     clockid_t clock{};
-    // pthread_t of a joinable thread stays valid until it is joined.
+    // The pthread_t of a joinable thread is valid until the thread is joined.
     if (::pthread_getcpuclockid(const_cast<std::thread&>(threads[i]).native_handle(), &clock) == 0) {
       sum.cpu_seconds += seconds_of(clock);
     }

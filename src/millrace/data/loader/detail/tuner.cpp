@@ -9,14 +9,16 @@
 namespace millrace::data::detail {
 namespace {
 
-constexpr double kTolerated = 0.02;       // share of waiting that is accepted
-constexpr double kWorse = 0.85;           // share of the previous rate: clearly worse, not noise
-constexpr double kBetter = 1.05;          // least gain from more batches ahead: they cost memory and the cores' caches
-constexpr double kBusy = 0.9;             // share of its time that an unblocked reader spends reading
-constexpr double kWorthAThread = 500e-6;  // seconds of reading a batch in the consumer's thread that justify a thread
+constexpr double kTolerated = 0.02;       // share of time that the consumer may wait
+constexpr double kWorse = 0.85;           // share of the previous rate below which the new rate is clearly worse, not noise
+constexpr double kBetter = 1.05;          // the least gain that justifies more batches ahead, which cost memory and the cores'
+                                          // caches
+constexpr double kBusy = 0.9;             // share of its time that a reader spends reading if nothing blocks it
+constexpr double kWorthAThread = 500e-6;  // seconds of reading in the consumer's thread, for a batch, that justify a reader
+                                          // thread
 constexpr std::uint64_t kEnoughBatches = 4;
-constexpr double kEnoughSlowReads = 3;  // an interval must be this many times the longest read
-constexpr double kComputes = 0.5;       // share of CPU above which readers slow each other down
+constexpr double kEnoughSlowReads = 3;  // an interval must last this many times the longest read
+constexpr double kComputes = 0.5;       // share of CPU time above which readers slow each other down
 
 double share_of_cpu(const Measured& measured) {
   return measured.read_seconds <= 0 ? 1.0 : std::clamp(measured.cpu_seconds / measured.read_seconds, 0.01, 1.0);
@@ -39,7 +41,7 @@ int Tuner::readers_for(int now, const Measured& measured) const {
 std::size_t Tuner::ahead_for(const Stages& now, int readers, const Measured& measured) const {
   const double batch_seconds = measured.seconds / static_cast<double>(measured.batches);
   std::size_t wanted = static_cast<std::size_t>(readers) / limits_.tickets + 2;
-  // Readers that never pause are not blocked by a slow sample: more memory would not help.
+  // Only if readers have pauses: a reader without pauses is not blocked by a slow sample, so more batches ahead would not help.
   if (measured.read_seconds < kBusy * now.readers * measured.seconds) {
     wanted = std::max(wanted, static_cast<std::size_t>(std::ceil(std::min(measured.slowest_read / batch_seconds, 1e6))) + 1);
   }

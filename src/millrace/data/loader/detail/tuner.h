@@ -1,5 +1,5 @@
-// Chooses the number of readers and of batches ahead from measurements. Without clocks and threads, so that it is tested with
-// numbers.
+// Chooses the number of readers and of batches ahead from measurements. It uses neither clocks nor threads, so that tests can
+// give it numbers.
 #pragma once
 
 #include <cstddef>
@@ -9,22 +9,22 @@
 
 namespace millrace::data::detail {
 
-// Measurements since the last call of look().
+// What was measured since the last call of look().
 struct Measured {
   double seconds = 0;         // wall time
-  double waited = 0;          // of these, seconds the consumer waited in next()
+  double waited = 0;          // the part of `seconds` that the consumer waited in next()
   std::uint64_t batches = 0;  // delivered
-  double read_seconds = 0;    // summed over readers: inside Source::read
-  double cpu_seconds = 0;     // summed over readers: on a core or queued for one
-  double slowest_read = 0;    // longest ticket
+  double read_seconds = 0;    // time inside Source::read, summed over readers
+  double cpu_seconds = 0;     // time on a core or queued for one, summed over readers
+  double slowest_read = 0;    // longest time of a ticket
 };
 
 struct Limits {
-  bool chooses_readers = true;  // false: the number was configured
-  int cores = 1;                // CPU-bound readers do not exceed them
-  int max_readers = 64;         // waiting readers do not exceed this
-  std::size_t tickets = 1;      // per batch
-  std::size_t max_ahead = 2;    // batches that the byte budget allows
+  bool chooses_readers = true;  // false: the config sets the number of readers
+  int cores = 1;                // the most readers that compute
+  int max_readers = 64;         // the most readers that wait for a disk or a network
+  std::size_t tickets = 1;      // tickets of a batch
+  std::size_t max_ahead = 2;    // the number of batches ahead for which the loader's buffer has room
 };
 
 struct Stages {
@@ -35,21 +35,22 @@ struct Stages {
 
 struct Change {
   Stages stages;
-  std::string reason;  // one line for people
+  std::string reason;  // a line for people
 };
 
-// Raises both while the consumer waits, until waiting ends or the rate stops improving; never goes below the initial values.
-// Rules:
-//   readers  the time inside reads over the time the consumer does not wait, at most doubled at a time. Readers that
-//            compute stay within the cores, readers that sleep a share s of their time within cores / (1 - s).
+// While the consumer waits, raises the number of readers and of batches ahead, until the waiting ends or the rate stops
+// improving. Neither goes below its initial value. The rules:
+//   readers  the time inside reads divided by the time that the consumer does not wait; at most doubled at a time. If readers
+//            compute, at most the number of cores; if readers sleep a share s of their time, at most cores / (1 - s).
 //   ahead    slowest read / time of a batch + 1, and enough tickets for all readers, so that a slow sample does not block the
-//            consumer. Raised only while readers pause, and undone if it does not help.
+//            consumer. Raised only while readers have pauses, and lowered again if it did not help.
 class Tuner {
  public:
   explicit Tuner(Limits limits) : limits_(limits) {}
-  // True if there is enough data to decide; otherwise keep measuring: a slow read in a short interval means little.
+  // True if there is enough data to decide. Otherwise the caller should measure on, because a slow read in a short interval means
+  // little.
   [[nodiscard]] static bool enough(const Measured& measured) noexcept;
-  // The next setting; nullopt = no change.
+  // The next setting and the reason; nullopt = no change.
   std::optional<Change> look(const Stages& now, const Measured& measured);
 
  private:
@@ -57,9 +58,9 @@ class Tuner {
   [[nodiscard]] std::size_t ahead_for(const Stages& now, int readers, const Measured& measured) const;
 
   Limits limits_;
-  Stages before_;           // the setting before the last change ...
-  double rate_before_ = 0;  // ... and its batches per second; 0 = nothing to compare with
-  bool settled_ = false;    // more readers made it slower: add no more
+  Stages before_;           // the setting before the last change
+  double rate_before_ = 0;  // batches per second under before_; 0 = there is nothing to compare with
+  bool settled_ = false;    // true: more readers made the loader slower, so no more are added
   bool ahead_settled_ = false;
 };
 

@@ -52,7 +52,7 @@ TEST(Tuner, readers_that_compute_may_not) {
 
 TEST(Tuner, takes_no_more_than_the_step_can_eat) {
   Tuner tuner({.chooses_readers = true, .cores = 16, .max_readers = 64, .tickets = 16, .max_ahead = 100});
-  const auto change = tuner.look({4, 2}, measured(0.2, 4, 4));  // 4 s of reading for 0.8 s of step
+  const auto change = tuner.look({4, 2}, measured(0.2, 4, 4));  // 4 s of reading during 0.8 s of steps
   ASSERT_TRUE(change);
   EXPECT_EQ(change->stages.readers, 6);
 }
@@ -60,7 +60,7 @@ TEST(Tuner, takes_no_more_than_the_step_can_eat) {
 TEST(Tuner, looks_as_far_ahead_as_a_slow_sample_takes) {
   Tuner tuner({.chooses_readers = false, .cores = 2, .max_readers = 64, .tickets = 16, .max_ahead = 100});
   EXPECT_FALSE(tuner.look({8, 2}, measured(0.5, 8, 0.1, 0.3))) << "nobody is held up";
-  const auto change = tuner.look({8, 2}, measured(0.5, 5, 0.1, 0.3));  // 0.3 s are 6 batches of 50 ms
+  const auto change = tuner.look({8, 2}, measured(0.5, 5, 0.1, 0.3));  // 0.3 s is the time of 6 batches of 50 ms
   ASSERT_TRUE(change);
   EXPECT_EQ(change->stages, (Stages{8, 7}));
   EXPECT_EQ(change->reason, "8 readers, 7 batches ahead: the step waited 50 % of the time");

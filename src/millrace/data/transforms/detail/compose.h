@@ -19,7 +19,7 @@ namespace millrace::data::detail {
   throw ConfigError(Message{.what = std::move(what), .where = std::move(where), .next = std::move(next)});
 }
 
-// Returns `source`; ConfigError if it is null.
+// Returns `source`. Throws ConfigError if it is null.
 inline std::shared_ptr<const Source> required(std::shared_ptr<const Source> source, const std::string& caller) {
   if (!source) refuse_composing(caller + " was given no source", caller, "give it a source, not a null pointer");
   return source;

@@ -24,7 +24,7 @@ at::Tensor generator_state() {
   return generator.get_state();
 }
 
-// The state of the process from before any run was under way.
+// The states of the process before the first run.
 class Saved {
  public:
   Saved() {
@@ -63,7 +63,7 @@ class Saved {
   bool deterministic_cudnn_ = at::globalContext().deterministicCuDNN();
   bool timed_cudnn_ = at::globalContext().benchmarkCuDNN();
   bool counted_attention_ = kernels::counts_attention();
-  device::Tf32 tf32_{false};  // each run sets its own
+  device::Tf32 tf32_{false};  // initial value only; each run sets its own
 };
 
 struct Runs {
@@ -73,7 +73,7 @@ struct Runs {
 };
 
 Runs& all_runs() {
-  static auto* const all = new Runs;  // a run may be under way when the process ends
+  static auto* const all = new Runs;  // never destroyed, because a run may be under way when the process ends
   return *all;
 }
 
@@ -89,7 +89,7 @@ ProcessInputs::~ProcessInputs() {
   if (--all_runs().under_way > 0) return;
   try {
     all_runs().saved->put_back();
-  } catch (const std::exception&) {  // a lost device keeps its state
+  } catch (const std::exception&) {  // the state of a lost device can't be restored
   }
   all_runs().saved.reset();
 }

@@ -30,10 +30,10 @@
 
 namespace millrace {
 
-// While an object lives, the process may be set up for a run; its destructor restores all states. Consecutive runs in a program
-// don't see each other's states. Simultaneous runs share them: the first object saves, the last one restores. The constructor
-// resets the choices of kernels to those of a new process. Thread-safe, but must not be made or destroyed while a step is under
-// way.
+// While an object lives, the process may be set up for a run; the destructor restores all states, so that consecutive runs of a
+// program don't see each other's states. Simultaneous runs share the states: the first object saves them, the last one restores
+// them. The constructor resets the choices of kernels to those of a new process. Thread-safe, but an object must not be made or
+// destroyed while a step is under way.
 class ProcessInputs {
  public:
   ProcessInputs();

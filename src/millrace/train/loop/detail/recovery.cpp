@@ -17,7 +17,7 @@ namespace millrace {
 namespace {
 
 constexpr std::int64_t kFailed =
-    std::numeric_limits<std::int32_t>::min();  // so low that the rows of all ranks can't lift it above 0
+    std::numeric_limits<std::int32_t>::min();  // marks a failure; so low that the sum with the rows of all ranks stays negative
 
 std::string reason_of(const std::exception& error) {
   const auto* const torch_error = dynamic_cast<const c10::Error*>(&error);
@@ -58,7 +58,7 @@ std::int64_t Recovery::attempt(const Attempt& tried, const std::function<std::in
     } catch (const std::exception& error) {
       if (!device::is_out_of_memory(error)) throw;
       reason = reason_of(error);
-    }  // memory of the failed try is freed here
+    }  // the error is destroyed here, which frees the memory of the failed try
     rows = with(tried).sum(reason.empty() ? rows : kFailed);
     if (rows >= 0) {
       if (again) warn_of_smaller_steps(tried);
@@ -94,11 +94,11 @@ void Recovery::warn(const Attempt& tried, const std::string& text, Json values) 
   reporter_.record("memory", std::move(values));
 }
 
-// Called after the first try that succeeded, while its peak is known.
+// Called after the first try that succeeded, while its peak of memory is known.
 void Recovery::warn_of_smaller_steps(const Attempt& tried) const {
-  if (!tried.may_recompute) return;  // forward passes alone are no measure of a step
+  if (!tried.may_recompute) return;  // forward passes without backward do not show what a step needs
   const device::TensorMemory held = device::tensor_memory(stepper_.device());
-  const std::uint64_t fixed = held.live_bytes;  // weights, gradients, optimiser, data: the samples' part is freed by now
+  const std::uint64_t fixed = held.live_bytes;  // weights, gradients, optimiser, data; the memory for samples is already freed
   const std::uint64_t peak = held.peak_bytes;
   const std::int64_t rows = (widest_group_ + micro_batches_ - 1) / micro_batches_;
   const auto in_one = static_cast<std::uint64_t>(static_cast<double>(peak - std::min(fixed, peak)) *

@@ -1,4 +1,5 @@
-// Recovers a run from out-of-memory: it recomputes everything it can, then uses smaller micro-batches. The global batch stays.
+// Recovers a run from out-of-memory: first it recomputes every block, then it uses smaller micro-batches. The global batch does
+// not change.
 #pragma once
 
 #include <cstdint>
@@ -12,32 +13,33 @@
 
 namespace millrace {
 
-// Used by the loop's thread. All ranks make the same calls; attempt() is collective: if memory runs out on one rank, all ranks
-// try again, and all cut their batches alike.
+// Used by the loop's thread. All ranks make the same calls. attempt() is collective: if memory runs out on one rank, all ranks
+// try again and cut their batches alike.
 class Recovery {
  public:
-  // `recovers`: false leaves errors to the caller. `may_recompute`: blocks that the config does not name may be recomputed too.
-  // `micro_batches`: the initial number.
+  // `recovers`: false leaves out-of-memory errors to the caller. `may_recompute`: true allows it to recompute blocks that the
+  // config does not name. `micro_batches`: the number at the start.
   Recovery(bool recovers, bool may_recompute, std::int64_t micro_batches, Recipe& recipe, Stepper& stepper, Reporter& reporter,
            Agreement& agreement);
 
-  // The number of parts that a batch is cut into; it only grows.
+  // The number of micro-batches into which a batch is cut; it never decreases.
   [[nodiscard]] std::int64_t micro_batches() const noexcept { return micro_batches_; }
   void use_at_least(std::int64_t micro_batches) noexcept;
-  void saw(const Batch& batch) noexcept;  // called before a batch is used
+  void saw(const Batch& batch) noexcept;  // called with each batch before its use
 
   struct Attempt {
-    std::int64_t step = 0;       // the step in the log
-    std::string where;           // "step 12"
-    bool may_recompute = false;  // false for forward passes alone, which keep nothing
-    bool alone = false;          // true: this rank alone makes the attempt, so nothing is collective
+    std::int64_t step = 0;       // the step that the log names
+    std::string where;           // the place that messages name: "step 12"
+    bool may_recompute = false;  // false for forward passes without backward, because they keep nothing to recompute
+    bool alone = false;          // true: only this rank makes the attempt, so nothing is collective
   };
-  // Retries `run` after out-of-memory: before each further try it calls `undo` and lowers memory use. Returns the result of `run`
-  // (a count of rows), added up over the ranks: one exchange for both. Rethrows errors of `run` that are not about memory;
-  // DeviceError if no smaller try is left.
+  // Calls `run`, and again after each out-of-memory; before each further try it calls `undo` and reduces the use of memory. `run`
+  // returns a number of rows; attempt() returns their sum over all ranks, which is exchanged in the same message as the failures.
+  // Errors of `run` that are not about memory are rethrown. Throws DeviceError if the use of memory can't be reduced further.
   std::int64_t attempt(const Attempt& tried, const std::function<std::int64_t()>& run, const std::function<void()>& undo);
 
-  // Records the most tensor bytes held in steps alone, from the allocator's counters; does not wait for the device.
+  // Records the most bytes of tensors since the last forget_peak(), from the allocator's counters. Does not wait for the device.
+  // Called so that only steps are covered.
   void record_peak();
   void forget_peak();
   [[nodiscard]] std::uint64_t step_peak_bytes() const noexcept { return step_peak_bytes_; }
@@ -57,9 +59,9 @@ class Recovery {
   Stepper& stepper_;
   Reporter& reporter_;
   Agreement& agreement_;
-  std::int64_t widest_group_ = 1;       // rows of a batch's largest group, so far
-  std::uint64_t step_peak_bytes_ = 0;   // most bytes of tensors, in steps alone
-  std::uint64_t epoch_peak_bytes_ = 0;  // most bytes of tensors in steps of the epoch under way
+  std::int64_t widest_group_ = 1;       // the most rows of a group of a batch so far
+  std::uint64_t step_peak_bytes_ = 0;   // the most bytes of tensors during steps
+  std::uint64_t epoch_peak_bytes_ = 0;  // the most bytes of tensors during the steps of the current epoch
 };
 
 }  // namespace millrace

@@ -96,7 +96,7 @@ void check_prepared(const Batch& batch) {
 }
 
 void check_objectives(const std::vector<Objective>& objectives, const torch::nn::Module& model) {
-  std::map<const void*, std::string> names;  // names of the model's parameters
+  std::map<const void*, std::string> names;  // parameter -> its name in the model
   for (const auto& item : model.named_parameters()) names[item.value().unsafeGetTensorImpl()] = item.key();
   std::map<const void*, std::string> movers;
   std::set<std::string> own;
@@ -152,7 +152,7 @@ void check_loss(const Loss& loss, bool training) {
 
 namespace {
 
-// True if `name` is valid as NAME of NAME.csv in a run folder.
+// True if `name` may be the NAME of a NAME.csv in a run folder.
 bool is_table_name(const std::string& name) {
   const auto fits = [](unsigned char c) { return std::isalnum(c) != 0 || c == '_' || c == '-'; };
   return !name.empty() && name != "history" && std::ranges::all_of(name, fits);

@@ -1,5 +1,5 @@
-// Checks of a recipe's return values, for RecipeGuard. Each throws a RecipeError that names the faulty value and says what it
-// should be; the guard adds the callback's name.
+// Checks of the values that a recipe's callbacks return, for RecipeGuard. Each check throws a RecipeError that names the faulty
+// value and says what it should be; RecipeGuard adds the callback's name.
 #pragma once
 
 #include <string>
@@ -9,17 +9,20 @@
 
 namespace millrace {
 
-// Every data set has a source with fields; data sets of a pipeline have distinct names, and so have the fields of a source.
+// Checks that every data set has a source with fields, that the data sets of a pipeline have distinct names, and that the fields
+// of a source have distinct names.
 void check_pipeline(const data::Pipeline& pipeline);
-// Every field has at least as many rows as its group: a sample may become several rows.
+// Checks that every field has at least as many rows as its group has samples: a sample may become several rows.
 void check_prepared(const Batch& batch);
-// Each objective has a loss and a distinct name, and updates parameters of the model that no other objective updates.
+// Checks that each objective has a loss and a distinct name, and that it updates parameters of `model` that no other objective
+// updates.
 void check_objectives(const std::vector<Objective>& objectives, const torch::nn::Module& model);
-// Values that must be scalars are scalars; in training the loss has a gradient; the terms' names are distinct.
+// Checks that the values of the loss are scalars where they must be, that the loss has a gradient if `training`, and that the
+// names of its terms are distinct.
 void check_loss(const Loss& loss, bool training);
-// Names are valid file names and distinct; pictures have three bytes a pixel.
+// Checks that the pictures' names are distinct and valid file names, and that each picture has three bytes a pixel.
 void check_pictures(const std::vector<Picture>& pictures);
-// Names of tables as names of pictures; each row has as many cells as the table has columns.
+// Checks that the tables' names are distinct and valid file names, and that each row has as many cells as its table has columns.
 void check_tables(const std::vector<TextTable>& tables);
 void check_facts(const Facts& facts);
 // Throws if a tensor in the state is undefined.

@@ -1,4 +1,4 @@
-// A recipe's own log: see StepLog in recipe.h.
+// Writes the log that a recipe defines in its own format: see StepLog in recipe.h.
 #pragma once
 
 #include <filesystem>
@@ -13,17 +13,17 @@
 
 namespace millrace {
 
-// May throw UsageError: the file is not the run's.
+// Returns the path of the log's file. May throw UsageError if a file of that name does not belong to the run.
 using PathOfTable = std::function<std::filesystem::path()>;
 
 // Belongs to the loop's thread. A failed write never stops a run: see format/csv.h.
 class StepLogWriter {
  public:
-  // `file` is called once for the table's path, at the first row; null = no table. Existing rows of steps after `keep_through`
-  // are removed: the run is resumed from there.
+  // `file` is called once, at the first row, for the path of the table; null = no table. Rows of steps after `keep_through` are
+  // then removed from an existing file, because the run is resumed from that step.
   StepLogWriter(StepLog log, Fs* fs, PathOfTable file, std::int64_t keep_through, format::Warn warn);
   void row(const LoggedStep& step);
-  // The line for the console; nullopt if the recipe has no such line.
+  // The recipe's line for the console; nullopt if the recipe defines no such line.
   [[nodiscard]] std::optional<std::string> line(const LoggedStep& step) const;
 
  private:

@@ -10,7 +10,8 @@
 namespace millrace {
 namespace {
 
-constexpr std::int64_t kMost = std::int64_t{1} << 53U;  // steps and samples: their sums stay far below 2^63
+constexpr std::int64_t kMost = std::int64_t{1} << 53U;  // the largest number of steps or samples; sums of them stay far below
+                                                        // 2^63
 
 template <std::size_t N>
 void check_word(const SavedJson& value, const std::array<std::string_view, N>& words) {
@@ -23,7 +24,7 @@ void check_word(const SavedJson& value, const std::array<std::string_view, N>& w
   value.refuse("one of " + list);
 }
 
-// Checks the texts of trials; those that select a code path must be among a few known words.
+// Checks the texts that record choices of trials. A text that selects a code path must be one of a few known words.
 void check_choices(const SavedJson& choices) {
   for (const auto& [option, value] : choices.members()) {
     if (option == "precision.dtype") {

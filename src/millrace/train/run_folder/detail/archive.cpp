@@ -18,22 +18,22 @@ bool is_occupied(const stdfs::path& path) {
   return stdfs::exists(stdfs::symlink_status(path, code));
 }
 
-// A name that is not in use.
+// `wish`, or if that is in use `wish`-2, `wish`-3 …
 stdfs::path free_name(const stdfs::path& wish) {
   stdfs::path path = wish;
   for (int i = 2; is_occupied(path); ++i) path = wish.string() + "-" + std::to_string(i);
   return path;
 }
 
-// Moves one file at a time, so that foreign files stay where they are, also those at the destination.
+// Moves files one by one, so that files of the user stay where they are, also at the destination.
 void move_file(Fs& fs, const stdfs::path& from, const stdfs::path& to) {
   if (!is_occupied(from)) return;
   fs.create_directories(to.parent_path());
   fs.rename(from, free_name(to));
 }
 
-// Millrace's snapshots of steps after `after`, including those into which the user put files. A damaged snapshot stays: it may be
-// another program's.
+// Millrace's snapshots of steps after `after`, also those to which the user added files. A damaged snapshot is left out, because
+// it may be another program's.
 std::vector<snapshot::Found> snapshots_after(Fs& fs, const stdfs::path& run, std::int64_t after) {
   std::vector<snapshot::Found> found = snapshot::list(fs, run);
   std::erase_if(found, [&](const snapshot::Found& each) { return each.step <= after || snapshot::files_of(fs, each).empty(); });
@@ -58,8 +58,8 @@ void move_snapshots(Fs& fs, const stdfs::path& from, const stdfs::path& to, std:
   fs.sync_directory(from / run_files::kSnapshots);
 }
 
-// Names of the files in a run's record that are moved with the run. The lock and the record stay with the folder; names of whole
-// folders are left out.
+// The files of a run's record that are moved with the run. The lock and the record itself stay in the folder; folders are left
+// out.
 std::vector<std::string> movable(const RunRecord& record) {
   std::vector<std::string> names;
   for (const std::string& name : record.files) {
@@ -70,7 +70,7 @@ std::vector<std::string> movable(const RunRecord& record) {
   return names;
 }
 
-// Copies a file that both branches of a run continue.
+// Copies a file that both branches of a run need.
 void copy_file(Fs& fs, const stdfs::path& from, const stdfs::path& to, const char* name, RunRecord& copied) {
   if (!fs.exists(from / name)) return;
   write_atomically(fs, to / name, fs.read_file(from / name));
@@ -87,7 +87,7 @@ std::vector<std::string> pictures_after(const RunRecord& record, std::int64_t st
   return names;
 }
 
-// Removes Millrace's files from a folder that was set aside, the record last; then the folders that are empty.
+// Removes Millrace's files from an archived run, its record last, and then the folders that became empty.
 void remove_set_aside(Fs& fs, const stdfs::path& folder) {
   if (const auto record = read_record(fs, folder)) {
     for (const std::string& name : movable(*record)) fs.remove_all(folder / name);
@@ -97,7 +97,7 @@ void remove_set_aside(Fs& fs, const stdfs::path& folder) {
     fs.remove_all(folder / run_files::kRun);
   }
   if (fs.exists(folder)) {
-    for (const std::string& name : fs.list(folder)) {  // partial records, cut short during the write
+    for (const std::string& name : fs.list(folder)) {  // leftovers of a write of the record that was interrupted
       if (name.starts_with(std::string(run_files::kRun) + ".tmp.")) fs.remove_all(folder / name);
     }
   }
@@ -113,7 +113,7 @@ void archive_old_run(Fs& fs, const stdfs::path& run, RunRecord& record) {
   const RunRecord before = record;
   const stdfs::path old = free_name(run / run_files::kOldRun);
   record.old_run = old.filename().string();
-  record.replacement = RunRecord::Replacement::under_way;  // from here on files of the old run are in both places
+  record.replacement = RunRecord::Replacement::under_way;  // from here on files of the old run are in both folders
   write_record(fs, run, record);
   fs.create_directories(old);
   write_record(fs, old, before);
@@ -135,7 +135,8 @@ void archive_old_run(Fs& fs, const stdfs::path& run, RunRecord& record) {
 
 void restore_old_run(Fs& fs, const stdfs::path& run, RunRecord& record) {
   const stdfs::path old = run / record.old_run;
-  if (std::optional<RunRecord> before = read_record(fs, old)) {  // otherwise nothing was moved yet, or all is back
+  if (std::optional<RunRecord> before = read_record(fs, old)) {  // if there is no record, nothing was moved yet, or all files are
+                                                                 // back
     if (record.replacement == RunRecord::Replacement::complete) {
       for (const std::string& name : movable(record)) fs.remove_all(run / name);
       record.replacement = RunRecord::Replacement::under_way;
@@ -181,7 +182,9 @@ stdfs::path archive_branch(Fs& fs, const stdfs::path& run, RunRecord& record, st
   const std::vector<std::string> pictures = pictures_after(record, step);
   own.files.insert(pictures.begin(), pictures.end());
   write_record(fs, branch, own);
-  if (moves_summary) move_file(fs, summary, branch / run_files::kSummary);  // first: without it the run is not finished
+  if (moves_summary)
+    move_file(fs, summary, branch / run_files::kSummary);  // moved first: without its summary the run does not
+                                                           // count as finished
   move_snapshots(fs, run, branch, step);
   for (const std::string& name : pictures) {
     move_file(fs, run / name, branch / name);

@@ -22,11 +22,11 @@ constexpr int kRounds = 2;
 using Way = std::function<precision::Trial()>;
 
 enum class Time : std::uint8_t {
-  fair,  // without the time that other programs took
-  wall   // all time: threads that wait for each other would look like other programs
+  fair,  // without the time in which other programs used the cores
+  wall   // all time: for trials of threads, because threads of the run that wait for each other would be taken for other programs
 };
 
-// Ratio of the time of `first` to that of `second`, measured in turns.
+// The time of `first` divided by the time of `second`. Both are measured in turns.
 double ratio_of(const Way& first, const Way& second, Time time = Time::fair) {
   std::vector<WorkClock::Time> times[2];
   const Way* ways[2] = {&first, &second};
@@ -71,7 +71,7 @@ bool may_gain_by_format(const Assembly& assembly) {
 
 void try_format(Assembly& assembly, DoctorTrials& to) {
   const std::optional<Batch> batch = assembly.trial_batch();
-  // A user may have chosen fp32 because a convolution in bf16 crashes or hangs here.
+  // may_try_bf16() is asked because the user may have chosen fp32 to avoid a convolution that crashes or hangs in bf16 here.
   if (!batch || !assembly.may_try_bf16(*batch)) return;
   StepTrials trials(assembly.stepper());
   const double ratio = ratio_of(in_format(trials, *batch, std::nullopt), in_format(trials, *batch, at::kBFloat16));
@@ -114,7 +114,8 @@ void try_half(Assembly& assembly, DoctorTrials& to) {
   StepTrials trials(assembly.stepper());
   const auto format = assembly.stepper().autocast();
   const double ratio =
-      ratio_of(in_format(trials, *batch, format), in_format(trials, half, format));  // T(b) / T(b/2); T = a + k b
+      ratio_of(in_format(trials, *batch, format), in_format(trials, half, format));  // the batch takes T(b) = a + k b, so T(b) /
+                                                                                     // T(b/2) shows the fixed share a
   const RunConfig& config = assembly.config();
   const data::Pipeline& pipeline = *assembly.loaders().pipeline(Split::train);
   const bool by_recipe = pipeline.batch_size || pipeline.datasets.front().batch_size;
@@ -130,7 +131,7 @@ bool has_another_layout(const Assembly& assembly) {
   return !wish.is_auto() && assembly.switches().on("channels_last") && assembly.recipe().set_layout(wish.value());
 }
 
-// The layout only affects how a batch passes through the model: weights are independent of it.
+// Tries the other memory layout. The layout affects only how a batch passes through the model; weights do not depend on it.
 void try_layout(Assembly& assembly, DoctorTrials& to) {
   const std::optional<Batch> batch = assembly.trial_batch();
   if (!batch) return;
@@ -148,7 +149,7 @@ void try_layout(Assembly& assembly, DoctorTrials& to) {
   const auto name = [](Layout layout) { return layout == Layout::contiguous ? "contiguous" : "channels_last"; };
   const double ratio = finally(
       [&] {
-        (void)in(other)();  // the first step also sets things up
+        (void)in(other)();  // the first step also warms caches up, so its time is not used
         return ratio_of(in(now), in(other));
       },
       [&] { recipe.set_layout(now); });
@@ -163,7 +164,8 @@ bool may_recompute(const Assembly& assembly) {
 
 bool adds_gradients(const RunConfig& config) { return config.optim.accumulate > 1 || config.memory.micro_batches > 1; }
 
-// Makes one step that recomputes every block and so holds less than a step of the run; the recomputed bytes are the saving.
+// Makes one step that recomputes every block. It holds less memory than a step of the run; the difference is what recompute
+// saves.
 void try_recompute(Assembly& assembly, DoctorTrials& to) {
   const std::optional<Batch> batch = assembly.trial_batch();
   if (!batch) return;
@@ -197,15 +199,15 @@ Json DoctorTrials::to_json() const {
 }
 
 RemedyTrials::RemedyTrials(Assembly& assembly) : assembly_(assembly) {
-  if (!assembly.setup().agreement().alone()) return;  // with several ranks all would have to agree on each trial
-  constexpr double kInTurns = 2.0 * kRounds;          // two settings, in turns
+  if (!assembly.setup().agreement().alone()) return;  // with several ranks, all would have to agree on each trial
+  constexpr double kInTurns = 2.0 * kRounds;          // passes of a trial that makes two settings in turns
   const bool threads = has_more_threads_than_cores(assembly);
   all_.push_back({.passes = 1, .make = &count_operations});
   if (may_recompute(assembly)) all_.push_back({.passes = adds_gradients(assembly.config()) ? 3.0 : 2.0, .make = &try_recompute});
   constexpr double kLooksForConvolutions = 1;
   if (may_gain_by_format(assembly)) all_.push_back({.passes = kInTurns + kLooksForConvolutions, .make = &try_format});
   if (threads) all_.push_back({.passes = kInTurns, .make = &try_threads});
-  // Skipped with more threads than cores: threads that wait for each other cost as much for half the rows.
+  // Left out if there are more threads than cores: threads that wait for each other then take as long for half the rows.
   if (!threads) all_.push_back({.passes = kInTurns, .make = &try_half});
   if (has_another_layout(assembly)) all_.push_back({.passes = kInTurns + 1, .make = &try_layout});
 }

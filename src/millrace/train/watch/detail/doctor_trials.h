@@ -1,4 +1,4 @@
-// The doctor's trials during a run: the run's own step with other settings, and a census of its operations.
+// The doctor's trials during a run: the run's own step with other settings, and a count of the step's operations.
 #pragma once
 
 #include <memory>
@@ -12,20 +12,20 @@ namespace millrace {
 
 struct DoctorTrials {
   doctor::Evidence::Experiments experiments;
-  std::optional<doctor::Evidence::Census> census;  // nullopt if there was no batch
-  [[nodiscard]] Json to_json() const;              // the trials made, for summary.json
+  std::optional<doctor::Evidence::Census> census;  // nullopt if there was no batch to count with
+  [[nodiscard]] Json to_json() const;              // the results of the trials so far, for summary.json
 };
 
-// Makes those trials that can find something in a run with this config, one after the other, the cheapest first. Belongs to the
+// Makes the trials that can find something in a run with this config, one after the other, the cheapest first. Belongs to the
 // loop's thread.
 class RemedyTrials {
  public:
-  explicit RemedyTrials(Assembly& assembly);  // `assembly` outlives it
+  explicit RemedyTrials(Assembly& assembly);  // `assembly` must outlive it
   [[nodiscard]] bool has_next() const noexcept { return next_ < all_.size(); }
-  // An upper bound of the next trial's cost: this many forward and backward passes of one of the run's micro-batches, in addition
-  // to the reading of a batch.
+  // An upper bound of the next trial's cost, as a number of forward and backward passes of one of the run's micro-batches. The
+  // trial also reads a batch.
   [[nodiscard]] double next_passes() const { return all_[next_].passes; }
-  void make_next();  // between two steps; changes no bit of the run. A trial that fails is left out
+  void make_next();  // makes the next trial, between two steps; changes no bit of the run. A trial that fails is left out
   [[nodiscard]] const DoctorTrials& made() const noexcept { return made_; }
 
  private:
@@ -39,7 +39,7 @@ class RemedyTrials {
   DoctorTrials made_;
 };
 
-// The trials of a run, before the first is made.
+// The trials of a run; none of them is made yet.
 [[nodiscard]] std::unique_ptr<RemedyTrials> try_remedies(Assembly& assembly);
 
 }  // namespace millrace

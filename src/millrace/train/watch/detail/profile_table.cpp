@@ -23,7 +23,7 @@ struct Trace {
   double steps_us = 0;
 };
 
-// A trace is large: unneeded parts are dropped while it is read.
+// Reads a trace without the parts that are not needed, because a trace is large.
 Json read_needed(std::string_view text) {
   static constexpr std::array<std::string_view, 8> kKeys = {"traceEvents", "ph", "cat", "name", "tid", "ts", "dur", "args"};
   const auto keep = [](int, Json::parse_event_t event, Json& value) {
@@ -74,7 +74,7 @@ ProfileRow& row_of(Rows& rows, const Event& event) {
 
 constexpr std::size_t kNone = static_cast<std::size_t>(-1);
 
-// For each event the index of the event directly around it; sorts the events so that outer ones come first.
+// For each event, the index of the event that directly contains it. Sorts the events so that outer ones come first.
 std::vector<std::size_t> parents_of(std::vector<Event>& events) {
   std::ranges::stable_sort(events, [](const Event& a, const Event& b) {
     return std::tuple(a.thread, a.begin_us, -a.took_us) < std::tuple(b.thread, b.begin_us, -b.took_us);
@@ -92,8 +92,8 @@ std::vector<std::size_t> parents_of(std::vector<Event>& events) {
   return parents;
 }
 
-// An operation's self time excludes the operations directly within it. An operation that is alone within another of the same
-// name, as after autocast, counts as one with it.
+// A row for each operation. The self time of an operation excludes the operations directly inside it. If an operation has a
+// single child of the same name, as after autocast, the two count as one.
 Rows host_rows(std::vector<Event>& events) {
   const std::vector<std::size_t> parents = parents_of(events);
   std::vector<int> children(events.size(), 0);
@@ -142,7 +142,7 @@ std::vector<ProfileRow> longest_of(Rows rows, std::size_t most) {
   return list;
 }
 
-// "[64,300] [300,300]" of "[[64,300],[],[300,300]]": scalars have no shape worth a column.
+// Turns "[[64,300],[],[300,300]]" into "[64,300] [300,300]": scalars are left out.
 std::string shown_shapes(const std::string& shapes) {
   constexpr std::size_t kMost = 60;
   const Json all = shapes.empty() ? Json::array() : Json::parse(shapes);

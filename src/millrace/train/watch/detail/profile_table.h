@@ -1,4 +1,4 @@
-// Times of the operations in recorded steps, from the trace that Kineto writes.
+// The times of the operations in recorded steps, read from the trace that LibTorch's profiler Kineto writes.
 #pragma once
 
 #include <cstddef>
@@ -11,35 +11,35 @@
 
 namespace millrace {
 
-// The calls of one operation with inputs of one shape.
+// All calls of one operation with inputs of the same shapes.
 struct ProfileRow {
   std::string name;    // as in the trace: "aten::mm", "torch::autograd::CppNode<millrace::kernels::GeluFunction>"
-  std::string shapes;  // of the inputs, "[[64,300],[300,300]]"; "" if the trace has no shapes
+  std::string shapes;  // shapes of the inputs: "[[64,300],[300,300]]"; "" if the trace has no shapes
   std::int64_t calls = 0;
-  double total_ms = 0;  // including the operations that it calls
-  double self_ms = 0;   // without the operations that it calls
+  double total_ms = 0;  // including the operations that it calls, in ms
+  double self_ms = 0;   // without the operations that it calls, in ms
 };
 
 struct ProfileTable {
   std::int64_t steps = 0;
-  double steps_ms = 0;              // time of all steps
-  std::int64_t operations = 0;      // operations on the host
-  std::int64_t device_work = 0;     // kernels, copies and fills of a GPU
-  double operations_ms = 0;         // sum of self times on the host
-  double device_ms = 0;             // sum on the device
-  std::vector<ProfileRow> longest;  // on the host, by self time; ties by name and shapes
-  std::vector<ProfileRow> device;   // the same for a GPU, where total and self are equal
+  double steps_ms = 0;              // time of all recorded steps, in ms
+  std::int64_t operations = 0;      // number of operations on the host
+  std::int64_t device_work = 0;     // number of kernels, copies and fills on a GPU
+  double operations_ms = 0;         // sum of the self times on the host, in ms
+  double device_ms = 0;             // sum of the times on the GPU, in ms
+  std::vector<ProfileRow> longest;  // operations on the host with the longest self times; ties are sorted by name and shapes
+  std::vector<ProfileRow> device;   // the longest work on a GPU, where total and self time are equal
 };
 
-// Steps are the spans "ProfilerStep#N", operations the events "cpu_op"; other spans (forward, backward) are not operations. Each
-// thread is analysed separately: an operation is within another if it begins inside it on the same thread. An operation whose
-// only child has the same name counts as one with that child, as in TensorBoard's profiler. std::exception if the text is not a
-// trace.
+// Reads a trace. Its spans "ProfilerStep#N" are the steps, its events "cpu_op" the operations; other spans (forward, backward)
+// are ignored. An operation that begins while another one on the same thread runs is part of that one; each thread is analysed
+// separately. An operation whose only child has the same name is counted once, together with the child, as in TensorBoard's
+// profiler. `rows`: the most rows of each list. Throws std::exception if the text is not a trace.
 [[nodiscard]] ProfileTable table_of_trace(std::string_view trace, std::size_t rows = 10);
 
-// A readable name: "GeluFunction, backward" for our autograd functions, other names unchanged.
+// A readable name: Millrace's autograd functions become "GeluFunction, backward", other names stay unchanged.
 [[nodiscard]] std::string short_name(std::string_view name);
-[[nodiscard]] std::string to_text(const ProfileTable& table);  // several lines, the last without a line end
+[[nodiscard]] std::string to_text(const ProfileTable& table);  // several lines; the last has no line end
 [[nodiscard]] Json to_json(const ProfileTable& table);
 
 }  // namespace millrace

@@ -9,7 +9,8 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-// A step of 100 us: outer(60) contains mm(20) and, inside a span, mm(30); another thread has an operation at the same time.
+// A step of 100 us. The operation `outer` (60 us) contains mm (20 us) and, inside a span, mm (30 us). Another thread has an
+// operation at the same time.
 constexpr const char* kTrace = R"({"schemaVersion": 1, "deviceProperties": [{"name": "x"}], "traceEvents": [
   {"ph": "M", "name": "process_name", "pid": 1, "tid": 0, "args": {"name": "millrace"}},
   {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#4", "pid": 1, "tid": 7, "ts": 1000.0, "dur": 100.0, "args": {}},
