@@ -127,8 +127,7 @@ struct Loader::Impl {
     if (options.adapts) begin_interval(kFirstLook);
   }
 
-  // The most batches ahead that fit into the limit of bytes: all slots except the one that the consumer holds and the one that it
-  // asks for.
+  // The most batches ahead that fit into the limit of bytes, without the slots that the consumer holds and asks for.
   [[nodiscard]] std::size_t most_ahead() const {
     constexpr std::size_t kMost = 256;
     const std::size_t affordable = options.max_buffer_bytes / std::max<std::size_t>(work->slot_bytes(), 1);
@@ -418,8 +417,7 @@ struct Loader::Impl {
   double probe_seconds = 0;  // seconds that choosing the number of readers spent in read()
   std::optional<detail::Engine<BatchWork>> engine;
   std::uint64_t epoch = 0;
-  std::uint64_t batch = 0;  // number of the next batch in the epoch; batches_per_epoch = the end of the epoch is the next thing
-                            // to report
+  std::uint64_t batch = 0;  // number of the next batch in the epoch; batches_per_epoch: the epoch's end is reported next
   std::uint64_t bad_in_epoch = 0;
   std::uint64_t reported_in_epoch = 0;
   detail::Quarantine quarantine;
