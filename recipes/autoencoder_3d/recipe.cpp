@@ -79,6 +79,7 @@ Batch Autoencoder3d::prepare(Batch batch) {
   const Scaled scaled = scale_to_unit(volumes, batch.has("range") ? batch["range"] : range_of(volumes));
   const bool apart = two && recipe_.image_channels == 1;
   batch.set("input", apart ? scaled.x.narrow(1, 0, 1) : scaled.x);
+  batch.set("x", batch["input"]);  // as predict() takes it: a rehearsal calls it with a batch's rows
   batch.set("target", apart && recipe_.target == Target::label ? scaled.x.narrow(1, 1, 1) : batch["input"]);
   batch.set("flat", scaled.flat);
   nn::RowKey key{context_.seed, kLatentSite, batch.epoch(), batch.groups().front().positions};

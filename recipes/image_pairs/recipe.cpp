@@ -145,7 +145,10 @@ data::Pipeline ImagePairs::data(Split split) {
 
 Batch ImagePairs::prepare(Batch batch) {
   if (!batch.has("images")) return batch;  // a bench supplies the network's input directly
-  batch.set("pixels", nn::clip_pixels(batch["images"]));
+  const at::Tensor images = batch["images"];
+  batch.set("pixels", nn::clip_pixels(images));
+  batch.set("first", images.select(1, 0));  // as predict() takes them: a rehearsal calls it with a batch's rows
+  batch.set("second", images.select(1, 1));
   return batch;
 }
 

@@ -135,7 +135,9 @@ data::Pipeline LanguageModel::test_data() {
 
 Batch LanguageModel::prepare(Batch batch) {
   const at::Tensor tokens = batch["tokens"].to(at::kLong);
-  batch.set("input", tokens.narrow(1, 0, tokens.size(1) - 1));
+  const at::Tensor input = tokens.narrow(1, 0, tokens.size(1) - 1);
+  batch.set("tokens", input);  // as predict() takes them: a rehearsal calls it with a batch's rows
+  batch.set("input", input);
   batch.set("target", tokens.narrow(1, 1, tokens.size(1) - 1));
   return batch;
 }

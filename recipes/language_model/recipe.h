@@ -31,7 +31,7 @@ class LanguageModel final : public Recipe {
   void before_training() override;  // encodes the sources; a snapshot's tokenizer keeps its characters
   data::Pipeline data(Split split) override;
   data::Pipeline test_data() override;
-  Batch prepare(Batch batch) override;  // "tokens" -> "input", "target": int64 views, one token apart
+  Batch prepare(Batch batch) override;  // "tokens" -> "tokens" = "input", "target": int64 views, one token apart
   Transformer& model() override;
   std::vector<Objective> objectives() override;
   void begin_validation() override { lost_ = {}; }

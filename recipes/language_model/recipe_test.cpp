@@ -228,6 +228,7 @@ TEST_F(RecipeTest, TextBecomesTwoSplitsOfWindowsOneTokenApart) {
 
   const Batch batch = model.prepare(Batch(Tensors{{"tokens", at::arange(4, 20, at::kInt).view({1, 16})}}));
   EXPECT_TRUE(at::equal(batch["input"], at::arange(4, 19, at::kLong).view({1, 15})));
+  EXPECT_TRUE(at::equal(batch["tokens"], batch["input"])) << "what predict() is rehearsed with";
   EXPECT_TRUE(at::equal(batch["target"], at::arange(5, 20, at::kLong).view({1, 15})));
   EXPECT_EQ(model.facts().units_per_sample, 15);
   EXPECT_NEAR(model.facts().blind->loss, std::log(16.0), 1e-12) << "sixteen letters, each as frequent";
