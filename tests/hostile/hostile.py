@@ -17,6 +17,7 @@ from pathlib import Path
 sys.dont_write_bytecode = True  # the tree that holds this stays as it is
 
 import cases
+import first_signal
 import own_files
 import signals
 import together
@@ -25,6 +26,7 @@ from world import Violation, World
 PARTS = {  # rounds in the small mode, share of --rounds
     "cases": (cases.rounds, None, None),
     "signals": (signals.rounds, 6, 1.0),
+    "first_signal": (first_signal.rounds, 5, 2 / 3),
     "together": (together.rounds, 4, 2 / 3),
     "own_files": (own_files.rounds, 3, 1 / 5),
 }

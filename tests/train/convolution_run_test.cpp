@@ -3,7 +3,7 @@
 #include <ATen/ops/conv2d.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 #include <torch/nn/module.h>
 #include <unistd.h>
 
@@ -158,6 +158,27 @@ TEST_F(ConvolutionRun, WhatARunFoundIsGoneAroundByWhoUsesItsModel) {
   const device::ConvolutionGuardForTest guard{device::Below{}};
   (void)load_for_inference(row, run, nullptr, Json::object(), console);
   EXPECT_FALSE(is_gone_around(guard));
+}
+
+// A clock that runs away: after the first trial step the time is over.
+TEST_F(ConvolutionRun, TrialsThatTakeTooLongAreGivenUpAndThePlanSaysSo) {
+  const Json open = {{"precision.dtype", "auto"}};
+  Assembled late(open);
+  double now = 0;
+  late.assembly.limit_trials([&now] { return now += 20; });
+  late.assembly.decide();
+  EXPECT_EQ(late.assembly.stepper().autocast(), std::nullopt);
+  const Choice* const format = late.setup.plan().find("precision.dtype");
+  ASSERT_NE(format, nullptr);
+  EXPECT_EQ(format->value, "fp32");
+  if (!precision::hardware_has_fast_bf16(at::kCPU, nullptr)) return;  // this machine has nothing to try
+  EXPECT_THAT(format->reason, testing::StartsWith("fp32: trials were given up after "));
+  EXPECT_THAT(format->reason, testing::HasSubstr("they may take 10 % of the run's "));
+  const Choice* const kernels = late.setup.plan().find("device.kernels");
+  ASSERT_NE(kernels, nullptr);
+  EXPECT_THAT(kernels->reason, testing::StartsWith("trials were given up after "));
+  EXPECT_THAT(late.setup.plan().find("device.convolutions")->reason, testing::HasSubstr("the time for trials was over"));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "cache" / "millrace" / "trials.json")) << "the next run tries them";
 }
 
 TEST_F(ConvolutionRun, ARehearsalAloneTriesThemFirst) {

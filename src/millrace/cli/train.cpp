@@ -1,5 +1,8 @@
+#include <unistd.h>
+
 #include <algorithm>
 
+#include "millrace/base/error.h"
 #include "millrace/base/format.h"
 #include "millrace/cli/launch/join_ranks.h"
 #include "millrace/cli/launch/rank_watch.h"
@@ -21,7 +24,8 @@ namespace {
 constexpr std::string_view kTrainHelp =
     R"(Trains a recipe. With --run DIR of a run it resumes from DIR's newest valid snapshot, with the values that the run
 had; command line, files, environment and preset override them. Without --run each run gets its own folder,
-runs/<recipe>/<date-time>. SIGINT, SIGTERM, SIGHUP and SIGUSR1 finish the step, save and leave.
+runs/<recipe>/<date-time>. SIGINT, SIGTERM, SIGHUP and SIGUSR1 finish the step, save and leave; before the first step
+they end the program within ten seconds, and the same command starts again.
 
   FILE, --config FILE   config file: .json (comments allowed), .toml, .yaml; may be given several times, later files win
   --preset NAME         values below those of the files; without input data a preset makes its own
@@ -74,6 +78,18 @@ void agree_on_batch_size(RunRequest& request, Agreement* agreement) {
   size = ranks.from_root(size);
 }
 
+// Trains with all ranks. Throws Stopped also where another rank obeyed the same signal first.
+RunOutcome train_together(RunRequest request, distributed::Processes* ranks) {
+  try {
+    if (request.dry_run != DryRun::plan) agree_on_batch_size(request, ranks);
+    request.agreement = ranks;
+    return run_training(std::move(request));
+  } catch (const DistributedError&) {
+    stop_if_told();
+    throw;
+  }
+}
+
 int run_train(const Invocation& call) {
   Arguments arguments(call.words);
   const Entry& entry = take_recipe(arguments, call.recipes, "train");
@@ -97,13 +113,22 @@ int run_train(const Invocation& call) {
   request.command_line = {call.program, "train"};
   request.command_line.insert(request.command_line.end(), call.words.begin(), call.words.end());
   request.console = &console;
-  if (trains) install_signal_handlers();
+  std::optional<BeforeFirstStep> start;
+  if (trains) {
+    install_signal_handlers();
+    start.emplace(tells ? (json ? STDERR_FILENO : STDOUT_FILENO) : -1);
+  }
   Joined ranks;
   if (trains) ranks = join_ranks(config::read<RunConfig>(request.config.values).distributed);
-  if (request.dry_run != DryRun::plan) agree_on_batch_size(request, ranks.processes.get());
-  request.agreement = ranks.processes.get();
   if (trains) request.folder_begun = [&](const std::filesystem::path& folder) { ranks.status->run_folder(folder.string()); };
-  const RunOutcome outcome = run_training(request);
+  RunOutcome outcome;
+  try {
+    outcome = train_together(request, ranks.processes.get());
+  } catch (const Stopped& stopped) {
+    console.line(stopped_text(stopped.signal));
+    ranks.status->done();
+    return exit_code_for(stopped.signal);
+  }
   if (trains && !outcome.run_folder.empty()) {
     note_remedy(outcome.run_folder, console);
     leave_report(outcome.run_folder, console);

@@ -24,6 +24,7 @@
 #include "millrace/device/detail/convolution_job.h"
 #include "millrace/device/tensor_memory.h"
 #include "millrace/system/child.h"
+#include "millrace/system/signals.h"
 
 namespace millrace::device {
 namespace {
@@ -89,9 +90,10 @@ class Program {
   [[nodiscard]] const std::string& failure() const noexcept { return failure_; }  // "" = it is running
 
   // The program's next line; nullopt: it has ended, or took more than `limit_ms` on a core since the last line and was killed.
-  [[nodiscard]] std::optional<std::string> next(double limit_ms) {
+  // Leaves it as it is when `goes_on` says false.
+  [[nodiscard]] std::optional<std::string> next(double limit_ms, const std::function<bool()>& goes_on) {
     const double began = on_core_ms();
-    for (;;) {
+    while (goes_on()) {
       const std::size_t end = said_.find('\n');
       if (end != std::string::npos) {
         std::string line = said_.substr(0, end);
@@ -110,6 +112,7 @@ class Program {
         return std::nullopt;
       }
     }
+    return std::nullopt;
   }
 
   struct End {
@@ -196,8 +199,8 @@ bool is_crash(int signal) {
 class Trial {
  public:
   // `start_ms`: time on a core that each thread may take before a unit begins.
-  Trial(std::span<const ConvolutionShape> shapes, int threads, double start_ms)
-      : threads_(threads), start_ms_(start_ms * threads) {
+  Trial(std::span<const ConvolutionShape> shapes, int threads, double start_ms, const TrialGoesOn& goes_on)
+      : threads_(threads), start_ms_(start_ms * threads), goes_on_(goes_on) {
     for (const ConvolutionShape& shape : shapes) {
       for (const bool last : {false, true}) {
         if (last && shape.input.size() < 4) continue;
@@ -205,6 +208,7 @@ class Trial {
       }
     }
     result_.tried = static_cast<std::int64_t>(shapes.size());
+    all_ = left_.size();
   }
 
   [[nodiscard]] ConvolutionTrial result() {
@@ -220,7 +224,11 @@ class Trial {
     std::size_t done = 0;  // units with a verdict
     bool in_unit = false;
     double limit_ms = start_ms_;
-    while (const std::optional<std::string> text = program.next(limit_ms)) {
+    const auto goes_on = [&] {
+      stop_if_told();
+      return !goes_on_ || goes_on_(all_ - left_.size() + done, all_);
+    };
+    while (const std::optional<std::string> text = program.next(limit_ms, goes_on)) {
       const std::optional<Line> line = line_of(*text);
       if (!line || line->unit != done) return give_up("millrace-convolutions said " + quoted(text->substr(0, 80)));
       in_unit = line->word == "begin";
@@ -231,9 +239,13 @@ class Trial {
       if (line->word == "untried") leave(left_[done].shape, line->rest);
       ++done;
     }
+    const auto behind = left_.begin() + static_cast<std::ptrdiff_t>(done);
+    if (done < left_.size() && !goes_on()) {
+      left_.erase(left_.begin(), behind);
+      return give_up("the time for trials was over");
+    }
     const Program::End end = program.wait();
     if (done == left_.size()) return left_.clear();
-    const auto behind = left_.begin() + static_cast<std::ptrdiff_t>(done);
     if (done > 0 && !in_unit && !end.hung && end.signal == 0 &&
         end.status == 0) {  // the process left, as its memory is damaged: another takes the rest
       left_.erase(left_.begin(), behind);
@@ -275,7 +287,9 @@ class Trial {
 
   int threads_;
   double start_ms_;  // core time of all threads together: the system counts a process as a whole
-  int late_ = 0;     // processes that did not reach their next unit
+  TrialGoesOn goes_on_;
+  std::size_t all_ = 0;  // units at the beginning
+  int late_ = 0;         // processes that did not reach their next unit
   std::vector<Unit> left_;
   std::vector<ConvolutionShape> left_out_;
   ConvolutionTrial result_;
@@ -297,9 +311,10 @@ std::vector<ConvolutionShape> convolutions_of(const std::function<void()>& step)
   return std::move(seen.shapes);
 }
 
-ConvolutionTrial try_convolutions(std::span<const ConvolutionShape> shapes, int threads, double start_ms) {
+ConvolutionTrial try_convolutions(std::span<const ConvolutionShape> shapes, int threads, double start_ms,
+                                  const TrialGoesOn& goes_on) {
   release_cached_memory(c10::Device(c10::kCPU));
-  return Trial(shapes, threads, start_ms).result();
+  return Trial(shapes, threads, start_ms, goes_on).result();
 }
 
 }  // namespace millrace::device

@@ -28,7 +28,11 @@ struct ConvolutionTrial {
 // size, if it writes outside its memory, if the program dies in it, or if it takes a hundred times the core time of fp32 and two
 // seconds more (core time, so other programs cause no fault). Shapes that do not fit into nine tenths of the free memory are not
 // tried, and neither are those whose fp32 reference takes each thread longer than `start_ms` on a core. First returns the C
-// library's freed memory to the system. Waits for the program, which dies with this process. Throws no errors of its own.
-[[nodiscard]] ConvolutionTrial try_convolutions(std::span<const ConvolutionShape> shapes, int threads, double start_ms = 60'000);
+// library's freed memory to the system. Waits for the program, which dies with this process.
+// `goes_on`, with the passes done and in all, is asked several times a second; once it says false, the rest is left untried.
+// Throws Stopped (system/signals.h), and what `goes_on` throws.
+using TrialGoesOn = std::function<bool(std::size_t done, std::size_t all)>;
+[[nodiscard]] ConvolutionTrial try_convolutions(std::span<const ConvolutionShape> shapes, int threads, double start_ms = 60'000,
+                                                const TrialGoesOn& goes_on = nullptr);
 
 }  // namespace millrace::device

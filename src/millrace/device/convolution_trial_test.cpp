@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -95,6 +96,20 @@ TEST(ConvolutionTrial, WhatIsWrongIsAFaultOnceForBothLayouts) {
   const ConvolutionTrial trial = try_convolutions(std::vector{kShape}, 1);
   EXPECT_THAT(trial.faults, ElementsAre(is(Pass::weight_gradient, "not finite")));
   EXPECT_EQ(trial.tried, 1);
+}
+
+TEST(ConvolutionTrial, WhenItMayNotGoOnTheRestStaysUntried) {
+  const Stand stand("echo begin 0 5000; echo wrong 0 not finite; echo begin 1 5000; exec sleep 1000");
+  std::size_t most = 0;
+  const ConvolutionTrial trial = try_convolutions(std::vector{kShape}, 1, 60'000, [&](std::size_t done, std::size_t all) {
+    EXPECT_EQ(all, 6U);
+    most = std::max(most, done);
+    return done == 0;
+  });
+  EXPECT_EQ(most, 1U);
+  EXPECT_THAT(trial.faults, ElementsAre(is(Pass::forward, "not finite")));
+  EXPECT_EQ(trial.tried, 0);
+  EXPECT_EQ(trial.untried, "the time for trials was over");
 }
 
 // Each pass hangs in its first layout; the program is restarted for the rest.

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <memory>
 
+#include "millrace/base/clock.h"
 #include "millrace/system/work_clock.h"
 
 namespace millrace::kernels {
@@ -36,6 +37,7 @@ struct Counted {
 
 struct Running {
   bool only_counts = false;
+  double ends_at = 0;  // steady_seconds()
   KnownTimes known, measured;
   std::map<std::string, Counted> calls;
 };
@@ -106,8 +108,9 @@ void forget_implementations() noexcept {
 
 std::uint64_t implementation_changes() noexcept { return changes; }
 
-OperationTrial::OperationTrial(KnownTimes known) {
+OperationTrial::OperationTrial(KnownTimes known, double most_s) {
   trial_of_thread = std::make_unique<Running>();
+  trial_of_thread->ends_at = steady_seconds() + most_s;
   trial_of_thread->known = std::move(known);
 }
 
@@ -121,8 +124,12 @@ std::vector<OperationTrial::Times> OperationTrial::times() const {
   std::map<std::pair<Operation, c10::ScalarType>, OperationTrial::Times> sums;
   for (const auto& [key, call] : trial_of_thread->calls) {
     CallTime time;
+    bool has_time = trial_of_thread->only_counts;
     for (const KnownTimes* from : {&trial_of_thread->known, &trial_of_thread->measured}) {
-      if (const auto found = from->find(key); found != from->end()) time = found->second;
+      const auto found = from->find(key);
+      if (found == from->end()) continue;
+      time = found->second;
+      has_time = true;
     }
     OperationTrial::Times& sum =
         sums.try_emplace({call.operation, call.type}, OperationTrial::Times{call.operation, call.type}).first->second;
@@ -132,6 +139,7 @@ std::vector<OperationTrial::Times> OperationTrial::times() const {
     sum.calls += call.calls;
     sum.work += calls * call.work;
     sum.disturbed = sum.disturbed || time.disturbed;
+    sum.given_up = sum.given_up || !has_time;
   }
   std::vector<OperationTrial::Times> times;
   for (const auto& [operation, sum] : sums) times.push_back(sum);
@@ -144,7 +152,8 @@ bool takes_ours(const Call& call, const std::function<void()>& ours, const std::
   if (operation_trial_runs()) {
     Running& trial = *trial_of_thread;
     const std::string key = key_of(call);
-    if (!trial.only_counts && !trial.known.contains(key) && !trial.measured.contains(key)) {
+    const bool is_known = trial.known.contains(key) || trial.measured.contains(key);
+    if (!trial.only_counts && !is_known && steady_seconds() < trial.ends_at) {
       const NoTrial inside;  // the timed functions may call other operations
       trial.measured[key] = timed(ours, library);
     }

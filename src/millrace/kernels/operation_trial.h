@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <string>
 #include <string_view>
@@ -63,10 +64,12 @@ class OperationTrial {
     std::int64_t calls = 0;
     double work = 0;         // multiplications of all calls
     bool disturbed = false;  // other programs used the cores: the times are those of the busiest thread
+    bool given_up = false;   // some calls were not timed, since the trial had no time left
   };
 
   enum class Counts : std::uint8_t { only };
-  explicit OperationTrial(KnownTimes known = {});
+  // After `most_s` seconds no other call is timed.
+  explicit OperationTrial(KnownTimes known = {}, double most_s = std::numeric_limits<double>::infinity());
   explicit OperationTrial(Counts);  // times nothing: times() returns the amount of work
   ~OperationTrial();
   OperationTrial(const OperationTrial&) = delete;

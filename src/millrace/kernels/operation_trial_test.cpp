@@ -100,6 +100,18 @@ TEST_F(WaysTest, KnownTimesAreNotMeasuredAgain) {
   EXPECT_EQ(trial.measured().size(), 2U);
 }
 
+TEST_F(WaysTest, AfterItsTimeATrialOnlyCounts) {
+  const OperationTrial trial({{"product f32 40x24x16", {3, 5, false}}}, 0);
+  layer(at::kFloat);
+  const std::vector<OperationTrial::Times> times = trial.times();
+  ASSERT_EQ(times.size(), 3U);
+  EXPECT_FALSE(times[0].given_up) << "known before";
+  EXPECT_TRUE(times[1].given_up);
+  EXPECT_TRUE(times[2].given_up);
+  EXPECT_EQ(times[2].calls, 1);
+  EXPECT_THAT(trial.measured(), IsEmpty());
+}
+
 TEST_F(WaysTest, WhatOnlyCountsTimesNothing) {
   choose_products(Implementation::ours);
   const OperationTrial trial(OperationTrial::Counts::only);

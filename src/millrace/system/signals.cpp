@@ -7,6 +7,7 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <cstring>
 
 #include "millrace/system/crash.h"
 
@@ -16,12 +17,17 @@ namespace {
 struct Row {
   int number;
   const char* name;
+  const char* first;
   const char* second;
 };
-constexpr std::array<Row, 4> kCaught = {{{SIGTERM, "SIGTERM", "a second signal to stop (SIGTERM)"},
-                                         {SIGINT, "SIGINT", "a second signal to stop (SIGINT)"},
-                                         {SIGHUP, "SIGHUP", "a second signal to stop (SIGHUP)"},
-                                         {SIGUSR1, "SIGUSR1", "a second signal to stop (SIGUSR1)"}}};
+constexpr std::array<Row, 4> kCaught = {
+    {{SIGTERM, "SIGTERM", "a signal to stop (SIGTERM) before the first step", "a second signal to stop (SIGTERM)"},
+     {SIGINT, "SIGINT", "a signal to stop (SIGINT) before the first step", "a second signal to stop (SIGINT)"},
+     {SIGHUP, "SIGHUP", "a signal to stop (SIGHUP) before the first step", "a second signal to stop (SIGHUP)"},
+     {SIGUSR1, "SIGUSR1", "a signal to stop (SIGUSR1) before the first step", "a second signal to stop (SIGUSR1)"}}};
+constexpr const char* kStoppedBy = "stopped by ";
+constexpr const char* kBeforeFirstStep =
+    " before the first step; the same command starts again, from the newest snapshot if there is one";
 
 std::atomic<int> pending{0};
 static_assert(std::atomic<int>::is_always_lock_free, "the handler may only touch lock-free atomics");
@@ -29,6 +35,12 @@ static_assert(std::atomic<int>::is_always_lock_free, "the handler may only touch
 std::atomic<int> sender{0};  // process; 0 = the kernel
 std::atomic<bool> had_echo{false};
 std::array<char, 32> sender_name{};  // written once, by the handler of the first signal
+
+std::atomic<bool> is_before_first_step{false};
+std::atomic<unsigned> patience{0};  // seconds
+std::atomic<int> words_go_to{-1};   // descriptor
+std::atomic<bool> on_terminal{false};
+thread_local bool obeys = false;  // this thread made the BeforeFirstStep
 
 // The sender may be gone by the time its name is needed.
 void keep_name_of(int process) noexcept {
@@ -52,6 +64,23 @@ void keep_name_of(int process) noexcept {
   ::_exit(exit_code_for(number));
 }
 
+void write_words(const char* text) noexcept { (void)!::write(words_go_to.load(), text, std::strlen(text)); }
+
+// The loop has not come to a stop_if_told() in time.
+extern "C" void on_alarm(int) {
+  const int number = pending.load();
+  if (number == 0 || !is_before_first_step.load()) return;
+  if (on_terminal.load()) write_words("\n");  // below a line that is being rewritten
+  write_words(kStoppedBy);
+  write_words(signal_name(number));
+  write_words(kBeforeFirstStep);
+  write_words("\n");
+  for (const Row& row : kCaught) {
+    if (row.number == number) log_last_signal(row.first);
+  }
+  ::_exit(exit_code_for(number));
+}
+
 // True for a second signal of a pair from the launcher and from the process that signalled both the launcher and its ranks.
 bool is_echo(int process) noexcept {
   const int parent = ::getppid();
@@ -64,9 +93,12 @@ extern "C" void on_signal(int number, siginfo_t* info, void*) {
   int none = 0;
   if (!pending.compare_exchange_strong(none, number)) {
     if (!is_echo(process)) leave_at_once(number);
-  } else if (process > 0) {
-    keep_name_of(process);
-    sender.store(process);
+  } else {
+    if (is_before_first_step.load()) ::alarm(patience.load());
+    if (process > 0) {
+      keep_name_of(process);
+      sender.store(process);
+    }
   }
   errno = error;
 }
@@ -103,6 +135,35 @@ const char* signal_name(int signal) noexcept {
     if (row.number == signal) return row.name;
   }
   return "signal";
+}
+
+std::string stopped_text(int signal) { return std::string(kStoppedBy) + signal_name(signal) + kBeforeFirstStep; }
+
+BeforeFirstStep::BeforeFirstStep(int descriptor, unsigned patience_s) {
+  words_go_to.store(descriptor);
+  on_terminal.store(descriptor >= 0 && ::isatty(descriptor) == 1);
+  patience.store(patience_s);
+  struct sigaction action {};
+  action.sa_handler = &on_alarm;
+  action.sa_flags = SA_RESTART;
+  ::sigemptyset(&action.sa_mask);
+  ::sigaction(SIGALRM, &action, nullptr);
+  obeys = true;
+  is_before_first_step.store(true);
+  if (pending_signal() != 0) ::alarm(patience_s);
+}
+
+BeforeFirstStep::~BeforeFirstStep() {
+  first_step_is_made();
+  obeys = false;
+}
+
+void first_step_is_made() noexcept {
+  if (is_before_first_step.exchange(false)) ::alarm(0);
+}
+
+void stop_if_told() {
+  if (obeys && is_before_first_step.load() && pending_signal() != 0) throw Stopped{pending_signal()};
 }
 
 void block_signals_in_this_thread() noexcept {

@@ -1,4 +1,5 @@
-// Signals that ask the process to stop. The handler only sets a flag; the loop checks it between micro-steps.
+// Signals that ask the process to stop. The handler only sets a flag; the loop checks it between micro-steps. Before the first
+// step, where a stop loses nothing, the process does not wait for the loop.
 #pragma once
 
 #include <string>
@@ -18,6 +19,29 @@ void install_signal_handlers();
 [[nodiscard]] std::string pending_signal_sender();
 [[nodiscard]] constexpr int exit_code_for(int signal) noexcept { return 128 + signal; }
 [[nodiscard]] const char* signal_name(int signal) noexcept;  // "SIGTERM"; "signal" for signals that are not caught
+
+// Leaves work that stop_if_told() ends. No std::exception: handlers of errors let it pass.
+struct Stopped {
+  int signal = 0;
+};
+// "stopped by SIGTERM before the first step; …": for the console.
+[[nodiscard]] std::string stopped_text(int signal);
+
+// The time before the first step. Until first_step_is_made() or its destruction, stop_if_told() obeys the first signal in the
+// thread that made the object; where the thread does not get there within `patience_s`, the process ends at once: stopped_text()
+// goes to `descriptor` (-1 = nowhere), a line to the run's log, and the exit code is exit_code_for() the signal. Files must be
+// such that a killed process may leave them. One at a time; uses SIGALRM.
+class BeforeFirstStep {
+ public:
+  explicit BeforeFirstStep(int descriptor, unsigned patience_s = 5);
+  ~BeforeFirstStep();
+  BeforeFirstStep(const BeforeFirstStep&) = delete;
+  BeforeFirstStep& operator=(const BeforeFirstStep&) = delete;
+};
+void first_step_is_made() noexcept;
+// Throws Stopped after a signal before the first step. Does nothing in other threads, and where no BeforeFirstStep lives.
+void stop_if_told();
+
 // For worker threads: lets the kernel deliver the signals above to the loop's thread only.
 void block_signals_in_this_thread() noexcept;
 // Forgets a pending signal, so that a test can send the next one.

@@ -1,7 +1,7 @@
 #include "millrace/system/signals.h"
 
 #include <fcntl.h>
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -62,6 +62,67 @@ TEST(SignalsDeathTest, ASecondOneLeavesAtOnce) {
         ::raise(SIGINT);
       },
       ::testing::ExitedWithCode(130), "");
+}
+
+TEST(SignalsDeathTest, BeforeTheFirstStepAWorkThatDoesNotAskIsEnded) {
+  EXPECT_EXIT(
+      {
+        forget_what_was_ignored();
+        install_signal_handlers();
+        const BeforeFirstStep start(STDERR_FILENO, 1);
+        ::raise(SIGTERM);
+        for (;;) ::pause();
+      },
+      ::testing::ExitedWithCode(143), "^stopped by SIGTERM before the first step; the same command starts again");
+}
+
+TEST(SignalsDeathTest, ASignalBeforeTheStartCountsToo) {
+  EXPECT_EXIT(
+      {
+        forget_what_was_ignored();
+        install_signal_handlers();
+        ::raise(SIGINT);
+        const BeforeFirstStep start(-1, 1);
+        for (;;) ::pause();
+      },
+      ::testing::ExitedWithCode(130), "^$");
+}
+
+TEST(SignalsDeathTest, AfterTheFirstStepTheLoopHasAllTheTimeItTakes) {
+  EXPECT_EXIT(
+      {
+        forget_what_was_ignored();
+        install_signal_handlers();
+        const BeforeFirstStep start(STDERR_FILENO, 1);
+        ::raise(SIGTERM);
+        first_step_is_made();
+        stop_if_told();
+        ::_exit(::alarm(0) == 0 ? 0 : 1);
+      },
+      ::testing::ExitedWithCode(0), "^$");
+}
+
+TEST(Signals, WorkThatAsksIsLeftInTheThreadOfTheStart) {
+  forget_what_was_ignored();
+  install_signal_handlers();
+  reset_pending_signal_for_test();
+  EXPECT_NO_THROW(stop_if_told()) << "no start";
+  {
+    const BeforeFirstStep start(-1);
+    EXPECT_NO_THROW(stop_if_told()) << "no signal";
+    ::raise(SIGHUP);
+    std::thread([] { EXPECT_NO_THROW(stop_if_told()); }).join();
+    try {
+      stop_if_told();
+      ADD_FAILURE() << "it went on";
+    } catch (const Stopped& stopped) {
+      EXPECT_EQ(stopped.signal, SIGHUP);
+      EXPECT_THAT(stopped_text(stopped.signal), testing::StartsWith("stopped by SIGHUP before the first step; "));
+    }
+  }
+  EXPECT_NO_THROW(stop_if_told());
+  EXPECT_EQ(::alarm(0), 0U) << "nothing ends the process later";
+  reset_pending_signal_for_test();
 }
 
 // How a child ended that got SIGTERM from another process and then from its parent.

@@ -69,6 +69,7 @@ std::string step_part(const Console::Progress& progress) {
 
 // Most important first: a narrow terminal omits the last ones.
 std::vector<std::string> parts_of(const Console::Progress& progress) {
+  if (progress.step == 0 && !progress.extra.empty()) return {progress.extra};
   std::vector<std::string> parts = {
       step_part(progress), "epoch " + std::to_string(progress.epoch),
       "loss " + (std::abs(progress.loss) < kSmall ? figure(progress.loss) : fixed(progress.loss, 4))};

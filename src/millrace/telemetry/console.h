@@ -26,7 +26,7 @@ class Console {
     std::string rate_unit;  // "tokens/s", "samples/s"
     double data_wait_share = 0;
     std::optional<double> eta_seconds;
-    std::string extra;  // e.g. memory
+    std::string extra;  // e.g. memory; before the first step it is all that is shown
     std::optional<double> learning_rate;
   };
 

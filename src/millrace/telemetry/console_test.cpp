@@ -112,6 +112,13 @@ TEST(ProgressText, IsTheLogLine) {
   EXPECT_EQ(to_text(bare), "step 12  epoch 0  loss 0.0000  wait 0 %  3.1 GB");
 }
 
+TEST(ProgressText, BeforeTheFirstStepIsWhatTheCallerSays) {
+  EXPECT_EQ(to_text({.extra = "timing kernels in bf16: 12 s of about 40 s"}), "timing kernels in bf16: 12 s of about 40 s");
+  Console::Progress progress = progress_at(300);
+  progress.extra = "1.2 GB";
+  EXPECT_THAT(to_text(progress), EndsWith("ETA 42 s  1.2 GB"));
+}
+
 TEST(Console, ASmallLossHasFourSignificantDigits) {
   Console::Progress line;
   for (const auto& [loss, shown] : {std::pair{0.00412345, "loss 0.004123 "}, std::pair{-0.0512345, "loss -0.05123 "},

@@ -13,6 +13,8 @@
 #include "millrace/device/operation_census.h"
 #include "millrace/device/tensor_memory.h"
 #include "millrace/system/process.h"
+#include "millrace/system/signals.h"
+#include "millrace/telemetry/long_task.h"
 #include "millrace/train/assembly/model_state.h"
 #include "millrace/train/step/feed.h"
 #include "millrace/train/step/stepper_report.h"
@@ -147,6 +149,7 @@ std::optional<Batch> Assembly::trial_batch(Split split, Recipe* prepares) const 
                              .seed = own.seed};
   std::optional<Batch> first;
   while (auto host = trial_loader.next()) {
+    stop_if_told();
     Batch here;
     {
       const device::ExpectedCopies on_its_way;
@@ -181,6 +184,12 @@ bool Assembly::may_compute_in(at::ScalarType half) const {
   return half == at::kBFloat16 && precision::hardware_has_fast_bf16(setup_.context().device, nullptr);
 }
 
+void Assembly::limit_trials(std::function<double()> clock) {
+  const RunConfig& config = setup_.config();
+  const std::int64_t steps = loaders_.total_steps() * config.optim.accumulate * config.memory.micro_batches;
+  trial_time_ = TrialTime(static_cast<double>(steps), std::move(clock));
+}
+
 void Assembly::decide() {
   try_convolutions();
   // Kernels for channels-last volumes are tried too, if the run may use them.
@@ -202,6 +211,7 @@ void Assembly::decide_memory() {
   } else if (setup_.config().memory.budget.empty()) {
     memory_ = named_memory(setup_.config().memory);
   } else {
+    const telemetry::LongTask told(setup_.console(), "trying what to recompute in the backward pass");
     const std::optional<Batch> batch = trial_batch();
     const bool with_gradients = setup_.config().optim.accumulate > 1 || setup_.config().memory.micro_batches > 1;
     memory_ =

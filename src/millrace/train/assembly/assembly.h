@@ -6,10 +6,12 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "millrace/base/clock.h"
 #include "millrace/train/assembly/convolution_choice.h"
 #include "millrace/train/assembly/kernel_trial.h"
 #include "millrace/train/assembly/loaders.h"
@@ -18,6 +20,7 @@
 #include "millrace/train/assembly/run_setup.h"
 #include "millrace/train/step/micro_batches.h"
 #include "millrace/train/step/stepper.h"
+#include "millrace/train/step/trial_time.h"
 
 namespace millrace {
 
@@ -39,6 +42,9 @@ class Assembly {
   [[nodiscard]] const Loaders& loaders() const noexcept { return loaders_; }
   [[nodiscard]] Stepper& stepper() const noexcept { return *stepper_; }
 
+  // Called before decide() by a run: from here on its trials take no longer than a run of this length allows (TrialTime). What
+  // is not tried by then keeps its default: LibTorch's kernels for products in fp32, else ours; fp32; the contiguous layout.
+  void limit_trials(std::function<double()> clock = steady_seconds);
   void decide();  // chooses kernels, number format and layout, by trials if the config leaves them open; the same on all ranks
   void decide_memory();   // chooses what the backward pass recomputes
   void note_undecided();  // called instead of the two above: writes into the plan what trials would decide
@@ -78,6 +84,16 @@ class Assembly {
   // Calls `trial` with the trial batch, or with the largest half, quarter, … of it that fits into memory. Returns a note for the
   // reason of the choice that the trial decides: "" for the whole batch; nullopt if there is no batch.
   std::optional<std::string> try_on_batch(const std::function<void(const Batch&)>& trial);
+  // False if the time of the trials was over before the trial's end.
+  template <class Trial>
+  [[nodiscard]] static bool within_time(const Trial& trial) {
+    try {
+      trial();
+      return true;
+    } catch (const TrialsGivenUp&) {
+      return false;
+    }
+  }
 
   RunSetup& setup_;
   std::unique_ptr<Recipe> recipe_;
@@ -86,8 +102,10 @@ class Assembly {
   std::unique_ptr<Stepper> stepper_;
   MemoryChoice memory_;
   ConvolutionChoice convolutions_;
+  TrialTime trial_time_;
   std::optional<KeptTrials> kept_trials_;
   std::map<std::string, std::vector<KernelChoice>> kernel_choices_;  // kernels by the number format in which they were tried
+  std::set<std::string> kernels_given_up_;                           // number formats
 };
 
 // Folders for commands that write nothing. `plan_only`: the command needs only the plan.

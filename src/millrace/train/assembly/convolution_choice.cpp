@@ -5,11 +5,12 @@
 
 #include <algorithm>
 
+#include "millrace/base/clock.h"
 #include "millrace/base/doing.h"
 #include "millrace/base/format.h"
 #include "millrace/device/convolution_guard.h"
-#include "millrace/device/convolution_trial.h"
 #include "millrace/kernels/convolution_weights.h"
+#include "millrace/telemetry/long_task.h"
 #include "millrace/telemetry/spans.h"
 #include "millrace/train/assembly/assembly.h"
 
@@ -108,7 +109,7 @@ std::optional<ConvolutionChoice> convolution_choice_in(const Json& json) {
 }
 
 ConvolutionChoice choose_convolutions(const std::function<void()>& step, KeptTrials& kept, const std::string& trial,
-                                      const std::string& before) {
+                                      const std::string& before, const device::TrialGoesOn& goes_on) {
   occasions().add(1);
   const bool had_faults = !before.empty() && before != kAllRight;
   if (const auto known = kept.find(trial); known && !had_faults) {
@@ -122,7 +123,8 @@ ConvolutionChoice choose_convolutions(const std::function<void()>& step, KeptTri
   device::ConvolutionTrial found;
   if (!shapes.empty()) {
     const Doing task(Doing::Level::task, "a trial of convolutions in a separate process");
-    found = device::try_convolutions(shapes, at::get_num_threads());
+    constexpr double kStartMs = 60'000;
+    found = device::try_convolutions(shapes, at::get_num_threads(), kStartMs, goes_on);
     choice.reason = reason_of(found, shapes.size());
   }
   choice.faults = found.faults;
@@ -141,13 +143,30 @@ void Assembly::try_convolutions() {
   const Json* before = kept(kOption);
   ConvolutionChoice choice;
   if (setup_.agreement().ranks().rank == 0) {
+    std::optional<telemetry::LongTask> told;
+    double began = 0;
+    bool is_over = false;
+    const auto step = [&](StepTrials& trials, const Batch& batch) {
+      const telemetry::LongTask first(setup_.console(), "making a first step, which tells how long trials take");
+      (void)trials.try_precision(batch, std::nullopt);
+    };
+    const auto goes_on = [&](std::size_t done, std::size_t all) {
+      if (!told) {
+        told.emplace(setup_.console(), "trying the step's convolutions in bf16 in a separate process");
+        began = steady_seconds();
+      }
+      if (done > 0) told->expect((steady_seconds() - began) * static_cast<double>(all) / static_cast<double>(done));
+      is_over = trial_time_.left() <= 0;
+      return !is_over;
+    };
     (void)try_on_batch([&](const Batch& batch) {
       const LibraryOnly library_only;
       const std::string trial = trial_of(kConvolutionTrial, batch);
-      StepTrials trials(*stepper_);
-      choice = choose_convolutions([&] { (void)trials.try_precision(batch, std::nullopt); }, kept_trials(), trial,
-                                   before == nullptr ? "" : before->get<std::string>());
+      StepTrials trials(*stepper_, &trial_time_);
+      choice = choose_convolutions([&] { step(trials, batch); }, kept_trials(), trial,
+                                   before == nullptr ? "" : before->get<std::string>(), goes_on);
     });
+    if (is_over) choice.reason += "; " + trial_time_.reason();
   }
   const Json agreed = setup_.agreement().from_root(choice.to_json());
   if (auto taken = convolution_choice_in(agreed)) choice = std::move(*taken);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "millrace/device/convolution_shape.h"
+#include "millrace/device/convolution_trial.h"
 #include "millrace/train/assembly/kept_trials.h"
 
 namespace millrace {
@@ -29,8 +30,8 @@ inline constexpr const char* kConvolutionsInReport = "convolutions";
 // Takes the entry `trial` of `kept` if there is one; else runs `step`, which makes one training step in fp32 without a trace, and
 // tests its convolutions in a separate process (device/convolution_trial.h). A trial that reached all its verdicts is kept.
 // `before`: the value() of the run that is resumed, "" for a new one; its fp32 convolutions stay in fp32, since another format
-// would change bits.
+// would change bits. `goes_on`: see device::try_convolutions().
 [[nodiscard]] ConvolutionChoice choose_convolutions(const std::function<void()>& step, KeptTrials& kept, const std::string& trial,
-                                                    const std::string& before = {});
+                                                    const std::string& before = {}, const device::TrialGoesOn& goes_on = nullptr);
 
 }  // namespace millrace

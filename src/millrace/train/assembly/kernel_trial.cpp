@@ -8,6 +8,7 @@
 #include "millrace/base/format.h"
 #include "millrace/kernels/kernels.h"
 #include "millrace/system/work_clock.h"
+#include "millrace/telemetry/long_task.h"
 #include "millrace/train/assembly/assembly.h"
 #include "millrace/train/step/draws.h"
 
@@ -17,6 +18,7 @@ namespace {
 // The fewest multiplications of an operation in a step for which a trial is worthwhile: fewer take a millisecond or two, and the
 // choice would gain less than its trial costs.
 constexpr double kWorthATrial = 1e9;
+constexpr double kKernelSteps = 8;  // what a trial takes: the count, and each call three times or more with both implementations
 constexpr double kNoise = 0.97;  // the default implementation is kept unless the other one's time is below this share of its time
 
 bool is_worth_a_trial(const std::vector<kernels::OperationTrial::Times>& all) {
@@ -32,8 +34,10 @@ kernels::KnownTimes times_in(const KeptTrials& kept) {
   return known;
 }
 
-KernelChoice choice_of(const kernels::OperationTrial::Times& times) {
+KernelChoice choice_of(const kernels::OperationTrial::Times& times, const TrialTime& time) {
   using kernels::Implementation;
+  if (times.given_up)
+    return {times.operation, times.type, kernels::implementation_of(times.operation, times.type), time.reason()};
   const bool ours_untried = kernels::implementation_of(times.operation, times.type) == Implementation::ours;
   const bool ours = ours_untried ? kNoise * times.ours_ms <= times.library_ms : times.ours_ms < kNoise * times.library_ms;
   std::string reason = "a trial measured " + fixed(times.ours_ms, 1) + " ms a step by our kernel, " + fixed(times.library_ms, 1) +
@@ -86,21 +90,21 @@ std::string KernelChoice::option() const {
   return "kernels." + std::string(kernels::name_of(operation)) + (type == c10::kBFloat16 ? ".bf16" : ".fp32");
 }
 
-std::vector<KernelChoice> try_kernels(const std::function<void()>& step, KeptTrials& kept) {
+std::vector<KernelChoice> try_kernels(const std::function<void()>& step, KeptTrials& kept, const TrialTime& time) {
   {
     const kernels::OperationTrial count(kernels::OperationTrial::Counts::only);
     step();
     if (!is_worth_a_trial(count.times())) return {};
   }
-  const kernels::OperationTrial trial(times_in(kept));
+  const kernels::OperationTrial trial(times_in(kept), time.left());
   step();
-  for (const auto& [call, time] : trial.measured()) {
-    if (!time.disturbed) kept.keep(call, {time.ours_ms, time.library_ms});
+  for (const auto& [call, measured] : trial.measured()) {
+    if (!measured.disturbed) kept.keep(call, {measured.ours_ms, measured.library_ms});
   }
   kept.save();
   std::vector<KernelChoice> choices;
   for (const kernels::OperationTrial::Times& times : trial.times()) {
-    if (times.work >= kWorthATrial) choices.push_back(choice_of(times));
+    if (times.work >= kWorthATrial) choices.push_back(choice_of(times, time));
   }
   return choices;
 }
@@ -139,6 +143,7 @@ KeptTrials& Assembly::kept_trials() {
 void Assembly::try_kernels() {
   kernels::forget_implementations();
   kernel_choices_.clear();
+  kernels_given_up_.clear();
   if (!setup_.context().device.is_cpu()) return;
   if (!setup_.config().device.kernels.is_auto()) {
     choose_all(setup_.config().device.kernels.value());
@@ -154,12 +159,18 @@ void Assembly::try_kernels() {
   std::vector<std::optional<at::ScalarType>> formats{stepper_->autocast()};
   const bool tries_format = setup_.config().precision.dtype.is_auto() && setup_.switches().on("autocast") && kept_.empty();
   if (tries_format && precision::hardware_has_fast_bf16(setup_.context().device, nullptr)) formats.emplace_back(at::kBFloat16);
-  StepTrials trials(*stepper_);
+  StepTrials trials(*stepper_, &trial_time_);
   for (const auto& format : formats) {
-    (void)try_on_batch([&](const Batch& batch) {
-      kernel_choices_[precision::name_of(format)] =
-          millrace::try_kernels([&] { (void)trials.try_precision(batch, format); }, kept_trials());
+    const std::string name = precision::name_of(format);
+    telemetry::LongTask told(setup_.console(), "timing our kernels and LibTorch's in a step in " + name);
+    told.expect(kKernelSteps * trial_time_.step_seconds());
+    const bool in_time = within_time([&] {
+      (void)try_on_batch([&](const Batch& batch) {
+        kernel_choices_[name] =
+            millrace::try_kernels([&] { (void)trials.try_precision(batch, format); }, kept_trials(), trial_time_);
+      });
     });
+    if (!in_time) kernels_given_up_.insert(name);
   }
   for (auto& [format, choices] : kernel_choices_) {
     for (KernelChoice& choice : choices) {
@@ -172,6 +183,8 @@ void Assembly::try_kernels() {
 
 void Assembly::plan_kernels() {
   if (!setup_.context().device.is_cpu()) setup_.plan().set(dropout_choice(setup_.context().device));
+  if (kernels_given_up_.contains(precision::name_of(stepper_->autocast())))
+    setup_.choose("device.kernels", "default", trial_time_.reason());
   if (kernel_choices_.empty()) return;
   const bool resumed = kernel_choices_.contains("");
   const auto found = kernel_choices_.find(resumed ? "" : precision::name_of(stepper_->autocast()));

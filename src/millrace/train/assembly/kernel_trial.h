@@ -9,6 +9,7 @@
 #include "millrace/kernels/operation_trial.h"
 #include "millrace/train/assembly/kept_trials.h"
 #include "millrace/train/recipe/config.h"
+#include "millrace/train/step/trial_time.h"
 
 namespace millrace {
 
@@ -24,8 +25,9 @@ struct KernelChoice {
 
 // `step` makes one training step that leaves no trace; it is called twice if a trial is worthwhile. Operations with too little
 // work in a step get no choice and keep the default implementation. Takes known times from `kept`, and adds those measured while
-// no other program used the cores.
-[[nodiscard]] std::vector<KernelChoice> try_kernels(const std::function<void()>& step, KeptTrials& kept);
+// no other program used the cores. When the time of the trials is over, operations that are not timed yet keep the default.
+[[nodiscard]] std::vector<KernelChoice> try_kernels(const std::function<void()>& step, KeptTrials& kept,
+                                                    const TrialTime& time = {});
 
 // The kernels among a snapshot's choices, {option: value}.
 struct KeptKernels {

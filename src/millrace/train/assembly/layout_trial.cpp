@@ -9,6 +9,7 @@
 
 #include "millrace/base/format.h"
 #include "millrace/base/median.h"
+#include "millrace/telemetry/long_task.h"
 #include "millrace/train/assembly/assembly.h"
 
 namespace millrace {
@@ -59,9 +60,9 @@ LayoutVerdict judge_layouts(const LayoutRounds& plain, const LayoutRounds& last)
           /*by_time=*/true, found.disturbed};
 }
 
-LayoutVerdict try_layouts(Recipe& recipe, Stepper& stepper, const Batch& batch) {
+LayoutVerdict try_layouts(Recipe& recipe, Stepper& stepper, const Batch& batch, TrialTime* time) {
   LayoutRounds plain, last;
-  StepTrials trials(stepper);
+  StepTrials trials(stepper, time);
   for (std::size_t round = 0; round < kRounds; ++round) {
     recipe.set_layout(Layout::contiguous);
     plain[round] = trials.try_precision(batch, stepper.autocast(), StepTrials::Role::reference);
@@ -115,11 +116,15 @@ Choice Assembly::try_layouts() {
   LayoutVerdict verdict;
   std::string trial;
   std::optional<Json> known;
-  const auto how = try_on_batch([&](const Batch& batch) {
+  std::optional<std::string> how;
+  telemetry::LongTask told(setup_.console(), "trying the step in both memory layouts");
+  told.expect(2 * kRounds * trial_time_.step_seconds());
+  const auto try_both = [&](const Batch& batch) {
     trial = trial_of("layout " + precision::name_of(stepper_->autocast()), batch);
     if (known = kept_trials().find(trial); is_verdict(known)) return;
-    verdict = millrace::try_layouts(*recipe_, *stepper_, batch);
-  });
+    verdict = millrace::try_layouts(*recipe_, *stepper_, batch, &trial_time_);
+  };
+  if (!within_time([&] { how = try_on_batch(try_both); })) return chosen(false, trial_time_.reason());
   if (!how) return chosen(false, "no batch to try it on");
   if (is_verdict(known))
     return chosen(known->at("value") == kChannelsLast, known->at("reason").get<std::string>() + kOfAnEarlierRun);

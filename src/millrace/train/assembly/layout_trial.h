@@ -25,7 +25,7 @@ struct LayoutVerdict {
 [[nodiscard]] LayoutVerdict judge_layouts(const LayoutRounds& contiguous, const LayoutRounds& channels_last);
 // Makes the trial steps with this batch and judges them. They leave no trace except the recipe's layout: the caller sets the
 // chosen one.
-[[nodiscard]] LayoutVerdict try_layouts(Recipe& recipe, Stepper& stepper, const Batch& batch);
+[[nodiscard]] LayoutVerdict try_layouts(Recipe& recipe, Stepper& stepper, const Batch& batch, TrialTime* time = nullptr);
 
 // Of two trials of the same step, one in each layout, the one that represents its number format: the faster one of those with
 // finite values; `contiguous` if neither is finite.

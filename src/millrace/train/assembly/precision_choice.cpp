@@ -2,11 +2,14 @@
 #include <torch/nn/module.h>
 
 #include "millrace/precision/tf32.h"
+#include "millrace/telemetry/long_task.h"
 #include "millrace/train/assembly/assembly.h"
 #include "millrace/train/assembly/layout_trial.h"
 
 namespace millrace {
 namespace {
+
+constexpr double kPrecisionSteps = 6;  // of a trial: rounds of a step in each format
 
 std::string absolute_text(const std::string& path) {
   return path.empty() ? path : std::filesystem::absolute(path).lexically_normal().string();
@@ -64,8 +67,10 @@ void Assembly::decide_tf32() {
 
 precision::Decision Assembly::try_precisions() {
   precision::Decision decision{.autocast = std::nullopt, .reason = "fp32: there was no batch to try a narrower format on"};
-  StepTrials trials(*stepper_);
-  const auto how = try_on_batch([&](const Batch& batch) {
+  StepTrials trials(*stepper_, &trial_time_);
+  telemetry::LongTask told(setup_.console(), "comparing a step in fp32 with one in a narrower format");
+  std::optional<std::string> how;
+  const auto try_all = [&](const Batch& batch) {
     const std::string trial = trial_of("precision", batch);
     const Json values = origin_of_values(loaders_.training(), setup_.config(), setup_.plan());
     if (const auto known = find_format(kept_trials(), trial, values)) {
@@ -75,10 +80,13 @@ precision::Decision Assembly::try_precisions() {
     }
     const bool layouts = setup_.config().device.layout.is_auto() && setup_.switches().on("channels_last") &&
                          recipe_->set_layout(Layout::contiguous);
+    told.expect((layouts ? 2 : 1) * kPrecisionSteps * trial_time_.step_seconds());
     const auto in_format = [&](auto format) { return try_format(*recipe_, trials, batch, format, layouts); };
     decision = precision::choose(setup_.context().device, in_format);
     if (decision.by_time) keep_format(kept_trials(), trial, values, precision::name_of(decision.autocast), decision.reason);
-  });
+  };
+  if (!within_time([&] { how = try_on_batch(try_all); }))
+    return {.autocast = std::nullopt, .reason = "fp32: " + trial_time_.reason()};
   kept_trials().save();
   decision.reason += how.value_or("");
   return decision;

@@ -78,6 +78,7 @@ Ending Trainer::run() {
   while (!ending) {
     begin_profiled_step();
     const bool stepped = take_step();
+    if (stepped) first_step_is_made();
     if (stepped) log_if_due();
     end_profiled_step(stepped);
     if (sync_.now && (stepped || epoch_end_.reached)) validation_pending_ = validation_due(epoch_end_.reached);

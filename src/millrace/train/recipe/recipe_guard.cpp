@@ -13,6 +13,7 @@
 #include "millrace/base/fs.h"
 #include "millrace/base/throw_site.h"
 #include "millrace/device/errors.h"
+#include "millrace/system/signals.h"
 #include "millrace/train/recipe/detail/callback_checks.h"
 
 namespace millrace {
@@ -51,6 +52,8 @@ Message caught_message() {
   } catch (const InternalError& error) {
     return {error.message().what, error.message().where, "look at what the callback hands to that function"};
   } catch (const Error&) {
+    throw;
+  } catch (const Stopped&) {
     throw;
   } catch (const FsError&) {
     throw;

@@ -14,6 +14,7 @@
 #include "millrace/data/loader/odd_values.h"
 #include "millrace/device/errors.h"
 #include "millrace/metrics/board.h"
+#include "millrace/system/signals.h"
 #include "millrace/train/run/loss_check.h"
 #include "millrace/train/run/prediction.h"
 #include "millrace/train/step/step_trials.h"
@@ -161,6 +162,7 @@ void rehearse_training(Assembly& assembly, Rehearsal& rehearsal) {
   Recipe& recipe = assembly.recipe();
   const bool training = recipe.model().is_training();
   recipe.model().eval();
+  stop_if_told();
   rehearse_prediction(assembly, *batch, rehearsal);
   if (assembly.loaders().validation() == nullptr) {
     const at::NoGradGuard no_grad;
@@ -257,8 +259,10 @@ Rehearsal rehearse(Assembly& assembly) {
   taken.add(1);
   const double begin = steady_seconds();
   Rehearsal rehearsal;
+  stop_if_told();
   if (!within_memory([&] { rehearse_training(assembly, rehearsal); }))
     rehearsal.warnings.emplace_back("memory ran out in the rehearsal of a training batch; the run will try with less");
+  stop_if_told();
   if (assembly.loaders().validation() != nullptr) {
     const bool whole = within_memory([&] { rehearse_validation(assembly, rehearsal); });
     if (whole && rehearsal.validation_rows > 0) check_names(assembly, rehearsal);

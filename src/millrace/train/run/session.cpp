@@ -16,6 +16,8 @@
 #include "millrace/snapshot/layout.h"
 #include "millrace/system/crash.h"
 #include "millrace/system/process.h"
+#include "millrace/system/signals.h"
+#include "millrace/telemetry/long_task.h"
 #include "millrace/train/assembly/kept_trials.h"
 #include "millrace/train/assembly/model_state.h"
 #include "millrace/train/run/detail/snapshot_check.h"
@@ -59,14 +61,7 @@ RunOutcome Session::run() {
   share_snapshot();
   if (resumed_) check_trainer_part(resumed_->content);
   if (resumed_ && already_complete(0)) return nothing_left();
-  const double opening = steady_seconds();
-  std::unique_ptr<Recipe> recipe = setup_.make_recipe(places(), first_weights());
-  Loaders loaders(setup_, *recipe, [this](const std::string& text) {
-    if (folder_ != nullptr && !folder_->has_begun()) return setup_.notices().push_back(text);  // shown with the plan
-    console().notice(text);
-    if (folder_ != nullptr) log_->write("loader", {{"choice", text}});
-  });
-  opening_seconds_ = steady_seconds() - opening;
+  auto [recipe, loaders] = open_data();
   check_same_data(setup_.agreement(), loaders.training().data_state());
   const std::int64_t total_steps = loaders.total_steps();
   if (already_complete(total_steps)) return nothing_left();
@@ -78,22 +73,9 @@ RunOutcome Session::run() {
   if (resumed_) log_new_length();
   const std::unique_ptr<Watchdog> watchdog = watch();
   introduce();
-  {
-    const telemetry::Span span(setup_.timeline(), telemetry::Phase::trials);
-    const device::OperationMarks marks;
-    assembly_->decide();
-    assembly_->decide_memory();
-  }
-  if (!resumed_ && setup_.switches().on("rehearsal")) {
-    const telemetry::Span span(setup_.timeline(), telemetry::Phase::trials);
-    const Doing task(Doing::Level::task, "the rehearsal");
-    const device::OperationMarks marks;
-    const Rehearsal rehearsal = rehearse(*assembly_);
-    if (request_.verbose)
-      for (const std::string& text : rehearsal.unchecked) console().notice("not checked whether it adds up: " + text);
-    for (const std::string& warning : rehearsal.warnings) console().warning(warning);
-  }
+  try_out();
   const std::vector<std::string> untrained = resumed_ ? std::vector<std::string>() : samples();
+  stop_if_told();
   begin_folder();
   log_choices();
   show_samples("the model before training", untrained);
@@ -106,6 +88,38 @@ RunOutcome Session::run() {
     fail(error.what(), Device::answers);
     throw;
   }
+}
+
+std::pair<std::unique_ptr<Recipe>, Loaders> Session::open_data() {
+  stop_if_told();
+  const telemetry::LongTask told(console(), "opening the data");
+  const double began = steady_seconds();
+  std::unique_ptr<Recipe> recipe = setup_.make_recipe(places(), first_weights());
+  stop_if_told();
+  Loaders loaders(setup_, *recipe, [this](const std::string& text) {
+    if (folder_ != nullptr && !folder_->has_begun()) return setup_.notices().push_back(text);  // shown with the plan
+    console().notice(text);
+    if (folder_ != nullptr) log_->write("loader", {{"choice", text}});
+  });
+  opening_seconds_ = steady_seconds() - began;
+  stop_if_told();
+  return {std::move(recipe), std::move(loaders)};
+}
+
+// The trials that choose, and the rehearsal.
+void Session::try_out() {
+  const telemetry::Span span(setup_.timeline(), telemetry::Phase::trials);
+  const device::OperationMarks marks;
+  assembly_->limit_trials();
+  assembly_->decide();
+  assembly_->decide_memory();
+  if (resumed_ || !setup_.switches().on("rehearsal")) return;
+  const Doing task(Doing::Level::task, "the rehearsal");
+  const telemetry::LongTask told(console(), "rehearsing with a batch of each split");
+  const Rehearsal rehearsal = rehearse(*assembly_);
+  if (request_.verbose)
+    for (const std::string& text : rehearsal.unchecked) console().notice("not checked whether it adds up: " + text);
+  for (const std::string& warning : rehearsal.warnings) console().warning(warning);
 }
 
 // Watches from the first trial to the end of the run.

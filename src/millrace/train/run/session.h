@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "millrace/train/assembly/assembly.h"
@@ -41,6 +42,8 @@ class Session {
   [[nodiscard]] bool root_is_complete(std::int64_t total_steps) const;
   [[nodiscard]] std::optional<Weights> first_weights() const;
   [[nodiscard]] Json kept_choices() const;
+  [[nodiscard]] std::pair<std::unique_ptr<Recipe>, Loaders> open_data();
+  void try_out();
   void make_trainer();
   [[nodiscard]] std::string likeness() const;
   [[nodiscard]] Reporter::Sinks sinks() const;

@@ -10,6 +10,7 @@
 #include "millrace/base/finally.h"
 #include "millrace/core/random.h"
 #include "millrace/device/operation_census.h"
+#include "millrace/system/signals.h"
 #include "millrace/train/recipe/recipe_guard.h"
 #include "millrace/train/recipe/stray_leaves.h"
 #include "millrace/train/step/detail/trial_gradients.h"
@@ -21,6 +22,8 @@ precision::Trial StepTrials::try_precision(const Batch& batch, std::optional<at:
 }
 
 precision::Trial StepTrials::try_precision(const Batch& batch, std::optional<at::ScalarType> autocast, Role role) {
+  stop_if_told();
+  if (time_ != nullptr) time_->begin_step();
   const std::string what = "a trial of " + precision::name_of(autocast);
   const Doing task(Doing::Level::task, what.c_str());
   if (autocast != at::kHalf) return try_scaled(batch, autocast, 1.0, role);
@@ -44,6 +47,7 @@ precision::Trial StepTrials::try_scaled(const Batch& batch, std::optional<at::Sc
     trial.step_ms += other.step_ms;
     *trial.busy_ms += *other.busy_ms;
   }
+  if (time_ != nullptr) time_->made_step(1e-3 * trial.step_ms);
   if (!stepper_.options_.device.is_cpu()) trial.busy_ms.reset();
   return trial;
 }

@@ -11,6 +11,7 @@
 #include "millrace/precision/precision.h"
 #include "millrace/system/work_clock.h"
 #include "millrace/train/step/stepper.h"
+#include "millrace/train/step/trial_time.h"
 
 namespace millrace {
 
@@ -26,7 +27,8 @@ class StepTrials {
     std::vector<std::string> without_gradient;  // names of parameters that got no gradient, of the objectives that were present
   };
 
-  explicit StepTrials(Stepper& stepper) : stepper_(stepper) {}
+  // `time`: try_precision() asks it before each step, and then throws TrialsGivenUp; null = there is no limit.
+  explicit StepTrials(Stepper& stepper, TrialTime* time = nullptr) : stepper_(stepper), time_(time) {}
 
   // Makes a forward and a backward pass at the current weights in a format. Compares the gradients, parameter by parameter, with
   // those of this object's last reference, which is a trial in fp32 unless `role` says otherwise.
@@ -48,6 +50,7 @@ class StepTrials {
   precision::Trial try_objective(std::size_t i, const Loss& loss, double scale, Role role, WorkClock& clock);
 
   Stepper& stepper_;
+  TrialTime* time_;
   std::vector<std::vector<at::Tensor>> reference_;  // gradients of the last reference, by objective
 };
 
