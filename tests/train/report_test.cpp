@@ -77,7 +77,8 @@ TEST_P(Report, BestIsTheBestOfTheLog) {
       << "the two must differ for this test to say something";
 }
 
-INSTANTIATE_TEST_SUITE_P(, Report, testing::Bool(), [](const auto& each) { return each.param ? "resumed" : "uninterrupted"; });
+INSTANTIATE_TEST_SUITE_P(Runs, Report, testing::Bool(),
+                         [](const auto& each) { return each.param ? "resumed" : "uninterrupted"; });
 
 }  // namespace
 }  // namespace millrace

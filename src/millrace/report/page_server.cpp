@@ -72,7 +72,7 @@ std::string header_in(std::string_view head, std::string_view name) {
   return begin < end ? small.substr(begin, small.find_last_not_of(" \t\r", end - 1) + 1 - begin) : "";
 }
 
-// A page of another site can make a browser ask this server under a name of its own that leads to 127.0.0.1: such a request is
+// A page of another site can make a browser ask this server by a name that leads to 127.0.0.1: such a request is
 // refused.
 bool names_this_machine(std::string_view host) {
   const std::string_view name = host.substr(0, host.rfind(':'));

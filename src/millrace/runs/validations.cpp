@@ -16,7 +16,7 @@ using BestIs = metrics::Means::BestIs;
 constexpr std::array<std::string_view, 5> kNotMeasured = {"step", "time", "seconds", "it_per_s", "epoch"};
 constexpr double kLargestStep = 1e15;  // a foreign file may hold any number
 
-struct Values {
+struct Measured {
   std::map<double, double> by_step;  // NaN where it was not finite
   std::int64_t version = 1;
 };
@@ -82,7 +82,7 @@ class Gathered {
     }
   }
 
-  std::map<std::string, Values> all;
+  std::map<std::string, Measured> all;
 
  private:
   void add(const Json& line) {
@@ -102,14 +102,14 @@ class Gathered {
 
   void put(const Json& line, const std::string& name, double step, double value) {
     const std::int64_t version = std::max<std::int64_t>(count_at(line, {"metric_versions", name.c_str()}), 1);
-    Values& values = all[name];
+    Measured& values = all[name];
     if (values.version != version) values.by_step.clear();
     values.version = version;
     values.by_step[step] = value;
   }
 };
 
-std::optional<MetricStory::Moment> best_of(const Values& values, BestIs best_is) {
+std::optional<MetricStory::Moment> best_of(const Measured& values, BestIs best_is) {
   std::optional<MetricStory::Moment> best;
   for (const auto& [step, value] : values.by_step) {
     if (best_is == BestIs::unknown || !std::isfinite(value)) continue;
@@ -118,7 +118,7 @@ std::optional<MetricStory::Moment> best_of(const Values& values, BestIs best_is)
   return best;
 }
 
-std::optional<double> finite_at(const Values& values, double step) {
+std::optional<double> finite_at(const Measured& values, double step) {
   const auto found = values.by_step.find(step);
   return found != values.by_step.end() && std::isfinite(found->second) ? std::optional(found->second) : std::nullopt;
 }

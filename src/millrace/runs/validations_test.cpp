@@ -9,11 +9,10 @@ namespace millrace::runs {
 namespace {
 
 using testing::ElementsAre;
-using BestIs = metrics::Means::BestIs;
 
-Json start(int step) { return {{"kind", "start"}, {"step", step}, {"time", 0.0}}; }
+Json began(int step) { return {{"kind", "start"}, {"step", step}, {"time", 0.0}}; }
 
-Json validation(int step, double loss, const Json& accuracy) {
+Json measured(int step, double loss, const Json& accuracy) {
   return {{"kind", "validation"}, {"step", step}, {"time", 1.0}, {"seconds", 0.5}, {"val_loss", loss}, {"accuracy", accuracy}};
 }
 
@@ -30,8 +29,8 @@ RunStory story_of_lines(std::vector<std::vector<Json>> processes) {
 
 TEST(Validations, EachMetricHasItsBestAndItsValueAtTheBestStep) {
   const Validations all =
-      validations_of(story_of_lines({{start(0), validation(1, 2.0, 0.5), kMetrics, validation(2, 1.0, 0.8),
-                                      validation(3, 3.0, 0.9), validation(4, 1.5, 0.9), validation(5, 1.0, "nan")}}));
+      validations_of(story_of_lines({{began(0), measured(1, 2.0, 0.5), kMetrics, measured(2, 1.0, 0.8), measured(3, 3.0, 0.9),
+                                      measured(4, 1.5, 0.9), measured(5, 1.0, "nan")}}));
   EXPECT_EQ(all.judged, "accuracy");
   ASSERT_EQ(all.metrics.size(), 2U);
   const MetricStory& accuracy = all.metrics[0];
@@ -50,16 +49,16 @@ TEST(Validations, EachMetricHasItsBestAndItsValueAtTheBestStep) {
 }
 
 TEST(Validations, StepsThatAResumedRunRepeatedCountOnce) {
-  const Validations all = validations_of(story_of_lines(
-      {{start(0), validation(2, 2.0, 0.5), kMetrics, validation(4, 9.0, 0.99)}, {start(3), validation(5, 1.0, 0.6)}}));
+  const Validations all = validations_of(
+      story_of_lines({{began(0), measured(2, 2.0, 0.5), kMetrics, measured(4, 9.0, 0.99)}, {began(3), measured(5, 1.0, 0.6)}}));
   EXPECT_EQ(all.best->step, 5) << "the value of step 4 is of steps that were taken back";
   EXPECT_EQ(all.metrics[0].best->value, 0.6);
 }
 
 TEST(Validations, ValuesOfAnEarlierVersionDoNotCount) {
-  Json mended = validation(4, 1.0, 0.2);
+  Json mended = measured(4, 1.0, 0.2);
   mended["metric_versions"] = {{"accuracy", 2}};
-  const Validations all = validations_of(story_of_lines({{start(0), validation(2, 2.0, 0.5), kMetrics, mended}}));
+  const Validations all = validations_of(story_of_lines({{began(0), measured(2, 2.0, 0.5), kMetrics, mended}}));
   EXPECT_EQ(all.metrics[0].best->value, 0.2);
 }
 
@@ -67,7 +66,7 @@ TEST(Validations, OfAnOlderRunOnlyTheLossesAndTheJudgedMetricHaveABest) {
   const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "validations-old-run";
   std::filesystem::create_directories(folder);
   std::ofstream(folder / "config.json") << R"({"values": {"snapshot": {"best_metric": "accuracy", "best_is": "highest"}}})";
-  RunStory run = story_of_lines({{start(0), validation(1, 2.0, 0.5), validation(2, 1.0, 0.4)}});
+  RunStory run = story_of_lines({{began(0), measured(1, 2.0, 0.5), measured(2, 1.0, 0.4)}});
   run.folder = folder;
   for (Json& line : run.processes.front()) line["size"] = 3.5;
   run.summary = {{"metrics", {{"accuracy", {{"last", 0.4}}}, {"size", {{"quiet", true}}}}},
