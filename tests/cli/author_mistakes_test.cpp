@@ -312,6 +312,7 @@ TEST(AuthorMistakes, ARunGoesOnInTheFolderOfACrash) {
     return run({MISTAKES_PROGRAM, "train", "waves", "--run", "r", "--plant.mistake=" + mistake}, {.folder = scratch.path()});
   };
   EXPECT_EQ(begin("source_reads_nowhere").exit_code, 128 + 11);
+  EXPECT_EQ(begin("loss_quits").exit_code, 128 + 3);
   EXPECT_EQ(begin("").exit_code, 0);
   const Result doctor = run({MISTAKES_PROGRAM, "doctor", "r"}, {.folder = scratch.path()});
   EXPECT_THAT(doctor.out, AllOf(HasSubstr("finished at step 8"), Not(HasSubstr("segmentation"))));

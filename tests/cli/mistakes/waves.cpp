@@ -2,6 +2,7 @@
 // frequencies it has. `--plant.mistake=NAME` plants a mistake, NAME_mended is what its message advises.
 #include <atomic>
 #include <cmath>
+#include <csignal>
 #include <cstdlib>
 #include <limits>
 #include <random>
@@ -199,6 +200,7 @@ class WavesRecipe final : public Recipe {
     if (plants("batches_are_kept_mended") && context.training) kept_.push_back(batch["wave"].clone());
     if (plants("loss_changes_its_batch")) batch["wave"].mul_(2);
     if (plants("loss_aborts")) std::abort();
+    if (plants("loss_quits")) std::raise(SIGQUIT);
     if (plants("loss_reads_nowhere") && context.training && context.step == 2) static_cast<void>(*nowhere_);
     if (plants("thawed_later") && context.training && context.step == 2) net_->convolution->weight.set_requires_grad(true);
     at::Tensor wave = batch["wave"];

@@ -7,8 +7,7 @@
 
 namespace millrace::run_files {
 
-inline constexpr const char* kLock = "lock";  // held while a process trains; lists the processes that held it
-inline constexpr const char* kCrashInLock = "{\"kind\":\"crash\"";  // begins the lines after them: how the last one ended
+inline constexpr const char* kLock = "lock";     // held while a process trains; lists the processes that held it
 inline constexpr const char* kRun = "run.json";  // marks the folder as a run; holds its recipe, and which files belong to it
 inline constexpr const char* kConfig = "config.json";             // the resolved config
 inline constexpr const char* kPlan = "plan.json";                 // all choices with their reasons

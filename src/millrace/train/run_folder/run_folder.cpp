@@ -76,14 +76,14 @@ long process_of_staging(const std::string& name) {
   throw UsageError({"can't write to the run folder " + folder.string(), why, "choose another folder with --run"});
 }
 
-// Whether the file holds no more than a lock does: process ids, and what a handler of crashes added.
+// Whether the file holds no more than a lock does: process ids, and what a handler of signals added (system/crash.h).
 bool is_bare_lock(const stdfs::path& file) {
   constexpr std::uintmax_t kMost = 65536;
   std::error_code code;
   if (stdfs::file_size(file, code) > kMost || code) return false;
   std::istringstream text(Fs::real().read_file(file));
   for (std::string line; std::getline(text, line);) {
-    if (!number_in(line) && !line.empty() && !line.starts_with(run_files::kCrashInLock)) return false;
+    if (!number_in(line) && !line.empty() && !line.starts_with("{\"kind\":\"")) return false;
   }
   return true;
 }
@@ -97,7 +97,7 @@ std::string joined_names(const std::vector<std::string>& names) {
 }  // namespace
 
 // <run>/lock, held for the life of the object. Its lines are the processes that worked in the folder since it was last cleaned
-// up, and after them what a handler says of a crash before the first step.
+// up, and after them what a handler says of a crash or a signal before the first step.
 class RunFolder::Lock {
  public:
   // Locks the file. Null if the folder has disappeared.
