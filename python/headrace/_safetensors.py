@@ -49,10 +49,10 @@ def _numpy_array(mapped: mmap.mmap, offset: int, count: int, kind: str, shape: l
 
 def load(path: Path, to: str) -> dict[str, Any]:
     """{name: array of its shape}. `to`: "torch" or "numpy"; bfloat16 becomes float32 in NumPy."""
-    try:
-        import torch  # noqa: F401
-    except ImportError as error:
-        if to == "torch":
+    if to == "torch":
+        try:
+            import torch  # noqa: F401
+        except ImportError as error:
             raise PackageError(f"torch can't be imported: {error}", "run.weights()", 'install torch, or take NumPy arrays: run.weights(to="numpy")') from error
     make = _torch_tensor if to == "torch" else _numpy_array
     with open(path, "rb") as file:
