@@ -52,7 +52,7 @@ void read_volumes(const VolumeFile& file, std::int64_t count, std::span<std::byt
 void cut_volume(const VolumeFile& file, std::span<const std::byte> volume, const Shape& offset, const Shape& size,
                 std::span<float> out);
 
-// Percentiles 0 and 99.5 of a kept volume, scaled; computed as by range_of().
+// Percentiles 0 and 99.5 of a volume that is kept in memory, after its scaling; computed as by range_of().
 [[nodiscard]] std::array<float, 2> range_of_volume(const VolumeFile& file, std::span<const std::byte> volume);
 
 }  // namespace millrace::recipes::autoencoder_3d

@@ -12,8 +12,8 @@ namespace millrace::recipes::image_pairs {
 // Returns a line for each of: scores far outside the range of the other images, pairs of an image with itself.
 [[nodiscard]] std::vector<std::string> look_at_scores(const PairFiles& files);
 
-// Looks at the pixels of all images as the network gets them, or of two hundred images, spread over all. Returns a line for each
-// of: images of a single colour, grey images among coloured ones. `passes`: true skips images that can't be read; false throws
+// Looks at the pixels of up to 200 images as the network gets them, spread evenly over all. Returns up to two lines: on images of
+// a single colour, and on grey images among coloured ones. `passes`: true skips images that can't be read; false throws
 // DataError.
 [[nodiscard]] std::vector<std::string> look_at_images(const std::vector<ImageFile>& images, const RecipeConfig& recipe,
                                                       bool passes);

@@ -53,9 +53,10 @@ void add_vocabulary_problem(const std::vector<std::int64_t>& ids, const RecipeCo
                             std::vector<Problem>& problems) {
   for (const std::int64_t id : ids) {
     if ((prompt && id == config.image_token_id) || (id >= 0 && id < config.vocab_size)) continue;
-    problems.push_back({"token " + count_text(id) + " is not among the " + count_text(config.vocab_size) + " of the decoder",
-                        prompt ? "recipe.prompt_token_ids" : "recipe.answer_token_ids",
-                        "use the tokenizer of the base, or give recipe.vocab_size the rows of its embedding"});
+    problems.push_back(
+        {"token " + count_text(id) + " is outside the decoder's vocabulary of " + count_text(config.vocab_size),
+         prompt ? "recipe.prompt_token_ids" : "recipe.answer_token_ids",
+         "use the base model's tokenizer, or set recipe.vocab_size to the number of rows of the base model's embedding"});
     return;
   }
 }

@@ -257,7 +257,7 @@ class Uvh5Files(RemedyTest):
 
         cases = [
             ("few.uvh5", Row("choose other channels (--channels, --band), times or baselines, or raise --max-flagged", nothing, option("--max-flagged=1"))),
-            ("bad.uvh5", Row("…keep leaves nothing to put there: give --flags=interpolate --fill-bad…choose baselines, channels or times without them, "
+            ("bad.uvh5", Row("…--flags=keep has no value to write for them: give --flags=interpolate --fill-bad…choose baselines, channels or times without them, "
                              "or give --fill-bad: then they count as flagged", nothing, option("--fill-bad"), says="or give --fill-bad")),
             ("dead.uvh5", Row("leave them out with --baselines or --antennas, or give --flags=zero", nothing, option("--flags=zero"))),
         ]

@@ -101,8 +101,8 @@ TEST_F(Original, AStateDictIsTheSameOrRefused) {
   EXPECT_THAT(said_, HasSubstr("does not say whether its embeddings are scaled"));
   EXPECT_THAT(refusal("state.pt"), HasSubstr("do not say how many heads"));
   EXPECT_THAT(refusal("state.pt", {"--recipe.model_head=4", "--recipe.embedding_scale=true"}),
-              HasSubstr("want recipe.embedding_scale false (position_embeddings.pe is of a model"));
-  EXPECT_THAT(refusal("checkpoint.pt", {"--recipe.model_embd=64"}), HasSubstr("want recipe.model_embd 32"));
+              HasSubstr("need recipe.embedding_scale=false (position_embeddings.pe is of a model"));
+  EXPECT_THAT(refusal("checkpoint.pt", {"--recipe.model_embd=64"}), HasSubstr("need recipe.model_embd=32"));
 }
 
 TEST_F(Original, OursLoadThereOrAreRefusedThere) {

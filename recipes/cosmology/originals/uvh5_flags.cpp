@@ -105,7 +105,7 @@ FlagCount FlagWork::finish(std::vector<Problem>& problems) const {
     if (bad == 0 || (wish_.fill_bad && !keeps)) return;
     problems.push_back(
         {what_ + ": " + with_commas(bad) + " of " + with_commas(count_.values) + " values " + how, "the first: " + place,
-         keeps ? "keep leaves nothing to put there: give --flags=interpolate --fill-bad"
+         keeps ? "--flags=keep has no value to write for them: give --flags=interpolate --fill-bad"
                : "choose baselines, channels or times without them, or give --fill-bad: then they count as flagged"});
   };
   refuse(count_.absent, "are in no file", absent_place_);

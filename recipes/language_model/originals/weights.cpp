@@ -38,8 +38,8 @@ class Decided {
     Json& now = config_.values.at("recipe").at(key);
     if (now == value) return;
     if (is_set(key)) {
-      throw ConfigError(Message{"the weights in " + file_ + " want recipe." + key + " " + value.dump() + " (" + why +
-                                    "), which is set to " + now.dump(),
+      throw ConfigError(Message{"the weights in " + file_ + " need recipe." + key + "=" + value.dump() + " (" + why +
+                                    "), but the key is set to " + now.dump(),
                                 config_.origins.at("recipe." + key), "remove the key, because the file determines it"});
     }
     now = value;
@@ -75,7 +75,8 @@ void take_sizes(const Weights& file, const Tensors& tensors, Decided& config) {
   std::int64_t layers = 0;
   while (tensors.contains("transformer_blocks." + std::to_string(layers) + ".ln1.weight")) ++layers;
   if (layers > 0) config.set("model_layer", layers, "its blocks");
-  config.set("tied", !tensors.contains("output_projection.weight"), "whether it has an output projection");
+  const bool has_projection = tensors.contains("output_projection.weight");
+  config.set("tied", !has_projection, has_projection ? "it has an output projection" : "it has no output projection");
   if (find(tensors, "position_embeddings.embedding.weight", 2) != nullptr)
     config.set("positions", "learned", "it has a table of positions");
   if (const auto heads = whole_number(file.values, "config.n_head")) {

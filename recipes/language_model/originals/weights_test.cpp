@@ -61,7 +61,7 @@ TEST(OriginalWeights, TheFileDecidesWhatNobodySet) {
   EXPECT_FALSE(recipe.embedding_scale);
   EXPECT_FALSE(weights.models["model"].contains("position_embeddings.pe"));
   EXPECT_THAT(adoption_refusal(file(tensors()), {"--recipe.model_layer=2"}),
-              ::testing::AllOf(HasSubstr("want recipe.model_layer 1 (its blocks), which is set to 2"),
+              ::testing::AllOf(HasSubstr("need recipe.model_layer=1 (its blocks), but the key is set to 2"),
                                HasSubstr("flag --recipe.model_layer")));
 }
 

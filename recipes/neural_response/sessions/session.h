@@ -101,7 +101,7 @@ class Session {
                                             // used
   std::vector<float> wide_counts_;
   std::vector<std::uint8_t> bin_counts_;   // (bins): 1 if the bin passes the filters for bins
-  std::vector<std::uint8_t> unit_counts_;  // (bins, units): 1 if the unit passes the filters for units; empty: all units pass
+  std::vector<std::uint8_t> unit_counts_;  // (bins, units): 1 if the unit counts in the bin; empty: all count
   Series behavior_;
   std::vector<float> mean_counts_;
   mutable std::once_flag transformed_once_, contrasts_once_;

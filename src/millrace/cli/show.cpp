@@ -23,18 +23,18 @@ namespace {
 
 constexpr std::string_view kShowHelp =
     R"(Shows batches as the network sees them: the samples that a run would begin with, after the loader, its augmentation and
-the recipe's prepare(). First what the data say of themselves (axes, units, orientation, clock, encoding), as they are read; for
-each field its values, for each sample where it comes from. It trains nothing and writes no run.
+the recipe's prepare(). It prints how the data was understood (axes, units, orientation, clock, encoding), then the values of
+each field and the origin of each sample. It trains nothing and writes no run.
 
   FILE, --config FILE, --preset, --data, --off, --section.key=VALUE   as in train
-  --from RUN            with the config of a run, and its training batches that come next; also a snapshot of a run
+  --from RUN            with the config of a run or a snapshot, and the batches on which it would train next
   --split WORD          train, or validation
   --batches N           how many, one after the other; 1 if not given
   --pictures FOLDER     a picture of each field: FOLDER/batch-0-FIELD.png
   --json                as JSON
 
-RECIPE may be left out: a run knows its recipe. A warning names each field with values that are no finite numbers, and a sample
-that has them.
+RECIPE may be left out: a run knows its recipe. A warning names each field that has NaN or infinite values, and a sample that has
+them.
 )";
 
 constexpr std::int64_t kDescribed = 4;  // below a table, the origin of this many samples is printed

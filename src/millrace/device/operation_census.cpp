@@ -121,7 +121,7 @@ class Constants {
   static const void* key_of(const at::Tensor& tensor) { return tensor.storage().unsafeGetStorageImpl(); }
 
   OperationCensus census_;
-  std::int64_t most_copied_ = -1;  // most values copied so far; -1 = no copy yet
+  std::int64_t most_copied_ = -1;  // elements of the largest copy so far; -1 = no copy yet
   std::map<const void*, Made> known_;
 };
 

@@ -65,7 +65,7 @@ struct Request {
   PicturePart part;
   std::size_t channels = 3;
   int reduction = 1;
-  bool ends = false;  // the file ends with the end marker: the data after the part need not be read
+  bool ends = false;  // the file ends with the end marker, so it was not cut off, and decoding may stop after the part
 };
 
 bool start(Reports& reports, jpeg_decompress_struct& info, const Request& request) {
@@ -165,7 +165,7 @@ JpegPicture::~JpegPicture() = default;
 void JpegPicture::decode(Pixels pixels, int reduction, const PicturePart& part, std::span<std::byte> out) {
   const PictureSize whole = reduced(size_, reduction);
   const auto channels = static_cast<std::size_t>(pixels);
-  MR_CHECK(lies_in(part, whole), "a part lies inside the picture");
+  MR_CHECK(lies_in(part, whole), "a part must lie inside the picture");
   MR_CHECK(out.size() == static_cast<std::size_t>(part.height) * static_cast<std::size_t>(part.width) * channels,
            "the memory for a part must have the part's size");
   const std::size_t end = file_.bytes.size();

@@ -202,7 +202,9 @@ void Pass::run_again() {
   if (place_) random.emplace(*place_);
   SecondPass filling(*this);
   const detail::SaverScope saver(&filling);
-  run_();  // runs to its end: after an exception a custom autograd function and its outputs would keep each other alive for good
+  // Not left early by an exception: one that passed through a custom autograd function would leave the function and its outputs
+  // keeping each other alive for good.
+  run_();
 }
 
 void Pass::compute() {

@@ -13,7 +13,7 @@ namespace {
 constexpr double kSame = 0.03;  // share of the time by which two runs of the same config may differ
 constexpr double kSameWhenShort = 0.10;
 constexpr double kShort = 60;         // seconds of the loop; a shorter run may differ more
-constexpr std::size_t kLines = 4;     // number of log lines from which their spread can be computed
+constexpr std::size_t kLines = 4;     // a run with fewer log lines has no spread
 constexpr double kPart = 0.15;        // a finding explains a difference only if its account is at least this share of the
                                       // difference
 constexpr std::size_t kMostKeys = 5;  // the most config keys that are named

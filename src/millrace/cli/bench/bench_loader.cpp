@@ -38,7 +38,7 @@ void print_workload(const Json& result) {
     rows.push_back({"  of the replayed ceiling",
                     percent(result["share_of_ceiling"].get<double>()) + " of " + rate(result, "ceiling_samples_per_s")});
   }
-  rows.push_back({"  epoch turn-round, ms p50, longest",
+  rows.push_back({"  pause between epochs, ms: median, longest",
                   number(result, "turn_round_ms_p50", 3) + "  " + number(result, "turn_round_ms_max", 3)});
   print_common(rows, result);
   if (result.contains("digest"))

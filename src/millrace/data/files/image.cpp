@@ -45,7 +45,7 @@ int Image::largest_reduction(std::int64_t height, std::int64_t width) const noex
 
 void Image::decode(Pixels pixels, int reduction, const PicturePart& part, std::span<std::byte> out) {
   if (signs_.orientation == 1) return decode_stored(pixels, reduction, part, out);
-  MR_CHECK(format::lies_in(part, format::reduced(size_, reduction)), "a part lies inside the picture");
+  MR_CHECK(format::lies_in(part, format::reduced(size_, reduction)), "a part must lie inside the picture");
   thread_local std::vector<std::byte> kept;
   if (kept.size() < out.size()) kept.resize(out.size());
   const std::span<std::byte> stored = std::span(kept).first(out.size());
@@ -56,7 +56,7 @@ void Image::decode(Pixels pixels, int reduction, const PicturePart& part, std::s
 
 void Image::decode_stored(Pixels pixels, int reduction, const PicturePart& part, std::span<std::byte> out) {
   if (jpeg_) return jpeg_->decode(pixels, reduction, part, out);
-  MR_CHECK(reduction == 1 && format::lies_in(part, stored_), "a part lies inside the picture");
+  MR_CHECK(reduction == 1 && format::lies_in(part, stored_), "a part must lie inside the picture, and a PNG is not reduced");
   const auto channels = static_cast<std::size_t>(pixels);
   const format::PictureFile file{bytes_, path_};
   if (part.height == stored_.height && part.width == stored_.width) return format::decode_png(file, pixels, out);

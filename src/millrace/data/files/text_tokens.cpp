@@ -77,7 +77,7 @@ Survey survey(const TextOptions& options, const std::vector<TextSource>& sources
   return result;
 }
 
-// Takes the tokens of the second reading.
+// Receives the tokens when the files are read a second time, after their vocabulary is known.
 class Sink {
  public:
   virtual ~Sink() = default;

@@ -34,8 +34,8 @@ ImageSource::ImageSource(std::vector<std::filesystem::path> files, ImageSamples 
     : files_(std::move(files)), samples_(std::move(samples)) {
   const bool positive = std::all_of(samples_.deviation.begin(), samples_.deviation.end(), [](float value) { return value > 0; });
   if (samples_.height < 1 || samples_.width < 1 || samples_.height > 1 << 20 || samples_.width > 1 << 20 || !positive) {
-    throw ConfigError(Message{.what = "a crop of " + std::to_string(samples_.height) + " x " + std::to_string(samples_.width) +
-                                      " pixels" + (positive ? "" : ", a deviation that is not above 0"),
+    throw ConfigError(Message{.what = "the crop is " + std::to_string(samples_.height) + " x " + std::to_string(samples_.width) +
+                                      " pixels" + (positive ? "" : ", and a deviation is 0 or negative"),
                               .where = "height, width, deviation",
                               .next = "set sizes of 1 to 1048576 and deviations above 0"});
   }

@@ -34,7 +34,7 @@ class GradientBuckets final : public GradientSums {
  public:
   // Runs a collective call and converts its exceptions to the caller's error.
   using Guard = std::function<void(const std::function<void()>&)>;
-  // All parameters are on the device that the transports carry.
+  // All parameters must be on the device whose tensors the transports send.
   GradientBuckets(BucketBackends backends, std::vector<at::Tensor> parameters, const GradientSumsOptions& options, Guard guard);
   ~GradientBuckets() override;
   GradientBuckets(const GradientBuckets&) = delete;

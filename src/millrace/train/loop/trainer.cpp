@@ -288,8 +288,8 @@ void Trainer::finish_step(const std::vector<StepResult>& results, const metrics:
   loader_state_ = parts_.loader->state();
 }
 
-// Saves before the last validation, because a run that continues saves the same state; that validation only completes the report.
-// If a signal interrupts it, the resumed run makes it.
+// Saves before the last validation, so that the snapshot is the one that a longer run has at this step. The last validation only
+// completes the report. If a signal interrupts the validation, the resumed run makes it again.
 Ending Trainer::finish(Ending ending) {
   end_profile();
   recovery_.record_peak();

@@ -28,7 +28,8 @@ struct LoaderState {
 // For one data set the fingerprint of its source; for several their names and fingerprints in order.
 [[nodiscard]] std::string fingerprint_of(const std::vector<Dataset>& datasets);
 [[nodiscard]] Json to_json(const LoaderState& state);
-// What is known about the data besides its fingerprint. unknown: data with another fingerprint may still be the same data.
+// Whether the data is that of the snapshot, found otherwise than by its fingerprint. unknown: the fingerprints decide, and data
+// with another fingerprint may still be the same data.
 enum class DataCheck : std::uint8_t { same, unknown, changed };
 
 // Reads to_json()'s result. Throws SnapshotError if `json` is not a loader's state, or if its data, batches or order are not
