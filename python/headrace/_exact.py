@@ -91,6 +91,12 @@ class _Failure:
         return error
 
 
+def _is_of_pickle(error: BaseException) -> bool:
+    """Its type and words differ between versions of Python; that pickle raised it does not."""
+    modules = {frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__)}
+    return "pickle" in f"{type(error).__name__} {error}".lower() or "multiprocessing.reduction" in modules
+
+
 def _first_line(error: BaseException) -> str:
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
@@ -278,7 +284,7 @@ class Exact:
             return self._turn, iter(self._loader)
         except Exception as error:
             self._untouched = True
-            if self.num_workers and "pickle" in f"{type(error).__name__} {error}":
+            if self.num_workers and _is_of_pickle(error):
                 raise KindError(f"the dataset can't be sent to worker processes: {_first_line(error)}", repr(self),
                                 "define its class, its transforms and collate_fn at the top of a module, without lambda; or num_workers=0") from error
             raise
