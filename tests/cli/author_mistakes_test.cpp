@@ -319,6 +319,15 @@ TEST(AuthorMistakes, ARunGoesOnInTheFolderOfACrash) {
 }
 #endif
 
+TEST(AuthorMistakes, AConfigThatKeepsTheWorstIsRefused) {
+  const Answer wrong = answer_to("", {"--snapshot.best_metric=accuracy"});
+  EXPECT_EQ(wrong.exit_code, 2);
+  EXPECT_THAT(wrong.text, AllOf(HasSubstr("the best accuracy is the highest value, and the config keeps the lowest as the best"),
+                                HasSubstr("--snapshot.best_is=highest")));
+  const Answer mended = answer_to("", {"--snapshot.best_metric=accuracy", "--snapshot.best_is=highest"});
+  EXPECT_EQ(mended.exit_code, 0) << mended.text;
+}
+
 constexpr const char* kUnseen = "";                                             // by anybody
 constexpr const char* kOfFileSource = "FileSource.AFileUnlikeTheFirstIsNamed";  // in data/sources/file_source_test.cpp
 

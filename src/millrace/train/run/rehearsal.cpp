@@ -261,6 +261,18 @@ void rehearse_validation(Assembly& assembly, Rehearsal& rehearsal) {
   recipe.model().train(training);
 }
 
+// Throws ConfigError if the config keeps the worst values of the judged metric, which it does in silence otherwise.
+void check_direction(const SnapshotConfig& snapshot, const metrics::Means& metrics) {
+  using BestIs = metrics::Means::BestIs;
+  const BestIs known = metrics.best_is_of(snapshot.best_metric);
+  const bool highest = snapshot.best_is == SnapshotConfig::BestIs::highest;
+  if (known == BestIs::unknown || (known == BestIs::highest) == highest) return;
+  const auto word = [](bool is_highest) { return is_highest ? std::string("highest") : std::string("lowest"); };
+  throw ConfigError({"the best " + snapshot.best_metric + " is the " + word(!highest) + " value, and the config keeps the " +
+                         word(highest) + " as the best",
+                     "snapshot.best_is = " + word(highest), "--snapshot.best_is=" + word(!highest)});
+}
+
 void check_names(const Assembly& assembly, const Rehearsal& rehearsal) {
   const auto& snapshot = assembly.config().snapshot;
   if (!snapshot.best_metric.empty() && !rehearsal.metrics.contains(snapshot.best_metric)) {
@@ -269,6 +281,7 @@ void check_names(const Assembly& assembly, const Rehearsal& rehearsal) {
         {"the validation gives no metric " + quoted(snapshot.best_metric), "snapshot.best_metric",
          (near.empty() ? "" : "did you mean " + quoted(near) + "? ") + ("it gives " + names_of(rehearsal.metrics))});
   }
+  if (!snapshot.best_metric.empty()) check_direction(snapshot, rehearsal.metrics);
   for (const std::string& column : assembly.recipe().facts().history) {
     if (rehearsal.metrics.contains(column)) continue;
     const std::string near = nearest_of(rehearsal.metrics, column);

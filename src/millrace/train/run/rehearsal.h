@@ -30,7 +30,8 @@ struct Rehearsal {
 //   RecipeError   what leaves a callback (see RecipeGuard); a loss that counts nothing, that does not add up (loss_check.h) or
 //   that
 //                 depends on layers which the model does not hold (stray_leaves.h); a history column without a metric
-//   ConfigError   snapshot.best_metric names no metric of the validation, or there is no validation to judge by
+//   ConfigError   snapshot.best_metric names no metric of the validation, snapshot.best_is contradicts what is known of that
+//                 metric, or there is no validation to judge by
 // predict() gets two rows of the batch, if the batch has fields of the names, types and shapes in the recipe's entry.
 [[nodiscard]] Rehearsal rehearse(Assembly& assembly);
 
