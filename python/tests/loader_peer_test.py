@@ -297,10 +297,12 @@ class Life(LoaderTest):
             self.assertEqual((done.returncode, done.stderr), (3, ""))
 
     def test_ctrl_c_is_heard_while_a_reader_sleeps(self):
-        code = ("def slow(s, r):\n    time.sleep(20)\n    return {'y': 1}\n"
+        # A signal that is ignored here, as after nohup, would be ignored in the program too.
+        code = ("signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+                "def slow(s, r):\n    time.sleep(20)\n    return {'y': 1}\n"
                 "l = mr.Loader(mr.npy({'x': 'x.npy'}).map(slow, {'y': ('i64', ())}), 4, readers=1, as_='numpy')\nprint('begun', flush=True)\n"
                 "try:\n    next(iter(l))\nexcept KeyboardInterrupt:\n    print('heard', flush=True)\n    os._exit(0)\n")
-        prologue = f"import sys; sys.path.insert(0, {str(PACKAGE)!r})\nimport headrace as mr, os, time\nos.chdir({str(self.folder)!r})\n"
+        prologue = f"import sys; sys.path.insert(0, {str(PACKAGE)!r})\nimport headrace as mr, os, signal, time\nos.chdir({str(self.folder)!r})\n"
         process = subprocess.Popen([sys.executable, "-c", prologue + code], stdout=subprocess.PIPE, text=True)
         self.assertEqual(process.stdout.readline(), "begun\n")
         time.sleep(0.3)

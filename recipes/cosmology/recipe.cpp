@@ -121,7 +121,8 @@ Loss loss_of(const at::Tensor& predicted, const at::Tensor& target, LossKind kin
 }
 
 std::vector<Objective> Cosmology::objectives() {
-  const auto loss = [this](const Batch& batch, const StepContext&) {
+  const auto loss = [this](const Batch& batch, const StepContext& context) {
+    if (!context.training) step_ = context.step;
     const at::Tensor predicted = recover(batch["input"]).to(at::kFloat);
     Loss result = loss_of(predicted, batch["target"], recipe_.loss);
     result.outputs = {{"predicted", predicted}};
@@ -173,7 +174,7 @@ void Cosmology::begin_validation() {
 }
 
 void Cosmology::end_validation(metrics::Board&) {  // host: values are read anyway after a validation
-  if (!left_.defined() || !pinned_.add(left_.item<double>(), power_.item<double>())) return;
+  if (!left_.defined() || !pinned_.add(step_, left_.item<double>(), power_.item<double>())) return;
   context_.note(
       "three validations in a row end with " + percent(left_.item<double>() / power_.item<double>(), 1) +
       " of the signal's power: the network answers almost zero. Next: check the residual of PCA (pca_residual_power; "

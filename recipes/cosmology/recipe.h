@@ -59,7 +59,8 @@ class Cosmology final : public Recipe {
   Shown shown_;              // the first chunk of the present validation
   at::Tensor left_, power_;  // sums of squares over the present validation: of recovered minus truth, and of truth
   PinnedLoss pinned_;
-  SkyFiles judged_;  // the files from which validation batches come: the validation's own, or those of recipe.test_dir
+  std::int64_t step_ = 0;  // of the training, 0-based, at the latest validation
+  SkyFiles judged_;        // the files from which validation batches come: the validation's own, or those of recipe.test_dir
 };
 
 // The folders that a config names: recipe.signal_dir or else data.dir/signal; recipe.foreground_dir or else data.dir/foreground.

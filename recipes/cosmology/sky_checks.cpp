@@ -178,11 +178,8 @@ std::vector<std::string> check_validation_sky(const Sky& sky) {
       ": its figures say little. Next: give more signal files, or cut them into shorter ones (millrace uvh5 --times-per-file)"};
 }
 
-bool PinnedLoss::add(double left, double power) {
-  if (in_a_row_ < 0) {
-    in_a_row_ = 0;
-    return false;
-  }
+bool PinnedLoss::add(std::int64_t step, double left, double power) {
+  if (step == 0) return false;
   const bool pinned = power > 0 && std::abs(left / power - 1) < kPinnedWithin;
   in_a_row_ = pinned ? in_a_row_ + 1 : 0;
   if (noted_ || in_a_row_ < kPinnedValidations) return false;

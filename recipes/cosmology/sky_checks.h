@@ -27,14 +27,13 @@ inline constexpr double kDeadPower = 1e-10;     // as a share of the median chan
 // Notices that validations stay at the variance of the target, which is the loss of a network that answers zero.
 class PinnedLoss {
  public:
-  // Takes the results of a validation: the power of recovered minus truth, and the power of the truth. Returns true, once in a
-  // run, if in three validations in a row the two were within three per cent of each other. The first call does not count,
-  // because it comes from the rehearsal, which validates one batch before any step. (A resumed run has no rehearsal, so it is
-  // warned one validation later.)
-  bool add(double left, double power);
+  // Takes the results of a validation after training step `step` (0-based): the power of recovered minus truth, and the power of
+  // the truth. Returns true, once in a run, if in three validations in a row the two were within three per cent of each other.
+  // Those at step 0 do not count, because the rehearsal's are among them, which validate one batch before any step.
+  bool add(std::int64_t step, double left, double power);
 
  private:
-  int in_a_row_ = -1;
+  int in_a_row_ = 0;
   bool noted_ = false;
 };
 

@@ -128,16 +128,16 @@ TEST_F(SkyChecks, OneSampleOfValidationIsSaid) {
 
 TEST_F(SkyChecks, ALossAtTheVarianceOfTheTargetIsToldOnceAfterThree) {
   PinnedLoss pinned;
-  EXPECT_FALSE(pinned.add(1, 1));  // the first call counts as the rehearsal's
-  EXPECT_FALSE(pinned.add(1.001, 1));
-  EXPECT_FALSE(pinned.add(0.999, 1));
-  EXPECT_FALSE(pinned.add(0.95, 1));
-  EXPECT_FALSE(pinned.add(1.0, 1));
-  EXPECT_FALSE(pinned.add(0.995, 1));
-  EXPECT_TRUE(pinned.add(0.995, 1));
-  EXPECT_FALSE(pinned.add(0.995, 1));
+  for (int i = 0; i < 5; ++i) EXPECT_FALSE(pinned.add(0, 1, 1)) << "of the rehearsal";
+  EXPECT_FALSE(pinned.add(2, 1.001, 1));
+  EXPECT_FALSE(pinned.add(4, 0.999, 1));
+  EXPECT_FALSE(pinned.add(6, 0.95, 1));
+  EXPECT_FALSE(pinned.add(8, 1.0, 1));
+  EXPECT_FALSE(pinned.add(10, 0.995, 1));
+  EXPECT_TRUE(pinned.add(12, 0.995, 1));
+  EXPECT_FALSE(pinned.add(14, 0.995, 1));
   PinnedLoss empty;
-  for (int i = 0; i < 5; ++i) EXPECT_FALSE(empty.add(0, 0));
+  for (int i = 0; i < 5; ++i) EXPECT_FALSE(empty.add(2, 0, 0));
 }
 
 // ---- padding

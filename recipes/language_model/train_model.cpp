@@ -31,7 +31,7 @@ Json values_of(const std::vector<std::string>& sources, const TrainModelOptions&
   return values;
 }
 
-// Reads history.csv of a run, with the columns epoch, train_loss, val_loss, seconds, rate. An empty cell is a missing number.
+// Reads history.csv of a run, whose columns begin with epoch, train_loss, val_loss, seconds. An empty cell is a missing number.
 History read_history(const std::filesystem::path& run) {
   const auto number = [](const std::string& cell) {
     return cell.empty() ? std::numeric_limits<double>::quiet_NaN() : std::stod(cell);
@@ -40,7 +40,7 @@ History read_history(const std::filesystem::path& run) {
   const format::CsvTable table = format::parse_csv(Fs::real().read_file(run / "history.csv"));
   for (std::size_t row = 1; row < table.rows.size(); ++row) {
     const auto& cells = table.rows[row];
-    MR_CHECK(cells.size() == 5, "history.csv has five columns");
+    MR_CHECK(cells.size() > 3, "history.csv has at least four columns");
     history.train_loss.push_back(number(cells[1]));
     history.val_loss.push_back(number(cells[2]));
     history.epoch_times.push_back(number(cells[3]));

@@ -263,7 +263,7 @@ std::string said_below(int resource, std::uint64_t most, Body body) {
 
 TEST(Threads, WithoutAddressSpaceForTheirStacksTheLimitIsNamed) {
   EXPECT_THAT(said_below(RLIMIT_AS, mapped_bytes() + (std::uint64_t{20} << 20U), [] { require_threads(64); }),
-              AllOf(HasSubstr("of the 64 threads that this needs"), HasSubstr("ulimit -v"), HasSubstr("--device.threads=1")));
+              AllOf(HasSubstr("of the 64 needed threads"), HasSubstr("ulimit -v"), HasSubstr("--device.threads=1")));
   EXPECT_EQ(said_below(RLIMIT_AS, mapped_bytes() + (std::uint64_t{4} << 30U), [] { require_threads(4); }), "");
 }
 

@@ -317,11 +317,11 @@ TEST_F(FileSourcesTest, ImagesThatDoNotFitAreNamed) {
   EXPECT_EQ(refusal_reason([&] { static_cast<void>(rows_of<std::uint8_t>(ImageSource({small}, {.normalise = false}), {0})); }),
             "the image has 4 x 4 pixels, the crop needs 224 x 224");
   EXPECT_EQ(refusal_reason([&] { static_cast<void>(Image(put("x.txt", "hello"))); }), "neither a PNG nor a JPEG file");
-  EXPECT_EQ(refusal_reason([&] { ImageSource({small}, {.height = 0}); }), "a crop of 0 x 224 pixels");
+  EXPECT_EQ(refusal_reason([&] { ImageSource({small}, {.height = 0}); }), "the crop is 0 x 224 pixels");
   EXPECT_EQ(refusal_reason([&] {
               ImageSource({small}, {.deviation = {1, 0, 1}});
             }),
-            "a crop of 224 x 224 pixels, a deviation that is not above 0");
+            "the crop is 224 x 224 pixels, and a deviation is 0 or negative");
 }
 
 }  // namespace
