@@ -102,7 +102,7 @@ TEST_F(CosmologyTest, AFitGoesByThePolicyForBadSamples) {
       refusal([&] {
         recipe({{"data.bad_samples", "skip"}}).before_training();
       }),
-      ::testing::ContainsRegex("2 of [56] samples of PCA's fit can't be used, more than the fraction 1e-03 that is allowed; "
+      ::testing::ContainsRegex("2 of [56] samples of PCA's fit can't be used, more than the fraction 0.001 that is allowed; "
                                "the last: s[012].h5 /vis.0,0,0. is nan"));
   notices_.clear();
   Cosmology skips = recipe({{"data.bad_samples", "skip"}, {"data.max_bad_fraction", 0.6}});
@@ -128,7 +128,7 @@ TEST_F(CosmologyTest, OpeningGoesByThePolicyForBadSamples) {
       refusal([&] {
         recipe({{"data.bad_samples", "skip"}}).before_training();
       }),
-      ::testing::AllOf(HasSubstr("2 of 5 signal files of the training can't be used, more than the fraction 1e-03 that is "
+      ::testing::AllOf(HasSubstr("2 of 5 signal files of the training can't be used, more than the fraction 0.001 that is "
                                  "allowed; the last: s2.h5: dataset /vis is missing"),
                        HasSubstr("set data.max_bad_fraction to 0.4, or")));
   notices_.clear();

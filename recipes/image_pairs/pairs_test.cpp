@@ -212,7 +212,7 @@ TEST_F(PairsTest, AnImageThatIsNotThereGoesByThePolicyForBadSamples) {
   input.bad_samples = data::BadSamples::skip;
   EXPECT_THAT(
       refusal([&] { (void)open_pairs(recipe, "", 1, input); }),
-      AllOf(HasSubstr("2 of 2 pairs to train on can't be used, more than the fraction 1e-03 that is allowed; the last: image "
+      AllOf(HasSubstr("2 of 2 pairs to train on can't be used, more than the fraction 0.001 that is allowed; the last: image "
                       "\"lost.png\" is not there"),
             HasSubstr("set data.max_bad_fraction to 1, or")));
   input.max_bad_fraction = 1;

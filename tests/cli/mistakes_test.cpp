@@ -234,7 +234,7 @@ void add_data(std::vector<Row>& rows) {
   rows.push_back(
       {"arrays_of_unlike_length", {"array \"label\" holds 23 samples, \"x\" holds 24", "recipe mistakes, data(Split::train)"}});
   rows.push_back(
-      {"label_out_of_range", {"label 10 of row ", "none of the 3 classes 0..2", "sample 7", "batch 0", "label i64 [8]"}});
+      {"label_out_of_range", {"label 10 of row ", "is not one of the 3 classes 0..2", "sample 7", "batch 0", "label i64 [8]"}});
   rows.push_back({"label_out_of_range_in_validation", {"label -1 of row 2", "sample 2", "validation batch 0"}});
   rows.push_back({"labels_i32", {"the labels are i32[8], a cross-entropy takes i64", batch, "convert them in prepare()"}});
   rows.push_back({"labels_in_a_column", {"[8,3] need labels of shape [8], the labels have shape [8,1]", batch, "squeeze(1)"}});

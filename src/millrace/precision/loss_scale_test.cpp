@@ -59,7 +59,7 @@ TEST(LossScale, AnIncompleteStateIsRefusedAndChangesNothing) {
             "  where    snapshot, part \"optimizer\"\n"
             "  next     use an older snapshot, or start with --fresh");
   state.tensors["growth_tracker"] = at::zeros({2});
-  EXPECT_THAT(refusal(), testing::HasSubstr("no number \"growth_tracker\""));
+  EXPECT_THAT(refusal(), testing::HasSubstr("lacks the number \"growth_tracker\""));
   EXPECT_EQ(scale.scale().item<double>(), 65536.0);
 }
 
