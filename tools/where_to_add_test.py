@@ -203,7 +203,7 @@ class DoctorRule(Planted):
     def plant(self):
         doctor = BASE + "doctor/"
         self.insert(doctor + "rules_input.cpp", "}  // namespace millrace::doctor::detail", RULE)
-        self.insert(doctor + "detail/rule_list.h", "// rules_time.cpp", "Found planted_crowd(const Evidence& evidence);\n")
+        self.insert(doctor + "detail/rule_list.h", "// In rules_time.cpp:", "Found planted_crowd(const Evidence& evidence);\n")
         self.insert(doctor + "rules.cpp", '    Rule{"log_often"',
                     '    Rule{"planted_crowd", "there is a crowd of readers", detail::planted_crowd, Stake::time, {"data_wait"}},\n')
         self.insert("docs/doctor.md", "### log_often", "### planted_crowd\nThere are a thousand readers or more.\n\n")

@@ -142,7 +142,7 @@ TEST(Inference, ABestStepThatIsNoNumberIsNotBest) {
   Json summary = Json::parse(Fs::real().read_file(file));
   telemetry::Console console(telemetry::Console::Mode::quiet);
   const auto which = [&](const Json& best, const Json& step) {
-    summary["metrics"]["val_loss"] = {{"last", best}, {"best", best}, {"best_step", step}};
+    summary["best"] = {{"metric", "val_loss"}, {"is", "lowest"}, {"value", best}, {"step", step}};
     write(file, summary.dump());
     return load_for_inference(toys::grouped_regression(), folder.path(), nullptr, Json::object(), console).which;
   };
@@ -150,6 +150,14 @@ TEST(Inference, ABestStepThatIsNoNumberIsNotBest) {
   EXPECT_THAT(which("nan", 4), testing::StartsWith("newest snapshot, step 8"));
   EXPECT_THAT(which(nullptr, 4), testing::StartsWith("newest snapshot, step 8"));
   EXPECT_THAT(which(1.5, 1e308), testing::StartsWith("newest snapshot, step 8"));
+  summary.erase("best");  // as a summary of before was
+  const auto which_of_before = [&](const Json& best, const Json& step) {
+    summary["metrics"]["val_loss"] = {{"last", best}, {"best", best}, {"best_step", step}};
+    write(file, summary.dump());
+    return load_for_inference(toys::grouped_regression(), folder.path(), nullptr, Json::object(), console).which;
+  };
+  EXPECT_THAT(which_of_before(1.5, 4), testing::StartsWith("best snapshot, step 4"));
+  EXPECT_THAT(which_of_before("nan", 4), testing::StartsWith("newest snapshot, step 8"));
 }
 
 // As somebody who may not look: root may look everywhere.

@@ -65,7 +65,9 @@ Best best_of(const Json& metrics, const std::string& judge, const char* best, co
 
 Best best_in(const Json& judged) {
   if (!judged.is_object()) return {};  // no validation gave a number
-  return {.step = judged.at("step").get<std::int64_t>(),
+  const Json& step = judged.at("step");
+  if (!step.is_number_integer()) return {};
+  return {.step = step.get<std::int64_t>(),
           .metric = judged.at("metric").get<std::string>() + " " + significant(judged.at("value").get<double>(), 6)};
 }
 
