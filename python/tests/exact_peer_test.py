@@ -144,6 +144,16 @@ class Resume(unittest.TestCase):
         loader.load_state_dict(behind)
         self.assertEqual(flat(loader), second)
 
+    def test_lightning_begins_the_next_epoch_after_a_saved_end(self):
+        for options in ({}, {"drop_last": True}):
+            loader = headrace.exact(list(range(10)), 4, **options)
+            for _ in loader:
+                state = loader.state_dict()
+            for module, epoch in (("lightning.pytorch.utilities", 1), ("__main__", 0)):
+                resumed = headrace.exact(list(range(10)), 4, **options)
+                exec("loader.load_state_dict(state)", {"__name__": module, "loader": resumed, "state": state})
+                self.assertEqual((resumed.epoch, len(list(resumed))), (epoch, len(resumed) if epoch else 0))
+
     def test_batch_size_and_ranks_may_change_in_mid_epoch(self):
         whole = flat(headrace.exact(Numbers(20), 4, shuffle=True))
         loader = headrace.exact(Numbers(20), 4, shuffle=True)
