@@ -134,7 +134,7 @@ def follow(run: Run, tracker: Tracker, once: bool = False, wait: Callable[[], No
 
 def parse(words: Sequence[str]) -> dict[str, Any]:
     """{"run", "to", "project", "once"}."""
-    where, chosen, rest = f"headrace follow {' '.join(words)}", {"run": None, "to": None, "project": None, "once": False}, list(words)
+    where, chosen, rest = " ".join(["headrace follow", *words]), {"run": None, "to": None, "project": None, "once": False}, list(words)
     while rest:
         word = rest.pop(0)
         if word == "--once":

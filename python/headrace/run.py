@@ -102,6 +102,8 @@ def check(command: Sequence[str]) -> None:
             raise UsageError(f"{program} is a folder", where, "name the program to start, such as python")
         if os.path.exists(program):
             raise FileError(f"{program} may not be executed", where, f"chmod +x {program}, or start it by its interpreter: headrace run -- python {program}")
+        if program.endswith(".py"):
+            raise MissingError(f"there is no script {program}", where, f"look at the path, and write: headrace run -- python {' '.join(command)}")
         raise MissingError(f"there is no program {program}", where,
                            "activate the environment that has it, or give its path" if os.sep not in program else "look at the path")
     script = _script_of(command)

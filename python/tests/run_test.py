@@ -214,6 +214,7 @@ def refusals(folder):
         (["run", "--"], 2, "there is no command behind --", "write: headrace run -- python train.py"),
         (["run", "--fast", "--", "python", "train.py"], 2, "headrace run has no option --fast", "options: --quiet, --compare"),
         (["run", "--quiet", "--compare", "--", "python", "train.py"], 2, "--compare says what it measured, --quiet says nothing", "leave one of them out"),
+        (["run", "--", "nothing.py"], 127, "there is no script nothing.py", "headrace run -- python nothing.py"),
         (["run", "--", "pithon", "train.py"], 127, "there is no program pithon", "activate the environment"),
         (["run", "--", "./bin/python", "train.py"], 127, "there is no program ./bin/python", "look at the path"),
         (["run", "--", "train.py"], 2, "train.py is a script, not a program", "write: headrace run -- python train.py"),
