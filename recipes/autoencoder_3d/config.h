@@ -49,23 +49,24 @@ struct RecipeConfig {
     using C = RecipeConfig;
     using config::field;
     return std::tuple{
-        field<&C::train_dir>("Folder of .npz or NIfTI files to train on. Empty: data.dir/train, else data.dir.")
+        field<&C::train_dir>("Folder of .npz or NIfTI files for training. Empty: data.dir/train if it exists, else data.dir.")
             .path()
             .free_on_resume(),
-        field<&C::val_dir>("Folder of files to validate with. Empty: data.dir/val, else a part of the training files.")
+        field<&C::val_dir>("Folder of files for validation. Empty: data.dir/val if it exists, else a part of the training files.")
             .path()
             .free_on_resume(),
-        field<&C::val_fraction>("Part of the files that validates where there is no folder for it.").min(0).below(1),
-        field<&C::spacing>("Voxel size along depth, height and width; a file that says otherwise is named, nothing is resampled. "
-                           "Empty: not compared.")
+        field<&C::val_fraction>("Share of the files that is used for validation if there is no folder for it.").min(0).below(1),
+        field<&C::spacing>("Expected voxel size along depth, height and width; a file with another voxel size is named. Nothing "
+                           "is resampled. Empty: not compared.")
             .above(0)
             .unit("mm"),
-        field<&C::patch_size>("Depth, height and width of the crop that is trained on.").size(3).min(1),
-        field<&C::pad_small>("A volume smaller than the crop is continued with zeros; otherwise it is an error."),
-        field<&C::scale_on>("What percentiles 0 and 99.5 are taken of, which become 0 and 1."),
+        field<&C::patch_size>("Depth, height and width of the crops for training.").size(3).min(1),
+        field<&C::pad_small>("Pad a volume smaller than the crop with zeros; false = such a volume is an error."),
+        field<&C::scale_on>(
+            "What intensities are scaled on: percentiles 0 and 99.5 of the crop or of the whole volume become 0 and 1."),
         field<&C::target>("What to reconstruct: the low-count image itself, or (denoising) the high-count label beside it."),
         field<&C::image_channels>("1: the low-count image; 2: the low- and the high-count image as two channels.").min(1).max(2),
-        field<&C::channels>("Channels of each level, from full size down; each level below halves the size.").min(1),
+        field<&C::channels>("Channels of each level, the full size first; each further level has half the size.").min(1),
         field<&C::latent_channels>("Channels of the latent volume.").min(1),
         field<&C::num_res_blocks>("Residual blocks of each level.").min(1),
         field<&C::norm_num_groups>("Groups of the group norms.").min(1),
@@ -74,22 +75,22 @@ struct RecipeConfig {
         field<&C::with_encoder_nonlocal_attn>("Attention between two residual blocks at the end of the encoder."),
         field<&C::with_decoder_nonlocal_attn>("Attention between two residual blocks at the start of the decoder."),
         field<&C::disc_channels>("Channels of the discriminator's first layer.").min(1),
-        field<&C::disc_layers>("Layers of the discriminator between its first and last; 3 is the published network.")
+        field<&C::disc_layers>("Number of the discriminator's layers between its first and last; 3 is the published network.")
             .min(2)
             .max(5),
         field<&C::recon_loss>("Mean absolute (l1) or mean squared (l2) error."),
         field<&C::kl_weight>("Weight of the latent's Kullback-Leibler divergence from a normal distribution.").min(0),
-        field<&C::kl_clamp>("Largest divergence of a sample, beyond which it has no gradient; 0 = none, 1000 = the original.")
+        field<&C::kl_clamp>("Largest divergence of a sample; a larger one is cut to it and has no gradient. 0 = no limit; 1000 = "
+                            "as in the original.")
             .min(0),
-        field<&C::perceptual_weight>("Weight of the perceptual loss; counts where recipe.perceptual_weights names its network.")
+        field<&C::perceptual_weight>("Weight of the perceptual loss; used only if recipe.perceptual_weights names its network.")
             .min(0),
         field<&C::perceptual_weights>("Safetensors file of LPIPS's SqueezeNet. Empty: no perceptual loss.").path(),
-        field<&C::perceptual_map>("Map [0, 1] to the network's own range [-1, 1]; false = as the original."),
-        field<&C::adv_weight>("Weight of the discriminator's judgement, for both networks; 0 = no discriminator.").min(0),
-        field<&C::adv_start_epoch>("Last epoch (from 0) without the discriminator; -1 = it is there from the start.").min(-1),
-        field<&C::pretrained>(
-            "Weights to begin with: a folder with autoencoder.pt and perhaps discriminator.pt (or .safetensors), as "
-            "MONAI saves them, a file of either, or a run. Empty: none.")
+        field<&C::perceptual_map>("Map [0, 1] to the range [-1, 1] of the perceptual network; false = as in the original."),
+        field<&C::adv_weight>("Weight of the adversarial loss, for both networks; 0 = no discriminator.").min(0),
+        field<&C::adv_start_epoch>("Last epoch (from 0) without the adversarial loss; -1 = it counts from the start.").min(-1),
+        field<&C::pretrained>("Initial weights: a folder with autoencoder.pt and optionally discriminator.pt (or .safetensors), "
+                              "as MONAI saves them, a file of either, or a run. Empty: random weights.")
             .path()};
   }
 };

@@ -47,31 +47,34 @@ struct RecipeConfig {
     return std::tuple{
         field<&C::signal_dir>("Folder of HDF5 files with the signal alone. Empty: data.dir/signal.").path().free_on_resume(),
         field<&C::foreground_dir>("Folder of HDF5 files with foreground. Empty: data.dir/foreground.").path().free_on_resume(),
-        field<&C::test_dir>("Folder with signal/ and foreground/ that millrace eval --split=test reads, all of it. Empty: none.")
+        field<&C::test_dir>(
+            "Folder with signal/ and foreground/ for millrace eval --split=test, which reads all of it. Empty: no test split.")
             .path()
             .free_on_resume(),
         field<&C::vis_dataset>("Name of the visibilities in each file: complex (baselines, frequencies, RA)."),
         field<&C::band_mhz>("Lower and upper edge of the band, for files without /index_map/freq.").size(2).above(0),
-        field<&C::ra_keep>("RA samples kept from the start; the rest is masked and never read.").min(4),
-        field<&C::split>("Chunks along RA; each is a sample of the network.").min(1),
-        field<&C::pad>(
-            "What makes baselines, frequencies and a chunk's RA multiples of 4, as the network needs: circular repeats the "
-            "beginning, mirror mirrors the ends. Left out of loss, metrics and output. none: other lengths are refused."),
-        field<&C::scale>("Factor after cleaning, so that the network sees numbers around one.").above(0),
+        field<&C::ra_keep>("Number of RA samples that are kept, from the first; the others are never read.").min(4),
+        field<&C::split>("Number of chunks along RA; each chunk is a sample of the network.").min(1),
+        field<&C::pad>("How baselines, frequencies and a chunk's RA are padded to multiples of 4, which the network needs: "
+                       "circular repeats the beginning, mirror mirrors the ends, none refuses other lengths. Loss, metrics and "
+                       "output leave the padding out."),
+        field<&C::scale>("Factor by which cleaned data are multiplied, so that the network's input is around one.").above(0),
         field<&C::filters>("Channels of the U-Net's first layer.").min(1),
         field<&C::act>("Activation."),
-        field<&C::loss>("logmse is the logarithm of the step's mean squared error, exact over accumulation."),
-        field<&C::n_fg>("Principal components taken as foreground.").min(1),
-        field<&C::pca>(
-            "stored: components fitted once over training data; batch: anew for each batch, to compare with. auto = stored."),
-        field<&C::pca_components_path>("Components from millrace pca fit. Empty: the run folder's, else fitted at the start.")
+        field<&C::loss>("logmse = logarithm of the step's mean squared error, also over accumulated batches; mse = that error; "
+                        "logcosh = mean of log cosh."),
+        field<&C::n_fg>("Number of principal components that are removed as foreground.").min(1),
+        field<&C::pca>("stored = components are fitted once on the training data; batch = anew on each batch, for comparison; "
+                       "auto = stored."),
+        field<&C::pca_components_path>(
+            "File of components from millrace pca fit. Empty: those in the run folder, or a fit at the start.")
             .path(),
-        field<&C::pca_num_samples>("Training samples the fit at the start of train takes; more than there are: all.").min(1),
-        field<&C::add_noise>("Add noise to the input, in training and validation."),
-        field<&C::noise_amp>("Standard deviation of the noise in kelvin, of real and imaginary parts each.").min(0),
-        field<&C::num_train>("Signal files to train on; -1 = all.").min(-1),
+        field<&C::pca_num_samples>("Largest number of training samples for the fit at the start.").min(1),
+        field<&C::add_noise>("Add noise to the input, in training and in validation."),
+        field<&C::noise_amp>("Standard deviation of the noise in kelvin, separately for real and imaginary part.").min(0),
+        field<&C::num_train>("Number of signal files for training; -1 = all.").min(-1),
         field<&C::ra_shift>("Roll input and target by the same random offset along RA (training only)."),
-        field<&C::target_transform>("arcsinh squeezes input and target after scaling."),
+        field<&C::target_transform>("Transform of input and target after scaling; arcsinh compresses large values."),
         field<&C::predict_residual>("The network predicts target minus input.")};
   }
 };

@@ -78,28 +78,31 @@ struct RecipeConfig {
     using C = RecipeConfig;
     using config::field;
     return std::tuple{
-        field<&C::photographs>(
-            "Folder of clean photographs of which smoke, small and full make their own images: crops with noise of "
-            "known strength. Empty: textures.")
+        field<&C::photographs>("Folder of clean photographs, from which the presets smoke, small and full make their images: "
+                               "crops with noise of known strength. Empty: they use generated textures.")
             .path()
             .free_on_resume(),
         field<&C::labels>("Text file of lines \"name score\". Empty: labels.txt in data.dir.").path().free_on_resume(),
-        field<&C::train_pairs>("CSV img1,img2,score1,score2,label. Empty: drawn from the labels.").path().free_on_resume(),
-        field<&C::val_pairs>("CSV of pairs to validate with. Empty: drawn from the labels.").path().free_on_resume(),
-        field<&C::data_roots>("Folders in which images are looked for, after the name as it stands. Empty: data.dir/images, "
-                              "data.dir.")
+        field<&C::train_pairs>("CSV of training pairs: img1,img2,score1,score2,label. Empty: pairs are drawn from the labels.")
             .path()
             .free_on_resume(),
-        field<&C::strip_prefixes>("Beginnings of image names that are taken off before they are looked for.").free_on_resume(),
-        field<&C::folds>("Parts that the images are dealt into; one validates.").min(2),
-        field<&C::fold>("Part that validates, from 1.").min(1),
-        field<&C::per_class>("Training pairs of each answer.").min(1),
-        field<&C::theta>("Images whose scores differ by this or less are similar.").min(0),
-        field<&C::near_band>("Difference of scores within which a part of the similar pairs must be.").min(0),
-        field<&C::near_ratio>("That part.").min(0).max(1),
-        field<&C::val_samples>("Pairs of the validation; 0 = all pairs of its images.").min(0).free_on_resume(),
-        field<&C::image_size>("Rows and columns of what the network sees.").min(16).unit("px"),
-        field<&C::resize>("crop: the middle of an image as it is; clip: its short side is brought to image_size first, which "
+        field<&C::val_pairs>("CSV of validation pairs. Empty: pairs are drawn from the labels.").path().free_on_resume(),
+        field<&C::data_roots>("Folders in which an image is looked for if its name is no path of an existing file. Empty: "
+                              "data.dir/images, data.dir.")
+            .path()
+            .free_on_resume(),
+        field<&C::strip_prefixes>("Prefixes that are removed from image names before images are looked for.").free_on_resume(),
+        field<&C::folds>("Number of parts into which the images are split; one part is used for validation.").min(2),
+        field<&C::fold>("Number of the part that is used for validation, from 1.").min(1),
+        field<&C::per_class>("Number of training pairs for each answer.").min(1),
+        field<&C::theta>("Largest difference of scores at which two images count as similar.").min(0),
+        field<&C::near_band>(
+            "Largest difference of scores of the near pairs, of which the similar pairs must have a share near_ratio.")
+            .min(0),
+        field<&C::near_ratio>("Share of near pairs (see near_band) among the similar pairs.").min(0).max(1),
+        field<&C::val_samples>("Number of validation pairs; 0 = all pairs of the validation images.").min(0).free_on_resume(),
+        field<&C::image_size>("Rows and columns of the network's input images.").min(16).unit("px"),
+        field<&C::resize>("crop = the middle of an image, unscaled; clip = the short side is scaled to image_size first, which "
                           "removes fine detail such as noise."),
         field<&C::swap_double>("Train on each pair in both orders.")};
   }
@@ -107,59 +110,62 @@ struct RecipeConfig {
     using C = RecipeConfig;
     using config::field;
     return std::tuple{
-        field<&C::question>("Text behind the two images; letters become tokens byte by byte."),
-        field<&C::prompt_token_ids>("The prompt in tokens of the base's tokenizer, image_token_id where the images stand. Empty: "
-                                    "from the question."),
-        field<&C::answer_token_ids>("Tokens of First, Second and Similar. Empty: those of the byte tokenizer."),
+        field<&C::question>("Text after the two images; it becomes tokens byte by byte."),
+        field<&C::prompt_token_ids>("The prompt as tokens of the base model's tokenizer, with image_token_id at the places of "
+                                    "the images. Empty: made from the question."),
+        field<&C::answer_token_ids>("Tokens of the answers First, Second and Similar. Empty: those of the byte tokenizer."),
         field<&C::image_token_id>("Token that stands for one patch of an image.").min(0),
         field<&C::max_seq_len>("Longest prompt in tokens; a longer one is an error.").min(1),
         field<&C::patch_size>("Rows and columns of a patch, which becomes one token.").min(1).unit("px"),
         field<&C::vision_width>("Width of the vision tower.").min(1),
-        field<&C::vision_layers>("Its blocks, as published; those behind vision_feature_layer are not built.").min(1),
-        field<&C::vision_heads>("Attention heads of its blocks.").min(1),
-        field<&C::vision_hidden>("Width of their feed-forward layers.").min(1),
-        field<&C::vision_feature_layer>("Block whose output is used, counted from the end: -1 the last, -2 the one before.")
+        field<&C::vision_layers>(
+            "Number of blocks of the published vision tower; blocks after vision_feature_layer are not built.")
+            .min(1),
+        field<&C::vision_heads>("Attention heads in a block of the vision tower.").min(1),
+        field<&C::vision_hidden>("Width of the feed-forward layers in the vision tower.").min(1),
+        field<&C::vision_feature_layer>(
+            "Block of the vision tower whose output is used, counted from the end: -1 = the last, -2 = the last but one.")
             .max(-1),
-        field<&C::vision_activation>(
-            "Between their two layers; auto = what config.json beside base_weights names, else quick_gelu, "
-            "which is x sigmoid(1.702 x)."),
-        field<&C::patch_init>(
-            "How the filters of patches are drawn: normal, each weight by itself; whitened, sums of waves, each "
-            "the stronger the rarer it is in photographs."),
-        field<&C::position_std>("Standard deviation of the tower's positions where they are drawn.").above(0),
+        field<&C::vision_activation>("Activation in the tower's feed-forward layers; auto = the one that config.json next to "
+                                     "base_weights names, else quick_gelu: x sigmoid(1.702 x)."),
+        field<&C::patch_init>("How the patch filters are initialised: normal = independent weights; whitened = sums of waves "
+                              "whose amplitude is the larger, the rarer the wave is in photographs."),
+        field<&C::position_std>("Standard deviation of the vision tower's position embeddings at random initialisation.")
+            .above(0),
         field<&C::decoder_width>("Width of the decoder.").min(2),
-        field<&C::decoder_layers>("Its blocks.").min(1),
-        field<&C::decoder_heads>("Attention heads of its blocks.").min(1),
-        field<&C::decoder_hidden>("Width of their feed-forward layers.").min(1),
-        field<&C::vocab_size>("Rows of its embedding; the byte tokenizer has 262.").min(1),
+        field<&C::decoder_layers>("Number of blocks of the decoder.").min(1),
+        field<&C::decoder_heads>("Attention heads in a block of the decoder.").min(1),
+        field<&C::decoder_hidden>("Width of the feed-forward layers in the decoder.").min(1),
+        field<&C::vocab_size>("Number of rows of the decoder's embedding; the byte tokenizer has 262 tokens.").min(1),
         field<&C::rope_base>("Base of the rotary positions' wavelengths.").above(0),
-        field<&C::lora_r>("Rank of the adapters; 0 = none.").min(0),
-        field<&C::lora_alpha>("An adapter's product is multiplied by lora_alpha / lora_r.").above(0),
+        field<&C::lora_r>("Rank of the adapters; 0 = no adapters.").min(0),
+        field<&C::lora_alpha>("Scale of the adapters: their output is multiplied by lora_alpha / lora_r.").above(0),
         field<&C::lora_dropout>("Dropout of an adapter's input.").min(0).below(1),
-        field<&C::lora_targets>("Projections of the decoder that have an adapter."),
-        field<&C::lora_vision>("Adapters on queries, keys and values of the vision tower too."),
-        field<&C::base_weights>("Safetensors files, or folders with them and their index, of tower, projector and decoder under "
-                                "LLaVA-1.5's names. Empty: weights are drawn.")
+        field<&C::lora_targets>("Projections of the decoder that get an adapter."),
+        field<&C::lora_vision>("Also put adapters on queries, keys and values of the vision tower."),
+        field<&C::base_weights>("Safetensors files, or folders with such files and their index, that hold tower, projector and "
+                                "decoder under the names of LLaVA-1.5. Empty: random weights.")
             .path()
             .free_on_resume(),
-        field<&C::base_dtype>("What frozen weights of base_weights are kept in."),
-        field<&C::freeze_base>("Train projector and adapters alone; auto = where base_weights are given."),
-        field<&C::adapter>("Adapter to begin with: a folder with adapter_model.safetensors, as PEFT saves it. Empty: none.")
+        field<&C::base_dtype>("Number format in which the frozen weights of base_weights are kept."),
+        field<&C::freeze_base>("Train only the projector and the adapters; auto = true if base_weights are given."),
+        field<&C::adapter>("Initial adapter: a folder with adapter_model.safetensors, as PEFT saves it. Empty: a new adapter.")
             .path(),
-        field<&C::projector_learning_rate>("Of the projector; auto = optim.learning_rate, a tenth of it on a frozen base.")
+        field<&C::projector_learning_rate>(
+            "Learning rate of the projector; auto = optim.learning_rate, or a tenth of it if the base is frozen.")
             .above(0),
         field<&C::similar_weight>("Weight of the cross-entropy of similar pairs.").min(0),
         field<&C::swap_ce_weight>("Weight of the cross-entropy of swapped pairs.").min(0),
-        field<&C::consistency_start>("Weight of the difference between a pair's two orders, at the first step.").min(0),
-        field<&C::consistency_end>("The same once it is raised.").min(0),
-        field<&C::consistency_ramp>("Part of the run in which it is raised.").above(0).max(1),
-        field<&C::consistency_steps>("Steps of which that is a part; 0 = those of the run.").min(0),
+        field<&C::consistency_start>("Weight of the difference between a pair's two orders at the first step.").min(0),
+        field<&C::consistency_end>("Weight of the difference between a pair's two orders at the end of its ramp.").min(0),
+        field<&C::consistency_ramp>("Length of that ramp as a share of consistency_steps.").above(0).max(1),
+        field<&C::consistency_steps>("Number of steps that consistency_ramp refers to; 0 = all steps of the run.").min(0),
         field<&C::share_image_features>("Compute the features of a pair's images once for both orders; auto = yes."),
         field<&C::cache_image_features>(
             "Keep the features of a frozen tower from epoch to epoch; auto = if they fit into a quarter of the free memory."),
         field<&C::bradley_terry_d>("Half width of the band of equal scores, in the ranking's model of answers.").min(0),
         field<&C::bradley_terry_k>("Steepness of an answer in the difference of scores, in that model.").above(0),
-        field<&C::baseline>("Validations also tell how many pairs the classical estimate of noise gets right.").free_on_resume()};
+        field<&C::baseline>("Validations also report how many pairs a classical noise estimate gets right.").free_on_resume()};
   }
   static consteval auto fields() { return std::tuple_cat(of_pairs(), of_network()); }
 };

@@ -47,35 +47,38 @@ struct RecipeConfig {
     using config::field;
     return std::tuple{
         field<&C::sources>(
-            "UTF-8 text files to learn from, in order; a folder: its .txt files. Empty: the .txt files of data.dir.")
+            "UTF-8 text files to learn from, in order; a folder stands for its .txt files. Empty: the .txt files of data.dir.")
             .path()
             .free_on_resume(),
-        field<&C::tokenizer>("basic: lower-cased characters; bytes: 256 byte values, nothing is lost."),
-        field<&C::vocab_from>("Which text the basic tokenizer takes its characters from; others become unknown."),
-        field<&C::separator>("What stands between two sources: nothing, or the end-of-text token."),
+        field<&C::tokenizer>("basic = lower-cased characters; bytes = the 256 byte values, which keep every text as it is."),
+        field<&C::vocab_from>(
+            "Part of the text from which the basic tokenizer takes its characters; all others become the unknown token."),
+        field<&C::separator>("What stands between two sources: nothing (none) or the end-of-text token (eos)."),
         field<&C::seq_len>("Tokens of a sequence; a step predicts seq_len - 1 of them.").min(2),
-        field<&C::overlap>("Tokens a sequence shares with the one before it.").min(0),
-        field<&C::val_fraction>("Share of the text, at its end, kept for validation; 0 = none.").min(0).below(1),
-        field<&C::test_fraction>("Share of the text, behind the validation's, kept for millrace eval --split=test; 0 = none.")
+        field<&C::overlap>("Number of tokens that a sequence shares with the previous one.").min(0),
+        field<&C::val_fraction>("Share of the text, at its end, that is kept for validation; 0 = no validation.").min(0).below(1),
+        field<&C::test_fraction>(
+            "Share of the text, after the validation part, that is kept for millrace eval --split=test; 0 = no test part.")
             .min(0)
             .below(1),
-        field<&C::vocab_size>("Rows of the embedding; 0 = as many as the tokenizer has.").min(0),
+        field<&C::vocab_size>("Number of rows of the embedding; 0 = the number of the tokenizer's tokens.").min(0),
         field<&C::model_positions>("Longest context in tokens.").min(1),
         field<&C::model_embd>("Width of the model; even, and a multiple of model_head.").min(2),
         field<&C::model_layer>("Transformer blocks.").min(1),
         field<&C::model_head>("Attention heads of a block.").min(1),
         field<&C::model_activation>("Activation of the feed-forward layers; gelu is the exact one."),
-        field<&C::model_dropout>("Dropout everywhere the three keys below do not say otherwise.").min(0).below(1),
+        field<&C::model_dropout>("Dropout wherever none of the next three keys says otherwise.").min(0).below(1),
         field<&C::embd_pdrop>("Dropout of embeddings and positions.").min(0).below(1),
         field<&C::attn_pdrop>("Dropout of attention weights.").min(0).below(1),
         field<&C::resid_pdrop>("Dropout of what a block adds to the residual, and inside its feed-forward layer.")
             .min(0)
             .below(1),
         field<&C::tied>("The output layer shares the embedding's matrix."),
-        field<&C::embedding_scale>("Multiply embeddings by sqrt(model_embd): without it the positions drown the tokens."),
+        field<&C::embedding_scale>("Multiply embeddings by sqrt(model_embd), so that they are larger than the positions."),
         field<&C::positions>("Fixed sines and cosines, or a learned table."),
-        field<&C::position_scale>("Factor of the sines and cosines: .03 makes them as large as unscaled embeddings.").above(0),
-        field<&C::attention>("causal needs no mask at all; explicit builds and caches one; math is the textbook formula.")};
+        field<&C::position_scale>("Factor of the sines and cosines; 0.03 makes them as large as unscaled embeddings.").above(0),
+        field<&C::attention>("causal = without a mask tensor; explicit = with a mask that is built once; math = the textbook "
+                             "formula, in separate operations.")};
   }
 };
 
@@ -95,10 +98,10 @@ struct GenerateConfig {
     return std::tuple{field<&C::prompt>("Text to continue."),
                       field<&C::max_length>("Tokens to write after the prompt.").min(0),
                       field<&C::temperature>("Divides the logits; 0 = always the most likely token.").min(0),
-                      field<&C::top_k>("Draw from this many most likely tokens; 0 = from all.").min(0),
+                      field<&C::top_k>("Draw from this number of most likely tokens; 0 = from all tokens.").min(0),
                       field<&C::top_p>("Draw from the smallest set of tokens with this total probability.").above(0).max(1),
                       field<&C::beam_size>("Candidates that --beam keeps.").min(1),
-                      field<&C::max_context_length>("Tokens of context the model sees at most.").min(1),
+                      field<&C::max_context_length>("Largest number of tokens that the model gets as context.").min(1),
                       field<&C::seed>("Seed of the draws; the same seed writes the same text.")};
   }
 };

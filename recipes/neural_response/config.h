@@ -244,41 +244,49 @@ struct RecipeConfig {
     using config::field;
     return std::tuple{
         field<&C::model_config>(
-            "YAML file of the model, as the original writes it; its values stand below those of other files and "
-            "of flags. Empty: none.")
+            "YAML file of the model in the original's format; other files and flags override its values. Empty: no file.")
             .path()
             .free_on_resume(),
-        field<&C::dataset_config>("File of the data: sessions, lags, transforms, filters. Empty: data.dir/dataset.yaml.")
+        field<&C::dataset_config>(
+            "File that describes the data: sessions, lags, transforms, filters. Empty: data.dir/dataset.yaml.")
             .path()
             .free_on_resume(),
-        field<&C::max_datasets>("Sessions taken, from the first on.").min(1),
-        field<&C::session_weighting>("equal: each session has the same share of the rows, drawn with replacement."),
-        field<&C::steps_per_epoch>("Batches of an epoch; 0 = all samples once.").min(0),
+        field<&C::max_datasets>("Largest number of sessions; the first ones are used.").min(1),
+        field<&C::session_weighting>(
+            "equal = each session gives the same share of the rows, drawn with replacement; none = all rows count equally."),
+        field<&C::steps_per_epoch>("Number of batches in an epoch; 0 = each sample once.").min(0),
         field<&C::val_fraction>(
-            "Part of each session's validation samples that a validation looks at, the same ones each time; one at least.")
+            "Share of each session's validation samples that a validation uses: always the same samples, at least one.")
             .above(0)
             .max(1)
             .free_on_resume(),
-        field<&C::enable_curriculum>("Samples of high contrast first, until step 8,000."),
-        field<&C::dset_dtype>("How stimuli travel to the device; u8 where the transforms leave them whole numbers."),
-        field<&C::lag_order>("newest_first: for weights that the original trained."),
+        field<&C::enable_curriculum>("Prefer samples of high contrast until step 8,000."),
+        field<&C::dset_dtype>(
+            "Number format in which stimuli are copied to the device; u8 only if the transforms leave whole numbers."),
+        field<&C::lag_order>("Order of the lags in a sample; newest_first is for weights that the original trained."),
         field<&C::adapter>("Per session: scale and blur of the visual field."),
         field<&C::frontend>("Filters over time."),
         field<&C::convnet>("The residual core."),
         field<&C::modulator>("How behaviour changes the features."),
         field<&C::readout>("Per session: from features to units."),
-        field<&C::output_activation>("none: the model gives logarithms of rates. softplus: rates."),
-        field<&C::loss_type>("zip needs a model that predicts the share of silent bins."),
+        field<&C::output_activation>("none = the model predicts logarithms of rates; softplus = it predicts rates."),
+        field<&C::loss_type>(
+            "poisson = Poisson loss; zip = zero-inflated Poisson loss, for a model that also predicts the share of silent bins."),
         field<&C::bucket_mean>("by_count: all counts of a step weigh the same. unweighted: all sessions do, as in the original."),
         field<&C::lambda_pred>("Weight of the squared prediction error (modulator pc).").min(0),
         field<&C::regularization>("Rules about parameters, beside the loss."),
-        field<&C::core_lr_scale>("Learning rate of frontend, convnet and modulator, as a factor of the heads'.").above(0),
-        field<&C::pretrained>("Run, snapshot or file whose adapters, frontend and convnet the model begins with. Empty: none.")
+        field<&C::core_lr_scale>(
+            "Factor of the learning rate for frontend, convnet and modulator; readouts and adapters use optim.learning_rate.")
+            .above(0),
+        field<&C::pretrained>(
+            "Run, snapshot or file that gives the initial adapters, frontend and convnet. Empty: random weights.")
             .path()
             .free_on_resume(),
         field<&C::freeze_vision>("Adapters, frontend and convnet are not trained."),
-        field<&C::warmup_epochs>("Epochs of warm-up of schedule warmup_cosine, where no steps are given.").min(0),
-        field<&C::units>("Units of each session of a model that is made without data, to count or to measure it.").min(1)};
+        field<&C::warmup_epochs>("Length of warm-up in epochs for schedule warmup_cosine, if no number of steps is given.")
+            .min(0),
+        field<&C::units>("Number of units of each session, for a model without data (to count parameters or to time it).")
+            .min(1)};
   }
 };
 

@@ -52,7 +52,7 @@ class Agreement {
   // Calls `work` on the first rank of each machine, and then on the machine's other ranks, which find the files that the first
   // rank wrote.
   void in_turn(const std::function<void()>& work);
-  // Called by a rank that ends with an error. Afterwards calls of this rank wait for no other rank and see only this rank.
+  // A rank that ends with an error calls this. Afterwards its calls return at once, as if it were the only rank.
   virtual void leave() {}
   // True if this rank may have computed with incomplete sums after a lost rank or leave(). Its values are then not a state of the
   // run.

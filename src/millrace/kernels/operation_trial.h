@@ -20,10 +20,13 @@
 
 namespace millrace::kernels {
 
-// Operations whose two implementations a run compares. Forward and backward pass are compared together, except for the first
-// three operations, the products of a linear layer. These are compared in fp32 only; the weights' gradient also in bf16, in which
-// LibTorch rounds it to bf16. attention is causal, full_attention is not (only its forward pass is compared if no gradient is
-// required); the norm includes residual and dropout; the convolution is circular, 3-D, channels last.
+// Operations for which a run compares our implementation with LibTorch's.
+//   product, input_gradient, weight_gradient: the products of a linear layer. Each is compared alone, in fp32; weight_gradient
+//     also in bf16, where LibTorch rounds the result to bf16.
+//   attention: causal. full_attention: without a mask.
+//   norm: with residual and dropout. convolution: circular, 3-D, channels last.
+// All but the products are compared with forward and backward pass together; full_attention that needs no gradient with its
+// forward pass.
 #define MILLRACE_OPERATIONS(OPERATION) \
   OPERATION(product)                   \
   OPERATION(input_gradient)            \

@@ -56,29 +56,35 @@ struct OptimConfig {
         field<&C::decay_only_matrices>("Decay tensors of two and more dimensions only, not biases and norms."),
         field<&C::momentum>("Momentum of sgd.").min(0).below(1),
         field<&C::fused>("One fused kernel for all parameters instead of a loop of small ones."),
-        field<&C::clip_norm>("Scale the gradient down to this L2 norm; 0 = off.").min(0),
+        field<&C::clip_norm>("Scale the gradient down to this L2 norm if it is larger; 0 = off.").min(0),
         field<&C::clip_value>("Clamp each gradient element to +-this; 0 = off.").min(0),
         field<&C::schedule>("How the learning rate moves with the step."),
-        field<&C::schedule_by>("What the schedule counts: warmup_steps and decay_every are epochs with epoch."),
+        field<&C::schedule_by>(
+            "Unit in which the schedule counts; with epoch, warmup_steps and decay_every are numbers of epochs."),
         field<&C::warmup_steps>("Steps of linear warm-up before the schedule.").min(0),
-        field<&C::warmup_frac>("The same as a share of the run, for schedules that end; used when warmup_steps is 0.")
+        field<&C::warmup_frac>(
+            "Length of the warm-up as a share of the run, for schedules that have an end; used if warmup_steps is 0.")
             .min(0)
             .below(1),
-        field<&C::warmup_start>("Part of learning_rate at which warm-up begins; 0: the first step has 1 / warmup_steps of it.")
+        field<&C::warmup_start>("Share of learning_rate at which warm-up begins; 0 = the first step uses 1 / warmup_steps of it.")
             .min(0)
             .max(1),
-        field<&C::min_learning_rate>("Where linear, cosine and one_cycle end; the floor of step and plateau.").min(0),
+        field<&C::min_learning_rate>(
+            "Final learning rate of linear, cosine and one_cycle; lowest learning rate of step and plateau.")
+            .min(0),
         field<&C::decay_every>("Steps between decays of schedule step.").min(0),
-        field<&C::decay_factor>("Factor of a decay of schedules step and plateau.").above(0).below(1),
-        field<&C::plateau_patience>("Validations without improvement before plateau decays.").min(0),
-        field<&C::plateau_threshold>("Relative improvement that counts for plateau, of the magnitude of the best loss.").min(0),
+        field<&C::decay_factor>("Factor by which schedules step and plateau multiply the learning rate.").above(0).below(1),
+        field<&C::plateau_patience>("Validations without improvement after which plateau lowers the learning rate.").min(0),
+        field<&C::plateau_threshold>("Smallest improvement that counts for plateau, as a share of the best loss.").min(0),
         field<&C::accumulate>("Batches per step.").min(1),
         field<&C::lr_scaling>("Multiply learning_rate by global batch / lr_scaling_batch, or by its square root."),
         field<&C::lr_scaling_batch>("Global batch that learning_rate was chosen for.").min(0),
-        field<&C::ema_decay>("Keep a running mean of the weights for validation and use (about .999); 0 = off.").min(0).below(1),
+        field<&C::ema_decay>(
+            "Decay of a running mean of the weights, which validation and later use take (typically 0.999); 0 = off.")
+            .min(0)
+            .below(1),
         field<&C::spike_zscore>(
-            "Skip a step whose loss or gradient norm is this many standard deviations above recent ones (about "
-            "6); 0 = off.")
+            "Skip a step whose loss or gradient norm is this many standard deviations above recent ones (typically 6); 0 = off.")
             .min(0)};
   }
 };

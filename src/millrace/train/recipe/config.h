@@ -46,21 +46,22 @@ struct DataConfig {
     using config::field;
     return std::tuple{
         field<&C::dir>("Folder of the input data (--data). Empty: the preset makes its own.").free_on_resume(),
-        field<&C::batch_size>(
-            "Samples of each data set in a batch, on each rank. auto = the largest that runs whole steps here, so that "
-            "an epoch has sixteen batches at least.")
+        field<&C::batch_size>("Number of samples of each data set in a batch, on each rank. auto = the largest with which whole "
+                              "steps fit here and an epoch has at least 16 batches.")
             .min(1),
         field<&C::workers>("Reader threads; 0 = read in the calling thread.").min(0).max(256).free_on_resume(),
-        field<&C::prefetch>("Batches ready ahead of the step, at first.").min(1).max(1024).free_on_resume(),
-        field<&C::pin_memory>(
-            "Batches wait for a GPU in page-locked memory, at most a quarter of what is free; auto = yes. On a CPU "
-            "there is nothing to lock.")
+        field<&C::prefetch>("Number of batches that are kept ready ahead of the step; it may grow during the run.")
+            .min(1)
+            .max(1024)
             .free_on_resume(),
-        field<&C::shuffle>("New random order each epoch (training only)."),
-        field<&C::drop_last>("Drop an epoch's last smaller batch (training only)."),
+        field<&C::pin_memory>("Keep waiting batches in page-locked memory, from which copies to a GPU are faster: at most a "
+                              "quarter of the free memory. auto = true on a GPU; without effect on a CPU.")
+            .free_on_resume(),
+        field<&C::shuffle>("Draw a new random order for each epoch (training only)."),
+        field<&C::drop_last>("Leave out an epoch's last batch if it is smaller than the others (training only)."),
         field<&C::bad_samples>("What to do with a sample that can't be read."),
-        field<&C::max_bad_fraction>("Largest share of unreadable samples in an epoch; above it, if there is more than one, the "
-                                    "run fails. 0: the first one fails it.")
+        field<&C::max_bad_fraction>("Largest share of unreadable samples in an epoch. If more are unreadable, and more than one, "
+                                    "the run fails; 0 = the first one fails it.")
             .min(0)
             .max(1),
         field<&C::max_buffer_bytes>(
@@ -68,10 +69,10 @@ struct DataConfig {
             .min(0)
             .unit("bytes")
             .free_on_resume(),
-        field<&C::cache>("Keeps samples in memory once read. auto = where all fit into half of the free memory; device = in host "
-                         "memory, as ram; disk = decoded, in the cache folder, for later runs too.")
+        field<&C::cache>("Keep decoded samples for later epochs. auto = in memory if all fit into half of the free memory; ram "
+                         "and device = in host memory; disk = in the cache folder, for later runs too.")
             .free_on_resume(),
-        field<&C::cache_bytes>("Limit of memory or disk for that cache; auto = half of the free space.")
+        field<&C::cache_bytes>("Largest size of that cache in memory or on disk; auto = half of the free space.")
             .min(1)
             .unit("bytes")
             .free_on_resume(),
@@ -104,16 +105,14 @@ struct MemoryConfig {
                              "memory.budget needs, all if memory runs out."),
         field<&C::budget>("Memory limit for tensors in a step: bytes (800 MB) or a share of a step's memory without recompute "
                           "(60%). Empty: no budget."),
-        field<&C::limit>("Memory limit for tensors on a CPU, in bytes (2 GB); a step beyond it is retried with less. auto = the "
-                         "whole process within nine tenths of what is free at the start."),
-        field<&C::micro_batches>(
-            "Micro-batches that each batch is cut into, one after the other in memory; the global batch stays. A "
-            "run doubles it when memory runs out.")
+        field<&C::limit>("Memory limit for tensors on a CPU, in bytes (2 GB); a step that exceeds it is repeated with less. auto "
+                         "= the whole process may use nine tenths of the memory that is free at the start."),
+        field<&C::micro_batches>("Number of micro-batches into which each batch is cut; only one at a time is in memory, and the "
+                                 "result is that of the whole batch. A run doubles the number when memory runs out.")
             .min(1),
         field<&C::offload>("On a GPU, activations of at least this size (1 MB) are kept in host memory. Empty: off."),
-        field<&C::cleanup_every>(
-            "Steps after which memory that the allocator keeps free goes back to the system or the device; 0 = only "
-            "when memory runs out: giving it back and asking for it again takes time.")
+        field<&C::cleanup_every>("Steps between two returns of the allocator's free memory to the system or the device; 0 = only "
+                                 "when memory runs out, because returning and requesting memory takes time.")
             .min(0)
             .free_on_resume()};
   }
@@ -142,26 +141,26 @@ struct TrainConfig {
         field<&C::epochs>("Passes over the training data; 0 = until max_steps.").min(0).free_on_resume(),
         field<&C::max_steps>("Stop after this many steps; 0 = by epochs alone.").min(0).free_on_resume(),
         field<&C::seed>("Seed of everything random."),
-        field<&C::resume>("auto = resume from the run folder's newest snapshot; never; or the path of a run or snapshot to "
-                          "start from: later snapshots in the run folder become a branch.")
+        field<&C::resume>("auto = resume from the run folder's newest snapshot; never = start anew; a path = start from that run "
+                          "or snapshot, and keep later snapshots in the run folder as a branch.")
             .path("auto|never")
             .free_on_resume(),
-        field<&C::weights>(
-            "Start with the weights of this run, snapshot or file, with a fresh optimiser and schedule. A run that has "
-            "saved resumes from its own.")
+        field<&C::weights>("Start with the weights of this run, snapshot or file, and with a fresh optimiser and schedule. If "
+                           "the run folder has a snapshot already, the run resumes from that.")
             .path(),
-        field<&C::validate_every>("Steps between validations; 0 = at the end of epochs.").min(0).free_on_resume(),
-        field<&C::validate_epochs>("Epochs between those, counted from the end of the first.").min(1).free_on_resume(),
-        field<&C::validate_at_start>("Also validate before the first step: the loss to compare with.").free_on_resume(),
-        field<&C::validate_batches>("Batches of a validation; 0 = the whole validation split.").min(0).free_on_resume(),
+        field<&C::validate_every>("Steps between validations; 0 = validate at the end of epochs.").min(0).free_on_resume(),
+        field<&C::validate_epochs>("Epochs between validations at the end of epochs, counted from the end of the first epoch.")
+            .min(1)
+            .free_on_resume(),
+        field<&C::validate_at_start>("Also validate before the first step, for comparison.").free_on_resume(),
+        field<&C::validate_batches>("Number of batches in a validation; 0 = the whole validation split.").min(0).free_on_resume(),
         field<&C::early_stop_patience>("Stop after this many validations without improvement; 0 = off.").min(0).free_on_resume(),
         field<&C::early_stop_delta>("Smallest improvement that counts for early_stop_patience.").min(0).free_on_resume(),
         field<&C::deterministic>(
-            "Makes runs with the same seed equal to the bit also on a GPU, including resumed runs: slower, and an "
-            "operation without a deterministic form on a GPU is refused. A CPU is always deterministic."),
-        field<&C::hang_limit>(
-            "Seconds without progress (and at least 50 times the usual time) after which a run reports where it hangs, and "
-            "ends when it is asked to stop; 0 = never.")
+            "Make runs with the same seed equal to the bit on a GPU too, resumed runs included. Steps are slower, and an "
+            "operation without a deterministic form is refused. On a CPU runs are always deterministic."),
+        field<&C::hang_limit>("Seconds without progress (at least 50 times the usual time) after which the run reports where it "
+                              "hangs. From then on a signal to stop ends it at once. 0 = never.")
             .min(0)
             .unit("s")
             .free_on_resume(),
@@ -191,20 +190,18 @@ struct SnapshotConfig {
     return std::tuple{
         field<&C::every_steps>("Steps between snapshots; 0 = by epochs alone.").min(0),
         field<&C::every_epochs>("Epochs between snapshots; 0 = by steps alone.").min(0),
-        field<&C::keep_last>("How many of the newest to keep.").min(1),
+        field<&C::keep_last>("Number of the newest snapshots to keep.").min(1),
         field<&C::keep_best>("Also keep the best by snapshot.best_metric."),
-        field<&C::best_count>("How many of the best keep_best keeps.").min(1).max(1000),
+        field<&C::best_count>("Number of the best snapshots that keep_best keeps.").min(1).max(1000),
         field<&C::best_metric>("Validation metric that decides what is best, also for early stopping. Empty: the loss."),
         field<&C::best_is>("Which value of that metric is best."),
         field<&C::keep_every>("Also keep every snapshot whose step is a multiple of this; 0 = off.").min(0),
-        field<&C::max_lag>(
-            "Steps that training may continue while a snapshot is being written; then it waits. A crash loses at most the "
-            "steps between two snapshots plus these.")
+        field<&C::max_lag>("Largest number of steps that training may take while a snapshot is being written; then training "
+                           "waits. A crash loses at most the steps between two snapshots plus these.")
             .min(0),
         field<&C::on_error>("If a snapshot can't be written: warn and continue, or stop. The final one must be written."),
-        field<&C::frozen>(
-            "Weights that are not trained: keep them in each snapshot, or leave_out: their names and hashes alone are "
-            "kept, and the recipe brings the weights.")};
+        field<&C::frozen>("Weights that are not trained: keep = each snapshot has them; leave_out = snapshots have their names "
+                          "and hashes only, and the recipe loads the weights.")};
   }
 };
 
@@ -225,23 +222,23 @@ struct LogConfig {
     using C = LogConfig;
     using config::field;
     return std::tuple{
-        field<&C::every>("Steps between log lines. The only reads of the loss on the host besides validation.").min(1),
-        field<&C::line>("Format of a log line on the screen: ours, or that of the recipe's original program, if there is one."),
+        field<&C::every>("Steps between log lines. Outside validations, the loss is read on the host at log lines only.").min(1),
+        field<&C::line>("Format of a log line on the screen: Millrace's format, or that of the recipe's original program if the "
+                        "recipe has one."),
         field<&C::tensorboard>("Write TensorBoard event files into the run folder."),
         field<&C::images>("Keep the recipe's pictures of a validation in the run folder."),
         field<&C::pictures_kept>(
             "Number of validations whose pictures are kept: the first, the newest and an even spread of those between.")
             .min(0),
-        field<&C::train_metrics>("Measure the training batches too: the log line has the recipe's metrics as train/NAME."),
-        field<&C::gpu_memory>(
-            "Add memory to the log line, log.jsonl and the event files: of a GPU's allocator, or of the process."),
+        field<&C::train_metrics>("Also compute the recipe's metrics on training batches; the log line shows them as train/NAME."),
+        field<&C::gpu_memory>("Add the memory in use to the log line, log.jsonl and the event files: that of the GPU's "
+                              "allocator, or on a CPU that of the process."),
         field<&C::gpu_every>("Steps between extra lines with that memory and the GPU's utilisation; 0 = off.").min(0),
-        field<&C::doctor>("Look for causes that slow the run, at log lines and once a second in the background, and report the "
-                          "gain from fixing "
-                          "them: see millrace doctor."),
+        field<&C::doctor>("Look for causes that slow the run, at log lines and once a second in the background, and report what "
+                          "fixing them gains: see millrace doctor."),
         field<&C::doctor_trials>(
-            "Share of the elapsed time that the doctor may spend on its own test steps, such as in another number format or with "
-            "half the rows: each once, as soon as there is time for it; 0 = none. They change no bit of the run.")
+            "Largest share of the elapsed time for the doctor's own test steps, such as steps in another number format or with "
+            "half the rows. Each is tried once; 0 = no test steps. They change no bit of the run.")
             .min(0)
             .max(1)};
   }
@@ -284,15 +281,13 @@ struct DeviceConfig {
             .min(1)
             .free_on_resume(),
         field<&C::layout>("Memory layout of images and volumes, where a recipe has a choice; auto = by a trial."),
-        field<&C::kernels>(
-            "Matrix products, attention, norms and convolutions on a CPU by our kernels or by LibTorch's; auto = by a "
-            "trial of the run's own step, each operation alone."),
+        field<&C::kernels>("Whether matrix products, attention, norms and convolutions on a CPU use our kernels or LibTorch's; "
+                           "auto = chosen for each operation by a trial of the run's own step."),
         field<&C::tf32>(
-            "Matrix products and convolutions in fp32 on a GPU round their factors to 10 bits and take a fraction of the "
-            "time: on, off; auto = on if the run computes in bf16 or fp16, off in fp32, which is then exact."),
-        field<&C::cudnn>(
-            "How cuDNN chooses an algorithm for a convolution on a GPU: timed = all are timed once per shape (cudnn_benchmark), "
-            "rules = by its own rules; auto = timed, but by rules with train.deterministic.")};
+            "Compute matrix products and convolutions in fp32 on a GPU as TF32, which rounds their factors to 10 bits and is "
+            "several times as fast. auto = true if the run computes in bf16 or fp16, false in fp32, which is then exact."),
+        field<&C::cudnn>("How cuDNN chooses an algorithm for a convolution on a GPU: timed = it times all algorithms once per "
+                         "shape (cudnn_benchmark); rules = by its own rules; auto = timed, or rules with train.deterministic.")};
   }
 };
 
@@ -311,9 +306,9 @@ struct DistributedConfig {
     using C = DistributedConfig;
     using config::field;
     return std::tuple{
-        field<&C::join_timeout>("How long a rank waits for the others to come.").min(1).unit("seconds"),
-        field<&C::timeout>("How long a rank waits for the others within the run: for a first rank that makes what all "
-                           "need, a save, a cut link. A rank that ends is noticed at once.")
+        field<&C::join_timeout>("Longest time that a rank waits for the others at the start.").min(1).unit("seconds"),
+        field<&C::timeout>("Longest time that a rank waits for the others during the run, for instance while the first rank "
+                           "makes data or saves, or when a link is cut. A rank that ends is noticed at once.")
             .min(1)
             .unit("seconds"),
         field<&C::check_every>("Steps between two comparisons of the ranks' weights; 0 = never.").min(0).unit("steps"),
@@ -321,14 +316,14 @@ struct DistributedConfig {
             .min(0)
             .unit("bytes")
             .free_on_resume(),
-        field<&C::compress>("fp32 gradients travel as bf16 and are added up in it: half the bytes, for slow networks. Needs "
-                            "buckets."),
-        field<&C::shard_optimizer>("Each rank keeps the optimiser's state of its part of the parameters, updates these and sends "
-                                   "them to the others (ZeRO stage 1): the same weights to the bit, less memory per rank."),
-        field<&C::average_every>(
-            "Each rank steps by its own gradients. After this many steps, and at the end of an epoch and of the "
-            "run, all take the mean of their weights and optimiser state (local SGD): for slow networks. 1 = "
-            "gradients are added up in each step.")
+        field<&C::compress>(
+            "Send fp32 gradients as bf16 and add them in bf16: half the bytes, for slow networks. Needs buckets."),
+        field<&C::shard_optimizer>(
+            "Each rank keeps the optimiser's state of its share of the parameters, updates these and sends them to the others "
+            "(ZeRO stage 1). The weights are equal to the bit, and each rank needs less memory."),
+        field<&C::average_every>("Each rank steps by its own gradients; after this many steps, and at the end of an epoch and of "
+                                 "the run, all ranks take the mean of their weights and optimiser state (local SGD), for slow "
+                                 "networks. 1 = gradients are added in each step.")
             .min(1)
             .unit("steps"),
         field<&C::transport>("What carries tensors between the ranks: auto = NCCL where each rank has a separate GPU and the "
@@ -347,13 +342,11 @@ struct TargetsConfig {
     using C = TargetsConfig;
     using config::field;
     return std::tuple{
-        field<&C::train_it_per_s>("Steps a second between validations and snapshots, at least; 0 = not asked for.")
-            .min(0)
-            .unit("1/s"),
-        field<&C::validation_it_per_s>("Batches of a validation a second, at least; 0 = not asked for.").min(0).unit("1/s"),
-        field<&C::samples_per_s>("Training samples a second, of all ranks, at least; 0 = not asked for.").min(0).unit("1/s"),
-        field<&C::data_wait>("Part of the time in which steps wait for data, at most; 1 = not asked for.").min(0).max(1),
-        field<&C::gpu_busy>("Part of the time in which the GPU computes, at least; 0 = not asked for.").min(0).max(1)};
+        field<&C::train_it_per_s>("Fewest steps a second, between validations and snapshots; 0 = no target.").min(0).unit("1/s"),
+        field<&C::validation_it_per_s>("Fewest batches of a validation a second; 0 = no target.").min(0).unit("1/s"),
+        field<&C::samples_per_s>("Fewest training samples a second, of all ranks; 0 = no target.").min(0).unit("1/s"),
+        field<&C::data_wait>("Largest share of the time in which steps wait for data; 1 = no target.").min(0).max(1),
+        field<&C::gpu_busy>("Smallest share of the time in which the GPU computes; 0 = no target.").min(0).max(1)};
   }
 };
 
