@@ -36,8 +36,10 @@ bool waits(const Evidence& e) {
 bool by_slow_files(const Evidence& e) { return excess(e.input) > kExplains * e.input.read_seconds; }
 bool by_single_samples(const Evidence& e) { return e.input.slow.front().quick >= kMostlyQuick; }
 
+// A DataLoader hands batches out in order, so all its workers wait for a slow sample; our readers pass it.
 Finding::Gain gain_without_slow(const Evidence& e) {
-  const double held_up = std::min(e.times.of(Phase::data_wait), excess(e.input) / std::max(e.input.readers, 1));
+  const int at_once = e.script ? 1 : std::max(e.input.readers, 1);
+  const double held_up = std::min(e.times.of(Phase::data_wait), excess(e.input) / at_once);
   return gain_of(held_up / e.times.loop());
 }
 
@@ -56,11 +58,7 @@ std::string in_readers(const Evidence& e) {
 // True if the number of readers is the user's choice: a DataLoader never changes its own.
 bool by_user(const Evidence& e) { return e.input.readers_by_user || (e.script && e.script->loader); }
 
-// The workers of a script start once also where they are kept.
-double gain_with(const Evidence& e, int readers) {
-  const double once = e.script && e.script->loader ? restart_seconds(e) / std::max(e.script->loader->epochs, 1.0) : 0;
-  return 1 - (seconds_with(e, readers) + once) / e.times.loop();
-}
+double gain_with(const Evidence& e, int readers) { return 1 - seconds_with(e, readers) / e.times.loop(); }
 
 // The gain of a cache. The first epoch gains nothing, because it fills the cache.
 double gain_of_cache(const Evidence& e) {
@@ -171,6 +169,11 @@ Found input_bound(const Evidence& e) {
   const bool more_would_help =
       by_user(e) && gain_with(e, enough_readers(e)) >= kWorthIt && enough_readers(e) > e.input.readers;
   if (more_would_help) return std::nullopt;  // the rules no_readers and few_readers report it
+  double gain = e.share(Phase::data_wait);
+  if (e.script) {  // a script also waits for what its workers do besides reading
+    gain = std::min(gain, e.input.read_seconds / std::max(e.input.readers, 1) / e.times.loop());
+    if (gain < kWorthIt) return std::nullopt;
+  }
   const bool computes = share_of_cpu(e.input) > kComputes;
   const std::string what = wait_text(e) + in_readers(e);
   if (!e.input.cached && e.input.cacheable_bytes > 0 && gain_of_cache(e) >= kWorthIt)
@@ -181,7 +184,7 @@ Found input_bound(const Evidence& e) {
                                     : "a faster disk, or a copy of the data on a local one",
                  .key = {},
                  .value = {},
-                 .gain = gain_of(e.share(Phase::data_wait), 0.5)};
+                 .gain = gain_of(gain, 0.5)};
 }
 
 }  // namespace millrace::doctor::detail
