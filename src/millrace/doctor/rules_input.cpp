@@ -43,7 +43,6 @@ Finding::Gain gain_without_slow(const Evidence& e) {
   return gain_of(held_up / e.times.loop());
 }
 
-
 std::string wait_text(const Evidence& e) {
   const double per_step = e.input.read_seconds / static_cast<double>(e.times.steps) * 1e3;
   return "steps wait for data " + percent(e.share(Phase::data_wait)) + " of the time: reading what a step needs takes " +
@@ -166,8 +165,7 @@ Found cache_off(const Evidence& e) {
 // Fires if reading is too slow although the run has as many readers as the cores allow.
 Found input_bound(const Evidence& e) {
   if (!waits(e) || by_slow_files(e) || cache_off(e) || too_many_workers(e) || threads_in_workers(e)) return std::nullopt;
-  const bool more_would_help =
-      by_user(e) && gain_with(e, enough_readers(e)) >= kWorthIt && enough_readers(e) > e.input.readers;
+  const bool more_would_help = by_user(e) && gain_with(e, enough_readers(e)) >= kWorthIt && enough_readers(e) > e.input.readers;
   if (more_would_help) return std::nullopt;  // the rules no_readers and few_readers report it
   double gain = e.share(Phase::data_wait);
   if (e.script) {  // a script also waits for what its workers do besides reading

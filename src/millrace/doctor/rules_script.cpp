@@ -13,12 +13,12 @@ using telemetry::Phase;
 
 constexpr double kRespawns = 0.03;  // share of the loop's time from which starting workers is reported
 constexpr double kWorthAChange = 0.05;
-constexpr double kAllBusy = 0.85;  // share of the cores' time, from which workers wait for cores
-constexpr double kInWay = 0.10;    // share of the loop's time that waits for data or for a core
+constexpr double kAllBusy = 0.85;                             // share of the cores' time, from which workers wait for cores
+constexpr double kInWay = 0.10;                               // share of the loop's time that waits for data or for a core
 constexpr double kCopiesUnpinned = 0.03, kPinnedSaves = 0.7;  // share of the time for copies; the part that pinned memory saves
 constexpr double kItems = 0.03;
 constexpr int kOwnTasks = 3;  // threads that a worker has without computing in several: its own, of its queue, of the allocator
-constexpr double kInPython = 0.4;      // share of the looks
+constexpr double kInPython = 0.4;  // share of the looks
 constexpr std::int64_t kEnoughLooks = 50;
 constexpr double kFaultsPerStep = 1000, kInKernel = 0.04;  // page faults of a step; share of the CPU time
 constexpr double kFaultSeconds = 1.4e-6;                   // what a page fault costs a step, with what it drives out of caches
@@ -28,8 +28,7 @@ const Script::Loader* loader_of(const Evidence& e) { return e.script && e.script
 double work_seconds(const Evidence& e) { return e.times.loop() - e.times.of(Phase::data_wait); }
 
 Found changed(std::string what, Finding::Change change, std::string where, std::optional<Finding::Gain> gain) {
-  Finding finding{
-      .id = {}, .what = std::move(what), .remedy = remedy_of(change, where), .key = {}, .value = {}, .gain = gain};
+  Finding finding{.id = {}, .what = std::move(what), .remedy = remedy_of(change, where), .key = {}, .value = {}, .gain = gain};
   finding.where = std::move(where);
   finding.change = std::move(change);
   return finding;
@@ -93,9 +92,9 @@ Found too_many_workers(const Evidence& e) {
       is_none ? "reading in " + workers_text(loader->workers) + " costs more than it saves: steps wait for data " +
                     percent(e.share(Phase::data_wait)) + " of the time, and the loop itself would read all of it in " +
                     percent((without - work_seconds(e)) / loop) + " of it"
-              : workers_text(loader->workers) + " take " + human_duration(start / (loader->epochs - 1)) + " to start in each pass, " +
-                    percent(start / loop) + " of the time, and " + std::to_string(enough) + (enough == 1 ? " reads" : " read") +
-                    " as fast as the steps are";
+              : workers_text(loader->workers) + " take " + human_duration(start / (loader->epochs - 1)) +
+                    " to start in each pass, " + percent(start / loop) + " of the time, and " + std::to_string(enough) +
+                    (enough == 1 ? " reads" : " read") + " as fast as the steps are";
   return changed(what, change_of(*e.script, settings), loader->where, gain_of(gain, 0.25));
 }
 
@@ -169,15 +168,17 @@ Found gil_bound(const Evidence& e) {
   const bool has_line = looks.where_share > 0.25 * looks.gil_share;
   return Finding{
       .id = {},
-      .what = "the loop's thread runs Python code in " + percent(looks.gil_share) + " of " + with_commas(looks.samples) + " looks" +
-              (has_line ? ", in " + percent(looks.where_share) + " at " + looks.where : "") + ": torch has nothing to do then",
+      .what = "the loop's thread runs Python code in " + percent(looks.gil_share) + " of " + with_commas(looks.samples) +
+              " looks" + (has_line ? ", in " + percent(looks.where_share) + " at " + looks.where : "") +
+              ": torch has nothing to do then",
       .remedy = has_line ? "write what " + looks.where + " does with whole tensors, or outside of the loop"
                          : "fewer and larger operations, for which Python has less to do: torch.compile(model), optimisers with "
                            "foreach=True or fused=True",
       .key = {},
       .value = {},
-      .gain = has_line ? std::optional(gain_of(looks.where_share * work, 0.25))
-                       : std::optional(Finding::Gain{.likely = looks.gil_share * work / 2, .low = 0, .high = looks.gil_share * work}),
+      .gain = has_line
+                  ? std::optional(gain_of(looks.where_share * work, 0.25))
+                  : std::optional(Finding::Gain{.likely = looks.gil_share * work / 2, .low = 0, .high = looks.gil_share * work}),
       .where = has_line ? looks.where : ""};
 }
 
@@ -190,7 +191,8 @@ Found page_faults(const Evidence& e) {
   const double by_count = faults.minor_per_step * kFaultSeconds * static_cast<double>(e.times.steps);
   const double gain = std::clamp(std::max(by_count / e.times.loop(), faults.system_cpu_share * work / e.times.loop()), 0.0, 0.9);
   if (gain < kWorthAChange) return std::nullopt;
-  Finding::Change change{.text = "headrace run -- " + (e.script->command.empty() ? "python " + e.script->path : e.script->command)};
+  Finding::Change change{.text =
+                             "headrace run -- " + (e.script->command.empty() ? "python " + e.script->path : e.script->command)};
   change.command = change.text;
   return changed("a step takes " + with_commas(std::llround(faults.minor_per_step)) +
                      " pages of memory anew from the kernel, which has " + percent(faults.system_cpu_share) +

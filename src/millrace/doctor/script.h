@@ -21,8 +21,8 @@ struct Script {
     int workers = 0, prefetch = 0;  // prefetch: batches for each worker
     bool persistent = false, pinned = false;
     std::int64_t batch_size = 0;
-    std::string where, dataset;       // dataset: its class
-    double epochs = 0;                // passes that the script began
+    std::string where, dataset;  // dataset: its class
+    double epochs = 0;           // passes that the script began
     // From the end of a pass to the first batch of the next, summed over all passes but the first.
     double first_batch_seconds = 0;
     double usual_batch_seconds = 0;   // the median wait for a batch
@@ -37,8 +37,8 @@ struct Script {
   };
 
   struct Faults {
-    double minor_per_step = 0;       // page faults of the loop's process that needed no disk
-    double system_cpu_share = 0;     // share of its CPU time that it spent in the kernel
+    double minor_per_step = 0;        // page faults of the loop's process that needed no disk
+    double system_cpu_share = 0;      // share of its CPU time that it spent in the kernel
     bool below_headrace_run = false;  // true: malloc already keeps what it frees
   };
 
