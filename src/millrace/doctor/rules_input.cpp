@@ -16,6 +16,7 @@ constexpr double kMostlyQuick = 0.5;  // share of a file's reads that take the u
                                       // not the file
 constexpr double kComputes = 0.5;     // share of CPU time from which readers slow each other down
 constexpr int kMostSleepers = 32;     // the most readers, if they mostly wait
+constexpr double kHandOver = 3e-4;    // seconds for a batch from a worker of a DataLoader
 constexpr double kManyThreads = 1.2;  // cores that a step uses, from which its threads wait for each other
 constexpr double kHeldUp = 0.8;       // the part of the readers' turns on shared cores in which such a step does not move
 
@@ -54,10 +55,15 @@ std::string in_readers(const Evidence& e) {
   return ", in " + std::to_string(e.input.readers) + (e.script ? " worker" : " reader") + (e.input.readers == 1 ? "" : "s");
 }
 
+// The time that it would take to get the batches of a script's loop from other processes, where the loop reads them itself now.
+double hand_over(const Evidence& e) {
+  return e.script && e.input.readers == 0 ? kHandOver * static_cast<double>(e.times.steps) : 0;
+}
+
 // True if the number of readers is the user's choice: a DataLoader never changes its own.
 bool by_user(const Evidence& e) { return e.input.readers_by_user || (e.script && e.script->loader); }
 
-double gain_with(const Evidence& e, int readers) { return 1 - seconds_with(e, readers) / e.times.loop(); }
+double gain_with(const Evidence& e, int readers) { return 1 - (seconds_with(e, readers) + hand_over(e)) / e.times.loop(); }
 
 // The gain of a cache. The first epoch gains nothing, because it fills the cache.
 double gain_of_cache(const Evidence& e) {
@@ -170,7 +176,7 @@ Found input_bound(const Evidence& e) {
   double gain = e.share(Phase::data_wait);
   if (e.script) {  // a script also waits for what its workers do besides reading
     gain = std::min(gain, e.input.read_seconds / std::max(e.input.readers, 1) / e.times.loop());
-    if (gain < kWorthIt) return std::nullopt;
+    if (gain < kWorthIt || e.input.read_seconds < 3 * hand_over(e)) return std::nullopt;
   }
   const bool computes = share_of_cpu(e.input) > kComputes;
   const std::string what = wait_text(e) + in_readers(e);

@@ -36,10 +36,10 @@ Found changed(std::string what, Finding::Change change, std::string where, std::
 
 std::string at(const std::string& where) { return where.empty() ? "" : " (" + where + ")"; }
 
-// The line with the first of `from` replaced; "" if it does not contain `from`.
+// The line with each `from` replaced.
 std::string rewritten(std::string line, std::string_view from, std::string_view to) {
-  const std::size_t found = line.find(from);
-  return found == std::string::npos ? "" : line.replace(found, from.size(), to);
+  for (std::size_t at = 0; (at = line.find(from, at)) != std::string::npos; at += to.size()) line.replace(at, from.size(), to);
+  return line;
 }
 
 std::string workers_text(int workers) { return std::to_string(workers) + (workers == 1 ? " worker" : " workers"); }
@@ -52,6 +52,18 @@ double seconds_without_workers(const Evidence& e) {
   const double busy = e.work_cpu_seconds.value_or(work * e.cores) + e.input.read_cpu_seconds;
   const double read = busy > kAllBusy * e.cores * loop ? e.input.read_cpu_seconds : e.input.read_seconds;
   return work - std::min(waited, work / 2) + read;
+}
+
+// Fires if the loop waits in each pass until far more workers have started than it needs.
+Found many_starts(const Evidence& e, const Script::Loader& loader) {
+  const int enough = enough_readers(e);
+  const double lost = restart_seconds(e);
+  if (lost < kWorthAChange * e.times.loop() || loader.workers <= std::max(e.cores, 2 * enough)) return std::nullopt;
+  return changed(workers_text(loader.workers) + " take " + human_duration(lost / (loader.epochs - 1)) +
+                     " to start in each pass, " + percent(lost / e.times.loop()) + " of the time, and " + std::to_string(enough) +
+                     (enough == 1 ? " reads" : " read") + " as fast as the steps are",
+                 change_of(*e.script, {{"data.workers", enough}, {"loader.persistent", true}}), loader.where,
+                 gain_of(lost / e.times.loop()));
 }
 
 }  // namespace
@@ -67,7 +79,7 @@ double restart_seconds(const Evidence& e) {
 
 Found workers_respawn(const Evidence& e) {
   const double lost = restart_seconds(e);
-  if (lost <= 0 || lost < kRespawns * e.times.loop()) return std::nullopt;
+  if (lost <= 0 || lost < kRespawns * e.times.loop() || many_starts(e, *loader_of(e))) return std::nullopt;
   const Script::Loader& loader = *loader_of(e);
   return changed(workers_text(loader.workers) + " are started anew in each of " + significant(loader.epochs, 3) +
                      " passes over the data: the first batch of a pass comes after " +
@@ -76,26 +88,21 @@ Found workers_respawn(const Evidence& e) {
                  change_of(*e.script, {{"loader.persistent", true}}), loader.where, gain_of(lost / e.times.loop()));
 }
 
-// Workers cost time when they start, and while they compete with the loop for cores.
+// Workers cost time when they start. While they hand over batches they compete with the loop for cores, which shows only where no
+// other program does.
 Found too_many_workers(const Evidence& e) {
   const Script::Loader* const loader = loader_of(e);
   if (loader == nullptr || loader->workers == 0 || e.input.read_seconds <= 0) return std::nullopt;
-  const double loop = e.times.loop(), start = restart_seconds(e), without = seconds_without_workers(e);
-  const int enough = std::min(enough_readers(e), loader->workers);
-  const double with_enough = loop - start * (1 - static_cast<double>(enough) / loader->workers);
-  const bool is_none = without < with_enough;
-  const double gain = 1 - std::min(without, with_enough) / loop;
-  if (gain < kWorthAChange) return std::nullopt;
-  ScriptSettings settings = {{"data.workers", is_none ? 0 : enough}};
-  if (is_none && loader->persistent) settings.emplace_back("loader.persistent", false);
-  const std::string what =
-      is_none ? "reading in " + workers_text(loader->workers) + " costs more than it saves: steps wait for data " +
-                    percent(e.share(Phase::data_wait)) + " of the time, and the loop itself would read all of it in " +
-                    percent((without - work_seconds(e)) / loop) + " of it"
-              : workers_text(loader->workers) + " take " + human_duration(start / (loader->epochs - 1)) +
-                    " to start in each pass, " + percent(start / loop) + " of the time, and " + std::to_string(enough) +
-                    (enough == 1 ? " reads" : " read") + " as fast as the steps are";
-  return changed(what, change_of(*e.script, settings), loader->where, gain_of(gain, 0.25));
+  if (const Found starts = many_starts(e, *loader)) return starts;
+  const double loop = e.times.loop(), without = seconds_without_workers(e);
+  const double gain = 1 - without / loop;
+  if (gain < kWorthAChange || without > loop - restart_seconds(e) || !e.others || *e.others >= kInWay) return std::nullopt;
+  ScriptSettings settings = {{"data.workers", 0}};
+  if (loader->persistent) settings.emplace_back("loader.persistent", false);
+  return changed("reading in " + workers_text(loader->workers) + " costs more than it saves: steps wait for data " +
+                     percent(e.share(Phase::data_wait)) + " of the time, and the loop itself would read all of it in " +
+                     percent((without - work_seconds(e)) / loop) + " of it",
+                 change_of(*e.script, settings), loader->where, gain_of(gain, 0.25));
 }
 
 // What more threads cost depends on what they do, so nothing is predicted. Threads that are not torch's are those of OpenCV or of
@@ -143,13 +150,12 @@ Found item_in_loop(const Evidence& e) {
     gain = std::min(share, (1 - e.gpu->utilisation) * (work_seconds(e) / e.times.loop()));
   if (calls.count > 0 && e.on_gpu && calls.count < e.times.steps) return std::nullopt;  // only at log lines
   if (gain.value_or(share) < kItems) return std::nullopt;
-  Finding::Change change{.text = "detach() in the loop, and item() every 50 steps"};
-  for (const std::string_view call : {".item()", ".cpu()"}) {
-    const std::string line = rewritten(calls.line, call, ".detach()");
-    if (line.empty()) continue;
+  Finding::Change change{.text = e.on_gpu ? "detach() in the loop, and item() every 50 steps"
+                                          : "whole tensors in place of single values"};
+  const std::string line = e.on_gpu ? rewritten(calls.line, ".item()", ".detach()") : calls.line;
+  if (line != calls.line) {
     change.text = line;
     change.replace = {{calls.line, line}};
-    break;
   }
   const double in_a_step = static_cast<double>(calls.count) / static_cast<double>(std::max<std::int64_t>(e.times.steps, 1));
   return changed("the loop reads single values of tensors" + at(calls.where) +
