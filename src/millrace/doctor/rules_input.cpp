@@ -16,6 +16,9 @@ constexpr double kMostlyQuick = 0.5;  // share of a file's reads that take the u
                                       // not the file
 constexpr double kComputes = 0.5;     // share of CPU time from which readers slow each other down
 constexpr int kMostSleepers = 32;     // the most readers, if they mostly wait
+constexpr double kHandOver = 3e-4;    // seconds for a batch from a worker of a DataLoader
+constexpr double kManyThreads = 1.2;  // cores that a step uses, from which its threads wait for each other
+constexpr double kHeldUp = 0.8;       // the part of the readers' turns on shared cores in which such a step does not move
 
 double share_of_cpu(const Evidence::Input& input) {
   return input.read_seconds <= 0 ? 1.0 : std::clamp(input.read_cpu_seconds / input.read_seconds, 0.0, 1.0);
@@ -27,27 +30,18 @@ double excess(const Evidence::Input& input) {
   return sum;
 }
 
-bool waits(const Evidence& e) { return e.share(Phase::data_wait) >= kWaits; }
+// True if steps wait for data that is being read. Waiting for workers of a script that are only starting is not reading.
+bool waits(const Evidence& e) {
+  return e.share(Phase::data_wait) >= kWaits && e.times.of(Phase::data_wait) - restart_seconds(e) >= kWaits * e.times.loop();
+}
 bool by_slow_files(const Evidence& e) { return excess(e.input) > kExplains * e.input.read_seconds; }
 bool by_single_samples(const Evidence& e) { return e.input.slow.front().quick >= kMostlyQuick; }
 
+// A DataLoader hands batches out in order, so all its workers wait for a slow sample; our readers pass it.
 Finding::Gain gain_without_slow(const Evidence& e) {
-  const double held_up = std::min(e.times.of(Phase::data_wait), excess(e.input) / std::max(e.input.readers, 1));
+  const int at_once = e.script ? 1 : std::max(e.input.readers, 1);
+  const double held_up = std::min(e.times.of(Phase::data_wait), excess(e.input) / at_once);
   return gain_of(held_up / e.times.loop());
-}
-
-// The time of the stretch if there were `readers` readers. It is the longest of three times: the loop's own work; the reading
-// divided among the readers; the loop's own work plus the reading's CPU time divided among the cores.
-double seconds_with(const Evidence& e, int readers) {
-  const double work = e.times.loop() - e.times.of(Phase::data_wait);
-  return std::max({work, e.input.read_seconds / readers, work + e.input.read_cpu_seconds / e.cores});
-}
-
-// The smallest number of readers with which steps hardly wait for data.
-int enough_readers(const Evidence& e) {
-  const double work = std::max(e.times.loop() - e.times.of(Phase::data_wait), 1e-9);
-  const int most = share_of_cpu(e.input) > kComputes ? std::max(e.cores, 1) : kMostSleepers;
-  return std::clamp(static_cast<int>(std::ceil(1.3 * e.input.read_seconds / work)), 1, most);
 }
 
 std::string wait_text(const Evidence& e) {
@@ -56,7 +50,20 @@ std::string wait_text(const Evidence& e) {
          significant(per_step, 3) + " ms, " + percent(share_of_cpu(e.input)) + " of it on a core";
 }
 
-double gain_with(const Evidence& e, int readers) { return 1 - seconds_with(e, readers) / e.times.loop(); }
+std::string in_readers(const Evidence& e) {
+  if (e.input.readers == 0) return ", in the loop's own thread";
+  return ", in " + std::to_string(e.input.readers) + (e.script ? " worker" : " reader") + (e.input.readers == 1 ? "" : "s");
+}
+
+// The time that it would take to get the batches of a script's loop from other processes, where the loop reads them itself now.
+double hand_over(const Evidence& e) {
+  return e.script && e.input.readers == 0 ? kHandOver * static_cast<double>(e.times.steps) : 0;
+}
+
+// True if the number of readers is the user's choice: a DataLoader never changes its own.
+bool by_user(const Evidence& e) { return e.input.readers_by_user || (e.script && e.script->loader); }
+
+double gain_with(const Evidence& e, int readers) { return 1 - (seconds_with(e, readers) + hand_over(e)) / e.times.loop(); }
 
 // The gain of a cache. The first epoch gains nothing, because it fills the cache.
 double gain_of_cache(const Evidence& e) {
@@ -64,6 +71,22 @@ double gain_of_cache(const Evidence& e) {
 }
 
 }  // namespace
+
+double seconds_with(const Evidence& e, int readers) {
+  const double work = e.times.loop() - e.times.of(Phase::data_wait);
+  const double work_cpu = std::min(e.work_cpu_seconds.value_or(work * e.cores), work * e.cores);
+  const double shared = std::max({work, e.input.read_seconds / readers, (work_cpu + e.input.read_cpu_seconds) / e.cores});
+  const double threads = work > 0 ? work_cpu / work : 1;
+  if (!e.script || !e.work_cpu_seconds || threads < kManyThreads || threads + 1 <= e.cores) return shared;
+  const double held_up = e.input.read_cpu_seconds * (readers + threads) / (static_cast<double>(readers) * e.cores);
+  return std::max(shared, work + kHeldUp * std::max(held_up, e.input.read_cpu_seconds / e.cores));
+}
+
+int enough_readers(const Evidence& e) {
+  const double work = std::max(e.times.loop() - e.times.of(Phase::data_wait), 1e-9);
+  const int most = share_of_cpu(e.input) > kComputes ? std::max(e.cores, 1) : kMostSleepers;
+  return std::clamp(static_cast<int>(std::ceil(1.3 * e.input.read_seconds / work)), 1, most);
+}
 
 Finding set(std::string what, std::string key, std::string value, std::optional<Finding::Gain> gain) {
   std::string remedy = "try --" + key + "=" + value;
@@ -119,20 +142,19 @@ Found slow_sample(const Evidence& e) {
 }
 
 Found no_readers(const Evidence& e) {
-  if (!waits(e) || by_slow_files(e) || e.input.readers > 0 || !e.input.readers_by_user) return std::nullopt;
+  if (!waits(e) || by_slow_files(e) || e.input.readers > 0 || !by_user(e)) return std::nullopt;
   const int readers = enough_readers(e);
   const double gain = gain_with(e, readers);
   if (gain < kWorthIt) return std::nullopt;
-  return set(wait_text(e) + ", in the loop's own thread", "data.workers", std::to_string(readers), gain_of(gain));
+  return set(wait_text(e) + in_readers(e), "data.workers", std::to_string(readers), gain_of(gain));
 }
 
 Found few_readers(const Evidence& e) {
-  if (!waits(e) || by_slow_files(e) || e.input.readers == 0 || !e.input.readers_by_user) return std::nullopt;
+  if (!waits(e) || by_slow_files(e) || e.input.readers == 0 || !by_user(e)) return std::nullopt;
   const int readers = enough_readers(e);
   const double gain = gain_with(e, readers);
   if (readers <= e.input.readers || gain < kWorthIt) return std::nullopt;
-  return set(wait_text(e) + ", in " + std::to_string(e.input.readers) + (e.input.readers == 1 ? " reader" : " readers"),
-             "data.workers", std::to_string(readers), gain_of(gain));
+  return set(wait_text(e) + in_readers(e), "data.workers", std::to_string(readers), gain_of(gain));
 }
 
 Found cache_off(const Evidence& e) {
@@ -148,12 +170,16 @@ Found cache_off(const Evidence& e) {
 
 // Fires if reading is too slow although the run has as many readers as the cores allow.
 Found input_bound(const Evidence& e) {
-  if (!waits(e) || by_slow_files(e) || cache_off(e)) return std::nullopt;
-  const bool more_would_help =
-      e.input.readers_by_user && gain_with(e, enough_readers(e)) >= kWorthIt && enough_readers(e) > e.input.readers;
+  if (!waits(e) || by_slow_files(e) || cache_off(e) || too_many_workers(e) || threads_in_workers(e)) return std::nullopt;
+  const bool more_would_help = by_user(e) && gain_with(e, enough_readers(e)) >= kWorthIt && enough_readers(e) > e.input.readers;
   if (more_would_help) return std::nullopt;  // the rules no_readers and few_readers report it
+  double gain = e.share(Phase::data_wait);
+  if (e.script) {  // a script also waits for what its workers do besides reading
+    gain = std::min(gain, e.input.read_seconds / std::max(e.input.readers, 1) / e.times.loop());
+    if (gain < kWorthIt || e.input.read_seconds < 3 * hand_over(e)) return std::nullopt;
+  }
   const bool computes = share_of_cpu(e.input) > kComputes;
-  const std::string what = wait_text(e) + ", in " + std::to_string(e.input.readers) + " readers";
+  const std::string what = wait_text(e) + in_readers(e);
   if (!e.input.cached && e.input.cacheable_bytes > 0 && gain_of_cache(e) >= kWorthIt)
     return set(what, "data.cache", "disk", gain_of(gain_of_cache(e), 0.5));
   return Finding{.id = {},
@@ -162,7 +188,7 @@ Found input_bound(const Evidence& e) {
                                     : "a faster disk, or a copy of the data on a local one",
                  .key = {},
                  .value = {},
-                 .gain = gain_of(e.share(Phase::data_wait), 0.5)};
+                 .gain = gain_of(gain, 0.5)};
 }
 
 }  // namespace millrace::doctor::detail

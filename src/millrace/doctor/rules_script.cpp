@@ -1,0 +1,230 @@
+// Rules about training scripts: what goes wrong around a DataLoader, and in Python.
+#include <algorithm>
+#include <cmath>
+
+#include "millrace/base/format.h"
+#include "millrace/doctor/detail/rule_list.h"
+#include "millrace/doctor/detail/script_words.h"
+
+namespace millrace::doctor::detail {
+namespace {
+
+using telemetry::Phase;
+
+constexpr double kRespawns = 0.03;  // share of the loop's time from which starting workers is reported
+constexpr double kWorthAChange = 0.05;
+constexpr double kAllBusy = 0.85;                             // share of the cores' time, from which workers wait for cores
+constexpr double kInWay = 0.10;                               // share of the loop's time that waits for data or for a core
+constexpr double kCopiesUnpinned = 0.03, kPinnedSaves = 0.7;  // share of the time for copies; the part that pinned memory saves
+constexpr double kItems = 0.03;
+constexpr int kOwnTasks = 3;  // threads that a worker has without computing in several: its own, of its queue, of the allocator
+constexpr double kInPython = 0.4;  // share of the looks
+constexpr std::int64_t kEnoughLooks = 50;
+constexpr double kFaultsPerStep = 1000, kInKernel = 0.04;  // page faults of a step; share of the CPU time
+constexpr double kFaultSeconds = 1.4e-6;                   // what a page fault costs a step, with what it drives out of caches
+
+const Script::Loader* loader_of(const Evidence& e) { return e.script && e.script->loader ? &*e.script->loader : nullptr; }
+
+double work_seconds(const Evidence& e) { return e.times.loop() - e.times.of(Phase::data_wait); }
+
+Found changed(std::string what, Finding::Change change, std::string where, std::optional<Finding::Gain> gain) {
+  Finding finding{.id = {}, .what = std::move(what), .remedy = remedy_of(change, where), .key = {}, .value = {}, .gain = gain};
+  finding.where = std::move(where);
+  finding.change = std::move(change);
+  return finding;
+}
+
+std::string at(const std::string& where) { return where.empty() ? "" : " (" + where + ")"; }
+
+// The line with each `from` replaced.
+std::string rewritten(std::string line, std::string_view from, std::string_view to) {
+  for (std::size_t at = 0; (at = line.find(from, at)) != std::string::npos; at += to.size()) line.replace(at, from.size(), to);
+  return line;
+}
+
+std::string workers_text(int workers) { return std::to_string(workers) + (workers == 1 ? " worker" : " workers"); }
+
+// The time of the stretch if the loop read its batches itself, without processes that compete for its cores. What workers wait
+// for a core while all are busy is no part of the reading.
+double seconds_without_workers(const Evidence& e) {
+  const double work = work_seconds(e), loop = e.times.loop();
+  const double waited = std::max(0.0, e.core_wait_seconds.value_or(0) - e.others.value_or(0) * loop);
+  const double busy = e.work_cpu_seconds.value_or(work * e.cores) + e.input.read_cpu_seconds;
+  const double read = busy > kAllBusy * e.cores * loop ? e.input.read_cpu_seconds : e.input.read_seconds;
+  return work - std::min(waited, work / 2) + read;
+}
+
+// Fires if the loop waits in each pass until far more workers have started than it needs.
+Found many_starts(const Evidence& e, const Script::Loader& loader) {
+  const int enough = enough_readers(e);
+  const double lost = restart_seconds(e);
+  if (lost < kWorthAChange * e.times.loop() || loader.workers <= std::max(e.cores, 2 * enough)) return std::nullopt;
+  return changed(workers_text(loader.workers) + " take " + human_duration(lost / (loader.epochs - 1)) +
+                     " to start in each pass, " + percent(lost / e.times.loop()) + " of the time, and " + std::to_string(enough) +
+                     (enough == 1 ? " reads" : " read") + " as fast as the steps are",
+                 change_of(*e.script, {{"data.workers", enough}, {"loader.persistent", true}}), loader.where,
+                 gain_of(lost / e.times.loop()));
+}
+
+}  // namespace
+
+double restart_seconds(const Evidence& e) {
+  const Script::Loader* const loader = loader_of(e);
+  if (loader == nullptr || loader->workers == 0 || loader->persistent || loader->epochs < 2) return 0;
+  const double first_read = loader->sample_seconds * static_cast<double>(loader->batch_size);
+  const double usual = (loader->epochs - 1) * std::max(loader->usual_batch_seconds, first_read);
+  const double waited = std::clamp(loader->first_batch_seconds - usual, 0.0, e.times.of(Phase::data_wait));
+  return waited + std::clamp(loader->slow_start_seconds, 0.0, work_seconds(e) / 2);
+}
+
+Found workers_respawn(const Evidence& e) {
+  const double lost = restart_seconds(e);
+  if (lost <= 0 || lost < kRespawns * e.times.loop() || many_starts(e, *loader_of(e))) return std::nullopt;
+  const Script::Loader& loader = *loader_of(e);
+  return changed(workers_text(loader.workers) + " are started anew in each of " + significant(loader.epochs, 3) +
+                     " passes over the data: the first batch of a pass comes after " +
+                     human_duration(loader.first_batch_seconds / (loader.epochs - 1)) + ", others after " +
+                     human_duration(loader.usual_batch_seconds),
+                 change_of(*e.script, {{"loader.persistent", true}}), loader.where, gain_of(lost / e.times.loop()));
+}
+
+// Workers cost time when they start. While they hand over batches they compete with the loop for cores, which shows only where no
+// other program does.
+Found too_many_workers(const Evidence& e) {
+  const Script::Loader* const loader = loader_of(e);
+  if (loader == nullptr || loader->workers == 0 || e.input.read_seconds <= 0) return std::nullopt;
+  if (const Found starts = many_starts(e, *loader)) return starts;
+  const double loop = e.times.loop(), without = seconds_without_workers(e);
+  const double gain = 1 - without / loop;
+  if (gain < kWorthAChange || without > loop - restart_seconds(e) || !e.others || *e.others >= kInWay) return std::nullopt;
+  ScriptSettings settings = {{"data.workers", 0}};
+  if (loader->persistent) settings.emplace_back("loader.persistent", false);
+  return changed("reading in " + workers_text(loader->workers) + " costs more than it saves: steps wait for data " +
+                     percent(e.share(Phase::data_wait)) + " of the time, and the loop itself would read all of it in " +
+                     percent((without - work_seconds(e)) / loop) + " of it",
+                 change_of(*e.script, settings), loader->where, gain_of(gain, 0.25));
+}
+
+// What more threads cost depends on what they do, so nothing is predicted. Threads that are not torch's are those of OpenCV or of
+// a BLAS.
+Found threads_in_workers(const Evidence& e) {
+  const Script::Loader* const loader = loader_of(e);
+  if (loader == nullptr || loader->workers == 0) return std::nullopt;
+  const bool of_torch = loader->worker_threads > 1;
+  const int threads = of_torch ? loader->worker_threads : loader->worker_tasks - kOwnTasks;
+  const bool waits = e.share(Phase::data_wait) >= kInWay || e.core_wait_seconds.value_or(0) >= kInWay * e.times.loop();
+  if (threads < 2 || loader->workers * threads <= e.cores || !waits) return std::nullopt;
+  const std::string what = workers_text(loader->workers) + " compute with " + std::to_string(threads) + " threads each on " +
+                           std::to_string(e.cores) + (e.cores == 1 ? " core" : " cores") + ", and steps wait for data " +
+                           percent(e.share(Phase::data_wait)) + " of the time";
+  if (!of_torch)
+    return changed(what, {.text = "cv2.setNumThreads(0) or threadpoolctl.threadpool_limits(1) in worker_init_fn"}, loader->where,
+                   std::nullopt);
+  const Json one_thread = {{"code", "lambda worker: torch.set_num_threads(1)"}};
+  return changed(what, change_of(*e.script, {{"loader.worker_init", one_thread}}), loader->where, std::nullopt);
+}
+
+// Only memory that is pinned is copied by the GPU itself.
+Found not_pinned(const Evidence& e) {
+  const Script::Loader* const loader = loader_of(e);
+  if (loader == nullptr || loader->pinned || !e.on_gpu || e.share(Phase::copy) < kCopiesUnpinned) return std::nullopt;
+  return changed("copying batches to the GPU takes " + percent(e.share(Phase::copy)) +
+                     " of the time, from memory that is not pinned: the driver copies it once more, and the loop waits for that",
+                 change_of(*e.script, {{"loader.pinned", true}}), loader->where,
+                 gain_of(kPinnedSaves * e.share(Phase::copy), 0.4));
+}
+
+// On a GPU the host waits for all that it launched before. Meanwhile the GPU works; what is lost is the time in which it then
+// waits for the host.
+Found item_in_loop(const Evidence& e) {
+  if (!e.script || !e.script->item_calls) return std::nullopt;
+  const Script::ItemCalls& calls = *e.script->item_calls;
+  const double share = calls.seconds / e.times.loop();
+  std::optional<double> gain;
+  if (!e.on_gpu)
+    gain = share;
+  else if (e.launches && e.launches->device_ms > 0 && e.times.step_ms_p50 > 0)
+    gain = std::max(0.0, 1 - std::max(e.launches->host_ms, e.launches->device_ms) / e.times.step_ms_p50) *
+           (work_seconds(e) / e.times.loop());
+  else if (e.gpu)
+    gain = std::min(share, (1 - e.gpu->utilisation) * (work_seconds(e) / e.times.loop()));
+  if (calls.count > 0 && e.on_gpu && calls.count < e.times.steps) return std::nullopt;  // only at log lines
+  if (gain.value_or(share) < kItems) return std::nullopt;
+  Finding::Change change{.text = e.on_gpu ? "detach() in the loop, and item() every 50 steps"
+                                          : "whole tensors in place of single values"};
+  const std::string line = e.on_gpu ? rewritten(calls.line, ".item()", ".detach()") : calls.line;
+  if (line != calls.line) {
+    change.text = line;
+    change.replace = {{calls.line, line}};
+  }
+  const double in_a_step = static_cast<double>(calls.count) / static_cast<double>(std::max<std::int64_t>(e.times.steps, 1));
+  return changed("the loop reads single values of tensors" + at(calls.where) +
+                     (calls.count > 0 ? ", " + significant(in_a_step, 2) + " in a step," : "") + " and waits for them " +
+                     percent(share) + " of the time" +
+                     (e.gpu ? "; the GPU computes " + percent(e.gpu->utilisation) + " of it" : ""),
+                 std::move(change), calls.where, gain ? std::optional(gain_of(*gain, 0.3)) : std::nullopt);
+}
+
+// Says nothing of the reading: its time is in data_wait, or in workers.
+Found gil_bound(const Evidence& e) {
+  if (!e.script || !e.script->python || e.script->python->samples < kEnoughLooks) return std::nullopt;
+  const Script::PythonLooks& looks = *e.script->python;
+  if (looks.gil_share < kInPython) return std::nullopt;
+  const double work = work_seconds(e) / e.times.loop();
+  const bool has_line = looks.where_share > 0.25 * looks.gil_share;
+  return Finding{
+      .id = {},
+      .what = "the loop's thread runs Python code in " + percent(looks.gil_share) + " of " + with_commas(looks.samples) +
+              " looks" + (has_line ? ", in " + percent(looks.where_share) + " at " + looks.where : "") +
+              ": torch has nothing to do then",
+      .remedy = has_line ? "write what " + looks.where + " does with whole tensors, or outside of the loop"
+                         : "fewer and larger operations, for which Python has less to do: torch.compile(model), optimisers with "
+                           "foreach=True or fused=True",
+      .key = {},
+      .value = {},
+      .gain = has_line
+                  ? std::optional(gain_of(looks.where_share * work, 0.25))
+                  : std::optional(Finding::Gain{.likely = looks.gil_share * work / 2, .low = 0, .high = looks.gil_share * work}),
+      .where = has_line ? looks.where : ""};
+}
+
+// The kernel's share is a lower bound: a page that is new has to be cleared, and drives others out of the caches.
+Found page_faults(const Evidence& e) {
+  if (!e.script || !e.script->faults || e.script->faults->below_headrace_run || e.times.steps <= 0) return std::nullopt;
+  const Script::Faults& faults = *e.script->faults;
+  if (faults.minor_per_step < kFaultsPerStep || faults.system_cpu_share < kInKernel) return std::nullopt;
+  const double work = work_seconds(e);
+  const double by_count = faults.minor_per_step * kFaultSeconds * static_cast<double>(e.times.steps);
+  const double gain = std::clamp(std::max(by_count / e.times.loop(), faults.system_cpu_share * work / e.times.loop()), 0.0, 0.9);
+  if (gain < kWorthAChange) return std::nullopt;
+  Finding::Change change{.text =
+                             "headrace run -- " + (e.script->command.empty() ? "python " + e.script->path : e.script->command)};
+  change.command = change.text;
+  return changed("a step takes " + with_commas(std::llround(faults.minor_per_step)) +
+                     " pages of memory anew from the kernel, which has " + percent(faults.system_cpu_share) +
+                     " of the CPU time: malloc gives back what the next step needs again",
+                 std::move(change), "", gain_of(gain, 0.35));
+}
+
+Found list_growing(const Evidence& e) {
+  if (!e.script || !e.script->kept_graphs || e.script->kept_graphs->growth_bytes_per_step <= 0) return std::nullopt;
+  const Script::KeptGraphs& kept = *e.script->kept_graphs;
+  std::string what = (kept.list.empty() ? std::string("something") : kept.list) + at(kept.where) +
+                     " keeps tensors with the graph that made them, " + human_bytes(kept.growth_bytes_per_step) +
+                     " more in each step";
+  if (e.memory.room > e.memory.used) {
+    const double steps = static_cast<double>(e.memory.room - e.memory.used) / kept.growth_bytes_per_step;
+    if (steps < 1e7) what += ": memory is used up after " + with_commas(std::llround(steps)) + " more steps";
+  }
+  Finding::Change change{.text = "detach() of what is kept, or item()"};
+  const std::size_t open = kept.line.find(".append("), close = kept.line.rfind(')');
+  if (open != std::string::npos && close != std::string::npos && close > open) {
+    std::string line = kept.line;
+    line.insert(close, ".detach()");
+    change.text = line;
+    change.replace = {{kept.line, line}};
+  }
+  return changed(std::move(what), std::move(change), kept.where, std::nullopt);
+}
+
+}  // namespace millrace::doctor::detail
