@@ -85,7 +85,7 @@ RunOutcome train_together(RunRequest request, distributed::Processes* ranks) {
     request.agreement = ranks;
     return run_training(std::move(request));
   } catch (const DistributedError&) {
-    stop_if_told();
+    stop_if_signalled();
     throw;
   }
 }
