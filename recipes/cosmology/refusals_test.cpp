@@ -150,6 +150,25 @@ TEST_F(CosmologyTest, OpeningGoesByThePolicyForBadSamples) {
   EXPECT_GE(bad, 2U);
 }
 
+// The first file too, whose header others are compared with. Without its only file a validation can't go on.
+TEST_F(CosmologyTest, WhicheverFileCannotBeOpenedTheOthersTrain) {
+  int trains = 0;
+  for (int file = 0; file < 12; ++file) {
+    const std::string name = (file < 6 ? "s" : "f") + std::to_string(file % 6) + ".h5";
+    SCOPED_TRACE(name);
+    altered_.clear();
+    alter(name, [](const stdfs::path& path) -> SkyFile { throw DataError({"it is truncated", path.string(), "make it anew"}); });
+    try {
+      recipe({{"data.bad_samples", "skip"}, {"data.max_bad_fraction", 0.8}}).before_training();
+      ++trains;
+    } catch (const DataError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("1 of 1 "));
+      EXPECT_THAT(error.what(), HasSubstr("files of the validation can't be used"));
+    }
+  }
+  EXPECT_GE(trains, 10);
+}
+
 TEST_F(CosmologyTest, AFolderThatIsNotLookedAtIsNamed) {
   recipe({{"recipe.signal_dir", (folder_ / "signal").string()}, {"recipe.foreground_dir", (folder_ / "foreground").string()}})
       .before_training();

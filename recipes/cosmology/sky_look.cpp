@@ -7,6 +7,7 @@
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
 #include "millrace/base/median.h"
+#include "recipes/cosmology/unusable_sky.h"
 
 namespace millrace::recipes::cosmology {
 namespace {
@@ -91,6 +92,7 @@ Kind kind_of(const std::string& name, const std::vector<SkyFile>& train, const s
              const RecipeConfig& recipe, const Shape& shape) {
   std::vector<SkyFile> all = train;
   all.insert(all.end(), validation.begin(), validation.end());
+  std::erase_if(all, [](const SkyFile& file) { return !is_usable(file); });
   Kind kind{name, {}};
   if (all.empty()) return kind;
   const hdf5::Dataset& cube = all.front()->dataset(recipe.vis_dataset);

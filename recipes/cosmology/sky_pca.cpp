@@ -11,6 +11,7 @@
 #include "millrace/base/clock.h"
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
+#include "millrace/system/stop.h"
 #include "millrace/train/recipe/config.h"
 #include "recipes/common/bad_files.h"
 
@@ -58,6 +59,7 @@ nn::ForegroundPca fit_pca(const RecipeConfig& recipe, const Sky& sky, std::uint6
   nn::PcaFit fit;
   std::int64_t fitted = 0;
   for (std::int64_t i = 0; i < count; ++i) {
+    stop_if_signalled();
     try {
       fit.add(nn::as_pixels(training_input(source, i, seed)));
       ++fitted;

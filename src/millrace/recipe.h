@@ -25,6 +25,7 @@
 //   pictures                                        picture/draw.h               curves maps matrix histograms images
 //   a tensor's values as plain numbers              core/host_values.h           host_values
 //   errors in three parts: what, where, what next   base/error.h                 DataError RowError
+//   long work that a signal ends                    system/stop.h                stop_if_signalled
 //   a recipe's registration for the command line    train/recipe/entry.h         Entry entry_of
 //   weights of a file into a module, frozen parts   nn/weights.h                 nn::load_weights nn::Frozen
 //   weights of a run, as tensors                    train/assembly/weights.h     Weights load_weights
@@ -78,6 +79,7 @@
 #include "millrace/nn/volume.h"
 #include "millrace/nn/weights.h"
 #include "millrace/picture/draw.h"
+#include "millrace/system/stop.h"
 #include "millrace/train/assembly/weights.h"
 #include "millrace/train/recipe/config.h"
 #include "millrace/train/recipe/entry.h"

@@ -231,6 +231,46 @@ TEST(AuthorMistakes, NaNOfSomeSamplesIsAFindingThatNamesThem) {
                                  HasSubstr("repair or remove"), Not(HasSubstr("clip_norm"))));
 }
 
+TEST(AuthorMistakes, NaNThatPrepareMakesNamesTheFieldAndTheSample) {
+  const Answer answer = answer_to("prepare_divides_a_silent_sample");
+  EXPECT_EQ(answer.exit_code, 0) << answer.text;
+  EXPECT_THAT(answer.text,
+              AllOf(HasSubstr("were skipped since what prepare() makes of their input is not finite: sample 5, field wave after "
+                              "prepare(): 16 of 16 values are not finite, the first, nan, at [0,0]"),
+                    HasSubstr("not_finite: "), HasSubstr("nor is what prepare() makes of a finite input: sample 5"),
+                    HasSubstr("in Recipe::prepare(), look for zeros"), Not(HasSubstr("clip_norm"))));
+  const Answer all = answer_to("prepare_divides_by_itself", {"--train.epochs=4"});
+  EXPECT_EQ(all.exit_code, 1) << all.text;
+  EXPECT_THAT(all.text, AllOf(HasSubstr("nor was what prepare() made of a finite input: sample "),
+                              HasSubstr("field wave after prepare(): 16 of 16"), HasSubstr("repair Recipe::prepare(), then ")));
+  const Answer mended = answer_to("prepare_divides_a_silent_sample_mended");
+  EXPECT_EQ(mended.exit_code, 0) << mended.text;
+  EXPECT_THAT(mended.text, AllOf(Not(HasSubstr("not finite")), Not(HasSubstr("skipped"))));
+}
+
+TEST(AuthorMistakes, AParameterThawedLaterIsNamedAtTheNextLogLine) {
+  const Answer answer = answer_to("thawed_later");
+  EXPECT_EQ(answer.exit_code, 1) << answer.text;
+  EXPECT_THAT(
+      answer.text,
+      AllOf(HasSubstr("\nstep 2/"), HasSubstr("RecipeError"),
+            HasSubstr("parameter \"convolution.weight\" was frozen when the run began and requires a gradient now, and no "
+                      "optimiser moves it"),
+            HasSubstr("set_requires_grad(true) in the recipe, before the log line of step 3"), HasSubstr("detach()")));
+  const Answer mended = answer_to("thawed_later_mended");
+  EXPECT_EQ(mended.exit_code, 0) << mended.text;
+  EXPECT_THAT(mended.text, HasSubstr("done at step 8"));
+}
+
+TEST(AuthorMistakes, ALongFitObeysASignalAndLeavesNoFile) {
+  const Scratch scratch;
+  const Result result =
+      run({MISTAKES_PROGRAM, "train", "waves", "--run", "r", "--plant.mistake=signal_in_a_long_fit"}, {.folder = scratch.path()});
+  EXPECT_EQ(result.exit_code, 128 + 15);
+  EXPECT_THAT(result.out + result.err, HasSubstr("stopped by SIGTERM before the first step; the same command starts again"));
+  EXPECT_FALSE(fs::exists(scratch.path() / "fit.part")) << "its destructor did not run";
+}
+
 // Trials make it before the rehearsal begins.
 TEST(AuthorMistakes, ALayerMadeInAForwardPassIsToldWithAndWithoutTrials) {
   EXPECT_THAT(answer_to("layer_made_in_forward").text,
@@ -276,6 +316,13 @@ TEST(AuthorMistakes, ACrashNamesThreadCallSampleAndLine) {
        11,
        {read, "thread mr-reader-0; the run was in ", line_of("mistake_ == \"source_reads_nowhere_late\" &&") + "\n"},
        "of a segmentation fault (SIGSEGV) in read() of mistakes::"},
+      {"source_calls_itself",
+       {"--data.workers=1", "--data.shuffle=false"},
+       11,
+       {"crash: a stack overflow (SIGSEGV) in read() of mistakes::", read, "thread mr-reader-0; the run was in ",
+        "next     look there for a function that calls itself without end, or put large arrays into a std::vector",
+        line_of("calls_itself(goes_on) + room[0]") + "\n"},
+       "of a stack overflow (SIGSEGV) in read() of mistakes::"},
       {"loss_reads_nowhere",
        {},
        11,

@@ -38,8 +38,8 @@ they end the program within ten seconds, and the same command starts again.
   --dry-run             print the resolved config and the plan, and stop
   --rehearse            take one batch of each split through the recipe, print what came out, and stop; every new run does so
                         before its first step
-  --verbose             name what the plan only counts, such as the known faults that are worked around, and what the
-                        rehearsal does not check
+  --verbose             name what the plan only counts, such as the known faults that are worked around, what the
+                        rehearsal does not check, and how the check of the first snapshot went
   --strict              exit code 4 when the run ends and one of its targets.* is missed, or was not measured
   --json                print summary.json on stdout when done; everything else goes to stderr
 
@@ -85,7 +85,7 @@ RunOutcome train_together(RunRequest request, distributed::Processes* ranks) {
     request.agreement = ranks;
     return run_training(std::move(request));
   } catch (const DistributedError&) {
-    stop_if_told();
+    stop_if_signalled();
     throw;
   }
 }

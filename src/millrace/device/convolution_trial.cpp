@@ -227,7 +227,7 @@ class Trial {
     bool in_unit = false;
     double limit_ms = start_ms_;
     const auto goes_on = [&] {
-      stop_if_told();
+      stop_if_signalled();
       return !goes_on_ || goes_on_(all_ - left_.size() + done, all_);
     };
     while (const std::optional<std::string> text = program.next(limit_ms, goes_on)) {

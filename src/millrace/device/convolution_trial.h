@@ -31,7 +31,7 @@ struct ConvolutionTrial {
 // tried, and neither are those whose fp32 reference takes each thread longer than `start_ms` on a core. First returns the C
 // library's freed memory to the system. Waits for the program, which dies with this process.
 // `goes_on`, with the passes done and in all, is asked several times a second; once it says false, the rest is left untried.
-// Throws Stopped (system/signals.h), and what `goes_on` throws.
+// Throws Stopped (system/stop.h), and what `goes_on` throws.
 using TrialGoesOn = std::function<bool(std::size_t done, std::size_t all)>;
 [[nodiscard]] ConvolutionTrial try_convolutions(std::span<const ConvolutionShape> shapes, int threads, double start_ms = 60'000,
                                                 const TrialGoesOn& goes_on = nullptr);

@@ -128,6 +128,7 @@ struct Evidence {
     std::int64_t samples = 0;  // number of samples with values that are not finite
     std::string first;         // the first of these samples: its name, the field, how many values, where; "" = all values that
                                // were read again are finite
+    bool prepared = false;     // true: what was read is finite, and prepare() made the values that are not
   };
 
   // The loss of the best answer that ignores the input.

@@ -105,15 +105,16 @@ Found not_finite(const Evidence& e) {
   const auto notices = [&](std::string remedy) {
     return Finding{.id = {}, .what = what, .remedy = std::move(remedy), .key = {}, .value = {}, .gain = gain_of(share)};
   };
+  const std::string look = "look for zeros under a root or a logarithm, or divisions by them";
   if (!input.first.empty()) {
-    what += ", nor is the input: " + input.first;
+    what += (input.prepared ? ", nor is what prepare() makes of a finite input: " : ", nor is the input: ") + input.first;
     if (input.samples > 1)
       what += ", and " + with_commas(input.samples - 1) + (input.samples == 2 ? " more sample" : " more samples");
+    if (input.prepared) return notices("in Recipe::prepare(), " + look);
     return notices("repair or remove " + std::string(input.samples > 1 ? "these samples" : "the sample") +
                    "; if such values mark missing data, leave them out of the loss");
   }
   if (input.all) what += std::string("; ") + (is_one ? "its" : "their") + " input is finite";
-  const std::string look = "look for zeros under a root or a logarithm, or divisions by them";
   if (e.numbers.scaled && e.numbers.has_bf16) return set(what, "precision.dtype", "bf16", gain_of(share));
   const bool clips = objective_with(e, [](const Evidence::ObjectiveLines& objective) { return objective.clips; }) != nullptr;
   if (!input.all) return notices("look at the input of these steps, lower optim.learning_rate, or " + look);

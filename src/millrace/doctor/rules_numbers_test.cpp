@@ -59,6 +59,11 @@ TEST(Rules, AnySkippedStepIsAFindingAndNamesTheSampleThatIsNotFinite) {
   EXPECT_THAT(finding.what,
               testing::AllOf(testing::StartsWith("30 of 100 steps were skipped"), HasSubstr("and 11 more samples")));
   EXPECT_THAT(finding.remedy, testing::StartsWith("repair or remove these samples; "));
+  e.numbers.input.prepared = true;
+  finding = first(e, "not_finite");
+  EXPECT_THAT(finding.what, HasSubstr("were not finite, nor is what prepare() makes of a finite input: sample 373"));
+  EXPECT_THAT(finding.remedy, testing::StartsWith("in Recipe::prepare(), look for zeros"));
+  EXPECT_EQ(finding.key, "");
   e.numbers.scaled = true;
   e.numbers.skipped = 1;
   EXPECT_EQ(first(e, "not_finite").id, "not_finite") << "a loss scale does not mend it either";

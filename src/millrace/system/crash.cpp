@@ -1,6 +1,7 @@
 #include "millrace/system/crash.h"
 
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -39,8 +40,9 @@ constexpr std::array<Row, 14> kSignals = {{{SIGSEGV, "a segmentation fault (SIGS
                                            {SIGTRAP, "a trap (SIGTRAP)", false},
                                            {SIGPWR, "a power failure (SIGPWR)", false}}};
 
-// A stack for the handler, for the case that a thread's own stack has run out.
-alignas(16) std::array<char, 65536> handler_stack;
+// The main thread's stack for the handler.
+constexpr std::size_t kHandlerStack = 65536;
+alignas(16) std::array<char, kHandlerStack> handler_stack;
 
 std::atomic<int> crash_log{-1};
 
@@ -81,7 +83,7 @@ void log_words(const char* kind, std::string_view words) noexcept {
 struct CrashReport {
   std::array<char, 1024> what_room{}, place_room{}, next_room{};
   HandlerText what{what_room}, place{place_room}, next{next_room};
-  bool in_foreign_code = false, in_doing = false;
+  bool in_foreign_code = false, in_doing = false, out_of_stack = false;
 
   void log() const noexcept {
     static LastWords line;
@@ -109,7 +111,9 @@ void add_addresses(const CrashSite& site, HandlerText& text) noexcept {
 
 void add_next(CrashReport& report, const CrashSite& site, bool has_line) noexcept {
   HandlerText& next = report.next;
-  if (report.in_foreign_code) {
+  if (report.out_of_stack) {
+    next.add("look there for a function that calls itself without end, or put large arrays into a std::vector");
+  } else if (report.in_foreign_code) {
     next.add("look there for an index out of range, a null pointer, a layer that was never made");
     if (!site.in_program) next.add("; else ").add(kCrashRemedy);
   } else if (report.in_doing) {
@@ -122,10 +126,21 @@ void add_next(CrashReport& report, const CrashSite& site, bool has_line) noexcep
   for (std::size_t i = 0; i < site.count; ++i) next.add(" ").add_hex(site.calls[i]);
 }
 
+// An access near the stack pointer to memory that is not there. Above it by a large array of the function that made the access,
+// below it by a call.
+bool is_stack_overflow(const siginfo_t* info, const void* context) noexcept {
+  constexpr std::uintptr_t kNear = 1U << 20U;
+  const std::uintptr_t stack = stack_pointer(context);
+  if (info == nullptr || info->si_signo != SIGSEGV || info->si_code <= 0 || stack == 0) return false;
+  const auto address = reinterpret_cast<std::uintptr_t>(info->si_addr);
+  return address < stack + kNear && stack < address + kNear;
+}
+
 // What this thread has noted is written first: the walk over the stack ends the process where the stack is damaged.
-void report_crash(const Row& row, const void* context) noexcept {
+void report_crash(const Row& row, const siginfo_t* info, const void* context) noexcept {
   CrashReport report;
-  report.what.add(row.text);
+  report.out_of_stack = is_stack_overflow(info, context);
+  report.what.add(report.out_of_stack ? "a stack overflow (SIGSEGV)" : row.text);
   static LastWords called;
   HandlerText call(called);
   report.in_foreign_code = ForeignCall::describe_here(call);
@@ -161,7 +176,7 @@ void report_crash(const Row& row, const void* context) noexcept {
 }
 
 // One thread reports; others that crash meanwhile wait for it.
-void report_crash_once(const Row& row, const void* context) noexcept {
+void report_crash_once(const Row& row, const siginfo_t* info, const void* context) noexcept {
   static std::atomic<long> reporter{0};
   const long self = ::syscall(SYS_gettid);
   long nobody = 0;
@@ -172,7 +187,7 @@ void report_crash_once(const Row& row, const void* context) noexcept {
   constexpr unsigned kMostSeconds = 60;  // addr2line reads all lines of the program
   ::signal(SIGALRM, SIG_DFL);
   ::alarm(kMostSeconds);
-  report_crash(row, context);
+  report_crash(row, info, context);
   ::alarm(0);
 }
 
@@ -182,7 +197,7 @@ extern "C" void on_crash(int number, siginfo_t* info, void* context) {
     if (known.number == number) row = known;
   }
   if (row.is_fault) {
-    report_crash_once(row, context);
+    report_crash_once(row, info, context);
   } else {
     LastWords room{};
     HandlerText words(room);
@@ -209,6 +224,29 @@ void keep_a_second_for_the_last_line() noexcept {
 }
 
 }  // namespace
+
+CrashStack::CrashStack() noexcept {
+  stack_t now{};
+  if (::sigaltstack(nullptr, &now) != 0 || (now.ss_flags & SS_DISABLE) == 0) return;
+  void* memory = ::mmap(nullptr, kHandlerStack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) return;
+  stack_t stack{};
+  stack.ss_sp = memory;
+  stack.ss_size = kHandlerStack;
+  if (::sigaltstack(&stack, nullptr) == 0) {
+    memory_ = memory;
+  } else {
+    ::munmap(memory, kHandlerStack);
+  }
+}
+
+CrashStack::~CrashStack() {
+  if (memory_ == nullptr) return;
+  stack_t none{};
+  none.ss_flags = SS_DISABLE;
+  ::sigaltstack(&none, nullptr);
+  ::munmap(memory_, kHandlerStack);
+}
 
 void set_crash_log(int descriptor) noexcept { crash_log.store(descriptor); }
 

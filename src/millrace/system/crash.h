@@ -10,6 +10,19 @@ namespace millrace {
 // has a handler, such as a sanitizer's, is left alone. A limit on CPU time that would kill at once (ulimit -t) sends SIGXCPU a
 // second earlier.
 void install_crash_line() noexcept;
+// A stack of this thread for the report, needed where the thread's own stack has run out. install_crash_line() gives the calling
+// thread one; every other thread that calls an author's code makes this object and lets it live as long as those calls. If the
+// thread has such a stack already, such as a sanitizer's, or if memory is short, it does nothing.
+class CrashStack {
+ public:
+  CrashStack() noexcept;
+  ~CrashStack();
+  CrashStack(const CrashStack&) = delete;
+  CrashStack& operator=(const CrashStack&) = delete;
+
+ private:
+  void* memory_ = nullptr;  // null: this object does nothing
+};
 // From now on also writes the report as a line {"kind": "crash", "text": ...} to this open file, a run's log.jsonl or, before it
 // has one, its lock; of two such lines the second says more. The kind is "signal" for the second group of signals. -1 = stop. The
 // descriptor stays the caller's.

@@ -65,6 +65,21 @@ std::uintptr_t fault_address([[maybe_unused]] const void* context) {
 #endif
 }
 
+}  // namespace
+
+std::uintptr_t stack_pointer([[maybe_unused]] const void* context) noexcept {
+  if (context == nullptr) return 0;
+#if defined(__x86_64__)
+  return static_cast<std::uintptr_t>(static_cast<const ucontext_t*>(context)->uc_mcontext.gregs[REG_RSP]);
+#elif defined(__aarch64__)
+  return static_cast<std::uintptr_t>(static_cast<const ucontext_t*>(context)->uc_mcontext.sp);
+#else
+  return 0;
+#endif
+}
+
+namespace {
+
 struct Walk {
   std::uintptr_t fault;
   bool below_handler = false;  // the frames of the handler itself are behind

@@ -19,6 +19,8 @@ struct CrashSite {
   std::string_view library;  // name of the file that holds the instruction at fault; "" = unknown
   bool in_program = false;   // that file is the program itself
 };
+// The stack pointer of the instruction at fault; 0 = unknown. `context`: the handler's third argument.
+[[nodiscard]] std::uintptr_t stack_pointer(const void* context) noexcept;
 // `context`: the handler's third argument. Walks the stack; a stack that is damaged may end the process here.
 [[nodiscard]] CrashSite crash_site(const void* context) noexcept;
 

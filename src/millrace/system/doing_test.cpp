@@ -178,6 +178,55 @@ TEST(CrashDeathTest, InForeignCodeTheCallAndTheThreadAreNamed) {
   ::unlink(file.c_str());
 }
 
+[[gnu::noinline]] int calls_itself(const volatile int* goes_on) {
+  std::array<volatile char, 4096> room{};
+  return *goes_on == 0 ? 0 : calls_itself(goes_on) + room[0];
+}
+
+TEST(CrashDeathTest, AStackThatHasRunOutIsNamedInEveryThread) {
+  static volatile int goes_on = 1;
+  EXPECT_EXIT(
+      {
+        install_crash_line();
+        std::thread([] {
+          ::pthread_setname_np(::pthread_self(), "a-reader");
+          const CrashStack stack;
+          ::_exit(calls_itself(&goes_on));
+        }).join();
+      },
+      testing::KilledBySignal(SIGSEGV),
+      "^crash: a stack overflow .SIGSEGV.\n  where    thread a-reader\n[^\n]*.0x[^\n]*\n"
+      "  next     look there for a function that calls itself without end");
+  EXPECT_EXIT(
+      {
+        install_crash_line();
+        ::_exit(calls_itself(&goes_on));
+      },
+      testing::KilledBySignal(SIGSEGV), "^crash: a stack overflow .SIGSEGV.\n  where    the main thread\n");
+}
+
+TEST(CrashStack, LeavesAThreadsOwnStackForSignalsAsItIs) {
+  const auto now = [] {
+    stack_t stack{};
+    ::sigaltstack(nullptr, &stack);
+    return stack;
+  };
+  std::thread([&] {
+    ASSERT_NE(now().ss_flags & SS_DISABLE, 0);
+    {
+      const CrashStack outer;
+      const void* const memory = now().ss_sp;
+      EXPECT_EQ(now().ss_flags & SS_DISABLE, 0);
+      {
+        const CrashStack inner;
+        EXPECT_EQ(now().ss_sp, memory);
+      }
+      EXPECT_EQ(now().ss_sp, memory);
+    }
+    EXPECT_NE(now().ss_flags & SS_DISABLE, 0);
+  }).join();
+}
+
 TEST(CrashDeathTest, ASignalFromOutsideIsNamedOnStderrAndInTheLogAndEndsAsBefore) {
   const std::string file = testing::TempDir() + "signal-log-" + std::to_string(::getpid());
   EXPECT_EXIT(

@@ -66,7 +66,7 @@ void keep_name_of(int process) noexcept {
 
 void write_words(const char* text) noexcept { (void)!::write(words_go_to.load(), text, std::strlen(text)); }
 
-// The loop has not come to a stop_if_told() in time.
+// The loop has not come to a stop_if_signalled() in time.
 extern "C" void on_alarm(int) {
   const int number = pending.load();
   if (number == 0 || !is_before_first_step.load()) return;
@@ -163,7 +163,7 @@ void first_step_is_made() noexcept {
   if (is_before_first_step.exchange(false)) ::alarm(0);
 }
 
-void stop_if_told() {
+void stop_if_signalled() {
   if (obeys && is_before_first_step.load() && pending_signal() != 0) throw Stopped{pending_signal()};
 }
 

@@ -4,6 +4,8 @@
 
 #include <string>
 
+#include "millrace/system/stop.h"
+
 namespace millrace {
 
 // Catches SIGTERM, SIGINT, SIGHUP and SIGUSR1 and ignores SIGPIPE, for the whole process. A signal that was ignored before, as
@@ -20,17 +22,13 @@ void install_signal_handlers();
 [[nodiscard]] constexpr int exit_code_for(int signal) noexcept { return 128 + signal; }
 [[nodiscard]] const char* signal_name(int signal) noexcept;  // "SIGTERM"; "signal" for signals that are not caught
 
-// Leaves work that stop_if_told() ends. No std::exception: handlers of errors let it pass.
-struct Stopped {
-  int signal = 0;
-};
 // "stopped by SIGTERM before the first step; …": for the console.
 [[nodiscard]] std::string stopped_text(int signal);
 
-// The time before the first step. Until first_step_is_made() or its destruction, stop_if_told() obeys the first signal in the
-// thread that made the object; where the thread does not get there within `patience_s`, the process ends at once: stopped_text()
-// goes to `descriptor` (-1 = nowhere), a line to the run's log, and the exit code is exit_code_for() the signal. Files must be
-// such that a killed process may leave them. One at a time; uses SIGALRM.
+// The time before the first step. Until first_step_is_made() or its destruction, stop_if_signalled() obeys the first signal in
+// the thread that made the object; where the thread does not get there within `patience_s`, the process ends at once:
+// stopped_text() goes to `descriptor` (-1 = nowhere), a line to the run's log, and the exit code is exit_code_for() the signal.
+// Files must be such that a killed process may leave them. One at a time; uses SIGALRM.
 class BeforeFirstStep {
  public:
   explicit BeforeFirstStep(int descriptor, unsigned patience_s = 5);
@@ -39,8 +37,6 @@ class BeforeFirstStep {
   BeforeFirstStep& operator=(const BeforeFirstStep&) = delete;
 };
 void first_step_is_made() noexcept;
-// Throws Stopped after a signal before the first step. Does nothing in other threads, and where no BeforeFirstStep lives.
-void stop_if_told();
 
 // For worker threads: lets the kernel deliver the signals above to the loop's thread only.
 void block_signals_in_this_thread() noexcept;

@@ -96,7 +96,7 @@ TEST(SignalsDeathTest, AfterTheFirstStepTheLoopHasAllTheTimeItTakes) {
         const BeforeFirstStep start(STDERR_FILENO, 1);
         ::raise(SIGTERM);
         first_step_is_made();
-        stop_if_told();
+        stop_if_signalled();
         ::_exit(::alarm(0) == 0 ? 0 : 1);
       },
       ::testing::ExitedWithCode(0), "^$");
@@ -106,21 +106,21 @@ TEST(Signals, WorkThatAsksIsLeftInTheThreadOfTheStart) {
   forget_what_was_ignored();
   install_signal_handlers();
   reset_pending_signal_for_test();
-  EXPECT_NO_THROW(stop_if_told()) << "no start";
+  EXPECT_NO_THROW(stop_if_signalled()) << "no start";
   {
     const BeforeFirstStep start(-1);
-    EXPECT_NO_THROW(stop_if_told()) << "no signal";
+    EXPECT_NO_THROW(stop_if_signalled()) << "no signal";
     ::raise(SIGHUP);
-    std::thread([] { EXPECT_NO_THROW(stop_if_told()); }).join();
+    std::thread([] { EXPECT_NO_THROW(stop_if_signalled()); }).join();
     try {
-      stop_if_told();
+      stop_if_signalled();
       ADD_FAILURE() << "it went on";
     } catch (const Stopped& stopped) {
       EXPECT_EQ(stopped.signal, SIGHUP);
       EXPECT_THAT(stopped_text(stopped.signal), testing::StartsWith("stopped by SIGHUP before the first step; "));
     }
   }
-  EXPECT_NO_THROW(stop_if_told());
+  EXPECT_NO_THROW(stop_if_signalled());
   EXPECT_EQ(::alarm(0), 0U) << "nothing ends the process later";
   reset_pending_signal_for_test();
 }

@@ -1,9 +1,13 @@
 // A recipe of signals, as somebody writes it who comes from another framework: one channel of 16 values, which of two
 // frequencies it has. `--plant.mistake=NAME` plants a mistake, NAME_mended is what its message advises.
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <cmath>
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <limits>
 #include <random>
 #include <stdexcept>
@@ -29,6 +33,11 @@ void wave(std::int64_t index, std::span<float> x, std::int64_t& label, double no
                               noise);
 }
 
+[[gnu::noinline]] int calls_itself(const volatile int* goes_on) {
+  std::array<volatile char, 4096> room{};
+  return *goes_on == 0 ? 0 : calls_itself(goes_on) + room[0];
+}
+
 // Reads samples as an author's own source does.
 class Waves final : public data::Source {
  public:
@@ -44,11 +53,13 @@ class Waves final : public data::Source {
       if (mistake_ == "source_counts_too_far") static_cast<void>(offsets_.at(static_cast<std::size_t>(index)));
       if (mistake_ == "source_reads_nowhere" && index == size_ - 1) static_cast<void>(*nowhere_);
       if (mistake_ == "source_reads_nowhere_late" && index == kTrain - 1 && ++reads_ > 1) static_cast<void>(*nowhere_);
+      if (mistake_ == "source_calls_itself" && index == kTrain - 1 && ++reads_ > 1) reads_ += calls_itself(&goes_on_);
       double noise = 0;
       if (mistake_ == "source_draws_by_itself") noise = static_cast<double>(std::random_device{}() % 100) / 100;
       if (mistake_ == "source_draws_by_itself_mended") noise = random(i).normal();
       auto* x = reinterpret_cast<float*>(rows.row(0, i, fields_[0].bytes()));
       wave(index + first_, {x, static_cast<std::size_t>(kLength)}, *reinterpret_cast<std::int64_t*>(rows.row(1, i, 8)), noise);
+      if (mistake_.starts_with("prepare_divides_a_silent_sample") && index == 5) std::fill_n(x, kLength, 0.0F);
       if (mistake_ == "nan_in_a_sample" && index == 5) x[3] = std::numeric_limits<float>::quiet_NaN();
     }
   }
@@ -59,6 +70,7 @@ class Waves final : public data::Source {
   std::int64_t size_, first_;
   std::vector<float> offsets_;
   const volatile int* nowhere_ = nullptr;
+  volatile int goes_on_ = 1;
   mutable std::atomic<int> reads_ = 0;
   std::vector<Field> fields_ = {{"wave", DType::f32, {1, kLength}}, {"label", DType::i64, {}}};
 };
@@ -75,6 +87,7 @@ struct NetImpl : torch::nn::Module {
     if (mistake == "double_into_a_float_net_mended") x = x.to(at::kFloat);
     if (mistake == "channel_axis_is_lost") x = x.squeeze(1);
     at::Tensor y = convolution(x);
+    if (holds) y = y.detach();
     if (mistake == "strided_views_into_ours") look_at_strided(y.transpose(1, 2));
     if (mistake == "tensor_of_cuda") y = y + at::zeros({4, 1}, at::TensorOptions(at::kCUDA));
     if (mistake == "tensor_of_cuda_mended") y = y + at::zeros({4, 1}, y.options());
@@ -107,11 +120,20 @@ struct NetImpl : torch::nn::Module {
     require_same("attention", nn::causal_attention(q, q, q, 0, {}), nn::causal_attention(dense_q, dense_q, dense_q, 0, {}));
   }
   std::string mistake;
+  bool holds = false;  // the convolution does not learn yet
   torch::nn::Conv1d convolution{nullptr};
   torch::nn::BatchNorm1d norm{nullptr};
   torch::nn::Linear head{nullptr}, late{nullptr};
 };
 TORCH_MODULE(Net);
+
+// A file that a fit writes and that must not stay.
+struct PartOfAFit {
+  PartOfAFit() { std::ofstream("fit.part") << "a part"; }
+  ~PartOfAFit() { std::filesystem::remove("fit.part"); }
+  PartOfAFit(const PartOfAFit&) = delete;
+  PartOfAFit& operator=(const PartOfAFit&) = delete;
+};
 
 class WavesRecipe final : public Recipe {
  public:
@@ -139,8 +161,18 @@ class WavesRecipe final : public Recipe {
       batch.set("wave",
                 batch["wave"] + nn::normal_rows({.seed = 1, .epoch = batch.epoch(), .positions = batch.groups()[0].positions},
                                                 {1, kLength}, batch["wave"].options()));
+    const at::Tensor loudness = batch["wave"].abs().amax({1, 2}, /*keepdim=*/true);
+    if (plants("prepare_divides_a_silent_sample")) batch.set("wave", batch["wave"] / loudness);
+    if (plants("prepare_divides_a_silent_sample_mended")) batch.set("wave", batch["wave"] / loudness.clamp_min(1e-6));
     if (plants("prepare_divides_by_itself")) batch.set("wave", batch["wave"] / batch["wave"].sub(batch["wave"]));
     return batch;
+  }
+
+  void before_training() override {
+    if (!plants("signal_in_a_long_fit")) return;
+    const PartOfAFit part;
+    std::raise(SIGTERM);
+    for (;;) stop_if_signalled();
   }
 
   torch::nn::Module& model() override { return *net_; }
@@ -203,6 +235,7 @@ class WavesRecipe final : public Recipe {
     if (plants("loss_quits")) std::raise(SIGQUIT);
     if (plants("loss_reads_nowhere") && context.training && context.step == 2) static_cast<void>(*nowhere_);
     if (plants("thawed_later") && context.training && context.step == 2) net_->convolution->weight.set_requires_grad(true);
+    net_->holds = plants("thawed_later_mended") && context.training && context.step < 2;
     at::Tensor wave = batch["wave"];
     if (plants("loss_changes_its_batch_mended")) wave = wave * 2;
     at::Tensor logits = net_(wave);

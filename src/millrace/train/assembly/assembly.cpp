@@ -150,7 +150,7 @@ std::optional<Batch> Assembly::trial_batch(Split split, Recipe* prepares) const 
                              .seed = own.seed};
   std::optional<Batch> first;
   while (auto host = trial_loader.next()) {
-    stop_if_told();
+    stop_if_signalled();
     Batch here;
     {
       const device::ExpectedCopies on_its_way;

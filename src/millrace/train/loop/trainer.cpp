@@ -62,6 +62,7 @@ Trainer::Trainer(Trainer::Parts parts)
       saves_(parts_.config->snapshot, parts_.place, reporter_, agreement()),
       recovery_(parts_.recovers, parts_.may_recompute, parts_.config->memory.micro_batches, *parts_.recipe, *parts_.stepper,
                 reporter_, agreement()),
+      thaw_watch_(parts_.recipe->model()),
       skipped_inputs_(*parts_.loader, parts_.config->optim.accumulate),
       loader_state_(parts_.loader->state()),
       validation_pending_(parts_.config->train.validate_at_start && parts_.validation != nullptr) {
@@ -361,6 +362,7 @@ LoggedStep Trainer::logged_step(const StepRecord& record) const {
 }
 
 void Trainer::log() {
+  thaw_watch_.look(step_);
   const std::optional<double> host_ms = read_phases(wait_for_steps());
   const Span span(*parts_.timeline, Phase::log);
   meter_.sum_window(agreement());
@@ -400,11 +402,16 @@ void Trainer::check_divergence(double skipped_in_a_row) {
   constexpr double limit = 10;
   if (skipped_in_a_row < limit) return;
   const std::string& input = skipped_input_.first;
+  const bool made = skipped_input_.prepared;
   throw TrainingDiverged(
       {"the loss or its gradients were not finite in " + fixed(skipped_in_a_row, 0) + " steps in a row" +
-           (input.empty() ? "" : ", nor was the input: " + input),
+           (input.empty() ? "" : (made ? ", nor was what prepare() made of a finite input: " : ", nor was the input: ") + input),
        "step " + std::to_string(step_) + "; none of these steps changed the weights",
-       saves_.last_good("val_" + parts_.names.loss) + (input.empty() ? "" : "repair the data, then ") + remedy_of_divergence()});
+       saves_.last_good("val_" + parts_.names.loss) +
+           (input.empty() ? ""
+            : made        ? "repair Recipe::prepare(), then "
+                          : "repair the data, then ") +
+           remedy_of_divergence()});
 }
 
 void Trainer::check_weights() {

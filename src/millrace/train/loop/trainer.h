@@ -32,6 +32,7 @@
 #include "millrace/train/watch/memory_watch.h"
 #include "millrace/train/watch/profiler.h"
 #include "millrace/train/watch/skipped_inputs.h"
+#include "millrace/train/watch/thaw_watch.h"
 
 namespace millrace {
 
@@ -171,6 +172,7 @@ class Trainer {
   Recovery recovery_;
   MemoryWatch memory_watch_;
   std::unique_ptr<Diagnosis> diagnosis_;  // null = log.doctor is off, or this is not rank 0
+  ThawWatch thaw_watch_;
   SkippedInputs skipped_inputs_;
   doctor::Evidence::SkippedInput skipped_input_;  // summed over all ranks
   double machine_told_ = 0;                       // when the log last had a line about the machine, in steady seconds; 0 = never

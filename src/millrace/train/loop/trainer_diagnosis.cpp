@@ -122,25 +122,34 @@ void Trainer::look_at_skipped(double skipped) {
   constexpr std::size_t kNamed = 3;
   const bool rose = skipped_inputs_.rose(skipped);
   const std::int64_t begin = steady_nanoseconds();
-  const Json lines = skipped_inputs_.look(skipped, loader_state_);
+  BatchContext context = batch_context();
+  context.timeline = nullptr;
+  const Json lines = skipped_inputs_.look(skipped, loader_state_, context);
   if (!(parts_.stepper->averages() ? agreement().any(rose) : rose)) return;  // ranks that step separately also skip separately
   const doctor::Evidence::SkippedInput& own = skipped_inputs_.seen();
   std::vector<std::string> fresh;
-  skipped_input_ = {.all = true, .samples = 0, .first = skipped_input_.first};
-  for (const Json& rank : agreement().gather({{"lines", lines}, {"all", own.all}, {"samples", own.samples}})) {
+  skipped_input_ = {.all = true, .samples = 0, .first = skipped_input_.first, .prepared = skipped_input_.prepared};
+  for (const Json& rank : agreement().gather(
+           {{"lines", lines}, {"all", own.all}, {"samples", own.samples}, {"first", own.first}, {"prepared", own.prepared}})) {
+    const auto first = rank.at("first").get<std::string>();
+    const bool prepared = rank.at("prepared").get<bool>();
+    if (!first.empty() && (skipped_input_.first.empty() || (skipped_input_.prepared && !prepared))) {
+      skipped_input_.first = first;
+      skipped_input_.prepared = prepared;
+    }
     skipped_input_.all = skipped_input_.all && rank.at("all").get<bool>();
     skipped_input_.samples += rank.at("samples").get<std::int64_t>();
     for (const Json& line : rank.at("lines")) fresh.push_back(line.get<std::string>());
   }
-  if (skipped_input_.first.empty() && !fresh.empty()) skipped_input_.first = fresh.front();
   meter_.leave_out(steady_nanoseconds() - begin);
   if (diagnosis_) diagnosis_->saw_skipped_input(skipped_input_);
   if (fresh.empty() || agreement().ranks().rank != 0) return;
   const std::size_t more = fresh.size() > kNamed ? fresh.size() - kNamed : 0;
   fresh.resize(fresh.size() - more);
   const std::string text = "steps up to " + with_commas(step_) +
-                           " were skipped since their input is not finite: " + joined(fresh, "; ") +
-                           (more > 0 ? "; and " + std::to_string(more) + " more" : "");
+                           (skipped_input_.prepared ? " were skipped since what prepare() makes of their input is not finite: "
+                                                    : " were skipped since their input is not finite: ") +
+                           joined(fresh, "; ") + (more > 0 ? "; and " + std::to_string(more) + " more" : "");
   reporter_.warning(text);
   reporter_.record("warning", {{"step", step_}, {"text", text}});
 }

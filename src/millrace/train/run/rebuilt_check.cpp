@@ -111,17 +111,17 @@ std::string difference(const Stepper& stepper, const StepResult& run, const Step
   return "";
 }
 
-std::string compared(Assembly& assembly, const snapshot::Content& content) {
+RebuiltCheck compared(Assembly& assembly, const snapshot::Content& content) {
   const Stepper& stepper = assembly.stepper();
   const Split split = assembly.loaders().validation() != nullptr ? Split::validation : Split::train;
   const std::unique_ptr<Recipe> recipe = rebuilt(assembly, content);
   if (const State* saved = snapshot::part_of(content, snapshot::kRecipe)) {
     if (const std::string what = not_taken(*saved, *recipe); !what.empty())
-      return "load_state() does not take what state() gave to the snapshot of step " + std::to_string(content.step) + ": " +
-             what +
-             " is another one\n  where    Recipe::load_state()\n  next     take each tensor and the JSON over from its argument: "
-             "a "
-             "resumed run, eval and predict begin from there";
+      return {.warning = "load_state() does not take what state() gave to the snapshot of step " + std::to_string(content.step) +
+                         ": " + what +
+                         " is another one\n  where    Recipe::load_state()\n  next     take each tensor and the JSON over from "
+                         "its argument: a resumed run, eval and predict begin from there",
+              .unchecked = ""};
   }
   Stepper other(*recipe, assembly.switches(), assembly.setup().timeline(),
                 {.device = stepper.device(),
@@ -133,43 +133,49 @@ std::string compared(Assembly& assembly, const snapshot::Content& content) {
                  .trains = false});
   other.begin_step(std::max<std::int64_t>(content.step - 1, 0));
   const std::optional<Batch> batch = assembly.trial_batch(split), again = assembly.trial_batch(split, recipe.get());
-  if (!batch || !again) return "";
+  if (!batch || !again) return {.warning = "", .unchecked = "no batch has a row"};
   if (!same_fields(*batch, *again)) {
     const std::optional<Batch> third = assembly.trial_batch(split);
-    if (third && !same_fields(*batch, *third)) return "";  // by random numbers of the recipe, as the rehearsal said
+    if (third && !same_fields(*batch, *third))
+      return {.warning = "", .unchecked = "a batch that is prepared again has other values"};
   }
   const std::string found = difference(stepper, assembly.stepper().evaluate(*batch), other.evaluate(*again));
-  if (found.empty()) return "";
-  return "what the snapshot of step " + std::to_string(content.step) + " holds does not give the run's numbers: for one " +
-         (split == Split::validation ? "validation" : "training") + " batch " + found +
-         "\n  where    what the loss depends on and neither model() nor state() holds; eval, predict and a resumed run lack it"
-         "\n  next     register layers, parameters and buffers in model() (register_module, register_buffer), and return other "
-         "learned values from state()";
+  if (found.empty()) return {};
+  const std::string text =
+      "what the snapshot of step " + std::to_string(content.step) + " holds does not give the run's numbers: for one " +
+      (split == Split::validation ? "validation" : "training") + " batch " + found +
+      "\n  where    what the loss depends on and neither model() nor state() holds; eval, predict and a resumed run lack it"
+      "\n  next     register layers, parameters and buffers in model() (register_module, register_buffer), and return other "
+      "learned values from state()";
+  return {.warning = text, .unchecked = ""};
 }
 
 }  // namespace
 
-std::string check_rebuilt(Assembly& assembly, const snapshot::Content& content, double opening_seconds) {
+RebuiltCheck check_rebuilt(Assembly& assembly, const snapshot::Content& content, double opening_seconds) {
   constexpr double kSeconds = 1, kShare = 0.01;
+  const auto not_checked = [](std::string reason) { return RebuiltCheck{.warning = "", .unchecked = std::move(reason)}; };
   torch::nn::Module& model = assembly.recipe().model();
-  if (opening_seconds > std::max(kSeconds, kShare * assembly.setup().timeline().total().wall)) return "";
-  if (!has_room(model, assembly.stepper().device())) return "";
+  if (opening_seconds > std::max(kSeconds, kShare * assembly.setup().timeline().total().wall))
+    return not_checked("opening the data again takes " + human_duration(opening_seconds));
+  if (!has_room(model, assembly.stepper().device())) return not_checked("there is no memory for a second model");
   const Doing task(Doing::Level::task, "the check of the first snapshot");
   const device::ExpectedReads of_the_check;
   const at::NoGradGuard no_grad;
   const bool training = model.is_training();
   return finally(
-      [&]() -> std::string {
+      [&]() -> RebuiltCheck {
         model.eval();
         try {
           return compared(assembly, content);
         } catch (const std::exception& error) {
           if (device::kind_of(error) != device::ErrorKind::other) {
-            if (device::is_out_of_memory(error)) return "";
+            if (device::is_out_of_memory(error)) return not_checked("memory ran out");
             throw;
           }
-          return "the recipe can't be made again from the snapshot of step " + std::to_string(content.step) +
-                 ", as eval would: " + error.what();
+          return {.warning = "the recipe can't be made again from the snapshot of step " + std::to_string(content.step) +
+                             ", as eval would: " + error.what(),
+                  .unchecked = ""};
         }
       },
       [&] { model.train(training); });

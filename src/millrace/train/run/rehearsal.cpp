@@ -171,7 +171,22 @@ std::string parameters_that(const std::vector<std::string>& names, const char* o
          (names.size() == 1 ? one : several);
 }
 
-void take(LossCheck check, Rehearsal& rehearsal) {
+// Adds its lifetime to `seconds`.
+class Stopwatch {
+ public:
+  explicit Stopwatch(double& seconds) : seconds_(seconds), begin_(steady_seconds()) {}
+  ~Stopwatch() { seconds_ += steady_seconds() - begin_; }
+  Stopwatch(const Stopwatch&) = delete;
+  Stopwatch& operator=(const Stopwatch&) = delete;
+
+ private:
+  double& seconds_;
+  double begin_;
+};
+
+void check_sums(Stepper& stepper, const Batch& batch, const StepResult& result, Rehearsal& rehearsal) {
+  const Stopwatch watch(rehearsal.check_seconds);
+  LossCheck check = check_adds_up(stepper, batch, result);
   rehearsal.unchecked = std::move(check.unchecked);
   std::ranges::move(check.warnings, std::back_inserter(rehearsal.warnings));
 }
@@ -182,7 +197,9 @@ std::optional<Batch> first_batch(const Assembly& assembly, Split split, Rehearsa
   const double begin = steady_seconds();
   std::optional<Batch> batch = assembly.trial_batch(split);
   if (!batch) return batch;
-  if (steady_seconds() - begin <= kSeconds) warn(check_batch_repeats(assembly, split, *batch), rehearsal);
+  const bool is_quick = steady_seconds() - begin <= kSeconds;
+  const Stopwatch watch(rehearsal.check_seconds);
+  if (is_quick) warn(check_batch_repeats(assembly, split, *batch), rehearsal);
   look_at_values(*batch, rehearsal);
   return batch;
 }
@@ -191,7 +208,9 @@ void rehearse_training(Assembly& assembly, Rehearsal& rehearsal) {
   const std::optional<Batch> batch = first_batch(assembly, Split::train, rehearsal);
   if (!batch) return;
   Stepper& stepper = assembly.stepper();
+  const double begin = steady_seconds();
   const StepTrials::RehearsedStep rehearsed = StepTrials(stepper).rehearse(*batch);
+  rehearsal.step_seconds = steady_seconds() - begin;
   rehearsal.training_rows = batch->rows();
   const auto is_absent = [](const Loss& loss) { return loss.terms.empty(); };
   if (std::ranges::all_of(rehearsed.result.losses, is_absent)) refuse_absence(*batch);
@@ -200,11 +219,11 @@ void rehearse_training(Assembly& assembly, Rehearsal& rehearsal) {
   Recipe& recipe = assembly.recipe();
   const bool training = recipe.model().is_training();
   recipe.model().eval();
-  stop_if_told();
+  stop_if_signalled();
   rehearse_prediction(assembly, *batch, rehearsal);
   if (assembly.loaders().validation() == nullptr) {
     const at::NoGradGuard no_grad;
-    take(check_adds_up(stepper, *batch, stepper.evaluate(*batch)), rehearsal);
+    check_sums(stepper, *batch, stepper.evaluate(*batch), rehearsal);
   }
   recipe.model().train(training);
   metrics::Board board;
@@ -249,7 +268,10 @@ void rehearse_validation(Assembly& assembly, Rehearsal& rehearsal) {
     for (const Picture& picture : recipe.draw())
       rehearsal.pictures.push_back(picture.name + " " + std::to_string(picture.width) + "x" + std::to_string(picture.height));
   }
-  warn(check_metrics_repeat(recipe, *batch, result, board), rehearsal);
+  {
+    const Stopwatch watch(rehearsal.check_seconds);
+    warn(check_metrics_repeat(recipe, *batch, result, board), rehearsal);
+  }
   for (std::size_t i = 0; i < result.losses.size(); ++i) {
     const auto& terms = result.losses[i].terms;
     if (!terms.empty() && std::ranges::all_of(terms, counts_nothing))
@@ -257,7 +279,7 @@ void rehearse_validation(Assembly& assembly, Rehearsal& rehearsal) {
                ": a loss of no number is no judge; look at masks and ignored labels",
            rehearsal);
   }
-  take(check_adds_up(assembly.stepper(), *batch, result), rehearsal);
+  check_sums(assembly.stepper(), *batch, result, rehearsal);
   recipe.model().train(training);
 }
 
@@ -317,10 +339,10 @@ Rehearsal rehearse(Assembly& assembly) {
   taken.add(1);
   const double begin = steady_seconds();
   Rehearsal rehearsal;
-  stop_if_told();
+  stop_if_signalled();
   if (!within_memory([&] { rehearse_training(assembly, rehearsal); }))
     rehearsal.warnings.emplace_back("memory ran out in the rehearsal of a training batch; the run will try with less");
-  stop_if_told();
+  stop_if_signalled();
   if (assembly.loaders().validation() != nullptr) {
     const bool whole = within_memory([&] { rehearse_validation(assembly, rehearsal); });
     if (whole && rehearsal.validation_rows > 0) check_names(assembly, rehearsal);
@@ -336,7 +358,9 @@ std::string to_text(const Rehearsal& rehearsal) {
   const auto line = [](const std::string& name, const std::string& text) {
     return "  " + name + std::string(name.size() < 12 ? 12 - name.size() : 1, ' ') + text + "\n";
   };
-  std::string text = "rehearsal in " + human_duration(rehearsal.seconds) + "\n";
+  const auto milliseconds = [](double seconds) { return significant(seconds * 1e3, 3) + " ms"; };
+  std::string text = "rehearsal in " + human_duration(rehearsal.seconds) + ", of which forward and backward " +
+                     milliseconds(rehearsal.step_seconds) + " and checks " + milliseconds(rehearsal.check_seconds) + "\n";
   text += line("training", rehearsal.training_rows == 0
                                ? "no batch"
                                : std::to_string(rehearsal.training_rows) + " rows  " + values_of(rehearsal.losses));

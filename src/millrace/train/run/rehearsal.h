@@ -20,6 +20,8 @@ struct Rehearsal {
   std::vector<std::string> unchecked;                   // losses that could not be checked for adding up, with the reason
   std::vector<std::string> warnings;                    // a line each; a warning does not stop the run
   double seconds = 0;
+  double step_seconds = 0;   // of forward and backward of the training batch
+  double check_seconds = 0;  // of what a step does not do: batches read again, losses and metrics computed again
 };
 
 // Runs data, prepare, losses, gradients, measure, draw and predict once each, after `assembly` has made its choices, and the

@@ -78,7 +78,7 @@ RunOutcome Session::run() {
   introduce();
   try_out();
   const std::vector<std::string> untrained = resumed_ ? std::vector<std::string>() : samples();
-  stop_if_told();
+  stop_if_signalled();
   begin_folder();
   log_choices();
   show_samples("the model before training", untrained);
@@ -94,18 +94,18 @@ RunOutcome Session::run() {
 }
 
 std::pair<std::unique_ptr<Recipe>, Loaders> Session::open_data() {
-  stop_if_told();
+  stop_if_signalled();
   const telemetry::LongTask told(console(), "opening the data");
   const double began = steady_seconds();
   std::unique_ptr<Recipe> recipe = setup_.make_recipe(places(), first_weights());
-  stop_if_told();
+  stop_if_signalled();
   Loaders loaders(setup_, *recipe, [this](const std::string& text) {
     if (folder_ != nullptr && !folder_->has_begun()) return setup_.notices().push_back(text);  // shown with the plan
     console().notice(text);
     if (folder_ != nullptr) log_->write("loader", {{"choice", text}});
   });
   opening_seconds_ = steady_seconds() - began;
-  stop_if_told();
+  stop_if_signalled();
   return {std::move(recipe), std::move(loaders)};
 }
 
@@ -254,11 +254,22 @@ void Session::make_trainer() {
     likeness_ = likeness();
     if (folder_ != nullptr) parts.earlier = runs::earlier_runs(folder_->path(), likeness_);
   }
-  if (!resumed_ && folder_ != nullptr && setup_.agreement().alone() && setup_.switches().on("rehearsal"))
-    parts.check_snapshot = [this](const snapshot::Content& content) {
-      return check_rebuilt(*assembly_, content, opening_seconds_);
-    };
+  const bool checks_snapshot = !resumed_ && folder_ != nullptr && setup_.switches().on("rehearsal");
+  if (checks_snapshot && !setup_.agreement().alone() && request_.verbose)
+    console().notice("the first snapshot will not be loaded into a second model: the run has several processes");
+  if (checks_snapshot && setup_.agreement().alone())
+    parts.check_snapshot = [this](const snapshot::Content& content) { return check_first(content); };
   trainer_ = std::make_unique<Trainer>(std::move(parts));
+}
+
+std::string Session::check_first(const snapshot::Content& content) {
+  const double begin = steady_seconds();
+  const RebuiltCheck check = check_rebuilt(*assembly_, content, opening_seconds_);
+  if (request_.verbose)
+    console().notice(check.unchecked.empty() ? "the first snapshot was loaded into a second model and the losses compared, in " +
+                                                   human_duration(steady_seconds() - begin)
+                                             : "the first snapshot was not loaded into a second model: " + check.unchecked);
+  return check.warning;
 }
 
 std::string Session::likeness() const {

@@ -47,6 +47,7 @@ class Session {
   [[nodiscard]] std::pair<std::unique_ptr<Recipe>, Loaders> open_data();
   void try_out();
   void make_trainer();
+  std::string check_first(const snapshot::Content& content);  // returns a warning; "" = no fault was found
   [[nodiscard]] std::string likeness() const;
   [[nodiscard]] Reporter::Sinks sinks() const;
   [[nodiscard]] std::unique_ptr<Watchdog> watch();

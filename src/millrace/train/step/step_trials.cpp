@@ -23,7 +23,7 @@ precision::Trial StepTrials::try_precision(const Batch& batch, std::optional<at:
 }
 
 precision::Trial StepTrials::try_precision(const Batch& batch, std::optional<at::ScalarType> autocast, Role role) {
-  stop_if_told();
+  stop_if_signalled();
   if (time_ != nullptr) time_->begin_step();
   const std::string what = "a trial of " + precision::name_of(autocast);
   const Doing task(Doing::Level::task, what.c_str());

@@ -1,5 +1,5 @@
-// Finds samples with values that are not finite: reads the input of skipped steps again at the next log line and names the
-// samples.
+// Finds samples with values that are not finite: at the next log line it reads the input of skipped steps again, prepares it as
+// the recipe does, and names the samples.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +11,7 @@
 #include "millrace/base/json.h"
 #include "millrace/data/loader/loader.h"
 #include "millrace/doctor/evidence.h"
+#include "millrace/train/step/micro_batches.h"
 
 namespace millrace {
 
@@ -25,16 +26,18 @@ class SkippedInputs {
   void begin(double skipped, const Json& at);
   [[nodiscard]] bool rose(double skipped) const noexcept { return skipped > skipped_; }
   // Called at a log line. `skipped`: number of all steps skipped so far. If it rose since the last call, reads the batches since
-  // then again, for at most two seconds or 2 % of the loop's time, whichever is longer. Returns a line for each sample that has
-  // float values that are not finite and was not reported before. A field that has such values in more batches than the skipped
+  // then again, for at most two seconds or 2 % of the loop's time, whichever is longer, and calls Recipe::prepare for them as
+  // `context` says. Returns a line for each sample that has float values that are not finite, before or after prepare(), and was
+  // not reported before. A field that has such values in more batches than the skipped
   // steps used is left out: such values there mean that data is missing. Never throws.
-  std::vector<std::string> look(double skipped, const Json& at);
+  std::vector<std::string> look(double skipped, const Json& at, const BatchContext& context);
   [[nodiscard]] const doctor::Evidence::SkippedInput& seen() const noexcept { return seen_; }
 
  private:
   struct Hit;
   [[nodiscard]] std::uint64_t sequence(const Json& at) const;
-  void read(std::uint64_t sequence, std::vector<Hit>& hits) const;
+  void read(std::uint64_t sequence, const BatchContext& context, std::vector<Hit>& hits) const;
+  void look_at_prepared(const Batch& batch, std::uint64_t sequence, std::vector<Hit>& hits) const;
 
   const data::Loader& loader_;
   double batches_per_step_;

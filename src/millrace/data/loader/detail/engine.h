@@ -29,6 +29,7 @@
 #include <vector>
 
 #include "millrace/data/loader/detail/thread_usage.h"
+#include "millrace/system/crash.h"
 #include "millrace/system/process_limits.h"
 #include "millrace/system/signals.h"
 
@@ -333,6 +334,7 @@ class Engine {
 
   static void serve(const std::shared_ptr<State>& state, int reader) {
     block_signals_in_this_thread();
+    const CrashStack crash_stack;
     yield_to_the_step();
     std::unique_lock lock(state->mutex);
     state->ids[static_cast<std::size_t>(reader)] = this_thread_id();

@@ -1,0 +1,27 @@
+// Finds parameters that are frozen when a run begins and thawed later. No optimiser holds them, so they would get gradients and
+// stay as they are.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "millrace/optim/optimizer.h"
+
+namespace torch::nn {
+class Module;
+}
+
+namespace millrace {
+
+// Belongs to the loop's thread.
+class ThawWatch {
+ public:
+  explicit ThawWatch(const torch::nn::Module& model);  // notes the parameters that require no gradient
+  // Throws RecipeError if one of them requires a gradient now. `step`: number of steps made. Reads nothing from a device.
+  void look(std::int64_t step) const;
+
+ private:
+  std::vector<optim::NamedParameter> frozen_;
+};
+
+}  // namespace millrace
