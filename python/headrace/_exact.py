@@ -224,16 +224,10 @@ class Exact:
                 "position": self._position}
 
     def load_state_dict(self, state: dict[str, int | bool]) -> None:
-        """Goes on where `state_dict()` was taken: the next loop begins with that sample, and is empty where that was the epoch's end (below
-        Lightning it is the next epoch). Worker count, batch size and ranks may be others. Raises `StateError` for the state of another dataset,
-        seed or order."""
+        """Goes on where `state_dict()` was taken: the next loop begins with that sample, and is empty where that was the epoch's end. Worker
+        count, batch size and ranks may be others. Raises `StateError` for the state of another dataset, seed or order."""
         checks.state(state, self._length, self.seed, self.shuffle, STATE_VERSION)
-        epoch, position = state["epoch"], state["position"]
-        caller = sys._getframe(1).f_globals.get("__name__", "").partition(".")[0]
-        left = self._length - position
-        if caller in ("lightning", "pytorch_lightning") and (left == 0 or self.drop_last and left < self.batch_size * self._ranks()[1]):
-            epoch, position = epoch + 1, 0  # Lightning goes on with the next epoch by itself: an empty loop would count as that epoch.
-        self._place(epoch, position)
+        self._place(state["epoch"], state["position"])
 
     def set_epoch(self, epoch: int) -> None:
         """Nothing has to call it: each loop is the next epoch. Where `epoch` is another than the one that comes next, the next loop is the
