@@ -156,6 +156,29 @@ class Resume(unittest.TestCase):
             parts.append(seen(part))
         self.assertEqual(begun + [index for pair in zip(*parts) for batch in pair for index in batch], whole)
 
+    def test_transforms_with_generators_of_their_own_are_seeded_too(self):
+        class Transform:
+            def __init__(self, name):
+                self.random = random.Random()
+                setattr(self, name, self.random.seed)
+
+        class Transformed(Numbers):
+            def __init__(self, name):
+                super().__init__()
+                self.transform = Transform(name)
+
+            def __getitem__(self, index):
+                return self.transform.random.random()
+
+        for name in ("set_random_state", "set_random_seed"):
+            for wrap in (lambda data: data, lambda data: torch.utils.data.Subset(data, range(10)), lambda data: torch.utils.data.ConcatDataset([data])):
+                whole = headrace.exact(wrap(Transformed(name)), 3, shuffle=True)
+                expected, loop = seen(headrace.exact(wrap(Transformed(name)), 3, shuffle=True)), iter(whole)
+                next(loop)
+                resumed = headrace.exact(wrap(Transformed(name)), 3, shuffle=True)
+                resumed.load_state_dict(whole.state_dict())
+                self.assertEqual(seen(resumed), expected[1:])
+
     def test_the_callers_generators_stay_where_they_are(self):
         def drawn(read):
             torch.manual_seed(1), numpy.random.seed(1), random.seed(1)
