@@ -62,11 +62,11 @@ TEST_F(Slurm, AJobWhoseTimeIsUpIsQueuedAgainAndGoesOnInItsFolder) {
                                "--preset=smoke", "--train.max_steps=100000", "--log.tensorboard=false"});
   ASSERT_EQ(written.exit_code, 0) << written.err;
   EXPECT_EQ(written.out, "wrote job.sbatch\nnext: sbatch job.sbatch\n");
-  const Result first = here({"bash", "job.sbatch"});
+  const Result first = here({"/bin/bash", "job.sbatch"});
   ASSERT_EQ(first.exit_code, 138) << first.out << first.err;
   const int steps = summary().value("steps", 0);
   EXPECT_GT(steps, 0);
-  ASSERT_EQ(here({"bash", "job.sbatch"}).exit_code, 138);
+  ASSERT_EQ(here({"/bin/bash", "job.sbatch"}).exit_code, 138);
   EXPECT_GT(summary().value("steps", 0), steps);
   EXPECT_EQ(read_text(root_.path() / "requeued"), "20007\n20007\n");
 }
@@ -77,7 +77,7 @@ TEST_F(Slurm, AJobThatFailsIsNotQueuedAgain) {
   const Result written = here({MILLRACE_PROGRAM, "launch", "--slurm=job.sbatch", "--sbatch=--time=1:00", "--nproc=4", "--nodes=2",
                                "--max-restarts=2", "train", "cosmology", "--data", "the sky"});
   ASSERT_EQ(written.exit_code, 0) << written.err;
-  const Result ended = here({"bash", "job.sbatch"});
+  const Result ended = here({"/bin/bash", "job.sbatch"});
   EXPECT_EQ(ended.exit_code, 3);
   EXPECT_EQ(ended.out,
             "launch\n--nodes\n2\n--rank\n1\n--at\nnode-a:20007\n--nproc\n4\n--max-restarts=2\ntrain\ncosmology\n--data\nthe sky\n"
