@@ -27,7 +27,7 @@ __all__ = list(_PLACES)
 def __getattr__(name: str):
     if name in _PLACES:
         return getattr(importlib.import_module(f"headrace.{_PLACES[name]}"), name)
-    if name in ("hf", "errors"):
+    if name in ("hf", "lightning", "errors"):
         return importlib.import_module(f"headrace.{name}")
     raise AttributeError(f"module 'headrace' has no attribute {name!r}")
 

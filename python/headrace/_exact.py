@@ -61,6 +61,26 @@ class _Generators:
         _current_seed = None
 
 
+def _seeders(dataset: Any) -> list[Callable[[int], Any]]:
+    """What seeds transforms that have generators of their own, as those of MONAI (set_random_state) and Albumentations (set_random_seed) do:
+    of a dataset, of its attributes, and of the datasets in it."""
+    found, left, seen = [], [dataset], set()
+    while left:
+        holder = left.pop()
+        if id(holder) in seen:
+            continue
+        seen.add(id(holder))
+        attributes = getattr(holder, "__dict__", {})
+        for part in (holder, *attributes.values()):
+            for name in ("set_random_state", "set_random_seed"):
+                if not isinstance(part, type) and callable(getattr(part, name, None)):
+                    found.append(getattr(part, name))
+                    break
+        inner = [attributes.get("dataset"), *(attributes["datasets"] if isinstance(attributes.get("datasets"), (list, tuple)) else ())]
+        left.extend(each for each in inner if each is not None)
+    return found
+
+
 class _RemoteError(Exception):
     """The traceback of a worker process, as text."""
 
@@ -109,20 +129,23 @@ class _Batches:
     def __init__(self, dataset: Any, collate: Callable | None, seed: int):
         self.dataset, self.collate, self.seed = dataset, collate, seed
         self.generators: _Generators | None = None
+        self.seeders: list[Callable[[int], Any]] = []
 
     def __getstate__(self) -> dict:
-        return {**self.__dict__, "generators": None}
+        return {**self.__dict__, "generators": None, "seeders": []}
 
     def __getitem__(self, key: tuple[int, int, list[int]]) -> Any:
         from torch.utils.data import default_collate, get_worker_info
         if self.generators is None:
-            self.generators = _Generators()
+            self.generators, self.seeders = _Generators(), _seeders(self.dataset)
         epoch, first, indices = key
         in_worker = get_worker_info() is not None
         samples, where = [], f"epoch {epoch}, position {first}"
         for position, index in enumerate(indices, first):
             try:
-                self.generators.seed(_digest(self.seed, epoch, position, _SAMPLE))
+                self.generators.seed(digest := _digest(self.seed, epoch, position, _SAMPLE))
+                for seed in self.seeders:
+                    seed(int.from_bytes(digest[:4], "little"))
                 samples.append(self.dataset[index])
             except Exception as error:
                 return _Failure(f"sample {index} of the dataset raised {_first_line(error)}", f"epoch {epoch}, position {position}",
@@ -224,16 +247,10 @@ class Exact:
                 "position": self._position}
 
     def load_state_dict(self, state: dict[str, int | bool]) -> None:
-        """Goes on where `state_dict()` was taken: the next loop begins with that sample, and is empty where that was the epoch's end (below
-        Lightning it is the next epoch). Worker count, batch size and ranks may be others. Raises `StateError` for the state of another dataset,
-        seed or order."""
+        """Goes on where `state_dict()` was taken: the next loop begins with that sample, and is empty where that was the epoch's end. Worker
+        count, batch size and ranks may be others. Raises `StateError` for the state of another dataset, seed or order."""
         checks.state(state, self._length, self.seed, self.shuffle, STATE_VERSION)
-        epoch, position = state["epoch"], state["position"]
-        caller = sys._getframe(1).f_globals.get("__name__", "").partition(".")[0]
-        left = self._length - position
-        if caller in ("lightning", "pytorch_lightning") and (left == 0 or self.drop_last and left < self.batch_size * self._ranks()[1]):
-            epoch, position = epoch + 1, 0  # Lightning goes on with the next epoch by itself: an empty loop would count as that epoch.
-        self._place(epoch, position)
+        self._place(state["epoch"], state["position"])
 
     def set_epoch(self, epoch: int) -> None:
         """Nothing has to call it: each loop is the next epoch. Where `epoch` is another than the one that comes next, the next loop is the

@@ -238,6 +238,22 @@ class Run:
             weights.update(_safetensors.load(file, to))
         return weights
 
+    def predict(self, inputs: Any, *, step: int | None = None, batch_size: int | None = None, values: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """What the trained model makes of new input, by the program `millrace predict`: {name: array} of equally many rows.
+
+            maps = run.predict({"x": x})["y"]
+
+        `inputs`: {name: array [rows, ...]}, or the array of a recipe with one input; `millrace predict RECIPE --help` names them. Torch tensors
+        give torch tensors, NumPy arrays give NumPy arrays, over a file that is mapped. The snapshot is that of `step`, else the best one, else
+        the newest. `batch_size`: rows at a time. `values`: config keys over the run's, as of `train`. Raises `RunError` with the program's
+        message.
+        """
+        from headrace import _predict
+        where = f"run.predict() of {self.folder}"
+        source = self.folder if step is None else next((path for number, path in self._snapshots() if number == step), self.folder / "snapshots" / f"step-{step}")
+        flags = [*([f"--batch-size={batch_size}"] if batch_size is not None else []), *_flags(values or {})]
+        return _predict.predict(_program(where), source, inputs, flags, lambda text: _failure(text, self.folder), where)
+
     # -- its process -------------------------------------------------------------------------------------------------------
 
     def stop(self) -> None:

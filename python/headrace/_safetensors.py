@@ -1,13 +1,13 @@
-"""Reads a safetensors file as torch tensors or NumPy arrays over a private mapping of it."""
+"""Reads a safetensors file as torch tensors or NumPy arrays over a private mapping of it, and writes such files."""
 from __future__ import annotations
 
 import json
 import mmap
 import struct
 from pathlib import Path
-from typing import Any
+from typing import Any, Mapping
 
-from headrace.errors import FileError, PackageError
+from headrace.errors import FileError, KindError, PackageError
 
 # Name in the file -> (torch's name, NumPy's; None: NumPy has none).
 _KINDS = {"F64": ("float64", "<f8"), "F32": ("float32", "<f4"), "F16": ("float16", "<f2"), "BF16": ("bfloat16", None), "I64": ("int64", "<i8"),
@@ -70,3 +70,37 @@ def load(path: Path, to: str) -> dict[str, Any]:
         except (ValueError, RuntimeError) as error:
             raise FileError(f"{path} is damaged: {name}: {error}", str(path), "take another snapshot of the run") from error
     return found
+
+
+def _bytes_of(name: str, value: Any, where: str) -> tuple[str, list[int], Any]:
+    """(type, shape, contiguous NumPy array of the same bytes) of a torch tensor or of what NumPy makes an array of."""
+    import numpy
+    kinds = {names[0]: kind for kind, names in _KINDS.items()}
+    if hasattr(value, "detach"):
+        tensor = value.detach().cpu().contiguous()
+        kind, shape = str(tensor.dtype).rpartition(".")[2], list(tensor.shape)
+        if kind == "bfloat16":
+            import torch
+            tensor = tensor.view(torch.int16)  # NumPy has its bits alone
+        array = tensor.numpy() if kind in kinds else None
+    else:
+        array = numpy.asarray(value, order="C")
+        kind, shape = array.dtype.name, list(array.shape)
+    if kind not in kinds:
+        raise KindError(f"{name} is of type {kind}", where, "give an array of numbers")
+    return kinds[kind], shape, array if array.dtype.byteorder != ">" else array.astype(array.dtype.newbyteorder("<"))
+
+
+def save(path: Path, arrays: Mapping[str, Any], where: str) -> None:
+    """Writes torch tensors and NumPy arrays by name. Raises `KindError` for a value that is no array of numbers."""
+    parts = {str(name): _bytes_of(str(name), value, where) for name, value in arrays.items()}
+    header, offset = {}, 0
+    for name, (kind, shape, array) in sorted(parts.items(), key=lambda part: -part[1][2].itemsize):  # so that each is aligned
+        header[name] = {"dtype": kind, "shape": shape, "data_offsets": [offset, offset + array.nbytes]}
+        offset += array.nbytes
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        for name in header:
+            file.write(memoryview(parts[name][2].reshape(-1)).cast("B"))

@@ -144,16 +144,6 @@ class Resume(unittest.TestCase):
         loader.load_state_dict(behind)
         self.assertEqual(flat(loader), second)
 
-    def test_lightning_begins_the_next_epoch_after_a_saved_end(self):
-        for options in ({}, {"drop_last": True}):
-            loader = headrace.exact(list(range(10)), 4, **options)
-            for _ in loader:
-                state = loader.state_dict()
-            for module, epoch in (("lightning.pytorch.utilities", 1), ("__main__", 0)):
-                resumed = headrace.exact(list(range(10)), 4, **options)
-                exec("loader.load_state_dict(state)", {"__name__": module, "loader": resumed, "state": state})
-                self.assertEqual((resumed.epoch, len(list(resumed))), (epoch, len(resumed) if epoch else 0))
-
     def test_batch_size_and_ranks_may_change_in_mid_epoch(self):
         whole = flat(headrace.exact(Numbers(20), 4, shuffle=True))
         loader = headrace.exact(Numbers(20), 4, shuffle=True)
@@ -165,6 +155,29 @@ class Resume(unittest.TestCase):
             part.load_state_dict(loader.state_dict())
             parts.append(seen(part))
         self.assertEqual(begun + [index for pair in zip(*parts) for batch in pair for index in batch], whole)
+
+    def test_transforms_with_generators_of_their_own_are_seeded_too(self):
+        class Transform:
+            def __init__(self, name):
+                self.random = random.Random()
+                setattr(self, name, self.random.seed)
+
+        class Transformed(Numbers):
+            def __init__(self, name):
+                super().__init__()
+                self.transform = Transform(name)
+
+            def __getitem__(self, index):
+                return self.transform.random.random()
+
+        for name in ("set_random_state", "set_random_seed"):
+            for wrap in (lambda data: data, lambda data: torch.utils.data.Subset(data, range(10)), lambda data: torch.utils.data.ConcatDataset([data])):
+                whole = headrace.exact(wrap(Transformed(name)), 3, shuffle=True)
+                expected, loop = seen(headrace.exact(wrap(Transformed(name)), 3, shuffle=True)), iter(whole)
+                next(loop)
+                resumed = headrace.exact(wrap(Transformed(name)), 3, shuffle=True)
+                resumed.load_state_dict(whole.state_dict())
+                self.assertEqual(seen(resumed), expected[1:])
 
     def test_the_callers_generators_stay_where_they_are(self):
         def drawn(read):
@@ -182,6 +195,48 @@ class Resume(unittest.TestCase):
         parts = [torch.cat(list(headrace.exact(kills.Noisy(), 2, seed=11, shuffle=True, rank=rank, ranks=2))) for rank in range(2)]
         together = torch.cat([torch.cat([a, b]) for a, b in zip(parts[0].split(2), parts[1].split(2))])
         self.assertTrue(torch.equal(together[:len(rows)], rows))
+
+
+def of_lightning(epoch, batch, states, is_last=False):
+    """The part of a checkpoint of Lightning that counts: (ready, started, processed, completed) of epochs and of the epoch's batches."""
+    def progress(counts):
+        return {kind: dict(zip(("ready", "started", "processed", "completed"), counts)) for kind in ("total", "current")}
+
+    return {"loops": {"fit_loop": {"state_dict": {"combined_loader": states}, "epoch_loop.state_dict": {"_batches_that_stepped": 5}, "epoch_progress": progress(epoch),
+                                   "epoch_loop.batch_progress": {**progress(batch), "is_last_batch": is_last}}}}
+
+
+class Lightning(unittest.TestCase):
+    def mended(self, *arguments, **more):
+        from headrace.lightning import _Exactness
+        checkpoint, callback = of_lightning(*arguments, **more), _Exactness()
+        callback.on_load_checkpoint(None, None, checkpoint)
+        loop = checkpoint["loops"]["fit_loop"]
+        return (tuple(loop["epoch_progress"]["current"].values()), tuple(loop["epoch_loop.batch_progress"]["current"].values()),
+                [state["epoch"] for state in loop["state_dict"]["combined_loader"]], callback._between)
+
+    def test_an_epoch_that_is_over_counts_once_and_the_loader_begins_the_next(self):
+        inside, over = [{"headrace": 1, "epoch": 1, "position": 8}], [{"headrace": 1, "epoch": 2, "next_batch": 0}]
+        done, begun = (2, 2, 2, 2), (2, 2, 1, 1)
+        for states in (inside, over):
+            with self.subTest(states=states):
+                self.assertEqual(self.mended((2, 2, 2, 1), (6, 6, 6, 6), states, is_last=True), (done, (0,) * 4, [2], True))   # on_train_epoch_end
+                self.assertEqual(self.mended(begun, (6, 6, 6, 5), states, is_last=True), (done, (0,) * 4, [2], True))          # on_train_batch_end
+                self.assertEqual(self.mended(begun, (6, 6, 6, 6), states, is_last=True), (begun, (6,) * 4, [2], False))        # on_validation_end
+        self.assertEqual(self.mended((2, 1, 1, 1), (6, 6, 6, 6), inside, is_last=True), ((1,) * 4, (0,) * 4, [2], True))       # on_train_epoch_start
+        self.assertEqual(self.mended(begun, (3, 3, 3, 2), inside), (begun, (3, 3, 3, 2), [1], False))                          # in mid-epoch
+        self.assertEqual(self.mended(begun, (4, 3, 3, 3), inside), (begun, (3, 3, 3, 3), [1], False))                          # inside a step
+        self.assertEqual(self.mended(begun, (1, 0, 0, 0), inside), (begun, (0,) * 4, [2], False))                              # inside the first step
+
+    def test_a_checkpoint_without_our_loader_stays_as_it_is(self):
+        for states in ([], [{"epoch": 1, "position": 3}]):
+            self.assertEqual(self.mended((2, 2, 2, 1), (6, 6, 6, 6), states), ((2, 2, 2, 1), (6, 6, 6, 6), [1] * len(states), False))
+
+    @unittest.skipUnless(HAS_TORCH and importlib.util.find_spec("lightning"), "there is no lightning in this Python")
+    def test_killed_at_random_batches_it_sees_what_a_whole_run_sees(self):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            self.assertEqual(kills.killed_often(kills.lightning, 40, random.Random(3), kills.reference(), [0]), (40, []))
 
 
 class Raises(Numbers):

@@ -9,6 +9,8 @@ piece without workers; between two parts of a run the generators are left anywhe
 counted. Exits 1 when a batch differs.
 """
 import argparse
+import atexit
+import functools
 import gc
 import hashlib
 import importlib.util
@@ -59,6 +61,24 @@ def make_loader(workers):
     return headrace.exact(Noisy(), batch_size=BATCH, shuffle=True, seed=11, num_workers=workers, collate_fn=collate)
 
 
+def make_native(workers):
+    """headrace.Loader over a file, with as many readers."""
+    data = headrace.npy({"x": native_file(), "mask": native_file()})
+    return headrace.Loader(data.augment(["x"], headrace.random_roll([-1]), headrace.gaussian_noise(0.1)), BATCH, shuffle=True, seed=11, readers=workers)
+
+
+@functools.cache
+def native_file():
+    import numpy
+    file = Path(tempfile.mkdtemp(prefix="headrace-kills-")) / "rows.npy"
+    atexit.register(shutil.rmtree, file.parent, ignore_errors=True)
+    numpy.save(file, numpy.random.default_rng(0).random((SAMPLES, 8), dtype=numpy.float32))
+    return file
+
+
+MAKERS = {"exact": make_loader, "Loader": make_native}
+
+
 def digest_of(batch):
     return hashlib.sha256(batch["x"].numpy().tobytes() + batch["mask"].numpy().tobytes()).hexdigest()
 
@@ -97,19 +117,19 @@ def net():
 
 def plain(loader, folder, record):
     state_file = folder / "state.json"
-    state = json.loads(state_file.read_text()) if state_file.exists() else {"epoch": 0, "step": 0}
+    state = json.loads(state_file.read_text()) if state_file.exists() else {"step": 0}
     if "loader" in state:
         loader.load_state_dict(state["loader"])
     step = state["step"]
-    for epoch in range(state["epoch"], EPOCHS):
+    for _ in range(loader.epoch, EPOCHS):
         for batch in loader:
             record(step, batch)
             step += 1
             if step % EVERY == 0:
-                state_file.write_text(json.dumps({"epoch": epoch, "step": step, "loader": loader.state_dict()}))
+                state_file.write_text(json.dumps({"step": step, "loader": loader.state_dict()}))
 
 
-def process_child(folder, workers, kill_at):
+def process_child(kind, folder, workers, kill_at):
     """Runs in a process of its own, which ends by SIGKILL."""
     folder, seen = Path(folder), itertools.count()
     log = open(folder / "log.txt", "a")
@@ -119,11 +139,12 @@ def process_child(folder, workers, kill_at):
             os.kill(os.getpid(), signal.SIGKILL)
         print(step, digest_of(batch), file=log, flush=True)
 
-    plain(make_loader(workers), folder, record)
+    plain(MAKERS[kind](workers), folder, record)
 
 
 def process(loader, folder, record):
-    done = subprocess.run([sys.executable, __file__, "--child", str(folder), str(loader.num_workers), str(-1 if record.kill_at is None else record.kill_at)])
+    done = subprocess.run([sys.executable, __file__, "--child", "exact", str(folder), str(loader.num_workers),
+                           str(-1 if record.kill_at is None else record.kill_at)])
     for line in (folder / "log.txt").read_text().splitlines():
         step, found = line.split()
         if record.digests.setdefault(int(step), found) != found:
@@ -133,50 +154,80 @@ def process(loader, folder, record):
     done.check_returncode()
 
 
+# How a training with Lightning is set up, and when it saves: one of these for each training, in turn.
+LIGHTNING = itertools.cycle([
+    {"saves": ["train_batch_end"]},
+    {"saves": ["train_epoch_end"]},
+    {"saves": ["train_batch_end", "train_epoch_end", "validation_end"], "val_check_interval": 2},
+    {"saves": ["train_batch_start", "train_epoch_start"]},
+    {"saves": ["train_batch_start", "train_batch_end", "train_epoch_start", "train_epoch_end", "validation_end"], "max_steps": STEPS},
+    {"saves": ["train_batch_end", "train_epoch_end"], "accumulate_grad_batches": 4},
+])
+
+
 def lightning(loader, folder, record):
     import logging
 
     import torch
     from lightning.pytorch import Callback, LightningModule, Trainer
-    logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
-    checkpoint = folder / "last.ckpt"
+    for name in ("lightning.pytorch", "lightning.pytorch.utilities.rank_zero"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+    checkpoint, words = folder / "last.ckpt", folder / "how.json"
+    if not words.exists():
+        words.write_text(json.dumps(next(LIGHTNING)))
+    how = json.loads(words.read_text())
+    saves, validates = how.pop("saves"), "val_check_interval" in how
+    length = {"max_steps": STEPS} if "max_steps" in how else {"max_epochs": EPOCHS}
 
     class Model(LightningModule):
         def __init__(self):
             super().__init__()
             self.net = net()
+            self.register_buffer("steps", torch.zeros((), dtype=torch.int64))
 
         def training_step(self, batch, index):
-            record(self.trainer.global_step, batch)
+            record(int(self.steps), batch)
+            self.steps += 1
             return self.net(batch["x"]).sum()
+
+        if validates:
+            def validation_step(self, batch, index):
+                return self.net(batch).sum()
 
         def configure_optimizers(self):
             return torch.optim.SGD(self.parameters(), 1e-6)
 
     class Save(Callback):
-        def on_train_batch_end(self, trainer, *_):
-            if trainer.global_step % EVERY == 0:
-                trainer.save_checkpoint(checkpoint)
+        """Saves where a ModelCheckpoint or a signal may: after every second step, and at each border."""
 
-    trainer = Trainer(max_epochs=EPOCHS, logger=False, enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
-                      accelerator="cpu", devices=1, callbacks=[Save()], default_root_dir=folder)
-    trainer.fit(Model(), loader, ckpt_path=checkpoint if checkpoint.exists() else None)
+        def save(self, trainer, model, *_):
+            if not trainer.sanity_checking and int(model.steps) % EVERY == 0:
+                trainer.save_checkpoint(folder / "new.ckpt")
+                (folder / "new.ckpt").rename(checkpoint)
+
+    for hook in saves:
+        setattr(Save, f"on_{hook}", Save.save)
+    trainer = Trainer(logger=False, enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False, accelerator="cpu", devices=1,
+                      callbacks=[Save(), headrace.lightning.callback()], default_root_dir=folder, **{**how, **length})
+    trainer.fit(Model(), loader, torch.utils.data.DataLoader(torch.zeros(4, 8), 2) if validates else None,
+                ckpt_path=checkpoint if checkpoint.exists() else None)
+    if trainer.current_epoch != EPOCHS:
+        raise AssertionError(f"Lightning counted {trainer.current_epoch} epochs of {EPOCHS}")
 
 
 def fabric(loader, folder, record):
     from lightning.fabric import Fabric
     fabric_ = Fabric(accelerator="cpu", devices=1)
-    file, place = folder / "fabric.ckpt", {"epoch": 0, "step": 0}
+    file, place = folder / "fabric.ckpt", {"step": 0}
     state = {"loader": loader, "place": place}
     if file.exists():
         fabric_.load(file, state)
         place = state["place"]
-    for epoch in range(place["epoch"], EPOCHS):
+    for _ in range(loader.epoch, EPOCHS):
         for batch in loader:
             record(place["step"], fabric_.to_device(batch))
             place["step"] += 1
             if place["step"] % EVERY == 0:
-                place["epoch"] = epoch
                 fabric_.save(file, {"loader": loader, "place": dict(place)})
 
 
@@ -184,13 +235,13 @@ class Place:
     """Where a loop is, as accelerate saves objects."""
 
     def __init__(self):
-        self.epoch, self.step = 0, 0
+        self.step = 0
 
     def state_dict(self):
-        return {"epoch": self.epoch, "step": self.step}
+        return {"step": self.step}
 
     def load_state_dict(self, state):
-        self.epoch, self.step = state["epoch"], state["step"]
+        self.step = state["step"]
 
 
 def accelerate(loader, folder, record):
@@ -200,12 +251,11 @@ def accelerate(loader, folder, record):
     accelerator.register_for_checkpointing(prepared, place)
     if checkpoint.exists():
         accelerator.load_state(str(checkpoint))
-    for epoch in range(place.epoch, EPOCHS):
+    for _ in range(prepared.epoch, EPOCHS):
         for batch in prepared:
             record(place.step, batch)
             place.step += 1
             if place.step % EVERY == 0:
-                place.epoch = epoch
                 accelerator.save_state(str(folder / "new"))
                 shutil.rmtree(checkpoint, ignore_errors=True)
                 (folder / "new").rename(checkpoint)
@@ -236,14 +286,14 @@ LOOPS = {"plain": (plain, None), "process": (process, None), "lightning": (light
          "accelerate": (accelerate, "accelerate"), "hf": (hf, "transformers")}
 
 
-def reference():
+def reference(make=make_loader):
     record = Record()
     with tempfile.TemporaryDirectory() as folder:
-        plain(make_loader(0), Path(folder), record)
+        plain(make(0), Path(folder), record)
     return record.digests
 
 
-def killed_often(loop, kills, chance, expected, workers):
+def killed_often(loop, kills, chance, expected, workers, make=make_loader):
     """Each part of a run has one of the numbers of `workers`. How many kills there were, and the steps at which a batch differed from `expected`. A training that comes to its end begins anew."""
     count, wrong = 0, []
     gc.freeze()  # what is there by now need not be searched at each collection
@@ -256,7 +306,7 @@ def killed_often(loop, kills, chance, expected, workers):
                 if count >= kills:
                     record.part(None)
                 try:
-                    loop(make_loader(chance.choice(workers)), Path(folder), record)
+                    loop(make(chance.choice(workers)), Path(folder), record)
                     break
                 except Killed:
                     count += 1
@@ -271,12 +321,14 @@ def main():
     parser.add_argument("--kills", type=int, default=200, help="of each loop")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--loops", nargs="+", choices=LOOPS, default=list(LOOPS))
-    parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument("--loader", choices=MAKERS, default="exact")
+    parser.add_argument("--child", nargs=4, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
-        return process_child(options.child[0], int(options.child[1]), int(options.child[2]))
+        return process_child(*options.child[:2], int(options.child[2]), int(options.child[3]))
     warnings.simplefilter("ignore")
-    expected, passed, failed, skipped = reference(), 0, 0, 0
+    make = MAKERS[options.loader]
+    expected, passed, failed, skipped = reference(make), 0, 0, 0
     for name in options.loops:
         loop, package = LOOPS[name]
         if package and importlib.util.find_spec(package) is None:
@@ -284,7 +336,7 @@ def main():
             skipped += 1
             continue
         began = time.monotonic()
-        count, wrong = killed_often(loop, options.kills, random.Random(options.seed), expected, [0, 0, 0, 1, 2, 8])
+        count, wrong = killed_often(loop, options.kills, random.Random(options.seed), expected, [0, 0, 0, 1, 2, 8], make)
         passed, failed = passed + (not wrong), failed + bool(wrong)
         print(f"{name}: {count} kills, {'one digest' if not wrong else f'{len(wrong)} batches differ, the first at step {wrong[0]}'}  "
               f"({time.monotonic() - began:.0f} s)", flush=True)

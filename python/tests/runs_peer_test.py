@@ -140,6 +140,25 @@ class Folders(unittest.TestCase):
         found = run.weights()
         self.assertEqual((found["b"].dtype, found["b"].item(), found["w"].tolist(), found["n"].shape), (torch.bfloat16, 1.0, [3.0, 0.5], torch.Size([])))
 
+    @unittest.skipIf(numpy is None, "there is no NumPy in this Python")
+    def test_what_is_written_is_read_again(self):
+        arrays = {"b": numpy.arange(3, dtype=numpy.uint8), "x": numpy.ones((2, 3), dtype=">f8"), "f": numpy.asfortranarray(numpy.arange(6.0).reshape(2, 3)),
+                  "n": numpy.int64(7), "empty": numpy.zeros((0, 2), numpy.float32), "bool": numpy.array([True, False])}
+        _safetensors.save(self.root / "a.safetensors", arrays, "here")
+        found = _safetensors.load(self.root / "a.safetensors", "numpy")
+        self.assertEqual(set(found), set(arrays))
+        for name, array in arrays.items():
+            self.assertEqual((found[name].shape, found[name].dtype), (array.shape, array.dtype.newbyteorder("=")))
+            self.assertTrue(numpy.array_equal(found[name], array))
+        try:
+            import torch
+        except ImportError:
+            return
+        halves = torch.tensor([1.5, -2.0], dtype=torch.bfloat16)
+        _safetensors.save(self.root / "t.safetensors", {"h": halves, "v": torch.arange(6).reshape(2, 3).T}, "here")
+        found = _safetensors.load(self.root / "t.safetensors", "torch")
+        self.assertTrue(torch.equal(found["h"], halves) and torch.equal(found["v"], torch.arange(6).reshape(2, 3).T))
+
     def test_mistakes_say_what_where_and_next(self):
         run = headrace.Run(make_run(self.root / "a", DONE, (2, 3)))
         without = headrace.Run(make_run(self.root / "b"))
@@ -201,6 +220,32 @@ class Train(unittest.TestCase):
             self.assertEqual(run.wait().state, "done: max_steps")
             self.assertIn("val_loss", run.metrics)
             self.assertIn("done at step", run.output)
+            if numpy is not None:
+                self.predicts(run)
+
+    def predicts(self, run):
+        """Rows by rows and by name it is the same; torch gives torch; a mistake has the program's words."""
+        tokens = numpy.arange(12).reshape(3, 4) % 5
+        alone = run.predict(tokens)["logits"]
+        self.assertEqual((alone.shape[:2], alone.dtype), ((3, 4), numpy.float32))
+        self.assertTrue(numpy.isfinite(alone).all())
+        named = run.predict({"tokens": tokens}, batch_size=1, values={"device": {"threads": 1}}, step=run.step)["logits"]
+        self.assertTrue(numpy.allclose(alone, named, atol=1e-5))
+        try:
+            import torch
+        except ImportError:
+            torch = None
+        if torch is not None:
+            self.assertTrue(torch.equal(run.predict(torch.from_numpy(tokens))["logits"], torch.from_numpy(alone)))
+        for write, what, following in ((lambda: run.predict({"token": tokens}), "token", "tokens"), (lambda: run.predict({}), "there are no inputs", "names them"),
+                                       (lambda: run.predict("tokens.npy"), "the input is a str, no array of numbers", "array of rows"),
+                                       (lambda: run.predict({"tokens": "a"}), "tokens is of type str", "an array of numbers"),
+                                       (lambda: run.predict(tokens, step=7777777), "there is no", "which snapshots")):
+            with self.subTest(what), self.assertRaises(headrace.Error) as caught:
+                write()
+            self.assertIn(what, caught.exception.what)
+            self.assertTrue(caught.exception.where)
+            self.assertIn(following, caught.exception.next)
 
 
 class FakeWandb:

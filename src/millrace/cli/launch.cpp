@@ -7,9 +7,12 @@
 
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
+#include "millrace/base/shell_word.h"
 #include "millrace/cli/launch/core_slices.h"
 #include "millrace/cli/launch/rank_watch.h"
+#include "millrace/cli/launch/slurm_file.h"
 #include "millrace/cli/shared/command.h"
+#include "millrace/cli/shared/text.h"
 #include "millrace/distributed/meeting_point.h"
 #include "millrace/system/signals.h"
 #include "millrace/telemetry/run_log.h"
@@ -29,6 +32,9 @@ step that one process would make of the whole. What follows the options is the c
   --hang-limit S        seconds after which a rank that does not move is ended; 0 = never      (300)
   --bind cores|none     whether each rank gets its own cores                                     (cores)
   --logs DIR            where each rank's output is kept                                         (runs/launch/<date-time>)
+  --slurm FILE          start nothing, write a batch file for sbatch: the job saves before its time is up, is queued again, and
+                        goes on in the same run folder
+  --sbatch=OPTION       an option of sbatch for that file, such as --sbatch=--time=8:00:00; once for each
 
 The first rank that fails is named last, with its step and what it was doing; the others are ended within two seconds. Signals are
 handed on to the ranks, which finish their step and save. One machine: nothing listens outside of the loopback. data.batch_size is
@@ -36,6 +42,7 @@ per rank.
 
   millrace launch --nproc 2 train RECIPE --preset smoke
   millrace launch --nproc 4 --nodes 2 --rank 0 --at node-a:29500 train RECIPE --config run.toml
+  millrace launch --slurm job.sbatch --sbatch=--time=8:00:00 --nproc 4 --nodes 2 train RECIPE --config run.toml
 
 The ranks understand torchrun, srun and mpirun as well: torchrun --no-python --nproc-per-node 2 millrace train RECIPE.
 )";
@@ -44,7 +51,9 @@ struct Options {
   int nproc = 0, nodes = 1, node = 0, restarts = 0;
   double hang_limit_s = 300;
   bool binds = true;
-  std::string at, logs;
+  std::string at, logs, slurm;
+  std::vector<std::string> sbatch;
+  std::vector<std::string> given;  // the options as they were written that a batch file hands on
   std::vector<std::string> words;
 };
 
@@ -86,10 +95,16 @@ Options options_of(const std::vector<std::string>& words) {
       options.at = value;
     } else if (name == "logs") {
       options.logs = value;
+    } else if (name == "slurm") {
+      options.slurm = value;
+    } else if (name == "sbatch") {
+      options.sbatch.push_back(value);
     } else {
       throw UsageError({"launch knows no option " + word, "command line",
                         "options of the run come after its recipe: millrace launch --nproc 2 train RECIPE " + word});
     }
+    if (name == "max-restarts" || name == "hang-limit" || name == "bind" || name == "logs")
+      options.given.push_back("--" + name + "=" + value);
   }
   if (i < words.size() && words[i] == "--") ++i;
   options.words.assign(words.begin() + static_cast<std::ptrdiff_t>(i), words.end());
@@ -105,7 +120,13 @@ void check(const Options& options) {
   if (options.node >= options.nodes)
     throw UsageError({"--rank " + std::to_string(options.node) + " of --nodes " + std::to_string(options.nodes), "command line",
                       "machines are counted from 0"});
-  if (options.nodes > 1 && options.at.find(':') == std::string::npos)
+  if (!options.slurm.empty() && (!options.at.empty() || options.node != 0))
+    throw UsageError({"a batch file finds the machines' numbers and where they meet by itself",
+                      options.at.empty() ? "flag --rank" : "flag --at",
+                      "leave it out: --slurm FILE --nproc 4 --nodes 2 train RECIPE"});
+  if (options.slurm.empty() && !options.sbatch.empty())
+    throw UsageError({"--sbatch is for a batch file", "flag --sbatch", "name the file: --slurm job.sbatch"});
+  if (options.slurm.empty() && options.nodes > 1 && options.at.find(':') == std::string::npos)
     throw UsageError({"several machines need a meeting point", "--at",
                       "give all of them the same --at HOST:PORT, an address of the machine with --rank 0"});
 }
@@ -144,9 +165,16 @@ void report(telemetry::Console& console, const RanksEnd& end) {
                   (end.log.empty() ? "" : "\n  its output: " + end.log.string()));
 }
 
+int write_batch_file(const Options& options) {
+  write_slurm_file({options.nproc, options.nodes, options.sbatch, options.given, options.words}, options.slurm);
+  print("wrote " + options.slurm + "\nnext: sbatch " + shell_word(options.slurm) + "\n");
+  return 0;
+}
+
 int run_launch(const Invocation& call) {
   const Options options = options_of(call.words);
   check(options);
+  if (!options.slurm.empty()) return write_batch_file(options);
   const bool json = std::ranges::find(options.words, "--json") != options.words.end();
   telemetry::Console console(telemetry::Console::Mode::automatic, json ? 2 : 1);
   install_signal_handlers();
@@ -181,7 +209,7 @@ int run_launch(const Invocation& call) {
 
 constinit const Command kLaunch = {
     .name = "launch",
-    .arguments = "--nproc N [--nodes M --rank R --at HOST:PORT] [--max-restarts K] train RECIPE ...",
+    .arguments = "--nproc N [--nodes M --rank R --at HOST:PORT | --slurm FILE] [--max-restarts K] train RECIPE ...",
     .summary = "train a recipe on several processes or machines",
     .group = "Train and use a model",
     .help = kLaunchHelp,

@@ -1,0 +1,46 @@
+"""Runs the program `millrace predict` on arrays: they go there and back as files, of which the outputs are mapped."""
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, Mapping
+
+from headrace import _safetensors
+from headrace.errors import KindError, MissingError, UsageError
+
+
+def _is_tensor(value: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
+def _written(folder: Path, inputs: Any, where: str) -> Path:
+    """The inputs in a file. One array alone has no name: the program takes it for the recipe's only input."""
+    if isinstance(inputs, Mapping):
+        if not inputs:
+            raise UsageError("there are no inputs", where, 'give {"name": array}; `millrace predict RECIPE --help` names them')
+        _safetensors.save(folder / "input.safetensors", inputs, where)
+        return folder / "input.safetensors"
+    import numpy
+    array = inputs.detach().cpu().numpy() if _is_tensor(inputs) else numpy.asarray(inputs)
+    if array.dtype.kind not in "biuf":
+        raise KindError(f"the input is a {type(inputs).__name__}, no array of numbers", where, 'give an array of rows, or {"name": array}')
+    numpy.save(folder / "input.npy", array)
+    return folder / "input.npy"
+
+
+def predict(program: str, source: Path, inputs: Any, flags: list[str], failure: Any, where: str) -> dict[str, Any]:
+    """Outputs by name: torch tensors where an input was one, else NumPy arrays. `failure` makes an exception of what the program printed."""
+    if not source.exists():
+        raise MissingError(f"there is no {source}", where, "run.weights() says which snapshots there are; a run that was stopped has one")
+    values = inputs.values() if isinstance(inputs, Mapping) else [inputs]
+    to = "torch" if any(_is_tensor(value) for value in values) else "numpy"
+    with tempfile.TemporaryDirectory(prefix="headrace-") as name:
+        output = Path(name) / "output.safetensors"
+        words = [program, "predict", "--from", str(source), "--input", str(_written(Path(name), inputs, where)), "--output", str(output), *flags]
+        done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace")
+        if done.returncode != 0:
+            raise failure(done.stderr or done.stdout)
+        return _safetensors.load(output, to)  # the mapping holds what is in the file, also once the file is gone
