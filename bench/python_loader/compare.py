@@ -148,7 +148,7 @@ def show(name, result):
 def main():
     warnings.filterwarnings("ignore", message="This DataLoader will create")
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("program", help="the built millrace")
+    parser.add_argument("program", type=os.path.abspath, help="the built millrace")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=2)
     parser.add_argument("--scale", type=float, default=0.25, help="of the numbers of files")

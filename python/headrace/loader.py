@@ -12,9 +12,7 @@ import atexit
 import contextlib
 import ctypes
 import html
-import importlib.util
 import json
-import math
 import os
 import sys
 import threading
@@ -23,14 +21,13 @@ import weakref
 from typing import Any, Iterator, Mapping
 
 from headrace import _library
+from headrace._arrays import HostArrays, chosen
 from headrace._library import BATCH, END, NOT_YET, check, in_python, library
-from headrace._maps import Maps, numpy_dtype
-from headrace.errors import KindError, MomentError, PackageError, StateError, UsageError
+from headrace._maps import Maps
+from headrace.errors import KindError, MomentError, StateError, UsageError
 from headrace.pipeline import Pipeline, described
 
 _PATIENCE_MS = 100  # after so long without a batch the call returns once, so that Ctrl-C is heard
-_TORCH = {"bool": "bool", "u8": "uint8", "i8": "int8", "i16": "int16", "u16": "uint16", "i32": "int32", "u32": "uint32", "i64": "int64",
-          "u64": "uint64", "f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64", "c64": "complex64", "c128": "complex128"}
 
 
 class LoaderWarning(UserWarning):
@@ -173,7 +170,7 @@ class Loader:
                             "give a pipeline, as of headrace.hdf5(); for a torch Dataset there is headrace.exact()")
         self.batch_size, self.drop_last = batch_size, drop_last
         self.rank, self.ranks, here = _ranks(rank, ranks)
-        self._arrays = _array_maker(as_)
+        as_ = chosen(as_)
         functions: list = []
         description = {"data": described(pipeline._part, functions), "batch_size": batch_size, "shuffle": shuffle, "seed": seed,
                        "drop_last": drop_last, "readers": "auto" if readers is None else readers, "prefetch": prefetch, "cache": cache,
@@ -187,15 +184,14 @@ class Loader:
             raise KindError(f"an argument is of the wrong type: {error}", "headrace.Loader()", "give plain numbers and texts") from None
         self._library = library()
         self._lock = threading.RLock()
-        self._handle = self._library.open(text.encode(), self._maps.table, self._maps.count)
+        self._handle = self._library.open(text.encode(), self._maps.table, self._maps.count, None)
         if self._handle is None:
             self._maps.raise_interrupt()
             raise self._failure()
         _open.add(self)
         said = _library.text(self._library.describe(self._handle))
         self._groups, self._batches, self._samples = said["groups"], said["batches"], said["samples"]
-        self._layouts: list[dict] = [{} for _ in self._groups]  # of each group: rows -> what its arrays are
-        self._grouped = len(self._groups) > 1 or self._groups[0]["name"] != ""
+        self._arrays = HostArrays(self._groups, as_)
         self._batch = _library.Batch()
         self._batch_at = ctypes.byref(self._batch)
         self._current: _Epoch | None = None
@@ -238,7 +234,7 @@ class Loader:
             slot = _Slot(batch.slot, self._library.release)
             self._maps.raise_interrupt()
             self._epoch, self._handed = batch.epoch, batch.index + 1
-            return self._made(batch, slot)
+            return self._arrays.made(batch, slot)
 
     def _begin(self, epoch: _Epoch) -> None:
         if epoch.begun:
@@ -258,21 +254,6 @@ class Loader:
         self._current = None
         self._epoch, self._handed = self._epoch + 1, 0
         self._show_messages()
-
-    def _made(self, batch: _library.Batch, slot: _Slot) -> dict:
-        field, groups, counts, data = 0, {}, batch.rows, batch.data
-        for number, group in enumerate(self._groups):
-            rows = counts[number]
-            layout = self._layouts[number].get(rows)
-            if layout is None:
-                layout = self._layouts[number][rows] = [self._arrays.layout(each, rows) for each in group["fields"]]
-            made = groups[group["name"]] = {}
-            for name, memory, make in layout:
-                view = memory.from_address(data[field])
-                view.slot = slot
-                made[name] = make(view)
-                field += 1
-        return groups if self._grouped else groups[""]
 
     # -- state
 
@@ -395,41 +376,3 @@ class Loader:
                 warnings.warn(in_python(line["text"]), LoaderWarning, stacklevel=_levels_to_the_caller())
             else:
                 self._notes.append(in_python(line["text"]))
-
-
-class _NumpyArrays:
-    """Makes NumPy arrays over a batch."""
-
-    def layout(self, field: Mapping[str, Any], rows: int) -> tuple:
-        """(name, type of the memory, what makes an array of it)."""
-        import numpy
-        dtype, shape, array = numpy_dtype(field["dtype"]), (rows, *field["shape"]), numpy.ndarray
-        return field["name"], ctypes.c_ubyte * (math.prod(shape) * dtype.itemsize), lambda view: array(shape, dtype, view)
-
-
-class _TorchTensors:
-    """Makes torch tensors over a batch."""
-
-    def layout(self, field: Mapping[str, Any], rows: int) -> tuple:
-        """(name, type of the memory, what makes a tensor of it)."""
-        import numpy
-        import torch
-        dtype = getattr(torch, _TORCH[field["dtype"]], None)
-        if dtype is None:
-            raise PackageError(f'field "{field["name"]}" has {_TORCH[field["dtype"]]} numbers, which torch {torch.__version__} does not know',
-                               "headrace.Loader()", 'use a newer torch, or as_="numpy"')
-        shape, bits, array, tensor = (rows, *field["shape"]), numpy_dtype(field["dtype"]), numpy.ndarray, torch.from_numpy
-        memory = ctypes.c_ubyte * (math.prod(shape) * bits.itemsize)
-        if dtype is torch.bfloat16:  # NumPy has its bits alone
-            return field["name"], memory, lambda view: tensor(array(shape, "<i2", view)).view(dtype)
-        return field["name"], memory, lambda view: tensor(array(shape, bits, view))  # a third of the time of frombuffer and view
-
-
-def _array_maker(as_: str | None) -> Any:
-    if as_ not in (None, "torch", "numpy"):
-        raise UsageError(f"as_ is {as_!r}", "headrace.Loader()", 'give "torch" or "numpy"')
-    if as_ is None:
-        as_ = "torch" if "torch" in sys.modules or importlib.util.find_spec("torch") else "numpy"
-    if not (as_ in sys.modules or importlib.util.find_spec(as_)):
-        raise PackageError(f"{as_} is not installed", "headrace.Loader()", f"{sys.executable} -m pip install {as_}")
-    return _TorchTensors() if as_ == "torch" else _NumpyArrays()

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -26,7 +27,7 @@ struct Closed {
 };
 using Opened = std::unique_ptr<headrace_loader, Closed>;
 
-Opened opened(const std::string& text) { return Opened(headrace_open(text.c_str(), nullptr, 0)); }
+Opened opened(const std::string& text) { return Opened(headrace_open(text.c_str(), nullptr, 0, nullptr)); }
 
 int wait_for(headrace_loader* loader, headrace_batch& batch) {
   int got = HEADRACE_NOT_YET;
@@ -118,32 +119,58 @@ TEST(Door, maps_by_a_function_of_the_caller) {
   const std::string map =
       R"({"data": {"kind": "map", "name": "doubled", "function": 0, "makes": {"y": {"dtype": "f32"}}, "of": )"
       R"({"kind": "sleeping", "samples": 8, "sleep_ms": 0, "slow_ms": 0}}, "batch_size": 8, "shuffle": false, )";
-  const Opened loader(headrace_open((map + R"("bad_samples": "skip"})").c_str(), maps, 1));
+  const Opened loader(headrace_open((map + R"("bad_samples": "skip"})").c_str(), maps, 1, nullptr));
   ASSERT_NE(loader, nullptr) << headrace_error();
   headrace_batch batch{};
   ASSERT_EQ(wait_for(loader.get(), batch), HEADRACE_BATCH) << headrace_error();
   ASSERT_EQ(batch.rows[0], 7);
+  EXPECT_EQ(batch.bad, 1U);
   EXPECT_EQ(static_cast<float*>(batch.data[1])[6], 15);
   headrace_release(batch.slot);
   EXPECT_THAT(headrace_messages(loader.get()), HasSubstr("failed with 7"));
   EXPECT_STREQ(headrace_messages(loader.get()), "[]");
-  const Opened fails(headrace_open((map + R"("bad_samples": "fail"})").c_str(), maps, 1));
+  const Opened fails(headrace_open((map + R"("bad_samples": "fail"})").c_str(), maps, 1, nullptr));
   EXPECT_EQ(wait_for(fails.get(), batch), HEADRACE_FAILED);
   EXPECT_THAT(headrace_error(), HasSubstr("failed with 7"));
-  EXPECT_EQ(headrace_open((map + R"("seed": 1})").c_str(), nullptr, 0), nullptr);
+  EXPECT_EQ(headrace_open((map + R"("seed": 1})").c_str(), nullptr, 0, nullptr), nullptr);
   EXPECT_THAT(headrace_error(), HasSubstr("function 0 is not there"));
 }
 
+TEST(Door, the_memory_of_batches_is_announced_while_it_lives) {
+  std::map<const char*, std::size_t> pieces;  // no reader threads: all calls come on this thread
+  const headrace_watch watch{
+      .taken = [](void* memory, std::size_t bytes,
+                  void* to) { static_cast<decltype(pieces)*>(to)->emplace(static_cast<const char*>(memory), bytes); },
+      .given_back =
+          [](void* memory, std::size_t, void* from) {
+            EXPECT_EQ(static_cast<decltype(pieces)*>(from)->erase(static_cast<const char*>(memory)), 1U);
+          },
+      .context = &pieces};
+  Opened loader(headrace_open(R"({"data": {"kind": "sleeping", "samples": 20, "sleep_ms": 0, "slow_ms": 0}, "readers": 0})",
+                              nullptr, 0, &watch));
+  ASSERT_NE(loader, nullptr) << headrace_error();
+  headrace_batch batch{};
+  ASSERT_EQ(wait_for(loader.get(), batch), HEADRACE_BATCH);
+  const auto* const data = static_cast<const char*>(batch.data[0]);
+  const std::size_t bytes = static_cast<std::size_t>(batch.rows[0]) * 64 * sizeof(float);
+  EXPECT_THAT(pieces, testing::Contains(testing::Truly(
+                          [&](const auto& piece) { return data >= piece.first && data + bytes <= piece.first + piece.second; })));
+  loader.reset();
+  EXPECT_EQ(pieces.size(), 1U);  // the batch's
+  headrace_release(batch.slot);
+  EXPECT_TRUE(pieces.empty());
+}
+
 TEST(Door, says_mistakes_in_three_parts) {
-  EXPECT_EQ(headrace_open(R"({"data": {"kind": "hdf5", "files": ["no-such-*.h5"], "datasets": {"x": "/x"}}})", nullptr, 0),
+  EXPECT_EQ(headrace_open(R"({"data": {"kind": "hdf5", "files": ["no-such-*.h5"], "datasets": {"x": "/x"}}})", nullptr, 0, nullptr),
             nullptr);
   const Json missing = Json::parse(headrace_error());
   EXPECT_EQ(missing["kind"], "DataError");
   EXPECT_THAT(missing["what"].get<std::string>(), HasSubstr("no file matches"));
   EXPECT_FALSE(missing["next"].get<std::string>().empty());
-  EXPECT_EQ(headrace_open(R"({"data": {"kind": "npy"}, "bach_size": 2})", nullptr, 0), nullptr);
+  EXPECT_EQ(headrace_open(R"({"data": {"kind": "npy"}, "bach_size": 2})", nullptr, 0, nullptr), nullptr);
   EXPECT_THAT(Json::parse(headrace_error())["next"].get<std::string>(), HasSubstr("batch_size"));
-  EXPECT_EQ(headrace_open("{", nullptr, 0), nullptr);
+  EXPECT_EQ(headrace_open("{", nullptr, 0, nullptr), nullptr);
   EXPECT_EQ(headrace_describe(nullptr), nullptr);
   EXPECT_THAT(headrace_error(), HasSubstr("there is no loader"));
   const Opened loader = opened(kSleeping);
