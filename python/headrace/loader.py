@@ -38,10 +38,10 @@ class LoaderWarning(UserWarning):
 class _Slot:
     """Owns the memory of a batch: goes back to the loader when the last array over it dies."""
 
-    __slots__ = ("_address", "_release", "_needed")
+    __slots__ = ("_address", "_release")
 
-    def __init__(self, address: int, release: Any, needed: Any = None):
-        self._address, self._release, self._needed = address, release, needed  # `needed`: what the release calls
+    def __init__(self, address: int, release: Any):
+        self._address, self._release = address, release
 
     def __del__(self):
         self._release(self._address)
@@ -297,7 +297,7 @@ class Loader:
         elif code == BATCH:
             batch = self._batch
             try:
-                self._ahead.append(self._device.start(batch, _Slot(batch.slot, self._library.release, self._device.watch)))
+                self._ahead.append(self._device.start(batch, _Slot(batch.slot, self._library.release)))
             except Exception:  # the device has no memory: the batch comes again where the loop goes on
                 bad = self._bad + sum(copy.bad for copy in self._ahead)
                 state = {**_library.text(self._library.state(self._handle)), "epoch": batch.epoch, "next_batch": batch.index, "bad_in_epoch": bad}

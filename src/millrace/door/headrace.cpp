@@ -5,7 +5,9 @@
 
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <deque>
+#include <map>
 #include <mutex>
 #include <utility>
 
@@ -92,9 +94,47 @@ Json fields_json(std::span<const Field> fields) {
   return all;
 }
 
-data::MapFunction mapping_of(const headrace_map& given) {
+// The caller's functions may be called while it is open. A reader may be abandoned in the middle of a batch: see Engine::stop().
+class Gate {
+ public:
+  // For one call; throws DataError when the gate is shut.
+  class Pass {
+   public:
+    explicit Pass(Gate& gate) : gate_(gate) {
+      const std::lock_guard lock(gate_.mutex_);
+      if (gate_.shut_) throw DataError({.what = "the loader is being closed", .where = "", .next = ""});
+      ++gate_.inside_;
+    }
+    ~Pass() {
+      const std::lock_guard lock(gate_.mutex_);
+      if (--gate_.inside_ == 0) gate_.empty_.notify_all();
+    }
+    Pass(const Pass&) = delete;
+    Pass& operator=(const Pass&) = delete;
+
+   private:
+    Gate& gate_;
+  };
+  void shut() {
+    const std::lock_guard lock(mutex_);
+    shut_ = true;
+  }
+  void wait_until_empty() {
+    std::unique_lock lock(mutex_);
+    empty_.wait(lock, [this] { return inside_ == 0; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable empty_;
+  int inside_ = 0;
+  bool shut_ = false;
+};
+
+data::MapFunction mapping_of(const headrace_map& given, const std::shared_ptr<Gate>& gate) {
   const auto described = std::make_shared<std::once_flag>();
-  return [given, described](const data::Sample& in, const data::MutableSample& out, const data::SampleRandom& random) {
+  return [given, gate, described](const data::Sample& in, const data::MutableSample& out, const data::SampleRandom& random) {
+    const Gate::Pass pass(*gate);
     if (given.describe != nullptr) {
       std::call_once(*described, [&] {
         given.describe(text_of({{"fields", fields_json(in.fields())}, {"made", fields_json(out.fields())}}).c_str(),
@@ -134,38 +174,60 @@ struct Slot {
   unsigned process;
 };
 
-// Tells the caller of its pieces of memory.
+// Tells the caller of its pieces of memory, until it is closed.
 class WatchedArena final : public data::Arena {
  public:
   explicit WatchedArena(const headrace_watch& watch) : watch_(watch) {}
   std::byte* allocate(std::size_t bytes) override {
     std::byte* const memory = from_->allocate(bytes);
+    const std::lock_guard lock(mutex_);
+    pieces_.emplace(memory, bytes);
     watch_.taken(memory, bytes, watch_.context);
     return memory;
   }
   void release(std::byte* memory, std::size_t bytes) noexcept override {
-    watch_.given_back(memory, bytes, watch_.context);
+    {
+      const std::lock_guard lock(mutex_);
+      if (pieces_.erase(memory) == 1) watch_.given_back(memory, bytes, watch_.context);
+    }
     from_->release(memory, bytes);
+  }
+  // Of batches that are still held too, and of readers that were abandoned.
+  void close() noexcept {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [memory, bytes] : pieces_) watch_.given_back(memory, bytes, watch_.context);
+    pieces_.clear();
   }
 
  private:
   const headrace_watch watch_;
   const std::shared_ptr<data::Arena> from_ = data::Arena::host();
+  std::mutex mutex_;  // held in calls, so that none comes after close()
+  std::map<std::byte*, std::size_t> pieces_;
 };
 
 }  // namespace
 
 struct headrace_loader {
-  headrace_loader(const data::Workload& workload, const headrace_watch* watch) {
+  headrace_loader(const data::Workload& workload, std::shared_ptr<Gate> functions, const headrace_watch* watch)
+      : gate(std::move(functions)) {
     data::OpenWorkload open = data::open_workload(workload, "");
     cache = std::move(open.cache);
     cache_reason = std::move(open.cache_reason);
     datasets = open.pipeline.datasets;
     open.options.warn = [this](const std::string& text) { messages.add("warning", text); };
     open.options.note = [this](const std::string& text) { messages.add("note", text); };
-    if (watch != nullptr) open.options.arena = std::make_shared<WatchedArena>(*watch);
+    if (watch != nullptr) open.options.arena = arena = std::make_shared<WatchedArena>(*watch);
     loader.emplace(std::move(open.pipeline), std::move(open.options));
   }
+  ~headrace_loader() {
+    gate->shut();
+    loader.reset();
+    gate->wait_until_empty();
+    if (arena) arena->close();
+  }
+  headrace_loader(const headrace_loader&) = delete;
+  headrace_loader& operator=(const headrace_loader&) = delete;
 
   const unsigned process = counted_forks();
   const pid_t id = ::getpid();
@@ -173,7 +235,9 @@ struct headrace_loader {
   std::shared_ptr<data::SampleCache> cache;
   std::string cache_reason;
   std::vector<data::Dataset> datasets;
-  std::string content;  // of the files; "" = not read yet
+  std::shared_ptr<Gate> gate;
+  std::shared_ptr<WatchedArena> arena;  // null: nobody watches
+  std::string content;                  // of the files; "" = not read yet
   std::optional<data::Loader> loader;
   bool at_end = false;   // the epoch's last batch was handed over, its end was not
   std::uint64_t bad = 0;  // samples so far that could not be read
@@ -280,8 +344,9 @@ const char* headrace_error() { return failed.c_str(); }
 headrace_loader* headrace_open(const char* description, const headrace_map* maps, size_t count, const headrace_watch* watch) {
   return guarded<>(static_cast<headrace_loader*>(nullptr), [&] {
     data::Workload workload = data::parse_workload(description == nullptr ? "" : description, "the loader");
-    for (std::size_t i = 0; i < count; ++i) workload.functions.push_back(mapping_of(maps[i]));
-    return std::make_unique<headrace_loader>(workload, watch).release();
+    const auto gate = std::make_shared<Gate>();
+    for (std::size_t i = 0; i < count; ++i) workload.functions.push_back(mapping_of(maps[i], gate));
+    return std::make_unique<headrace_loader>(workload, gate, watch).release();
   });
 }
 

@@ -57,8 +57,8 @@ typedef struct {
 } headrace_map;
 
 // Watches the memory of batches, so that it can be registered with a device. `taken` is called with each new piece, in which
-// batches will lie again and again; `given_back` before the piece is freed. On any thread, at the latest in headrace_close() or,
-// for a batch that is held longer, in its headrace_release().
+// batches will lie again and again; `given_back` before the piece is freed, at the latest in headrace_close(), also where a batch
+// is held longer. On any thread, one call at a time; they may not call this library.
 typedef struct {
   void (*taken)(void* memory, size_t bytes, void* context);
   void (*given_back)(void* memory, size_t bytes, void* context);
@@ -74,7 +74,7 @@ const char* headrace_error(void);
 // Opens the data and starts reading. `description` is the JSON that `millrace bench loader` reads, described by its --help:
 // {"data": PART, "batch_size": 16, "shuffle": true, ...}; relative paths are seen from the current folder. `maps` are the
 // functions of parts of kind "map", by number; they must stay valid until the loader is closed. `watch` may be NULL; its functions
-// must stay valid until the loader is closed and its batches are released.
+// must stay valid until then too.
 headrace_loader* headrace_open(const char* description, const headrace_map* maps, size_t count, const headrace_watch* watch);
 
 // What does not change: {"groups": [{"name", "samples", "rows", "fields": [{"name", "dtype", "shape"}]}], "batches": of an epoch,
@@ -106,7 +106,8 @@ const char* headrace_plan(headrace_loader* loader);
 // Warnings and notes since the last call, oldest first: [{"kind": "warning" or "note", "text"}]; at most 100 are kept.
 const char* headrace_messages(headrace_loader* loader);
 
-// Stops the readers and frees the loader. Batches stay valid until they are released. NULL is allowed. Every loader must be
+// Stops the readers and frees the loader. Waits for functions of `maps` that run: none is called later. Batches stay valid until
+// they are released. NULL is allowed. Every loader must be
 // closed before the process ends, by its owner: threads may not outlive what they use.
 void headrace_close(headrace_loader* loader);
 

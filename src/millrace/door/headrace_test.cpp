@@ -5,9 +5,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <chrono>
 #include <map>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "millrace/base/foreign_json.h"
@@ -156,9 +159,41 @@ TEST(Door, the_memory_of_batches_is_announced_while_it_lives) {
   EXPECT_THAT(pieces, testing::Contains(testing::Truly(
                           [&](const auto& piece) { return data >= piece.first && data + bytes <= piece.first + piece.second; })));
   loader.reset();
-  EXPECT_EQ(pieces.size(), 1U);  // the batch's
+  EXPECT_TRUE(pieces.empty());  // though a batch is still held
+  EXPECT_EQ(static_cast<const float*>(batch.data[0])[1], static_cast<float>(batch.items[0][0]));
   headrace_release(batch.slot);
-  EXPECT_TRUE(pieces.empty());
+}
+
+TEST(Door, no_function_is_called_after_the_close) {
+  struct Calls {
+    std::atomic<int> begun = 0;
+    std::atomic<int> inside = 0;
+  } calls;
+  const headrace_map slow{.call =
+                              [](const void* const*, void* const* to, std::uint64_t, void* context) {
+                                auto& counted = *static_cast<Calls*>(context);
+                                ++counted.begun;
+                                ++counted.inside;
+                                std::this_thread::sleep_for(std::chrono::milliseconds(20));
+                                *static_cast<float*>(to[0]) = 0;
+                                --counted.inside;
+                                return 0;
+                              },
+                          .describe = nullptr,
+                          .context = &calls};
+  // A batch takes longer than the readers are waited for.
+  Opened loader(headrace_open(R"({"data": {"kind": "map", "name": "slow", "function": 0, "makes": {"y": {"dtype": "f32"}}, "of": )"
+                              R"({"kind": "sleeping", "samples": 2000, "sleep_ms": 0, "slow_ms": 0}}, "batch_size": 1000, )"
+                              R"("readers": 1})",
+                              &slow, 1, nullptr));
+  ASSERT_NE(loader, nullptr) << headrace_error();
+  headrace_batch batch{};
+  EXPECT_EQ(headrace_next(loader.get(), 50, &batch), HEADRACE_NOT_YET);
+  loader.reset();
+  EXPECT_EQ(calls.inside, 0);
+  const int begun = calls.begun;
+  std::this_thread::sleep_for(std::chrono::milliseconds(60));
+  EXPECT_EQ(calls.begun, begun);
 }
 
 TEST(Door, says_mistakes_in_three_parts) {
