@@ -119,7 +119,7 @@ def compare(device, steps, rounds, small):
     exposed = [ours / alone - 1 for ours, alone in zip(times["headrace"], times["resident"])]
     best = min(peers, key=lambda name: statistics.median(times[name]))
     return {"ms": {name: statistics.median(values) * 1e3 for name, values in times.items()}, "exposed": statistics.median(exposed),
-            "exposed_rounds": exposed, "best_peer": best, "batch_bytes": on_device.numel() * 4, "plan": plan}
+            "exposed_rounds": exposed, "best_peer": best, "bar": EXPOSED_BAR, "batch_bytes": on_device.numel() * 4, "plan": plan}
 
 
 def main():
