@@ -239,7 +239,7 @@ struct headrace_loader {
   std::shared_ptr<WatchedArena> arena;  // null: nobody watches
   std::string content;                  // of the files; "" = not read yet
   std::optional<data::Loader> loader;
-  bool at_end = false;   // the epoch's last batch was handed over, its end was not
+  bool at_end = false;    // the epoch's last batch was handed over, its end was not
   std::uint64_t bad = 0;  // samples so far that could not be read
 };
 
@@ -367,9 +367,7 @@ const char* headrace_describe(headrace_loader* loader) {
 }
 
 int headrace_next(headrace_loader* loader, int64_t milliseconds, headrace_batch* batch) {
-  return guarded<>(static_cast<int>(HEADRACE_FAILED), [&] {
-    return next(loader, milliseconds, *batch);
-  });
+  return guarded<>(static_cast<int>(HEADRACE_FAILED), [&] { return next(loader, milliseconds, *batch); });
 }
 
 void headrace_release(void* slot) {

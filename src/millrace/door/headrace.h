@@ -73,8 +73,8 @@ const char* headrace_error(void);
 
 // Opens the data and starts reading. `description` is the JSON that `millrace bench loader` reads, described by its --help:
 // {"data": PART, "batch_size": 16, "shuffle": true, ...}; relative paths are seen from the current folder. `maps` are the
-// functions of parts of kind "map", by number; they must stay valid until the loader is closed. `watch` may be NULL; its functions
-// must stay valid until then too.
+// functions of parts of kind "map", by number; they must stay valid until the loader is closed. `watch` may be NULL; its
+// functions must stay valid until then too.
 headrace_loader* headrace_open(const char* description, const headrace_map* maps, size_t count, const headrace_watch* watch);
 
 // What does not change: {"groups": [{"name", "samples", "rows", "fields": [{"name", "dtype", "shape"}]}], "batches": of an epoch,

@@ -182,10 +182,11 @@ TEST(Door, no_function_is_called_after_the_close) {
                           .describe = nullptr,
                           .context = &calls};
   // A batch takes longer than the readers are waited for.
-  Opened loader(headrace_open(R"({"data": {"kind": "map", "name": "slow", "function": 0, "makes": {"y": {"dtype": "f32"}}, "of": )"
-                              R"({"kind": "sleeping", "samples": 2000, "sleep_ms": 0, "slow_ms": 0}}, "batch_size": 1000, )"
-                              R"("readers": 1})",
-                              &slow, 1, nullptr));
+  Opened loader(
+      headrace_open(R"({"data": {"kind": "map", "name": "slow", "function": 0, "makes": {"y": {"dtype": "f32"}}, "of": )"
+                    R"({"kind": "sleeping", "samples": 2000, "sleep_ms": 0, "slow_ms": 0}}, "batch_size": 1000, )"
+                    R"("readers": 1})",
+                    &slow, 1, nullptr));
   ASSERT_NE(loader, nullptr) << headrace_error();
   headrace_batch batch{};
   EXPECT_EQ(headrace_next(loader.get(), 50, &batch), HEADRACE_NOT_YET);
@@ -197,8 +198,9 @@ TEST(Door, no_function_is_called_after_the_close) {
 }
 
 TEST(Door, says_mistakes_in_three_parts) {
-  EXPECT_EQ(headrace_open(R"({"data": {"kind": "hdf5", "files": ["no-such-*.h5"], "datasets": {"x": "/x"}}})", nullptr, 0, nullptr),
-            nullptr);
+  EXPECT_EQ(
+      headrace_open(R"({"data": {"kind": "hdf5", "files": ["no-such-*.h5"], "datasets": {"x": "/x"}}})", nullptr, 0, nullptr),
+      nullptr);
   const Json missing = Json::parse(headrace_error());
   EXPECT_EQ(missing["kind"], "DataError");
   EXPECT_THAT(missing["what"].get<std::string>(), HasSubstr("no file matches"));
