@@ -5,7 +5,7 @@ import unittest
 from unittest import mock
 
 from gpu_proof import benches, nvml, trace, training
-from gpu_proof.parts import compiling, feed, graph, life, parity, profile, sanitizer, steps
+from gpu_proof.parts import compiling, feed, graph, life, parity, profile, python, sanitizer, steps
 from gpu_proof.parts import tests as tests_part
 from gpu_proof_test import ROOT, Folder
 
@@ -164,6 +164,21 @@ class OnGpu(GpuFolder):
         with mock.patch.object(sanitizer, "PLACES", ()):
             sanitizer.run(self.gpu())
         self.assertEqual(self.verdicts(), [("compute-sanitizer", "left out")])
+
+    def test_what_a_loop_in_python_found_is_judged(self):
+        python.run(self.gpu())
+        self.assertEqual(self.verdicts(), [("headrace.Loader", "left out")])
+        (self.folder / "bench/python_loader").mkdir(parents=True)
+        (self.folder / python.LIBRARY).parent.mkdir(parents=True)
+        (self.folder / python.LIBRARY).touch()
+        for torn, exposed, verdicts in ((0, 0.01, ["ok", "ok"]), (2, 0.04, ["failed", "failed"])):
+            found = {"torn_rows": torn, "wrong_batches": 0, "batches": 10, "exposed": exposed, "bar": 0.02, "best_peer": "DataLoader, 4 workers",
+                     "ms": {"resident": 10.0, "headrace": 10.1, "DataLoader, 4 workers": 12.0}, "batch_bytes": 38e6, "plan": "readers"}
+            (self.folder / "bench/python_loader/device.py").write_text(
+                f"import os, sys\nassert os.environ['HEADRACE_LIBRARY'].endswith('.so')\nopen(sys.argv[4], 'w').write({json.dumps(found)!r})\n")
+            python.run(self.gpu())
+            self.assertEqual([found for _, found in self.verdicts()], verdicts)
+        self.assertIn("10.00 ms, 38 MB a batch; DataLoader, 4 workers 20.0%", self.said()[1]["figure"])
 
     def plant_comparisons(self):
         compare = """import json, sys

@@ -131,7 +131,7 @@ class Running(Folder):
         self.assertGreater(runner.WHOLE_SECONDS - sum(part.limit for part in chosen([])[:-1] if not part.beside), 150)
         self.assertLess(runner.WHOLE_SECONDS, 540)
         self.assertEqual([(part.name, part.limit) for part in chosen(["steps"])], [("steps", runner.WHOLE_SECONDS)])
-        self.assertEqual([part.name for part in ALL if part not in chosen([])], ["sanitizer"])
+        self.assertEqual([part.name for part in ALL if part not in chosen([])], ["python", "sanitizer"])
         self.assertEqual([part.name for part in chosen(["sanitizer"])], ["sanitizer"])
 
 

@@ -75,10 +75,21 @@ class Workload:
 
     fixed = {}
 
-    def documented(self, workers, fixed=False):
-        dataset = self.dataset(fixed)
-        return DataLoader(
-            dataset, batch_size=self.batch_size, shuffle=True, num_workers=workers, persistent_workers=workers > 0
+    collate = staticmethod(torch.utils.data.default_collate)
+
+    @property
+    def rows(self):
+        """Samples of a batch of the peers."""
+        return self.batch_size
+
+    def documented(self, workers, fixed=False, loader=DataLoader):
+        return loader(
+            self.dataset(fixed),
+            batch_size=self.rows,
+            shuffle=True,
+            num_workers=workers,
+            collate_fn=self.collate,
+            persistent_workers=workers > 0,
         )
 
 
@@ -349,7 +360,9 @@ class Grouped(Workload):
         }
         self.description = {"data": {"kind": "groups", "of": groups}, "batch_size": self.batch_size}
 
-    def documented(self, workers, fixed=False):
+    rows = 64
+
+    def dataset(self, fixed):
         arrays, n = list(self.arrays.values()), self.n
 
         class Windows(Dataset):
@@ -360,15 +373,15 @@ class Grouped(Workload):
                 dataset, start = divmod(index, n)
                 return dataset, torch.from_numpy(arrays[dataset][start : start + 25])
 
-        def by_data_set(samples):  # the default collate can't: shapes differ
-            groups = collections.defaultdict(list)
-            for dataset, window in samples:
-                groups[dataset].append(window)
-            return tuple(torch.stack(windows) for windows in groups.values())
+        return Windows()
 
-        return DataLoader(
-            Windows(), batch_size=64, shuffle=True, num_workers=workers, collate_fn=by_data_set, persistent_workers=workers > 0
-        )
+    @staticmethod
+    def collate(samples):
+        """By data set; the default collate can't: shapes differ."""
+        groups = collections.defaultdict(list)
+        for dataset, window in samples:
+            groups[dataset].append(window)
+        return tuple(torch.stack(windows) for windows in groups.values())
 
     def best(self, fixed=False):
         views = []

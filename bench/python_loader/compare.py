@@ -1,14 +1,15 @@
-"""headrace.Loader against the program's own loader, and against PyTorch's DataLoader: same files, same machine, in turns.
+"""headrace.Loader against the program's own loader, and against PyTorch's DataLoader, torchdata and SPDL: same files, same machine, in turns.
 
     ./dev bench python_loader [--rounds 5] [--seconds 2] [--scale 0.25] [--only jpeg]
 
 For HDF5, NIfTI, JPEG and windows of arrays (bench/loader/peers_files.py describes them): samples a second of
   program      millrace bench loader, in C++
   headrace     the same description, as torch tensors in this Python; its bar is 0.95 of the program
-  DataLoader   a map-style data set and the default collate, with the best of 0, 1, 2 and 4 workers; the bar is 1.5 times its rate
-and for batches that cost nothing to read the microseconds of CPU that a batch takes in this Python; the bar is 20. The figures are medians
-of rounds and of the rounds' ratios; where other programs run, the CPU seconds say more than the rates. The bytes of both sides of ours
-are compared first. Losing figures are printed like the others.
+  the peers    a map-style data set, each with its best number of workers or threads (peers.py says how); the bar is 1.5 times the fastest
+and, with a step of 20 ms that uses all cores, the time of a step; the bar is 0.7 of DataLoader's. For batches that cost nothing to read
+the microseconds of CPU that a batch takes in this Python; the bar is 20. The figures are medians of rounds and of the rounds' ratios;
+where other programs run, the CPU seconds say more than the rates. The bytes of both sides of ours are compared first. Losing figures are
+printed like the others. torchdata and SPDL are peers where they are installed: bench/loader/requirements.txt.
 """
 import argparse
 import hashlib
@@ -24,11 +25,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "python"), str(ROOT / "bench/loader")]
+import peers  # noqa: E402
 import peers_files  # noqa: E402
+import torch  # noqa: E402
 from headrace import Loader, Pipeline  # noqa: E402
 
 KINDS = [peers_files.Hdf5, peers_files.Nifti, peers_files.Jpeg, peers_files.Grouped]
-BARS = {"program": 0.95, "DataLoader": 1.5}
+BARS = {"program": 0.95, "the fastest peer": 1.5}
+STEP_MS, STEP_BAR = 20, 0.7
 
 
 def loader_of(description, **options):
@@ -42,23 +46,25 @@ def leaves(batch):
 
 
 def rows_of(batch):
-    """Samples of a batch: each group's rows."""
-    first = next(iter(batch.values()))
-    return sum(len(next(iter(group.values()))) for group in batch.values()) if isinstance(first, dict) else len(first)
+    """Samples of a peer's batch."""
+    if hasattr(batch, "shape"):
+        return len(batch)
+    return sum(len(group) for group in batch) if isinstance(batch, tuple) else len(batch[0])
 
 
 def our_rate(description, seconds):
     """Samples a second, and the CPU seconds of 1,000."""
     with loader_of(description) as loader:
         began = now = time.perf_counter()
-        cpu, rows = time.process_time(), 0
+        cpu = time.process_time()
         while now - began < seconds:
-            for batch in loader:
-                rows += rows_of(batch)
+            for _ in loader:
                 now = time.perf_counter()
                 if now - began >= seconds:
                     break
-        return rows / (now - began), (time.process_time() - cpu) * 1e3 / rows
+        spent = time.process_time() - cpu
+        rows = loader.counters()["samples"]
+        return rows / (now - began), spent * 1e3 / rows
 
 
 def peer_rate(loader, seconds):
@@ -66,11 +72,45 @@ def peer_rate(loader, seconds):
     rows = 0
     while now - began < seconds:
         for batch in loader:
-            rows += len(batch) if hasattr(batch, "shape") else sum(len(group) for group in batch) if isinstance(batch, tuple) else len(batch[0])
+            rows += rows_of(batch)
             now = time.perf_counter()
             if now - began >= seconds:
                 break
     return rows / (now - began)
+
+
+class Step:
+    """Convolutions that take about STEP_MS when they have the machine to themselves."""
+
+    def __init__(self):
+        self.image, self.weight = torch.rand(8, 64, 56, 56), torch.rand(64, 64, 3, 3)
+        self.passes = 1
+        times = []
+        for _ in range(20):
+            began = time.perf_counter()
+            self()
+            times.append(time.perf_counter() - began)
+        self.passes = max(1, round(STEP_MS / 1e3 / min(times)))
+
+    @torch.no_grad()
+    def __call__(self):
+        for _ in range(self.passes):
+            torch.conv2d(self.image, self.weight, padding=1)
+
+
+def step_seconds(loader, step, seconds):
+    """Seconds of a step with its batch, without the first ones, whose batches may have been prepared before."""
+    times, began = [], time.perf_counter()
+    while time.perf_counter() - began < seconds or len(times) < 8:
+        last = time.perf_counter()
+        for _ in loader:
+            step()
+            now = time.perf_counter()
+            times.append(now - last)
+            last = now
+            if now - began >= seconds and len(times) >= 8:
+                break
+    return sum(times[4:]) / len(times[4:])
 
 
 def measured(program, file, *options):
@@ -113,42 +153,72 @@ def batch_microseconds(fields, as_, seconds=0.5):
         return (time.thread_time() - began) / batches * 1e6
 
 
+def best_of(family, measure, best=max):
+    """The name and the loader of a library's best set-up."""
+    figures = {name: measure(loader) for name, loader in family.items()}
+    name = best(figures, key=figures.get)
+    return name, family[name]
+
+
 def compare(workload, program, rounds, seconds):
     file = workload.path(workload.name + ".json")
     fixed = workload.name + "-fixed"
     check_bytes(program, workload.path(fixed + ".json"), workload.describe()[fixed])
-    peers = {workers: workload.documented(workers) for workers in workload.workers}
-    by_workers = {workers: max(peer_rate(peer, seconds / 2) for _ in range(2)) for workers, peer in peers.items()}
-    workers = max(by_workers, key=by_workers.get)
-    rates = {"program": [], "headrace": [], "DataLoader": []}
+    chosen = {library: best_of(family, lambda loader: max(peer_rate(loader, seconds / 3) for _ in range(2)))
+              for library, family in peers.families(workload).items()}
+    rates = {side: [] for side in ("program", "headrace", *chosen)}
     cpu = {"program": [], "headrace": []}
     for _ in range(rounds):
         for side, (rate, seconds_of_cpu) in (("program", program_rate(program, file, max(1, round(seconds)))),
                                              ("headrace", our_rate(workload.description, seconds))):
             rates[side].append(rate)
             cpu[side].append(seconds_of_cpu)
-        rates["DataLoader"].append(peer_rate(peers[workers], seconds))
-    ratios = {peer: [ours / theirs for ours, theirs in zip(rates["headrace"], rates[peer])] for peer in BARS}
-    return {"workers": workers, "by_workers": by_workers, "rates": rates, "ratios": ratios, "cpu": cpu}
+        for library, (_, loader) in chosen.items():
+            rates[library].append(peer_rate(loader, seconds))
+    fastest = [max(values) for values in zip(*(rates[library] for library in chosen))]
+    ratios = {peer: [ours / theirs for ours, theirs in zip(rates["headrace"], values)]
+              for peer, values in (("program", rates["program"]), ("the fastest peer", fastest))}
+    return {"set_up": {library: name for library, (name, _) in chosen.items()}, "rates": rates, "ratios": ratios, "cpu": cpu}
+
+
+def compare_steps(workload, step, rounds, seconds):
+    """Seconds of a step of ours and of the best DataLoader, in turns."""
+    name, peer = best_of({f"{n} workers": workload.documented(n) for n in workload.workers}, lambda loader: step_seconds(loader, step, seconds / 2), min)
+    times = {"headrace": [], "DataLoader": []}
+    with loader_of(workload.description) as ours:
+        for _ in range(rounds):
+            times["headrace"].append(step_seconds(ours, step, seconds))
+            times["DataLoader"].append(step_seconds(peer, step, seconds))
+    return {"set_up": name, "seconds": times}
 
 
 def show(name, result):
     print(f"\n{name}, samples/s")
     for side, values in result["rates"].items():
-        more = f", {result['workers']} workers" if side == "DataLoader" else ""
+        more = ", " + result["set_up"][side] if side in result["set_up"] else ""
         print(f"  {side + more:28}{statistics.median(values):>12,.0f}   {', '.join(f'{value:,.0f}' for value in values)}")
     for peer, ratios in result["ratios"].items():
         median = statistics.median(ratios)
         verdict = "ok" if median >= BARS[peer] else "MISSED"
         print(f"  headrace / {peer:17}{median:>12.2f}   {min(ratios):.2f}..{max(ratios):.2f}   bar {BARS[peer]}   {verdict}")
     ours, theirs = (statistics.median(result["cpu"][side]) for side in ("headrace", "program"))
-    print(f"  CPU seconds of 1,000 samples{ours:>9.3f} and {theirs:.3f} of the program")
+    print(f"  CPU seconds of 1,000 samples{ours:>11.5f} and {theirs:.5f} of the program")
+
+
+def show_steps(result):
+    for side, values in result["seconds"].items():
+        more = ", " + result["set_up"] if side == "DataLoader" else ""
+        print(f"  ms of a step, {side + more:24}{statistics.median(values) * 1e3:>8.1f}   {', '.join(f'{value * 1e3:.1f}' for value in values)}")
+    ratios = [ours / theirs for ours, theirs in zip(result["seconds"]["headrace"], result["seconds"]["DataLoader"])]
+    median = statistics.median(ratios)
+    verdict = "ok" if median <= STEP_BAR else "MISSED"
+    print(f"  of DataLoader's time         {median:>11.2f}   {min(ratios):.2f}..{max(ratios):.2f}   bar {STEP_BAR}   {verdict}")
 
 
 def main():
     warnings.filterwarnings("ignore", message="This DataLoader will create")
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("program", help="the built millrace")
+    parser.add_argument("program", type=os.path.abspath, help="the built millrace")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=2)
     parser.add_argument("--scale", type=float, default=0.25, help="of the numbers of files")
@@ -161,7 +231,10 @@ def main():
     folder = ROOT / f"build/loader-data-{arguments.scale:g}"
     folder.mkdir(parents=True, exist_ok=True)
     os.chdir(folder)
+    for name in peers.MISSING:
+        print(f"{name} is not installed: not a peer here")
     results = {"cpu": cpu, "batch_us": {}}
+    step = Step()
     for fields in (1, 2):
         for as_ in ("numpy", "torch"):
             figure = results["batch_us"][f"{as_}, {fields} fields"] = min(batch_microseconds(fields, as_) for _ in range(3))
@@ -174,6 +247,10 @@ def main():
         peers_files.write_descriptions(workload)
         results[kind.name] = compare(workload, arguments.program, arguments.rounds, arguments.seconds)
         show(kind.name, results[kind.name])
+        if kind is peers_files.Grouped:  # a batch takes microseconds: next to a step of 20 ms all loaders are equal
+            continue
+        results[kind.name]["steps"] = compare_steps(workload, step, arguments.rounds, arguments.seconds)
+        show_steps(results[kind.name]["steps"])
     print(f"\nload average {os.getloadavg()[0]:.1f} after")
     if arguments.json:
         Path(arguments.json).write_text(json.dumps(results, indent=1))

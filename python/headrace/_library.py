@@ -18,7 +18,7 @@ class Batch(ctypes.Structure):
 
     _fields_ = [("slot", ctypes.c_void_p), ("epoch", ctypes.c_uint64), ("index", ctypes.c_uint64),
                 ("rows", ctypes.POINTER(ctypes.c_int64)), ("data", ctypes.POINTER(ctypes.c_void_p)),
-                ("items", ctypes.POINTER(ctypes.POINTER(ctypes.c_int64)))]
+                ("items", ctypes.POINTER(ctypes.POINTER(ctypes.c_int64))), ("bad", ctypes.c_uint64)]
 
 
 CALL = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_void_p), ctypes.c_uint64, ctypes.c_void_p)
@@ -31,11 +31,20 @@ class Map(ctypes.Structure):
     _fields_ = [("call", CALL), ("describe", DESCRIBE), ("context", ctypes.c_void_p)]
 
 
+MEMORY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
+
+
+class Watch(ctypes.Structure):
+    """headrace_watch of headrace.h."""
+
+    _fields_ = [("taken", MEMORY), ("given_back", MEMORY), ("context", ctypes.c_void_p)]
+
+
 _TEXT, _HANDLE = ctypes.c_char_p, ctypes.c_void_p
 _FUNCTIONS = {
     "version": (_TEXT, []),
     "error": (_TEXT, []),
-    "open": (_HANDLE, [_TEXT, ctypes.POINTER(Map), ctypes.c_size_t]),
+    "open": (_HANDLE, [_TEXT, ctypes.POINTER(Map), ctypes.c_size_t, ctypes.POINTER(Watch)]),
     "describe": (_TEXT, [_HANDLE]),
     "next": (ctypes.c_int, [_HANDLE, ctypes.c_int64, ctypes.POINTER(Batch)]),
     "release": (None, [ctypes.c_void_p]),

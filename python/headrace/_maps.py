@@ -83,6 +83,7 @@ class Maps:
             if given.address is not None:
                 entry.call = ctypes.cast(given.address, CALL)
                 continue
+            import numpy  # noqa: F401 - here, since a reader that imports it keeps a loader from being closed
             python = _PythonMap(given.function)
             self._python.append(python)
             entry.call, entry.describe = CALL(python.call), DESCRIBE(python.describe)

@@ -9,12 +9,11 @@
 from __future__ import annotations
 
 import atexit
+import collections
 import contextlib
 import ctypes
 import html
-import importlib.util
 import json
-import math
 import os
 import sys
 import threading
@@ -22,15 +21,14 @@ import warnings
 import weakref
 from typing import Any, Iterator, Mapping
 
-from headrace import _library
+from headrace import _device, _library
+from headrace._arrays import HostArrays, chosen
 from headrace._library import BATCH, END, NOT_YET, check, in_python, library
-from headrace._maps import Maps, numpy_dtype
-from headrace.errors import KindError, MomentError, PackageError, StateError, UsageError
+from headrace._maps import Maps
+from headrace.errors import KindError, MomentError, StateError, UsageError
 from headrace.pipeline import Pipeline, described
 
 _PATIENCE_MS = 100  # after so long without a batch the call returns once, so that Ctrl-C is heard
-_TORCH = {"bool": "bool", "u8": "uint8", "i8": "int8", "i16": "int16", "u16": "uint16", "i32": "int32", "u32": "uint32", "i64": "int64",
-          "u64": "uint64", "f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64", "c64": "complex64", "c128": "complex128"}
 
 
 class LoaderWarning(UserWarning):
@@ -140,6 +138,7 @@ class Loader:
     A batch is {field: tensor [rows, ...]}, for groups {group: {field: tensor}}. Tensors lie over the loader's memory without a copy,
     in host memory. They may be written to and kept, also after the loader is closed; each batch that is kept takes memory for another
     one, and beyond max_buffer_bytes the loader refuses: clone() what is to be kept for long. The last batch of an epoch may be smaller.
+    With `device` they are torch's memory on that device, one piece for each batch.
 
     The same arguments give the same batches for any number of readers: order and augmentation are functions of seed, epoch and
     position. Readers and batches ahead are chosen, and adapted while the loop waits: plan() says why.
@@ -159,6 +158,8 @@ class Loader:
             and not read again ("quarantine"); never more than max_bad_fraction of an epoch.
         rank, ranks: of this process; None: those of torch.distributed if it has been initialised. Every rank has equally many batches.
         as_: "torch" or "numpy"; None: torch where it is installed.
+        device: "cuda" or "cuda:1": tensors on that GPU, copied while the step before computes, ready for the stream that is current when
+            the loop gets them. The loop is one batch behind the readers. None: host memory.
 
     A loader belongs to one process: in a fork of it, it raises MomentError. Calls from several threads wait for each other.
     """
@@ -166,14 +167,20 @@ class Loader:
     def __init__(self, pipeline: Pipeline, batch_size: int = 1, shuffle: bool = False, *, seed: int = 0, drop_last: bool = False,
                  readers: int | None = None, prefetch: int = 2, cache: str = "auto", cache_bytes: int | None = None,
                  max_buffer_bytes: int | None = None, bad_samples: str = "fail", max_bad_fraction: float = 0.001,
-                 rank: int | None = None, ranks: int | None = None, as_: str | None = None):
-        self._handle = None
+                 rank: int | None = None, ranks: int | None = None, as_: str | None = None, device: Any = None):
+        self._handle = self._device = None
+        self._ahead: collections.deque = collections.deque()  # with a device: batches, the end of an epoch or a failure, not yet the loop's
         if not isinstance(pipeline, Pipeline):
             raise KindError(f"a loader of {type(pipeline).__name__}", "headrace.Loader()",
                             "give a pipeline, as of headrace.hdf5(); for a torch Dataset there is headrace.exact()")
         self.batch_size, self.drop_last = batch_size, drop_last
         self.rank, self.ranks, here = _ranks(rank, ranks)
-        self._arrays = _array_maker(as_)
+        as_ = chosen("torch" if as_ is None and device is not None else as_)
+        if as_ == "numpy" and device is not None:
+            raise UsageError(f'device={device!r} with as_="numpy"', "headrace.Loader()", "leave one of them out: NumPy has arrays in host memory")
+        self._place = _device.device_of(device)
+        if self._place is not None:
+            self._device = _device.DeviceArrays(_device.cuda_of(self._place))
         functions: list = []
         description = {"data": described(pipeline._part, functions), "batch_size": batch_size, "shuffle": shuffle, "seed": seed,
                        "drop_last": drop_last, "readers": "auto" if readers is None else readers, "prefetch": prefetch, "cache": cache,
@@ -187,19 +194,25 @@ class Loader:
             raise KindError(f"an argument is of the wrong type: {error}", "headrace.Loader()", "give plain numbers and texts") from None
         self._library = library()
         self._lock = threading.RLock()
-        self._handle = self._library.open(text.encode(), self._maps.table, self._maps.count)
+        self._handle = self._library.open(text.encode(), self._maps.table, self._maps.count,
+                                         None if self._device is None else self._device.watch)
         if self._handle is None:
             self._maps.raise_interrupt()
             raise self._failure()
         _open.add(self)
         said = _library.text(self._library.describe(self._handle))
         self._groups, self._batches, self._samples = said["groups"], said["batches"], said["samples"]
-        self._layouts: list[dict] = [{} for _ in self._groups]  # of each group: rows -> what its arrays are
-        self._grouped = len(self._groups) > 1 or self._groups[0]["name"] != ""
+        self._arrays = HostArrays(self._groups, as_)
+        if self._device is not None:
+            self._device.describe(self._groups)
+            if self._device.problem():
+                warnings.warn(f"batches are copied from pageable memory, slowly: {self._device.problem()}", LoaderWarning,
+                              stacklevel=_levels_to_the_caller())
         self._batch = _library.Batch()
         self._batch_at = ctypes.byref(self._batch)
         self._current: _Epoch | None = None
         self._epoch, self._handed = 0, 0  # batches of this epoch that a loop has had
+        self._bad = 0                     # samples of these that could not be read
         self._resumed = False             # the next loop goes on with the epoch
         self._notes: list[str] = []
 
@@ -216,29 +229,87 @@ class Loader:
         if epoch.over:
             raise StopIteration
         with self._lock:
-            handle = self._opened()
+            self._opened()
             if epoch is not self._current:
                 self._begin(epoch)
-            call, batch, at = self._library.next, self._batch, self._batch_at
-            while True:
-                code = call(handle, _PATIENCE_MS, at)
-                if code == BATCH:
-                    break
-                if code == NOT_YET:
-                    self._show_messages()
-                elif code == END:
-                    self._end()
-                    epoch.over = True
-                    raise StopIteration
-                else:
-                    self._maps.raise_interrupt()
-                    error = self._failure()
-                    self._show_messages()
-                    raise error
+            if self._device is not None:
+                return self._next_on_device(epoch)
+            if self._pull() == END:
+                epoch.over = True
+                self._end()
+                raise StopIteration
+            batch = self._batch
             slot = _Slot(batch.slot, self._library.release)
             self._maps.raise_interrupt()
             self._epoch, self._handed = batch.epoch, batch.index + 1
-            return self._made(batch, slot)
+            self._bad += batch.bad
+            return self._arrays.made(batch, slot)
+
+    def _pull(self, waits: bool = True) -> int:
+        """Asks the library for the next batch: BATCH, END, or without waiting NOT_YET."""
+        call, handle, at = self._library.next, self._handle, self._batch_at
+        while True:
+            code = call(handle, _PATIENCE_MS if waits else 0, at)
+            if code == BATCH or code == END:
+                return code
+            if code != NOT_YET:
+                self._maps.raise_interrupt()
+                error = self._failure()
+                self._show_messages()
+                raise error
+            if not waits:
+                return code
+            self._show_messages()
+
+    def _next_on_device(self, epoch: _Epoch) -> dict:
+        """The batch whose copy was begun one step ago. The copy of the next is begun before the loop gets it, if that one has been read."""
+        ahead = self._ahead
+        if not ahead:
+            self._look_ahead(waits=True)
+        first = ahead[0]
+        if isinstance(first, Exception):
+            ahead.clear()
+            try:
+                raise first
+            finally:
+                del first  # or it would keep its traceback, and that all that the calls held
+        if first == END:
+            ahead.clear()
+            epoch.over = True
+            self._end()
+            raise StopIteration
+        made = self._device.hand_over(first)
+        if len(ahead) == 1:
+            try:
+                self._look_ahead(waits=False)
+            except Exception as error:  # it belongs to the next batch
+                ahead.append(error)
+        ahead.popleft()
+        self._epoch, self._handed = first.epoch, first.index + 1
+        self._bad += first.bad
+        return made
+
+    def _look_ahead(self, waits: bool) -> None:
+        self._device.make_room()
+        code = self._pull(waits)
+        if code == END:
+            self._ahead.append(END)
+        elif code == BATCH:
+            batch = self._batch
+            try:
+                self._ahead.append(self._device.start(batch, _Slot(batch.slot, self._library.release)))
+            except Exception:  # the device has no memory: the batch comes again where the loop goes on
+                bad = self._bad + sum(copy.bad for copy in self._ahead)
+                state = {**_library.text(self._library.state(self._handle)), "epoch": batch.epoch, "next_batch": batch.index, "bad_in_epoch": bad}
+                check(self._library.load_state(self._handle, json.dumps(state).encode()))
+                raise
+            self._maps.raise_interrupt()
+
+    def _drop_ahead(self) -> None:
+        while self._ahead:
+            dropped = self._ahead.popleft()
+            if isinstance(dropped, _device.Copy):
+                self._device.drop(dropped)
 
     def _begin(self, epoch: _Epoch) -> None:
         if epoch.begun:
@@ -246,33 +317,21 @@ class Loader:
                               "batch", "headrace.Loader", "make a loader for each loop")
         if self._handed and not self._resumed:
             if self._handed == self._batches:
-                check(self._library.next(self._handle, _PATIENCE_MS, self._batch_at))  # takes the end of the epoch
+                if not self._ahead:
+                    self._pull()  # takes the end of the epoch
+                self._ahead.clear()
                 self._end()
             else:
+                self._drop_ahead()
                 check(self._library.restart(self._handle, self._epoch + 1))
-                self._epoch, self._handed = self._epoch + 1, 0
+                self._epoch, self._handed, self._bad = self._epoch + 1, 0, 0
         self._resumed = False
         epoch.begun, self._current = True, epoch
 
     def _end(self) -> None:
         self._current = None
-        self._epoch, self._handed = self._epoch + 1, 0
+        self._epoch, self._handed, self._bad = self._epoch + 1, 0, 0
         self._show_messages()
-
-    def _made(self, batch: _library.Batch, slot: _Slot) -> dict:
-        field, groups, counts, data = 0, {}, batch.rows, batch.data
-        for number, group in enumerate(self._groups):
-            rows = counts[number]
-            layout = self._layouts[number].get(rows)
-            if layout is None:
-                layout = self._layouts[number][rows] = [self._arrays.layout(each, rows) for each in group["fields"]]
-            made = groups[group["name"]] = {}
-            for name, memory, make in layout:
-                view = memory.from_address(data[field])
-                view.slot = slot
-                made[name] = make(view)
-                field += 1
-        return groups if self._grouped else groups[""]
 
     # -- state
 
@@ -286,7 +345,10 @@ class Loader:
         an epoch it is the beginning of the next. After a `break` it is the place of the break: a loop that loads it goes on there. The first
         call reads parts of the files, for their digest."""
         with self._lock:
-            return {"headrace": 1, **_library.text(self._library.state(self._opened()))}
+            state = {"headrace": 1, **_library.text(self._library.state(self._opened()))}
+            if self._ahead and isinstance(self._ahead[0], _device.Copy):  # the library is ahead of the loop
+                state.update(epoch=self._ahead[0].epoch, next_batch=self._ahead[0].index, bad_in_epoch=self._bad)
+            return state
 
     def load_state_dict(self, state: Mapping[str, Any], accept_changed: bool = False) -> None:
         """The next `for` goes on at that place, with the same batches, for any number of readers, and with another number of ranks where
@@ -298,8 +360,9 @@ class Loader:
             handle = self._opened()
             left_out = ("headrace", "content") if accept_changed else ("headrace",)
             check(self._library.load_state(handle, json.dumps({key: state[key] for key in state if key not in left_out}).encode()))
+            self._drop_ahead()
             self._current = None
-            self._epoch, self._handed = state["epoch"], state["next_batch"]
+            self._epoch, self._handed, self._bad = state["epoch"], state["next_batch"], state["bad_in_epoch"]
             self._resumed = True
 
     # -- what it does
@@ -309,6 +372,10 @@ class Loader:
         read_cpu_seconds over all readers; python_seconds in Python functions of map(); readers, buffer_bytes, cache, slow_files."""
         with self._lock:
             said = _library.text(self._library.counters(self._opened()))
+            for copy in self._ahead:
+                if isinstance(copy, _device.Copy):
+                    for name, value in (("batches", 1), ("samples", copy.rows), ("bad_samples", copy.bad)):
+                        said[name] -= value
         return {**said, "python_seconds": self._maps.seconds}
 
     def plan(self) -> str:
@@ -327,6 +394,10 @@ class Loader:
                 rows.append(("data", ": ".join(word for word in (data["name"], "; ".join(words)) if word)))
         rows += [("readers", in_python(said["readers_reason"])), ("cache", in_python(said["cache_reason"])),
                  ("memory", f"{said['buffer_bytes'] / 2**20:,.0f} MiB for batches")]
+        if self._device is not None:
+            problem = self._device.problem()
+            words = f"copied from pageable memory, slowly: {problem}" if problem else "copied by a stream of its own, one batch ahead"
+            rows.append(("device", f"{self._place}, {words}; {self._device.registered_bytes() / 2**20:,.0f} MiB of host memory registered"))
         counters = self.counters()
         if counters["python_seconds"] > 0:
             share = counters["python_seconds"] / max(counters["read_seconds"], 1e-9)
@@ -362,7 +433,12 @@ class Loader:
         with self._lock:
             handle, self._handle = self._handle, None
             if handle is not None:
-                self._library.close(handle)
+                try:
+                    if self._device is not None:
+                        self._ahead.clear()
+                        self._device.close()
+                finally:
+                    self._library.close(handle)
 
     def __enter__(self) -> Loader:
         return self
@@ -395,41 +471,3 @@ class Loader:
                 warnings.warn(in_python(line["text"]), LoaderWarning, stacklevel=_levels_to_the_caller())
             else:
                 self._notes.append(in_python(line["text"]))
-
-
-class _NumpyArrays:
-    """Makes NumPy arrays over a batch."""
-
-    def layout(self, field: Mapping[str, Any], rows: int) -> tuple:
-        """(name, type of the memory, what makes an array of it)."""
-        import numpy
-        dtype, shape, array = numpy_dtype(field["dtype"]), (rows, *field["shape"]), numpy.ndarray
-        return field["name"], ctypes.c_ubyte * (math.prod(shape) * dtype.itemsize), lambda view: array(shape, dtype, view)
-
-
-class _TorchTensors:
-    """Makes torch tensors over a batch."""
-
-    def layout(self, field: Mapping[str, Any], rows: int) -> tuple:
-        """(name, type of the memory, what makes a tensor of it)."""
-        import numpy
-        import torch
-        dtype = getattr(torch, _TORCH[field["dtype"]], None)
-        if dtype is None:
-            raise PackageError(f'field "{field["name"]}" has {_TORCH[field["dtype"]]} numbers, which torch {torch.__version__} does not know',
-                               "headrace.Loader()", 'use a newer torch, or as_="numpy"')
-        shape, bits, array, tensor = (rows, *field["shape"]), numpy_dtype(field["dtype"]), numpy.ndarray, torch.from_numpy
-        memory = ctypes.c_ubyte * (math.prod(shape) * bits.itemsize)
-        if dtype is torch.bfloat16:  # NumPy has its bits alone
-            return field["name"], memory, lambda view: tensor(array(shape, "<i2", view)).view(dtype)
-        return field["name"], memory, lambda view: tensor(array(shape, bits, view))  # a third of the time of frombuffer and view
-
-
-def _array_maker(as_: str | None) -> Any:
-    if as_ not in (None, "torch", "numpy"):
-        raise UsageError(f"as_ is {as_!r}", "headrace.Loader()", 'give "torch" or "numpy"')
-    if as_ is None:
-        as_ = "torch" if "torch" in sys.modules or importlib.util.find_spec("torch") else "numpy"
-    if not (as_ in sys.modules or importlib.util.find_spec(as_)):
-        raise PackageError(f"{as_} is not installed", "headrace.Loader()", f"{sys.executable} -m pip install {as_}")
-    return _TorchTensors() if as_ == "torch" else _NumpyArrays()

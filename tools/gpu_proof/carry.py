@@ -12,6 +12,7 @@ from pathlib import Path
 
 from . import processes, programs, references
 from .errors import ProofError
+from .parts import python
 
 MOST_BYTES = 55_000_000
 PROGRAMS = ["millrace", "millrace-torch", "millrace-hdf5", "millrace-convolutions", "libmillrace_cuda.so"]
@@ -54,8 +55,9 @@ def strip(source, target):
 
 
 def copy_scripts(root, target):
-    """The tool itself, the benches of a step and their peers, where the repository has them."""
-    names = [root / "tools/gpu-proof", *(root / "tools/gpu_proof").rglob("*.py"), *(root / "bench/step").glob("*.py")]
+    """The tool itself, the benches of a step and their peers, and headrace, where the repository has them."""
+    names = [root / "tools/gpu-proof", *(root / "tools/gpu_proof").rglob("*.py"), *(root / "bench/step").glob("*.py"),
+             *(root / "python/headrace").glob("*.py"), root / "bench/python_loader/device.py"]
     for script in list(names):
         if script.parent.name == "step":
             for folder in PEER_FOLDER.findall(script.read_text(encoding="utf-8")):
@@ -93,6 +95,15 @@ def copy_tests(wish, target, say):
         strip(plugin, target / plugin.name)
 
 
+def copy_headrace(wish, target, say):
+    """The library of the Python package."""
+    library = wish.build / Path(python.LIBRARY).name
+    if library.exists():
+        strip(library, target / python.LIBRARY)
+    else:
+        say(f"left out: {library.name}, not built in {wish.build}")
+
+
 def commit_of(root):
     done = processes.run(["git", "-C", root, "describe", "--always", "--dirty=+changes", "--exclude=*"], 20)
     return done.out.strip() if done.status == 0 else "unknown"
@@ -124,6 +135,7 @@ def fill(wish, folder, scratch, say):
         (folder / "wheel").mkdir()
         shutil.copyfile(wheel, folder / "wheel" / wheel.name)
     copy_tests(wish, folder / "gpu_tests", say)
+    copy_headrace(wish, folder, say)
     facts = programs.torch_facts(wish.python)
     made = programs.prepare(folder, scratch, wish.python, facts["site"])
     environment = {**os.environ, "XDG_CACHE_HOME": str(scratch / "cache")}

@@ -30,6 +30,8 @@ ABOUT = {
     "steps": "A training step beside Python torch in the same call, in turns: milliseconds, and the ratio to the fastest way with its 95 % interval.",
     "feed": "Readers against the device: waiting for data, copies, how busy the GPU is; the pause of a snapshot.",
     "profile": "Three steps as Kineto records them: kernels, copies, waits, and the part of the time in which the GPU does nothing.",
+    "python": "`headrace.Loader(device=\"cuda\")` in a training loop in Python: torn batches, and what its copies cost a step. Only where it is asked for, "
+              "by `--parts python`.",
     "sanitizer": "`compute-sanitizer` over the tests of the kernels of ours. Only where it is asked for, by `--parts sanitizer`: it looks at everything that "
                  "torch loads as well, and takes longer than a call of nine minutes has left.",
 }

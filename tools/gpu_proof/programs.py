@@ -1,6 +1,6 @@
 """The folder that travels: what is in it, and its program made ready to run.
 
-FOLDER/  carried.json  tools/  bench/step/  tests/  wheel/*.whl or program/  gpu_tests/  references/
+FOLDER/  carried.json  tools/  bench/  python/  tests/  wheel/*.whl or program/  gpu_tests/  references/
 It lies as the repository does, so that scripts find each other as they do there.
 """
 import json

@@ -5,7 +5,7 @@ from .runner import all_rows, counts_text, is_good
 
 MOST_CHARACTERS = 12_000
 # The least important first; a part that is not named here comes before all others.
-ORDER = ["sanitizer", "loads", "ceilings", "tests", "compiling", "profile", "feed", "life", "parity", "graph", "steps"]
+ORDER = ["sanitizer", "python", "loads", "ceilings", "tests", "compiling", "profile", "feed", "life", "parity", "graph", "steps"]
 HIDDEN_FIRST = (("skipped", "left out"), ("measured", "ok"), BAD)  # when the table is too long; what is bad stands at its end once more
 
 

@@ -1,9 +1,13 @@
 #include "millrace/door/headrace.h"
 
+#include <pthread.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <deque>
+#include <map>
 #include <mutex>
 #include <utility>
 
@@ -93,9 +97,47 @@ Json fields_json(std::span<const Field> fields) {
   return all;
 }
 
-data::MapFunction mapping_of(const headrace_map& given) {
+// The caller's functions may be called while it is open. A reader may be abandoned in the middle of a batch: see Engine::stop().
+class Gate {
+ public:
+  // For one call; throws DataError when the gate is shut.
+  class Pass {
+   public:
+    explicit Pass(Gate& gate) : gate_(gate) {
+      const std::lock_guard lock(gate_.mutex_);
+      if (gate_.shut_) throw DataError({.what = "the loader is being closed", .where = "", .next = ""});
+      ++gate_.inside_;
+    }
+    ~Pass() {
+      const std::lock_guard lock(gate_.mutex_);
+      if (--gate_.inside_ == 0) gate_.empty_.notify_all();
+    }
+    Pass(const Pass&) = delete;
+    Pass& operator=(const Pass&) = delete;
+
+   private:
+    Gate& gate_;
+  };
+  void shut() {
+    const std::lock_guard lock(mutex_);
+    shut_ = true;
+  }
+  void wait_until_empty() {
+    std::unique_lock lock(mutex_);
+    empty_.wait(lock, [this] { return inside_ == 0; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable empty_;
+  int inside_ = 0;
+  bool shut_ = false;
+};
+
+data::MapFunction mapping_of(const headrace_map& given, const std::shared_ptr<Gate>& gate) {
   const auto described = std::make_shared<std::once_flag>();
-  return [given, described](const data::Sample& in, const data::MutableSample& out, const data::SampleRandom& random) {
+  return [given, gate, described](const data::Sample& in, const data::MutableSample& out, const data::SampleRandom& random) {
+    const Gate::Pass pass(*gate);
     if (given.describe != nullptr) {
       std::call_once(*described, [&] {
         given.describe(text_of({{"fields", fields_json(in.fields())}, {"made", fields_json(out.fields())}}).c_str(),
@@ -116,36 +158,92 @@ data::MapFunction mapping_of(const headrace_map& given) {
   };
 }
 
+// Counts the forks that led from the process of the first loader to this one: it differs in a fork, and is read for each batch,
+// where getpid() would be a system call.
+std::atomic<unsigned> forks = 0;
+
+unsigned counted_forks() {
+  static const int failure = ::pthread_atfork(nullptr, nullptr, [] { forks.fetch_add(1, std::memory_order_relaxed); });
+  if (failure != 0) throw std::bad_alloc();
+  return forks.load(std::memory_order_relaxed);
+}
+
 // What headrace_batch points to.
 struct Slot {
   data::HostBatch batch;
   std::vector<std::int64_t> rows;
   std::vector<void*> data;
   std::vector<const std::int64_t*> items;
-  pid_t process;
+  unsigned process;
+};
+
+// Tells the caller of its pieces of memory, until it is closed.
+class WatchedArena final : public data::Arena {
+ public:
+  explicit WatchedArena(const headrace_watch& watch) : watch_(watch) {}
+  std::byte* allocate(std::size_t bytes) override {
+    std::byte* const memory = from_->allocate(bytes);
+    const std::lock_guard lock(mutex_);
+    pieces_.emplace(memory, bytes);
+    watch_.taken(memory, bytes, watch_.context);
+    return memory;
+  }
+  void release(std::byte* memory, std::size_t bytes) noexcept override {
+    {
+      const std::lock_guard lock(mutex_);
+      if (pieces_.erase(memory) == 1) watch_.given_back(memory, bytes, watch_.context);
+    }
+    from_->release(memory, bytes);
+  }
+  // Of batches that are still held too, and of readers that were abandoned.
+  void close() noexcept {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [memory, bytes] : pieces_) watch_.given_back(memory, bytes, watch_.context);
+    pieces_.clear();
+  }
+
+ private:
+  const headrace_watch watch_;
+  const std::shared_ptr<data::Arena> from_ = data::Arena::host();
+  std::mutex mutex_;  // held in calls, so that none comes after close()
+  std::map<std::byte*, std::size_t> pieces_;
 };
 
 }  // namespace
 
 struct headrace_loader {
-  explicit headrace_loader(const data::Workload& workload) {
+  headrace_loader(const data::Workload& workload, std::shared_ptr<Gate> functions, const headrace_watch* watch)
+      : gate(std::move(functions)) {
     data::OpenWorkload open = data::open_workload(workload, "");
     cache = std::move(open.cache);
     cache_reason = std::move(open.cache_reason);
     datasets = open.pipeline.datasets;
     open.options.warn = [this](const std::string& text) { messages.add("warning", text); };
     open.options.note = [this](const std::string& text) { messages.add("note", text); };
+    if (watch != nullptr) open.options.arena = arena = std::make_shared<WatchedArena>(*watch);
     loader.emplace(std::move(open.pipeline), std::move(open.options));
   }
+  ~headrace_loader() {
+    gate->shut();
+    loader.reset();
+    gate->wait_until_empty();
+    if (arena) arena->close();
+  }
+  headrace_loader(const headrace_loader&) = delete;
+  headrace_loader& operator=(const headrace_loader&) = delete;
 
-  const pid_t process = ::getpid();
+  const unsigned process = counted_forks();
+  const pid_t id = ::getpid();
   Messages messages;
   std::shared_ptr<data::SampleCache> cache;
   std::string cache_reason;
   std::vector<data::Dataset> datasets;
-  std::string content;  // of the files; "" = not read yet
+  std::shared_ptr<Gate> gate;
+  std::shared_ptr<WatchedArena> arena;  // null: nobody watches
+  std::string content;                  // of the files; "" = not read yet
   std::optional<data::Loader> loader;
-  bool at_end = false;  // the epoch's last batch was handed over, its end was not
+  bool at_end = false;    // the epoch's last batch was handed over, its end was not
+  std::uint64_t bad = 0;  // samples so far that could not be read
 };
 
 namespace {
@@ -155,8 +253,8 @@ data::Loader& loader_of(headrace_loader* opened) {
     throw UsageError(
         {.what = "there is no loader", .where = "a function of libheadrace.so", .next = "call headrace_open() first"});
   }
-  if (opened->process != ::getpid()) {
-    throw UsageError({.what = "this loader was opened by process " + std::to_string(opened->process) +
+  if (opened->process != forks.load(std::memory_order_relaxed)) {
+    throw UsageError({.what = "this loader was opened by process " + std::to_string(opened->id) +
                               ", and this is a fork of it: threads that read are not copied by a fork",
                       .where = "process " + std::to_string(::getpid()),
                       .next = "open a loader in each process, or start processes by spawn"});
@@ -175,18 +273,22 @@ void fill(headrace_batch& out, Slot& slot) {
          .index = slot.batch.index,
          .rows = slot.rows.data(),
          .data = slot.data.data(),
-         .items = slot.items.data()};
+         .items = slot.items.data(),
+         .bad = 0};
 }
 
-int next(headrace_loader& opened, std::int64_t milliseconds, headrace_batch& out) {
-  data::Loader& loader = loader_of(&opened);
+int next(headrace_loader* from, std::int64_t milliseconds, headrace_batch& out) {
+  data::Loader& loader = loader_of(from);
+  headrace_loader& opened = *from;
   if (!loader.wait(std::chrono::milliseconds(milliseconds))) return HEADRACE_NOT_YET;
   std::optional<data::HostBatch> batch = loader.next();
   opened.at_end = batch && static_cast<std::int64_t>(batch->index) + 1 == loader.batches_per_epoch();
   if (!batch) return HEADRACE_END;
   auto slot =
-      std::make_unique<Slot>(Slot{.batch = std::move(*batch), .rows = {}, .data = {}, .items = {}, .process = ::getpid()});
+      std::make_unique<Slot>(Slot{.batch = std::move(*batch), .rows = {}, .data = {}, .items = {}, .process = opened.process});
   fill(out, *slot);
+  const std::uint64_t bad = loader.counters().bad_samples;
+  out.bad = bad - std::exchange(opened.bad, bad);
   (void)slot.release();
   return HEADRACE_BATCH;
 }
@@ -267,11 +369,12 @@ const char* headrace_version() { return kVersion.data(); }
 
 const char* headrace_error() { return failed.c_str(); }
 
-headrace_loader* headrace_open(const char* description, const headrace_map* maps, size_t count) {
+headrace_loader* headrace_open(const char* description, const headrace_map* maps, size_t count, const headrace_watch* watch) {
   return guarded<>(static_cast<headrace_loader*>(nullptr), [&] {
     data::Workload workload = data::parse_workload(description == nullptr ? "" : description, "the loader");
-    for (std::size_t i = 0; i < count; ++i) workload.functions.push_back(mapping_of(maps[i]));
-    return std::make_unique<headrace_loader>(workload).release();
+    const auto gate = std::make_shared<Gate>();
+    for (std::size_t i = 0; i < count; ++i) workload.functions.push_back(mapping_of(maps[i], gate));
+    return std::make_unique<headrace_loader>(workload, gate, watch).release();
   });
 }
 
@@ -292,15 +395,12 @@ const char* headrace_describe(headrace_loader* loader) {
 }
 
 int headrace_next(headrace_loader* loader, int64_t milliseconds, headrace_batch* batch) {
-  return guarded<>(static_cast<int>(HEADRACE_FAILED), [&] {
-    (void)loader_of(loader);
-    return next(*loader, milliseconds, *batch);
-  });
+  return guarded<>(static_cast<int>(HEADRACE_FAILED), [&] { return next(loader, milliseconds, *batch); });
 }
 
 void headrace_release(void* slot) {
   auto* const lent = static_cast<Slot*>(slot);
-  if (lent != nullptr && lent->process == ::getpid()) delete lent;
+  if (lent != nullptr && lent->process == forks.load(std::memory_order_relaxed)) delete lent;
 }
 
 const char* headrace_state(headrace_loader* loader) {
@@ -364,7 +464,7 @@ const char* headrace_messages(headrace_loader* loader) {
 }
 
 void headrace_close(headrace_loader* loader) {
-  if (loader != nullptr && loader->process == ::getpid()) delete loader;
+  if (loader != nullptr && loader->process == forks.load(std::memory_order_relaxed)) delete loader;
 }
 
 const char* headrace_diagnose(const char* evidence) {

@@ -1,7 +1,7 @@
 // Millrace's loader and doctor as a C library, for programs in other languages; the Python package headrace calls it through
 // ctypes.
 //
-//   headrace_loader* loader = headrace_open("{\"data\": {\"kind\": \"npy\", \"arrays\": {\"x\": \"x.npy\"}}}", NULL, 0);
+//   headrace_loader* loader = headrace_open("{\"data\": {\"kind\": \"npy\", \"arrays\": {\"x\": \"x.npy\"}}}", NULL, 0, NULL);
 //   if (loader == NULL) return fail(headrace_error());
 //   headrace_batch batch;
 //   int got = 0;
@@ -43,6 +43,7 @@ typedef struct {
   const int64_t* rows;          // of each group; 0 is possible
   void* const* data;            // of each field of each group: its first byte, 64-byte aligned, rows contiguous
   const int64_t* const* items;  // of each group: the number of each row's sample in its data set
+  uint64_t bad;                 // samples of it that could not be read, left out or replaced
 } headrace_batch;
 
 // A function for parts of kind "map": reads the fields of one sample and writes those that it makes, in the order of the
@@ -56,6 +57,15 @@ typedef struct {
   void* context;
 } headrace_map;
 
+// Watches the memory of batches, so that it can be registered with a device. `taken` is called with each new piece, in which
+// batches will lie again and again; `given_back` before the piece is freed, at the latest in headrace_close(), also where a batch
+// is held longer. On any thread, one call at a time; they may not call this library.
+typedef struct {
+  void (*taken)(void* memory, size_t bytes, void* context);
+  void (*given_back)(void* memory, size_t bytes, void* context);
+  void* context;
+} headrace_watch;
+
 // The version of Millrace.
 const char* headrace_version(void);
 
@@ -64,8 +74,9 @@ const char* headrace_error(void);
 
 // Opens the data and starts reading. `description` is the JSON that `millrace bench loader` reads, described by its --help:
 // {"data": PART, "batch_size": 16, "shuffle": true, ...}; relative paths are seen from the current folder. `maps` are the
-// functions of parts of kind "map", by number; they must stay valid until the loader is closed.
-headrace_loader* headrace_open(const char* description, const headrace_map* maps, size_t count);
+// functions of parts of kind "map", by number; they must stay valid until the loader is closed. `watch` may be NULL; its
+// functions must stay valid until then too.
+headrace_loader* headrace_open(const char* description, const headrace_map* maps, size_t count, const headrace_watch* watch);
 
 // What does not change: {"groups": [{"name", "samples", "rows", "fields": [{"name", "dtype", "shape"}]}], "batches": of an epoch,
 // "samples": of an epoch over all ranks}. `shape` is that of one sample, `rows` those of a full batch.
@@ -96,7 +107,8 @@ const char* headrace_plan(headrace_loader* loader);
 // Warnings and notes since the last call, oldest first: [{"kind": "warning" or "note", "text"}]; at most 100 are kept.
 const char* headrace_messages(headrace_loader* loader);
 
-// Stops the readers and frees the loader. Batches stay valid until they are released. NULL is allowed. Every loader must be
+// Stops the readers and frees the loader. Waits for functions of `maps` that run: none is called later. Batches stay valid until
+// they are released. NULL is allowed. Every loader must be
 // closed before the process ends, by its owner: threads may not outlive what they use.
 void headrace_close(headrace_loader* loader);
 

@@ -5,8 +5,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <chrono>
+#include <map>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "millrace/base/foreign_json.h"
@@ -26,7 +30,7 @@ struct Closed {
 };
 using Opened = std::unique_ptr<headrace_loader, Closed>;
 
-Opened opened(const std::string& text) { return Opened(headrace_open(text.c_str(), nullptr, 0)); }
+Opened opened(const std::string& text) { return Opened(headrace_open(text.c_str(), nullptr, 0, nullptr)); }
 
 int wait_for(headrace_loader* loader, headrace_batch& batch) {
   int got = HEADRACE_NOT_YET;
@@ -118,32 +122,92 @@ TEST(Door, maps_by_a_function_of_the_caller) {
   const std::string map =
       R"({"data": {"kind": "map", "name": "doubled", "function": 0, "makes": {"y": {"dtype": "f32"}}, "of": )"
       R"({"kind": "sleeping", "samples": 8, "sleep_ms": 0, "slow_ms": 0}}, "batch_size": 8, "shuffle": false, )";
-  const Opened loader(headrace_open((map + R"("bad_samples": "skip"})").c_str(), maps, 1));
+  const Opened loader(headrace_open((map + R"("bad_samples": "skip"})").c_str(), maps, 1, nullptr));
   ASSERT_NE(loader, nullptr) << headrace_error();
   headrace_batch batch{};
   ASSERT_EQ(wait_for(loader.get(), batch), HEADRACE_BATCH) << headrace_error();
   ASSERT_EQ(batch.rows[0], 7);
+  EXPECT_EQ(batch.bad, 1U);
   EXPECT_EQ(static_cast<float*>(batch.data[1])[6], 15);
   headrace_release(batch.slot);
   EXPECT_THAT(headrace_messages(loader.get()), HasSubstr("failed with 7"));
   EXPECT_STREQ(headrace_messages(loader.get()), "[]");
-  const Opened fails(headrace_open((map + R"("bad_samples": "fail"})").c_str(), maps, 1));
+  const Opened fails(headrace_open((map + R"("bad_samples": "fail"})").c_str(), maps, 1, nullptr));
   EXPECT_EQ(wait_for(fails.get(), batch), HEADRACE_FAILED);
   EXPECT_THAT(headrace_error(), HasSubstr("failed with 7"));
-  EXPECT_EQ(headrace_open((map + R"("seed": 1})").c_str(), nullptr, 0), nullptr);
+  EXPECT_EQ(headrace_open((map + R"("seed": 1})").c_str(), nullptr, 0, nullptr), nullptr);
   EXPECT_THAT(headrace_error(), HasSubstr("function 0 is not there"));
 }
 
+TEST(Door, the_memory_of_batches_is_announced_while_it_lives) {
+  std::map<const char*, std::size_t> pieces;  // no reader threads: all calls come on this thread
+  const headrace_watch watch{
+      .taken = [](void* memory, std::size_t bytes,
+                  void* to) { static_cast<decltype(pieces)*>(to)->emplace(static_cast<const char*>(memory), bytes); },
+      .given_back =
+          [](void* memory, std::size_t, void* from) {
+            EXPECT_EQ(static_cast<decltype(pieces)*>(from)->erase(static_cast<const char*>(memory)), 1U);
+          },
+      .context = &pieces};
+  Opened loader(headrace_open(R"({"data": {"kind": "sleeping", "samples": 20, "sleep_ms": 0, "slow_ms": 0}, "readers": 0})",
+                              nullptr, 0, &watch));
+  ASSERT_NE(loader, nullptr) << headrace_error();
+  headrace_batch batch{};
+  ASSERT_EQ(wait_for(loader.get(), batch), HEADRACE_BATCH);
+  const auto* const data = static_cast<const char*>(batch.data[0]);
+  const std::size_t bytes = static_cast<std::size_t>(batch.rows[0]) * 64 * sizeof(float);
+  EXPECT_THAT(pieces, testing::Contains(testing::Truly(
+                          [&](const auto& piece) { return data >= piece.first && data + bytes <= piece.first + piece.second; })));
+  loader.reset();
+  EXPECT_TRUE(pieces.empty());  // though a batch is still held
+  EXPECT_EQ(static_cast<const float*>(batch.data[0])[1], static_cast<float>(batch.items[0][0]));
+  headrace_release(batch.slot);
+}
+
+TEST(Door, no_function_is_called_after_the_close) {
+  struct Calls {
+    std::atomic<int> begun = 0;
+    std::atomic<int> inside = 0;
+  } calls;
+  const headrace_map slow{.call =
+                              [](const void* const*, void* const* to, std::uint64_t, void* context) {
+                                auto& counted = *static_cast<Calls*>(context);
+                                ++counted.begun;
+                                ++counted.inside;
+                                std::this_thread::sleep_for(std::chrono::milliseconds(20));
+                                *static_cast<float*>(to[0]) = 0;
+                                --counted.inside;
+                                return 0;
+                              },
+                          .describe = nullptr,
+                          .context = &calls};
+  // A batch takes longer than the readers are waited for.
+  Opened loader(
+      headrace_open(R"({"data": {"kind": "map", "name": "slow", "function": 0, "makes": {"y": {"dtype": "f32"}}, "of": )"
+                    R"({"kind": "sleeping", "samples": 2000, "sleep_ms": 0, "slow_ms": 0}}, "batch_size": 1000, )"
+                    R"("readers": 1})",
+                    &slow, 1, nullptr));
+  ASSERT_NE(loader, nullptr) << headrace_error();
+  headrace_batch batch{};
+  EXPECT_EQ(headrace_next(loader.get(), 50, &batch), HEADRACE_NOT_YET);
+  loader.reset();
+  EXPECT_EQ(calls.inside, 0);
+  const int begun = calls.begun;
+  std::this_thread::sleep_for(std::chrono::milliseconds(60));
+  EXPECT_EQ(calls.begun, begun);
+}
+
 TEST(Door, says_mistakes_in_three_parts) {
-  EXPECT_EQ(headrace_open(R"({"data": {"kind": "hdf5", "files": ["no-such-*.h5"], "datasets": {"x": "/x"}}})", nullptr, 0),
-            nullptr);
+  EXPECT_EQ(
+      headrace_open(R"({"data": {"kind": "hdf5", "files": ["no-such-*.h5"], "datasets": {"x": "/x"}}})", nullptr, 0, nullptr),
+      nullptr);
   const Json missing = Json::parse(headrace_error());
   EXPECT_EQ(missing["kind"], "DataError");
   EXPECT_THAT(missing["what"].get<std::string>(), HasSubstr("no file matches"));
   EXPECT_FALSE(missing["next"].get<std::string>().empty());
-  EXPECT_EQ(headrace_open(R"({"data": {"kind": "npy"}, "bach_size": 2})", nullptr, 0), nullptr);
+  EXPECT_EQ(headrace_open(R"({"data": {"kind": "npy"}, "bach_size": 2})", nullptr, 0, nullptr), nullptr);
   EXPECT_THAT(Json::parse(headrace_error())["next"].get<std::string>(), HasSubstr("batch_size"));
-  EXPECT_EQ(headrace_open("{", nullptr, 0), nullptr);
+  EXPECT_EQ(headrace_open("{", nullptr, 0, nullptr), nullptr);
   EXPECT_EQ(headrace_describe(nullptr), nullptr);
   EXPECT_THAT(headrace_error(), HasSubstr("there is no loader"));
   const Opened loader = opened(kSleeping);

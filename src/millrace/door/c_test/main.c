@@ -32,7 +32,7 @@ static int write_npy(const char* path, int rows) {
 int main(void) {
   expect(write_npy("c_test.npy", 10), "a file is written");
   headrace_loader* const loader =
-      headrace_open("{\"data\": {\"kind\": \"npy\", \"arrays\": {\"x\": \"c_test.npy\"}}, \"batch_size\": 4, \"shuffle\": false}", NULL, 0);
+      headrace_open("{\"data\": {\"kind\": \"npy\", \"arrays\": {\"x\": \"c_test.npy\"}}, \"batch_size\": 4, \"shuffle\": false}", NULL, 0, NULL);
   expect(loader != NULL, headrace_error());
   if (loader == NULL) return 1;
   expect(strstr(headrace_describe(loader), "\"batches\":3") != NULL, "three batches an epoch");
@@ -55,7 +55,7 @@ int main(void) {
   headrace_close(loader);
   expect(((const float*)batch.data[0])[0] == 24, "a batch is valid after its loader is closed");
   headrace_release(last);
-  expect(headrace_open("{}", NULL, 0) == NULL && strstr(headrace_error(), "has no data") != NULL, "a mistake is said");
+  expect(headrace_open("{}", NULL, 0, NULL) == NULL && strstr(headrace_error(), "has no data") != NULL, "a mistake is said");
   expect(strlen(headrace_version()) > 0, "there is a version");
   const char* const verdict = headrace_diagnose("{\"times\": {\"steps\": 3}}");
   expect(verdict != NULL && strstr(verdict, "Too short to judge: 3 steps") != NULL, "a script is judged");
