@@ -16,6 +16,7 @@
 #include "millrace/kernels/detail/test_launch.h"
 #include "millrace/kernels/detail/test_launch_decoder.h"
 #include "millrace/kernels/detail/test_launch_volumes.h"
+#include "operations.h"
 #include "recorder.h"
 #include "streams.h"
 
@@ -51,6 +52,11 @@ template <typename F>
 void launch_kernel(const std::string& name, int device, const std::vector<Use>& uses, F kernel) {
   const c10::DeviceGuard guard(c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(device)));
   launch(device, name);
+  if (lists_operations()) {
+    std::vector<Operand> operands;
+    for (const Use& use : uses) operands.push_back({use.begin, use.bytes, !use.written, use.written});
+    list_operation(name, operands);
+  }
   if (computes_nothing()) return;
   const auto run = [=] {
     for (const Use& use : uses) {
@@ -207,8 +213,11 @@ void group_norm(const kernels::DeviceGroupNorm& args, c10::DeviceIndex index) {
   kernels::DeviceGroupNorm there = args;
   to_kernels(there.x), to_kernels(there.gradient), to_kernels(there.out), to_kernels(there.weight), to_kernels(there.bias);
   to_kernels(there.statistics), to_kernels(there.scratch), to_kernels(there.sums);
+  // One kernel sums x (and the gradient), another one reads them again for the result.
   launch_kernel("millrace::group_norm", index,
                 {reads(args.x, count, args.type),
+                 reads(args.x, count, args.type),
+                 reads(args.gradient, count, args.type),
                  reads(args.gradient, count, args.type),
                  writes(args.out, count, args.type),
                  reads(args.weight, args.channels, Type::f32),
