@@ -1,6 +1,7 @@
 """Bytes that an operation moves through a GPU's memory: the rule that counts our step and Python's eager one alike.
 
-An operation reads each tensor that it takes once and writes each tensor that it gives once. Nothing is said of caches. A view moves nothing.
+An operation reads each tensor that it takes once, in each of its passes, and writes each tensor that it gives once. A view moves nothing, and
+nothing is found in a cache.
 """
 
 from collections import defaultdict
@@ -12,6 +13,9 @@ OVERWRITES = {"copy_", "fill_", "zero_", "normal_", "uniform_", "bernoulli_", "r
 LOOKUPS = {"index_select", "embedding", "gather", "index"}
 CONVOLUTIONS = {"convolution", "convolution_backward", "cudnn_convolution", "slow_conv3d_forward"}
 PRODUCTS = {"mm", "addmm", "bmm", "baddbmm", "addmv", "mv", "dot"}
+# The kernels of these go twice over what they read: for sums, then for the result; the layer norm's backward also for the weights' gradients.
+PASSES = {"native_batch_norm": 2, "cudnn_batch_norm": 2, "native_batch_norm_backward": 2, "cudnn_batch_norm_backward": 2, "native_group_norm": 2,
+          "native_group_norm_backward": 2, "native_layer_norm_backward": 2}
 KINDS = ("products", "convolutions", "attention", "update", "rest")
 
 
@@ -54,7 +58,7 @@ def moved(name, operands):
         if operand.written:
             total += operand.bytes
         if operand.read and not (operand.written and short in OVERWRITES):
-            total += min(operand.bytes, given) if short in LOOKUPS and given else operand.bytes
+            total += min(operand.bytes, given) if short in LOOKUPS and given else operand.bytes * PASSES.get(short, 1)
     return Moved(name, kind_of(name), total + of_the_bias(short, operands))
 
 
