@@ -33,6 +33,7 @@ MOVES = {
     "unpad": ("padded x, x", "the same"),
     "sum_planes": ("x; backward: x, gradient", "0, if a group fits into a multiprocessor's memory"),
     "sum_pixels": ("x; backward: x, gradient", "0, if a group fits into a multiprocessor's memory"),
+    "soft_pool": ("x, result; backward: x, gradient, result", "the same"),
     "settle": ("two numbers for each channel and share", "the same"),
     "apply": ("x, result; backward: x, gradient, result", "the same"),
     "planes": ("x twice, result; backward: x and gradient twice, result; the second time from the cache", "each once"),

@@ -56,7 +56,7 @@ def operations_of(lines, steps):
             operands = [Operand(address, size, bool(read), bool(written)) for address, size, read, written in entry["operands"]]
             parts[-1].append(moved(entry["operation"], operands))
     updates = len(parts) - 1
-    if updates < 2 * steps and updates % steps:
+    if updates % steps or not updates:
         raise Failed(f"{updates} updates in {steps} steps")
     each = updates // steps
     return [operation for part in parts[updates - each:updates] for operation in part]

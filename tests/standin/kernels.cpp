@@ -228,6 +228,16 @@ void group_norm(const kernels::DeviceGroupNorm& args, c10::DeviceIndex index) {
                 [there] { launched::group_norm(there); });
 }
 
+void soft_pool(const kernels::detail::SoftPool& args, c10::DeviceIndex index) {
+  const std::int64_t count = kernels::detail::pool_elements(args), results = kernels::detail::pool_results(args);
+  kernels::detail::SoftPool there = args;
+  to_kernels(there.x), to_kernels(there.gradient), to_kernels(there.out);
+  launch_kernel("millrace::soft_pool", index,
+                {reads(args.x, count, args.type), reads(args.gradient, results, args.type),
+                 writes(args.out, args.gradient == nullptr ? results : count, args.type)},
+                [there] { launched::soft_pool(there); });
+}
+
 void circular_pad(const kernels::CircularPad& args, c10::DeviceIndex index) {
   const kernels::detail::PaddedVolume& v = args.volume;
   const std::int64_t plain = v.samples * v.planes * v.depth * v.height * v.row();
@@ -270,6 +280,7 @@ extern "C" __attribute__((visibility("default"))) const millrace::kernels::Devic
                                                     .turn = &millrace::standin::turn,
                                                     .rms_norm = &millrace::standin::rms_norm,
                                                     .group_norm = &millrace::standin::group_norm,
+                                                    .soft_pool = &millrace::standin::soft_pool,
                                                     .circular_pad = &millrace::standin::circular_pad,
                                                     .column_sums = &millrace::standin::column_sums,
                                                     .write = &millrace::standin::write};
