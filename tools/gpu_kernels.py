@@ -115,6 +115,6 @@ def missing():
 if __name__ == "__main__":
     if "--check" in sys.argv[1:]:
         lost = missing()
-        sys.exit("" if not lost else "docs/gpu-kernels.md lacks " + ", ".join(lost) + ": run tools/gpu_kernels.py")
+        sys.exit(None if not lost else "docs/gpu-kernels.md lacks " + ", ".join(lost) + ": run tools/gpu_kernels.py")
     PAGE.write_text(page(), encoding="utf-8")
     print(f"wrote {PAGE.relative_to(ROOT)}")

@@ -183,51 +183,54 @@ class Compiled:
         raise Scheduled
 
     def inner(self, graph, inputs, **words):
-        there, on_gpu = moved_to_gpu(graph, inputs)
+        results = blank(graph)
         try:
-            self.compile_inner(there, on_gpu, **words)
+            self.compile_inner(graph, moved_to_gpu(graph, inputs), **words)
             sys.exit("Error  Inductor compiled a graph that it was asked only to schedule\n  next     this needs torch 2.11")
         except Exception as error:  # Dynamo and Inductor wrap what they catch
             if not isinstance(error, Scheduled) and "Scheduled" not in repr(error):
                 raise
-        return blank(graph)
+        return results
 
 
 def moved_to_gpu(graph, inputs):
-    """The graph and its inputs with the GPU in place of the CPU."""
-    from copy import deepcopy
-
-    from torch.fx.passes.fake_tensor_prop import FakeTensorProp
-
+    """Puts the GPU in place of the CPU in the graph, and gives its inputs there. Inductor finds out anew which layouts follow."""
     gpu = torch.device("cuda", 0)
-    graph = deepcopy(graph)
-    for node in graph.graph.nodes:
-        node.args, node.kwargs = tree_map(lambda x: gpu if isinstance(x, torch.device) and x.type == "cpu" else x, (node.args, node.kwargs))
-    graph.recompile()
     mode = next(x.fake_mode for x in inputs if isinstance(x, FakeTensor))
+
+    def there(x):
+        return torch.empty_strided(x.size(), x.stride(), dtype=x.dtype, device=gpu) if isinstance(x, FakeTensor) else x
+
     with mode:
-        there = [torch.empty_strided(x.size(), x.stride(), dtype=x.dtype, device=gpu) if isinstance(x, torch.Tensor) else x for x in inputs]
-    FakeTensorProp(graph, mode).propagate_dont_convert_inputs(*there)
-    return graph, there
+        for node in graph.graph.nodes:
+            node.args, node.kwargs = tree_map(lambda x: gpu if isinstance(x, torch.device) and x.type == "cpu" else x, (node.args, node.kwargs))
+            if "val" in node.meta:
+                node.meta["val"] = tree_map(there, node.meta["val"])
+        graph.recompile()
+        return [there(x) for x in inputs]
 
 
 def blank(graph):
-    """Gives tensors of the graph's results without values."""
-    output = next(node for node in graph.graph.nodes if node.op == "output")
+    """Gives tensors of the graph's results, without values; what is handed through stays what it is."""
     places = {node: place for place, node in enumerate(node for node in graph.graph.nodes if node.op == "placeholder")}
+
+    def maker_of(node):
+        if not isinstance(node, torch.fx.Node):
+            return lambda given: node
+        if node in places:
+            return lambda given: given[places[node]]
+        value = node.meta["val"]
+        if not isinstance(value, torch.Tensor):
+            return lambda given: value
+        size, stride, dtype = tuple(value.size()), tuple(value.stride()), value.dtype
+        return lambda given: torch.empty_strided(size, stride, dtype=dtype)
+
+    output = next(node for node in graph.graph.nodes if node.op == "output")
+    makers = [maker_of(node) for node in output.args[0]]
 
     def run(inputs):
         given = list(inputs)
-
-        def result(node):
-            if not isinstance(node, torch.fx.Node):
-                return node
-            if node in places:
-                return given[places[node]]
-            value = node.meta["val"]
-            return torch.empty_strided(value.size(), value.stride(), dtype=value.dtype) if isinstance(value, torch.Tensor) else value
-
-        return [result(node) for node in output.args[0]]
+        return [make(given) for make in makers]
 
     run._boxed_call = True
     return run
