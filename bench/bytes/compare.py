@@ -81,6 +81,8 @@ def counted(recipe, options):
     """{side: {way: operations}}."""
     script, eager, compiled = PEERS[recipe]
     layouts = LAYOUTS if recipe in ("cosmology", "autoencoder_3d") else {"": []}
+    if recipe == "image_pairs":  # frozen weights are kept in the step's format, as in Python
+        layouts = {"": [f"--precision.dtype={options.dtype}"]}
     return {"ours": {name: ours(options.program.resolve(), recipe, options.shape, options.dtype, words) for name, words in layouts.items()},
             "eager": {name: torch_side(script, "eager", options.shape, options.dtype, words) for name, words in eager.items()},
             "compile": {name: torch_side(script, "compile", options.shape, options.dtype, words) for name, words in compiled.items()}}

@@ -1,9 +1,9 @@
 #include "entries.h"
 
 #include <ATen/EmptyTensor.h>
+#include <ATen/SDPBackend.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/Tensor.h>
-#include <ATen/SDPBackend.h>
 #include <ATen/native/transformers/attention.h>
 #include <ATen/ops/_local_scalar_dense.h>
 #include <ATen/ops/_log_softmax.h>
@@ -224,11 +224,12 @@ std::tuple<Tensor, Tensor> native_dropout(const Tensor& x, double p, std::option
   return {x.mul(kept).mul_(scale), kept};
 }
 
-// Without a kernel of its own attention is composed of products and a softmax, as in fp32 on a GPU. A device that computes nothing
-// has the fused one in 16 bits, so that a list of operations (operations.h) has what a GPU launches.
+// Without a kernel of its own attention is composed of products and a softmax, as in fp32 on a GPU. A device that computes
+// nothing has the fused one in 16 bits, so that a list of operations (operations.h) has what a GPU launches.
 using Attended = std::tuple<Tensor, Tensor, Tensor, Tensor, c10::SymInt, c10::SymInt, Tensor, Tensor, Tensor>;
-std::int64_t choice_of_attention(const Tensor& query, const Tensor& /*key*/, const Tensor& /*value*/, const std::optional<Tensor>& mask,
-                                 double /*dropout*/, bool /*causal*/, std::optional<double> /*scale*/, bool /*grouped*/) {
+std::int64_t choice_of_attention(const Tensor& query, const Tensor& /*key*/, const Tensor& /*value*/,
+                                 const std::optional<Tensor>& mask, double /*dropout*/, bool /*causal*/,
+                                 std::optional<double> /*scale*/, bool /*grouped*/) {
   const bool fused = computes_nothing() && is_narrow(query) && !mask && query.size(-1) <= 256;
   return static_cast<std::int64_t>(fused ? at::SDPBackend::flash_attention : at::SDPBackend::math);
 }
@@ -238,8 +239,8 @@ Tensor blank_heads(const Tensor& like) {
   return at::empty({like.size(0), like.size(2), like.size(1), like.size(3)}, like.options()).transpose(1, 2);
 }
 
-Attended attention(const Tensor& query, const Tensor& key, const Tensor& value, double /*dropout*/, bool /*causal*/, bool /*debug*/,
-                   std::optional<double> /*scale*/) {
+Attended attention(const Tensor& query, const Tensor& key, const Tensor& value, double /*dropout*/, bool /*causal*/,
+                   bool /*debug*/, std::optional<double> /*scale*/) {
   TORCH_CHECK(computes_nothing(), "stand-in: no fused attention");
   const Tensor out = blank_heads(query);
   const Tensor log_sums = at::empty({query.size(0), query.size(1), query.size(2)}, query.options().dtype(at::kFloat));

@@ -330,9 +330,9 @@ class Call {
   std::vector<c10::IValue> given_;
   std::vector<Operand> operands_;
   std::set<const c10::StorageImpl*> storages_;  // of the arguments
-  Recorder* open_ = nullptr;         // takes the call in
-  Scratch* scratch_ = nullptr;       // while the kernel shows shapes
-  std::vector<at::Tensor> targets_;  // in a recording: run_again()
+  Recorder* open_ = nullptr;                    // takes the call in
+  Scratch* scratch_ = nullptr;                  // while the kernel shows shapes
+  std::vector<at::Tensor> targets_;             // in a recording: run_again()
 };
 
 void fall_back(const c10::OperatorHandle& op, torch::jit::Stack* stack) { Call(op, stack).run(); }

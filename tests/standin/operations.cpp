@@ -50,7 +50,8 @@ void list_end_of_step() {
 Operand operand_of(const at::Tensor& tensor, bool written) {
   if (!tensor.defined()) return {};
   std::int64_t elements = 1;
-  for (std::int64_t i = 0; i < tensor.dim(); ++i) elements *= tensor.stride(i) == 0 ? std::min<std::int64_t>(tensor.size(i), 1) : tensor.size(i);
+  for (std::int64_t i = 0; i < tensor.dim(); ++i)
+    elements *= tensor.stride(i) == 0 ? std::min<std::int64_t>(tensor.size(i), 1) : tensor.size(i);
   return {.begin = tensor.const_data_ptr(),
           .bytes = elements * static_cast<std::int64_t>(tensor.element_size()),
           .read = !written,

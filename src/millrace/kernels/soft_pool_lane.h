@@ -10,7 +10,7 @@
 
 namespace millrace::kernels::detail {
 
-inline constexpr float kLargestExponent = 30.0F;  // a larger number weighs the same
+inline constexpr float kLargestExponent = 30.0F;    // a larger number weighs the same
 inline constexpr float kSumOfWeightsFloor = 4e-6F;  // 1e-6 for the mean of four weights
 
 // Element (h, w) of a plane is at x[h * row + w * pixel].
@@ -78,8 +78,7 @@ template <class X>
       if (top / stride >= results.height || left / stride >= results.width) continue;
       float sum = 0, weights = kSumOfWeightsFloor;
       for (int r = 0; r < 2; ++r)
-        for (int c = 0; c < 2; ++c)
-          sum += at.value[i + r][j + c] * at.weight[i + r][j + c], weights += at.weight[i + r][j + c];
+        for (int c = 0; c < 2; ++c) sum += at.value[i + r][j + c] * at.weight[i + r][j + c], weights += at.weight[i + r][j + c];
       const float result = sum / weights;
       const float upstream = static_cast<float>(gradient[top / stride * results.row + left / stride * results.pixel]) / weights;
       for (int r = 0; r < 2; ++r) {
@@ -118,7 +117,9 @@ struct PoolPlace {
 }
 
 [[nodiscard]] C10_HOST_DEVICE inline std::int64_t pool_pixel(const SoftPool& a) { return a.channels_last ? a.channels : 1; }
-[[nodiscard]] C10_HOST_DEVICE inline std::int64_t pool_results(const SoftPool& a) { return a.planes * a.out_height * a.out_width; }
+[[nodiscard]] C10_HOST_DEVICE inline std::int64_t pool_results(const SoftPool& a) {
+  return a.planes * a.out_height * a.out_width;
+}
 [[nodiscard]] C10_HOST_DEVICE inline std::int64_t pool_elements(const SoftPool& a) { return a.planes * a.height * a.width; }
 // The threads of a launch: one for each element that it writes.
 [[nodiscard]] C10_HOST_DEVICE inline std::int64_t pool_threads(const SoftPool& a) {

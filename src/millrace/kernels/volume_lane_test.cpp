@@ -1,5 +1,5 @@
-// Compares the devices' RMS norm, group norm, soft pooling and circular padding with ATen in fp64. The lanes' arithmetic runs on the CPU, in
-// the geometry of device/cuda/*.cu.
+// Compares the devices' RMS norm, group norm, soft pooling and circular padding with ATen in fp64. The lanes' arithmetic runs on
+// the CPU, in the geometry of device/cuda/*.cu.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/empty.h>

@@ -1,5 +1,5 @@
-// For tests: runs the launches of device/cuda/{circular_pad,rms_norm,group_norm,soft_pool}.cu on the CPU. test_launch.h has the launches of
-// other files.
+// For tests: runs the launches of device/cuda/{circular_pad,rms_norm,group_norm,soft_pool}.cu on the CPU. test_launch.h has the
+// launches of other files.
 #pragma once
 
 #include <algorithm>

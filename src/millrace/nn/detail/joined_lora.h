@@ -13,9 +13,10 @@ namespace millrace::nn::detail {
 // adapters for all of them or for none.
 [[nodiscard]] bool joins_lora(const at::Tensor& x, const std::vector<LoraProjection>& projections);
 
-// The results of x W_i^T + scale (dropped A_i^T) B_i^T side by side in the last dimension. Each product is written where it stands,
-// and the gradients of x and of `dropped` are summed by the products. `dropped` is undefined without adapters. Differentiable once.
-[[nodiscard]] at::Tensor joined_lora(const at::Tensor& x, const at::Tensor& dropped, const std::vector<LoraProjection>& projections,
-                                     double scale);
+// The results of x W_i^T + scale (dropped A_i^T) B_i^T side by side in the last dimension. Each product is written where it
+// stands, and the gradients of x and of `dropped` are summed by the products. `dropped` is undefined without adapters.
+// Differentiable once.
+[[nodiscard]] at::Tensor joined_lora(const at::Tensor& x, const at::Tensor& dropped,
+                                     const std::vector<LoraProjection>& projections, double scale);
 
 }  // namespace millrace::nn::detail
