@@ -33,6 +33,7 @@ MOVES = {
     "unpad": ("padded x, x", "the same"),
     "sum_planes": ("x; backward: x, gradient", "0, if a group fits into a multiprocessor's memory"),
     "sum_pixels": ("x; backward: x, gradient", "0, if a group fits into a multiprocessor's memory"),
+    "soft_pool": ("x, result; backward: x, gradient, result", "the same"),
     "settle": ("two numbers for each channel and share", "the same"),
     "apply": ("x, result; backward: x, gradient, result", "the same"),
     "planes": ("x twice, result; backward: x and gradient twice, result; the second time from the cache", "each once"),
@@ -114,6 +115,6 @@ def missing():
 if __name__ == "__main__":
     if "--check" in sys.argv[1:]:
         lost = missing()
-        sys.exit("" if not lost else "docs/gpu-kernels.md lacks " + ", ".join(lost) + ": run tools/gpu_kernels.py")
+        sys.exit(None if not lost else "docs/gpu-kernels.md lacks " + ", ".join(lost) + ": run tools/gpu_kernels.py")
     PAGE.write_text(page(), encoding="utf-8")
     print(f"wrote {PAGE.relative_to(ROOT)}")

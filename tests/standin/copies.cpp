@@ -12,6 +12,7 @@
 #include "accounts.h"
 #include "aliases.h"
 #include "device_memory.h"
+#include "operations.h"
 #include "recorder.h"
 #include "streams.h"
 
@@ -133,6 +134,7 @@ at::Tensor& copy(at::Tensor& to, const at::Tensor& given, bool non_blocking) {
       wait(current_stream(from.get_device()), "copy_ between devices");
       count(Count::to_device, "between devices");
     }
+    list_operation("aten::copy_", {from}, {to});
     if (computes_nothing()) return to;
     launch(device, "aten::copy_");
     Recorder* const open = recorder(device);

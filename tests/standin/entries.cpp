@@ -1,8 +1,10 @@
 #include "entries.h"
 
 #include <ATen/EmptyTensor.h>
+#include <ATen/SDPBackend.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/native/transformers/attention.h>
 #include <ATen/ops/_local_scalar_dense.h>
 #include <ATen/ops/_log_softmax.h>
 #include <ATen/ops/_log_softmax_backward_data.h>
@@ -26,6 +28,7 @@
 #include "copies.h"
 #include "device_memory.h"
 #include "generator.h"
+#include "operations.h"
 #include "races.h"
 #include "recorder.h"
 #include "streams.h"
@@ -140,7 +143,11 @@ Tensor unfilled(const Tensor& x, const Tensor& weight, at::IntArrayRef stride, a
 Tensor convolution(const Tensor& x, const Tensor& weight, const std::optional<Tensor>& bias, at::IntArrayRef stride,
                    at::IntArrayRef padding, at::IntArrayRef dilation, bool transposed, at::IntArrayRef output_padding,
                    std::int64_t groups) {
-  if (computes_nothing()) return unfilled(x, weight, stride, padding, dilation, transposed, output_padding, groups);
+  if (computes_nothing()) {
+    const Tensor out = unfilled(x, weight, stride, padding, dilation, transposed, output_padding, groups);
+    list_operation("aten::convolution", {x, weight, bias.value_or(Tensor())}, {out});
+    return out;
+  }
   const auto compute = [=, stride = stride.vec(), padding = padding.vec(), dilation = dilation.vec(),
                         output_padding = output_padding.vec()](const std::vector<Tensor>& in) {
     const std::optional<Tensor> b = in[2].defined() ? std::optional(widened(in[2])) : std::nullopt;
@@ -158,8 +165,11 @@ std::tuple<Tensor, Tensor, Tensor> convolution_backward(const Tensor& gradient, 
                                                         std::array<bool, 3> mask) {
   if (computes_nothing()) {
     const std::int64_t channels = transposed ? weight.size(1) * groups : weight.size(0);
-    return {mask[0] ? at::empty_like(x) : Tensor(), mask[1] ? at::empty_like(weight) : Tensor(),
-            mask[2] ? at::empty({channels}, weight.options()) : Tensor()};
+    const std::array<Tensor, 3> results = {mask[0] ? at::empty_like(x) : Tensor(), mask[1] ? at::empty_like(weight) : Tensor(),
+                                           mask[2] ? at::empty({channels}, weight.options()) : Tensor()};
+    list_operation("aten::convolution_backward", {gradient, mask[1] ? x : Tensor(), mask[0] ? weight : Tensor()},
+                   {results.begin(), results.end()});
+    return {results[0], results[1], results[2]};
   }
   const auto biases = bias_sizes ? std::optional(bias_sizes->vec()) : std::nullopt;
   const auto compute = [=, stride = stride.vec(), padding = padding.vec(), dilation = dilation.vec(),
@@ -176,7 +186,11 @@ std::tuple<Tensor, Tensor, Tensor> convolution_backward(const Tensor& gradient, 
 // A GPU takes a softmax of fp16 or bf16 to fp32 in one kernel, and its gradient back; ATen's CPU refuses.
 template <typename F>
 Tensor rows(const std::string& name, const std::vector<Tensor>& arguments, at::ScalarType type, F compute) {
-  if (computes_nothing()) return at::empty_like(arguments[0], arguments[0].options().dtype(type));
+  if (computes_nothing()) {
+    const Tensor result = at::empty_like(arguments[0], arguments[0].options().dtype(type));
+    list_operation(name, arguments, {result});
+    return result;
+  }
   const auto wide = [compute, type](const std::vector<Tensor>& in) {
     std::vector<Tensor> all;
     for (const Tensor& each : in) all.push_back(widened(each));
@@ -210,6 +224,45 @@ std::tuple<Tensor, Tensor> native_dropout(const Tensor& x, double p, std::option
   return {x.mul(kept).mul_(scale), kept};
 }
 
+// Without a kernel of its own attention is composed of products and a softmax, as in fp32 on a GPU. A device that computes
+// nothing has the fused one in 16 bits, so that a list of operations (operations.h) has what a GPU launches.
+using Attended = std::tuple<Tensor, Tensor, Tensor, Tensor, c10::SymInt, c10::SymInt, Tensor, Tensor, Tensor>;
+std::int64_t choice_of_attention(const Tensor& query, const Tensor& /*key*/, const Tensor& /*value*/,
+                                 const std::optional<Tensor>& mask, double /*dropout*/, bool /*causal*/,
+                                 std::optional<double> /*scale*/, bool /*grouped*/) {
+  const bool fused = computes_nothing() && is_narrow(query) && !mask && query.size(-1) <= 256;
+  return static_cast<std::int64_t>(fused ? at::SDPBackend::flash_attention : at::SDPBackend::math);
+}
+
+// (B, H, T, D), with a position's heads beside each other in memory.
+Tensor blank_heads(const Tensor& like) {
+  return at::empty({like.size(0), like.size(2), like.size(1), like.size(3)}, like.options()).transpose(1, 2);
+}
+
+Attended attention(const Tensor& query, const Tensor& key, const Tensor& value, double /*dropout*/, bool /*causal*/,
+                   bool /*debug*/, std::optional<double> /*scale*/) {
+  TORCH_CHECK(computes_nothing(), "stand-in: no fused attention");
+  const Tensor out = blank_heads(query);
+  const Tensor log_sums = at::empty({query.size(0), query.size(1), query.size(2)}, query.options().dtype(at::kFloat));
+  const Tensor state = at::empty({2}, query.options().dtype(at::kLong));
+  list_operation("aten::_scaled_dot_product_flash_attention", {query, key, value}, {out, log_sums});
+  return {out, log_sums, Tensor(), Tensor(), query.size(2), key.size(2), state, at::empty({}, state.options()), Tensor()};
+}
+
+std::tuple<Tensor, Tensor, Tensor> attention_backward(const Tensor& gradient, const Tensor& query, const Tensor& key,
+                                                      const Tensor& value, const Tensor& out, const Tensor& log_sums,
+                                                      const Tensor& /*from*/, const Tensor& /*to*/, c10::SymInt /*most_queries*/,
+                                                      c10::SymInt /*most_keys*/, double /*dropout*/, bool /*causal*/,
+                                                      const Tensor& /*seed*/, const Tensor& /*offset*/,
+                                                      std::optional<double> /*scale*/) {
+  const Tensor q = blank_heads(query), k = blank_heads(key), v = blank_heads(value);
+  list_operation("aten::_scaled_dot_product_flash_attention_backward", {gradient, query, key, value, out, log_sums}, {q, k, v});
+  return {q, k, v};
+}
+
+const at::native::RegisterCUDADispatch<at::native::_fused_sdp_choice_stub_DECLARE_DISPATCH_type> chooser(
+    at::native::_fused_sdp_choice_stub, &choice_of_attention);
+
 }  // namespace
 
 TORCH_LIBRARY_IMPL(aten, CUDA, library) {
@@ -229,6 +282,8 @@ TORCH_LIBRARY_IMPL(aten, CUDA, library) {
   library.impl("convolution", &convolution);
   library.impl("convolution_backward", &convolution_backward);
   library.impl("native_dropout", &native_dropout);
+  library.impl("_scaled_dot_product_flash_attention", &attention);
+  library.impl("_scaled_dot_product_flash_attention_backward", &attention_backward);
   library.impl("_softmax", &softmax);
   library.impl("_log_softmax", &log_softmax);
   library.impl("_softmax_backward_data", &softmax_backward);
@@ -252,6 +307,8 @@ const std::vector<std::string>& names_of_entries() {
                                                  "record_stream",
                                                  "convolution_backward",
                                                  "native_dropout",
+                                                 "_scaled_dot_product_flash_attention",
+                                                 "_scaled_dot_product_flash_attention_backward",
                                                  "_softmax",
                                                  "_log_softmax",
                                                  "_softmax_backward_data",

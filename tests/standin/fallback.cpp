@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,7 @@
 #include "entries.h"
 #include "generator.h"
 #include "known_results.h"
+#include "operations.h"
 #include "recorder.h"
 #include "streams.h"
 
@@ -45,6 +47,7 @@ class Call {
     const std::string& name = op_.operator_name().name;
     launch(device_, name);
     open_ = recorder(device_);
+    if (lists_operations()) note_operands();
     if (is_read_back()) {
       count(Count::read_backs, name);
       wait(current_stream(device_), name);
@@ -149,8 +152,39 @@ class Call {
     return all;
   }
 
+  // A view moves nothing: what it gives is memory that was there.
+  void note_operands() {
+    for (std::size_t i = 0; i < schema_.arguments().size(); ++i) {
+      const auto* const info = schema_.arguments()[i].alias_info();
+      (void)mapped(stack_->at(begin_ + i), [&](const at::Tensor& tensor) {
+        if (!tensor.defined() || !tensor.is_cuda()) return tensor;
+        storages_.insert(tensor.storage().unsafeGetStorageImpl());
+        Operand operand = operand_of(tensor, info != nullptr && info->isWrite());
+        operand.read = true;
+        for (Operand& known : operands_)
+          if (known.begin == operand.begin && known.bytes == operand.bytes) {
+            known.written |= operand.written;
+            return tensor;
+          }
+        operands_.push_back(operand);
+        return tensor;
+      });
+    }
+  }
+
+  void list() {
+    bool writes = std::any_of(operands_.begin(), operands_.end(), [](const Operand& each) { return each.written; });
+    for_each_result([&](const at::Tensor& result) {
+      if (!result.defined() || !result.is_cuda() || storages_.contains(result.storage().unsafeGetStorageImpl())) return;
+      operands_.push_back(operand_of(result, true));
+      writes = true;
+    });
+    if (writes) list_operation(op_.operator_name().name, operands_);
+  }
+
   void finish() {
     const std::string& name = op_.operator_name().name;
+    if (lists_operations()) list();
     if (open_ == nullptr) return end_of_step(name);
     open_->launches(name);
     for (const c10::Argument& argument : schema_.arguments())
@@ -294,9 +328,11 @@ class Call {
   std::vector<Pair> pairs_;
   std::string call_;  // of a call that may be known next time
   std::vector<c10::IValue> given_;
-  Recorder* open_ = nullptr;         // takes the call in
-  Scratch* scratch_ = nullptr;       // while the kernel shows shapes
-  std::vector<at::Tensor> targets_;  // in a recording: run_again()
+  std::vector<Operand> operands_;
+  std::set<const c10::StorageImpl*> storages_;  // of the arguments
+  Recorder* open_ = nullptr;                    // takes the call in
+  Scratch* scratch_ = nullptr;                  // while the kernel shows shapes
+  std::vector<at::Tensor> targets_;             // in a recording: run_again()
 };
 
 void fall_back(const c10::OperatorHandle& op, torch::jit::Stack* stack) { Call(op, stack).run(); }
@@ -339,7 +375,10 @@ bool is_update(const std::string& name) { return name.starts_with("aten::_fused_
 void end_of_step(const std::string& name) {
   static thread_local bool was_update = false;
   const bool update = is_update(name);
-  if (update && !was_update) mark_step();
+  if (update && !was_update) {
+    mark_step();
+    list_end_of_step();
+  }
   was_update = update;
 }
 

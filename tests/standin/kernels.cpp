@@ -16,6 +16,7 @@
 #include "millrace/kernels/detail/test_launch.h"
 #include "millrace/kernels/detail/test_launch_decoder.h"
 #include "millrace/kernels/detail/test_launch_volumes.h"
+#include "operations.h"
 #include "recorder.h"
 #include "streams.h"
 
@@ -51,6 +52,11 @@ template <typename F>
 void launch_kernel(const std::string& name, int device, const std::vector<Use>& uses, F kernel) {
   const c10::DeviceGuard guard(c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(device)));
   launch(device, name);
+  if (lists_operations()) {
+    std::vector<Operand> operands;
+    for (const Use& use : uses) operands.push_back({use.begin, use.bytes, !use.written, use.written});
+    list_operation(name, operands);
+  }
   if (computes_nothing()) return;
   const auto run = [=] {
     for (const Use& use : uses) {
@@ -207,8 +213,11 @@ void group_norm(const kernels::DeviceGroupNorm& args, c10::DeviceIndex index) {
   kernels::DeviceGroupNorm there = args;
   to_kernels(there.x), to_kernels(there.gradient), to_kernels(there.out), to_kernels(there.weight), to_kernels(there.bias);
   to_kernels(there.statistics), to_kernels(there.scratch), to_kernels(there.sums);
+  // One kernel sums x (and the gradient), another one reads them again for the result.
   launch_kernel("millrace::group_norm", index,
                 {reads(args.x, count, args.type),
+                 reads(args.x, count, args.type),
+                 reads(args.gradient, count, args.type),
                  reads(args.gradient, count, args.type),
                  writes(args.out, count, args.type),
                  reads(args.weight, args.channels, Type::f32),
@@ -217,6 +226,16 @@ void group_norm(const kernels::DeviceGroupNorm& args, c10::DeviceIndex index) {
                  writes(args.scratch, args.scratch_floats(), Type::f32),
                  writes(args.sums, 2 * channels, Type::f32)},
                 [there] { launched::group_norm(there); });
+}
+
+void soft_pool(const kernels::detail::SoftPool& args, c10::DeviceIndex index) {
+  const std::int64_t count = kernels::detail::pool_elements(args), results = kernels::detail::pool_results(args);
+  kernels::detail::SoftPool there = args;
+  to_kernels(there.x), to_kernels(there.gradient), to_kernels(there.out);
+  launch_kernel("millrace::soft_pool", index,
+                {reads(args.x, count, args.type), reads(args.gradient, results, args.type),
+                 writes(args.out, args.gradient == nullptr ? results : count, args.type)},
+                [there] { launched::soft_pool(there); });
 }
 
 void circular_pad(const kernels::CircularPad& args, c10::DeviceIndex index) {
@@ -261,6 +280,7 @@ extern "C" __attribute__((visibility("default"))) const millrace::kernels::Devic
                                                     .turn = &millrace::standin::turn,
                                                     .rms_norm = &millrace::standin::rms_norm,
                                                     .group_norm = &millrace::standin::group_norm,
+                                                    .soft_pool = &millrace::standin::soft_pool,
                                                     .circular_pad = &millrace::standin::circular_pad,
                                                     .column_sums = &millrace::standin::column_sums,
                                                     .write = &millrace::standin::write};

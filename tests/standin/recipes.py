@@ -108,25 +108,34 @@ def ways(bench, recipes):
 
 
 GRAPH_STEPS = 12
-# Batches of the preset that differ in more shapes than are recorded.
-MANY_SHAPES = ["neural_response"]
+# Batches of the preset differ in more shapes than are recorded; those of one session have one shape.
+MANY_SHAPES = {"neural_response": ["--recipe.max_datasets=1"]}
+GRAPH_WAYS = {"plain": [], "accumulation": ["--optim.accumulate=2"], "recompute": ["--memory.recompute=all"], "EMA": ["--optim.ema_decay=0.9"]}
 
 
 def graphs(bench, recipes):
     """A step that is recorded and replayed, and one that is launched as it comes: the same state."""
     for number, recipe in enumerate(recipes):
-        for dtype in ("fp32", "bf16") if bench.is_long else (("fp32", "bf16")[number % 2],):  # each costs seconds
-            states, row, output = set(), {}, ""
-            for words in ([], ["--off", "step_graph"]):
-                status, output, _, folder = bench.train(recipe, [f"--train.max_steps={GRAPH_STEPS}", f"--precision.dtype={dtype}", *words],
-                                                        f"{recipe}-graphs-{dtype}-{len(words)}")
-                states.add(folder.summary()["state_sha256"] if status == 0 else f"exit status {status}")
-                if status == 0 and not words:
-                    row = next((row for row in folder.summary()["choices"] if row["option"] == "device.step_graph"), {})
-            # Which way is faster is a matter of the machine: both were timed.
-            told = "more than 3 shapes" if recipe in MANY_SHAPES else "ms a step as graphs"
-            is_right = len(states) == 1 and told in row.get("reason", "")
-            bench.say(is_right, f"{recipe}: graphs, {dtype}", f"{row.get('value', 'no row')}: {row.get('reason', '')}", f"{states}\n{output}")
+        cells = [(dtype, way) for dtype in ("fp32", "bf16", "fp16") for way in GRAPH_WAYS]
+        # Each costs seconds: without --all each recipe has another one.
+        for dtype, way in cells if bench.is_long else [cells[5 * number % len(cells)]]:
+            recorded_and_not(bench, recipe, dtype, way, MANY_SHAPES.get(recipe, []), "ms a step as graphs")
+        if recipe in MANY_SHAPES and bench.is_long:
+            recorded_and_not(bench, recipe, "fp32", "plain", [], "more than 3 shapes")
+
+
+def recorded_and_not(bench, recipe, dtype, way, more, told):
+    """`told`: what the plan's row has to say. Which way is faster is a matter of the machine: both were timed."""
+    states, row, output = set(), {}, ""
+    for words in ([], ["--off", "step_graph"]):
+        status, output, _, folder = bench.train(
+            recipe, [f"--train.max_steps={GRAPH_STEPS}", f"--precision.dtype={dtype}", *GRAPH_WAYS[way], *more, *words],
+            f"{recipe}-graphs-{dtype}-{way}-{len(more)}-{len(words)}")
+        states.add(folder.summary()["state_sha256"] if status == 0 else f"exit status {status}")
+        if status == 0 and not words:
+            row = next((row for row in folder.summary()["choices"] if row["option"] == "device.step_graph"), {})
+    is_right = len(states) == 1 and told in row.get("reason", "")
+    bench.say(is_right, f"{recipe}: graphs, {dtype}, {way}", f"{row.get('value', 'no row')}: {row.get('reason', '')}", f"{states}\n{output}")
 
 
 def two_ranks(bench, recipes):

@@ -36,6 +36,7 @@ void run(const at::Tensor& x, const at::Tensor& gradient, const at::Tensor& out,
                               .out_width = pooled(x.size(4), stride),
                               .stride = stride,
                               .channels_last = layout != at::MemoryFormat::Contiguous};
+  if (!x.is_cpu()) return device_table(x.device().type())->soft_pool(args, x.device().index());
   const std::int64_t shares = args.channels_last ? x.size(0) * x.size(2) * ((args.channels + 15) / 16) : (args.planes + 15) / 16;
   const detail::Table& table = detail::table();
   parallel(shares, [&](std::int64_t begin, std::int64_t end) {
@@ -70,7 +71,8 @@ struct SoftPoolFunction : torch::autograd::Function<SoftPoolFunction> {
 at::Tensor blurred_soft_pool(const at::Tensor& x, std::int64_t stride) {
   MR_CHECK(x.dim() == 5 && stride >= 1, "blurred_soft_pool takes (N, C, T, H, W) and a stride of at least 1");
   MR_CHECK(x.size(3) >= 2 && x.size(4) >= 2, "blurred_soft_pool takes planes of at least 2 x 2 pixels");
-  if (!has_kernel(x) || x.numel() == 0)
+  const bool fits_device = has_device_kernel(x) && x.numel() < std::int64_t{1} << 31;
+  if ((!has_kernel(x) && !fits_device) || x.numel() == 0)
     return widened(x, [stride](const at::Tensor& values) { return blurred_soft_pool_plain(values, stride); });
   const OperationSpan span("millrace::blurred_soft_pool", x);
   return SoftPoolFunction::apply(x, stride);

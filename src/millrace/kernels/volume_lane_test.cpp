@@ -1,5 +1,5 @@
-// Compares the devices' RMS norm, group norm and circular padding with ATen in fp64. The lanes' arithmetic runs on the CPU, in
-// the geometry of device/cuda/*.cu.
+// Compares the devices' RMS norm, group norm, soft pooling and circular padding with ATen in fp64. The lanes' arithmetic runs on
+// the CPU, in the geometry of device/cuda/*.cu.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/empty.h>
@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <utility>
 
 #include "millrace/kernels/arguments.h"
 #include "millrace/kernels/circular_pad.h"
@@ -23,6 +24,7 @@
 #include "millrace/kernels/detail/test_support.h"
 #include "millrace/kernels/group_norm.h"
 #include "millrace/kernels/rms_norm.h"
+#include "millrace/kernels/soft_pool.h"
 
 namespace millrace::kernels {
 namespace {
@@ -154,6 +156,43 @@ TEST(GroupNormLane, LosesLittleToALargeMean) {
   const GroupNormResults ours = group_norm_by_lanes(x, at::randn_like(x), ones, zeros, {.groups = 2}, 2, {});
   const at::Tensor exact = group_norm_plain(x.to(at::kDouble), ones.to(at::kDouble), zeros.to(at::kDouble), {.groups = 2});
   EXPECT_LT((ours.y - exact).abs().max().item<double>(), 1e-3);  // x itself is exact only to 3e-5
+}
+
+TEST(SoftPoolLane, GivesTheValuesAndTheGradientsOfAtenInAnyOrderOfBlocksAndThreads) {
+  at::manual_seed(45);
+  for (const auto layout : kLayouts) {
+    for (const auto type : kVolumeTypes) {
+      for (const auto& [height, width] : {std::pair<std::int64_t, std::int64_t>{2, 2}, {5, 8}, {9, 3}}) {
+        for (const std::int64_t stride : {1, 2, 3}) {
+          const std::string what = std::to_string(height) + " x " + std::to_string(width) + ", stride " + std::to_string(stride);
+          const at::Tensor x = volume({2, 5, 3, height, width}, type, layout);
+          x[0][0][0][0].fill_(200);  // beyond the largest exponent
+          const at::Tensor exact_x = x.to(at::kDouble).requires_grad_();
+          const at::Tensor exact = blurred_soft_pool_plain(exact_x, stride);
+          const at::Tensor gradient = volume(exact.sizes(), type, layout), dx = at::full_like(x, kUnwritten);
+          const at::Tensor y = at::full(exact.sizes(), kUnwritten, type).contiguous(layout);
+          exact.backward(gradient.to(at::kDouble));
+          detail::SoftPool args{.x = x.const_data_ptr(),
+                                .gradient = nullptr,
+                                .out = y.data_ptr(),
+                                .type = type_of(x),
+                                .planes = 2 * 5 * 3,
+                                .channels = 5,
+                                .height = height,
+                                .width = width,
+                                .out_height = y.size(3),
+                                .out_width = y.size(4),
+                                .stride = stride,
+                                .channels_last = layout != at::MemoryFormat::Contiguous};
+          launched::soft_pool(args, launched::Order(6));
+          args.gradient = gradient.const_data_ptr(), args.out = dx.data_ptr();
+          launched::soft_pool(args, launched::Order(7));
+          expect_volume(y, exact, what);
+          expect_volume(dx, exact_x.grad(), what + " backward");
+        }
+      }
+    }
+  }
 }
 
 // Arguments for the channels of a padded volume from `first` on.

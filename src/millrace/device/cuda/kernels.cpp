@@ -12,6 +12,7 @@
 #include "millrace/device/cuda/group_norm.h"
 #include "millrace/device/cuda/norm.h"
 #include "millrace/device/cuda/rms_norm.h"
+#include "millrace/device/cuda/soft_pool.h"
 #include "millrace/kernels/device_table.h"
 
 namespace millrace::device {
@@ -75,6 +76,10 @@ void group_norm(const kernels::DeviceGroupNorm& args, c10::DeviceIndex index) {
   on_device(index, [&](cudaStream_t stream) { return launch_group_norm(args, stream); });
 }
 
+void soft_pool(const kernels::detail::SoftPool& args, c10::DeviceIndex index) {
+  on_device(index, [&](cudaStream_t stream) { return launch_soft_pool(args, stream); });
+}
+
 void circular_pad(const kernels::CircularPad& args, c10::DeviceIndex index) {
   on_device(index, [&](cudaStream_t stream) { return launch_circular_pad(args, stream); });
 }
@@ -104,6 +109,7 @@ extern "C" __attribute__((visibility("default"))) const millrace::kernels::Devic
                                                     .turn = &millrace::device::turn,
                                                     .rms_norm = &millrace::device::rms_norm,
                                                     .group_norm = &millrace::device::group_norm,
+                                                    .soft_pool = &millrace::device::soft_pool,
                                                     .circular_pad = &millrace::device::circular_pad,
                                                     .column_sums = &millrace::device::column_sums,
                                                     .write = &millrace::device::write};

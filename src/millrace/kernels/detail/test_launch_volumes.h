@@ -1,5 +1,5 @@
-// For tests: runs the launches of device/cuda/{circular_pad,rms_norm,group_norm}.cu on the CPU. test_launch.h has the launches of
-// other files.
+// For tests: runs the launches of device/cuda/{circular_pad,rms_norm,group_norm,soft_pool}.cu on the CPU. test_launch.h has the
+// launches of other files.
 #pragma once
 
 #include <algorithm>
@@ -13,6 +13,7 @@
 #include "millrace/kernels/detail/test_launch.h"
 #include "millrace/kernels/group_norm_lane.h"
 #include "millrace/kernels/rms_norm_lane.h"
+#include "millrace/kernels/soft_pool_lane.h"
 
 namespace millrace::kernels::launched {
 
@@ -87,6 +88,15 @@ inline void circular_pad(const CircularPad& args, Order order = {}) {
         whole(v.pixel) && whole(v.step) && whole(v.padded_first) && begins_piece<X>(args.in) && begins_piece<X>(args.out);
     if (pieces) return circular_pad_of<X, Piece<X>>(args, order);
     circular_pad_of<X, X>(args, order);
+  });
+}
+
+// ---- Blurred soft pooling: soft_pool.cu
+
+inline void soft_pool(const detail::SoftPool& args, Order order = {}) {
+  require(detail::pool_threads(args) < std::int64_t{1} << 31, "more threads than fit into a launch");
+  with_types(args.type, args.type, [&]<class X, class>() {
+    each_of(detail::pool_threads(args), order, [&](std::int64_t i) { detail::soft_pool_element<X>(args, i); });
   });
 }
 
