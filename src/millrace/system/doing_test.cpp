@@ -178,20 +178,23 @@ TEST(CrashDeathTest, InForeignCodeTheCallAndTheThreadAreNamed) {
   ::unlink(file.c_str());
 }
 
-[[gnu::noinline]] int calls_itself(const volatile int* goes_on) {
+// Each call gets memory of the one before, so that no compiler makes a loop of them.
+[[gnu::noinline]] int calls_itself(const volatile int* goes_on, const volatile char* before) {
   std::array<volatile char, 4096> room{};
-  return *goes_on == 0 ? 0 : calls_itself(goes_on) + room[0];
+  room[0] = *before;
+  return *goes_on == 0 ? 0 : calls_itself(goes_on, room.data()) + room[0];
 }
 
 TEST(CrashDeathTest, AStackThatHasRunOutIsNamedInEveryThread) {
   static volatile int goes_on = 1;
+  static volatile char nothing = 0;
   EXPECT_EXIT(
       {
         install_crash_line();
         std::thread([] {
           ::pthread_setname_np(::pthread_self(), "a-reader");
           const CrashStack stack;
-          ::_exit(calls_itself(&goes_on));
+          ::_exit(calls_itself(&goes_on, &nothing));
         }).join();
       },
       testing::KilledBySignal(SIGSEGV),
@@ -200,7 +203,7 @@ TEST(CrashDeathTest, AStackThatHasRunOutIsNamedInEveryThread) {
   EXPECT_EXIT(
       {
         install_crash_line();
-        ::_exit(calls_itself(&goes_on));
+        ::_exit(calls_itself(&goes_on, &nothing));
       },
       testing::KilledBySignal(SIGSEGV), "^crash: a stack overflow .SIGSEGV.\n  where    the main thread\n");
 }

@@ -33,9 +33,11 @@ void wave(std::int64_t index, std::span<float> x, std::int64_t& label, double no
                               noise);
 }
 
-[[gnu::noinline]] int calls_itself(const volatile int* goes_on) {
+// Each call gets memory of the one before, so that no compiler makes a loop of them.
+[[gnu::noinline]] int calls_itself(const volatile int* goes_on, const volatile char* before) {
   std::array<volatile char, 4096> room{};
-  return *goes_on == 0 ? 0 : calls_itself(goes_on) + room[0];
+  room[0] = *before;
+  return *goes_on == 0 ? 0 : calls_itself(goes_on, room.data()) + room[0];
 }
 
 // Reads samples as an author's own source does.
@@ -53,7 +55,7 @@ class Waves final : public data::Source {
       if (mistake_ == "source_counts_too_far") static_cast<void>(offsets_.at(static_cast<std::size_t>(index)));
       if (mistake_ == "source_reads_nowhere" && index == size_ - 1) static_cast<void>(*nowhere_);
       if (mistake_ == "source_reads_nowhere_late" && index == kTrain - 1 && ++reads_ > 1) static_cast<void>(*nowhere_);
-      if (mistake_ == "source_calls_itself" && index == kTrain - 1 && ++reads_ > 1) reads_ += calls_itself(&goes_on_);
+      if (mistake_ == "source_calls_itself" && index == kTrain - 1 && ++reads_ > 1) reads_ += calls_itself(&goes_on_, &nothing_);
       double noise = 0;
       if (mistake_ == "source_draws_by_itself") noise = static_cast<double>(std::random_device{}() % 100) / 100;
       if (mistake_ == "source_draws_by_itself_mended") noise = random(i).normal();
@@ -71,6 +73,7 @@ class Waves final : public data::Source {
   std::vector<float> offsets_;
   const volatile int* nowhere_ = nullptr;
   volatile int goes_on_ = 1;
+  volatile char nothing_ = 0;
   mutable std::atomic<int> reads_ = 0;
   std::vector<Field> fields_ = {{"wave", DType::f32, {1, kLength}}, {"label", DType::i64, {}}};
 };

@@ -79,7 +79,7 @@ void SkippedInputs::look_at_prepared(const Batch& batch, std::uint64_t sequence,
   for (std::size_t g = 0; g < batch.groups().size(); ++g) {
     const Group& group = batch.groups()[g];
     for (const auto& [name, tensor] : group.fields) {
-      if (tensor.dim() == 0 || !(tensor.is_floating_point() || tensor.is_complex())) continue;
+      if (tensor.dim() == 0 || tensor.numel() == 0 || !(tensor.is_floating_point() || tensor.is_complex())) continue;
       const at::Tensor bad = at::isfinite(tensor.detach()).logical_not();
       const bool by_sample = tensor.size(0) == group.rows() && std::ssize(group.indices) == group.rows();
       for (const data::NotFinite& found : rows_of(bad.to(at::kCPU), tensor, name + " after prepare()")) {
