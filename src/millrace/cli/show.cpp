@@ -112,11 +112,33 @@ class ShownGroup {
       names.push_back(has_index ? "sample " + std::to_string(group_.indices[static_cast<std::size_t>(row)])
                                 : "row " + std::to_string(row));
       for (const auto& [name, tensor] : group_.fields) {
-        const bool is_word = tensor.dim() == 1 && tensor.size(0) > row && !tensor.is_floating_point() && !tensor.is_complex();
-        if (is_word) names.back() += ", " + name + " " + std::to_string(tensor[row].item<std::int64_t>());
+        if (has_word(tensor, row)) names.back() += ", " + name + " " + word_of(name, tensor[row].item<std::int64_t>());
       }
     }
     return names;
+  }
+
+  // The name of a field's whole number, such as that of a label's class; the number itself if it has no name.
+  [[nodiscard]] std::string word_of(const std::string& field, std::int64_t value) const {
+    const auto words = facts_.fields.find(field);
+    const bool has_name = words != facts_.fields.end() && value >= 0 && value < std::ssize(words->second.names);
+    return has_name ? printable(words->second.names[static_cast<std::size_t>(value)]) : std::to_string(value);
+  }
+
+  // The row's sample, with those of its whole numbers that have names: "sample 17 (photos/owl/3.png), label owl".
+  [[nodiscard]] std::string described(std::int64_t row) const {
+    std::string text = name_of_row(group_, dataset_, row);
+    for (const auto& [name, words] : facts_.fields) {
+      const auto field = group_.fields.find(name);
+      if (words.names.empty() || field == group_.fields.end() || !has_word(field->second, row)) continue;
+      const auto value = field->second[row].item<std::int64_t>();
+      if (const std::string word = word_of(name, value); word != std::to_string(value)) text += ", " + name + " " + word;
+    }
+    return text;
+  }
+
+  static bool has_word(const at::Tensor& tensor, std::int64_t row) {
+    return tensor.dim() == 1 && tensor.size(0) > row && !tensor.is_floating_point() && !tensor.is_complex();
   }
 
   void draw(const std::string& name, const at::Tensor& values) {
@@ -145,7 +167,7 @@ class ShownGroup {
     const std::int64_t rows = group_.rows();
     if (shown_.json) {
       Json samples = Json::array();
-      for (std::int64_t row = 0; row < std::min(rows, kDescribed); ++row) samples.push_back(name_of_row(group_, dataset_, row));
+      for (std::int64_t row = 0; row < std::min(rows, kDescribed); ++row) samples.push_back(described(row));
       shown_.all.push_back({{"split", batch_.split() == Split::train ? "train" : "validation"},
                             {"epoch", batch_.epoch()},
                             {"batch", batch_.origin().index},
@@ -161,7 +183,7 @@ class ShownGroup {
     std::string text = to_text(batch_.origin()) + (group_.name.empty() ? "" : ", data set " + group_.name) + ": " +
                        with_commas(rows) + (rows == 1 ? " row" : " rows") + "\n" + table(value_rows("field", values));
     for (std::int64_t row = 0; row < std::min(rows, kDescribed); ++row)
-      text += "  row " + std::to_string(row) + "  " + name_of_row(group_, dataset_, row) + "\n";
+      text += "  row " + std::to_string(row) + "  " + described(row) + "\n";
     if (rows > kDescribed) text += "  and " + with_commas(rows - kDescribed) + " more rows\n";
     print(text + "\n");
   }

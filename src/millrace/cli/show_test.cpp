@@ -36,6 +36,9 @@ class Shelf final : public data::Source {
   }
   [[nodiscard]] std::string fingerprint() const override { return rows_.fingerprint(); }
   [[nodiscard]] std::string describe(std::int64_t index) const override { return "shelf " + std::to_string(100 + index); }
+  [[nodiscard]] std::vector<std::string> value_names(std::string_view field) const override {
+    return field == "zone" ? std::vector<std::string>{"field", "wood"} : std::vector<std::string>();
+  }
 
  private:
   data::MemorySource rows_;
@@ -48,7 +51,9 @@ class LogRecipe final : public Recipe {
   data::Pipeline data(Split split) override {
     if (split == Split::validation && training_only_) return {};
     const std::vector<float> values = {1, 2, HUGE_VALF, -1, 3, 4};
-    auto pipeline = data::single(std::make_shared<Shelf>(data::MemorySource({data::memory_array("x", {1}, values)})));
+    const std::vector<std::int64_t> zones = {0, 1, 0, 1, 2, 1};
+    auto pipeline = data::single(std::make_shared<Shelf>(
+        data::MemorySource({data::memory_array("x", {1}, values), data::memory_array("zone", {}, zones)})));
     pipeline.shuffle = false;
     return pipeline;
   }
@@ -90,7 +95,8 @@ TEST(Show, AFieldThatIsNoNumberIsNamedWithItsSample) {
   EXPECT_THAT(said.out, HasSubstr("training batch 0 of epoch 0: 4 rows\n"));
   EXPECT_THAT(said.out, HasSubstr("training batch 1 of epoch 0: 2 rows\n")) << "and no more: the epoch ends";
   EXPECT_THAT(said.out, Not(HasSubstr("training batch 2")));
-  EXPECT_THAT(said.out, HasSubstr("  row 3  sample 3 (shelf 103)\n"));
+  EXPECT_THAT(said.out, HasSubstr("  row 3  sample 3 (shelf 103), zone wood\n"));
+  EXPECT_THAT(said.out, HasSubstr("  row 0  sample 4 (shelf 104)\n")) << "2 has no name";
 }
 
 TEST(Show, JsonHasTheValues) {

@@ -57,6 +57,16 @@ std::string first_of(std::int64_t shown, std::int64_t all, const std::string& wh
   return shown == all ? "" : "the first " + with_commas(shown) + " of " + with_commas(all) + " " + what;
 }
 
+// "0 owl, 1 wren": the names of the values from `low` to `high`.
+std::string names_of(const FieldWords& words, std::int64_t low, std::int64_t high) {
+  constexpr std::int64_t kNamed = 12;
+  std::vector<std::string> names;
+  const std::int64_t first = std::max<std::int64_t>(low, 0), end = std::min(high + 1, std::ssize(words.names));
+  for (std::int64_t value = first; value < std::min(end, first + kNamed); ++value)
+    names.push_back(std::to_string(value) + " " + printable(words.names[static_cast<std::size_t>(value)]));
+  return joined(names, ", ") + (end - first > kNamed ? ", …" : "");
+}
+
 // Draws a histogram. If the values are a few different whole numbers, each of them has its own bin.
 Picture histogram(const SeenField& field) {
   constexpr double kMostBins = 400;
@@ -71,6 +81,7 @@ Picture histogram(const SeenField& field) {
     if (high - low < kMostBins) {
       what.bins = static_cast<std::int64_t>(high - low) + 1;
       what.x.limits = picture::Range{low - 0.5, high + 0.5};
+      what.caption = with_says(field, names_of(field.words, static_cast<std::int64_t>(low), static_cast<std::int64_t>(high)));
     }
   }
   return picture::histograms(what);

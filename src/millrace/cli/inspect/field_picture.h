@@ -17,7 +17,8 @@ struct SeenField {
   std::string title;                 // title of the picture
   at::Tensor values;                 // in CPU memory; the first axis is that of rows
   std::vector<std::string> samples;  // the name of each row's sample
-  FieldWords words = {};             // names and units of the axes after the rows; ignored if their number is another one
+  FieldWords words = {};             // names and units of the axes after the rows, ignored if their number is another one;
+                                     // names of values
   std::string description = "";      // the data's own description, for the caption
 };
 

@@ -33,6 +33,13 @@ TEST(FieldPicture, EveryShapeOfEveryTypeHasOne) {
   }
 }
 
+TEST(FieldPicture, NamesOfValuesAreWrittenBelowTheirCounts) {
+  SeenField field = field_of({5}, at::kLong);
+  const std::vector<std::uint8_t> plain = picture_of(field)->rgb;
+  field.words.names = {"owl", "wren"};
+  EXPECT_NE(picture_of(field)->rgb, plain);
+}
+
 // If the number of known axes is that of the field, their names, units and coordinates must be drawn.
 TEST(FieldPicture, AxesThatAreKnownAreDrawn) {
   for (const std::vector<std::int64_t>& shape :

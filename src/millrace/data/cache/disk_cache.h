@@ -102,6 +102,9 @@ class DiskCachedSource final : public Source {
   [[nodiscard]] bool waits() const override { return source_->waits(); }
   [[nodiscard]] std::string describe(std::int64_t index) const override { return source_->describe(index); }
   [[nodiscard]] std::string read_as() const override { return source_->read_as(); }
+  [[nodiscard]] std::vector<std::string> value_names(std::string_view field) const override {
+    return source_->value_names(field);
+  }
   [[nodiscard]] bool looks_ahead() const override { return true; }
   // Announces a read of the part's file if it exists, else a read of the source.
   void will_need(std::span<const std::int64_t> indices, const ReadRandom& random) const noexcept override;

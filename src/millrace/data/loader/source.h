@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "millrace/base/field.h"
@@ -116,6 +117,8 @@ class Source {
   // A line for the plan about how the files are read, taken from their headers: orientation, units, bits, separators. "" = no
   // such line.
   [[nodiscard]] virtual std::string read_as() const { return {}; }
+  // The names of the values of `field`, in the order of their numbers: of a label, the classes. Empty: the values have no names.
+  [[nodiscard]] virtual std::vector<std::string> value_names(std::string_view /*field*/) const { return {}; }
 
   // If looks_ahead() is true, reader threads call will_need() once for (nearly) every sample, some batches before it is read and
   // with the randomness of that read. will_need() is for advice to the system (posix_fadvise); it must neither wait nor throw.

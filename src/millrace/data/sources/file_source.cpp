@@ -97,6 +97,7 @@ FileSource::FileSource(std::vector<stdfs::path> files, FileSamples samples)
 FileSource::FileSource(LabelledFiles files, FileSamples samples) : FileSource(std::move(files.files), std::move(samples)) {
   MR_CHECK(files.labels.size() == files_.size(), "a label for each file");
   labels_ = std::move(files.labels);
+  classes_ = std::move(files.classes);
   fields_.push_back({"label", DType::i64, {}});
   fingerprint_ += " labels crc32c " + std::to_string(crc32c(std::as_bytes(std::span(labels_))));
 }

@@ -44,6 +44,9 @@ class FileSource final : public Source {
     return files_[static_cast<std::size_t>(index)].string();
   }
   [[nodiscard]] std::string read_as() const override;  // such as "806 files as the first: wave f32 [1,3200], 16,000 Hz"
+  [[nodiscard]] std::vector<std::string> value_names(std::string_view field) const override {
+    return field == "label" ? classes_ : std::vector<std::string>();
+  }
   [[nodiscard]] Keeps keeps() const override { return Keeps::rows; }
   [[nodiscard]] bool looks_ahead() const override { return true; }
   void will_need(std::span<const std::int64_t> indices, const ReadRandom& random) const noexcept override;
@@ -51,6 +54,7 @@ class FileSource final : public Source {
  private:
   std::vector<std::filesystem::path> files_;
   std::vector<std::int64_t> labels_;  // empty, or a label for each file
+  std::vector<std::string> classes_;  // the names of the labels
   FileSamples samples_;
   std::vector<Field> fields_;
   std::int64_t rate_ = 0;  // sample rate of the first file, if it is a sound

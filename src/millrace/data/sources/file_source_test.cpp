@@ -63,6 +63,8 @@ TEST(FileSource, FoldersOfArraysAreSamplesWithLabels) {
   EXPECT_EQ(source.keeps(), Keeps::rows);
   EXPECT_EQ(source.stamps().size(), 3U);
   EXPECT_EQ(source.read_as(), "3 files as the first: wave f32 [3]");
+  EXPECT_THAT(source.value_names("label"), ElementsAre("owl", "wren"));
+  EXPECT_THAT(source.value_names("wave"), testing::IsEmpty());
 }
 
 TEST(FileSource, OtherLabelsAreOtherDataAndOtherPlacesAreNot) {

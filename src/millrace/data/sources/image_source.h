@@ -50,6 +50,9 @@ class ImageSource final : public Source {
     return files_[static_cast<std::size_t>(index)].string();
   }
   [[nodiscard]] std::string read_as() const override;  // from the headers of up to 1,000 files
+  [[nodiscard]] std::vector<std::string> value_names(std::string_view field) const override {
+    return field == "label" ? classes_ : std::vector<std::string>();
+  }
   [[nodiscard]] bool looks_ahead() const override { return true; }
   void will_need(std::span<const std::int64_t> indices, const ReadRandom& random) const noexcept override;
   // A cache may keep crops, if nothing about them is random.
@@ -62,6 +65,7 @@ class ImageSource final : public Source {
 
   std::vector<std::filesystem::path> files_;
   std::vector<std::int64_t> labels_;  // empty, or a label for each file
+  std::vector<std::string> classes_;  // the names of the labels
   ImageSamples samples_;
   std::vector<Field> fields_;
   std::array<std::array<float, 256>, 3> normalised_{};  // for each channel, the normalised value of each byte

@@ -39,6 +39,9 @@ class SelectedSource final : public Source {
     return text;
   }
   [[nodiscard]] std::string read_as() const override { return source_->read_as(); }
+  [[nodiscard]] std::vector<std::string> value_names(std::string_view field) const override {
+    return source_->value_names(field);
+  }
   [[nodiscard]] bool looks_ahead() const override { return source_->looks_ahead(); }
   void will_need(std::span<const std::int64_t> indices, const ReadRandom& random) const noexcept override {
     detail::in_blocks(
@@ -127,6 +130,7 @@ class ConcatSource final : public Source {
   [[nodiscard]] bool waits() const override { return any_of(&Source::waits); }
   [[nodiscard]] std::string describe(std::int64_t index) const override;
   [[nodiscard]] std::string read_as() const override;
+  [[nodiscard]] std::vector<std::string> value_names(std::string_view field) const override;
   [[nodiscard]] bool looks_ahead() const override { return any_of(&Source::looks_ahead); }
   void will_need(std::span<const std::int64_t> indices, const ReadRandom& random) const noexcept override;
   [[nodiscard]] Keeps keeps() const override {
@@ -277,6 +281,13 @@ std::string ConcatSource::read_as() const {
     if (!text.empty() && std::ranges::find(texts, text) == texts.end()) texts.push_back(std::move(text));
   }
   return joined(texts, "; ");
+}
+
+// None where the sources disagree: a number then means something else in each.
+std::vector<std::string> ConcatSource::value_names(std::string_view field) const {
+  std::vector<std::string> names = sources_.front()->value_names(field);
+  const bool agree = std::ranges::all_of(sources_, [&](const auto& source) { return source->value_names(field) == names; });
+  return agree ? names : std::vector<std::string>();
 }
 
 void ConcatSource::parts_of(std::int64_t index, const ReadRandom& random, std::span<std::int64_t> parts) const {

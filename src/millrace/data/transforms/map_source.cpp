@@ -30,6 +30,7 @@ class MapSource final : public Source {
   [[nodiscard]] bool waits() const override { return source_->waits(); }
   [[nodiscard]] std::string describe(std::int64_t index) const override { return source_->describe(index); }
   [[nodiscard]] std::string read_as() const override { return source_->read_as(); }
+  [[nodiscard]] std::vector<std::string> value_names(std::string_view field) const override;
   [[nodiscard]] bool looks_ahead() const override { return source_->looks_ahead(); }
   void will_need(std::span<const std::int64_t> indices, const ReadRandom& random) const noexcept override {
     source_->will_need(indices, random.inside());
@@ -108,6 +109,12 @@ void MapSource::declare_fields() {
     if (!there) fields_.push_back(field);
     made_.push_back(static_cast<std::size_t>(std::find_if(fields_.begin(), fields_.end(), called(field.name)) - fields_.begin()));
   }
+}
+
+// A field that the function makes has other values than the field of that name before it.
+std::vector<std::string> MapSource::value_names(std::string_view field) const {
+  const bool made = std::ranges::any_of(mapping_.makes, [&](const Field& one) { return one.name == field; });
+  return made ? std::vector<std::string>() : source_->value_names(field);
 }
 
 // Calls the function. `row` already holds the fields that are passed on.

@@ -175,8 +175,9 @@ struct FieldAxis {
 };
 // How `millrace show` labels a plot of a field: the field's axes, slowest first, and the meaning of its values.
 struct FieldWords {
-  std::vector<FieldAxis> axes;
+  std::vector<FieldAxis> axes = {};
   std::string value = "value", unit = "";
+  std::vector<std::string> names = {};  // of whole numbers: the name of each value, by number, such as the classes of a label
 };
 
 // What a recipe says about itself once its data is open and its model made.
@@ -189,7 +190,8 @@ struct Facts {
   Json lines = Json::object();        // name -> value: additional lines of the plan, e.g. {"vocabulary": 65}
   std::string read_as = "";  // how the data is read, in one line: axes, units, orientation, clock, encoding; "": the sources' own
                              // description
-  std::map<std::string, FieldWords> fields = {};  // axes and values of the batches' fields, as prepare() returns them
+  std::map<std::string, FieldWords> fields = {};  // axes and values of the batches' fields, as prepare() returns them;
+                                                  // sources add names of values
   std::optional<StepLog> step_log = std::nullopt;
   std::vector<Shrink> shrinks = {};
   std::optional<BlindAnswer> blind = std::nullopt;  // if a run stays at this loss, the log says so

@@ -36,6 +36,14 @@ Json loader_state_of(const Preview& preview, telemetry::Console& console) {
 
 Facts facts_of(const Recipe& recipe, std::span<const data::Dataset> datasets) {
   Facts facts = recipe.facts();
+  for (const data::Dataset& dataset : datasets) {
+    for (const Field& field : dataset.source->fields()) {
+      std::vector<std::string> names = dataset.source->value_names(field.name);
+      const auto said = facts.fields.find(field.name);
+      if (!names.empty() && (said == facts.fields.end() || said->second.names.empty()))
+        facts.fields[field.name].names = std::move(names);
+    }
+  }
   if (!facts.read_as.empty()) return facts;
   std::vector<std::string> texts;
   for (const data::Dataset& dataset : datasets) {

@@ -14,7 +14,7 @@
 namespace millrace {
 
 // The recipe's facts. If the recipe does not say how it reads its files, `read_as` gets the descriptions of the data sets'
-// sources, without repeats.
+// sources, without repeats. A field whose values the recipe does not name gets the names that its source gives.
 [[nodiscard]] Facts facts_of(const Recipe& recipe, std::span<const data::Dataset> datasets);
 
 struct Preview {
