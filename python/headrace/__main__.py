@@ -11,6 +11,7 @@ from headrace.errors import Error, UsageError
 # Command -> (the module whose main(words) does it, what it does).
 COMMANDS = {
     "run": ("headrace.run", "start a training script, in the environment that makes it fast on a CPU"),
+    "doctor": ("headrace.doctor", "start a training script, and say at its end what held it back and what mending that would gain"),
     "follow": ("headrace.follow", "send what a run logs to Weights & Biases or MLflow, also after a resume into the same tracker run"),
 }
 

@@ -46,6 +46,11 @@ _FUNCTIONS = {
     "plan": (_TEXT, [_HANDLE]),
     "messages": (_TEXT, [_HANDLE]),
     "close": (None, [_HANDLE]),
+    "diagnose": (_TEXT, [_TEXT]),
+    "machine": (_TEXT, []),
+    "sampler_start": (_HANDLE, [ctypes.c_int]),
+    "sampler_read": (_TEXT, [_HANDLE]),
+    "sampler_stop": (_TEXT, [_HANDLE]),
 }
 
 
@@ -60,7 +65,9 @@ class Library:
             raise MissingError(f"the library of headrace can't be loaded: {error}", place,
                                "install headrace again from its wheel, which is for Linux on x86-64") from None
         for name, (result, arguments) in _FUNCTIONS.items():
-            function = getattr(library, f"headrace_{name}")
+            function = getattr(library, f"headrace_{name}", None)
+            if function is None:
+                continue
             function.restype, function.argtypes = result, arguments
             setattr(self, name, function)
 
