@@ -96,6 +96,8 @@ def clean(options):
 
 def interval_of(finding):
     """The interval that a remedy prints, in steps: every 50 steps, save_steps=200."""
+    if "every_steps" in finding.get("set", {}):
+        return finding["set"]["every_steps"]
     found = re.search(r"every[ =]([\d,]+)|(?:steps|every)=(\d+)", finding.get("change", "") + " " + finding.get("remedy", ""))
     return int((found[1] or found[2]).replace(",", "")) if found else None
 

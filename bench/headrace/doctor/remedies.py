@@ -53,9 +53,9 @@ def applied(text, finding):
                 raise NotApplicable(f"line {at} is not {old!r}")
             lines[at - 1] = lines[at - 1].replace(old.strip(), new.strip())
         text = "".join(lines)
-    for argument, value in finding.get("set", {}).items():
+    for argument, value in finding.get("set", {}).items() if "call" in finding else ():
         text = with_argument(text, finding["call"], at, argument, literal(value))
     words = finding.get("command", "").partition(" -- ")[0].split()
-    if not ({"replace", "set", "command", "environment"} & finding.keys()):
+    if not ({"replace", "call", "command", "environment"} & finding.keys()):
         raise NotApplicable("the remedy is in prose")
     return text, words, finding.get("environment", {})

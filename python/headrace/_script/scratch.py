@@ -22,7 +22,7 @@ def copy_of(folder: Path, to: Path) -> int:
     while waiting:
         source, target = waiting.pop()
         target.mkdir()
-        for entry in os.scandir(source):
+        for entry in sorted(os.scandir(source), key=lambda entry: entry.name):
             path = target / entry.name
             if entry.name in LEFT_OUT:
                 continue
@@ -41,5 +41,5 @@ def copy_of(folder: Path, to: Path) -> int:
 
 def _is_linked(entry: os.DirEntry) -> bool:
     if entry.is_dir():
-        return os.path.exists(os.path.join(entry.path, "pyvenv.cfg")) or sum(1 for _ in os.scandir(entry.path)) > MANY
+        return os.path.exists(os.path.join(entry.path, "pyvenv.cfg")) or len(os.listdir(entry.path)) > MANY
     return entry.is_file() and entry.stat().st_size > LARGE
