@@ -76,7 +76,7 @@ def _of_loader(loader: Any, reading: Any) -> dict[str, Any]:
         if reading.slowest >= 0:
             facts.update(slowest_index=reading.slowest, slowest_seconds=reading.slowest_seconds)
     if facts["workers"] and reading.torch_threads:
-        facts.update(worker_threads=reading.torch_threads, worker_tasks=reading.threads)
+        facts.update(worker_threads=reading.torch_threads)
     return facts
 
 

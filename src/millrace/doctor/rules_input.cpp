@@ -34,8 +34,10 @@ bool waits(const Evidence& e) {
 bool by_slow_files(const Evidence& e) { return excess(e.input) > kExplains * e.input.read_seconds; }
 bool by_single_samples(const Evidence& e) { return e.input.slow.front().quick >= kMostlyQuick; }
 
+// A DataLoader hands batches out in order, so all its workers wait for a slow sample; our readers pass it.
 Finding::Gain gain_without_slow(const Evidence& e) {
-  const double held_up = std::min(e.times.of(Phase::data_wait), excess(e.input) / std::max(e.input.readers, 1));
+  const int at_once = e.script ? 1 : std::max(e.input.readers, 1);
+  const double held_up = std::min(e.times.of(Phase::data_wait), excess(e.input) / at_once);
   return gain_of(held_up / e.times.loop());
 }
 
