@@ -167,6 +167,11 @@ Found input_bound(const Evidence& e) {
   const bool more_would_help =
       by_user(e) && gain_with(e, enough_readers(e)) >= kWorthIt && enough_readers(e) > e.input.readers;
   if (more_would_help) return std::nullopt;  // the rules no_readers and few_readers report it
+  double gain = e.share(Phase::data_wait);
+  if (e.script) {  // workers that only start make a script wait too, but not for reading
+    gain = std::min(gain, e.input.read_seconds / std::max(e.input.readers, 1) / e.times.loop());
+    if (gain < kWorthIt) return std::nullopt;
+  }
   const bool computes = share_of_cpu(e.input) > kComputes;
   const std::string what = wait_text(e) + in_readers(e);
   if (!e.input.cached && e.input.cacheable_bytes > 0 && gain_of_cache(e) >= kWorthIt)
@@ -177,7 +182,7 @@ Found input_bound(const Evidence& e) {
                                     : "a faster disk, or a copy of the data on a local one",
                  .key = {},
                  .value = {},
-                 .gain = gain_of(e.share(Phase::data_wait), 0.5)};
+                 .gain = gain_of(gain, 0.5)};
 }
 
 }  // namespace millrace::doctor::detail
