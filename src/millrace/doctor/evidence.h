@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "millrace/doctor/script.h"
 #include "millrace/telemetry/spans.h"
 
 namespace millrace::doctor {
@@ -208,6 +209,9 @@ struct Evidence {
   std::int64_t step = 0;               // the current step
   telemetry::Timeline::Summary times;  // times of the stretch
   double run_seconds = 0;              // time of the loop since the process began
+  // CPU seconds that the loop's own work took in the stretch, on all its threads: without waiting for data, and without reading.
+  std::optional<double> work_cpu_seconds;
+  std::optional<double> core_wait_seconds;  // seconds in which the loop's thread could have run and had no core
   std::optional<double> others;        // share of the stretch in which other programs used the cores
   int cores = 1;
   bool on_gpu = false;
@@ -230,6 +234,7 @@ struct Evidence {
   std::vector<double> step_ms;
   Earlier earlier;
   std::string run;  // the run's folder; "" = the run has no folder
+  std::optional<Script> script;  // nullopt: a run of Millrace's own loop
   [[nodiscard]] double share(telemetry::Phase phase) const noexcept { return times.share(phase); }
 };
 

@@ -6,6 +6,21 @@
 #include "millrace/base/format.h"
 
 namespace millrace::doctor {
+namespace {
+
+void add_to(Json& json, const Finding::Change& change) {
+  const std::initializer_list<std::pair<const char*, Json>> parts = {{"change", change.text},
+                                                                     {"call", change.call},
+                                                                     {"set", change.set},
+                                                                     {"command", change.command},
+                                                                     {"environment", change.environment},
+                                                                     {"replace", change.replace}};
+  for (const auto& [name, value] : parts) {
+    if (value != "" && !(value.is_object() && value.empty())) json[name] = value;
+  }
+}
+
+}  // namespace
 
 Finding::Gain gain_of(double likely, double spread) {
   const auto inside = [](double value) { return std::clamp(value, 0.0, 1.0); };
@@ -35,6 +50,8 @@ Json to_json(const Finding& finding) {
     json["gain_low"] = finding.gain->low;
     json["gain_high"] = finding.gain->high;
   }
+  if (!finding.where.empty()) json["where"] = finding.where;
+  if (finding.change) add_to(json, *finding.change);
   return json;
 }
 

@@ -20,6 +20,16 @@ struct Finding {
     double likely = 0, low = 0, high = 0;
   };
 
+  // What to change in a training script that is not Millrace's.
+  struct Change {
+    std::string text;                    // what the user writes: "DataLoader(..., num_workers=4)"
+    std::string call;                    // the function or class that takes the arguments in `set`; "" = no call
+    Json set = Json::object();           // argument -> value; {"code": "..."} is a value in Python
+    std::string command;                 // the words to start the script with instead; "" = as it is
+    Json environment = Json::object();   // variables to start it with
+    Json replace = Json::object();       // a line of the script -> the line to write there
+  };
+
   std::string id;          // id of the rule
   std::string what;        // what was measured, with figures
   std::string remedy;      // what to do: a command or an action
@@ -27,6 +37,8 @@ struct Finding {
   std::optional<Gain> gain;
   Stake stake = Stake::time;  // the stake of the rule
   bool warned = false;        // `warned` of the rule
+  std::string where = {};     // the place in a script that it is about: "train.py:31"
+  std::optional<Change> change = {};  // only of a script
 };
 
 // A gain from `likely` * (1 - spread) to `likely` * (1 + spread), limited to [0, 1].
@@ -36,7 +48,8 @@ struct Finding {
 // are equal in this keep their order.
 void sort_findings(std::vector<Finding>& findings);
 
-// {"id", "what", "remedy", "text", "key", "value", "gain", "gain_low", "gain_high", "page"}; fields without a value are missing.
+// {"id", "what", "remedy", "text", "key", "value", "gain", "gain_low", "gain_high", "page", "where"}, and of a Change {"change":
+// its text, "call", "set", "command", "environment", "replace"}; fields without a value are missing.
 [[nodiscard]] Json to_json(const Finding& finding);
 [[nodiscard]] Json to_json(const std::vector<Finding>& findings);
 // A line such as "input_bound: steps wait …; try --data.workers=4: about 32 % less time (25 to 40 %)".

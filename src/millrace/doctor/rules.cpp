@@ -3,6 +3,7 @@
 #include <array>
 
 #include "millrace/doctor/detail/rule_list.h"
+#include "millrace/doctor/detail/script_words.h"
 
 namespace millrace::doctor {
 namespace {
@@ -25,12 +26,16 @@ constexpr std::array kRules = {
     Rule{"recompute_needed", "memory is nearly used up, and recompute is off", detail::recompute_needed, Stake::run},
     Rule{"memory_high", "memory is nearly used up", detail::memory_high, Stake::run, {}, true},
     Rule{"fragmented", "the GPU's allocator keeps much more than tensors ever held", detail::fragmented},
+    Rule{"list_growing", "tensors are kept with the graph that made them", detail::list_growing, Stake::run, {}, true},
     Rule{"memory_growing", "tensors hold more from log line to log line", detail::memory_growing, Stake::run, {}, true},
     Rule{"bad_samples", "samples can't be read", detail::bad_samples},
     Rule{"slow_file", "single files hold up the loader", detail::slow_file, Stake::time, {"data_wait"}},
     Rule{"slow_sample", "single samples hold up the loader", detail::slow_sample, Stake::time, {"data_wait"}},
     Rule{"no_readers", "batches are read in the loop's thread", detail::no_readers, Stake::time, {"data_wait"}},
     Rule{"few_readers", "data.workers is too small", detail::few_readers, Stake::time, {"data_wait"}},
+    Rule{"workers_respawn", "workers are started anew in each pass", detail::workers_respawn, Stake::time, {"data_wait"}},
+    Rule{"too_many_workers", "workers cost more than they read", detail::too_many_workers, Stake::time, {"data_wait"}},
+    Rule{"threads_in_workers", "workers compute with more threads than there are cores", detail::threads_in_workers, Stake::time, {"data_wait"}},
     Rule{"cache_off", "data is decoded again that would fit into memory", detail::cache_off, Stake::time, {"data_wait"}},
     Rule{"input_bound", "the readers can't keep up", detail::input_bound, Stake::time, {"data_wait"}},
     Rule{"log_often", "log lines take a part of the time", detail::log_often, Stake::time, {"log"}},
@@ -53,7 +58,23 @@ constexpr std::array kRules = {
          detail::rebuilt_tensors,
          Stake::time,
          {"forward", "backward", "prepare"}},
+    Rule{"not_pinned", "batches are copied to the GPU from memory that can be swapped out", detail::not_pinned, Stake::time, {"copy"}},
     Rule{"copy_bound", "batches take long to the device", detail::copy_bound, Stake::time, {"copy"}},
+    Rule{"item_in_loop",
+         "the loop reads single values of tensors",
+         detail::item_in_loop,
+         Stake::time,
+         {"forward", "backward", "optimizer", "rest"}},
+    Rule{"gil_bound",
+         "the loop's thread runs Python code, not torch",
+         detail::gil_bound,
+         Stake::time,
+         {"forward", "backward", "optimizer", "rest"}},
+    Rule{"page_faults",
+         "memory is taken from the kernel anew in each step",
+         detail::page_faults,
+         Stake::time,
+         {"forward", "backward", "optimizer", "rest"}},
     Rule{"host_wait",
          "steps wait for values of the GPU",
          detail::host_wait,
@@ -119,8 +140,10 @@ std::vector<Finding> findings_of(const Evidence& evidence) {
   const bool judges = can_judge(evidence);
   for (const Rule& rule : kRules) {
     if (!judges && !rule.at_once) continue;
+    if (evidence.script && !detail::is_for_scripts(rule.id)) continue;
     if (auto finding = rule.look(evidence)) {
       finding->id = rule.id;
+      if (evidence.script && !finding->change) detail::put_into_words(*finding, *evidence.script);
       finding->stake = rule.stake;
       finding->warned = rule.warned;
       findings.push_back(*std::move(finding));

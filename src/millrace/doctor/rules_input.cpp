@@ -27,7 +27,10 @@ double excess(const Evidence::Input& input) {
   return sum;
 }
 
-bool waits(const Evidence& e) { return e.share(Phase::data_wait) >= kWaits; }
+// True if steps wait for data that is being read. Waiting for workers of a script that are only starting is not reading.
+bool waits(const Evidence& e) {
+  return e.share(Phase::data_wait) >= kWaits && e.times.of(Phase::data_wait) - restart_seconds(e) >= kWaits * e.times.loop();
+}
 bool by_slow_files(const Evidence& e) { return excess(e.input) > kExplains * e.input.read_seconds; }
 bool by_single_samples(const Evidence& e) { return e.input.slow.front().quick >= kMostlyQuick; }
 
@@ -36,12 +39,6 @@ Finding::Gain gain_without_slow(const Evidence& e) {
   return gain_of(held_up / e.times.loop());
 }
 
-// The time of the stretch if there were `readers` readers. It is the longest of three times: the loop's own work; the reading
-// divided among the readers; the loop's own work plus the reading's CPU time divided among the cores.
-double seconds_with(const Evidence& e, int readers) {
-  const double work = e.times.loop() - e.times.of(Phase::data_wait);
-  return std::max({work, e.input.read_seconds / readers, work + e.input.read_cpu_seconds / e.cores});
-}
 
 // The smallest number of readers with which steps hardly wait for data.
 int enough_readers(const Evidence& e) {
@@ -56,7 +53,18 @@ std::string wait_text(const Evidence& e) {
          significant(per_step, 3) + " ms, " + percent(share_of_cpu(e.input)) + " of it on a core";
 }
 
-double gain_with(const Evidence& e, int readers) { return 1 - seconds_with(e, readers) / e.times.loop(); }
+std::string in_readers(const Evidence& e) {
+  return ", in " + std::to_string(e.input.readers) + (e.script ? " worker" : " reader") + (e.input.readers == 1 ? "" : "s");
+}
+
+// True if the number of readers is the user's choice: a DataLoader never changes its own.
+bool by_user(const Evidence& e) { return e.input.readers_by_user || (e.script && e.script->loader); }
+
+// The workers of a script start once also where they are kept.
+double gain_with(const Evidence& e, int readers) {
+  const double once = e.script && e.script->loader ? restart_seconds(e) / std::max(e.script->loader->epochs, 1.0) : 0;
+  return 1 - (seconds_with(e, readers) + once) / e.times.loop();
+}
 
 // The gain of a cache. The first epoch gains nothing, because it fills the cache.
 double gain_of_cache(const Evidence& e) {
@@ -64,6 +72,12 @@ double gain_of_cache(const Evidence& e) {
 }
 
 }  // namespace
+
+double seconds_with(const Evidence& e, int readers) {
+  const double work = e.times.loop() - e.times.of(Phase::data_wait);
+  const double work_cpu = std::min(e.work_cpu_seconds.value_or(work * e.cores), work * e.cores);
+  return std::max({work, e.input.read_seconds / readers, (work_cpu + e.input.read_cpu_seconds) / e.cores});
+}
 
 Finding set(std::string what, std::string key, std::string value, std::optional<Finding::Gain> gain) {
   std::string remedy = "try --" + key + "=" + value;
@@ -119,7 +133,7 @@ Found slow_sample(const Evidence& e) {
 }
 
 Found no_readers(const Evidence& e) {
-  if (!waits(e) || by_slow_files(e) || e.input.readers > 0 || !e.input.readers_by_user) return std::nullopt;
+  if (!waits(e) || by_slow_files(e) || e.input.readers > 0 || !by_user(e)) return std::nullopt;
   const int readers = enough_readers(e);
   const double gain = gain_with(e, readers);
   if (gain < kWorthIt) return std::nullopt;
@@ -127,12 +141,11 @@ Found no_readers(const Evidence& e) {
 }
 
 Found few_readers(const Evidence& e) {
-  if (!waits(e) || by_slow_files(e) || e.input.readers == 0 || !e.input.readers_by_user) return std::nullopt;
+  if (!waits(e) || by_slow_files(e) || e.input.readers == 0 || !by_user(e)) return std::nullopt;
   const int readers = enough_readers(e);
   const double gain = gain_with(e, readers);
   if (readers <= e.input.readers || gain < kWorthIt) return std::nullopt;
-  return set(wait_text(e) + ", in " + std::to_string(e.input.readers) + (e.input.readers == 1 ? " reader" : " readers"),
-             "data.workers", std::to_string(readers), gain_of(gain));
+  return set(wait_text(e) + in_readers(e), "data.workers", std::to_string(readers), gain_of(gain));
 }
 
 Found cache_off(const Evidence& e) {
@@ -148,12 +161,12 @@ Found cache_off(const Evidence& e) {
 
 // Fires if reading is too slow although the run has as many readers as the cores allow.
 Found input_bound(const Evidence& e) {
-  if (!waits(e) || by_slow_files(e) || cache_off(e)) return std::nullopt;
+  if (!waits(e) || by_slow_files(e) || cache_off(e) || too_many_workers(e) || threads_in_workers(e)) return std::nullopt;
   const bool more_would_help =
-      e.input.readers_by_user && gain_with(e, enough_readers(e)) >= kWorthIt && enough_readers(e) > e.input.readers;
+      by_user(e) && gain_with(e, enough_readers(e)) >= kWorthIt && enough_readers(e) > e.input.readers;
   if (more_would_help) return std::nullopt;  // the rules no_readers and few_readers report it
   const bool computes = share_of_cpu(e.input) > kComputes;
-  const std::string what = wait_text(e) + ", in " + std::to_string(e.input.readers) + " readers";
+  const std::string what = wait_text(e) + in_readers(e);
   if (!e.input.cached && e.input.cacheable_bytes > 0 && gain_of_cache(e) >= kWorthIt)
     return set(what, "data.cache", "disk", gain_of(gain_of_cache(e), 0.5));
   return Finding{.id = {},

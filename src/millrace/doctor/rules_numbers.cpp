@@ -279,7 +279,7 @@ Found memory_high(const Evidence& e) {
 }
 
 Found memory_growing(const Evidence& e) {
-  if (e.memory.rising.empty()) return std::nullopt;
+  if (e.memory.rising.empty() || list_growing(e)) return std::nullopt;
   return Finding{.id = {},
                  .what = e.memory.rising,
                  .remedy =

@@ -70,12 +70,28 @@ Found too_often(const Evidence& e, Phase phase, const Evidence::Often& often, co
              by_steps ? key_of_steps : key_of_epochs, std::to_string(then), gain_of(gain));
 }
 
+// How often a script does something. Where its interval is unknown it is the mean over the stretch.
+Evidence::Often often_of(const Evidence& e, const std::optional<Script::Deed>& deed) {
+  if (!deed || deed->count <= 0) return {};
+  const std::int64_t mean = std::max<std::int64_t>(1, e.times.steps / deed->count);
+  return {.count = deed->count, .every_steps = deed->every_steps > 0 ? deed->every_steps : mean};
+}
+
 // The largest number up to kTimesRows that divides `pieces`.
 std::int64_t fewer_by(std::int64_t pieces) {
   for (std::int64_t times = std::min(kTimesRows, pieces); times > 1; --times) {
     if (pieces % times == 0) return times;
   }
   return pieces;
+}
+
+// Nobody has tried a script's step with fewer threads, so nothing is predicted.
+Found too_many_threads(const Evidence& e) {
+  const int threads = e.script->threads;
+  if (threads <= e.cores || e.on_gpu) return std::nullopt;
+  return set("torch computes with " + std::to_string(threads) + " threads on " + std::to_string(e.cores) +
+                 (e.cores == 1 ? " core" : " cores"),
+             "device.threads", std::to_string(e.cores), std::nullopt);
 }
 
 double work_share(const Evidence& e) { return e.share(Phase::forward) + e.share(Phase::backward); }
@@ -85,15 +101,17 @@ double core_share(const Evidence& e) {
 
 }  // namespace
 
-Found log_often(const Evidence& e) { return too_often(e, Phase::log, e.log, {kLogs, kFewLogs}, "log lines", "log.every", ""); }
+Found log_often(const Evidence& e) {
+  return too_often(e, Phase::log, e.script ? often_of(e, e.script->logs) : e.log, {kLogs, kFewLogs}, "log lines", "log.every", "");
+}
 
 Found snapshot_often(const Evidence& e) {
-  return too_often(e, Phase::snapshot, e.snapshot, {kSaves, kFewSaves}, "snapshots", "snapshot.every_steps",
+  return too_often(e, Phase::snapshot, e.script ? often_of(e, e.script->saves) : e.snapshot, {kSaves, kFewSaves}, "snapshots", "snapshot.every_steps",
                    "snapshot.every_epochs");
 }
 
 Found validate_often(const Evidence& e) {
-  return too_often(e, Phase::validate, e.validation, {kValidates, kFewValidations}, "validations", "train.validate_every",
+  return too_often(e, Phase::validate, e.script ? often_of(e, e.script->validations) : e.validation, {kValidates, kFewValidations}, "validations", "train.validate_every",
                    "train.validate_epochs");
 }
 
@@ -180,6 +198,7 @@ Found rebuilt_tensors(const Evidence& e) {
 
 // Only floats can be copied as fewer bytes, so the gain depends on their share.
 Found copy_bound(const Evidence& e) {
+  if (not_pinned(e)) return std::nullopt;
   const double share = e.share(Phase::copy), floats = e.copied_floats.value_or(0);
   if (share < kCopies) return std::nullopt;
   const bool can_shrink = !e.copied_floats || floats > 0;
@@ -196,7 +215,7 @@ Found copy_bound(const Evidence& e) {
 
 // Fires only on a GPU: on a CPU values need not be copied.
 Found host_wait(const Evidence& e) {
-  if (!e.on_gpu || !e.census || e.census->host_reads == 0) return std::nullopt;
+  if (!e.on_gpu || !e.census || e.census->host_reads == 0 || item_in_loop(e)) return std::nullopt;
   return Finding{.id = {},
                  .what = "a step asks the GPU for " + with_commas(e.census->host_reads) +
                          " values, and waits each time until everything before is computed",
@@ -207,9 +226,10 @@ Found host_wait(const Evidence& e) {
 }
 
 Found oversubscribed(const Evidence& e) {
+  if (e.script && !e.experiments.threads) return too_many_threads(e);
   const auto& threads = e.experiments.threads;
   if (!threads || threads->ratio < 1.05) return std::nullopt;
-  return set("device.threads is " + std::to_string(threads->asked) + " on " + std::to_string(threads->cores) +
+  return set((e.script ? "the number of torch's threads is " : "device.threads is ") + std::to_string(threads->asked) + " on " + std::to_string(threads->cores) +
                  (threads->cores == 1 ? " core" : " cores") + ": with as many threads as cores a step was " +
                  significant(threads->ratio, 3) + " times as fast",
              "device.threads", std::to_string(threads->cores), gain_of((1 - 1 / threads->ratio) * core_share(e), 0.25));
@@ -261,7 +281,7 @@ Found slower_than_before(const Evidence& e) {
   if (now < kSlower * before) return std::nullopt;
   return Finding{.id = {},
                  .what = "a step takes " + significant(now, 3) + " ms, " + significant(before, 3) + " ms in the median of " +
-                         std::to_string(e.earlier.step_ms.size()) + " earlier runs of this config on this machine",
+                         std::to_string(e.earlier.step_ms.size()) + " earlier runs of this " + (e.script ? "script" : "config") + " on this machine",
                  .remedy = "see what differs: millrace compare " + e.earlier.newest + " " + e.run,
                  .key = {},
                  .value = {},

@@ -99,6 +99,26 @@ const char* headrace_messages(headrace_loader* loader);
 // closed before the process ends, by its owner: threads may not outlive what they use.
 void headrace_close(headrace_loader* loader);
 
+// --- The doctor, for training loops that are not Millrace's.
+
+// Judges what was measured of a stretch of a script. `evidence`: JSON of doctor::Evidence (doctor/evidence.h) with the names of
+// its members; all may be left out. Returns doctor::verdict_on() of it: findings, accounts and a verdict.
+const char* headrace_diagnose(const char* evidence);
+
+// {"cores": that this process may use, "memory": {"used", "room"}, "system": what tells later why the process ended}.
+const char* headrace_machine(void);
+
+// A thread that looks at the machine once a second. `gpu`: the number of the script's GPU in CUDA, -1 = it has none. Call it on
+// the loop's thread: whether that thread has a core is part of what is read. The calls belong to one thread at a time; in a fork
+// they fail, and stop does nothing.
+typedef struct headrace_sampler headrace_sampler;
+headrace_sampler* headrace_sampler_start(int gpu);
+
+// {"machine": what was seen since the last call (null: nothing yet), "evidence": members of doctor::Evidence about the time since
+// the start}. CPU time of the process's children counts as its own.
+const char* headrace_sampler_read(headrace_sampler* sampler);
+const char* headrace_sampler_stop(headrace_sampler* sampler);  // headrace_sampler_read() a last time; frees the sampler
+
 #ifdef __cplusplus
 }
 #endif

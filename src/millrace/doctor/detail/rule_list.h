@@ -64,6 +64,21 @@ Found uneven_ranks(const Evidence& evidence);
 Found few_judges(const Evidence& evidence);
 Found target_missed(const Evidence& evidence);
 
+// In rules_script.cpp, which fire only for a script:
+Found workers_respawn(const Evidence& evidence);
+Found too_many_workers(const Evidence& evidence);
+Found threads_in_workers(const Evidence& evidence);
+Found not_pinned(const Evidence& evidence);
+Found item_in_loop(const Evidence& evidence);
+Found gil_bound(const Evidence& evidence);
+Found page_faults(const Evidence& evidence);
+Found list_growing(const Evidence& evidence);
+
+// The time of the stretch if there were `readers` readers. It is the longest of three times: the loop's own work; the reading
+// divided among the readers; the CPU time of both divided among the cores. Own work of unknown CPU time counts as work on all cores.
+[[nodiscard]] double seconds_with(const Evidence& evidence, int readers);
+// The time that the stretch waited for workers of a script to start, beyond the usual wait for a batch.
+[[nodiscard]] double restart_seconds(const Evidence& evidence);
 // A finding whose remedy is to set the config key `key` to `value`.
 [[nodiscard]] Finding set(std::string what, std::string key, std::string value, std::optional<Finding::Gain> gain);
 

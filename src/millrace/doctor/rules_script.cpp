@@ -1,0 +1,169 @@
+// Rules about training scripts: what goes wrong around a DataLoader, and in Python.
+#include <algorithm>
+#include <cmath>
+
+#include "millrace/base/format.h"
+#include "millrace/doctor/detail/rule_list.h"
+#include "millrace/doctor/detail/script_words.h"
+
+namespace millrace::doctor::detail {
+namespace {
+
+using telemetry::Phase;
+
+constexpr double kRespawns = 0.03;  // share of the loop's time from which starting workers is reported
+constexpr double kWorthAChange = 0.05;
+constexpr double kCopiesUnpinned = 0.03, kPinnedSaves = 0.7;  // share of the time for copies; the part that pinned memory saves
+constexpr double kItems = 0.03;
+constexpr double kInPython = 0.4;      // share of the looks
+constexpr std::int64_t kEnoughLooks = 50;
+constexpr double kFaultsPerStep = 1000, kInKernel = 0.04;  // page faults of a step; share of the CPU time
+constexpr double kFaultSeconds = 1.4e-6;                   // what a page fault costs a step, with what it drives out of caches
+
+const Script::Loader* loader_of(const Evidence& e) { return e.script && e.script->loader ? &*e.script->loader : nullptr; }
+
+double work_seconds(const Evidence& e) { return e.times.loop() - e.times.of(Phase::data_wait); }
+
+Found changed(std::string what, Finding::Change change, std::string where, std::optional<Finding::Gain> gain) {
+  Finding finding{
+      .id = {}, .what = std::move(what), .remedy = remedy_of(change, where), .key = {}, .value = {}, .gain = gain};
+  finding.where = std::move(where);
+  finding.change = std::move(change);
+  return finding;
+}
+
+std::string at(const std::string& where) { return where.empty() ? "" : " (" + where + ")"; }
+
+// The line with the first of `from` replaced; "" if it does not contain `from`.
+std::string rewritten(std::string line, std::string_view from, std::string_view to) {
+  const std::size_t found = line.find(from);
+  return found == std::string::npos ? "" : line.replace(found, from.size(), to);
+}
+
+std::string workers_text(int workers) { return std::to_string(workers) + (workers == 1 ? " worker" : " workers"); }
+
+}  // namespace
+
+double restart_seconds(const Evidence& e) {
+  const Script::Loader* const loader = loader_of(e);
+  if (loader == nullptr || loader->workers == 0 || loader->persistent || loader->epochs <= 0) return 0;
+  const double first_read = loader->sample_seconds * static_cast<double>(loader->batch_size);
+  const double usual = loader->epochs * std::max(loader->usual_batch_seconds, first_read);
+  return std::clamp(loader->first_batch_seconds - usual, 0.0, e.times.of(Phase::data_wait));
+}
+
+// Workers that are kept start once, and only the passes after the first gain.
+Found workers_respawn(const Evidence& e) {
+  const Script::Loader* const loader = loader_of(e);
+  if (loader == nullptr || loader->epochs < 2) return std::nullopt;
+  const double saved = restart_seconds(e) * (1 - 1 / loader->epochs);
+  if (saved < kRespawns * e.times.loop()) return std::nullopt;
+  return changed(workers_text(loader->workers) + " are started anew in each of " + significant(loader->epochs, 3) +
+                     " passes over the data: the first batch of a pass comes after " +
+                     human_duration(loader->first_batch_seconds / loader->epochs) + ", others after " +
+                     human_duration(loader->usual_batch_seconds),
+                 change_of(*e.script, {{"loader.persistent", true}}), loader->where, gain_of(saved / e.times.loop()));
+}
+
+Found too_many_workers(const Evidence& /*e*/) { return std::nullopt; }
+Found threads_in_workers(const Evidence& /*e*/) { return std::nullopt; }
+
+// Only memory that is pinned is copied by the GPU itself.
+Found not_pinned(const Evidence& e) {
+  const Script::Loader* const loader = loader_of(e);
+  if (loader == nullptr || loader->pinned || !e.on_gpu || e.share(Phase::copy) < kCopiesUnpinned) return std::nullopt;
+  return changed("copying batches to the GPU takes " + percent(e.share(Phase::copy)) +
+                     " of the time, from memory that is not pinned: the driver copies it once more, and the loop waits for that",
+                 change_of(*e.script, {{"loader.pinned", true}}), loader->where,
+                 gain_of(kPinnedSaves * e.share(Phase::copy), 0.4));
+}
+
+// On a GPU the host waits for all that it launched before. Meanwhile the GPU works; what is lost is the time in which it then
+// waits for the host.
+Found item_in_loop(const Evidence& e) {
+  if (!e.script || !e.script->item_calls || e.script->item_calls->count <= 0) return std::nullopt;
+  const Script::ItemCalls& calls = *e.script->item_calls;
+  const double share = calls.seconds / e.times.loop();
+  std::optional<double> gain;
+  if (!e.on_gpu)
+    gain = share;
+  else if (e.launches && e.launches->device_ms > 0 && e.times.step_ms_p50 > 0)
+    gain = std::max(0.0, 1 - std::max(e.launches->host_ms, e.launches->device_ms) / e.times.step_ms_p50) *
+           (work_seconds(e) / e.times.loop());
+  else if (e.gpu)
+    gain = std::min(share, (1 - e.gpu->utilisation) * (work_seconds(e) / e.times.loop()));
+  if (e.on_gpu ? calls.count < e.times.steps || (gain && *gain < kItems) : share < kItems) return std::nullopt;
+  Finding::Change change{.text = "detach() in the loop, and item() every 50 steps"};
+  for (const std::string_view call : {".item()", ".cpu()"}) {
+    const std::string line = rewritten(calls.line, call, ".detach()");
+    if (line.empty()) continue;
+    change.text = line;
+    change.replace = {{calls.line, line}};
+    break;
+  }
+  return changed("the loop reads " + significant(static_cast<double>(calls.count) / static_cast<double>(e.times.steps), 2) +
+                     " values of tensors in a step" + at(calls.where) + " and waits for them " + percent(share) + " of the time" +
+                     (e.gpu ? "; the GPU computes " + percent(e.gpu->utilisation) + " of it" : ""),
+                 std::move(change), calls.where, gain ? std::optional(gain_of(*gain, 0.3)) : std::nullopt);
+}
+
+// Says nothing of the reading: its time is in data_wait, or in workers.
+Found gil_bound(const Evidence& e) {
+  if (!e.script || !e.script->python || e.script->python->samples < kEnoughLooks) return std::nullopt;
+  const Script::PythonLooks& looks = *e.script->python;
+  if (looks.gil_share < kInPython) return std::nullopt;
+  const double work = work_seconds(e) / e.times.loop();
+  const bool has_line = looks.where_share > 0.25 * looks.gil_share;
+  return Finding{
+      .id = {},
+      .what = "the loop's thread runs Python code in " + percent(looks.gil_share) + " of " + with_commas(looks.samples) + " looks" +
+              (has_line ? ", in " + percent(looks.where_share) + " at " + looks.where : "") + ": torch has nothing to do then",
+      .remedy = has_line ? "write what " + looks.where + " does with whole tensors, or outside of the loop"
+                         : "fewer and larger operations, for which Python has less to do: torch.compile(model), optimisers with "
+                           "foreach=True or fused=True",
+      .key = {},
+      .value = {},
+      .gain = has_line ? std::optional(gain_of(looks.where_share * work, 0.25))
+                       : std::optional(Finding::Gain{.likely = looks.gil_share * work / 2, .low = 0, .high = looks.gil_share * work}),
+      .where = has_line ? looks.where : ""};
+}
+
+// The kernel's share is a lower bound: a page that is new has to be cleared, and drives others out of the caches.
+Found page_faults(const Evidence& e) {
+  if (!e.script || !e.script->faults || e.script->faults->below_headrace_run || e.times.steps <= 0) return std::nullopt;
+  const Script::Faults& faults = *e.script->faults;
+  if (faults.minor_per_step < kFaultsPerStep || faults.system_cpu_share < kInKernel) return std::nullopt;
+  const double work = work_seconds(e);
+  const double by_count = faults.minor_per_step * kFaultSeconds * static_cast<double>(e.times.steps);
+  const double gain = std::clamp(std::max(by_count / e.times.loop(), faults.system_cpu_share * work / e.times.loop()), 0.0, 0.9);
+  if (gain < kWorthAChange) return std::nullopt;
+  Finding::Change change{.text = "headrace run -- " + (e.script->command.empty() ? "python " + e.script->path : e.script->command)};
+  change.command = change.text;
+  return changed("a step takes " + with_commas(std::llround(faults.minor_per_step)) +
+                     " pages of memory anew from the kernel, which has " + percent(faults.system_cpu_share) +
+                     " of the CPU time: malloc gives back what the next step needs again",
+                 std::move(change), "", gain_of(gain, 0.35));
+}
+
+Found list_growing(const Evidence& e) {
+  if (!e.script || !e.script->kept_graphs || e.script->kept_graphs->growth_bytes_per_step <= 0) return std::nullopt;
+  const Script::KeptGraphs& kept = *e.script->kept_graphs;
+  std::string what = (kept.list.empty() ? std::string("something") : kept.list) + at(kept.where) +
+                     " keeps tensors with the graph that made them, " + human_bytes(kept.growth_bytes_per_step) +
+                     " more in each step";
+  if (e.memory.room > e.memory.used) {
+    const double steps = static_cast<double>(e.memory.room - e.memory.used) / kept.growth_bytes_per_step;
+    if (steps < 1e7) what += ": memory is used up after " + with_commas(std::llround(steps)) + " more steps";
+  }
+  Finding::Change change{.text = "detach() of what is kept, or item()"};
+  const std::size_t open = kept.line.find(".append("), close = kept.line.rfind(')');
+  if (open != std::string::npos && close != std::string::npos && close > open) {
+    std::string line = kept.line;
+    line.insert(close, ".detach()");
+    change.text = line;
+    change.replace = {{kept.line, line}};
+  }
+  return changed(std::move(what), std::move(change), kept.where, std::nullopt);
+}
+
+}  // namespace millrace::doctor::detail

@@ -1,0 +1,82 @@
+// What was measured of a training script that is not Millrace's, by the package headrace: see Evidence::script.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace millrace::doctor {
+
+// In whose words a remedy is said: those of a plain loop with DataLoader, of Lightning, of the Trainer of transformers, of
+// accelerate.
+enum class Dialect : std::uint8_t { loop, lightning, trainer, accelerate };
+inline constexpr std::array<std::string_view, 4> kDialects = {"loop", "lightning", "trainer", "accelerate"};
+
+// A place in a script is a text such as "train.py:31"; "" = unknown. `line` is the source text there; "" = unknown.
+struct Script {
+  // The DataLoader that the loop reads from.
+  struct Loader {
+    int workers = 0, prefetch = 0;  // prefetch: batches for each worker
+    bool persistent = false, pinned = false;
+    std::int64_t batch_size = 0;
+    std::string where, dataset;       // dataset: its class
+    double epochs = 0;                // passes that the stretch began
+    double first_batch_seconds = 0;   // from the start of a pass to its first batch, summed over the passes
+    double usual_batch_seconds = 0;   // the median wait for a batch
+    int worker_threads = 0;           // torch's threads in a worker; 0 = unknown
+    std::string multiprocessing;      // "fork", "spawn", "forkserver"
+    double sample_seconds = 0;        // mean time of a sample in the place where it is read
+    double sample_cpu_seconds = 0;    // the part of it in which a core was used
+    std::int64_t slowest_index = -1;  // of the sample that took longest; -1 = unknown
+    double slowest_seconds = 0;
+  };
+
+  struct Faults {
+    double minor_per_step = 0;       // page faults of the loop's process that needed no disk
+    double system_cpu_share = 0;     // share of its CPU time that it spent in the kernel
+    bool below_headrace_run = false;  // true: malloc already keeps what it frees
+  };
+
+  // Reads of single values by the loop's thread: item(), cpu(), float() of a tensor.
+  struct ItemCalls {
+    std::int64_t count = 0;
+    double seconds = 0;
+    std::string where, line;
+  };
+
+  // Looks at the loop's thread at random moments.
+  struct PythonLooks {
+    double gil_share = 0;  // share of the looks that found it in Python's own code
+    std::int64_t samples = 0;
+    std::string where;       // the line in which most of these looks found it
+    double where_share = 0;  // share of all looks
+  };
+
+  // Tensors that live on from step to step with the graph that made them.
+  struct KeptGraphs {
+    double growth_bytes_per_step = 0;
+    std::string list, where, line;  // list: the name of what keeps them
+  };
+
+  // Something that the loop does besides steps.
+  struct Deed {
+    std::int64_t count = 0;
+    double seconds = 0;
+    std::string where;
+    std::int64_t every_steps = 0;  // 0 = unknown
+  };
+
+  std::string path, command;  // the script, and the words that start it
+  Dialect dialect = Dialect::loop;
+  int threads = 0;  // torch's threads in the loop; 0 = unknown
+  std::optional<Loader> loader;
+  std::optional<Faults> faults;
+  std::optional<ItemCalls> item_calls;
+  std::optional<PythonLooks> python;
+  std::optional<KeptGraphs> kept_graphs;
+  std::optional<Deed> saves, logs, validations;
+};
+
+}  // namespace millrace::doctor

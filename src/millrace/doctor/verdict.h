@@ -1,0 +1,13 @@
+// What the doctor says of a stretch, as one JSON for programs in other languages.
+#pragma once
+
+#include "millrace/base/json.h"
+#include "millrace/doctor/evidence.h"
+
+namespace millrace::doctor {
+
+// {"findings": [as to_json(Finding), and "endangers_run": true where its stake is the run], "accounts": [{"phase", "seconds",
+// "share"}] of the loop, the largest first, "verdict": one to three sentences for people}.
+[[nodiscard]] Json verdict_on(const Evidence& evidence);
+
+}  // namespace millrace::doctor
