@@ -10,6 +10,11 @@ STARTUP, _, DATA_WAIT, _, PREPARE, FORWARD, BACKWARD, _, OPTIMIZER, _, LOG, SNAP
 _now = time.perf_counter_ns
 MOST_STEPS = 2048  # step times that are kept
 PREFETCHED = 2     # batches that a loop may have taken before it trains the first of them
+# Watching a step takes about 15 us. Of short steps some are passed over, so that it stays below 0.4 % of the time: of these only the
+# wait for data is measured, the rest of their time has the shares of the steps that are watched.
+STEP_NS = 3_750_000
+MOST_PASSED = 31
+_SHARED = (PREPARE, FORWARD, BACKWARD, OPTIMIZER, REST)
 
 
 class Steps:
@@ -56,10 +61,15 @@ class Accounts:
         self.taken: list[Any] = []  # records that gave batches since the last backward pass
         self.step_began = 0
         self.step_outside = 0
+        self.counted = True      # the step under way counts when it ends
+        self.usual_ns = 0.0      # of a quick step
+        self.passed = 0          # steps to be passed over now
+        self.turn = 0
+        self.at_step: list[int] | None = None  # ns at the beginning of a short step
+        self.shares = [0] * len(_SHARED)       # ns of the short steps that were watched
         self.cpu_began = -1
-        self.cpu_ns = self.cpu_wall = 0  # CPU time of the process in looked-at steps, and the wall time of the same
-        self.cpu_left = 1
         self.cpu_from = 0
+        self.cpu_ns = self.cpu_wall = 0  # CPU time of the process in watched steps, and the wall time of the same
 
     # -- intervals -----------------------------------------------------------------------------------------------------------
 
@@ -118,9 +128,8 @@ class Accounts:
             record.taken += 1
             if record.taken == 1:
                 self.taken.append(record)
-            if self.cpu_left <= 1 and self.started:
-                self.cpu_began = time.process_time_ns()
-                self.cpu_from = now
+            if self.started:
+                self.cpu_began, self.cpu_from = time.process_time_ns(), now
         return now
 
     def iterator_made(self, record: Any, with_grad: bool) -> int:
@@ -165,8 +174,7 @@ class Accounts:
                 self.lead = optimizer
             if optimizer == self.lead:
                 self.end_step(now)
-                if self.cpu_left <= 1:
-                    self.cpu_began, self.cpu_from = time.process_time_ns(), now
+                self.cpu_began, self.cpu_from = time.process_time_ns(), now
         return now
 
     # -- steps ---------------------------------------------------------------------------------------------------------------
@@ -179,22 +187,52 @@ class Accounts:
             self.started = True
             self.ns = [0] * len(PHASES)
             self.ns[STARTUP] = now - self.began
-        else:
+        elif self.counted:
             self.steps += 1
             took = now - self.step_began - (self._outside() - self.step_outside)
             self.step_ns += took
             self.times.add(took / 1e6)
-            self._count_cpu(now, took)
+            if self.cpu_began >= 0:
+                self.cpu_ns += time.process_time_ns() - self.cpu_began
+                self.cpu_wall += now - self.cpu_from
+            self._choose(took)
+        self.counted = True
+        self.cpu_began = -1
         self.step_began, self.step_outside = now, self._outside()
 
-    def _count_cpu(self, now: int, took: int) -> None:
-        self.cpu_left -= 1
-        if self.cpu_began >= 0:
-            self.cpu_ns += time.process_time_ns() - self.cpu_began
-            self.cpu_wall += now - self.cpu_from
-            self.cpu_began = -1
-        if self.cpu_left <= 0:  # asking costs 2 us: an eighth of the steps where they are short
-            self.cpu_left = 1 if took > 5_000_000 else 8
+    def _choose(self, took: int) -> None:
+        """How many of the next steps to pass over."""
+        if self.steps <= 8:
+            self.usual_ns = min(self.usual_ns or took, took)
+        else:  # follows the quicker steps: those that lost their core must not make others seem long
+            self.usual_ns *= 1.01 if took > self.usual_ns else 0.95
+        if self.usual_ns >= STEP_NS:
+            return
+        if self.at_step is not None:
+            for place, phase in enumerate(_SHARED):
+                self.shares[place] += self.ns[phase] - self.at_step[phase]
+            if self.steps >= 32:
+                # The number changes, so that it is in step with nothing, such as the workers' turns.
+                self.turn = (self.turn + 1) % 4
+                self.passed = min(MOST_PASSED, int(STEP_NS / self.usual_ns)) + self.turn
+        self.at_step = list(self.ns)
+
+    def go_on(self, steps: int, wait_ns: int, within: bool) -> None:
+        """After steps that were passed over, of which `wait_ns` was waiting for data. `within`: the last of them is not at its end."""
+        now = _now()
+        left, self.last = now - self.last - wait_ns, now
+        whole = sum(self.shares) or 1
+        given = [left * share // whole for share in self.shares]
+        given[1] += left - sum(given)
+        for phase, ns in zip(_SHARED, given):
+            self.ns[phase] += ns
+        self.ns[DATA_WAIT] += wait_ns
+        self.steps += steps
+        self.step_ns += left + wait_ns
+        self.passed, self.since, self.current, self.counted = 0, within, None, not within
+        self.at_step = None if within else list(self.ns)
+        self.step_began, self.step_outside = now, self._outside()
+        self.cpu_began, self.cpu_from = -1 if within else time.process_time_ns(), now
 
     # -- what came out ---------------------------------------------------------------------------------------------------------
 

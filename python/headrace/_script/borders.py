@@ -63,7 +63,8 @@ class Borders:
     # -- torch ---------------------------------------------------------------------------------------------------------------
 
     def torch(self, torch: Any) -> None:
-        from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+        from torch.optim.optimizer import (_global_optimizer_post_hooks, _global_optimizer_pre_hooks, register_optimizer_step_post_hook,
+                                           register_optimizer_step_pre_hook)
         from torch.utils.data import DataLoader, _utils
         from torch.utils.data.dataloader import _BaseDataLoaderIter
         self._replace(_BaseDataLoaderIter, "__next__", self._next)
@@ -74,23 +75,63 @@ class Borders:
         for kind in (_utils.fetch._MapDatasetFetcher, _utils.fetch._IterableDatasetFetcher):
             self._replace(kind, "fetch", self._fetch)
         before, after = self._optimizer(torch)
-        for handle in (register_optimizer_step_pre_hook(before), register_optimizer_step_post_hook(after)):
-            self._undo.append(handle.remove)
+        handles = register_optimizer_step_pre_hook(before), register_optimizer_step_post_hook(after)
+        self._undo += [handle.remove for handle in handles]
+        self._hooks = [(_global_optimizer_pre_hooks, handles[0].id, before), (_global_optimizer_post_hooks, handles[1].id, after)]
+        self._autograd, self._watched_backward = torch.autograd, torch.autograd.backward
+
+    def stand_aside(self, by_optimizer: bool) -> None:
+        """Before steps that are passed over: what they need not pass is not there, for even a look whether there is something to do takes
+        2 us in all. `by_optimizer`: steps are counted where an optimizer is done."""
+        for hooks, name, _ in self._hooks[:1 if by_optimizer else 2]:
+            hooks.pop(name, None)
+        if self._autograd.backward is self._watched_backward:
+            self._autograd.backward = self._watched_backward.__wrapped__
+
+    def come_back(self) -> None:
+        for hooks, name, hook in self._hooks:
+            hooks.setdefault(name, hook)
+        if self._autograd.backward is self._watched_backward.__wrapped__:
+            self._autograd.backward = self._watched_backward
 
     def _next(self, original: Callable) -> Callable:
         from torch import is_grad_enabled
         watcher = self.watcher
 
         def watched(iterator: Any) -> Any:
-            if get_ident() != watcher.thread or watcher.busy:
+            if watcher.busy:
+                if watcher.busy != "passing" or get_ident() != watcher.thread:
+                    return original(iterator)
+                if iterator is watcher.lead:
+                    if watcher.left > 0:
+                        began = _now()
+                        try:
+                            batch = original(iterator)
+                        except BaseException:
+                            watcher.waited += _now() - began
+                            watcher.go_on(False, iterator)
+                            raise
+                        watcher.left -= 1
+                        watcher.waited += _now() - began
+                        return batch
+                    watcher.go_on(False)
+                elif watcher.trains(iterator):
+                    return original(iterator)
+                else:
+                    watcher.go_on(True)
+            elif get_ident() != watcher.thread:
                 return original(iterator)
             began = record = None
             try:
                 watcher.busy = "data_wait"
                 record = iterator.__dict__.get("_headrace") or watcher.record_of(iterator)
                 began = watcher.accounts.before_batch()
+                if watcher.accounts.passed:
+                    watcher.pass_over(iterator)
             except Exception as error:
                 watcher.fail(error)
+            if watcher.busy == "passing":
+                return watched(iterator)
             ended = True
             try:
                 batch = original(iterator)
@@ -115,7 +156,7 @@ class Borders:
         watcher = self.watcher
 
         def watched(loader: Any) -> Any:
-            if get_ident() != watcher.thread or watcher.busy:
+            if get_ident() != watcher.thread or watcher.is_busy():
                 return original(loader)
             began = None
             try:
@@ -152,7 +193,7 @@ class Borders:
         watcher = self.watcher
 
         def watched(tensors: Any, *arguments: Any, **named: Any) -> None:
-            if watcher.busy:  # a backward pass inside another, as of checkpoints
+            if watcher.busy:  # one inside another, as of checkpoints, or of a step that is passed over
                 return original(tensors, *arguments, **named)
             if get_ident() != watcher.thread and not watcher.take_thread():
                 return original(tensors, *arguments, **named)
@@ -178,7 +219,7 @@ class Borders:
 
         # A compiled update has no place for a clock: its time belongs to the interval around it.
         def before(optimizer: Any, _: Any, __: Any) -> None:
-            if is_compiling() or get_ident() != watcher.thread or watcher.busy:
+            if watcher.busy or is_compiling() or get_ident() != watcher.thread:
                 return
             try:
                 watcher.accounts.before_optimizer()
@@ -186,10 +227,18 @@ class Borders:
                 watcher.fail(error)
 
         def after(optimizer: Any, _: Any, __: Any) -> None:
-            if is_compiling() or get_ident() != watcher.thread or watcher.busy:
+            if watcher.busy and watcher.lead is not optimizer or is_compiling() or get_ident() != watcher.thread:
                 return
             try:
-                watcher.accounts.after_optimizer(id(optimizer))
+                if watcher.busy:
+                    watcher.left -= 1
+                    if watcher.left > 0:
+                        return
+                    watcher.go_on(False)
+                else:
+                    watcher.accounts.after_optimizer(id(optimizer))
+                    if watcher.accounts.passed and not watcher.accounts.by_loader:
+                        watcher.pass_over(optimizer)
             except Exception as error:
                 watcher.fail(error)
         return before, after
@@ -199,7 +248,7 @@ class Borders:
         watcher, name = self.watcher, accounts.PHASES[phase]
 
         def watched(*arguments: Any, **named: Any) -> Any:
-            if get_ident() != watcher.thread or watcher.busy:
+            if get_ident() != watcher.thread or watcher.is_busy():
                 return original(*arguments, **named)
             began = None
             try:
@@ -225,7 +274,7 @@ class Borders:
 
         def watched(fetcher: Any, indices: Any) -> Any:
             dataset = None
-            if not watcher.on or (reading := fetcher.__dict__.get("_headrace") or watcher.workers_reading()) is None:
+            if watcher.busy == "passing" or not watcher.on or (reading := fetcher.__dict__.get("_headrace") or watcher.workers_reading()) is None:
                 return original(fetcher, indices)
             reading.left -= 1
             if reading.left > 0:

@@ -65,6 +65,10 @@ class Reading:
         if other.slowest_seconds > self.slowest_seconds:
             self.slowest, self.slowest_seconds = other.slowest, other.slowest_seconds
 
+    def scale(self, factor: float) -> None:
+        self.batches, self.samples = round(self.batches * factor), round(self.samples * factor)
+        self.wall, self.cpu = self.wall * factor, self.cpu * factor
+
     def is_slow_enough(self) -> bool:
         return self.samples > 0 and self.wall > ONE_BY_ONE * self.samples
 

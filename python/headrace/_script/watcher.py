@@ -58,6 +58,8 @@ class Watcher:
         self.thread_taken = False
         self.busy = ""           # what a border's original is doing just now
         self.accounts = Accounts()
+        self.lead: Any = None    # while steps are passed over: the iterator or the optimizer that counts them
+        self.left = self.chosen = self.waited = 0
         self.look_due = 0
         self.loss_every = LOSS_EVERY
         self.rows: list[list] = []  # [step, ns since the start, loss, ns in steps]
@@ -86,7 +88,6 @@ class Watcher:
             return
         self.on = False
         self.busy = ""
-        self.accounts = _Nothing()
         try:
             self.borders.remove()
             frame = error.__traceback__
@@ -166,6 +167,38 @@ class Watcher:
             reading.torch_threads = max(reading.torch_threads, torch.get_num_threads())
             reading.threads = max(reading.threads, len(os.listdir("/proc/self/task")))
         self.page.write(self.process, reading)
+
+    # -- steps that are passed over --------------------------------------------------------------------------------------------
+
+    def pass_over(self, lead: Any) -> None:
+        self.lead, self.busy = lead, "passing"
+        self.left = self.chosen = self.accounts.passed
+        self.waited = 0
+        self.borders.stand_aside(not self.accounts.by_loader)
+
+    def go_on(self, within: bool, ended: Any = None) -> None:
+        """Ends passing over, in a step or at the end of one; `ended`: the iterator that has no more batches."""
+        try:
+            record, steps = self.lead.__dict__.get("_headrace"), self.chosen - self.left
+            self.busy, self.lead = "", None
+            self.borders.come_back()
+            self.accounts.go_on(steps, self.waited, within)
+            if record is not None:
+                record.batches += steps
+                if ended is not None:
+                    self.loader_ended(record)
+        except Exception as error:
+            self.fail(error)
+
+    def trains(self, iterator: Any) -> bool:
+        record = iterator.__dict__.get("_headrace")
+        return record is not None and record.trained
+
+    def is_busy(self) -> bool:
+        """Whether a border is inside another. Ends passing over."""
+        if self.busy == "passing":
+            self.go_on(True)
+        return bool(self.busy)
 
     # -- the loop ----------------------------------------------------------------------------------------------------------------
 
@@ -251,13 +284,6 @@ class Watcher:
                 self.write()
         except Exception as error:
             self.fail(error)
-
-
-class _Nothing:
-    """Accounts after a failure, for a border that is being passed just then."""
-
-    def __getattr__(self, name: str) -> Any:
-        return lambda *_: 0
 
 
 def watch(folder: Path) -> Watcher:
