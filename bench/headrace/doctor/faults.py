@@ -58,10 +58,10 @@ FAULTS = [
     Fault("threads", "nano_gpt", "oversubscribed", {"    torch.manual_seed(1)\n": "    torch.manual_seed(1)\n    torch.set_num_threads(16)\n"}),
     Fault("item_in_loop", "neural_response", "item_in_loop",
           {"scores.append(correlations(rates.detach(), spikes).mean())":
-           "scores.append(torch.tensor([abs(spikes[row, frame, 0].item() - rates[row, frame, 0].item()) for row in range(BATCH) for frame in range(10)]).mean())",
+           "scores.append(torch.tensor([abs(spikes[row, frame, cell].item() - rates[row, frame, cell].item()) for row in range(BATCH) for frame in range(12) for cell in range(40)]).mean())",
            "correlation {": "distance {"},
-          {"torch.tensor([abs(spikes[row, frame, 0].item() - rates[row, frame, 0].item()) for row in range(BATCH) for frame in range(10)]).mean()":
-           "(spikes[:, :10, 0] - rates.detach()[:, :10, 0]).abs().mean()"}),
+          {"torch.tensor([abs(spikes[row, frame, cell].item() - rates[row, frame, cell].item()) for row in range(BATCH) for frame in range(12) for cell in range(40)]).mean()":
+           "(spikes[:, :, :40] - rates.detach()[:, :, :40]).abs().mean()"}, also=("gil_bound",)),
     Fault("python_in_loop", "gan", "gil_bound",
           {"            made = draw(torch.randn(len(real), NOISE))":
            "            noisy = real.tolist()\n            for row in range(len(noisy)):\n                for y in range(SIDE):\n                    for x in range(SIDE):\n"
@@ -73,9 +73,6 @@ FAULTS = [
     Fault("rebuilt_pca", "cosmology", "rebuilt_tensors",
           {"            loss = F.mse_loss(model(without": "            components = components_of(sky)\n            loss = F.mse_loss(model(without"},
           {"            components = components_of(sky)\n            loss": "            loss"}),
-    Fault("changing_shapes", "language_model", "changing_shapes",
-          {"            loss = F.cross_entropy(model(ids)": "            ids, following = ids[:, : 20 + step % 44], following[:, : 20 + step % 44]\n            loss = F.cross_entropy(model(ids)",
-           "x, mask=self.mask": "x, mask=self.mask[: x.shape[1], : x.shape[1]]"}, gains=False),
     # -- beside the step
     Fault("saves", "language_model", "snapshot_often", {"SAVE_EVERY = 100": "SAVE_EVERY = 2"}, {"SAVE_EVERY = 2 ": "SAVE_EVERY = {every} "}),
     Fault("saves_trainer", "with_trainer", "snapshot_often", {'save_strategy="no"': 'save_strategy="steps", save_steps=5'}),
