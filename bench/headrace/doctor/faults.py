@@ -63,13 +63,14 @@ FAULTS = [
           {"torch.tensor([abs(spikes[row, frame, cell].item() - rates[row, frame, cell].item()) for row in range(BATCH) for frame in range(12) for cell in range(40)]).mean()":
            "(spikes[:, :, :40] - rates.detach()[:, :, :40]).abs().mean()"}, also=("gil_bound",)),
     Fault("python_in_loop", "gan", "gil_bound",
-          {"            made = draw(torch.randn(len(real), NOISE))":
+          {"import sys\n": "import math\nimport sys\n", "EPOCHS, BATCH, NOISE = 16, 512, 20": "EPOCHS, BATCH, NOISE = 16, 512, 12", "            made = draw(torch.randn(len(real), NOISE))":
            "            noisy = real.tolist()\n            for row in range(len(noisy)):\n                for y in range(SIDE):\n                    for x in range(SIDE):\n"
-           "                        noisy[row][0][y][x] = max(-1.0, min(1.0, noisy[row][0][y][x] * 1.1))\n            real = torch.tensor(noisy)\n"
+           "                        noisy[row][0][y][x] = max(-1.0, min(1.0, noisy[row][0][y][x] * (1.1 + 0.05 * math.sin(0.3 * x) + 0.05 * math.cos(0.4 * y) + 0.02 * math.sin(x * y + row))))\n            real = torch.tensor(noisy)\n"
            "            made = draw(torch.randn(len(real), NOISE))"},
           {"            noisy = real.tolist()\n            for row in range(len(noisy)):\n                for y in range(SIDE):\n                    for x in range(SIDE):\n"
-           "                        noisy[row][0][y][x] = max(-1.0, min(1.0, noisy[row][0][y][x] * 1.1))\n            real = torch.tensor(noisy)\n":
-           "            real = (real * 1.1).clamp(-1, 1)\n"}),
+           "                        noisy[row][0][y][x] = max(-1.0, min(1.0, noisy[row][0][y][x] * (1.1 + 0.05 * math.sin(0.3 * x) + 0.05 * math.cos(0.4 * y) + 0.02 * math.sin(x * y + row))))\n            real = torch.tensor(noisy)\n":
+           "            y, x = torch.arange(SIDE)[:, None], torch.arange(SIDE)\n"
+           "            real = (real * (1.1 + 0.05 * torch.sin(0.3 * x) + 0.05 * torch.cos(0.4 * y) + 0.02 * torch.sin(x * y + torch.arange(len(real))[:, None, None, None]))).clamp(-1, 1)\n"}),
     Fault("rebuilt_pca", "cosmology", "rebuilt_tensors",
           {"            loss = F.mse_loss(model(without": "            components = components_of(sky)\n            loss = F.mse_loss(model(without"},
           {"            components = components_of(sky)\n            loss": "            loss"}),

@@ -17,6 +17,8 @@ constexpr double kMostlyQuick = 0.5;  // share of a file's reads that take the u
 constexpr double kComputes = 0.5;     // share of CPU time from which readers slow each other down
 constexpr int kMostSleepers = 32;     // the most readers, if they mostly wait
 
+constexpr double kHandOver = 4e-4;    // seconds in which a script's loop takes a batch from a worker
+
 double share_of_cpu(const Evidence::Input& input) {
   return input.read_seconds <= 0 ? 1.0 : std::clamp(input.read_cpu_seconds / input.read_seconds, 0.0, 1.0);
 }
@@ -137,7 +139,8 @@ Found slow_sample(const Evidence& e) {
 Found no_readers(const Evidence& e) {
   if (!waits(e) || by_slow_files(e) || e.input.readers > 0 || !by_user(e)) return std::nullopt;
   const int readers = enough_readers(e);
-  const double gain = gain_with(e, readers);
+  double gain = gain_with(e, readers);
+  if (e.script) gain = std::min(gain, (e.input.read_seconds - kHandOver * static_cast<double>(e.times.steps)) / e.times.loop());
   if (gain < kWorthIt) return std::nullopt;
   return set(wait_text(e) + ", in the loop's own thread", "data.workers", std::to_string(readers), gain_of(gain));
 }
