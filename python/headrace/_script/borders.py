@@ -108,8 +108,9 @@ class Borders:
                         try:
                             batch = original(iterator)
                         except BaseException:
-                            watcher.waited += _now() - began
-                            watcher.go_on(False, iterator)
+                            took = _now() - began
+                            watcher.waited += took
+                            watcher.go_on(False, took)
                             raise
                         watcher.left -= 1
                         watcher.waited += _now() - began
@@ -143,8 +144,7 @@ class Borders:
                     try:
                         now = watcher.accounts.after_batch(record, is_grad_enabled(), ended)
                         if ended:
-                            record.begun = False
-                            watcher.loader_ended(record)
+                            watcher.loader_ended(record, now - began)
                         else:
                             record.batch_came(now - began)
                     except Exception as error:

@@ -78,7 +78,7 @@ def _of_loader(loader: Any, reading: Any) -> dict[str, Any]:
         if reading.slowest >= 0:
             facts.update(slowest_index=reading.slowest, slowest_seconds=reading.slowest_seconds)
     if facts["workers"] and reading.torch_threads:
-        facts.update(worker_threads=reading.torch_threads, worker_tasks=reading.threads)
+        facts.update(worker_threads=reading.torch_threads)
     return facts
 
 
@@ -134,7 +134,8 @@ def _step_ms(rows: list) -> list[float]:
     return found
 
 
-def of(watcher: Any) -> dict[str, Any]:
+def of(watcher: Any, sampled: dict[str, Any]) -> dict[str, Any]:
+    """`sampled`: what the library's sampler adds to the evidence."""
     import torch
     accounts = watcher.accounts
     wall, seconds = accounts.read()
@@ -156,7 +157,10 @@ def of(watcher: Any) -> dict[str, Any]:
         ("faults", _faults(watcher)), ("saves", _occasion(watcher.occasions["snapshot"], steps)), ("logs", _occasion(watcher.occasions["log"], steps)),
         ("python", _python(watcher.looks)), ("item_calls", _items(watcher.looks, outside))) if value is not None})
     found["script"] = script
+    found.update(sampled)
+    found["on_gpu"] = watcher.on_gpu
     return {"process": watcher.process, "rank": os.environ.get("RANK", ""), "evidence": found, "rows": watcher.rows, "epochs": loader.epochs if loader else 0,
             "samples": steps * (loader.facts.get("batch_size") or 0) if loader else 0, "began_unix": time.time() - wall,
             "versions": {"python": sys.version.split()[0], "torch": torch.__version__}, "looking_s": watcher.looking_ns / 1e9,
-            "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, "ended_by": watcher.ended_by}
+            "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, "system": watcher.machine.get("system"),
+            "machine_lines": watcher.machine_lines}

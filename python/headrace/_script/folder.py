@@ -78,9 +78,8 @@ class Folder:
     def _lines(self, found: dict[str, Any], verdict: dict[str, Any], ending: dict[str, Any]) -> Any:
         evidence, rows = found["evidence"], found["rows"]
         yield {"kind": "start", "time": 0.0, "script": self.script, "recipe": self.script, "command": self.command, "step": 0, "versions": found["versions"],
-               "process": found["process"], "unix_time": found["began_unix"], **found.get("machine", {})}
-        for row in _thinned(rows):
-            yield row
+               "process": found["process"], "unix_time": found["began_unix"], "system": found["system"]}
+        yield from sorted([*_thinned(rows), *found["machine_lines"]], key=lambda line: line["time"])
         times = evidence["times"]
         yield {"kind": "findings", "time": times["wall"], "step": evidence["step"], "findings": verdict.get("findings", [])}
         yield {"kind": "end", "time": times["wall"], "step": evidence["step"], **ending}

@@ -69,12 +69,14 @@ class Watcher:
         self.page: Page | None = None
         self._reading: Reading | None = None
         self.looks: Any = None
+        self.sampler: Any = None
+        self.machine: dict[str, Any] = {}      # the machine at the start, and the lines of the sampler since
+        self.machine_lines: list[dict] = []
         self.dialect = ""
         self.on_gpu = False
         self.pending_loss: Any = None
         self.usage_at = None     # rusage a few steps after the start
         self.looking_ns = 0
-        self.ended_by = ""
 
     def after_fork(self) -> None:
         if self.on:
@@ -140,7 +142,8 @@ class Watcher:
                 record.workers = started
         return record
 
-    def loader_ended(self, record: Loader) -> None:
+    def loader_ended(self, record: Loader, took: int) -> None:
+        record.ended(took)
         if not record.facts.get("persistent"):
             record.collect(self.page)
 
@@ -176,8 +179,8 @@ class Watcher:
         self.waited = 0
         self.borders.stand_aside(not self.accounts.by_loader)
 
-    def go_on(self, within: bool, ended: Any = None) -> None:
-        """Ends passing over, in a step or at the end of one; `ended`: the iterator that has no more batches."""
+    def go_on(self, within: bool, end_ns: int | None = None) -> None:
+        """Ends passing over, in a step or at the end of one. `end_ns`: what the call took that found no more batches."""
         try:
             record, steps = self.lead.__dict__.get("_headrace"), self.chosen - self.left
             self.busy, self.lead = "", None
@@ -185,8 +188,8 @@ class Watcher:
             self.accounts.go_on(steps, self.waited, within)
             if record is not None:
                 record.batches += steps
-                if ended is not None:
-                    self.loader_ended(record)
+                if end_ns is not None:
+                    self.loader_ended(record, end_ns)
         except Exception as error:
             self.fail(error)
 
@@ -255,6 +258,7 @@ class Watcher:
         from headrace._script.looks import Looks
         self.thread_taken = True
         self.dialect = evidence.dialect_of(sys._getframe(3))
+        self._start_sampler()
         self.looks = Looks(self)
         self.looks.start()
         import multiprocessing
@@ -263,10 +267,34 @@ class Watcher:
             Finalize(None, self.finish, exitpriority=0)
         atexit.register(self.finish)
 
+    def _start_sampler(self) -> None:
+        """The library's, a thread of its own that knows the machine. Without it the evidence says less."""
+        import torch
+        from headrace import _library
+        try:
+            library = _library.library()
+            self.machine = _library.text(library.machine())
+            self.sampler = library.sampler_start(torch.cuda.current_device() if torch.cuda.is_available() and torch.cuda.is_initialized() else -1)
+        except Exception:
+            self.sampler = None
+
+    def sample(self, last: bool = False) -> dict[str, Any]:
+        """What the sampler says for the evidence. Called by one thread at a time."""
+        if self.sampler is None:
+            return {}
+        from headrace import _library
+        library = _library.library()
+        said = _library.text((library.sampler_stop if last else library.sampler_read)(self.sampler))
+        if last:
+            self.sampler = None
+        if said.get("machine") and len(self.machine_lines) < MOST_ROWS:
+            self.machine_lines.append({"kind": "machine", "time": self.accounts.read()[0], "step": self.accounts.steps, **said["machine"]})
+        return said.get("evidence") or {}
+
     # -- the evidence --------------------------------------------------------------------------------------------------------------
 
-    def write(self) -> None:
-        self._write(evidence.of(self))
+    def write(self, last: bool = False) -> None:
+        self._write(evidence.of(self, self.sample(last)))
 
     def _write(self, value: dict) -> None:
         path = self.folder / f"process-{self.process}.json"
@@ -281,7 +309,7 @@ class Watcher:
         try:
             if self.looks is not None:
                 self.looks.stop()
-                self.write()
+                self.write(last=True)
         except Exception as error:
             self.fail(error)
 
