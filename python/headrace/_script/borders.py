@@ -127,7 +127,7 @@ class Borders:
                 watcher.busy = "data_wait"
                 record = iterator.__dict__.get("_headrace") or watcher.record_of(iterator)
                 began = watcher.accounts.before_batch()
-                if watcher.accounts.passed:
+                if watcher.accounts.passed and record.trained and is_grad_enabled():
                     watcher.pass_over(iterator)
             except Exception as error:
                 watcher.fail(error)

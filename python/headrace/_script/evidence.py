@@ -138,7 +138,7 @@ def of(watcher: Any, sampled: dict[str, Any]) -> dict[str, Any]:
     """`sampled`: what the library's sampler adds to the evidence."""
     import torch
     accounts = watcher.accounts
-    wall, seconds = accounts.read()
+    wall, seconds = accounts.read(watcher.ended_ns)
     steps, loader = accounts.steps, _loader(watcher)
     loop = wall - seconds.get("startup", 0.0)
     outside = loop - seconds.get("data_wait", 0.0)

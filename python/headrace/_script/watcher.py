@@ -22,6 +22,7 @@ from headrace._script.loaders import Loader, Page, Reading, facts_of
 LOSS_EVERY = 50_000_000          # ns between two losses that are read; doubled whenever MOST_ROWS are there
 LOSS_EVERY_GPU = 1_000_000_000
 MOST_ROWS = 1024
+current: "Watcher | None" = None  # that watches this process now
 
 
 class Occasions:
@@ -46,6 +47,7 @@ class Watcher:
     def __init__(self, folder: Path):
         self.folder = folder
         self.on = True
+        self.failed: str | None = None
         self.borders = borders.Borders(self)
         self._lines: "weakref.WeakKeyDictionary[Any, Any]" = weakref.WeakKeyDictionary()
         self._lines_by_dataset: dict[int, tuple[str, int]] = {}
@@ -77,6 +79,7 @@ class Watcher:
         self.pending_loss: Any = None
         self.usage_at = None     # rusage a few steps after the start
         self.looking_ns = 0
+        self.ended_ns: int | None = None
 
     def after_fork(self) -> None:
         if self.on:
@@ -88,18 +91,38 @@ class Watcher:
         """Ends the watching, with one line."""
         if not self.on:
             return
-        self.on = False
-        self.busy = ""
+        self._turn_off()
         try:
-            self.borders.remove()
             frame = error.__traceback__
             while frame is not None and frame.tb_next is not None:
                 frame = frame.tb_next
             where = f" (line {frame.tb_lineno} of {os.path.basename(frame.tb_frame.f_code.co_filename)})" if frame else ""
             print(f"headrace doctor  stopped watching, the script runs on: {type(error).__name__}: {' '.join(str(error).split())}{where}", file=sys.stderr, flush=True)
-            self._write({"failed": f"{type(error).__name__}: {error}{where}"})
+            self.failed = f"{type(error).__name__}: {error}{where}"
+            self._write({"failed": self.failed})
         except Exception:
             pass
+
+    def _turn_off(self) -> None:
+        global current
+        self.on, self.busy, self.lead = False, "", None
+        if current is self:
+            current = None
+        try:
+            self.borders.remove()
+        except Exception:
+            pass  # what stays passes everything on
+
+    def end(self) -> dict | None:
+        """Ends the watching; what was found, None where no backward pass was seen or watching failed."""
+        found = None
+        if self.on and self.looks is not None:
+            try:
+                found = self._last_evidence()
+            except Exception as error:
+                self.fail(error)
+        self._turn_off()
+        return found
 
     def imported(self, name: str, module: Any) -> None:
         if not self.on:
@@ -293,8 +316,15 @@ class Watcher:
 
     # -- the evidence --------------------------------------------------------------------------------------------------------------
 
-    def write(self, last: bool = False) -> None:
-        self._write(evidence.of(self, self.sample(last)))
+    def write(self) -> None:
+        self._write(evidence.of(self, self.sample()))
+
+    def _last_evidence(self) -> dict:
+        if threading.get_ident() == self.thread:
+            self.is_busy()  # ends passing over
+        self.ended_ns = time.perf_counter_ns()
+        self.looks.stop()
+        return evidence.of(self, self.sample(True))
 
     def _write(self, value: dict) -> None:
         path = self.folder / f"process-{self.process}.json"
@@ -308,15 +338,15 @@ class Watcher:
             return
         try:
             if self.looks is not None:
-                self.looks.stop()
-                self.write(last=True)
+                self._write(self._last_evidence())
         except Exception as error:
             self.fail(error)
 
 
 def watch(folder: Path) -> Watcher:
     """Starts watching this process and those that it forks."""
-    watcher = Watcher(folder)
+    global current
+    watcher = current = Watcher(folder)
     (folder / "hook").touch()  # by these `headrace doctor` knows how far a script came that has not trained
     os.register_at_fork(after_in_child=watcher.after_fork)
     finder = borders.Finder(watcher.imported)
