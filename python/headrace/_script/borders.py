@@ -124,6 +124,8 @@ class Borders:
                 return original(iterator)
             began = record = None
             try:
+                if watcher.census.mode is not None:
+                    watcher.census.leave()
                 watcher.busy = "data_wait"
                 record = iterator.__dict__.get("_headrace") or watcher.record_of(iterator)
                 began = watcher.accounts.before_batch()
@@ -147,6 +149,8 @@ class Borders:
                             watcher.loader_ended(record, now - began)
                         else:
                             record.batch_came(now - began)
+                            if record.trained and is_grad_enabled() and watcher.census.is_due(watcher.accounts.steps):
+                                watcher.census.enter()
                     except Exception as error:
                         watcher.fail(error)
         return watched
@@ -160,6 +164,8 @@ class Borders:
                 return original(loader)
             began = None
             try:
+                if watcher.census.mode is not None:
+                    watcher.census.leave()
                 watcher.busy = "data_wait"
                 watcher.before_workers()
                 began = watcher.accounts.before_batch()
@@ -198,6 +204,8 @@ class Borders:
             if get_ident() != watcher.thread and not watcher.take_thread():
                 return original(tensors, *arguments, **named)
             try:
+                if watcher.census.mode is not None:
+                    watcher.census.leave()
                 watcher.busy = "backward"
                 now = watcher.accounts.before_backward()
                 if now >= watcher.look_due:
@@ -222,6 +230,8 @@ class Borders:
             if watcher.busy or is_compiling() or get_ident() != watcher.thread:
                 return
             try:
+                if watcher.census.mode is not None:
+                    watcher.census.leave()
                 watcher.accounts.before_optimizer()
             except Exception as error:
                 watcher.fail(error)
@@ -252,6 +262,8 @@ class Borders:
                 return original(*arguments, **named)
             began = None
             try:
+                if watcher.census.mode is not None:
+                    watcher.census.leave()
                 watcher.busy = name
                 began = watcher.accounts.passing()
             except Exception as error:
@@ -262,7 +274,7 @@ class Borders:
                 watcher.busy = ""
                 if began is not None and watcher.on:
                     try:
-                        watcher.occasions[name].add(watcher.accounts.mark(phase) - began, sys._getframe(1))
+                        watcher.occasions[name].add(watcher.accounts.mark(phase) - began, sys._getframe(1), watcher.accounts.steps)
                     except Exception as error:
                         watcher.fail(error)
         return watched

@@ -9,6 +9,7 @@ import sys
 import time
 from typing import Any
 
+PAGE = os.sysconf("SC_PAGE_SIZE")
 _READS = re.compile(r"\.(item|cpu|tolist|numpy)\(|\bfloat\(|\bprint\(")
 _DIALECTS = (("lightning", ("/lightning/pytorch/", "/pytorch_lightning/")), ("trainer", ("/transformers/trainer",)), ("accelerate", ("/accelerate/accelerator",)))
 
@@ -101,15 +102,21 @@ def _faults(watcher: Any) -> dict[str, Any] | None:
     steps, cpu = watcher.accounts.steps - began, now.ru_utime + now.ru_stime - before.ru_utime - before.ru_stime
     if steps < 5 or cpu <= 0:
         return None
-    return {"minor_per_step": (now.ru_minflt - before.ru_minflt) / steps, "system_cpu_share": (now.ru_stime - before.ru_stime) / cpu,
+    faults = (now.ru_minflt - before.ru_minflt) / steps
+    # Pages of tensors that are made again are that finding's.
+    others = max(0.0, 1 - (watcher.census.result or {}).get("rebuilt_bytes", 0) / PAGE / faults) if faults else 1.0
+    return {"minor_per_step": faults * others, "system_cpu_share": (now.ru_stime - before.ru_stime) / cpu * others,
             "below_headrace_run": "glibc.malloc.mmap_max=0" in os.environ.get("GLIBC_TUNABLES", "")}
 
 
 def _python(looks: Any) -> dict[str, Any] | None:
-    line = _most(looks.lines)
-    if line is None:
+    line = _most(looks.held)
+    if not looks.in_step:
         return None
-    return {"samples": looks.in_step, "where": place(line), "where_share": looks.lines[line] / max(1, looks.in_step)}
+    found = {"gil_share": sum(looks.held.values()) / looks.in_step, "samples": looks.in_step}
+    if line is not None:
+        found.update(where=place(line), where_share=looks.held[line] / looks.in_step)
+    return found
 
 
 def _items(looks: Any, seconds: float) -> dict[str, Any] | None:
@@ -121,8 +128,29 @@ def _items(looks: Any, seconds: float) -> dict[str, Any] | None:
     return {"count": 0, "seconds": seconds * sum(found.values()) / looks.in_step, "where": place(line), "line": _text(line)}
 
 
+def _validations(watcher: Any, seconds: dict[str, float]) -> dict[str, Any] | None:
+    found = _occasion(watcher.occasions["validate"], watcher.accounts.steps)
+    return found and {**found, "seconds": seconds.get("validate", 0.0)}
+
+
+def _census(watcher: Any, seconds: dict[str, float]) -> dict[str, Any] | None:
+    """A census sees the forward pass; its time is that of forward and backward pass together."""
+    seen, forward = watcher.census.result, seconds.get("forward", 0.0)
+    if seen is None or not forward:
+        return None
+    found = {"operations": seen["operations"], "seconds": seen["forward_seconds"] * (forward + seconds.get("backward", 0.0)) / forward, "rebuilt_seconds": seen["rebuilt_seconds"]}
+    if seen["rebuilt"]:
+        _, name, shapes, line = seen["rebuilt"]
+        found["rebuilt_by"] = f"{name} {list(shapes[0])}" + (f" in {place(line)}" if line else "")
+    return found
+
+
 def _objective(watcher: Any) -> dict[str, Any]:
-    return {"objectives": [{"name": "loss", "lines": [{"step": row[0], "loss": row[2]} for row in watcher.rows[-200:]]}]}
+    lines = [{"step": row[0], "loss": row[2]} for row in watcher.rows[-200:] if row[2] is not None]
+    found: dict[str, Any] = {"objectives": [{"name": "loss", "lines": lines}]}
+    if watcher.not_finite:
+        found["skipped"] = max(1, round(watcher.accounts.steps * min(1.0, watcher.not_finite / max(1, len(watcher.rows)))))
+    return found
 
 
 def _step_ms(rows: list) -> list[float]:
@@ -155,8 +183,11 @@ def of(watcher: Any, sampled: dict[str, Any]) -> dict[str, Any]:
         script["loader"], found["input"] = _of_loader(loader, reading), _of_input(loader, reading)
     script.update({name: value for name, value in (
         ("faults", _faults(watcher)), ("saves", _occasion(watcher.occasions["snapshot"], steps)), ("logs", _occasion(watcher.occasions["log"], steps)),
-        ("python", _python(watcher.looks)), ("item_calls", _items(watcher.looks, outside))) if value is not None})
+        ("validations", _validations(watcher, seconds)), ("kept_graphs", watcher.kept.evidence(steps, place)), ("python", _python(watcher.looks)), ("item_calls", _items(watcher.looks, outside))) if value is not None})
     found["script"] = script
+    census = _census(watcher, seconds)
+    if census is not None:
+        found["census"] = census
     found.update(sampled)
     found["on_gpu"] = watcher.on_gpu
     return {"process": watcher.process, "rank": os.environ.get("RANK", ""), "evidence": found, "rows": watcher.rows, "epochs": loader.epochs if loader else 0,

@@ -88,7 +88,7 @@ class Folder:
         evidence, rows, times = found["evidence"], found["rows"], found["evidence"]["times"]
         seconds, steps = times["seconds"], evidence["step"]
         loop = {phase: value for phase, value in seconds.items() if phase != "startup"}
-        finite = [row[2] for row in rows]
+        finite = [row[2] for row in rows if row[2] is not None]
         batch = evidence["script"].get("loader", {}).get("batch_size", 0)
         digest = hashlib.sha256(json.dumps([self.script, self.command, evidence["cores"], evidence["on_gpu"]]).encode()).hexdigest()[:16]
         return {"kind": "script", "recipe": self.script, "preset": "", "run": str(self.path), "versions": found["versions"], **ending, "steps": steps, "epochs": found["epochs"],

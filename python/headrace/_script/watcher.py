@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import atexit
 import json
+import math
 import os
 import resource
 import sys
@@ -17,6 +18,8 @@ from typing import Any
 
 from headrace._script import borders, evidence
 from headrace._script.accounts import Accounts
+from headrace._script.census import Census
+from headrace._script.kept import Kept
 from headrace._script.loaders import Loader, Page, Reading, facts_of
 
 LOSS_EVERY = 50_000_000          # ns between two losses that are read; doubled whenever MOST_ROWS are there
@@ -30,11 +33,16 @@ class Occasions:
 
     def __init__(self) -> None:
         self.count = self.ns = 0
+        self.step = -1
         self.lines: dict[tuple[str, int], int] = {}
 
-    def add(self, ns: int, frame: Any) -> None:
-        self.count += 1
+    def add(self, ns: int, frame: Any, step: int) -> None:
+        """Several within a step are one occasion: a checkpoint has several files."""
         self.ns += ns
+        if step == self.step:
+            return
+        self.step = step
+        self.count += 1
         if self.count <= 64 or self.count % 64 == 0:
             line = borders.users_line(frame)
             if line is not None:
@@ -65,7 +73,10 @@ class Watcher:
         self.look_due = 0
         self.loss_every = LOSS_EVERY
         self.rows: list[list] = []  # [step, ns since the start, loss, ns in steps]
-        self.occasions = {"snapshot": Occasions(), "log": Occasions()}
+        self.occasions = {"snapshot": Occasions(), "log": Occasions(), "validate": Occasions()}
+        self.kept = Kept()
+        self.census = Census()
+        self.not_finite = 0      # losses that were read
         self.loaders: list[Loader] = []
         self._records: "weakref.WeakKeyDictionary[Any, Loader]" = weakref.WeakKeyDictionary()
         self.page: Page | None = None
@@ -110,6 +121,8 @@ class Watcher:
             current = None
         try:
             self.borders.remove()
+            if self.census.mode is not None:
+                self.census.leave()
         except Exception:
             pass  # what stays passes everything on
 
@@ -167,6 +180,8 @@ class Watcher:
 
     def loader_ended(self, record: Loader, took: int) -> None:
         record.ended(took)
+        if not record.trained and self.accounts.started:
+            self.occasions["validate"].add(0, sys._getframe(2), self.accounts.steps)
         if not record.facts.get("persistent"):
             record.collect(self.page)
 
@@ -247,6 +262,7 @@ class Watcher:
         if self.pending_loss is not None:
             self._take_pending()
         if loss.numel() == 1:
+            self.kept.see(loss, self.accounts.steps, sys._getframe(2))
             if on_gpu:
                 self._send_for(loss, now)
             else:
@@ -257,7 +273,9 @@ class Watcher:
         self.looking_ns += time.perf_counter_ns() - began
 
     def _add_row(self, step: int, now: int, loss: float) -> None:
-        self.rows.append([step, now - self.accounts.began, loss, self.accounts.step_ns, list(self.accounts.ns)])
+        if not math.isfinite(loss):
+            self.not_finite += 1
+        self.rows.append([step, now - self.accounts.began, loss if math.isfinite(loss) else None, self.accounts.step_ns, list(self.accounts.ns)])
         if len(self.rows) >= MOST_ROWS:
             del self.rows[1::2]
             self.loss_every *= 2

@@ -34,8 +34,10 @@ bool waits(const Evidence& e) {
 bool by_slow_files(const Evidence& e) { return excess(e.input) > kExplains * e.input.read_seconds; }
 bool by_single_samples(const Evidence& e) { return e.input.slow.front().quick >= kMostlyQuick; }
 
+// A DataLoader hands batches out in order, so all its workers wait for a slow sample; our readers pass it.
 Finding::Gain gain_without_slow(const Evidence& e) {
-  const double held_up = std::min(e.times.of(Phase::data_wait), excess(e.input) / std::max(e.input.readers, 1));
+  const int at_once = e.script ? 1 : std::max(e.input.readers, 1);
+  const double held_up = std::min(e.times.of(Phase::data_wait), excess(e.input) / at_once);
   return gain_of(held_up / e.times.loop());
 }
 
@@ -165,6 +167,11 @@ Found input_bound(const Evidence& e) {
   const bool more_would_help =
       by_user(e) && gain_with(e, enough_readers(e)) >= kWorthIt && enough_readers(e) > e.input.readers;
   if (more_would_help) return std::nullopt;  // the rules no_readers and few_readers report it
+  double gain = e.share(Phase::data_wait);
+  if (e.script) {  // workers that only start make a script wait too, but not for reading
+    gain = std::min(gain, e.input.read_seconds / std::max(e.input.readers, 1) / e.times.loop());
+    if (gain < kWorthIt) return std::nullopt;
+  }
   const bool computes = share_of_cpu(e.input) > kComputes;
   const std::string what = wait_text(e) + in_readers(e);
   if (!e.input.cached && e.input.cacheable_bytes > 0 && gain_of_cache(e) >= kWorthIt)
@@ -175,7 +182,7 @@ Found input_bound(const Evidence& e) {
                                     : "a faster disk, or a copy of the data on a local one",
                  .key = {},
                  .value = {},
-                 .gain = gain_of(e.share(Phase::data_wait), 0.5)};
+                 .gain = gain_of(gain, 0.5)};
 }
 
 }  // namespace millrace::doctor::detail

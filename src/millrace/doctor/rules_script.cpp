@@ -52,11 +52,11 @@ double restart_seconds(const Evidence& e) {
   return std::clamp(loader->first_batch_seconds - usual, 0.0, e.times.of(Phase::data_wait));
 }
 
-// Workers that are kept start once, and only the passes after the first gain.
+// Workers that are kept start once: the first pass, which gains nothing, is not in first_batch_seconds.
 Found workers_respawn(const Evidence& e) {
   const Script::Loader* const loader = loader_of(e);
   if (loader == nullptr || loader->epochs < 2) return std::nullopt;
-  const double saved = restart_seconds(e) * (1 - 1 / loader->epochs);
+  const double saved = restart_seconds(e);
   if (saved < kRespawns * e.times.loop()) return std::nullopt;
   return changed(workers_text(loader->workers) + " are started anew in each of " + significant(loader->epochs, 3) +
                      " passes over the data: the first batch of a pass comes after " +

@@ -15,7 +15,10 @@ def _watch(folder, package):
     from pathlib import Path
 
     from headrace._script.watcher import watch
-    watch(Path(folder))
+    watcher = watch(Path(folder))
+    if "HEADRACE_TRIAL" in os.environ:
+        from headrace._script.trial import install
+        install(watcher, os.environ["HEADRACE_TRIAL"])
 
 
 def _hand_on():
