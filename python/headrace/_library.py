@@ -65,9 +65,7 @@ class Library:
             raise MissingError(f"the library of headrace can't be loaded: {error}", place,
                                "install headrace again from its wheel, which is for Linux on x86-64") from None
         for name, (result, arguments) in _FUNCTIONS.items():
-            function = getattr(library, f"headrace_{name}", None)
-            if function is None:
-                continue
+            function = getattr(library, f"headrace_{name}")
             function.restype, function.argtypes = result, arguments
             setattr(self, name, function)
 

@@ -145,8 +145,8 @@ def _conclude(scratch: Path, folder: folders.Folder, name: str, ending: dict[str
     trained["name"] = name
     try:
         verdict = verdicts.diagnose(trained["evidence"])
-    except (Error, AttributeError) as error:
-        _tell(f"headrace doctor  no verdict: {getattr(error, 'what', error)}")
+    except Error as error:
+        _tell(f"headrace doctor  no verdict: {error.what}")
         verdict = {}
     try:
         folder.write(trained, verdict, ending)

@@ -95,7 +95,7 @@ class Accounts:
     def before_batch(self) -> int:
         """A loader is asked for its iterator or its next batch."""
         now = _now()
-        passed, self.last = now - self.last, now
+        passed, self.last, self.passed = now - self.last, now, 0
         if self.since:
             self.ns[REST] += passed
             self.since = False

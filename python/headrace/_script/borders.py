@@ -108,8 +108,9 @@ class Borders:
                         try:
                             batch = original(iterator)
                         except BaseException:
-                            watcher.waited += _now() - began
-                            watcher.go_on(False, iterator)
+                            took = _now() - began
+                            watcher.waited += took
+                            watcher.go_on(False, took)
                             raise
                         watcher.left -= 1
                         watcher.waited += _now() - began
@@ -128,7 +129,7 @@ class Borders:
                 watcher.busy = "data_wait"
                 record = iterator.__dict__.get("_headrace") or watcher.record_of(iterator)
                 began = watcher.accounts.before_batch()
-                if watcher.accounts.passed:
+                if watcher.accounts.passed and record.trained and is_grad_enabled():
                     watcher.pass_over(iterator)
             except Exception as error:
                 watcher.fail(error)
@@ -145,8 +146,7 @@ class Borders:
                     try:
                         now = watcher.accounts.after_batch(record, is_grad_enabled(), ended)
                         if ended:
-                            record.begun = False
-                            watcher.loader_ended(record)
+                            watcher.loader_ended(record, now - began)
                         else:
                             record.batch_came(now - began)
                             if record.trained and is_grad_enabled() and watcher.census.is_due(watcher.accounts.steps):

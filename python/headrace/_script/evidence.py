@@ -162,10 +162,11 @@ def _step_ms(rows: list) -> list[float]:
     return found
 
 
-def of(watcher: Any) -> dict[str, Any]:
+def of(watcher: Any, sampled: dict[str, Any]) -> dict[str, Any]:
+    """`sampled`: what the library's sampler adds to the evidence."""
     import torch
     accounts = watcher.accounts
-    wall, seconds = accounts.read()
+    wall, seconds = accounts.read(watcher.ended_ns)
     steps, loader = accounts.steps, _loader(watcher)
     loop = wall - seconds.get("startup", 0.0)
     outside = loop - seconds.get("data_wait", 0.0)
@@ -187,7 +188,10 @@ def of(watcher: Any) -> dict[str, Any]:
     census = _census(watcher, seconds)
     if census is not None:
         found["census"] = census
+    found.update(sampled)
+    found["on_gpu"] = watcher.on_gpu
     return {"process": watcher.process, "rank": os.environ.get("RANK", ""), "evidence": found, "rows": watcher.rows, "epochs": loader.epochs if loader else 0,
             "samples": steps * (loader.facts.get("batch_size") or 0) if loader else 0, "began_unix": time.time() - wall,
             "versions": {"python": sys.version.split()[0], "torch": torch.__version__}, "looking_s": watcher.looking_ns / 1e9,
-            "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, "ended_by": watcher.ended_by}
+            "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, "system": watcher.machine.get("system"),
+            "machine_lines": watcher.machine_lines}

@@ -30,9 +30,9 @@ class Folder:
     """A new run folder; its lock is held while the object lives."""
 
     def __init__(self, path: Path, script: str, command: Sequence[str]):
-        where = f"headrace doctor --run {path}"
+        where = str(path)
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            raise UsageError(f"{path} is there already", where, "name a new folder, or leave --run out")
+            raise UsageError(f"{path} is there already", where, "name a new folder, or none: then it is a new one below runs/script")
         self.path, self.script, self.command = path, script, list(command)
         self.began = time.time()
         self._made = [each for each in (path, *path.parents) if not each.exists()]
@@ -40,7 +40,7 @@ class Folder:
             path.mkdir(parents=True, exist_ok=True)
             self._lock = open(path / "lock", "w")
         except OSError as error:
-            raise FileError(f"{path} can't be made: {error.strerror}", where, "name a folder that you may write: headrace doctor --run DIR -- ...") from error
+            raise FileError(f"{path} can't be made: {error.strerror}", where, "name a folder that you may write") from error
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         self._lock.write(f"{os.getpid()}\n")
         self._lock.flush()
@@ -78,9 +78,8 @@ class Folder:
     def _lines(self, found: dict[str, Any], verdict: dict[str, Any], ending: dict[str, Any]) -> Any:
         evidence, rows = found["evidence"], found["rows"]
         yield {"kind": "start", "time": 0.0, "script": self.script, "recipe": self.script, "command": self.command, "step": 0, "versions": found["versions"],
-               "process": found["process"], "unix_time": found["began_unix"], **found.get("machine", {})}
-        for row in _thinned(rows):
-            yield row
+               "process": found["process"], "unix_time": found["began_unix"], "system": found["system"]}
+        yield from sorted([*_thinned(rows), *found["machine_lines"]], key=lambda line: line["time"])
         times = evidence["times"]
         yield {"kind": "findings", "time": times["wall"], "step": evidence["step"], "findings": verdict.get("findings", [])}
         yield {"kind": "end", "time": times["wall"], "step": evidence["step"], **ending}
@@ -98,7 +97,7 @@ class Folder:
                 "findings": verdict.get("findings", []), "doctor": {"looking_s": found["looking_s"]}, "likeness": digest,
                 "step_ms": {"p50": times["step_ms_p50"], "p95": times["step_ms_p95"]}, "shares": _shares(loop),
                 "samples_per_s": batch * steps / times["step_seconds"] if times["step_seconds"] else 0.0, "time_to_first_step_s": seconds.get("startup", 0.0),
-                "others": evidence.get("others"), "peak_memory_bytes": found["peak_memory_bytes"]}
+                "others": evidence.get("others"), "parameters": found.get("parameters"), "peak_memory_bytes": found["peak_memory_bytes"]}
 
 
 def _version() -> str:

@@ -108,7 +108,7 @@ class Loader:
         self.begin_ns = 0       # that iter() took, until the first batch is there
         self.begun = False
         self.epochs = 0         # begun
-        self.first_ns: list[int] = []  # for each epoch: iter() and the first batch
+        self.first_ns: list[int] = []  # for each epoch: iter(), the first batch, and the end
         self.waits: list[int] = []     # of other batches: the first 4096
         self.batches = 0
         self.workers: set[int] = set()  # processes whose slots are not added yet
@@ -126,6 +126,12 @@ class Loader:
                 self.first_ns.append(self.begin_ns + took)
         elif len(self.waits) < 4096:
             self.waits.append(took)
+
+    def ended(self, took: int) -> None:
+        """The call that found no batch any more took this long: it ends the workers, where they are not kept."""
+        self.begun = False
+        if self.first_ns and len(self.first_ns) == self.epochs:
+            self.first_ns[-1] += took
 
     def collect(self, page: Page | None) -> None:
         """Adds what its workers counted; they are done, or it is the end."""

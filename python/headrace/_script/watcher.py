@@ -25,6 +25,7 @@ from headrace._script.loaders import Loader, Page, Reading, facts_of
 LOSS_EVERY = 50_000_000          # ns between two losses that are read; doubled whenever MOST_ROWS are there
 LOSS_EVERY_GPU = 1_000_000_000
 MOST_ROWS = 1024
+current: "Watcher | None" = None  # that watches this process now
 
 
 class Occasions:
@@ -54,6 +55,7 @@ class Watcher:
     def __init__(self, folder: Path):
         self.folder = folder
         self.on = True
+        self.failed: str | None = None
         self.borders = borders.Borders(self)
         self._lines: "weakref.WeakKeyDictionary[Any, Any]" = weakref.WeakKeyDictionary()
         self._lines_by_dataset: dict[int, tuple[str, int]] = {}
@@ -80,12 +82,15 @@ class Watcher:
         self.page: Page | None = None
         self._reading: Reading | None = None
         self.looks: Any = None
+        self.sampler: Any = None
+        self.machine: dict[str, Any] = {}      # the machine at the start, and the lines of the sampler since
+        self.machine_lines: list[dict] = []
         self.dialect = ""
         self.on_gpu = False
         self.pending_loss: Any = None
         self.usage_at = None     # rusage a few steps after the start
         self.looking_ns = 0
-        self.ended_by = ""
+        self.ended_ns: int | None = None
 
     def after_fork(self) -> None:
         if self.on:
@@ -97,18 +102,40 @@ class Watcher:
         """Ends the watching, with one line."""
         if not self.on:
             return
-        self.on = False
-        self.busy = ""
+        self._turn_off()
         try:
-            self.borders.remove()
             frame = error.__traceback__
             while frame is not None and frame.tb_next is not None:
                 frame = frame.tb_next
             where = f" (line {frame.tb_lineno} of {os.path.basename(frame.tb_frame.f_code.co_filename)})" if frame else ""
             print(f"headrace doctor  stopped watching, the script runs on: {type(error).__name__}: {' '.join(str(error).split())}{where}", file=sys.stderr, flush=True)
-            self._write({"failed": f"{type(error).__name__}: {error}{where}"})
+            self.failed = f"{type(error).__name__}: {error}{where}"
+            self._write({"failed": self.failed})
         except Exception:
             pass
+
+    def _turn_off(self) -> None:
+        global current
+        self.on, self.busy, self.lead = False, "", None
+        if current is self:
+            current = None
+        try:
+            self.borders.remove()
+            if self.census.mode is not None:
+                self.census.leave()
+        except Exception:
+            pass  # what stays passes everything on
+
+    def end(self) -> dict | None:
+        """Ends the watching; what was found, None where no backward pass was seen or watching failed."""
+        found = None
+        if self.on and self.looks is not None:
+            try:
+                found = self._last_evidence()
+            except Exception as error:
+                self.fail(error)
+        self._turn_off()
+        return found
 
     def imported(self, name: str, module: Any) -> None:
         if not self.on:
@@ -151,7 +178,8 @@ class Watcher:
                 record.workers = started
         return record
 
-    def loader_ended(self, record: Loader) -> None:
+    def loader_ended(self, record: Loader, took: int) -> None:
+        record.ended(took)
         if not record.trained and self.accounts.started:
             self.occasions["validate"].add(0, sys._getframe(2), self.accounts.steps)
         if not record.facts.get("persistent"):
@@ -189,8 +217,8 @@ class Watcher:
         self.waited = 0
         self.borders.stand_aside(not self.accounts.by_loader)
 
-    def go_on(self, within: bool, ended: Any = None) -> None:
-        """Ends passing over, in a step or at the end of one; `ended`: the iterator that has no more batches."""
+    def go_on(self, within: bool, end_ns: int | None = None) -> None:
+        """Ends passing over, in a step or at the end of one. `end_ns`: what the call took that found no more batches."""
         try:
             record, steps = self.lead.__dict__.get("_headrace"), self.chosen - self.left
             self.busy, self.lead = "", None
@@ -198,8 +226,8 @@ class Watcher:
             self.accounts.go_on(steps, self.waited, within)
             if record is not None:
                 record.batches += steps
-                if ended is not None:
-                    self.loader_ended(record)
+                if end_ns is not None:
+                    self.loader_ended(record, end_ns)
         except Exception as error:
             self.fail(error)
 
@@ -271,6 +299,7 @@ class Watcher:
         from headrace._script.looks import Looks
         self.thread_taken = True
         self.dialect = evidence.dialect_of(sys._getframe(3))
+        self._start_sampler()
         self.looks = Looks(self)
         self.looks.start()
         import multiprocessing
@@ -279,10 +308,41 @@ class Watcher:
             Finalize(None, self.finish, exitpriority=0)
         atexit.register(self.finish)
 
+    def _start_sampler(self) -> None:
+        """The library's, a thread of its own that knows the machine. Without it the evidence says less."""
+        import torch
+        from headrace import _library
+        try:
+            library = _library.library()
+            self.machine = _library.text(library.machine())
+            self.sampler = library.sampler_start(torch.cuda.current_device() if torch.cuda.is_available() and torch.cuda.is_initialized() else -1)
+        except Exception:
+            self.sampler = None
+
+    def sample(self, last: bool = False) -> dict[str, Any]:
+        """What the sampler says for the evidence. Called by one thread at a time."""
+        if self.sampler is None:
+            return {}
+        from headrace import _library
+        library = _library.library()
+        said = _library.text((library.sampler_stop if last else library.sampler_read)(self.sampler))
+        if last:
+            self.sampler = None
+        if said.get("machine") and len(self.machine_lines) < MOST_ROWS:
+            self.machine_lines.append({"kind": "machine", "time": self.accounts.read()[0], "step": self.accounts.steps, **said["machine"]})
+        return said.get("evidence") or {}
+
     # -- the evidence --------------------------------------------------------------------------------------------------------------
 
     def write(self) -> None:
-        self._write(evidence.of(self))
+        self._write(evidence.of(self, self.sample()))
+
+    def _last_evidence(self) -> dict:
+        if threading.get_ident() == self.thread:
+            self.is_busy()  # ends passing over
+        self.ended_ns = time.perf_counter_ns()
+        self.looks.stop()
+        return evidence.of(self, self.sample(True))
 
     def _write(self, value: dict) -> None:
         path = self.folder / f"process-{self.process}.json"
@@ -296,15 +356,15 @@ class Watcher:
             return
         try:
             if self.looks is not None:
-                self.looks.stop()
-                self.write()
+                self._write(self._last_evidence())
         except Exception as error:
             self.fail(error)
 
 
 def watch(folder: Path) -> Watcher:
     """Starts watching this process and those that it forks."""
-    watcher = Watcher(folder)
+    global current
+    watcher = current = Watcher(folder)
     (folder / "hook").touch()  # by these `headrace doctor` knows how far a script came that has not trained
     os.register_at_fork(after_in_child=watcher.after_fork)
     finder = borders.Finder(watcher.imported)

@@ -61,6 +61,7 @@ void print_chosen(const std::string& what, const std::vector<runs::Comparison::D
 }
 
 void print_data(const runs::Comparison& comparison, const runs::RunFacts& a, const runs::RunFacts& b) {
+  if (a.is_script && b.is_script) return;
   const auto of = [](const std::string& data) { return data.empty() ? "unknown: there is no snapshot" : printable(data); };
   if (!comparison.data) return print("\ndata: " + (a.data.empty() ? of("") : std::string("the same")) + "\n");
   print("\ndata\n  A  " + of(a.data) + "\n  B  " + of(b.data) + "\n");

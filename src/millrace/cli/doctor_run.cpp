@@ -13,7 +13,7 @@ Json to_json(const doctor::Cause& cause) {
 }
 
 Json json_of(const runs::RunStory& story) {
-  Json json = {{"run", story.folder.string()},  {"recipe", story.recipe},   {"preset", story.preset},
+  Json json = {{"run", story.folder.string()},  {"kind", story.is_script ? "script" : "recipe"}, {"recipe", story.recipe},   {"preset", story.preset},
                {"state", to_json(story.state)}, {"earlier", Json::array()}, {"accounts", Json::object()},
                {"findings", story.findings}};
   for (const doctor::Cause& cause : story.earlier) json["earlier"].push_back(to_json(cause));
@@ -70,14 +70,14 @@ std::string finding_text(const Json& finding) {
 
 void print_text(const runs::RunStory& story) {
   std::vector<std::vector<std::string>> rows = {
-      {"run", printable(story.folder.string()) + (story.recipe.empty() ? "" : ", recipe " + printable(story.recipe)) +
+      {"run", printable(story.folder.string()) + (story.recipe.empty() ? "" : (story.is_script ? ", your script " : ", recipe ") + printable(story.recipe)) +
                   (story.preset.empty() ? "" : ", preset " + printable(story.preset))},
       {"state", printable(story.state.text)}};
   constexpr std::size_t kMostEarlier = 5;
   const std::size_t left_out = story.earlier.size() > kMostEarlier ? story.earlier.size() - kMostEarlier : 0;
   if (left_out > 0) rows.push_back({"before", with_commas(static_cast<std::int64_t>(left_out)) + " more processes"});
   for (std::size_t i = left_out; i < story.earlier.size(); ++i) rows.push_back({"before", printable(story.earlier[i].text)});
-  if (story.state.is_death) {
+  if (story.state.is_death && !story.is_script) {
     rows.push_back({"saved", story.saved_step ? "step " + with_commas(*story.saved_step) + ": the same command resumes from there"
                                               : "nothing was saved yet: the same command starts over"});
   }

@@ -118,7 +118,8 @@ std::string reason_of(const std::string& error, std::string& id) {
   return "of an error";
 }
 
-Cause ended(const Json& end, const std::string& launcher, Cause cause) {
+// `is_script`: a training script saves for itself, and its end has no reason of ours.
+Cause ended(const Json& end, const std::string& launcher, bool is_script, Cause cause) {
   const std::string reason = text_at(end, {"exit_reason"});
   cause.step = std::max(cause.step, count_at(end, {"step"}));
   const std::string at = " at step " + with_commas(cause.step);
@@ -126,12 +127,12 @@ Cause ended(const Json& end, const std::string& launcher, Cause cause) {
     const std::string from = text_at(end, {"sender"});
     cause.id = "stopped";
     cause.text = "stopped by " + (text_at(end, {"signal"}).empty() ? "a signal" : text_at(end, {"signal"})) +
-                 (from.empty() ? "" : " from " + from) + at + ", and saved: the same command resumes it";
+                 (from.empty() ? "" : " from " + from) + at + (is_script ? "" : ", and saved: the same command resumes it");
     return cause;
   }
   if (reason != "error") {
     cause.id = "finished";
-    cause.text = "finished" + at + " (" + (reason.empty() ? "no reason given" : reason) + ")";
+    cause.text = "finished" + at + (is_script ? "" : " (" + (reason.empty() ? "no reason given" : reason) + ")");
     return cause;
   }
   const std::string error = text_at(end, {"error"});
@@ -249,9 +250,10 @@ Cause cause_of(const std::vector<Json>& lines, bool alive, const SystemMark& now
     return cause;
   }
   const std::string launcher = launcher_text(lines);
-  if (const Json* end = last_of(lines, "end")) return ended(*end, launcher, std::move(cause));
-  cause.is_death = true;
   const Json* start = last_of(lines, "start");
+  const bool is_script = start != nullptr && !text_at(*start, {"script"}).empty();
+  if (const Json* end = last_of(lines, "end")) return ended(*end, launcher, is_script, std::move(cause));
+  cause.is_death = true;
   const std::string at = cause.step != 0    ? " after step " + with_commas(cause.step)
                          : start == nullptr ? " before its first step"
                                             : " before its first log line";

@@ -60,6 +60,18 @@ TEST(Cause, EachWayToEndIsTold) {
 
 constexpr const char* kStill = "the run has not moved for 60 s\n  where    step 1,201, backward of generator\n  next     wait";
 
+TEST(Cause, AScriptSavesForItself) {
+  const auto script = [](Json end) {
+    std::vector<Json> lines = with(std::move(end));
+    lines.front()["script"] = "train.py";
+    return cause_of(lines, /*alive=*/false, mark()).text;
+  };
+  EXPECT_EQ(script({{"kind", "end"}, {"exit_reason", "end"}}), "finished at step 1,200");
+  EXPECT_EQ(script({{"kind", "end"}, {"exit_reason", "signal"}, {"signal", "SIGINT"}}), "stopped by SIGINT at step 1,200");
+  EXPECT_EQ(script({{"kind", "end"}, {"exit_reason", "error"}, {"error", "exit code 3"}}),
+            "died at step 1,200 of an error: exit code 3");
+}
+
 TEST(Cause, AStandstillIsToldWithItsPlaceWhoeverEndedIt) {
   const std::string where = ": the run has not moved for 60 s (step 1,201, backward of generator)";
   std::vector<Json> lines = with({{"kind", "hang"}, {"text", kStill}});

@@ -221,6 +221,7 @@ void members(Is<Script::Loader> auto& x, auto& visit) {
   visit("epochs", x.epochs);
   visit("first_batch_seconds", x.first_batch_seconds);
   visit("usual_batch_seconds", x.usual_batch_seconds);
+  visit("slow_start_seconds", x.slow_start_seconds);
   visit("worker_threads", x.worker_threads);
   visit("multiprocessing", x.multiprocessing);
   visit("sample_seconds", x.sample_seconds);
@@ -447,7 +448,10 @@ template <class T>
 void read(const Json& json, std::vector<T>& to, const std::string& where) {
   if (!json.is_array()) wrong(json, where, "a list");
   to.clear();
-  for (const Json& each : json) read(each, to.emplace_back(), where + "[" + std::to_string(to.size() - 1) + "]");
+  for (const Json& each : json) {
+    const std::string place = where + "[" + std::to_string(to.size()) + "]";
+    read(each, to.emplace_back(), place);
+  }
 }
 
 template <class T>

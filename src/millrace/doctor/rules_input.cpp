@@ -16,6 +16,8 @@ constexpr double kMostlyQuick = 0.5;  // share of a file's reads that take the u
                                       // not the file
 constexpr double kComputes = 0.5;     // share of CPU time from which readers slow each other down
 constexpr int kMostSleepers = 32;     // the most readers, if they mostly wait
+constexpr double kManyThreads = 1.2;  // cores that a step uses, from which its threads wait for each other
+constexpr double kHeldUp = 0.8;       // the part of the readers' turns on shared cores in which such a step does not move
 
 constexpr double kHandOver = 4e-4;    // seconds in which a script's loop takes a batch from a worker
 
@@ -44,13 +46,6 @@ Finding::Gain gain_without_slow(const Evidence& e) {
 }
 
 
-// The smallest number of readers with which steps hardly wait for data.
-int enough_readers(const Evidence& e) {
-  const double work = std::max(e.times.loop() - e.times.of(Phase::data_wait), 1e-9);
-  const int most = share_of_cpu(e.input) > kComputes ? std::max(e.cores, 1) : kMostSleepers;
-  return std::clamp(static_cast<int>(std::ceil(1.3 * e.input.read_seconds / work)), 1, most);
-}
-
 std::string wait_text(const Evidence& e) {
   const double per_step = e.input.read_seconds / static_cast<double>(e.times.steps) * 1e3;
   return "steps wait for data " + percent(e.share(Phase::data_wait)) + " of the time: reading what a step needs takes " +
@@ -58,6 +53,7 @@ std::string wait_text(const Evidence& e) {
 }
 
 std::string in_readers(const Evidence& e) {
+  if (e.input.readers == 0) return ", in the loop's own thread";
   return ", in " + std::to_string(e.input.readers) + (e.script ? " worker" : " reader") + (e.input.readers == 1 ? "" : "s");
 }
 
@@ -80,7 +76,17 @@ double gain_of_cache(const Evidence& e) {
 double seconds_with(const Evidence& e, int readers) {
   const double work = e.times.loop() - e.times.of(Phase::data_wait);
   const double work_cpu = std::min(e.work_cpu_seconds.value_or(work * e.cores), work * e.cores);
-  return std::max({work, e.input.read_seconds / readers, (work_cpu + e.input.read_cpu_seconds) / e.cores});
+  const double shared = std::max({work, e.input.read_seconds / readers, (work_cpu + e.input.read_cpu_seconds) / e.cores});
+  const double threads = work > 0 ? work_cpu / work : 1;
+  if (!e.script || !e.work_cpu_seconds || threads < kManyThreads || threads + 1 <= e.cores) return shared;
+  const double held_up = e.input.read_cpu_seconds * (readers + threads) / (static_cast<double>(readers) * e.cores);
+  return std::max(shared, work + kHeldUp * std::max(held_up, e.input.read_cpu_seconds / e.cores));
+}
+
+int enough_readers(const Evidence& e) {
+  const double work = std::max(e.times.loop() - e.times.of(Phase::data_wait), 1e-9);
+  const int most = share_of_cpu(e.input) > kComputes ? std::max(e.cores, 1) : kMostSleepers;
+  return std::clamp(static_cast<int>(std::ceil(1.3 * e.input.read_seconds / work)), 1, most);
 }
 
 Finding set(std::string what, std::string key, std::string value, std::optional<Finding::Gain> gain) {
@@ -142,7 +148,7 @@ Found no_readers(const Evidence& e) {
   double gain = gain_with(e, readers);
   if (e.script) gain = std::min(gain, (e.input.read_seconds - kHandOver * static_cast<double>(e.times.steps)) / e.times.loop());
   if (gain < kWorthIt) return std::nullopt;
-  return set(wait_text(e) + ", in the loop's own thread", "data.workers", std::to_string(readers), gain_of(gain));
+  return set(wait_text(e) + in_readers(e), "data.workers", std::to_string(readers), gain_of(gain));
 }
 
 Found few_readers(const Evidence& e) {

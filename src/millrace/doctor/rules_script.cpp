@@ -13,6 +13,8 @@ using telemetry::Phase;
 
 constexpr double kRespawns = 0.03;  // share of the loop's time from which starting workers is reported
 constexpr double kWorthAChange = 0.05;
+constexpr double kAllBusy = 0.85;  // share of the cores' time, from which workers wait for cores
+constexpr double kInWay = 0.10;    // share of the loop's time that waits for data or for a core
 constexpr double kCopiesUnpinned = 0.03, kPinnedSaves = 0.7;  // share of the time for copies; the part that pinned memory saves
 constexpr double kItems = 0.03;
 constexpr double kInPython = 0.4;      // share of the looks
@@ -42,14 +44,30 @@ std::string rewritten(std::string line, std::string_view from, std::string_view 
 
 std::string workers_text(int workers) { return std::to_string(workers) + (workers == 1 ? " worker" : " workers"); }
 
+// The time that the stretch lost while workers started: beyond the usual wait for a batch, and beyond the time of reading it.
+double start_seconds(const Evidence& e, const Script::Loader& loader) {
+  if (loader.workers == 0 || loader.epochs <= 0) return 0;
+  const double first_read = loader.sample_seconds * static_cast<double>(loader.batch_size);
+  const double usual = loader.epochs * std::max(loader.usual_batch_seconds, first_read);
+  const double waited = std::clamp(loader.first_batch_seconds - usual, 0.0, e.times.of(Phase::data_wait));
+  return waited + std::clamp(loader.slow_start_seconds, 0.0, work_seconds(e) / 2);
+}
+
+// The time of the stretch if the loop read its batches itself, without processes that compete for its cores. What workers wait
+// for a core while all are busy is no part of the reading.
+double seconds_without_workers(const Evidence& e) {
+  const double work = work_seconds(e), loop = e.times.loop();
+  const double waited = std::max(0.0, e.core_wait_seconds.value_or(0) - e.others.value_or(0) * loop);
+  const double busy = e.work_cpu_seconds.value_or(work * e.cores) + e.input.read_cpu_seconds;
+  const double read = busy > kAllBusy * e.cores * loop ? e.input.read_cpu_seconds : e.input.read_seconds;
+  return work - std::min(waited, work / 2) + read;
+}
+
 }  // namespace
 
 double restart_seconds(const Evidence& e) {
   const Script::Loader* const loader = loader_of(e);
-  if (loader == nullptr || loader->workers == 0 || loader->persistent || loader->epochs <= 0) return 0;
-  const double first_read = loader->sample_seconds * static_cast<double>(loader->batch_size);
-  const double usual = loader->epochs * std::max(loader->usual_batch_seconds, first_read);
-  return std::clamp(loader->first_batch_seconds - usual, 0.0, e.times.of(Phase::data_wait));
+  return loader == nullptr || loader->persistent ? 0 : start_seconds(e, *loader);
 }
 
 // Workers that are kept start once: the first pass, which gains nothing, is not in first_batch_seconds.
@@ -65,8 +83,40 @@ Found workers_respawn(const Evidence& e) {
                  change_of(*e.script, {{"loader.persistent", true}}), loader->where, gain_of(saved / e.times.loop()));
 }
 
-Found too_many_workers(const Evidence& /*e*/) { return std::nullopt; }
-Found threads_in_workers(const Evidence& /*e*/) { return std::nullopt; }
+// Workers cost time when they start, and while they compete with the loop for cores.
+Found too_many_workers(const Evidence& e) {
+  const Script::Loader* const loader = loader_of(e);
+  if (loader == nullptr || loader->workers == 0 || e.input.read_seconds <= 0) return std::nullopt;
+  const double loop = e.times.loop(), start = start_seconds(e, *loader), without = seconds_without_workers(e);
+  const int enough = std::min(enough_readers(e), loader->workers);
+  const double with_enough = loop - start * (1 - static_cast<double>(enough) / loader->workers);
+  const bool is_none = without < with_enough;
+  const double gain = 1 - std::min(without, with_enough) / loop;
+  if (gain < kWorthAChange) return std::nullopt;
+  ScriptSettings settings = {{"data.workers", is_none ? 0 : enough}};
+  if (is_none && loader->persistent) settings.emplace_back("loader.persistent", false);
+  const std::string what =
+      is_none ? "reading in " + workers_text(loader->workers) + " costs more than it saves: steps wait for data " +
+                    percent(e.share(Phase::data_wait)) + " of the time, and the loop itself would read all of it in " +
+                    percent((without - work_seconds(e)) / loop) + " of it"
+              : workers_text(loader->workers) + " take " + human_duration(start / loader->epochs) + " to start" +
+                    (loader->epochs > 1 && !loader->persistent ? " in each pass" : "") + ", " + percent(start / loop) +
+                    " of the time, and " + std::to_string(enough) + (enough == 1 ? " reads" : " read") + " as fast as the steps";
+  return changed(what, change_of(*e.script, settings), loader->where, gain_of(gain, 0.25));
+}
+
+// What more threads cost depends on what they do, so nothing is predicted.
+Found threads_in_workers(const Evidence& e) {
+  const Script::Loader* const loader = loader_of(e);
+  if (loader == nullptr || loader->workers == 0 || loader->worker_threads < 2) return std::nullopt;
+  const bool waits = e.share(Phase::data_wait) >= kInWay || e.core_wait_seconds.value_or(0) >= kInWay * e.times.loop();
+  if (loader->workers * loader->worker_threads <= e.cores || !waits) return std::nullopt;
+  const Json one_thread = {{"code", "lambda worker: torch.set_num_threads(1)"}};
+  return changed(workers_text(loader->workers) + " compute with " + std::to_string(loader->worker_threads) + " threads each on " +
+                     std::to_string(e.cores) + (e.cores == 1 ? " core" : " cores") + ", and steps wait for data " +
+                     percent(e.share(Phase::data_wait)) + " of the time",
+                 change_of(*e.script, {{"loader.worker_init", one_thread}}), loader->where, std::nullopt);
+}
 
 // Only memory that is pinned is copied by the GPU itself.
 Found not_pinned(const Evidence& e) {

@@ -25,6 +25,7 @@ struct Script {
     double epochs = 0;                // passes that the stretch began
     double first_batch_seconds = 0;   // from the start of a pass to its first batch, summed over the passes
     double usual_batch_seconds = 0;   // the median wait for a batch
+    double slow_start_seconds = 0;    // how much longer than usual the work on the first batches of the passes took, in total
     int worker_threads = 0;           // torch's threads in a worker; 0 = unknown
     std::string multiprocessing;      // "fork", "spawn", "forkserver"
     double sample_seconds = 0;        // mean time of a sample in the place where it is read

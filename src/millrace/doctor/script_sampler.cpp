@@ -16,6 +16,8 @@
 namespace millrace::doctor {
 namespace {
 
+constexpr double kLeastWork = 0.1;  // seconds; /proc/stat counts hundredths of a second
+
 // The children of a process; nullopt if the system does not list them.
 std::optional<std::vector<int>> children_of(const std::filesystem::path& process) {
   std::vector<int> children;
@@ -114,7 +116,7 @@ Json ScriptSampler::evidence(const std::optional<ThreadSeconds>& thread) const {
     const double waited = std::max(0.0, thread->waited - first_thread_->waited);
     const double wanted = waited + std::max(0.0, thread->ran - first_thread_->ran);
     json["core_wait_seconds"] = waited;
-    if (seconds_ > 0 && wanted > 0)
+    if (seconds_ > 0 && wanted > kLeastWork)
       json["others"] = std::min({waited / wanted, others_ / (seconds_ * static_cast<double>(allowed_cpus().size())), 1.0});
   }
   if (const auto gpu = gpu_between({}, gpu_))

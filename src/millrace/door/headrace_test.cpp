@@ -151,6 +151,41 @@ TEST(Door, says_mistakes_in_three_parts) {
   EXPECT_THAT(headrace_error(), HasSubstr("SnapshotError"));
 }
 
+TEST(Door, judges_a_script) {
+  const char* const said = headrace_diagnose(
+      R"({"cores": 2, "times": {"steps": 100, "wall": 10, "seconds": {"data_wait": 6.5, "forward": 3.5}},)"
+      R"( "input": {"readers": 1, "read_seconds": 9.5}, "script": {"dialect": "trainer", "loader": {"workers": 1}}})");
+  ASSERT_NE(said, nullptr) << headrace_error();
+  const Json verdict = Json::parse(said);
+  EXPECT_EQ(verdict["findings"][0]["id"], "few_readers");
+  EXPECT_EQ(verdict["findings"][0]["call"], "TrainingArguments");
+  EXPECT_EQ(verdict["accounts"][0]["phase"], "data_wait");
+  EXPECT_EQ(headrace_diagnose(R"({"tims": {}})"), nullptr);
+  EXPECT_EQ(Json::parse(headrace_error())["next"], "did you mean times?");
+  EXPECT_EQ(headrace_diagnose(R"({"others": NaN})"), nullptr);
+  EXPECT_THAT(headrace_error(), HasSubstr("texts"));
+  EXPECT_EQ(headrace_diagnose(nullptr), nullptr);
+  EXPECT_GE(Json::parse(headrace_machine())["cores"], 1);
+}
+
+TEST(Door, samples_the_machine) {
+  headrace_sampler* const sampler = headrace_sampler_start(-1);
+  ASSERT_NE(sampler, nullptr) << headrace_error();
+  const Json evidence = Json::parse(headrace_sampler_read(sampler))["evidence"];
+  EXPECT_NE(headrace_diagnose(evidence.dump().c_str()), nullptr) << headrace_error();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const bool refused = headrace_sampler_read(sampler) == nullptr && headrace_sampler_stop(sampler) == nullptr &&
+                         std::string(headrace_error()).find("is a fork") != std::string::npos;
+    ::_exit(refused ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_NE(headrace_sampler_stop(sampler), nullptr);
+  EXPECT_EQ(headrace_sampler_read(nullptr), nullptr);
+}
+
 TEST(Door, a_fork_is_noticed) {
   Opened loader = opened(kSleeping);
   headrace_batch batch{};

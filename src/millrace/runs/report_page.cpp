@@ -99,6 +99,7 @@ std::string clock_text() {
 std::string title_of(std::span<const RunStory> runs) {
   if (runs.size() > 1) return std::to_string(runs.size()) + " runs";
   const RunStory& run = runs.front();
+  if (run.is_script) return "your script " + run.recipe;
   return (run.recipe.empty() ? "run" : run.recipe) + (run.preset.empty() ? "" : ", preset " + run.preset);
 }
 

@@ -80,6 +80,8 @@ const std::vector<std::vector<Json>>& Run::processes() const {
 
 std::string Run::recipe() const { return recipe_of_run(Fs::real(), folder_); }
 
+bool Run::is_script() const { return text_at(read(record_, run_files::kRun), {"kind"}) == "script"; }
+
 std::optional<std::int64_t> Run::newest_snapshot() const {
   const std::vector<snapshot::Found> found = snapshot::list(Fs::real(), folder_);
   const auto newest =

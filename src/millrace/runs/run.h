@@ -35,6 +35,8 @@ class Run {
   // The lines of log.jsonl, by process; of one that crashed before its first step a line in lock.
   [[nodiscard]] const std::vector<std::vector<Json>>& processes() const;
   [[nodiscard]] std::string recipe() const;  // "" if no file names it
+  // True: a run of a training script that is not Millrace's; recipe() is the script's file name.
+  [[nodiscard]] bool is_script() const;
   // The step of the newest snapshot that is complete and Millrace's; nullopt without such a snapshot. SnapshotError if the folder
   // of snapshots can't be read.
   [[nodiscard]] std::optional<std::int64_t> newest_snapshot() const;
@@ -50,7 +52,7 @@ class Run {
   const Json& read(std::optional<Json>& kept, const char* name) const;
 
   std::filesystem::path folder_;
-  mutable std::optional<Json> config_, plan_, summary_;
+  mutable std::optional<Json> record_, config_, plan_, summary_;
   mutable std::optional<LastLines> last_lines_;
   mutable std::optional<std::vector<std::vector<Json>>> processes_;
 };

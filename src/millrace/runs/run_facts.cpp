@@ -166,6 +166,7 @@ RunFacts facts_of(const RunStory& story, const Json& config, const std::string& 
   facts.folder = story.folder.string();
   facts.recipe = story.recipe;
   facts.preset = story.preset;
+  facts.is_script = story.is_script;
   facts.state = story.state.text;
   add_config(json_at(config, {"values"}), json_at(config, {"origins"}), "", facts.config);
   add_plan(story, facts);

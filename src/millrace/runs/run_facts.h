@@ -27,6 +27,7 @@ struct RunFacts {
   };
 
   std::string folder, recipe, preset, state;
+  bool is_script = false;                  // see RunStory
   std::map<std::string, Setting> config;   // by dotted key
   std::map<std::string, Setting> plan;     // choices of the plan, without facts about the machine
   std::map<std::string, Setting> machine;  // device and versions

@@ -27,6 +27,14 @@ std::string state_text(const Json& summary, std::int64_t newest_step) {
   return "";
 }
 
+// A script saves for itself: whether it could be resumed is not known.
+std::string script_state(const Json& summary) {
+  const std::string reason = text_at(summary, {"exit_reason"});
+  if (reason == "error") return "failed";
+  if (reason == "signal") return "stopped";
+  return reason.empty() ? "died" : "done";
+}
+
 // Adds the run in a folder and the runs below it. A folder that can't be read becomes a row.
 void add_runs(const fs::path& folder, int depth, std::vector<RunRow>& rows) {
   std::error_code error;
@@ -151,7 +159,7 @@ RunRow row_of(const Run& run) {
   try {
     const std::int64_t newest = run.newest_snapshot().value_or(0);
     row.step = std::max(row.step, newest);
-    row.state = run.is_running() ? "running" : state_text(summary, newest);
+    row.state = run.is_running() ? "running" : run.is_script() ? script_state(summary) : state_text(summary, newest);
   } catch (const SnapshotError& error) {
     row.state = "unreadable: " + error.message().what;
   }

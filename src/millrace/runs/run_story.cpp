@@ -90,6 +90,7 @@ RunStory story_of(const Run& run) {
   RunStory story;
   story.folder = run.folder();
   story.recipe = run.recipe();
+  story.is_script = run.is_script();
   story.processes = run.processes();
   for (std::size_t i = 0; i < story.processes.size(); ++i) {
     const bool last = i + 1 == story.processes.size();

@@ -18,6 +18,7 @@ namespace millrace::runs {
 struct RunStory {
   std::filesystem::path folder;
   std::string recipe, preset;
+  bool is_script = false;                  // true: of a training script that is not Millrace's; `recipe` is its file name
   doctor::Cause state;                     // of the last process: whether it is running, or why it ended
   std::optional<std::int64_t> saved_step;  // step of the newest snapshot
   std::vector<doctor::Cause> earlier;      // how the earlier processes ended, the oldest first

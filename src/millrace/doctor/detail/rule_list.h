@@ -75,9 +75,12 @@ Found page_faults(const Evidence& evidence);
 Found list_growing(const Evidence& evidence);
 
 // The time of the stretch if there were `readers` readers. It is the longest of three times: the loop's own work; the reading
-// divided among the readers; the CPU time of both divided among the cores. Own work of unknown CPU time counts as work on all cores.
+// divided among the readers; the CPU time of both divided among the cores. Own work of unknown CPU time counts as work on all
+// cores. A script's step on all cores hardly moves while one of its threads has no core: it waits at the end of each operation.
 [[nodiscard]] double seconds_with(const Evidence& evidence, int readers);
-// The time that the stretch waited for workers of a script to start, beyond the usual wait for a batch.
+// The smallest number of readers with which steps hardly wait for data.
+[[nodiscard]] int enough_readers(const Evidence& evidence);
+// The time that the stretch lost because workers of a script were started anew in each pass.
 [[nodiscard]] double restart_seconds(const Evidence& evidence);
 // A finding whose remedy is to set the config key `key` to `value`.
 [[nodiscard]] Finding set(std::string what, std::string key, std::string value, std::optional<Finding::Gain> gain);

@@ -57,5 +57,7 @@ int main(void) {
   headrace_release(last);
   expect(headrace_open("{}", NULL, 0) == NULL && strstr(headrace_error(), "has no data") != NULL, "a mistake is said");
   expect(strlen(headrace_version()) > 0, "there is a version");
+  const char* const verdict = headrace_diagnose("{\"times\": {\"steps\": 3}}");
+  expect(verdict != NULL && strstr(verdict, "Too short to judge: 3 steps") != NULL, "a script is judged");
   return failures == 0 ? 0 : 1;
 }

@@ -146,6 +146,13 @@ std::string versions_html(std::span<const RunStory> runs) {
          "measures a run anew.</p>\n";
 }
 
+std::string remedy_html(const Json& finding) {
+  const std::string key = text_at(finding, {"key"}), change = text_at(finding, {"change"}), where = text_at(finding, {"where"});
+  if (!change.empty()) return "<code>" + escaped(change) + "</code>" + (where.empty() ? "" : " in " + escaped(where));
+  if (key.empty()) return escaped(text_at(finding, {"remedy"}));
+  return "<code>--" + escaped(key) + "=" + escaped(text_at(finding, {"value"})) + "</code>";
+}
+
 std::string verdict(const RunStory& run, const std::string& run_name) {
   const bool found = run.findings.is_array() && !run.findings.empty();
   std::string state = run.state.text;
@@ -166,9 +173,7 @@ std::string verdict(const RunStory& run, const std::string& run_name) {
   if (found) html += "<ol>";
   for (const Json& finding : found ? run.findings : Json::array()) {
     html += "<li><b>" + escaped(text_at(finding, {"id"})) + "</b>: " + escaped(text_at(finding, {"what"})) + ".<br>";
-    html += text_at(finding, {"key"}).empty()
-                ? escaped(text_at(finding, {"remedy"}))
-                : "<code>--" + escaped(text_at(finding, {"key"})) + "=" + escaped(text_at(finding, {"value"})) + "</code>";
+    html += remedy_html(finding);
     if (const auto gain = number_at(finding, {"gain"})) {
       html += " <span class=\"gain\">about " + percent(*gain) + " less time</span>";
       const auto low = number_at(finding, {"gain_low"}), high = number_at(finding, {"gain_high"});

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <ctime>
 #include <utility>
 
 #include "millrace/base/clock.h"
@@ -72,6 +73,7 @@ Diagnosis::Mark Diagnosis::mark() const {
             .samples = samples_,
             .validation_batches = validation_batches_,
             .validation_seconds = validation_seconds_,
+            .cpu_seconds = static_cast<double>(std::clock()) / CLOCKS_PER_SEC,
             .skipped = skipped_,
             .spikes = spikes_,
             .others = others_,
@@ -274,6 +276,7 @@ doctor::Evidence Diagnosis::evidence(const Mark& from, const Mark& to) const {
   e.launches = launches(from.device, to.device);
   e.clock = clock_.latest();
   e.input = input(from, to);
+  e.work_cpu_seconds = std::max(0.0, to.cpu_seconds - from.cpu_seconds - e.input.read_cpu_seconds);
   e.copied_floats = copied_floats_;
   e.log = {.count = to.lines - from.lines, .every_steps = config.log.every};
   e.snapshot = {
