@@ -152,7 +152,7 @@ Found no_readers(const Evidence& e) {
 }
 
 Found few_readers(const Evidence& e) {
-  if (!waits(e) || by_slow_files(e) || e.input.readers == 0 || !by_user(e)) return std::nullopt;
+  if (!waits(e) || by_slow_files(e) || e.input.readers == 0 || !by_user(e) || threads_in_workers(e)) return std::nullopt;
   const int readers = enough_readers(e);
   const double gain = gain_with(e, readers);
   if (readers <= e.input.readers || gain < kWorthIt) return std::nullopt;
