@@ -32,7 +32,7 @@ FAULTS = [
     Fault("no_workers_trainer", "with_trainer", "no_readers",
           {"        ids = [int": "        " + SLOW_DISK.format(ms=3) + "ids = [int", "COUNT, LENGTH, WORDS = 800": "COUNT, LENGTH, WORDS = 960"}),
     Fault("few_workers_accelerate", "with_accelerate", "few_readers",
-          {"        random = np.random": "        " + SLOW_DISK.format(ms=3) + "random = np.random", "import sys": "import sys"}),
+          {"        random = np.random": "        " + SLOW_DISK.format(ms=3) + "random = np.random"}),
     Fault("decode_in_loop", "image_pairs", "no_readers",
           {"SIDE, COUNT, EPOCHS, BATCH = 48, 192, 16, 16": "SIDE, COUNT, EPOCHS, BATCH = 48, 192, 8, 16", "num_workers=2, persistent_workers=True": "num_workers=0",
            "        return torch.from_numpy(picture.reshape(3, SIDE, SIDE).astype":
