@@ -11,6 +11,7 @@ import importlib
 _PLACES = {
     "exact": "_exact", "Exact": "_exact", "sample_seed": "_exact",
     "runs": "_runs", "Run": "_runs", "RunError": "_runs", "train": "_runs",
+    "watch": "_watch", "Watch": "_watch",
     "Loader": "loader", "LoaderWarning": "loader",
     "Pipeline": "pipeline", "Step": "pipeline",
     "hdf5": "pipeline", "nifti": "pipeline", "images": "pipeline", "npy": "pipeline", "npz": "pipeline", "csv": "pipeline",
@@ -27,7 +28,7 @@ __all__ = list(_PLACES)
 def __getattr__(name: str):
     if name in _PLACES:
         return getattr(importlib.import_module(f"headrace.{_PLACES[name]}"), name)
-    if name in ("hf", "errors"):
+    if name in ("hf", "lightning", "errors"):
         return importlib.import_module(f"headrace.{name}")
     raise AttributeError(f"module 'headrace' has no attribute {name!r}")
 

@@ -167,7 +167,7 @@ Found item_in_loop(const Evidence& e) {
 
 // Says nothing of the reading: its time is in data_wait, or in workers.
 Found gil_bound(const Evidence& e) {
-  if (!e.script || !e.script->python || e.script->python->samples < kEnoughLooks) return std::nullopt;
+  if (!e.script || !e.script->python || e.script->python->samples < kEnoughLooks || item_in_loop(e)) return std::nullopt;
   const Script::PythonLooks& looks = *e.script->python;
   if (looks.gil_share < kInPython) return std::nullopt;
   const double work = work_seconds(e) / e.times.loop();
