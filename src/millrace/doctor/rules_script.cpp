@@ -93,7 +93,7 @@ Found workers_respawn(const Evidence& e) {
 Found too_many_workers(const Evidence& e) {
   const Script::Loader* const loader = loader_of(e);
   if (loader == nullptr || loader->workers == 0 || e.input.read_seconds <= 0) return std::nullopt;
-  if (const Found starts = many_starts(e, *loader)) return starts;
+  if (Found starts = many_starts(e, *loader)) return starts;
   const double loop = e.times.loop(), without = seconds_without_workers(e);
   const double gain = 1 - without / loop;
   if (gain < kWorthAChange || without > loop - restart_seconds(e) || !e.others || *e.others >= kInWay) return std::nullopt;
