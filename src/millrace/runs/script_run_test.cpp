@@ -90,7 +90,7 @@ TEST_F(ScriptRun, IsARowAStoryAndAPage) {
 TEST_F(ScriptRun, TwoOfThemAreCompared) {
   const RunFacts slow = read_facts(made("a", 1, 0.05, few_)), fast = read_facts(made("b", 4, 0.005, Json::array()));
   const Comparison comparison = compare(slow, fast);
-  EXPECT_THAT(comparison.explanation.text, HasSubstr("A is slower: 60.0 ms a step, B 15.0 ms a step"));
+  EXPECT_THAT(comparison.explanation.text, HasSubstr("A is slower: 60 ms a step, B 15 ms a step"));
   EXPECT_THAT(comparison.explanation.text, HasSubstr("few_readers of A explains data_wait"));
   ASSERT_EQ(comparison.config.size(), 1U);
   EXPECT_EQ(comparison.config.front().key, "loader.num_workers");
