@@ -13,9 +13,10 @@ Json to_json(const doctor::Cause& cause) {
 }
 
 Json json_of(const runs::RunStory& story) {
-  Json json = {{"run", story.folder.string()},  {"kind", story.is_script ? "script" : "recipe"}, {"recipe", story.recipe},   {"preset", story.preset},
-               {"state", to_json(story.state)}, {"earlier", Json::array()}, {"accounts", Json::object()},
-               {"findings", story.findings}};
+  Json json = {{"run", story.folder.string()},  {"kind", story.is_script ? "script" : "recipe"},
+               {"recipe", story.recipe},        {"preset", story.preset},
+               {"state", to_json(story.state)}, {"earlier", Json::array()},
+               {"accounts", Json::object()},    {"findings", story.findings}};
   for (const doctor::Cause& cause : story.earlier) json["earlier"].push_back(to_json(cause));
   for (const auto& [name, seconds] : story.accounts) json["accounts"][name] = seconds;
   if (!story.blocks.empty()) json["blocks"] = to_json(story.blocks);
@@ -70,7 +71,8 @@ std::string finding_text(const Json& finding) {
 
 void print_text(const runs::RunStory& story) {
   std::vector<std::vector<std::string>> rows = {
-      {"run", printable(story.folder.string()) + (story.recipe.empty() ? "" : (story.is_script ? ", your script " : ", recipe ") + printable(story.recipe)) +
+      {"run", printable(story.folder.string()) +
+                  (story.recipe.empty() ? "" : (story.is_script ? ", your script " : ", recipe ") + printable(story.recipe)) +
                   (story.preset.empty() ? "" : ", preset " + printable(story.preset))},
       {"state", printable(story.state.text)}};
   constexpr std::size_t kMostEarlier = 5;

@@ -212,7 +212,7 @@ struct Evidence {
   // CPU seconds that the loop's own work took in the stretch, on all its threads: without waiting for data, and without reading.
   std::optional<double> work_cpu_seconds;
   std::optional<double> core_wait_seconds;  // seconds in which the loop's thread could have run and had no core
-  std::optional<double> others;        // share of the stretch in which other programs used the cores
+  std::optional<double> others;             // share of the stretch in which other programs used the cores
   int cores = 1;
   bool on_gpu = false;
   std::optional<Gpu> gpu;
@@ -233,7 +233,7 @@ struct Evidence {
   // subtracted.
   std::vector<double> step_ms;
   Earlier earlier;
-  std::string run;  // the run's folder; "" = the run has no folder
+  std::string run;               // the run's folder; "" = the run has no folder
   std::optional<Script> script;  // nullopt: a run of Millrace's own loop
   [[nodiscard]] double share(telemetry::Phase phase) const noexcept { return times.share(phase); }
 };

@@ -327,8 +327,7 @@ Json json_of(const std::array<double, telemetry::kPhases>& seconds) {
 }
 template <class T>
 Json json_of(const std::vector<T>& all);
-Json json_of(const auto& object)
-  requires std::is_class_v<std::remove_cvref_t<decltype(object)>>;
+Json json_of(const auto& object) requires std::is_class_v<std::remove_cvref_t<decltype(object)>>;
 
 struct Writer {
   Json json = Json::object();
@@ -345,9 +344,7 @@ Json json_of(const std::vector<T>& all) {
   for (const T& each : all) json.push_back(json_of(each));
   return json;
 }
-Json json_of(const auto& object)
-  requires std::is_class_v<std::remove_cvref_t<decltype(object)>>
-{
+Json json_of(const auto& object) requires std::is_class_v<std::remove_cvref_t<decltype(object)>> {
   Writer writer;
   members(object, writer);
   return std::move(writer.json);
@@ -388,7 +385,8 @@ void read(const Json& json, bool& to, const std::string& where) {
 template <std::integral T>
 void read(const Json& json, T& to, const std::string& where) {
   if (!json.is_number_integer()) wrong(json, where, "a whole number");
-  const bool fits = json.is_number_unsigned() ? std::in_range<T>(json.get<std::uint64_t>()) : std::in_range<T>(json.get<std::int64_t>());
+  const bool fits =
+      json.is_number_unsigned() ? std::in_range<T>(json.get<std::uint64_t>()) : std::in_range<T>(json.get<std::int64_t>());
   if (!fits) wrong(json, where, std::is_unsigned_v<T> ? "a whole number from 0 on" : "a whole number of this size");
   to = json.get<T>();
 }
@@ -425,7 +423,7 @@ void read(const Json& json, std::array<double, telemetry::kPhases>& to, const st
 template <class T>
 void read(const Json& json, std::vector<T>& to, const std::string& where);
 template <class T>
-  requires std::is_class_v<T>
+requires std::is_class_v<T>
 void read(const Json& json, T& to, const std::string& where);
 
 struct Reader {
@@ -455,7 +453,7 @@ void read(const Json& json, std::vector<T>& to, const std::string& where) {
 }
 
 template <class T>
-  requires std::is_class_v<T>
+requires std::is_class_v<T>
 void read(const Json& json, T& to, const std::string& where) {
   if (!json.is_object()) wrong(json, where, "an object");
   if constexpr (std::same_as<T, Evidence::LossLine>) to.gradient_norm = std::numeric_limits<double>::quiet_NaN();

@@ -35,7 +35,8 @@ Evidence full() {
   e.experiments.batch = Evidence::Experiments::Batch{.rows = 2, .fixed_share = 0.5, .batch_size = 2};
   e.experiments.layout = Evidence::Experiments::Layouts{.from = "contiguous", .to = "channels_last", .ratio = 1.5};
   e.experiments.recompute = Evidence::Experiments::Recompute{.saved_bytes = 1000, .seconds = 0.5};
-  e.census = Evidence::Census{.operations = 10, .host_reads = 1, .seconds = 1, .rebuilt_seconds = 0.5, .rebuilt_by = "aten::tril"};
+  e.census =
+      Evidence::Census{.operations = 10, .host_reads = 1, .seconds = 1, .rebuilt_seconds = 0.5, .rebuilt_by = "aten::tril"};
   e.targets = {{.key = "targets.data_wait", .what = "waiting", .unit = "", .asked = 0.1, .measured = 0.2, .at_most = true}};
   e.ranks = {{.reduction = 1, .data_wait = 2}, {.reduction = 3, .data_wait = 4}};
   e.earlier = {.step_ms = {90, 91}, .newest = "runs/a"};

@@ -22,12 +22,12 @@ struct Finding {
 
   // What to change in a training script that is not Millrace's.
   struct Change {
-    std::string text;                    // what the user writes: "DataLoader(..., num_workers=4)"
-    std::string call;                    // the function or class that takes the arguments in `set`; "" = no call
-    Json set = Json::object();           // argument -> value; {"code": "..."} is a value in Python
-    std::string command;                 // the words to start the script with instead; "" = as it is
-    Json environment = Json::object();   // variables to start it with
-    Json replace = Json::object();       // a line of the script -> the line to write there
+    std::string text;                   // what the user writes: "DataLoader(..., num_workers=4)"
+    std::string call;                   // the function or class that takes the arguments in `set`; "" = no call
+    Json set = Json::object();          // argument -> value; {"code": "..."} is a value in Python
+    std::string command;                // the words to start the script with instead; "" = as it is
+    Json environment = Json::object();  // variables to start it with
+    Json replace = Json::object();      // a line of the script -> the line to write there
   };
 
   std::string id;          // id of the rule
@@ -35,9 +35,9 @@ struct Finding {
   std::string remedy;      // what to do: a command or an action
   std::string key, value;  // the remedy as a config key and its value; "" if the remedy is not a config value
   std::optional<Gain> gain;
-  Stake stake = Stake::time;  // the stake of the rule
-  bool warned = false;        // `warned` of the rule
-  std::string where = {};     // the place in a script that it is about: "train.py:31"
+  Stake stake = Stake::time;          // the stake of the rule
+  bool warned = false;                // `warned` of the rule
+  std::string where = {};             // the place in a script that it is about: "train.py:31"
   std::optional<Change> change = {};  // only of a script
 };
 

@@ -19,7 +19,7 @@ constexpr int kMostSleepers = 32;     // the most readers, if they mostly wait
 constexpr double kManyThreads = 1.2;  // cores that a step uses, from which its threads wait for each other
 constexpr double kHeldUp = 0.8;       // the part of the readers' turns on shared cores in which such a step does not move
 
-constexpr double kHandOver = 4e-4;    // seconds in which a script's loop takes a batch from a worker
+constexpr double kHandOver = 4e-4;  // seconds in which a script's loop takes a batch from a worker
 
 double share_of_cpu(const Evidence::Input& input) {
   return input.read_seconds <= 0 ? 1.0 : std::clamp(input.read_cpu_seconds / input.read_seconds, 0.0, 1.0);
@@ -44,7 +44,6 @@ Finding::Gain gain_without_slow(const Evidence& e) {
   const double held_up = std::min(e.times.of(Phase::data_wait), excess(e.input) / at_once);
   return gain_of(held_up / e.times.loop());
 }
-
 
 std::string wait_text(const Evidence& e) {
   const double per_step = e.input.read_seconds / static_cast<double>(e.times.steps) * 1e3;
@@ -173,8 +172,7 @@ Found cache_off(const Evidence& e) {
 // Fires if reading is too slow although the run has as many readers as the cores allow.
 Found input_bound(const Evidence& e) {
   if (!waits(e) || by_slow_files(e) || cache_off(e) || too_many_workers(e) || threads_in_workers(e)) return std::nullopt;
-  const bool more_would_help =
-      by_user(e) && gain_with(e, enough_readers(e)) >= kWorthIt && enough_readers(e) > e.input.readers;
+  const bool more_would_help = by_user(e) && gain_with(e, enough_readers(e)) >= kWorthIt && enough_readers(e) > e.input.readers;
   if (more_would_help) return std::nullopt;  // the rules no_readers and few_readers report it
   double gain = e.share(Phase::data_wait);
   if (e.script) {  // workers that only start make a script wait too, but not for reading

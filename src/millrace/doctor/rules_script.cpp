@@ -13,11 +13,11 @@ using telemetry::Phase;
 
 constexpr double kRespawns = 0.03;  // share of the loop's time from which starting workers is reported
 constexpr double kWorthAChange = 0.05;
-constexpr double kAllBusy = 0.85;  // share of the cores' time, from which workers wait for cores
-constexpr double kInWay = 0.10;    // share of the loop's time that waits for data or for a core
+constexpr double kAllBusy = 0.85;                             // share of the cores' time, from which workers wait for cores
+constexpr double kInWay = 0.10;                               // share of the loop's time that waits for data or for a core
 constexpr double kCopiesUnpinned = 0.03, kPinnedSaves = 0.7;  // share of the time for copies; the part that pinned memory saves
 constexpr double kItems = 0.03;
-constexpr double kInPython = 0.4;      // share of the looks
+constexpr double kInPython = 0.4;  // share of the looks
 constexpr std::int64_t kEnoughLooks = 50;
 constexpr double kFaultsPerStep = 1000, kInKernel = 0.04;  // page faults of a step; share of the CPU time
 constexpr double kFaultSeconds = 1.4e-6;                   // what a page fault costs a step, with what it drives out of caches
@@ -27,8 +27,7 @@ const Script::Loader* loader_of(const Evidence& e) { return e.script && e.script
 double work_seconds(const Evidence& e) { return e.times.loop() - e.times.of(Phase::data_wait); }
 
 Found changed(std::string what, Finding::Change change, std::string where, std::optional<Finding::Gain> gain) {
-  Finding finding{
-      .id = {}, .what = std::move(what), .remedy = remedy_of(change, where), .key = {}, .value = {}, .gain = gain};
+  Finding finding{.id = {}, .what = std::move(what), .remedy = remedy_of(change, where), .key = {}, .value = {}, .gain = gain};
   finding.where = std::move(where);
   finding.change = std::move(change);
   return finding;
@@ -152,7 +151,8 @@ Found item_in_loop(const Evidence& e) {
     break;
   }
   const double per_step = static_cast<double>(calls.count) / static_cast<double>(e.times.steps);
-  return changed("the loop reads " + (calls.count > 0 ? significant(per_step, 2) + " values of tensors in a step" : "single values of tensors") +
+  return changed("the loop reads " +
+                     (calls.count > 0 ? significant(per_step, 2) + " values of tensors in a step" : "single values of tensors") +
                      at(calls.where) + " and waits for them " + percent(share) + " of the time" +
                      (e.gpu ? "; the GPU computes " + percent(e.gpu->utilisation) + " of it" : ""),
                  std::move(change), calls.where, gain ? std::optional(gain_of(*gain, 0.3)) : std::nullopt);
@@ -167,15 +167,17 @@ Found gil_bound(const Evidence& e) {
   const bool has_line = looks.where_share > 0.25 * looks.gil_share;
   return Finding{
       .id = {},
-      .what = "the loop's thread runs Python code in " + percent(looks.gil_share) + " of " + with_commas(looks.samples) + " looks" +
-              (has_line ? ", in " + percent(looks.where_share) + " at " + looks.where : "") + ": torch has nothing to do then",
+      .what = "the loop's thread runs Python code in " + percent(looks.gil_share) + " of " + with_commas(looks.samples) +
+              " looks" + (has_line ? ", in " + percent(looks.where_share) + " at " + looks.where : "") +
+              ": torch has nothing to do then",
       .remedy = has_line ? "write what " + looks.where + " does with whole tensors, or outside of the loop"
                          : "fewer and larger operations, for which Python has less to do: torch.compile(model), optimisers with "
                            "foreach=True or fused=True",
       .key = {},
       .value = {},
-      .gain = has_line ? std::optional(gain_of(looks.where_share * work, 0.25))
-                       : std::optional(Finding::Gain{.likely = looks.gil_share * work / 2, .low = 0, .high = looks.gil_share * work}),
+      .gain = has_line
+                  ? std::optional(gain_of(looks.where_share * work, 0.25))
+                  : std::optional(Finding::Gain{.likely = looks.gil_share * work / 2, .low = 0, .high = looks.gil_share * work}),
       .where = has_line ? looks.where : ""};
 }
 
@@ -188,7 +190,8 @@ Found page_faults(const Evidence& e) {
   const double by_count = faults.minor_per_step * kFaultSeconds * static_cast<double>(e.times.steps);
   const double gain = std::clamp(std::max(by_count / e.times.loop(), faults.system_cpu_share * work / e.times.loop()), 0.0, 0.9);
   if (gain < kWorthAChange) return std::nullopt;
-  Finding::Change change{.text = "headrace run -- " + (e.script->command.empty() ? "python " + e.script->path : e.script->command)};
+  Finding::Change change{.text =
+                             "headrace run -- " + (e.script->command.empty() ? "python " + e.script->path : e.script->command)};
   change.command = change.text;
   return changed("a step takes " + with_commas(std::llround(faults.minor_per_step)) +
                      " pages of memory anew from the kernel, which has " + percent(faults.system_cpu_share) +

@@ -71,7 +71,8 @@ TEST(RulesOfScripts, WorkersAreAskedForInEachDialect) {
   EXPECT_FALSE(json.contains("key") || json.contains("command") || json.contains("replace"));
 }
 
-// A step on one of two cores, and samples that are inflated: a script of which 0.51 and 0.46 of the time was left with two workers.
+// A step on one of two cores, and samples that are inflated: a script of which 0.51 and 0.46 of the time was left with two
+// workers.
 TEST(RulesOfScripts, AStepOnOneCoreLeavesTheOtherForReading) {
   Evidence e = script_with(Phase::data_wait, 8.5);
   e.cores = 2;
@@ -210,7 +211,8 @@ TEST(RulesOfScripts, AListThatKeepsGraphs) {
       Script::KeptGraphs{.growth_bytes_per_step = 1e6, .list = "losses", .where = "train.py:44", .line = "losses.append(loss)"};
   const Finding finding = first(e, "list_growing");
   EXPECT_EQ(finding.change->text, "losses.append(loss.detach())");
-  EXPECT_THAT(finding.what, HasSubstr("losses (train.py:44) keeps tensors with the graph that made them, 1.0 MB more in each step"));
+  EXPECT_THAT(finding.what,
+              HasSubstr("losses (train.py:44) keeps tensors with the graph that made them, 1.0 MB more in each step"));
   EXPECT_THAT(finding.what, HasSubstr("after 15,000 more steps"));
   EXPECT_THAT(ids_of(e), testing::ElementsAre("list_growing"));
   EXPECT_EQ(verdict_on(e)["findings"][0]["endangers_run"], true);
@@ -258,8 +260,9 @@ TEST(RulesOfScripts, AVerdictSaysWhatComesFirst) {
   const Json verdict = verdict_on(e);
   EXPECT_EQ(verdict["accounts"][0]["phase"], "data_wait");
   EXPECT_NEAR(verdict["accounts"][0]["share"].get<double>(), 20 / 29.5, 1e-9);
-  EXPECT_THAT(verdict["verdict"].get<std::string>(),
-              HasSubstr("in 1 worker. Try DataLoader(..., num_workers=4, persistent_workers=True) in train.py:31: about 68 % less time"));
+  EXPECT_THAT(
+      verdict["verdict"].get<std::string>(),
+      HasSubstr("in 1 worker. Try DataLoader(..., num_workers=4, persistent_workers=True) in train.py:31: about 68 % less time"));
   e.times.steps = 5;
   EXPECT_EQ(verdict_on(e)["verdict"], "Too short to judge: 5 steps in 30 s; the rules need ten steps and a second.");
 }

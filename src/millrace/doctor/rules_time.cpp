@@ -102,17 +102,18 @@ double core_share(const Evidence& e) {
 }  // namespace
 
 Found log_often(const Evidence& e) {
-  return too_often(e, Phase::log, e.script ? often_of(e, e.script->logs) : e.log, {kLogs, kFewLogs}, "log lines", "log.every", "");
+  return too_often(e, Phase::log, e.script ? often_of(e, e.script->logs) : e.log, {kLogs, kFewLogs}, "log lines", "log.every",
+                   "");
 }
 
 Found snapshot_often(const Evidence& e) {
-  return too_often(e, Phase::snapshot, e.script ? often_of(e, e.script->saves) : e.snapshot, {kSaves, kFewSaves}, "snapshots", "snapshot.every_steps",
-                   "snapshot.every_epochs");
+  return too_often(e, Phase::snapshot, e.script ? often_of(e, e.script->saves) : e.snapshot, {kSaves, kFewSaves}, "snapshots",
+                   "snapshot.every_steps", "snapshot.every_epochs");
 }
 
 Found validate_often(const Evidence& e) {
-  return too_often(e, Phase::validate, e.script ? often_of(e, e.script->validations) : e.validation, {kValidates, kFewValidations}, "validations", "train.validate_every",
-                   "train.validate_epochs");
+  return too_often(e, Phase::validate, e.script ? often_of(e, e.script->validations) : e.validation,
+                   {kValidates, kFewValidations}, "validations", "train.validate_every", "train.validate_epochs");
 }
 
 // A step on b rows takes a + c b, so with k times the rows every b rows take a / k + c b. Remedies that do not change the
@@ -229,9 +230,9 @@ Found oversubscribed(const Evidence& e) {
   if (e.script && !e.experiments.threads) return too_many_threads(e);
   const auto& threads = e.experiments.threads;
   if (!threads || threads->ratio < 1.05) return std::nullopt;
-  return set((e.script ? "the number of torch's threads is " : "device.threads is ") + std::to_string(threads->asked) + " on " + std::to_string(threads->cores) +
-                 (threads->cores == 1 ? " core" : " cores") + ": with as many threads as cores a step was " +
-                 significant(threads->ratio, 3) + " times as fast",
+  return set((e.script ? "the number of torch's threads is " : "device.threads is ") + std::to_string(threads->asked) + " on " +
+                 std::to_string(threads->cores) + (threads->cores == 1 ? " core" : " cores") +
+                 ": with as many threads as cores a step was " + significant(threads->ratio, 3) + " times as fast",
              "device.threads", std::to_string(threads->cores), gain_of((1 - 1 / threads->ratio) * core_share(e), 0.25));
 }
 
@@ -281,7 +282,8 @@ Found slower_than_before(const Evidence& e) {
   if (now < kSlower * before) return std::nullopt;
   return Finding{.id = {},
                  .what = "a step takes " + significant(now, 3) + " ms, " + significant(before, 3) + " ms in the median of " +
-                         std::to_string(e.earlier.step_ms.size()) + " earlier runs of this " + (e.script ? "script" : "config") + " on this machine",
+                         std::to_string(e.earlier.step_ms.size()) + " earlier runs of this " + (e.script ? "script" : "config") +
+                         " on this machine",
                  .remedy = "see what differs: millrace compare " + e.earlier.newest + " " + e.run,
                  .key = {},
                  .value = {},

@@ -35,8 +35,8 @@ struct Script {
   };
 
   struct Faults {
-    double minor_per_step = 0;       // page faults of the loop's process that needed no disk
-    double system_cpu_share = 0;     // share of its CPU time that it spent in the kernel
+    double minor_per_step = 0;        // page faults of the loop's process that needed no disk
+    double system_cpu_share = 0;      // share of its CPU time that it spent in the kernel
     bool below_headrace_run = false;  // true: malloc already keeps what it frees
   };
 

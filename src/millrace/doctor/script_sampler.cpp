@@ -120,7 +120,8 @@ Json ScriptSampler::evidence(const std::optional<ThreadSeconds>& thread) const {
       json["others"] = std::min({waited / wanted, others_ / (seconds_ * static_cast<double>(allowed_cpus().size())), 1.0});
   }
   if (const auto gpu = gpu_between({}, gpu_))
-    json["gpu"] = {{"utilisation", gpu->utilisation}, {"mhz", gpu->mhz}, {"most_mhz", gpu->most_mhz}, {"held_back", gpu->held_back}};
+    json["gpu"] = {
+        {"utilisation", gpu->utilisation}, {"mhz", gpu->mhz}, {"most_mhz", gpu->most_mhz}, {"held_back", gpu->held_back}};
   if (const auto clock = clock_.of_the_run())
     json["clock"] = {{"before_mhz", clock->before_mhz}, {"now_mhz", clock->now_mhz}, {"lost", clock->lost}};
   if (gpu_room_ > 0)

@@ -24,8 +24,8 @@ class ScriptSampler {
   // `gpu`: reads the script's GPU, which has the number `gpu_index` in CUDA; null = it has none, or nothing can be read.
   ScriptSampler(std::unique_ptr<Nvml> gpu, int gpu_index);
 
-  // {"machine": Sampler::MachineReading since the last call, or null, "evidence": members of Evidence since construction}. The CPU
-  // time of child processes counts as the script's own.
+  // {"machine": Sampler::MachineReading since the last call, or null, "evidence": members of Evidence since construction}. The
+  // CPU time of child processes counts as the script's own.
   [[nodiscard]] Json read();
 
  private:
@@ -40,7 +40,7 @@ class ScriptSampler {
   int loop_thread_id_;
   int cores_;
   std::optional<ThreadSeconds> first_thread_;
-  std::optional<double> family_;  // at the last reading, without this process
+  std::optional<double> family_;     // at the last reading, without this process
   double seconds_ = 0, others_ = 0;  // of readings that know the family: their length, and the CPU seconds of other programs
   GpuUse gpu_;
   ClockUse clock_;

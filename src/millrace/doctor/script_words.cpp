@@ -5,8 +5,8 @@
 #include <iterator>
 
 #include "millrace/base/error.h"
-#include "millrace/base/format.h"
 #include "millrace/base/foreign_json.h"
+#include "millrace/base/format.h"
 
 namespace millrace::doctor::detail {
 namespace {
@@ -18,8 +18,9 @@ struct ScriptRule {
 };
 
 constexpr std::array kScriptRules = {
-    ScriptRule{"not_finite",
-               "lower the learning rate, clip the gradients, or look for zeros under a root or a logarithm, or divisions by them"},
+    ScriptRule{
+        "not_finite",
+        "lower the learning rate, clip the gradients, or look for zeros under a root or a logarithm, or divisions by them"},
     ScriptRule{"loss_flat"},
     ScriptRule{"loss_vanished"},
     ScriptRule{"loss_spiking",
@@ -62,7 +63,8 @@ constexpr std::array kScriptRules = {
     ScriptRule{"slower_than_before"},
     ScriptRule{"launch_bound",
                "larger batches (tune the learning rate with them), and fewer, larger operations: torch.compile(model)"},
-    ScriptRule{"gpu_idle", "larger batches (tune the learning rate with them), and fewer, larger operations: torch.compile(model)"},
+    ScriptRule{"gpu_idle",
+               "larger batches (tune the learning rate with them), and fewer, larger operations: torch.compile(model)"},
     ScriptRule{"gpu_held_back"},
     ScriptRule{"clock_throttled"},
     ScriptRule{"unaccounted",
@@ -85,9 +87,11 @@ struct DialectRow {
 
 constexpr std::string_view kLoader = "DataLoader", kArguments = "TrainingArguments";
 constexpr std::array kDialectRows = {
-    DialectRow{
-        "data.workers",
-        {Words{kLoader, "num_workers"}, {kLoader, "num_workers"}, {kArguments, "dataloader_num_workers"}, {kLoader, "num_workers"}}},
+    DialectRow{"data.workers",
+               {Words{kLoader, "num_workers"},
+                {kLoader, "num_workers"},
+                {kArguments, "dataloader_num_workers"},
+                {kLoader, "num_workers"}}},
     DialectRow{"loader.persistent",
                {Words{kLoader, "persistent_workers"},
                 {kLoader, "persistent_workers"},

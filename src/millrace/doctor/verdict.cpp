@@ -49,10 +49,12 @@ std::string text_of(const Evidence& e, const std::vector<Finding>& findings,
   if (!can_judge(e))
     return "Too short to judge: " + with_commas(e.times.steps) + (e.times.steps == 1 ? " step in " : " steps in ") +
            human_duration(e.times.loop()) + "; the rules need ten steps and a second.";
-  const std::vector<std::pair<std::string, double>> largest(accounts.begin(), accounts.begin() + static_cast<std::ptrdiff_t>(std::min<std::size_t>(accounts.size(), 4)));
-  return "Nothing was found that holds it back: " + joined(largest, ", ", [&](const auto& account) {
-           return account.first + " " + percent(account.second / e.times.loop());
-         }) + ".";
+  const std::vector<std::pair<std::string, double>> largest(
+      accounts.begin(), accounts.begin() + static_cast<std::ptrdiff_t>(std::min<std::size_t>(accounts.size(), 4)));
+  return "Nothing was found that holds it back: " +
+         joined(largest, ", ",
+                [&](const auto& account) { return account.first + " " + percent(account.second / e.times.loop()); }) +
+         ".";
 }
 
 }  // namespace

@@ -249,7 +249,8 @@ namespace {
 
 headrace_sampler& sampler_of(headrace_sampler* started) {
   if (started == nullptr) {
-    throw UsageError({.what = "there is no sampler", .where = "a function of libheadrace.so", .next = "call headrace_sampler_start() first"});
+    throw UsageError(
+        {.what = "there is no sampler", .where = "a function of libheadrace.so", .next = "call headrace_sampler_start() first"});
   }
   if (started->process != ::getpid()) {
     throw UsageError({.what = "this sampler was started by process " + std::to_string(started->process) +

@@ -1,4 +1,5 @@
-// Millrace's loader and doctor as a C library, for programs in other languages; the Python package headrace calls it through ctypes.
+// Millrace's loader and doctor as a C library, for programs in other languages; the Python package headrace calls it through
+// ctypes.
 //
 //   headrace_loader* loader = headrace_open("{\"data\": {\"kind\": \"npy\", \"arrays\": {\"x\": \"x.npy\"}}}", NULL, 0);
 //   if (loader == NULL) return fail(headrace_error());

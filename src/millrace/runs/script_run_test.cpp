@@ -33,11 +33,19 @@ class ScriptRun : public testing::Test {
                           {"origins", {{"loader.num_workers", "train.py:31"}}}});
     const Json accounts = {{"data_wait", 40 * wait}, {"forward", 0.2}, {"backward", 0.2}, {"startup", 1}};
     std::ofstream log(run / "log.jsonl");
-    log << Json{{"kind", "start"}, {"time", 0}, {"script", "train.py"}, {"recipe", "train.py"}, {"step", 0},
-                {"command", {"python", "train.py"}}, {"versions", {{"torch", "2.11.0"}}}}.dump()
+    log << Json{{"kind", "start"},
+                {"time", 0},
+                {"script", "train.py"},
+                {"recipe", "train.py"},
+                {"step", 0},
+                {"command", {"python", "train.py"}},
+                {"versions", {{"torch", "2.11.0"}}}}
+               .dump()
         << "\n";
-    log << Json{{"kind", "step"}, {"time", 2}, {"step", 40}, {"loss", 0.5}, {"samples", 640}, {"step_ms_p50", 1e3 * wait + 10},
-                {"accounts", accounts}}.dump()
+    log << Json{{"kind", "step"},      {"time", 2},      {"step", 40},
+                {"loss", 0.5},         {"samples", 640}, {"step_ms_p50", 1e3 * wait + 10},
+                {"accounts", accounts}}
+               .dump()
         << "\n";
     log << Json{{"kind", "end"}, {"time", 2}, {"step", 40}, {"exit_reason", "end"}}.dump() << "\n";
     write("summary.json", {{"kind", "script"},

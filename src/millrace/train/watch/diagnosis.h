@@ -91,7 +91,7 @@ class Diagnosis {
     telemetry::Timeline::Summary times;
     std::int64_t lines = 0, saves = 0, validations = 0, recompute_ns = 0, step = 0, samples = 0, validation_batches = 0;
     double validation_seconds = 0;
-    double cpu_seconds = 0;  // CPU time of the process
+    double cpu_seconds = 0;                                     // CPU time of the process
     double skipped = 0, spikes = 0, others = 0, others_of = 0;  // others: seconds in which other programs used the cores, out of
                                                                 // others_of seconds that were observed
     data::Loader::Counters read;
