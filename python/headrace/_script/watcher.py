@@ -95,6 +95,8 @@ class Watcher:
     def after_fork(self) -> None:
         if self.on:
             page = self.page
+            if self.busy == "passing":
+                self.borders.come_back()
             self._begin()
             self.page = page  # a worker counts in its parent's page
 
