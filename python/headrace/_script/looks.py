@@ -12,6 +12,8 @@ from typing import Any
 
 EVERY = 0.05
 WRITE_EVERY = 10.0
+MOST_PAUSE = 5.0
+PAUSES = 50    # times as long as a look had no core is the pause behind it
 LET_GO = 3e-4  # seconds
 KEPT = 5e-4
 _TENSOR = "/torch/_tensor.py"
@@ -59,9 +61,13 @@ class Looks:
     def _run(self) -> None:
         written = time.monotonic()
         self.delay = RunDelay()
-        while not self._ending.wait(EVERY) and self.watcher.on:
+        delayed, pause = self.delay.read(), EVERY
+        while not self._ending.wait(pause) and self.watcher.on:
             try:
                 self._look()
+                # Where there are more threads than cores, this one may lose its core while the loop waits for the lock that it has.
+                before, delayed = delayed, self.delay.read()
+                pause = min(MOST_PAUSE, max(EVERY, PAUSES * (delayed - before) / 1e9))
                 if time.monotonic() - written >= WRITE_EVERY:
                     self.watcher.write()
                     written = time.monotonic()
