@@ -223,6 +223,7 @@ void members(Is<Script::Loader> auto& x, auto& visit) {
   visit("usual_batch_seconds", x.usual_batch_seconds);
   visit("slow_start_seconds", x.slow_start_seconds);
   visit("worker_threads", x.worker_threads);
+  visit("worker_tasks", x.worker_tasks);
   visit("multiprocessing", x.multiprocessing);
   visit("sample_seconds", x.sample_seconds);
   visit("sample_cpu_seconds", x.sample_cpu_seconds);

@@ -16,10 +16,9 @@ constexpr double kMostlyQuick = 0.5;  // share of a file's reads that take the u
                                       // not the file
 constexpr double kComputes = 0.5;     // share of CPU time from which readers slow each other down
 constexpr int kMostSleepers = 32;     // the most readers, if they mostly wait
+constexpr double kHandOver = 4e-4;    // seconds for a batch from a worker of a DataLoader
 constexpr double kManyThreads = 1.2;  // cores that a step uses, from which its threads wait for each other
 constexpr double kHeldUp = 0.8;       // the part of the readers' turns on shared cores in which such a step does not move
-
-constexpr double kHandOver = 4e-4;  // seconds in which a script's loop takes a batch from a worker
 
 double share_of_cpu(const Evidence::Input& input) {
   return input.read_seconds <= 0 ? 1.0 : std::clamp(input.read_cpu_seconds / input.read_seconds, 0.0, 1.0);
@@ -56,13 +55,19 @@ std::string in_readers(const Evidence& e) {
   return ", in " + std::to_string(e.input.readers) + (e.script ? " worker" : " reader") + (e.input.readers == 1 ? "" : "s");
 }
 
+// The time that it would take to get the batches of a script's loop from other processes, where the loop reads them itself now.
+double hand_over(const Evidence& e) {
+  return e.script && e.input.readers == 0 ? kHandOver * static_cast<double>(e.times.steps) : 0;
+}
+
 // True if the number of readers is the user's choice: a DataLoader never changes its own.
 bool by_user(const Evidence& e) { return e.input.readers_by_user || (e.script && e.script->loader); }
 
-// The workers of a script start once also where they are kept.
+// A script's loop that reads itself gains at most what the reading takes.
 double gain_with(const Evidence& e, int readers) {
-  const double once = e.script && e.script->loader ? restart_seconds(e) / std::max(e.script->loader->epochs, 1.0) : 0;
-  return 1 - (seconds_with(e, readers) + once) / e.times.loop();
+  const double gain = 1 - (seconds_with(e, readers) + hand_over(e)) / e.times.loop();
+  const bool reads_itself = e.script && e.input.readers == 0;
+  return reads_itself ? std::min(gain, (e.input.read_seconds - hand_over(e)) / e.times.loop()) : gain;
 }
 
 // The gain of a cache. The first epoch gains nothing, because it fills the cache.
@@ -144,8 +149,7 @@ Found slow_sample(const Evidence& e) {
 Found no_readers(const Evidence& e) {
   if (!waits(e) || by_slow_files(e) || e.input.readers > 0 || !by_user(e)) return std::nullopt;
   const int readers = enough_readers(e);
-  double gain = gain_with(e, readers);
-  if (e.script) gain = std::min(gain, (e.input.read_seconds - kHandOver * static_cast<double>(e.times.steps)) / e.times.loop());
+  const double gain = gain_with(e, readers);
   if (gain < kWorthIt) return std::nullopt;
   return set(wait_text(e) + in_readers(e), "data.workers", std::to_string(readers), gain_of(gain));
 }
@@ -175,9 +179,9 @@ Found input_bound(const Evidence& e) {
   const bool more_would_help = by_user(e) && gain_with(e, enough_readers(e)) >= kWorthIt && enough_readers(e) > e.input.readers;
   if (more_would_help) return std::nullopt;  // the rules no_readers and few_readers report it
   double gain = e.share(Phase::data_wait);
-  if (e.script) {  // workers that only start make a script wait too, but not for reading
+  if (e.script) {  // a script also waits for what its workers do besides reading
     gain = std::min(gain, e.input.read_seconds / std::max(e.input.readers, 1) / e.times.loop());
-    if (gain < kWorthIt) return std::nullopt;
+    if (gain < kWorthIt || e.input.read_seconds < 3 * hand_over(e)) return std::nullopt;
   }
   const bool computes = share_of_cpu(e.input) > kComputes;
   const std::string what = wait_text(e) + in_readers(e);

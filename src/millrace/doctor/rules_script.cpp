@@ -17,6 +17,7 @@ constexpr double kAllBusy = 0.85;                             // share of the co
 constexpr double kInWay = 0.10;                               // share of the loop's time that waits for data or for a core
 constexpr double kCopiesUnpinned = 0.03, kPinnedSaves = 0.7;  // share of the time for copies; the part that pinned memory saves
 constexpr double kItems = 0.03;
+constexpr int kOwnTasks = 3;  // threads that a worker has without computing in several: its own, of its queue, of the allocator
 constexpr double kInPython = 0.4;  // share of the looks
 constexpr std::int64_t kEnoughLooks = 50;
 constexpr double kFaultsPerStep = 1000, kInKernel = 0.04;  // page faults of a step; share of the CPU time
@@ -35,22 +36,13 @@ Found changed(std::string what, Finding::Change change, std::string where, std::
 
 std::string at(const std::string& where) { return where.empty() ? "" : " (" + where + ")"; }
 
-// The line with the first of `from` replaced; "" if it does not contain `from`.
+// The line with each `from` replaced.
 std::string rewritten(std::string line, std::string_view from, std::string_view to) {
-  const std::size_t found = line.find(from);
-  return found == std::string::npos ? "" : line.replace(found, from.size(), to);
+  for (std::size_t at = 0; (at = line.find(from, at)) != std::string::npos; at += to.size()) line.replace(at, from.size(), to);
+  return line;
 }
 
 std::string workers_text(int workers) { return std::to_string(workers) + (workers == 1 ? " worker" : " workers"); }
-
-// The time that the stretch lost while workers started: beyond the usual wait for a batch, and beyond the time of reading it.
-double start_seconds(const Evidence& e, const Script::Loader& loader) {
-  if (loader.workers == 0 || loader.epochs <= 0) return 0;
-  const double first_read = loader.sample_seconds * static_cast<double>(loader.batch_size);
-  const double usual = loader.epochs * std::max(loader.usual_batch_seconds, first_read);
-  const double waited = std::clamp(loader.first_batch_seconds - usual, 0.0, e.times.of(Phase::data_wait));
-  return waited + std::clamp(loader.slow_start_seconds, 0.0, work_seconds(e) / 2);
-}
 
 // The time of the stretch if the loop read its batches itself, without processes that compete for its cores. What workers wait
 // for a core while all are busy is no part of the reading.
@@ -62,59 +54,74 @@ double seconds_without_workers(const Evidence& e) {
   return work - std::min(waited, work / 2) + read;
 }
 
+// Fires if the loop waits in each pass until far more workers have started than it needs.
+Found many_starts(const Evidence& e, const Script::Loader& loader) {
+  const int enough = enough_readers(e);
+  const double lost = restart_seconds(e);
+  if (lost < kWorthAChange * e.times.loop() || loader.workers <= std::max(e.cores, 2 * enough)) return std::nullopt;
+  return changed(workers_text(loader.workers) + " take " + human_duration(lost / (loader.epochs - 1)) +
+                     " to start in each pass, " + percent(lost / e.times.loop()) + " of the time, and " + std::to_string(enough) +
+                     (enough == 1 ? " reads" : " read") + " as fast as the steps are",
+                 change_of(*e.script, {{"data.workers", enough}, {"loader.persistent", true}}), loader.where,
+                 gain_of(lost / e.times.loop()));
+}
+
 }  // namespace
 
 double restart_seconds(const Evidence& e) {
   const Script::Loader* const loader = loader_of(e);
-  return loader == nullptr || loader->persistent ? 0 : start_seconds(e, *loader);
+  if (loader == nullptr || loader->workers == 0 || loader->persistent || loader->epochs < 2) return 0;
+  const double first_read = loader->sample_seconds * static_cast<double>(loader->batch_size);
+  const double usual = (loader->epochs - 1) * std::max(loader->usual_batch_seconds, first_read);
+  const double waited = std::clamp(loader->first_batch_seconds - usual, 0.0, e.times.of(Phase::data_wait));
+  return waited + std::clamp(loader->slow_start_seconds, 0.0, work_seconds(e) / 2);
 }
 
-// Workers that are kept start once: the first pass, which gains nothing, is not in first_batch_seconds.
 Found workers_respawn(const Evidence& e) {
-  const Script::Loader* const loader = loader_of(e);
-  if (loader == nullptr || loader->epochs < 2) return std::nullopt;
-  const double saved = restart_seconds(e);
-  if (saved < kRespawns * e.times.loop()) return std::nullopt;
-  return changed(workers_text(loader->workers) + " are started anew in each of " + significant(loader->epochs, 3) +
+  const double lost = restart_seconds(e);
+  if (lost <= 0 || lost < kRespawns * e.times.loop() || many_starts(e, *loader_of(e))) return std::nullopt;
+  const Script::Loader& loader = *loader_of(e);
+  return changed(workers_text(loader.workers) + " are started anew in each of " + significant(loader.epochs, 3) +
                      " passes over the data: the first batch of a pass comes after " +
-                     human_duration(loader->first_batch_seconds / loader->epochs) + ", others after " +
-                     human_duration(loader->usual_batch_seconds),
-                 change_of(*e.script, {{"loader.persistent", true}}), loader->where, gain_of(saved / e.times.loop()));
+                     human_duration(loader.first_batch_seconds / (loader.epochs - 1)) + ", others after " +
+                     human_duration(loader.usual_batch_seconds),
+                 change_of(*e.script, {{"loader.persistent", true}}), loader.where, gain_of(lost / e.times.loop()));
 }
 
-// Workers cost time when they start, and while they compete with the loop for cores.
+// Workers cost time when they start. While they hand over batches they compete with the loop for cores, which shows only where no
+// other program does.
 Found too_many_workers(const Evidence& e) {
   const Script::Loader* const loader = loader_of(e);
   if (loader == nullptr || loader->workers == 0 || e.input.read_seconds <= 0) return std::nullopt;
-  const double loop = e.times.loop(), start = start_seconds(e, *loader), without = seconds_without_workers(e);
-  const int enough = std::min(enough_readers(e), loader->workers);
-  const double with_enough = loop - start * (1 - static_cast<double>(enough) / loader->workers);
-  const bool is_none = without < with_enough;
-  const double gain = 1 - std::min(without, with_enough) / loop;
-  if (gain < kWorthAChange) return std::nullopt;
-  ScriptSettings settings = {{"data.workers", is_none ? 0 : enough}};
-  if (is_none && loader->persistent) settings.emplace_back("loader.persistent", false);
-  const std::string what =
-      is_none ? "reading in " + workers_text(loader->workers) + " costs more than it saves: steps wait for data " +
-                    percent(e.share(Phase::data_wait)) + " of the time, and the loop itself would read all of it in " +
-                    percent((without - work_seconds(e)) / loop) + " of it"
-              : workers_text(loader->workers) + " take " + human_duration(start / loader->epochs) + " to start" +
-                    (loader->epochs > 1 && !loader->persistent ? " in each pass" : "") + ", " + percent(start / loop) +
-                    " of the time, and " + std::to_string(enough) + (enough == 1 ? " reads" : " read") + " as fast as the steps";
-  return changed(what, change_of(*e.script, settings), loader->where, gain_of(gain, 0.25));
+  if (const Found starts = many_starts(e, *loader)) return starts;
+  const double loop = e.times.loop(), without = seconds_without_workers(e);
+  const double gain = 1 - without / loop;
+  if (gain < kWorthAChange || without > loop - restart_seconds(e) || !e.others || *e.others >= kInWay) return std::nullopt;
+  ScriptSettings settings = {{"data.workers", 0}};
+  if (loader->persistent) settings.emplace_back("loader.persistent", false);
+  return changed("reading in " + workers_text(loader->workers) + " costs more than it saves: steps wait for data " +
+                     percent(e.share(Phase::data_wait)) + " of the time, and the loop itself would read all of it in " +
+                     percent((without - work_seconds(e)) / loop) + " of it",
+                 change_of(*e.script, settings), loader->where, gain_of(gain, 0.25));
 }
 
-// What more threads cost depends on what they do, so nothing is predicted.
+// What more threads cost depends on what they do, so nothing is predicted. Threads that are not torch's are those of OpenCV or of
+// a BLAS.
 Found threads_in_workers(const Evidence& e) {
   const Script::Loader* const loader = loader_of(e);
-  if (loader == nullptr || loader->workers == 0 || loader->worker_threads < 2) return std::nullopt;
+  if (loader == nullptr || loader->workers == 0) return std::nullopt;
+  const bool of_torch = loader->worker_threads > 1;
+  const int threads = of_torch ? loader->worker_threads : loader->worker_tasks - kOwnTasks;
   const bool waits = e.share(Phase::data_wait) >= kInWay || e.core_wait_seconds.value_or(0) >= kInWay * e.times.loop();
-  if (loader->workers * loader->worker_threads <= e.cores || !waits) return std::nullopt;
+  if (threads < 2 || loader->workers * threads <= e.cores || !waits) return std::nullopt;
+  const std::string what = workers_text(loader->workers) + " compute with " + std::to_string(threads) + " threads each on " +
+                           std::to_string(e.cores) + (e.cores == 1 ? " core" : " cores") + ", and steps wait for data " +
+                           percent(e.share(Phase::data_wait)) + " of the time";
+  if (!of_torch)
+    return changed(what, {.text = "cv2.setNumThreads(0) or threadpoolctl.threadpool_limits(1) in worker_init_fn"}, loader->where,
+                   std::nullopt);
   const Json one_thread = {{"code", "lambda worker: torch.set_num_threads(1)"}};
-  return changed(workers_text(loader->workers) + " compute with " + std::to_string(loader->worker_threads) + " threads each on " +
-                     std::to_string(e.cores) + (e.cores == 1 ? " core" : " cores") + ", and steps wait for data " +
-                     percent(e.share(Phase::data_wait)) + " of the time",
-                 change_of(*e.script, {{"loader.worker_init", one_thread}}), loader->where, std::nullopt);
+  return changed(what, change_of(*e.script, {{"loader.worker_init", one_thread}}), loader->where, std::nullopt);
 }
 
 // Only memory that is pinned is copied by the GPU itself.
@@ -141,19 +148,19 @@ Found item_in_loop(const Evidence& e) {
            (work_seconds(e) / e.times.loop());
   else if (e.gpu)
     gain = std::min(share, (1 - e.gpu->utilisation) * (work_seconds(e) / e.times.loop()));
-  if (e.on_gpu ? calls.count < e.times.steps || (gain && *gain < kItems) : share < kItems) return std::nullopt;
-  Finding::Change change{.text = "detach() in the loop, and item() every 50 steps"};
-  for (const std::string_view call : {".item()", ".cpu()"}) {
-    const std::string line = rewritten(calls.line, call, ".detach()");
-    if (line.empty()) continue;
+  if (calls.count > 0 && e.on_gpu && calls.count < e.times.steps) return std::nullopt;  // only at log lines
+  if (gain.value_or(share) < kItems) return std::nullopt;
+  Finding::Change change{.text = e.on_gpu ? "detach() in the loop, and item() every 50 steps"
+                                          : "whole tensors in place of single values"};
+  const std::string line = e.on_gpu ? rewritten(calls.line, ".item()", ".detach()") : calls.line;
+  if (line != calls.line) {
     change.text = line;
     change.replace = {{calls.line, line}};
-    break;
   }
-  const double per_step = static_cast<double>(calls.count) / static_cast<double>(e.times.steps);
-  return changed("the loop reads " +
-                     (calls.count > 0 ? significant(per_step, 2) + " values of tensors in a step" : "single values of tensors") +
-                     at(calls.where) + " and waits for them " + percent(share) + " of the time" +
+  const double in_a_step = static_cast<double>(calls.count) / static_cast<double>(std::max<std::int64_t>(e.times.steps, 1));
+  return changed("the loop reads single values of tensors" + at(calls.where) +
+                     (calls.count > 0 ? ", " + significant(in_a_step, 2) + " in a step," : "") + " and waits for them " +
+                     percent(share) + " of the time" +
                      (e.gpu ? "; the GPU computes " + percent(e.gpu->utilisation) + " of it" : ""),
                  std::move(change), calls.where, gain ? std::optional(gain_of(*gain, 0.3)) : std::nullopt);
 }

@@ -21,12 +21,14 @@ struct Script {
     int workers = 0, prefetch = 0;  // prefetch: batches for each worker
     bool persistent = false, pinned = false;
     std::int64_t batch_size = 0;
-    std::string where, dataset;       // dataset: its class
-    double epochs = 0;                // passes that the stretch began
-    double first_batch_seconds = 0;   // from the start of a pass to its first batch, summed over the passes
+    std::string where, dataset;  // dataset: its class
+    double epochs = 0;           // passes that the script began
+    // From the end of a pass to the first batch of the next, summed over all passes but the first.
+    double first_batch_seconds = 0;
     double usual_batch_seconds = 0;   // the median wait for a batch
-    double slow_start_seconds = 0;    // how much longer than usual the work on the first batches of the passes took, in total
+    double slow_start_seconds = 0;    // how much longer than usual the work on the first batches of these passes took
     int worker_threads = 0;           // torch's threads in a worker; 0 = unknown
+    int worker_tasks = 0;             // all threads of a worker, as the system counts them; 0 = unknown
     std::string multiprocessing;      // "fork", "spawn", "forkserver"
     double sample_seconds = 0;        // mean time of a sample in the place where it is read
     double sample_cpu_seconds = 0;    // the part of it in which a core was used
