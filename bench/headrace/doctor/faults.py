@@ -44,7 +44,8 @@ FAULTS = [
           {"        if index == 77:  # a file of another size\n            time.sleep(0.6)\n": ""}),
     # -- workers
     Fault("respawn", "image_pairs", "workers_respawn",
-          {"num_workers=2, persistent_workers=True": "num_workers=2", "COUNT, EPOCHS, BATCH = 48, 192, 16": "COUNT, EPOCHS, BATCH = 48, 96, 32"}),
+          {"num_workers=2, persistent_workers=True": "num_workers=2", "COUNT, EPOCHS, BATCH = 48, 192, 16": "COUNT, EPOCHS, BATCH = 48, 96, 24",
+           "        return self.read(f": "        " + SLOW_DISK.format(ms=1) + "return self.read(f"}),
     Fault("too_many_workers", "image_pairs", "too_many_workers",
           {"num_workers=2, persistent_workers=True": "num_workers=24", "COUNT, EPOCHS, BATCH = 48, 192, 16": "COUNT, EPOCHS, BATCH = 48, 192, 6"}, also=("workers_respawn",)),
     Fault("threads_in_workers", "image_pairs", "threads_in_workers",
@@ -55,7 +56,7 @@ FAULTS = [
     # -- the step
     Fault("page_faults", "autoencoder_3d", "page_faults",
           {"SIDE, COUNT, EPOCHS, BATCH = 20, 160, 10, 8": "SIDE, COUNT, EPOCHS, BATCH = 64, 24, 5, 4", "def __init__(self, width=8)": "def __init__(self, width=16)"}),
-    Fault("threads", "nano_gpt", "oversubscribed", {"    torch.manual_seed(1)\n": "    torch.manual_seed(1)\n    torch.set_num_threads(16)\n"}),
+    Fault("threads", "nano_gpt", "oversubscribed", {"    torch.manual_seed(1)\n": "    torch.manual_seed(1)\n    torch.set_num_threads(16)\n"}, {"torch.set_num_threads(16)": "torch.set_num_threads(2)"}),
     Fault("item_in_loop", "neural_response", "item_in_loop",
           {"scores.append(correlations(rates.detach(), spikes).mean())":
            "scores.append(torch.tensor([abs(spikes[row, frame, cell].item() - rates[row, frame, cell].item()) for row in range(BATCH) for frame in range(12) for cell in range(40)]).mean())",
@@ -75,8 +76,8 @@ FAULTS = [
           {"            loss = F.mse_loss(model(without": "            components = components_of(sky)\n            loss = F.mse_loss(model(without"},
           {"            components = components_of(sky)\n            loss": "            loss"}),
     # -- beside the step
-    Fault("saves", "language_model", "snapshot_often", {"SAVE_EVERY = 100": "SAVE_EVERY = 2"}, {"SAVE_EVERY = 2 ": "SAVE_EVERY = {every} "}),
-    Fault("saves_trainer", "with_trainer", "snapshot_often", {'save_strategy="no"': 'save_strategy="steps", save_steps=5'}),
+    Fault("saves", "language_model", "snapshot_often", {"SAVE_EVERY = 100": "SAVE_EVERY = 1", "EPOCHS, WIDTH = 64, 16, 4, 96": "EPOCHS, WIDTH = 64, 4, 1, 160"}, {"SAVE_EVERY = 1 ": "SAVE_EVERY = {every} "}),
+    Fault("saves_trainer", "with_trainer", "snapshot_often", {'save_strategy="no"': 'save_strategy="steps", save_steps=1'}),
     Fault("validations", "cosmology", "validate_often", {"VALIDATE_EVERY = 80": "VALIDATE_EVERY = 2"}, {"VALIDATE_EVERY = 2 ": "VALIDATE_EVERY = {every} "}),
     Fault("log_lines", "language_model", "log_often",
           {"import torch\nimport torch.nn.functional as F": "import torch\nimport torch.nn.functional as F\nfrom torch.utils.tensorboard import SummaryWriter",

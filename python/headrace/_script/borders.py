@@ -297,7 +297,9 @@ class Borders:
                 if reading.is_slow_enough() and fetcher.auto_collation and type(fetcher).__name__ == "_MapDatasetFetcher" and not hasattr(fetcher.dataset, "__getitems__"):
                     dataset = fetcher.dataset
                     fetcher.dataset = Timed(dataset, reading)
-                wall, cpu = _now(), time.process_time_ns()
+                # In a loop's process threads of torch may still spin after a step; a worker does nothing else.
+                cpu_clock = time.process_time_ns if reading is watcher.own_reading else time.thread_time_ns
+                wall, cpu = _now(), cpu_clock()
             except Exception as error:
                 watcher.fail(error)
                 return original(fetcher, indices)
@@ -307,7 +309,7 @@ class Borders:
                 if dataset is not None:
                     fetcher.dataset = dataset
             try:
-                reading.count(len(indices) if isinstance(indices, (list, tuple)) else 1, _now() - wall, time.process_time_ns() - cpu)
+                reading.count(len(indices) if isinstance(indices, (list, tuple)) else 1, _now() - wall, cpu_clock() - cpu)
                 watcher.batch_read(reading)
             except Exception as error:
                 watcher.fail(error)

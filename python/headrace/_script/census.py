@@ -98,8 +98,8 @@ class Census:
             for (before, old, _), (now, new, line) in zip(first.kept.get(key, ()), calls):
                 if all(torch.equal(*pair) for pair in zip(old, new)):
                     size += sum(each.numel() * each.element_size() for each in new)
-                    found[key] = (found.get(key, (0.0, None))[0] + min(before, now), line)
-        self.result = {"operations": int(second.calls), "forward_seconds": min(first.seconds, second.seconds), "rebuilt_seconds": sum(seconds for seconds, _ in found.values()), "rebuilt_bytes": size,
+                    found[key] = (found.get(key, (0.0, None))[0] + (before + now) / 2, line)
+        self.result = {"operations": int(second.calls), "forward_seconds": (first.seconds + second.seconds) / 2, "rebuilt_seconds": sum(seconds for seconds, _ in found.values()), "rebuilt_bytes": size,
                        "rebuilt": max(((seconds, *key, line) for key, (seconds, line) in found.items()), key=lambda each: each[0], default=None)}
         self.steps.clear()
 

@@ -80,7 +80,7 @@ class Watcher:
         self.loaders: list[Loader] = []
         self._records: "weakref.WeakKeyDictionary[Any, Loader]" = weakref.WeakKeyDictionary()
         self.page: Page | None = None
-        self._reading: Reading | None = None
+        self.own_reading: Reading | None = None  # of this process, where it is a worker
         self.looks: Any = None
         self.sampler: Any = None
         self.machine: dict[str, Any] = {}      # the machine at the start, and the lines of the sampler since
@@ -95,6 +95,8 @@ class Watcher:
     def after_fork(self) -> None:
         if self.on:
             page = self.page
+            if self.busy == "passing":
+                self.borders.come_back()
             self._begin()
             self.page = page  # a worker counts in its parent's page
 
@@ -191,17 +193,17 @@ class Watcher:
 
     def workers_reading(self) -> Reading | None:
         """The sums of this process, a worker; None in another one."""
-        if self._reading is None:
+        if self.own_reading is None:
             from torch.utils.data import get_worker_info
             if get_worker_info() is None:
                 return None
             if self.page is None:
                 self.page = Page(self.folder / f"workers-{os.getppid()}")
-            self._reading = Reading()
-        return self._reading
+            self.own_reading = Reading()
+        return self.own_reading
 
     def batch_read(self, reading: Reading) -> None:
-        if reading is not self._reading:
+        if reading is not self.own_reading:
             return
         if reading.batches < 3 or reading.batches % 64 == 0:
             import torch
