@@ -353,6 +353,13 @@ Json json_of(const auto& object) requires std::is_class_v<std::remove_cvref_t<de
 
 // --- reading
 
+std::string place_of(const std::string& where, std::string_view name) {
+  std::string place = where;
+  place += '.';
+  place += name;
+  return place;
+}
+
 [[noreturn]] void refuse(std::string what, const std::string& where, std::string next) {
   throw ConfigError(Message{.what = std::move(what), .where = where, .next = std::move(next)});
 }
@@ -371,13 +378,6 @@ void refuse_unknown(const std::string& name, const std::string& where, const std
   const std::string near = nearest(name, known.data(), known.data() + known.size());
   refuse("there is no " + name + " in " + where, place_of(where, name),
          near.empty() ? "it has " + joined(known, ", ") : "did you mean " + near + "?");
-}
-
-std::string place_of(const std::string& where, std::string_view name) {
-  std::string place = where;
-  place += '.';
-  place += name;
-  return place;
 }
 
 void read(const Json& json, std::string& to, const std::string& where) {
