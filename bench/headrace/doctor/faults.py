@@ -30,9 +30,9 @@ FAULTS = [
     Fault("no_workers_lightning", "with_lightning", "no_readers",
           {"return self.pictures[index]": SLOW_DISK.format(ms=2) + "return self.pictures[index]", "EPOCHS, BATCH, SIDE = 640, 24": "EPOCHS, BATCH, SIDE = 640, 5"}),
     Fault("no_workers_trainer", "with_trainer", "no_readers",
-          {"        ids = [int": "        " + SLOW_DISK.format(ms=3) + "ids = [int", "COUNT, LENGTH, WORDS = 800": "COUNT, LENGTH, WORDS = 480"}),
+          {"        ids = [int": "        " + SLOW_DISK.format(ms=3) + "ids = [int", "COUNT, LENGTH, WORDS = 800": "COUNT, LENGTH, WORDS = 960"}),
     Fault("few_workers_accelerate", "with_accelerate", "few_readers",
-          {"        random = np.random": "        " + SLOW_DISK.format(ms=3) + "random = np.random", "EPOCHS, BATCH = 256, 1024, 6": "EPOCHS, BATCH = 256, 1024, 3"}),
+          {"        random = np.random": "        " + SLOW_DISK.format(ms=3) + "random = np.random"}),
     Fault("decode_in_loop", "image_pairs", "no_readers",
           {"SIDE, COUNT, EPOCHS, BATCH = 48, 192, 16, 16": "SIDE, COUNT, EPOCHS, BATCH = 48, 192, 8, 16", "num_workers=2, persistent_workers=True": "num_workers=0",
            "        return torch.from_numpy(picture.reshape(3, SIDE, SIDE).astype":
@@ -63,13 +63,14 @@ FAULTS = [
           {"torch.tensor([abs(spikes[row, frame, cell].item() - rates[row, frame, cell].item()) for row in range(BATCH) for frame in range(12) for cell in range(40)]).mean()":
            "(spikes[:, :, :40] - rates.detach()[:, :, :40]).abs().mean()"}, also=("gil_bound",)),
     Fault("python_in_loop", "gan", "gil_bound",
-          {"            made = draw(torch.randn(len(real), NOISE))":
+          {"import sys\n": "import math\nimport sys\n", "EPOCHS, BATCH, NOISE = 16, 512, 20": "EPOCHS, BATCH, NOISE = 16, 512, 12", "            made = draw(torch.randn(len(real), NOISE))":
            "            noisy = real.tolist()\n            for row in range(len(noisy)):\n                for y in range(SIDE):\n                    for x in range(SIDE):\n"
-           "                        noisy[row][0][y][x] = max(-1.0, min(1.0, noisy[row][0][y][x] * 1.1))\n            real = torch.tensor(noisy)\n"
+           "                        noisy[row][0][y][x] = max(-1.0, min(1.0, noisy[row][0][y][x] * (1.1 + 0.05 * math.sin(0.3 * x) + 0.05 * math.cos(0.4 * y) + 0.02 * math.sin(x * y + row))))\n            real = torch.tensor(noisy)\n"
            "            made = draw(torch.randn(len(real), NOISE))"},
           {"            noisy = real.tolist()\n            for row in range(len(noisy)):\n                for y in range(SIDE):\n                    for x in range(SIDE):\n"
-           "                        noisy[row][0][y][x] = max(-1.0, min(1.0, noisy[row][0][y][x] * 1.1))\n            real = torch.tensor(noisy)\n":
-           "            real = (real * 1.1).clamp(-1, 1)\n"}),
+           "                        noisy[row][0][y][x] = max(-1.0, min(1.0, noisy[row][0][y][x] * (1.1 + 0.05 * math.sin(0.3 * x) + 0.05 * math.cos(0.4 * y) + 0.02 * math.sin(x * y + row))))\n            real = torch.tensor(noisy)\n":
+           "            y, x = torch.arange(SIDE)[:, None], torch.arange(SIDE)\n"
+           "            real = (real * (1.1 + 0.05 * torch.sin(0.3 * x) + 0.05 * torch.cos(0.4 * y) + 0.02 * torch.sin(x * y + torch.arange(len(real))[:, None, None, None]))).clamp(-1, 1)\n"}),
     Fault("rebuilt_pca", "cosmology", "rebuilt_tensors",
           {"            loss = F.mse_loss(model(without": "            components = components_of(sky)\n            loss = F.mse_loss(model(without"},
           {"            components = components_of(sky)\n            loss": "            loss"}),

@@ -26,6 +26,7 @@ from remedies import NotApplicable, applied
 
 HERE = Path(__file__).resolve().parent
 PACKAGE = HERE.parents[2] / "python"
+OF_THE_MACHINE = {"neighbours"}  # true of every script beside other programs, and no fault of it
 TIMES = re.compile(r"(\d+) steps in ([\d.]+) s, CPU ([\d.]+) s")
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(PACKAGE), "PYTHONDONTWRITEBYTECODE": "1"}
 
@@ -86,7 +87,7 @@ def clean(options):
                "equal": len({each["out"] for side in runs.values() for each in side}) == 1,
                "accounts_over_wall": max((sum(each["seconds"].values()) / each["wall"] for each in times), key=lambda ratio: abs(ratio - 1)),
                "cost": {kind: median(each[kind] for each in runs["doctor"]) / median(each[kind] for each in runs["plain"]) - 1 for kind in ("wall", "cpu")},
-               "findings": sorted({finding["id"] for each in doctors for finding in each.get("findings", [])}),
+               "findings": sorted({finding["id"] for each in doctors for finding in each.get("findings", [])} - OF_THE_MACHINE),
                "texts": [finding["text"] for finding in doctors[-1].get("findings", [])]}
         rows.append(row)
         print(f"{row['script']:<18} {row['step_ms']:6.1f} ms a step  losses {'equal' if row['equal'] else 'DIFFER'}  accounts / wall {row['accounts_over_wall']:.4f}  "
@@ -114,7 +115,7 @@ def mended(text, fault, finding):
 def examine(fault, options):
     text = planted((HERE / "scripts" / f"{fault.script}.py").read_text(), fault)
     seen = watched(text)
-    findings = seen["doctor"].get("findings", [])
+    findings = [finding for finding in seen["doctor"].get("findings", []) if finding["id"] not in OF_THE_MACHINE]
     row = {"fault": fault.name, "script": fault.script, "cause": fault.cause, "found": [finding["id"] for finding in findings],
            "texts": [finding["text"] for finding in findings], "evidence": seen["doctor"]["evidence"]}
     right = next((finding for finding in findings if finding["id"] in (fault.cause, *fault.also)), None)

@@ -13,9 +13,8 @@ from typing import Any
 EVERY = 0.05
 WRITE_EVERY = 10.0
 MOST_PAUSE = 5.0
-PAUSES = 50    # times as long as a look had no core is the pause behind it
-LET_GO = 3e-4  # seconds
-KEPT = 5e-4
+PAUSES = 50      # times as long as a look had no core is the pause behind it
+KEPT = 5e-4    # seconds
 _TENSOR = "/torch/_tensor.py"
 
 
@@ -43,6 +42,7 @@ class Looks:
     def __init__(self, watcher: Any):
         self.watcher = watcher
         self.count = 0
+        self.kept = False
         self.in_step = 0
         self.lines: dict[tuple[str, int], int] = {}  # the user's line in steps -> looks
         self.held: dict[tuple[str, int], int] = {}   # the same, where it ran Python
@@ -61,24 +61,27 @@ class Looks:
     def _run(self) -> None:
         written = time.monotonic()
         self.delay = RunDelay()
-        delayed, pause = self.delay.read(), EVERY
-        while not self._ending.wait(pause) and self.watcher.on:
+        self.delayed = self.delay.read()
+        while self._wait() and self.watcher.on:
             try:
                 self._look()
-                # Where there are more threads than cores, this one may lose its core while the loop waits for the lock that it has.
-                before, delayed = delayed, self.delay.read()
-                pause = min(MOST_PAUSE, max(EVERY, PAUSES * (delayed - before) / 1e9))
                 if time.monotonic() - written >= WRITE_EVERY:
                     self.watcher.write()
                     written = time.monotonic()
             except Exception as error:
                 self.watcher.fail(error)
 
-    def _holds(self) -> bool:
-        """Whether another thread keeps the interpreter's lock for long: it runs Python. What computes in torch has let go of it."""
+    def _wait(self) -> bool:
+        """Until the next look; False at the end. `kept` is then whether another thread kept the interpreter's lock when this one wanted it: it
+        ran Python. What computes in torch has let go of it."""
         began, delayed = time.perf_counter_ns(), self.delay.read()
-        time.sleep(LET_GO)
-        return time.perf_counter_ns() - began - (self.delay.read() - delayed) > 1e9 * (LET_GO + KEPT)
+        # Where there are more threads than cores, this one may lose its core while the loop waits for the lock that it has.
+        pause = min(MOST_PAUSE, max(EVERY, PAUSES * (delayed - self.delayed) / 1e9))
+        self.delayed = delayed
+        if self._ending.wait(pause):
+            return False
+        self.kept = time.perf_counter_ns() - began - (self.delay.read() - delayed) > 1e9 * (pause + KEPT)
+        return True
 
     def _look(self) -> None:
         from headrace._script.borders import is_users
@@ -86,7 +89,6 @@ class Looks:
         if self.watcher.busy == "data_wait":
             return
         self.in_step += 1
-        holds = self.watcher.busy in ("", "passing") and self._holds()
         frame = leaf = sys._current_frames().get(self.watcher.thread)
         while frame is not None and not is_users(frame.f_code.co_filename):
             frame = frame.f_back
@@ -96,7 +98,7 @@ class Looks:
         self.lines[line] = self.lines.get(line, 0) + 1
         if self.watcher.busy not in ("", "passing"):
             return
-        if holds or _at_loop(leaf):
+        if self.kept or _at_loop(leaf):
             self.held[line] = self.held.get(line, 0) + 1
         if frame is leaf or (leaf.f_back is frame and leaf.f_code.co_filename.endswith(_TENSOR)):
             self.own[line] = self.own.get(line, 0) + 1

@@ -19,6 +19,8 @@ constexpr int kMostSleepers = 32;     // the most readers, if they mostly wait
 constexpr double kManyThreads = 1.2;  // cores that a step uses, from which its threads wait for each other
 constexpr double kHeldUp = 0.8;       // the part of the readers' turns on shared cores in which such a step does not move
 
+constexpr double kHandOver = 4e-4;    // seconds in which a script's loop takes a batch from a worker
+
 double share_of_cpu(const Evidence::Input& input) {
   return input.read_seconds <= 0 ? 1.0 : std::clamp(input.read_cpu_seconds / input.read_seconds, 0.0, 1.0);
 }
@@ -143,13 +145,14 @@ Found slow_sample(const Evidence& e) {
 Found no_readers(const Evidence& e) {
   if (!waits(e) || by_slow_files(e) || e.input.readers > 0 || !by_user(e)) return std::nullopt;
   const int readers = enough_readers(e);
-  const double gain = gain_with(e, readers);
+  double gain = gain_with(e, readers);
+  if (e.script) gain = std::min(gain, (e.input.read_seconds - kHandOver * static_cast<double>(e.times.steps)) / e.times.loop());
   if (gain < kWorthIt) return std::nullopt;
   return set(wait_text(e) + in_readers(e), "data.workers", std::to_string(readers), gain_of(gain));
 }
 
 Found few_readers(const Evidence& e) {
-  if (!waits(e) || by_slow_files(e) || e.input.readers == 0 || !by_user(e)) return std::nullopt;
+  if (!waits(e) || by_slow_files(e) || e.input.readers == 0 || !by_user(e) || threads_in_workers(e)) return std::nullopt;
   const int readers = enough_readers(e);
   const double gain = gain_with(e, readers);
   if (readers <= e.input.readers || gain < kWorthIt) return std::nullopt;

@@ -131,7 +131,7 @@ Found not_pinned(const Evidence& e) {
 // On a GPU the host waits for all that it launched before. Meanwhile the GPU works; what is lost is the time in which it then
 // waits for the host.
 Found item_in_loop(const Evidence& e) {
-  if (!e.script || !e.script->item_calls || e.script->item_calls->count <= 0) return std::nullopt;
+  if (!e.script || !e.script->item_calls) return std::nullopt;
   const Script::ItemCalls& calls = *e.script->item_calls;
   const double share = calls.seconds / e.times.loop();
   std::optional<double> gain;
@@ -151,15 +151,16 @@ Found item_in_loop(const Evidence& e) {
     change.replace = {{calls.line, line}};
     break;
   }
-  return changed("the loop reads " + significant(static_cast<double>(calls.count) / static_cast<double>(e.times.steps), 2) +
-                     " values of tensors in a step" + at(calls.where) + " and waits for them " + percent(share) + " of the time" +
+  const double per_step = static_cast<double>(calls.count) / static_cast<double>(e.times.steps);
+  return changed("the loop reads " + (calls.count > 0 ? significant(per_step, 2) + " values of tensors in a step" : "single values of tensors") +
+                     at(calls.where) + " and waits for them " + percent(share) + " of the time" +
                      (e.gpu ? "; the GPU computes " + percent(e.gpu->utilisation) + " of it" : ""),
                  std::move(change), calls.where, gain ? std::optional(gain_of(*gain, 0.3)) : std::nullopt);
 }
 
 // Says nothing of the reading: its time is in data_wait, or in workers.
 Found gil_bound(const Evidence& e) {
-  if (!e.script || !e.script->python || e.script->python->samples < kEnoughLooks) return std::nullopt;
+  if (!e.script || !e.script->python || e.script->python->samples < kEnoughLooks || item_in_loop(e)) return std::nullopt;
   const Script::PythonLooks& looks = *e.script->python;
   if (looks.gil_share < kInPython) return std::nullopt;
   const double work = work_seconds(e) / e.times.loop();
