@@ -192,7 +192,8 @@ class Workers(unittest.TestCase):
 class Words(unittest.TestCase):
     def test_refusals_say_what_and_next(self):
         for words, what, following in (
-                ([], "no command and no run is named", "headrace doctor -- python train.py"), (["--"], "there is no command behind --", "headrace doctor -- python train.py"),
+                ([], "no command and no run is named", "headrace doctor -- python train.py"),
+                (["--"], "there is no command behind --", "headrace doctor -- python train.py"),
                 (["python", "train.py"], "there is no -- before the command", "headrace doctor -- python train.py"),
                 (["train.py", "--fast"], "there is no -- before the command", "headrace doctor -- python train.py --fast"),
                 (["--run"], "--run has no folder", "--run runs/x"), (["--fast", "--", "x"], "has no option --fast", "--run DIR, --json"),
