@@ -13,7 +13,7 @@ os.environ.setdefault("HEADRACE_LIBRARY", str(BUILD / "libheadrace.so"))
 sys.path.insert(0, str(PACKAGE))
 from headrace import doctor  # noqa: E402
 from headrace._script import accounts  # noqa: E402
-from headrace._script.loaders import Loader, Page, Reading  # noqa: E402
+from headrace._script.loaders import Loader, Page, Reading, gives_samples  # noqa: E402
 from headrace.errors import UsageError  # noqa: E402
 
 
@@ -187,6 +187,19 @@ class Workers(unittest.TestCase):
         for index in range(40):
             reading.time_one(index, 0.4 if index == 30 else 0.01)
         self.assertEqual((reading.slow, reading.slowest, reading.timed), (1, 30, 40))
+
+
+    def test_samples_of_a_subset_are_asked_for_one_by_one(self):
+        class Subset:
+            __module__ = "torch.utils.data.dataset"
+
+            def __init__(self, dataset):
+                self.dataset = dataset
+
+            def __getitems__(self, indices):
+                return indices
+        self.assertTrue(gives_samples([1]) and gives_samples(Subset([1])))
+        self.assertFalse(gives_samples(Subset(mock.Mock(__getitems__=1))))
 
 
 class Words(unittest.TestCase):

@@ -99,6 +99,13 @@ class Timed:
         return sample
 
 
+def gives_samples(dataset: Any) -> bool:
+    """Whether its samples are asked for one by one, so that they may be timed. A Subset passes on what its dataset is asked."""
+    if type(dataset).__name__ == "Subset" and type(dataset).__module__.startswith("torch.utils.data"):
+        return gives_samples(dataset.dataset)
+    return not hasattr(dataset, "__getitems__")
+
+
 class Loader:
     """A DataLoader that the script made, and what was measured of it. Times are nanoseconds."""
 
