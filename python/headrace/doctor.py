@@ -52,10 +52,11 @@ def parse(words: Sequence[str]) -> dict[str, Any]:
             chosen["run"] = before.pop(0)
         elif word.startswith("-"):
             raise UsageError(f"headrace doctor has no option {word}", where, "options: --run DIR, --json; all that is the command's goes behind --")
-        elif command or chosen["run"] is not None or shutil.which(word) is not None and not os.path.isdir(word) or word.endswith(".py"):
+        elif command:
+            raise UsageError(f"{word} stands before --", where, "all that is the command's goes behind --")
+        elif chosen["run"] is not None or word.endswith(".py") or shutil.which(word) is not None and not os.path.isdir(word):
             rest = " ".join([word, *before])
-            raise UsageError("there is no -- before the command" if not command else f"{word} stands before --", where,
-                             f"write: headrace doctor -- {rest if not word.endswith('.py') else 'python ' + rest}" if not command else "all that is the command's goes behind --")
+            raise UsageError("there is no -- before the command", where, f"write: headrace doctor -- {'python ' if word.endswith('.py') else ''}{rest}")
         else:
             chosen["run"] = word
     if not command and chosen["run"] is None and not chosen["help"]:

@@ -13,7 +13,7 @@ os.environ.setdefault("HEADRACE_LIBRARY", str(BUILD / "libheadrace.so"))
 sys.path.insert(0, str(PACKAGE))
 from headrace import doctor  # noqa: E402
 from headrace._script import accounts  # noqa: E402
-from headrace._script.loaders import Loader, Page, Reading  # noqa: E402
+from headrace._script.loaders import Loader, Page, Reading, gives_samples  # noqa: E402
 from headrace.errors import UsageError  # noqa: E402
 
 
@@ -189,10 +189,24 @@ class Workers(unittest.TestCase):
         self.assertEqual((reading.slow, reading.slowest, reading.timed), (1, 30, 40))
 
 
+    def test_samples_of_a_subset_are_asked_for_one_by_one(self):
+        class Subset:
+            __module__ = "torch.utils.data.dataset"
+
+            def __init__(self, dataset):
+                self.dataset = dataset
+
+            def __getitems__(self, indices):
+                return indices
+        self.assertTrue(gives_samples([1]) and gives_samples(Subset([1])))
+        self.assertFalse(gives_samples(Subset(mock.Mock(__getitems__=1))))
+
+
 class Words(unittest.TestCase):
     def test_refusals_say_what_and_next(self):
         for words, what, following in (
-                ([], "no command and no run is named", "headrace doctor -- python train.py"), (["--"], "there is no command behind --", "headrace doctor -- python train.py"),
+                ([], "no command and no run is named", "headrace doctor -- python train.py"),
+                (["--"], "there is no command behind --", "headrace doctor -- python train.py"),
                 (["python", "train.py"], "there is no -- before the command", "headrace doctor -- python train.py"),
                 (["train.py", "--fast"], "there is no -- before the command", "headrace doctor -- python train.py --fast"),
                 (["--run"], "--run has no folder", "--run runs/x"), (["--fast", "--", "x"], "has no option --fast", "--run DIR, --json"),

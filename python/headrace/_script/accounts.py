@@ -5,7 +5,8 @@ import time
 from typing import Any
 
 # The accounts of Millrace, in its order; a script has no trials, and its reduction is inside of backward.
-PHASES = ("startup", "trials", "data_wait", "copy", "prepare", "forward", "backward", "reduction", "optimizer", "metrics", "log", "snapshot", "validate", "profile", "rest")
+PHASES = ("startup", "trials", "data_wait", "copy", "prepare", "forward", "backward", "reduction", "optimizer", "metrics", "log", "snapshot",
+          "validate", "profile", "rest")
 STARTUP, _, DATA_WAIT, _, PREPARE, FORWARD, BACKWARD, _, OPTIMIZER, _, LOG, SNAPSHOT, VALIDATE, PROFILE, REST = range(len(PHASES))
 _now = time.perf_counter_ns
 MOST_STEPS = 2048  # step times that are kept

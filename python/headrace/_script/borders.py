@@ -15,7 +15,7 @@ from typing import Any, Callable
 from threading import get_ident
 
 from headrace._script import accounts
-from headrace._script.loaders import Timed
+from headrace._script.loaders import Timed, gives_samples
 
 _now = time.perf_counter_ns
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -294,7 +294,7 @@ class Borders:
             try:
                 # Reading the clocks takes 3 us: every eighth batch counts eight times where batches are short.
                 reading.left = 8 if reading.batches >= 8 and reading.wall < 1e-3 * reading.batches else 1
-                if reading.is_slow_enough() and fetcher.auto_collation and type(fetcher).__name__ == "_MapDatasetFetcher" and not hasattr(fetcher.dataset, "__getitems__"):
+                if reading.is_slow_enough() and fetcher.auto_collation and type(fetcher).__name__ == "_MapDatasetFetcher" and gives_samples(fetcher.dataset):
                     dataset = fetcher.dataset
                     fetcher.dataset = Timed(dataset, reading)
                 # In a loop's process threads of torch may still spin after a step; a worker does nothing else.

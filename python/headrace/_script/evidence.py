@@ -11,7 +11,8 @@ from typing import Any
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 _READS = re.compile(r"\.(item|cpu|tolist|numpy)\(|\bfloat\(|\bprint\(")
-_DIALECTS = (("lightning", ("/lightning/pytorch/", "/pytorch_lightning/")), ("trainer", ("/transformers/trainer",)), ("accelerate", ("/accelerate/accelerator",)))
+_DIALECTS = (("lightning", ("/lightning/pytorch/", "/pytorch_lightning/")), ("trainer", ("/transformers/trainer",)),
+             ("accelerate", ("/accelerate/accelerator",)))
 
 
 def dialect_of(frame: Any) -> str:
@@ -48,7 +49,8 @@ def _median(values: list) -> float:
 def _occasion(occasions: Any, steps: int) -> dict[str, Any] | None:
     if not occasions.count:
         return None
-    return {"count": occasions.count, "seconds": occasions.ns / 1e9, "where": place(_most(occasions.lines)), "every_steps": max(1, round(steps / occasions.count))}
+    return {"count": occasions.count, "seconds": occasions.ns / 1e9, "where": place(_most(occasions.lines)),
+            "every_steps": max(1, round(steps / occasions.count))}
 
 
 def _loader(watcher: Any) -> Any:

@@ -13,7 +13,7 @@ from typing import Any
 
 _now = time.perf_counter_ns
 SLOTS = 2048
-# process, batches, samples, wall s, CPU s, threads of torch, threads of the process, slowest index, its seconds, seconds of timed samples, timed samples, slow samples, their seconds
+# The process, then Reading.COUNTED.
 _SLOT = struct.Struct("=qqqddqqqddqqd")
 _SIZE = 128
 ONE_BY_ONE = 100e-6  # seconds; samples that take longer than this on average are timed one by one
@@ -40,7 +40,9 @@ class Page:
 class Reading:
     """What reading batches took: sums over `batches`."""
 
-    __slots__ = ("batches", "samples", "wall", "cpu", "torch_threads", "threads", "slowest", "slowest_seconds", "timed_seconds", "timed", "slow", "slow_seconds", "left")
+    # Of these the "timed" samples were timed one by one; the "slow" are among them; "slowest" is an index.
+    __slots__ = ("batches", "samples", "wall", "cpu", "torch_threads", "threads", "slowest", "slowest_seconds", "timed_seconds", "timed", "slow",
+                 "slow_seconds", "left")
     COUNTED = __slots__[:-1]
 
     def __init__(self, *values: Any):
@@ -95,6 +97,13 @@ class Timed:
         sample = self.dataset[index]
         self.reading.time_one(index, (_now() - began) / 1e9)
         return sample
+
+
+def gives_samples(dataset: Any) -> bool:
+    """Whether its samples are asked for one by one, so that they may be timed. A Subset passes on what its dataset is asked."""
+    if type(dataset).__name__ == "Subset" and type(dataset).__module__.startswith("torch.utils.data"):
+        return gives_samples(dataset.dataset)
+    return not hasattr(dataset, "__getitems__")
 
 
 class Loader:

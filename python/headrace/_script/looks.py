@@ -13,7 +13,7 @@ from typing import Any
 EVERY = 0.05
 WRITE_EVERY = 10.0
 MOST_PAUSE = 5.0
-PAUSES = 50    # times as long as a look had no core is the pause behind it
+PAUSES = 50      # times as long as a look had no core is the pause behind it
 KEPT = 5e-4    # seconds
 _TENSOR = "/torch/_tensor.py"
 
@@ -61,23 +61,23 @@ class Looks:
     def _run(self) -> None:
         written = time.monotonic()
         self.delay = RunDelay()
-        delayed, pause = self.delay.read(), EVERY
-        while self._wait(pause) and self.watcher.on:
+        self.delayed = self.delay.read()
+        while self._wait() and self.watcher.on:
             try:
                 self._look()
-                # Where there are more threads than cores, this one may lose its core while the loop waits for the lock that it has.
-                before, delayed = delayed, self.delay.read()
-                pause = min(MOST_PAUSE, max(EVERY, PAUSES * (delayed - before) / 1e9))
                 if time.monotonic() - written >= WRITE_EVERY:
                     self.watcher.write()
                     written = time.monotonic()
             except Exception as error:
                 self.watcher.fail(error)
 
-    def _wait(self, pause: float) -> bool:
+    def _wait(self) -> bool:
         """Until the next look; False at the end. `kept` is then whether another thread kept the interpreter's lock when this one wanted it: it
         ran Python. What computes in torch has let go of it."""
         began, delayed = time.perf_counter_ns(), self.delay.read()
+        # Where there are more threads than cores, this one may lose its core while the loop waits for the lock that it has.
+        pause = min(MOST_PAUSE, max(EVERY, PAUSES * (delayed - self.delayed) / 1e9))
+        self.delayed = delayed
         if self._ending.wait(pause):
             return False
         self.kept = time.perf_counter_ns() - began - (self.delay.read() - delayed) > 1e9 * (pause + KEPT)

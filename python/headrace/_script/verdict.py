@@ -4,8 +4,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-WORDS = {"data_wait": "waiting for data", "copy": "copying the batch", "prepare": "preparing the batch", "forward": "forward", "backward": "backward", "optimizer": "optimiser",
-         "log": "logging", "snapshot": "saving", "validate": "validation", "profile": "looking", "rest": "the rest of the loop", "reduction": "other ranks", "metrics": "metrics"}
+WORDS = {"data_wait": "waiting for data", "copy": "copying the batch", "prepare": "preparing the batch", "optimizer": "optimiser", "log": "logging",
+         "snapshot": "saving", "validate": "validation", "profile": "looking", "rest": "the rest of the loop", "reduction": "other ranks"}
 SHOWN = 0.005  # of the loop; smaller accounts are left out
 
 
