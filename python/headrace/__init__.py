@@ -11,6 +11,7 @@ import importlib
 _PLACES = {
     "exact": "_exact", "Exact": "_exact", "sample_seed": "_exact",
     "runs": "_runs", "Run": "_runs", "RunError": "_runs", "train": "_runs",
+    "watch": "_watch", "Watch": "_watch",
     "Loader": "loader", "LoaderWarning": "loader",
     "Pipeline": "pipeline", "Step": "pipeline",
     "hdf5": "pipeline", "nifti": "pipeline", "images": "pipeline", "npy": "pipeline", "npz": "pipeline", "csv": "pipeline",

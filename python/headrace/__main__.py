@@ -11,6 +11,8 @@ from headrace.errors import Error, UsageError
 # Command -> (the module whose main(words) does it, what it does).
 COMMANDS = {
     "run": ("headrace.run", "start a training script, in the environment that makes it fast on a CPU"),
+    "doctor": ("headrace.doctor", "start a training script, and say at its end what held it back and what mending that would gain"),
+    "tune": ("headrace.tune", "try values for a training script in short runs, and say which lines to change"),
     "follow": ("headrace.follow", "send what a run logs to Weights & Biases or MLflow, also after a resume into the same tracker run"),
 }
 

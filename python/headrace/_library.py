@@ -55,6 +55,11 @@ _FUNCTIONS = {
     "plan": (_TEXT, [_HANDLE]),
     "messages": (_TEXT, [_HANDLE]),
     "close": (None, [_HANDLE]),
+    "diagnose": (_TEXT, [_TEXT]),
+    "machine": (_TEXT, []),
+    "sampler_start": (_HANDLE, [ctypes.c_int]),
+    "sampler_read": (_TEXT, [_HANDLE]),
+    "sampler_stop": (_TEXT, [_HANDLE]),
 }
 
 

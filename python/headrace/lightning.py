@@ -1,127 +1,39 @@
-"""A callback that makes Lightning resume exactly: installed with headrace, every Trainer has it (Lightning's entry point for callbacks).
+"""`headrace.watch` as a callback of Lightning.
 
-Lightning saves a loader's state with its checkpoints, and by itself loads it in mid-epoch only: after the end of an epoch it begins the order
-of the first epoch again, and it counts an epoch wrongly after it was resumed at an epoch's last batch. The callback rewrites what a checkpoint
-says of an epoch that is over, and loads the states. It does nothing for checkpoints without the state of a headrace loader.
+    trainer = Trainer(callbacks=[headrace.lightning.Watch("runs/unet")])
+    trainer.fit(model, loader)       # at the end it says on stderr where the time went, and what to change
 """
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any
 
-from headrace.errors import PackageError, StateError
+from headrace._lightning import base, callback
+from headrace._watch import Watch as _Watch
+
+__all__ = ["Watch", "callback"]
 
 
-def _stateful(trainer: Any) -> list[Any]:
-    """The loaders of the training whose states Lightning saves, in the order of the states."""
-    combined = trainer.fit_loop._combined_loader
-    return [] if combined is None else [loader for loader in combined.flattened if hasattr(loader, "state_dict") and hasattr(loader, "load_state_dict")]
+class Watch(base()):
+    """Watches each `trainer.fit`. `watch` is that of the latest: its findings, accounts, folder. Of several ranks the first is watched."""
 
+    def __init__(self, run: str | os.PathLike | None = None):
+        self._run = run
+        self.watch: _Watch | None = None
 
-def _is_ours(state: Any) -> bool:
-    return isinstance(state, dict) and "headrace" in state
+    def on_fit_start(self, trainer: Any, module: Any) -> None:
+        if trainer.global_rank == 0:
+            self.watch = _Watch(self._run, module)
+            self.watch.__enter__()
 
+    def _end(self, error: BaseException | None) -> None:
+        if self.watch is not None and self.watch.is_watching:
+            self.watch.__exit__(type(error) if error is not None else None, error, None)
+            print(self.watch, file=sys.stderr)
 
-def _in_next_epoch(state: dict) -> dict:
-    """The same state for a loader's epoch that is over: the beginning of the next one."""
-    place = "position" if "position" in state else "next_batch"
-    return {**state, "epoch": state["epoch"] + 1, place: 0} if state[place] else state
+    def on_fit_end(self, trainer: Any, module: Any) -> None:
+        self._end(None)
 
-
-def _set(progress: dict, kind: str, count: int) -> None:
-    progress[kind] = {name: count for name in progress[kind]}
-
-
-def _mend(loop: dict) -> bool:
-    """Rewrites the counters of a saved FitLoop whose epoch is over, or has not begun, to those of a run between two epochs. Whether it did."""
-    epochs, batches, stepping = loop["epoch_progress"], loop["epoch_loop.batch_progress"], loop["epoch_loop.state_dict"]
-    epoch, batch = epochs["current"], batches["current"]
-    between = epoch["started"] < epoch["ready"] or epoch["processed"] == epoch["ready"]  # in on_train_epoch_start, or from on_train_epoch_end on
-    at_last = batches["is_last_batch"] and batch["processed"] == batch["ready"]
-    in_last = at_last and batch["completed"] < batch["processed"] and not between         # in on_train_batch_end
-    if between or in_last:
-        for kind in ("total", "current"):
-            _set(epochs, kind, epochs[kind]["processed"] + in_last)
-        _set(batches, "current", 0)
-        _set(batches, "total", batches["total"]["processed"])
-        batches["is_last_batch"] = False
-        stepping["_batches_that_stepped"] = stepping.get("_batches_that_stepped", 0) + in_last
-    elif batch["processed"] < batch["ready"]:                                             # inside a step, which is made again
-        for kind in ("total", "current"):
-            _set(batches, kind, batches[kind]["processed"])
-    if between or at_last or batch["processed"] == 0:
-        loop["state_dict"]["combined_loader"] = [_in_next_epoch(state) if _is_ours(state) else state for state in loop["state_dict"]["combined_loader"]]
-    return between or in_last
-
-
-class _Exactness:
-    """The hooks; a Callback of either package inherits them."""
-
-    def __init__(self):
-        self._saved: list | None = None   # states to be loaded
-        self._between = False             # whether they are of a place between two epochs
-        self._behind: list = []           # states behind the latest step that is complete
-
-    def setup(self, trainer: Any, module: Any, stage: str) -> None:
-        self._saved, self._between = None, False
-
-    def on_load_checkpoint(self, trainer: Any, module: Any, checkpoint: dict) -> None:
-        loop = checkpoint.get("loops", {}).get("fit_loop", {})
-        if any(_is_ours(state) for state in loop.get("state_dict", {}).get("combined_loader", [])):
-            self._between = _mend(loop)
-            self._saved = loop["state_dict"]["combined_loader"]
-
-    def on_train_start(self, trainer: Any, module: Any) -> None:
-        loaders, saved = _stateful(trainer), self._saved
-        if saved is not None:
-            if len(saved) != len(loaders):
-                raise StateError(f"the checkpoint holds the states of {len(saved)} loaders, training has {len(loaders)}", "trainer.fit(ckpt_path=...)",
-                                 "give the loaders with which the checkpoint was saved")
-            for loader, state in zip(loaders, saved):
-                if _is_ours(state):
-                    loader.load_state_dict(state)
-            if self._between:
-                trainer.fit_loop.epoch_loop.restarting = False
-        self._saved = None
-        self._note(loaders)
-
-    def on_train_batch_end(self, trainer: Any, *_: Any) -> None:
-        self._note(_stateful(trainer))
-
-    def _note(self, loaders: list) -> None:
-        states = [loader.state_dict() if type(loader).__module__.startswith("headrace.") else None for loader in loaders]
-        self._behind = states if any(states) else []
-
-    def on_save_checkpoint(self, trainer: Any, module: Any, checkpoint: dict) -> None:
-        """A checkpoint that is saved inside a step, by a signal say, holds the weights of before it: so the loader's place too."""
-        loop = checkpoint["loops"]["fit_loop"]
-        batch, states = loop["epoch_loop.batch_progress"]["current"], loop["state_dict"].get("combined_loader", [])
-        if batch["processed"] < batch["ready"] and len(states) == len(self._behind):
-            loop["state_dict"]["combined_loader"] = [before or state for before, state in zip(self._behind, states)]
-
-
-def _made_for(base: type) -> Any:
-    return type("HeadraceLoaders", (_Exactness, base), {"__module__": __name__, "__doc__": __doc__})()
-
-
-def of_lightning() -> Any:
-    """What Lightning calls for each Trainer of `lightning`."""
-    from lightning.pytorch.callbacks import Callback
-    return _made_for(Callback)
-
-
-def of_pytorch_lightning() -> Any:
-    """What Lightning calls for each Trainer of `pytorch_lightning`."""
-    from pytorch_lightning.callbacks import Callback
-    return _made_for(Callback)
-
-
-def callback() -> Any:
-    """The callback, for a headrace that is not installed but on PYTHONPATH: `Trainer(callbacks=[headrace.lightning.callback()])`. Twice does
-    no harm."""
-    if "pytorch_lightning" in sys.modules and "lightning.pytorch" not in sys.modules:
-        return of_pytorch_lightning()
-    try:
-        return of_lightning()
-    except ImportError as error:
-        raise PackageError(f"lightning can't be imported: {error}", "headrace.lightning.callback()", "pip install lightning") from error
+    def on_exception(self, trainer: Any, module: Any, exception: BaseException) -> None:
+        self._end(exception)

@@ -52,8 +52,8 @@ class Usage:
                 f"peak memory {self.peak / 1e6:,.0f} MB")
 
 
-def _where(words: Sequence[str]) -> str:
-    return " ".join(["headrace run", *words])
+def _where(words: Sequence[str], verb: str = "run") -> str:
+    return " ".join([f"headrace {verb}", *words])
 
 
 def parse(words: Sequence[str]) -> tuple[set[str], list[str]]:
@@ -89,21 +89,21 @@ def _script_of(command: Sequence[str]) -> str | None:
     return None
 
 
-def check(command: Sequence[str]) -> None:
-    """Raises what `exec` or Python would say later and less clearly."""
-    program, where = command[0], _where(["--", *command])
+def check(command: Sequence[str], verb: str = "run") -> None:
+    """Raises what `exec` or Python would say later and less clearly. `verb`: the command of headrace that would start it."""
+    program, where = command[0], _where(["--", *command], verb)
     assignment, _, _ = program.partition("=")
     if "=" in program and assignment.isidentifier():
-        raise UsageError(f"{program} is a variable, not a program", where, f"write it first: {program} headrace run -- {' '.join(command[1:]) or 'python train.py'}")
+        raise UsageError(f"{program} is a variable, not a program", where, f"write it first: {program} headrace {verb} -- {' '.join(command[1:]) or 'python train.py'}")
     if shutil.which(program) is None:
         if program.endswith(".py") and os.path.isfile(program):
-            raise UsageError(f"{program} is a script, not a program", where, f"write: headrace run -- python {' '.join(command)}")
+            raise UsageError(f"{program} is a script, not a program", where, f"write: headrace {verb} -- python {' '.join(command)}")
         if os.path.isdir(program):
             raise UsageError(f"{program} is a folder", where, "name the program to start, such as python")
         if os.path.exists(program):
-            raise FileError(f"{program} may not be executed", where, f"chmod +x {program}, or start it by its interpreter: headrace run -- python {program}")
+            raise FileError(f"{program} may not be executed", where, f"chmod +x {program}, or start it by its interpreter: headrace {verb} -- python {program}")
         if program.endswith(".py"):
-            raise MissingError(f"there is no script {program}", where, f"look at the path, and write: headrace run -- python {' '.join(command)}")
+            raise MissingError(f"there is no script {program}", where, f"look at the path, and write: headrace {verb} -- python {' '.join(command)}")
         raise MissingError(f"there is no program {program}", where,
                            "activate the environment that has it, or give its path" if os.sep not in program else "look at the path")
     script = _script_of(command)

@@ -208,7 +208,7 @@ def of_lightning(epoch, batch, states, is_last=False):
 
 class Lightning(unittest.TestCase):
     def mended(self, *arguments, **more):
-        from headrace.lightning import _Exactness
+        from headrace._lightning import _Exactness
         checkpoint, callback = of_lightning(*arguments, **more), _Exactness()
         callback.on_load_checkpoint(None, None, checkpoint)
         loop = checkpoint["loops"]["fit_loop"]

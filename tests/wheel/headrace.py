@@ -37,7 +37,7 @@ def check_contents(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     forbidden = [name for name in names if Path(name).name.startswith(FORBIDDEN)]
     expect(not forbidden, f"no library of glibc's, of torch's or of a network inside: {forbidden}")
-    for part in ("headrace/lib/libheadrace.so", "headrace/lib/millrace-hdf5", "headrace/py.typed", "licences/millrace.txt", "licences/libhdf5-dev.txt"):
+    for part in ("headrace/lib/libheadrace.so", "headrace/lib/millrace-hdf5", "headrace/py.typed", "headrace/_script/hook/sitecustomize.py", "licences/millrace.txt", "licences/libhdf5-dev.txt"):
         expect(any(name.endswith(part) for name in names), f"{part} is inside")
     expect(wheel.name.endswith("py3-none-manylinux_2_34_x86_64.whl"), f"one wheel for every Python, of glibc 2.34: {wheel.name}")
 

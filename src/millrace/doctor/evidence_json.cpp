@@ -353,6 +353,13 @@ Json json_of(const auto& object) requires std::is_class_v<std::remove_cvref_t<de
 
 // --- reading
 
+std::string place_of(const std::string& where, std::string_view name) {
+  std::string place = where;
+  place += '.';
+  place += name;
+  return place;
+}
+
 [[noreturn]] void refuse(std::string what, const std::string& where, std::string next) {
   throw ConfigError(Message{.what = std::move(what), .where = where, .next = std::move(next)});
 }
@@ -369,7 +376,7 @@ std::string text_of(const Json& json) {
 
 void refuse_unknown(const std::string& name, const std::string& where, const std::vector<std::string>& known) {
   const std::string near = nearest(name, known.data(), known.data() + known.size());
-  refuse("there is no " + name + " in " + where, where + "." + name,
+  refuse("there is no " + name + " in " + where, place_of(where, name),
          near.empty() ? "it has " + joined(known, ", ") : "did you mean " + near + "?");
 }
 
@@ -417,7 +424,7 @@ void read(const Json& json, std::array<double, telemetry::kPhases>& to, const st
   for (const auto& [name, value] : json.items()) {
     const auto found = std::ranges::find(names, name);
     if (found == names.end()) refuse_unknown(name, where, names);
-    read(value, to[static_cast<std::size_t>(found - names.begin())], where + "." + name);
+    read(value, to[static_cast<std::size_t>(found - names.begin())], place_of(where, name));
   }
 }
 
@@ -433,13 +440,16 @@ struct Reader {
   std::vector<std::string> known = {};
   void operator()(const char* name, auto& value) {
     known.emplace_back(name);
-    if (const auto found = json.find(name); found != json.end()) read(*found, value, where + "." + name);
+    if (const auto found = json.find(name); found != json.end()) read(*found, value, place_of(where, name));
   }
   template <class T>
   void operator()(const char* name, std::optional<T>& value) {
     known.emplace_back(name);
-    if (const auto found = json.find(name); found != json.end() && !found->is_null())
-      read(*found, value.emplace(), where + "." + name);
+    if (const auto found = json.find(name); found != json.end() && !found->is_null()) {
+      T made{};
+      read(*found, made, place_of(where, name));
+      value = std::move(made);
+    }
   }
 };
 

@@ -16,7 +16,7 @@ constexpr double kMostlyQuick = 0.5;  // share of a file's reads that take the u
                                       // not the file
 constexpr double kComputes = 0.5;     // share of CPU time from which readers slow each other down
 constexpr int kMostSleepers = 32;     // the most readers, if they mostly wait
-constexpr double kHandOver = 3e-4;    // seconds for a batch from a worker of a DataLoader
+constexpr double kHandOver = 4e-4;    // seconds for a batch from a worker of a DataLoader
 constexpr double kManyThreads = 1.2;  // cores that a step uses, from which its threads wait for each other
 constexpr double kHeldUp = 0.8;       // the part of the readers' turns on shared cores in which such a step does not move
 
@@ -63,7 +63,12 @@ double hand_over(const Evidence& e) {
 // True if the number of readers is the user's choice: a DataLoader never changes its own.
 bool by_user(const Evidence& e) { return e.input.readers_by_user || (e.script && e.script->loader); }
 
-double gain_with(const Evidence& e, int readers) { return 1 - (seconds_with(e, readers) + hand_over(e)) / e.times.loop(); }
+// A script's loop that reads itself gains at most what the reading takes.
+double gain_with(const Evidence& e, int readers) {
+  const double gain = 1 - (seconds_with(e, readers) + hand_over(e)) / e.times.loop();
+  const bool reads_itself = e.script && e.input.readers == 0;
+  return reads_itself ? std::min(gain, (e.input.read_seconds - hand_over(e)) / e.times.loop()) : gain;
+}
 
 // The gain of a cache. The first epoch gains nothing, because it fills the cache.
 double gain_of_cache(const Evidence& e) {
@@ -150,7 +155,7 @@ Found no_readers(const Evidence& e) {
 }
 
 Found few_readers(const Evidence& e) {
-  if (!waits(e) || by_slow_files(e) || e.input.readers == 0 || !by_user(e)) return std::nullopt;
+  if (!waits(e) || by_slow_files(e) || e.input.readers == 0 || !by_user(e) || threads_in_workers(e)) return std::nullopt;
   const int readers = enough_readers(e);
   const double gain = gain_with(e, readers);
   if (readers <= e.input.readers || gain < kWorthIt) return std::nullopt;

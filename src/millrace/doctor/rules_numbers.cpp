@@ -102,6 +102,7 @@ Found not_finite(const Evidence& e) {
   const bool is_one = e.numbers.skipped == 1;
   std::string what = with_commas(e.numbers.skipped) + " of " + with_commas(steps) + (is_one ? " steps was" : " steps were") +
                      " skipped: " + (is_one ? "its" : "their") + " loss or gradients were not finite";
+  if (e.script) what = "the loss of " + with_commas(e.numbers.skipped) + " of " + with_commas(steps) + " steps is not finite";
   const auto notices = [&](std::string remedy) {
     return Finding{.id = {}, .what = what, .remedy = std::move(remedy), .key = {}, .value = {}, .gain = gain_of(share)};
   };

@@ -93,7 +93,7 @@ Found workers_respawn(const Evidence& e) {
 Found too_many_workers(const Evidence& e) {
   const Script::Loader* const loader = loader_of(e);
   if (loader == nullptr || loader->workers == 0 || e.input.read_seconds <= 0) return std::nullopt;
-  if (const Found starts = many_starts(e, *loader)) return starts;
+  if (Found starts = many_starts(e, *loader)) return starts;
   const double loop = e.times.loop(), without = seconds_without_workers(e);
   const double gain = 1 - without / loop;
   if (gain < kWorthAChange || without > loop - restart_seconds(e) || !e.others || *e.others >= kInWay) return std::nullopt;
@@ -167,7 +167,7 @@ Found item_in_loop(const Evidence& e) {
 
 // Says nothing of the reading: its time is in data_wait, or in workers.
 Found gil_bound(const Evidence& e) {
-  if (!e.script || !e.script->python || e.script->python->samples < kEnoughLooks) return std::nullopt;
+  if (!e.script || !e.script->python || e.script->python->samples < kEnoughLooks || item_in_loop(e)) return std::nullopt;
   const Script::PythonLooks& looks = *e.script->python;
   if (looks.gil_share < kInPython) return std::nullopt;
   const double work = work_seconds(e) / e.times.loop();

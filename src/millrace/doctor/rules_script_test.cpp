@@ -106,7 +106,7 @@ TEST(RulesOfScripts, ReadingThatTakesNoTimeWantsNoWorkers) {
   e.script->loader->workers = 0;
   EXPECT_THAT(findings_of(e), IsEmpty());
   e.times.steps = 100;
-  expect_gain(first(e, "no_readers"), (1.5 - 0.03) / 11);
+  expect_gain(first(e, "no_readers"), (1.5 - 0.04) / 11);
 }
 
 TEST(RulesOfScripts, WorkersThatStartInEachPass) {

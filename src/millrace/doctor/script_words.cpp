@@ -201,6 +201,7 @@ void put_into_words(Finding& finding, const Script& script) {
     finding.where = where_of(finding.key, script);
     finding.remedy = remedy_of(*finding.change, finding.where);
   }
+  if (finding.id == "not_finite") finding.gain.reset();  // a script does not skip such steps
   finding.key.clear();
   finding.value.clear();
 }

@@ -71,7 +71,7 @@ class ScriptRun : public testing::Test {
 
 TEST_F(ScriptRun, IsARowAStoryAndAPage) {
   const auto run = made("a", 1, 0.05, few_);
-  const RunRow row = row_of(Run(run));
+  const RunRow row = row_of(runs::Run(run));
   EXPECT_EQ(row.recipe, "train.py");
   EXPECT_EQ(row.state, "done");
   EXPECT_EQ(row.step, 40);
@@ -90,7 +90,7 @@ TEST_F(ScriptRun, IsARowAStoryAndAPage) {
 TEST_F(ScriptRun, TwoOfThemAreCompared) {
   const RunFacts slow = read_facts(made("a", 1, 0.05, few_)), fast = read_facts(made("b", 4, 0.005, Json::array()));
   const Comparison comparison = compare(slow, fast);
-  EXPECT_THAT(comparison.explanation.text, HasSubstr("A is slower: 60.0 ms a step, B 15.0 ms a step"));
+  EXPECT_THAT(comparison.explanation.text, HasSubstr("A is slower: 60 ms a step, B 15 ms a step"));
   EXPECT_THAT(comparison.explanation.text, HasSubstr("few_readers of A explains data_wait"));
   ASSERT_EQ(comparison.config.size(), 1U);
   EXPECT_EQ(comparison.config.front().key, "loader.num_workers");
@@ -99,7 +99,7 @@ TEST_F(ScriptRun, TwoOfThemAreCompared) {
 TEST_F(ScriptRun, WithoutAnEndItDied) {
   const auto run = made("a", 1, 0.05, few_);
   std::filesystem::remove(run / "summary.json");
-  EXPECT_EQ(row_of(Run(run)).state, "died");
+  EXPECT_EQ(row_of(runs::Run(run)).state, "died");
   std::ofstream(run / "log.jsonl") << Json{{"kind", "start"}, {"script", "train.py"}, {"step", 0}}.dump() << "\n";
   EXPECT_TRUE(read_story(run).state.is_death);
 }

@@ -1,0 +1,122 @@
+"""Looks at the calls of torch in two steps: which of them made the same tensors both times, though they could be made once.
+
+The calls pass a `TorchFunctionMode`, above autograd and dispatch: what they compute is the same. It is entered where a batch has come,
+only where the script has no mode of its own, and left before the backward pass.
+"""
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+from headrace._script import borders
+
+FIRST_STEP = 10
+TRIES = 4                # steps that are looked at, at most
+LEAST_NS = 200_000       # of a call whose result is kept for the second step
+MOST_BYTES = 256 << 20   # of such results
+_now = time.perf_counter_ns
+
+
+def _tensors(value: Any) -> list:
+    import torch
+    if isinstance(value, torch.Tensor):
+        return [value]
+    return [each for each in value if isinstance(each, torch.Tensor)] if isinstance(value, (tuple, list)) else []
+
+
+def _compiles() -> bool:
+    """A compiled function would be compiled again for a mode."""
+    utils = sys.modules.get("torch._dynamo.utils")
+    return bool(utils and utils.counters.get("frames"))
+
+
+class Step:
+    """The calls of a step, with the results that may be compared."""
+
+    def __init__(self) -> None:
+        self.began = _now()
+        self.calls = self.seconds = 0.0
+        self.bytes = 0
+        self.kept: dict[tuple, list[tuple[float, list, Any]]] = {}  # (call, shapes) -> [(seconds, results, line)]
+
+    def add(self, call: Any, took: int, result: Any) -> None:
+        self.calls += 1
+        if took < LEAST_NS:
+            return
+        results = _tensors(result)
+        size = sum(each.numel() * each.element_size() for each in results)
+        if not results or any(each.requires_grad for each in results) or self.bytes + size > MOST_BYTES:
+            return
+        self.bytes += size
+        key = (_name(call), tuple(tuple(each.shape) for each in results))
+        self.kept.setdefault(key, []).append((took / 1e9, [each.detach() for each in results], borders.users_line(sys._getframe(2))))
+
+
+def _name(call: Any) -> str:
+    return f"{getattr(call, '__module__', None) or 'torch'}.{getattr(call, '__name__', '?')}".removeprefix("torch._C.").replace("torch._tensor", "torch.Tensor")
+
+
+class Census:
+    def __init__(self) -> None:
+        self.tries = 0
+        self.mode: Any = None   # while it is entered
+        self.steps: list[Step] = []
+        self.result: dict[str, Any] | None = None
+
+    def is_due(self, step: int) -> bool:
+        return self.result is None and self.mode is None and self.tries < TRIES and step >= FIRST_STEP
+
+    def enter(self) -> None:
+        import torch
+        self.tries += 1
+        if torch._C._len_torch_function_stack() or _compiles():
+            return
+        self.steps.append(Step())
+        self.mode = _mode(self.steps[-1])
+        self.mode.__enter__()
+
+    def leave(self) -> None:
+        """At the next border of the loop. Where the script has entered a mode meanwhile, at a later one."""
+        import torch
+        mode = self.mode
+        mode.step = None
+        if not torch._C._len_torch_function_stack() or torch._C._get_function_stack_at(torch._C._len_torch_function_stack() - 1) is not mode:
+            return
+        self.mode = None
+        mode.__exit__(None, None, None)
+        self.steps[-1].seconds = (_now() - self.steps[-1].began) / 1e9
+        if len(self.steps) == 2:
+            self._compare()
+
+    def _compare(self) -> None:
+        import torch
+        first, second = self.steps
+        found: dict[tuple, tuple[float, Any]] = {}
+        size = 0
+        for key, calls in second.kept.items():
+            for (before, old, _), (now, new, line) in zip(first.kept.get(key, ()), calls):
+                if all(torch.equal(*pair) for pair in zip(old, new)):
+                    size += sum(each.numel() * each.element_size() for each in new)
+                    found[key] = (found.get(key, (0.0, None))[0] + (before + now) / 2, line)
+        self.result = {"operations": int(second.calls), "forward_seconds": (first.seconds + second.seconds) / 2, "rebuilt_seconds": sum(seconds for seconds, _ in found.values()), "rebuilt_bytes": size,
+                       "rebuilt": max(((seconds, *key, line) for key, (seconds, line) in found.items()), key=lambda each: each[0], default=None)}
+        self.steps.clear()
+
+
+def _mode(step: Step) -> Any:
+    from torch.overrides import TorchFunctionMode
+
+    class Mode(TorchFunctionMode):
+        def __torch_function__(self, call: Any, types: Any, arguments: tuple = (), named: dict | None = None) -> Any:
+            began = _now()
+            result = call(*arguments, **(named or {}))
+            if self.step is not None:
+                try:
+                    self.step.add(call, _now() - began, result)
+                except Exception:  # no census, but the script has its result
+                    self.step = None
+            return result
+    mode = Mode()
+    mode.step = step
+    return mode

@@ -1,0 +1,199 @@
+"""What a watcher knows, as the JSON that the rules of the library read (`headrace_diagnose`), with what a run folder needs besides."""
+from __future__ import annotations
+
+import linecache
+import os
+import re
+import resource
+import sys
+import time
+from typing import Any
+
+PAGE = os.sysconf("SC_PAGE_SIZE")
+_READS = re.compile(r"\.(item|cpu|tolist|numpy)\(|\bfloat\(|\bprint\(")
+_DIALECTS = (("lightning", ("/lightning/pytorch/", "/pytorch_lightning/")), ("trainer", ("/transformers/trainer",)),
+             ("accelerate", ("/accelerate/accelerator",)))
+
+
+def dialect_of(frame: Any) -> str:
+    """In whose words a remedy is said: by who called the backward pass."""
+    found = set()
+    while frame is not None:
+        for dialect, parts in _DIALECTS:
+            if any(part in frame.f_code.co_filename for part in parts):
+                found.add(dialect)
+        frame = frame.f_back
+    return next((dialect for dialect, _ in _DIALECTS if dialect in found), "loop")
+
+
+def place(line: tuple[str, int] | None) -> str:
+    """"train.py:31", as the user would say it."""
+    if line is None:
+        return ""
+    file = os.path.relpath(line[0]) if os.path.isabs(line[0]) else line[0]
+    return f"{os.path.basename(line[0]) if file.startswith('..') else file}:{line[1]}"
+
+
+def _text(line: tuple[str, int]) -> str:
+    return linecache.getline(*line).strip()
+
+
+def _most(lines: dict[tuple[str, int], int]) -> tuple[str, int] | None:
+    return max(lines, key=lambda line: lines[line]) if lines else None
+
+
+def _median(values: list) -> float:
+    return sorted(values)[len(values) // 2] if values else 0.0
+
+
+def _occasion(occasions: Any, steps: int) -> dict[str, Any] | None:
+    if not occasions.count:
+        return None
+    return {"count": occasions.count, "seconds": occasions.ns / 1e9, "where": place(_most(occasions.lines)),
+            "every_steps": max(1, round(steps / occasions.count))}
+
+
+def _loader(watcher: Any) -> Any:
+    """The loader of the training: that from which most batches came."""
+    return max((loader for loader in watcher.loaders if loader.trained), key=lambda loader: loader.batches, default=None)
+
+
+def _reading(watcher: Any, loader: Any) -> Any:
+    from headrace._script.loaders import Reading
+    total = Reading()
+    total.add(loader.reading)
+    for process in loader.workers if watcher.page else ():
+        found = watcher.page.read(process)
+        if found is not None:
+            total.add(found)
+    if not loader.facts["workers"] and 0 < total.batches < loader.batches:
+        total.scale(loader.batches / total.batches)  # steps that were passed over read too
+    return total
+
+
+def _of_loader(loader: Any, reading: Any) -> dict[str, Any]:
+    facts = {**loader.facts, "where": place(loader.line), "epochs": loader.epochs,
+             # The first epoch's begins within startup.
+             "first_batch_seconds": sum(loader.first_ns[1:]) / 1e9 if loader.epochs > 1 else 0.0,
+             "usual_batch_seconds": _median(loader.waits) / 1e9}
+    if reading.samples:
+        facts.update(sample_seconds=reading.wall / reading.samples, sample_cpu_seconds=reading.cpu / reading.samples)
+        if reading.slowest >= 0:
+            facts.update(slowest_index=reading.slowest, slowest_seconds=reading.slowest_seconds)
+    if facts["workers"] and reading.torch_threads:
+        facts.update(worker_threads=reading.torch_threads)
+    return facts
+
+
+def _of_input(loader: Any, reading: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {"readers": loader.facts["workers"], "read_seconds": reading.wall, "read_cpu_seconds": reading.cpu, "epochs": 0}
+    quick = reading.timed - reading.slow
+    if reading.slow and quick:
+        usual = (reading.timed_seconds - reading.slow_seconds) / quick
+        found["slow"] = [{"file": loader.facts.get("dataset") or "the dataset", "excess_seconds": reading.slow_seconds - reading.slow * usual,
+                          "times": reading.slow_seconds / reading.slow / usual if usual else 0, "quick": quick / reading.timed,
+                          "sample": f"index {reading.slowest}", "sample_times": reading.slowest_seconds / usual if usual else 0}]
+    return found
+
+
+def _faults(watcher: Any) -> dict[str, Any] | None:
+    if watcher.usage_at is None:
+        return None
+    began, before = watcher.usage_at
+    now = resource.getrusage(resource.RUSAGE_SELF)
+    steps, cpu = watcher.accounts.steps - began, now.ru_utime + now.ru_stime - before.ru_utime - before.ru_stime
+    if steps < 5 or cpu <= 0:
+        return None
+    faults = (now.ru_minflt - before.ru_minflt) / steps
+    # Pages of tensors that are made again are that finding's.
+    others = max(0.0, 1 - (watcher.census.result or {}).get("rebuilt_bytes", 0) / PAGE / faults) if faults else 1.0
+    return {"minor_per_step": faults * others, "system_cpu_share": (now.ru_stime - before.ru_stime) / cpu * others,
+            "below_headrace_run": "glibc.malloc.mmap_max=0" in os.environ.get("GLIBC_TUNABLES", "")}
+
+
+def _python(looks: Any) -> dict[str, Any] | None:
+    line = _most(looks.held)
+    if not looks.in_step:
+        return None
+    found = {"gil_share": sum(looks.held.values()) / looks.in_step, "samples": looks.in_step}
+    if line is not None:
+        found.update(where=place(line), where_share=looks.held[line] / looks.in_step)
+    return found
+
+
+def _items(looks: Any, seconds: float) -> dict[str, Any] | None:
+    """Lines of the user's that read a value of a tensor, by how often a look met them."""
+    found = {line: count for line, count in looks.own.items() if _READS.search(_text(line))}
+    if not found or not looks.in_step:
+        return None
+    line = _most(found)
+    return {"count": 0, "seconds": seconds * sum(found.values()) / looks.in_step, "where": place(line), "line": _text(line)}
+
+
+def _validations(watcher: Any, seconds: dict[str, float]) -> dict[str, Any] | None:
+    found = _occasion(watcher.occasions["validate"], watcher.accounts.steps)
+    return found and {**found, "seconds": seconds.get("validate", 0.0)}
+
+
+def _census(watcher: Any, seconds: dict[str, float]) -> dict[str, Any] | None:
+    """A census sees the forward pass; its time is that of forward and backward pass together."""
+    seen, forward = watcher.census.result, seconds.get("forward", 0.0)
+    if seen is None or not forward:
+        return None
+    found = {"operations": seen["operations"], "seconds": seen["forward_seconds"] * (forward + seconds.get("backward", 0.0)) / forward, "rebuilt_seconds": seen["rebuilt_seconds"]}
+    if seen["rebuilt"]:
+        _, name, shapes, line = seen["rebuilt"]
+        found["rebuilt_by"] = f"{name} {list(shapes[0])}" + (f" in {place(line)}" if line else "")
+    return found
+
+
+def _objective(watcher: Any) -> dict[str, Any]:
+    lines = [{"step": row[0], "loss": row[2]} for row in watcher.rows[-200:] if row[2] is not None]
+    found: dict[str, Any] = {"objectives": [{"name": "loss", "lines": lines}]}
+    if watcher.not_finite:
+        found["skipped"] = max(1, round(watcher.accounts.steps * min(1.0, watcher.not_finite / max(1, len(watcher.rows)))))
+    return found
+
+
+def _step_ms(rows: list) -> list[float]:
+    """Mean step times in at most 60 stretches of equal length."""
+    found, stride = [], max(1, len(rows) // 60)
+    for first, last in zip(rows[::stride], rows[stride::stride]):
+        if last[0] > first[0]:
+            found.append((last[3] - first[3]) / (last[0] - first[0]) / 1e6)
+    return found
+
+
+def of(watcher: Any, sampled: dict[str, Any]) -> dict[str, Any]:
+    """`sampled`: what the library's sampler adds to the evidence."""
+    import torch
+    accounts = watcher.accounts
+    wall, seconds = accounts.read(watcher.ended_ns)
+    steps, loader = accounts.steps, _loader(watcher)
+    loop = wall - seconds.get("startup", 0.0)
+    outside = loop - seconds.get("data_wait", 0.0)
+    script: dict[str, Any] = {"dialect": watcher.dialect or "loop", "path": os.path.relpath(sys.argv[0]) if sys.argv and sys.argv[0] else "", "threads": torch.get_num_threads()}
+    found: dict[str, Any] = {
+        "step": steps, "run_seconds": loop, "on_gpu": watcher.on_gpu, "cores": len(os.sched_getaffinity(0)),
+        "times": {"steps": steps, "step_ms_p50": accounts.times.quantile(0.5), "step_ms_p95": accounts.times.quantile(0.95), "step_seconds": accounts.step_ns / 1e9,
+                  "wall": wall, "seconds": seconds},
+        "step_ms": _step_ms(watcher.rows), "numbers": _objective(watcher)}
+    if accounts.cpu_wall:
+        found["work_cpu_seconds"] = accounts.cpu_ns / accounts.cpu_wall * outside
+    if loader is not None:
+        reading = _reading(watcher, loader)
+        script["loader"], found["input"] = _of_loader(loader, reading), _of_input(loader, reading)
+    script.update({name: value for name, value in (
+        ("faults", _faults(watcher)), ("saves", _occasion(watcher.occasions["snapshot"], steps)), ("logs", _occasion(watcher.occasions["log"], steps)),
+        ("validations", _validations(watcher, seconds)), ("kept_graphs", watcher.kept.evidence(steps, place)), ("python", _python(watcher.looks)), ("item_calls", _items(watcher.looks, outside))) if value is not None})
+    found["script"] = script
+    census = _census(watcher, seconds)
+    if census is not None:
+        found["census"] = census
+    found.update(sampled)
+    found["on_gpu"] = watcher.on_gpu
+    return {"process": watcher.process, "rank": os.environ.get("RANK", ""), "evidence": found, "rows": watcher.rows, "epochs": loader.epochs if loader else 0,
+            "samples": steps * (loader.facts.get("batch_size") or 0) if loader else 0, "began_unix": time.time() - wall,
+            "versions": {"python": sys.version.split()[0], "torch": torch.__version__}, "looking_s": watcher.looking_ns / 1e9,
+            "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, "system": watcher.machine.get("system"),
+            "machine_lines": watcher.machine_lines}

@@ -1,0 +1,175 @@
+"""DataLoaders as the watcher sees them: their parameters, what the loop waited for, and what reading took in the workers.
+
+Workers are processes. Each counts in a slot of a file that all processes of the script map; the process that started them reads it.
+"""
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+import time
+from pathlib import Path
+from typing import Any
+
+_now = time.perf_counter_ns
+SLOTS = 2048
+# The process, then Reading.COUNTED.
+_SLOT = struct.Struct("=qqqddqqqddqqd")
+_SIZE = 128
+ONE_BY_ONE = 100e-6  # seconds; samples that take longer than this on average are timed one by one
+SLOW = 4.0           # times the mean, from which on a sample is a slow one
+
+
+class Page:
+    """Slots for worker processes, by process number."""
+
+    def __init__(self, path: Path):
+        with open(path, "a+b") as file:
+            if os.fstat(file.fileno()).st_size < SLOTS * _SIZE:
+                os.ftruncate(file.fileno(), SLOTS * _SIZE)
+            self.map = mmap.mmap(file.fileno(), SLOTS * _SIZE)
+
+    def write(self, process: int, reading: "Reading") -> None:
+        _SLOT.pack_into(self.map, process % SLOTS * _SIZE, process, *reading.values())
+
+    def read(self, process: int) -> "Reading | None":
+        found, *values = _SLOT.unpack_from(self.map, process % SLOTS * _SIZE)
+        return Reading(*values) if found == process else None
+
+
+class Reading:
+    """What reading batches took: sums over `batches`."""
+
+    # Of these the "timed" samples were timed one by one; the "slow" are among them; "slowest" is an index.
+    __slots__ = ("batches", "samples", "wall", "cpu", "torch_threads", "threads", "slowest", "slowest_seconds", "timed_seconds", "timed", "slow",
+                 "slow_seconds", "left")
+    COUNTED = __slots__[:-1]
+
+    def __init__(self, *values: Any):
+        self.left = 1  # batches until the next one is counted
+        for name, value in zip(self.COUNTED, values or (0, 0, 0.0, 0.0, 0, 0, -1, 0.0, 0.0, 0, 0, 0.0)):
+            setattr(self, name, value)
+
+    def values(self) -> tuple:
+        return tuple(getattr(self, name) for name in self.COUNTED)
+
+    def count(self, samples: int, wall_ns: int, cpu_ns: int) -> None:
+        """A batch that was timed, for all `left` of them."""
+        self.batches += self.left
+        self.samples += self.left * samples
+        self.wall += self.left * wall_ns / 1e9
+        self.cpu += self.left * cpu_ns / 1e9
+
+    def add(self, other: "Reading") -> None:
+        for name in ("batches", "samples", "wall", "cpu", "timed_seconds", "timed", "slow", "slow_seconds"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.torch_threads, self.threads = max(self.torch_threads, other.torch_threads), max(self.threads, other.threads)
+        if other.slowest_seconds > self.slowest_seconds:
+            self.slowest, self.slowest_seconds = other.slowest, other.slowest_seconds
+
+    def scale(self, factor: float) -> None:
+        self.batches, self.samples = round(self.batches * factor), round(self.samples * factor)
+        self.wall, self.cpu = self.wall * factor, self.cpu * factor
+
+    def is_slow_enough(self) -> bool:
+        return self.samples > 0 and self.wall > ONE_BY_ONE * self.samples
+
+    def time_one(self, index: Any, seconds: float) -> None:
+        if self.timed >= 16 and seconds > SLOW * self.timed_seconds / self.timed:
+            self.slow += 1
+            self.slow_seconds += seconds
+        self.timed += 1
+        self.timed_seconds += seconds
+        if seconds > self.slowest_seconds:
+            self.slowest, self.slowest_seconds = (index if type(index) is int else -1), seconds
+
+
+class Timed:
+    """A dataset whose samples are timed; for one batch."""
+
+    __slots__ = ("dataset", "reading")
+
+    def __init__(self, dataset: Any, reading: Reading):
+        self.dataset, self.reading = dataset, reading
+
+    def __getitem__(self, index: Any) -> Any:
+        began = _now()
+        sample = self.dataset[index]
+        self.reading.time_one(index, (_now() - began) / 1e9)
+        return sample
+
+
+def gives_samples(dataset: Any) -> bool:
+    """Whether its samples are asked for one by one, so that they may be timed. A Subset passes on what its dataset is asked."""
+    if type(dataset).__name__ == "Subset" and type(dataset).__module__.startswith("torch.utils.data"):
+        return gives_samples(dataset.dataset)
+    return not hasattr(dataset, "__getitems__")
+
+
+class Loader:
+    """A DataLoader that the script made, and what was measured of it. Times are nanoseconds."""
+
+    def __init__(self, facts: dict[str, Any]):
+        self.facts = facts
+        self.trained = False
+        self.taken = 0          # batches since the last backward pass
+        self.wait_ns = self.between_ns = 0  # not known yet to be training or validation
+        self.begin_ns = 0       # that iter() took, until the first batch is there
+        self.begun = False
+        self.epochs = 0         # begun
+        self.first_ns: list[int] = []  # for each epoch: iter(), the first batch, and the end
+        self.waits: list[int] = []     # of other batches: the first 4096
+        self.batches = 0
+        self.workers: set[int] = set()  # processes whose slots are not added yet
+        self.reading = Reading()
+
+    def iterator_made(self, took: int) -> None:
+        self.begin_ns, self.begun = took, True
+
+    def batch_came(self, took: int) -> None:
+        self.batches += 1
+        if self.begun:
+            self.begun = False
+            self.epochs += 1
+            if len(self.first_ns) < 4096:
+                self.first_ns.append(self.begin_ns + took)
+        elif len(self.waits) < 4096:
+            self.waits.append(took)
+
+    def ended(self, took: int) -> None:
+        """The call that found no batch any more took this long: it ends the workers, where they are not kept."""
+        self.begun = False
+        if self.first_ns and len(self.first_ns) == self.epochs:
+            self.first_ns[-1] += took
+
+    def collect(self, page: Page | None) -> None:
+        """Adds what its workers counted; they are done, or it is the end."""
+        for process in self.workers if page else ():
+            reading = page.read(process)
+            if reading is not None:
+                self.reading.add(reading)
+        self.workers.clear()
+
+
+def dataset_name(dataset: Any) -> str:
+    while type(dataset).__name__ in ("Subset", "ConcatDataset") and type(dataset).__module__.startswith("torch.utils.data"):
+        dataset = getattr(dataset, "dataset", None) or dataset.datasets[0]
+    return type(dataset).__name__
+
+
+def facts_of(loader: Any) -> dict[str, Any]:
+    """The parameters of a DataLoader, by the names of the evidence."""
+    workers = getattr(loader, "num_workers", 0)
+    context = getattr(loader, "multiprocessing_context", None)
+    if context is None:
+        import multiprocessing
+        # Asked without allow_none, it would settle the method, and a later set_start_method of the script would fail.
+        method = multiprocessing.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0]
+    else:
+        method = context.get_start_method() if hasattr(context, "get_start_method") else str(context)
+    batch = getattr(loader, "batch_size", None)
+    if batch is None:
+        batch = getattr(getattr(loader, "batch_sampler", None), "batch_size", None)
+    return {"workers": workers, "prefetch": getattr(loader, "prefetch_factor", None) or 2, "persistent": bool(getattr(loader, "persistent_workers", False)),
+            "pinned": bool(getattr(loader, "pin_memory", False)), "batch_size": batch if isinstance(batch, int) else 0, "multiprocessing": method,
+            "dataset": dataset_name(loader.dataset) if hasattr(loader, "dataset") else ""}

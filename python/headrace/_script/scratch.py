@@ -1,0 +1,45 @@
+"""A copy of a working folder in which a script runs for a trial, so that what it writes is not the user's."""
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from headrace.errors import UsageError
+
+LARGE = 16 << 20     # bytes; larger files are linked, not copied
+MANY = 1000          # entries of a folder from which on it is linked as a whole
+MOST = 1 << 30       # bytes and files that are copied at most
+MOST_FILES = 20_000
+LEFT_OUT = (".git", "__pycache__", ".ipynb_checkpoints", "wandb", "mlruns")
+
+
+def copy_of(folder: Path, to: Path) -> int:
+    """Copies `folder` to `to`, which must not exist; returns the bytes that were copied. Large files, folders with very many files and
+    environments of Python are linked."""
+    copied = files = 0
+    waiting = [(folder, to)]
+    while waiting:
+        source, target = waiting.pop()
+        target.mkdir()
+        for entry in sorted(os.scandir(source), key=lambda entry: entry.name):
+            path = target / entry.name
+            if entry.name in LEFT_OUT:
+                continue
+            if entry.is_symlink() or _is_linked(entry):
+                os.symlink(os.path.realpath(entry.path), path)
+            elif entry.is_dir():
+                waiting.append((Path(entry.path), path))
+            elif entry.is_file():
+                shutil.copy2(entry.path, path)
+                copied, files = copied + entry.stat().st_size, files + 1
+            if copied > MOST or files > MOST_FILES:
+                raise UsageError(f"{folder} has more than {MOST >> 20:,} MB or {MOST_FILES:,} files to copy for each trial", "headrace tune",
+                                 "start it in the folder of the script; data may lie elsewhere, and files above 16 MB are not copied")
+    return copied
+
+
+def _is_linked(entry: os.DirEntry) -> bool:
+    if entry.is_dir():
+        return os.path.exists(os.path.join(entry.path, "pyvenv.cfg")) or len(os.listdir(entry.path)) > MANY
+    return entry.is_file() and entry.stat().st_size > LARGE

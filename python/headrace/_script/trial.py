@@ -1,0 +1,153 @@
+"""Inside a script that `headrace tune` has started: other arguments for its DataLoader, an end after some steps, and no file outside.
+
+A trial is what HEADRACE_TRIAL holds as JSON: {"result": the file to write, "steps", "warm": steps before the first that counts,
+"loader": {argument: value}, "where": the line of the DataLoader that gets them ("" = each one), "threads": of torch or null,
+"give_up_ms": mean time of a step from which on the trial is lost, or null, "writable": folders, or null for all, "theirs": the user's
+working folder, of which nothing is writable}.
+"""
+from __future__ import annotations
+
+import atexit
+import inspect
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from headrace._script import accounts, borders
+from headrace._script.evidence import place
+
+ONLY_WITH_WORKERS = ("prefetch_factor", "persistent_workers", "multiprocessing_context", "worker_init_fn", "timeout")
+EARLY = 0.25  # of the steps, after which a trial may be given up
+_CHANGES = {"os.remove": 1, "os.rename": 2, "os.rmdir": 1, "os.mkdir": 1, "os.truncate": 1, "os.link": 2, "os.symlink": 2, "shutil.rmtree": 1, "shutil.move": 2}
+_ANEW = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+
+
+def with_workers_right(arguments: dict[str, Any]) -> dict[str, Any]:
+    """A DataLoader without workers refuses arguments that are about them."""
+    if arguments.get("num_workers", 0):
+        return arguments
+    return {name: value for name, value in arguments.items() if name not in ONLY_WITH_WORKERS}
+
+
+class Guard:
+    """Ends the process before it changes a file that is neither in `folders` nor a temporary or hidden one of the user's; in `theirs`
+    all are protected."""
+
+    def __init__(self, folders: list[str], theirs: str, refuse: Any):
+        def inside(folder: str) -> str:
+            return os.path.realpath(folder) + os.sep
+        self.refuse = refuse
+        self.home, self.theirs = inside(os.path.expanduser("~")), inside(theirs)
+        self.folders = tuple(map(inside, folders))
+        self.others = tuple(map(inside, (tempfile.gettempdir(), "/dev", "/proc", "/sys")))
+
+    def is_allowed(self, path: Any) -> bool:
+        if not isinstance(path, (str, bytes, os.PathLike)):
+            return True
+        path = os.path.realpath(os.fsdecode(path)) + os.sep
+        if path.startswith(self.folders):
+            return True
+        return not path.startswith(self.theirs) and (path.startswith(self.others) or path.startswith(self.home + "."))
+
+    def __call__(self, event: str, arguments: tuple) -> None:
+        if event == "open":
+            path, _, flags = arguments
+            paths = (path,) if isinstance(flags, int) and flags & _ANEW else ()
+        else:
+            paths = arguments[: _CHANGES.get(event, 0)]
+        for path in paths:
+            if not self.is_allowed(path):
+                self.refuse(os.fsdecode(path))
+
+
+class Trial:
+    def __init__(self, watcher: Any, asked: dict[str, Any]):
+        self.watcher, self.asked = watcher, asked
+        self.began: tuple[int, int, list[int]] | None = None  # steps, ns in steps, ns by phase, where counting began
+        if asked["writable"] is not None:
+            sys.addaudithook(Guard([*asked["writable"], str(watcher.folder)], asked["theirs"], self.refuse))
+        # Behind torch's own borders, so that a step is ended before it is counted here.
+        before = watcher.borders.torch
+        watcher.borders.torch = lambda torch: (before(torch), self.torch(torch))
+        atexit.register(self.end)
+
+    def torch(self, torch: Any) -> None:
+        from torch.optim.optimizer import register_optimizer_step_post_hook
+        from torch.utils.data import DataLoader
+        register_optimizer_step_post_hook(self.after_step)
+        if self.asked["threads"]:
+            torch.set_num_threads(self.asked["threads"])
+            torch.set_num_threads = lambda _: None  # the script's own number would undo it
+        make, save = DataLoader.__init__, torch.save
+        self.names = list(inspect.signature(make).parameters)[2:]  # behind self and dataset
+
+        def made(loader: Any, dataset: Any, *arguments: Any, **named: Any) -> None:
+            make(loader, dataset, **self.arguments(arguments, named))
+
+        def saved(value: Any, file: Any, *arguments: Any, **named: Any) -> Any:
+            sys.audit("open", file, "w", _ANEW)  # torch writes in C++, which no audit sees
+            return save(value, file, *arguments, **named)
+        DataLoader.__init__ = made
+        torch.save = saved
+
+    def arguments(self, arguments: tuple, named: dict[str, Any]) -> dict[str, Any]:
+        """Of a DataLoader: those of the script, with those of the trial where it is the loader that is meant."""
+        named = {**dict(zip(self.names, arguments)), **named}
+        line = borders.users_line(sys._getframe(2))
+        if self.asked["loader"] and (not self.asked["where"] or place(line) == self.asked["where"]):
+            named = with_workers_right({**named, **self.asked["loader"]})
+        return named
+
+    def after_step(self, *_: Any) -> None:
+        kept = self.watcher.accounts
+        steps = getattr(kept, "steps", None)
+        if not isinstance(steps, int):  # the watching has failed, and said so
+            return self.leave({"failure": "watching failed"})
+        if self.began is None:
+            if steps >= self.asked["warm"]:
+                self.began = (steps, kept.step_ns, list(kept.ns))
+            return
+        done = steps - self.began[0]
+        if done >= self.asked["steps"] or (done >= EARLY * self.asked["steps"] and self.is_lost(done)):
+            self.leave(self.result())
+
+    def is_lost(self, done: int) -> bool:
+        limit = self.asked["give_up_ms"]
+        return limit is not None and self.watcher.accounts.step_ns - self.began[1] > limit * 1e6 * done
+
+    def result(self) -> dict[str, Any]:
+        kept = self.watcher.accounts
+        if self.began is None or kept.steps == self.began[0]:
+            return {"failure": f"it ended after {getattr(kept, 'steps', 0)} steps"}
+        steps, step_ns, by_phase = self.began
+        passed = [now - then for now, then in zip(kept.ns, by_phase)]
+        return {"steps": kept.steps - steps, "step_ms": (kept.step_ns - step_ns) / (kept.steps - steps) / 1e6,
+                "shares": {name: ns / max(1, sum(passed)) for name, ns in zip(accounts.PHASES, passed) if ns}}
+
+    def write(self, result: dict[str, Any]) -> None:
+        path = Path(self.asked["result"])
+        part = path.with_suffix(f".part{os.getpid()}")
+        part.write_text(json.dumps(result))
+        os.replace(part, path)
+
+    def leave(self, result: dict[str, Any]) -> None:
+        """Ends the script at once: its workers and ranks are ended by `headrace tune`."""
+        self.watcher.finish()
+        self.write(result)
+        os._exit(0)
+
+    def end(self) -> None:
+        """The script has ended by itself; with an error, that is what `headrace tune` shows."""
+        if os.getpid() == self.watcher.process and self.watcher.looks is not None and not Path(self.asked["result"]).exists():
+            self.write(self.result())
+
+    def refuse(self, path: str) -> None:
+        self.write({"failure": f"it would write {path}", "writes": path})
+        os._exit(3)
+
+
+def install(watcher: Any, text: str) -> None:
+    Trial(watcher, json.loads(text))

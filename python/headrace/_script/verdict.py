@@ -1,0 +1,46 @@
+"""What is said of a script at its end."""
+from __future__ import annotations
+
+import json
+from typing import Any
+
+WORDS = {"data_wait": "waiting for data", "copy": "copying the batch", "prepare": "preparing the batch", "optimizer": "optimiser", "log": "logging",
+         "snapshot": "saving", "validate": "validation", "profile": "looking", "rest": "the rest of the loop", "reduction": "other ranks"}
+SHOWN = 0.005  # of the loop; smaller accounts are left out
+
+
+def diagnose(evidence: dict[str, Any]) -> dict[str, Any]:
+    """{"findings", "accounts", "verdict"} of the library's rules."""
+    from headrace import _library
+    return _library.text(_library.library().diagnose(json.dumps(evidence).encode()))
+
+
+def _speed(times: dict[str, Any]) -> str:
+    return f"{times['steps']:,} steps of {times['step_ms_p50']:.3g} ms"
+
+
+def _change(finding: dict[str, Any]) -> list[str]:
+    lines = []
+    where = f"   ({finding['where']})" if finding.get("where") else ""
+    for old, new in finding.get("replace", {}).items():
+        lines += [f"      change   {old}{where}", f"      to       {new}"]
+    if not lines and finding.get("change"):
+        lines.append(f"      write    {finding['change']}{where}")
+    return lines
+
+
+def text(name: str, evidence: dict[str, Any], verdict: dict[str, Any]) -> str:
+    """Several lines, without one at the end that is empty."""
+    times = evidence["times"]
+    startup = times["seconds"].get("startup", 0.0)
+    loop = max(times["wall"] - startup, 1e-9)
+    lines = [f"headrace doctor  {name}: {_speed(times)} in {loop:.1f} s, after {startup:.1f} s until the first step was done"]
+    if verdict.get("verdict"):
+        lines.append(f"  {verdict['verdict']}")
+    accounts = sorted(((seconds, phase) for phase, seconds in times["seconds"].items() if phase != "startup"), reverse=True)
+    for seconds, phase in accounts:
+        if seconds / loop >= SHOWN:
+            lines.append(f"  {100 * seconds / loop:4.0f} %  {seconds:8.1f} s  {WORDS.get(phase, phase)}")
+    for number, finding in enumerate(verdict.get("findings", []), 1):
+        lines += [f"  {number}.  {finding['text']}", *_change(finding)]
+    return "\n".join(lines)

@@ -1,0 +1,379 @@
+"""Watches the training loop of this process: one object for all processes of a script, started anew in a fork.
+
+It begins to look, write and sample at the first backward pass: a process that trains nothing has only the borders.
+"""
+from __future__ import annotations
+
+import atexit
+import json
+import math
+import os
+import resource
+import sys
+import threading
+import time
+import weakref
+from pathlib import Path
+from typing import Any
+
+from headrace._script import borders, evidence
+from headrace._script.accounts import Accounts
+from headrace._script.census import Census
+from headrace._script.kept import Kept
+from headrace._script.loaders import Loader, Page, Reading, facts_of
+
+LOSS_EVERY = 50_000_000          # ns between two losses that are read; doubled whenever MOST_ROWS are there
+LOSS_EVERY_GPU = 1_000_000_000
+MOST_ROWS = 1024
+current: "Watcher | None" = None  # that watches this process now
+
+
+class Occasions:
+    """What a loop does now and then, such as a save: how often, how long, where."""
+
+    def __init__(self) -> None:
+        self.count = self.ns = 0
+        self.step = -1
+        self.lines: dict[tuple[str, int], int] = {}
+
+    def add(self, ns: int, frame: Any, step: int) -> None:
+        """Several within a step are one occasion: a checkpoint has several files."""
+        self.ns += ns
+        if step == self.step:
+            return
+        self.step = step
+        self.count += 1
+        if self.count <= 64 or self.count % 64 == 0:
+            line = borders.users_line(frame)
+            if line is not None:
+                self.lines[line] = self.lines.get(line, 0) + ns
+
+
+class Watcher:
+    """`folder` is where evidence is written, a file for each process that trains."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.on = True
+        self.failed: str | None = None
+        self.borders = borders.Borders(self)
+        self._lines: "weakref.WeakKeyDictionary[Any, Any]" = weakref.WeakKeyDictionary()
+        self._lines_by_dataset: dict[int, tuple[str, int]] = {}
+        self._begin()
+
+    def _begin(self) -> None:
+        """Everything that is this process's own."""
+        self.process = os.getpid()
+        self.thread = threading.get_ident()
+        self.thread_taken = False
+        self.busy = ""           # what a border's original is doing just now
+        self.accounts = Accounts()
+        self.lead: Any = None    # while steps are passed over: the iterator or the optimizer that counts them
+        self.left = self.chosen = self.waited = 0
+        self.look_due = 0
+        self.loss_every = LOSS_EVERY
+        self.rows: list[list] = []  # [step, ns since the start, loss, ns in steps]
+        self.occasions = {"snapshot": Occasions(), "log": Occasions(), "validate": Occasions()}
+        self.kept = Kept()
+        self.census = Census()
+        self.not_finite = 0      # losses that were read
+        self.loaders: list[Loader] = []
+        self._records: "weakref.WeakKeyDictionary[Any, Loader]" = weakref.WeakKeyDictionary()
+        self.page: Page | None = None
+        self.own_reading: Reading | None = None  # of this process, where it is a worker
+        self.looks: Any = None
+        self.sampler: Any = None
+        self.machine: dict[str, Any] = {}      # the machine at the start, and the lines of the sampler since
+        self.machine_lines: list[dict] = []
+        self.dialect = ""
+        self.on_gpu = False
+        self.pending_loss: Any = None
+        self.usage_at = None     # rusage a few steps after the start
+        self.looking_ns = 0
+        self.ended_ns: int | None = None
+
+    def after_fork(self) -> None:
+        if self.on:
+            page = self.page
+            if self.busy == "passing":
+                self.borders.come_back()
+            self._begin()
+            self.page = page  # a worker counts in its parent's page
+
+    def fail(self, error: Exception) -> None:
+        """Ends the watching, with one line."""
+        if not self.on:
+            return
+        self._turn_off()
+        try:
+            frame = error.__traceback__
+            while frame is not None and frame.tb_next is not None:
+                frame = frame.tb_next
+            where = f" (line {frame.tb_lineno} of {os.path.basename(frame.tb_frame.f_code.co_filename)})" if frame else ""
+            print(f"headrace doctor  stopped watching, the script runs on: {type(error).__name__}: {' '.join(str(error).split())}{where}", file=sys.stderr, flush=True)
+            self.failed = f"{type(error).__name__}: {error}{where}"
+            self._write({"failed": self.failed})
+        except Exception:
+            pass
+
+    def _turn_off(self) -> None:
+        global current
+        self.on, self.busy, self.lead = False, "", None
+        if current is self:
+            current = None
+        try:
+            self.borders.remove()
+            if self.census.mode is not None:
+                self.census.leave()
+        except Exception:
+            pass  # what stays passes everything on
+
+    def end(self) -> dict | None:
+        """Ends the watching; what was found, None where no backward pass was seen or watching failed."""
+        found = None
+        if self.on and self.looks is not None:
+            try:
+                found = self._last_evidence()
+            except Exception as error:
+                self.fail(error)
+        self._turn_off()
+        return found
+
+    def imported(self, name: str, module: Any) -> None:
+        if not self.on:
+            return
+        try:
+            if name == "torch":
+                (self.folder / "torch").touch()
+            self.borders.module(name, module)
+        except Exception as error:
+            self.fail(error)
+
+    # -- loaders -----------------------------------------------------------------------------------------------------------------
+
+    def loader_made(self, loader: Any, line: tuple[str, int] | None) -> None:
+        if line is not None:
+            # Lightning and accelerate make new loaders of the user's: the first line of the same dataset is the user's.
+            line = self._lines_by_dataset.setdefault(id(loader.dataset), line)
+            self._lines[loader] = line
+
+    def record_of(self, iterator: Any, loader: Any = None) -> Loader:
+        known = iterator.__dict__.get("_headrace")
+        if known is not None and loader is None:
+            return known
+        record = known or (self._records.get(loader) if loader is not None else None)
+        if record is None:
+            record = Loader(facts_of(loader) if loader is not None else {"workers": getattr(iterator, "_num_workers", 0)})
+            record.line = self._lines.get(loader) if loader is not None else None
+            if len(self.loaders) < 256:
+                self.loaders.append(record)
+            if loader is not None:
+                self._records[loader] = record
+        iterator.__dict__["_headrace"] = record
+        fetcher = iterator.__dict__.get("_dataset_fetcher")
+        if fetcher is not None:
+            fetcher.__dict__["_headrace"] = record.reading
+        elif self.page is not None:
+            started = {worker.pid for worker in getattr(iterator, "_workers", ())}
+            if started - record.workers:
+                record.collect(self.page)
+                record.workers = started
+        return record
+
+    def loader_ended(self, record: Loader, took: int) -> None:
+        record.ended(took)
+        if not record.trained and self.accounts.started:
+            self.occasions["validate"].add(0, sys._getframe(2), self.accounts.steps)
+        if not record.facts.get("persistent"):
+            record.collect(self.page)
+
+    def before_workers(self) -> None:
+        if self.page is None:
+            self.page = Page(self.folder / f"workers-{self.process}")
+
+    def workers_reading(self) -> Reading | None:
+        """The sums of this process, a worker; None in another one."""
+        if self.own_reading is None:
+            from torch.utils.data import get_worker_info
+            if get_worker_info() is None:
+                return None
+            if self.page is None:
+                self.page = Page(self.folder / f"workers-{os.getppid()}")
+            self.own_reading = Reading()
+        return self.own_reading
+
+    def batch_read(self, reading: Reading) -> None:
+        if reading is not self.own_reading:
+            return
+        if reading.batches < 3 or reading.batches % 64 == 0:
+            import torch
+            reading.torch_threads = max(reading.torch_threads, torch.get_num_threads())
+            reading.threads = max(reading.threads, len(os.listdir("/proc/self/task")))
+        self.page.write(self.process, reading)
+
+    # -- steps that are passed over --------------------------------------------------------------------------------------------
+
+    def pass_over(self, lead: Any) -> None:
+        self.lead, self.busy = lead, "passing"
+        self.left = self.chosen = self.accounts.passed
+        self.waited = 0
+        self.borders.stand_aside(not self.accounts.by_loader)
+
+    def go_on(self, within: bool, end_ns: int | None = None) -> None:
+        """Ends passing over, in a step or at the end of one. `end_ns`: what the call took that found no more batches."""
+        try:
+            record, steps = self.lead.__dict__.get("_headrace"), self.chosen - self.left
+            self.busy, self.lead = "", None
+            self.borders.come_back()
+            self.accounts.go_on(steps, self.waited, within)
+            if record is not None:
+                record.batches += steps
+                if end_ns is not None:
+                    self.loader_ended(record, end_ns)
+        except Exception as error:
+            self.fail(error)
+
+    def trains(self, iterator: Any) -> bool:
+        record = iterator.__dict__.get("_headrace")
+        return record is not None and record.trained
+
+    def is_busy(self) -> bool:
+        """Whether a border is inside another. Ends passing over."""
+        if self.busy == "passing":
+            self.go_on(True)
+        return bool(self.busy)
+
+    # -- the loop ----------------------------------------------------------------------------------------------------------------
+
+    def take_thread(self) -> bool:
+        """The thread of the first backward pass is the loop's."""
+        if self.thread_taken or not self.on:
+            return False
+        self.thread, self.thread_taken = threading.get_ident(), True
+        self.accounts = Accounts(self.accounts.began)
+        return True
+
+    def look(self, now: int, tensors: Any) -> None:
+        """At a backward pass, now and then: the loss, and what changes slowly."""
+        began = time.perf_counter_ns()
+        if self.looks is None:
+            self._start_looking()
+        loss = tensors if not isinstance(tensors, (list, tuple)) else tensors[0]
+        on_gpu = loss.is_cuda
+        self.on_gpu = self.on_gpu or on_gpu
+        if self.pending_loss is not None:
+            self._take_pending()
+        if loss.numel() == 1:
+            self.kept.see(loss, self.accounts.steps, sys._getframe(2))
+            if on_gpu:
+                self._send_for(loss, now)
+            else:
+                self._add_row(self.accounts.steps, now, float(loss.detach()))
+        self.look_due = now + (LOSS_EVERY_GPU if on_gpu else self.loss_every)
+        if self.usage_at is None and self.accounts.steps >= 3:
+            self.usage_at = (self.accounts.steps, resource.getrusage(resource.RUSAGE_SELF))
+        self.looking_ns += time.perf_counter_ns() - began
+
+    def _add_row(self, step: int, now: int, loss: float) -> None:
+        if not math.isfinite(loss):
+            self.not_finite += 1
+        self.rows.append([step, now - self.accounts.began, loss if math.isfinite(loss) else None, self.accounts.step_ns, list(self.accounts.ns)])
+        if len(self.rows) >= MOST_ROWS:
+            del self.rows[1::2]
+            self.loss_every *= 2
+
+    def _send_for(self, loss: Any, now: int) -> None:
+        """Copies a loss to the host without waiting for the GPU; it is read at a later look."""
+        import torch
+        host = torch.empty((), dtype=torch.float32, pin_memory=True)
+        host.copy_(loss.detach().reshape(()).float(), non_blocking=True)
+        event = torch.cuda.Event()
+        event.record()
+        self.pending_loss = (host, event, self.accounts.steps, now)
+
+    def _take_pending(self) -> None:
+        host, event, step, now = self.pending_loss
+        if event.query():
+            self._add_row(step, now, float(host))
+            self.pending_loss = None
+
+    def _start_looking(self) -> None:
+        from headrace._script.looks import Looks
+        self.thread_taken = True
+        self.dialect = evidence.dialect_of(sys._getframe(3))
+        self._start_sampler()
+        self.looks = Looks(self)
+        self.looks.start()
+        import multiprocessing
+        if multiprocessing.parent_process() is not None:  # such a process does not run atexit where it was forked
+            from multiprocessing.util import Finalize
+            Finalize(None, self.finish, exitpriority=0)
+        atexit.register(self.finish)
+
+    def _start_sampler(self) -> None:
+        """The library's, a thread of its own that knows the machine. Without it the evidence says less."""
+        import torch
+        from headrace import _library
+        try:
+            library = _library.library()
+            self.machine = _library.text(library.machine())
+            self.sampler = library.sampler_start(torch.cuda.current_device() if torch.cuda.is_available() and torch.cuda.is_initialized() else -1)
+        except Exception:
+            self.sampler = None
+
+    def sample(self, last: bool = False) -> dict[str, Any]:
+        """What the sampler says for the evidence. Called by one thread at a time."""
+        if self.sampler is None:
+            return {}
+        from headrace import _library
+        library = _library.library()
+        said = _library.text((library.sampler_stop if last else library.sampler_read)(self.sampler))
+        if last:
+            self.sampler = None
+        if said.get("machine") and len(self.machine_lines) < MOST_ROWS:
+            self.machine_lines.append({"kind": "machine", "time": self.accounts.read()[0], "step": self.accounts.steps, **said["machine"]})
+        return said.get("evidence") or {}
+
+    # -- the evidence --------------------------------------------------------------------------------------------------------------
+
+    def write(self) -> None:
+        self._write(evidence.of(self, self.sample()))
+
+    def _last_evidence(self) -> dict:
+        if threading.get_ident() == self.thread:
+            self.is_busy()  # ends passing over
+        self.ended_ns = time.perf_counter_ns()
+        self.looks.stop()
+        return evidence.of(self, self.sample(True))
+
+    def _write(self, value: dict) -> None:
+        path = self.folder / f"process-{self.process}.json"
+        part = path.with_suffix(f".part{threading.get_ident()}")
+        part.write_text(json.dumps(value))
+        os.replace(part, path)
+
+    def finish(self) -> None:
+        """At the end of the process, or of the watching."""
+        if not self.on or os.getpid() != self.process:
+            return
+        try:
+            if self.looks is not None:
+                self._write(self._last_evidence())
+        except Exception as error:
+            self.fail(error)
+
+
+def watch(folder: Path) -> Watcher:
+    """Starts watching this process and those that it forks."""
+    global current
+    watcher = current = Watcher(folder)
+    (folder / "hook").touch()  # by these `headrace doctor` knows how far a script came that has not trained
+    os.register_at_fork(after_in_child=watcher.after_fork)
+    finder = borders.Finder(watcher.imported)
+    for name in borders.MODULES:  # what is there already, where watching begins late
+        if name in sys.modules:
+            finder.waiting.discard(name)
+            watcher.imported(name, sys.modules[name])
+    sys.meta_path.insert(0, finder)
+    watcher.borders._undo.append(lambda: sys.meta_path.remove(finder) if finder in sys.meta_path else None)
+    return watcher
