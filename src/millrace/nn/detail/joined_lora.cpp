@@ -5,6 +5,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "millrace/kernels/device_decoder.h"
 
@@ -27,9 +28,9 @@ void add_product(at::Tensor& sum, const at::Tensor& a, const at::Tensor& b) {
 
 struct JoinedLora : torch::autograd::Function<JoinedLora> {
   // `as` and `bs`: the adapters' halves, none or as many as weights.
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& dropped, at::TensorList weights,
-                            at::TensorList as, at::TensorList bs, double scale) {
-    const at::Tensor from = rows_of(x), narrow_from = as.empty() ? at::Tensor() : rows_of(dropped);
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const std::optional<at::Tensor>& dropped,
+                            at::TensorList weights, at::TensorList as, at::TensorList bs, double scale) {
+    const at::Tensor from = rows_of(x), narrow_from = as.empty() ? at::Tensor() : rows_of(*dropped);
     std::int64_t width = 0;
     for (const at::Tensor& weight : weights) width += weight.size(0);
     at::Tensor out = at::empty({from.size(0), width}, from.options());
@@ -106,7 +107,8 @@ at::Tensor joined_lora(const at::Tensor& x, const at::Tensor& dropped, const std
     as.push_back(one.lora_a.to(x.scalar_type()));
     bs.push_back(one.lora_b.to(x.scalar_type()));
   }
-  return JoinedLora::apply(x, dropped, at::TensorList(weights), at::TensorList(as), at::TensorList(bs), scale);
+  const std::optional<at::Tensor> narrow_from = as.empty() ? std::nullopt : std::optional(dropped);
+  return JoinedLora::apply(x, narrow_from, at::TensorList(weights), at::TensorList(as), at::TensorList(bs), scale);
 }
 
 }  // namespace millrace::nn::detail
