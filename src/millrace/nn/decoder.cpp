@@ -18,7 +18,6 @@
 #include "millrace/kernels/device_decoder.h"
 #include "millrace/kernels/lora_linear.h"
 #include "millrace/kernels/product.h"
-#include "millrace/nn/detail/joined_lora.h"
 #include "millrace/nn/detail/operation_trials.h"
 
 namespace millrace::nn {
@@ -160,8 +159,6 @@ at::Tensor lora_linear(const at::Tensor& x, const std::vector<LoraProjection>& p
   for (const LoraProjection& one : projections) adapts = adapts || one.lora_a.defined();
   if (merges(x, projections, adapts ? p : 0.0, fused)) return merged(x, projections, scale, adapts ? p : 0.0);
   const at::Tensor dropped = adapts ? dropout(x, p, fused) : at::Tensor();
-  if (detail::joins_lora(x, projections))
-    return detail::joined_lora(x.to(result_type(x)), adapts ? dropped.to(result_type(x)) : dropped, projections, scale);
   std::vector<at::Tensor> results;
   for (const LoraProjection& one : projections) {
     const at::ScalarType type = result_type(x);
