@@ -65,10 +65,10 @@ FAULTS = [
            "(spikes[:, :, :40] - rates.detach()[:, :, :40]).abs().mean()"}, also=("gil_bound",)),
     Fault("python_in_loop", "gan", "gil_bound",
           {"import sys\n": "import math\nimport sys\n", "EPOCHS, BATCH, NOISE = 16, 512, 20": "EPOCHS, BATCH, NOISE = 16, 512, 12", "            made = draw(torch.randn(len(real), NOISE))":
-           "            noisy = real.tolist()\n            for row in range(len(noisy)):\n                for y in range(SIDE):\n                    for x in range(SIDE):\n"
+           "            noisy = real.tolist()\n            for row in list(range(len(noisy))) * 4:\n                for y in range(SIDE):\n                    for x in range(SIDE):\n"
            "                        noisy[row][0][y][x] = max(-1.0, min(1.0, noisy[row][0][y][x] * (1.1 + 0.05 * math.sin(0.3 * x) + 0.05 * math.cos(0.4 * y) + 0.02 * math.sin(x * y + row))))\n            real = torch.tensor(noisy)\n"
            "            made = draw(torch.randn(len(real), NOISE))"},
-          {"            noisy = real.tolist()\n            for row in range(len(noisy)):\n                for y in range(SIDE):\n                    for x in range(SIDE):\n"
+          {"            noisy = real.tolist()\n            for row in list(range(len(noisy))) * 4:\n                for y in range(SIDE):\n                    for x in range(SIDE):\n"
            "                        noisy[row][0][y][x] = max(-1.0, min(1.0, noisy[row][0][y][x] * (1.1 + 0.05 * math.sin(0.3 * x) + 0.05 * math.cos(0.4 * y) + 0.02 * math.sin(x * y + row))))\n            real = torch.tensor(noisy)\n":
            "            y, x = torch.arange(SIDE)[:, None], torch.arange(SIDE)\n"
            "            real = (real * (1.1 + 0.05 * torch.sin(0.3 * x) + 0.05 * torch.cos(0.4 * y) + 0.02 * torch.sin(x * y + torch.arange(len(real))[:, None, None, None]))).clamp(-1, 1)\n"}),

@@ -35,9 +35,7 @@ class Step:
     """The calls of a step, with the results that may be compared."""
 
     def __init__(self) -> None:
-        self.began = _now()
-        self.calls = self.seconds = 0.0
-        self.bytes = 0
+        self.calls = self.bytes = 0
         self.kept: dict[tuple, list[tuple[float, list, Any]]] = {}  # (call, shapes) -> [(seconds, results, line)]
 
     def add(self, call: Any, took: int, result: Any) -> None:
@@ -85,7 +83,6 @@ class Census:
             return
         self.mode = None
         mode.__exit__(None, None, None)
-        self.steps[-1].seconds = (_now() - self.steps[-1].began) / 1e9
         if len(self.steps) == 2:
             self._compare()
 
@@ -99,7 +96,7 @@ class Census:
                 if all(torch.equal(*pair) for pair in zip(old, new)):
                     size += sum(each.numel() * each.element_size() for each in new)
                     found[key] = (found.get(key, (0.0, None))[0] + (before + now) / 2, line)
-        self.result = {"operations": int(second.calls), "forward_seconds": (first.seconds + second.seconds) / 2, "rebuilt_seconds": sum(seconds for seconds, _ in found.values()), "rebuilt_bytes": size,
+        self.result = {"operations": second.calls, "rebuilt_seconds": sum(seconds for seconds, _ in found.values()), "rebuilt_bytes": size,
                        "rebuilt": max(((seconds, *key, line) for key, (seconds, line) in found.items()), key=lambda each: each[0], default=None)}
         self.steps.clear()
 

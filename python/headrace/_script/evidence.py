@@ -136,11 +136,12 @@ def _validations(watcher: Any, seconds: dict[str, float]) -> dict[str, Any] | No
 
 
 def _census(watcher: Any, seconds: dict[str, float]) -> dict[str, Any] | None:
-    """A census sees the forward pass; its time is that of forward and backward pass together."""
-    seen, forward = watcher.census.result, seconds.get("forward", 0.0)
-    if seen is None or not forward:
+    """A census sees two forward passes. What it saw is set beside the mean time of a step, forward and backward pass."""
+    seen, steps = watcher.census.result, watcher.accounts.steps
+    work = seconds.get("forward", 0.0) + seconds.get("backward", 0.0)
+    if seen is None or not steps or not work:
         return None
-    found = {"operations": seen["operations"], "seconds": seen["forward_seconds"] * (forward + seconds.get("backward", 0.0)) / forward, "rebuilt_seconds": seen["rebuilt_seconds"]}
+    found = {"operations": seen["operations"], "seconds": work / steps, "rebuilt_seconds": min(seen["rebuilt_seconds"], seconds.get("forward", 0.0) / steps)}
     if seen["rebuilt"]:
         _, name, shapes, line = seen["rebuilt"]
         found["rebuilt_by"] = f"{name} {list(shapes[0])}" + (f" in {place(line)}" if line else "")

@@ -181,7 +181,7 @@ Found input_bound(const Evidence& e) {
   double gain = e.share(Phase::data_wait);
   if (e.script) {  // a script also waits for what its workers do besides reading
     gain = std::min(gain, e.input.read_seconds / std::max(e.input.readers, 1) / e.times.loop());
-    if (gain < kWorthIt || e.input.read_seconds < 3 * hand_over(e)) return std::nullopt;
+    if (gain < kWaits || e.input.read_seconds < 3 * hand_over(e)) return std::nullopt;
   }
   const bool computes = share_of_cpu(e.input) > kComputes;
   const std::string what = wait_text(e) + in_readers(e);

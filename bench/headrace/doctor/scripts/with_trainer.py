@@ -5,7 +5,7 @@ import time
 
 import torch
 from torch.utils.data import Dataset
-from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainerCallback, TrainingArguments, set_seed
+from transformers import BertConfig, BertForSequenceClassification, PrinterCallback, Trainer, TrainerCallback, TrainingArguments, set_seed
 
 COUNT, LENGTH, WORDS = 800, 32, 200
 
@@ -43,6 +43,7 @@ def main():
     arguments = TrainingArguments(output_dir="out", per_device_train_batch_size=16, num_train_epochs=4, learning_rate=1e-3, logging_steps=20,
                                   save_strategy="no", report_to="none", disable_tqdm=True, use_cpu=True, seed=1)
     trainer = Trainer(model=model, args=arguments, train_dataset=Sentences(), callbacks=[Times()])
+    trainer.remove_callback(PrinterCallback)
     trainer.train()
 
 
