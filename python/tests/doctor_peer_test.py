@@ -266,12 +266,13 @@ class Inside(Script):
     def test_watch(self):
         plain = self.run_below(TRAIN + CALL.format(""), before=())
         done = subprocess.run([sys.executable, "-c", textwrap.dedent("""
-            import sys, torch, headrace, train
+            import sys, torch, headrace, torch.optim, train
+            optimizers = sys.modules["torch.optim.optimizer"]
             backward = torch.autograd.backward
             with headrace.watch("here", model=torch.nn.Linear(2, 3)) as run:
                 train.main()
             assert torch.autograd.backward is backward
-            assert not torch.optim.optimizer._global_optimizer_post_hooks
+            assert not optimizers._global_optimizer_post_hooks
             assert abs(sum(run.accounts.values()) - run.evidence["times"]["wall"]) < 1e-6, run.accounts
             assert run.evidence["step"] == 35 and run.run.summary["parameters"] == 9
             assert "35 steps" in str(run) and "35 steps" in run._repr_html_()
