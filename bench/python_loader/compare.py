@@ -24,7 +24,7 @@ import warnings
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "python"), str(ROOT / "bench/loader")]
+sys.path[:0] = [str(ROOT / "python"), str(ROOT / "bench/loader"), str(ROOT / "build/loader-peers")]
 import peers  # noqa: E402
 import peers_files  # noqa: E402
 import torch  # noqa: E402
@@ -98,9 +98,23 @@ class Step:
             torch.conv2d(self.image, self.weight, padding=1)
 
 
+def cpu_seconds():
+    """Of this process and of those below it that live."""
+    ticks, wanted = 0, [os.getpid()]
+    while wanted:
+        process = Path(f"/proc/{wanted.pop()}")
+        try:
+            fields = (process / "stat").read_text().rpartition(")")[2].split()
+            wanted += [int(child) for task in (process / "task").iterdir() for child in (task / "children").read_text().split()]
+        except OSError:  # it has ended
+            continue
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
 def step_seconds(loader, step, seconds):
-    """Seconds of a step with its batch, without the first ones, whose batches may have been prepared before."""
-    times, began = [], time.perf_counter()
+    """Seconds and CPU seconds of a step with its batch; the seconds without the first ones, whose batches may have been prepared before."""
+    times, began, cpu = [], time.perf_counter(), cpu_seconds()
     while time.perf_counter() - began < seconds or len(times) < 8:
         last = time.perf_counter()
         for _ in loader:
@@ -110,7 +124,7 @@ def step_seconds(loader, step, seconds):
             last = now
             if now - began >= seconds and len(times) >= 8:
                 break
-    return sum(times[4:]) / len(times[4:])
+    return sum(times[4:]) / len(times[4:]), (cpu_seconds() - cpu) / len(times)
 
 
 def measured(program, file, *options):
@@ -183,13 +197,15 @@ def compare(workload, program, rounds, seconds):
 
 def compare_steps(workload, step, rounds, seconds):
     """Seconds of a step of ours and of the best DataLoader, in turns."""
-    name, peer = best_of({f"{n} workers": workload.documented(n) for n in workload.workers}, lambda loader: step_seconds(loader, step, seconds / 2), min)
-    times = {"headrace": [], "DataLoader": []}
+    name, peer = best_of({f"{n} workers": workload.documented(n) for n in workload.workers}, lambda loader: step_seconds(loader, step, seconds / 2)[0], min)
+    times, cpu = {"headrace": [], "DataLoader": []}, {"headrace": [], "DataLoader": []}
     with loader_of(workload.description) as ours:
         for _ in range(rounds):
-            times["headrace"].append(step_seconds(ours, step, seconds))
-            times["DataLoader"].append(step_seconds(peer, step, seconds))
-    return {"set_up": name, "seconds": times}
+            for side, loader in (("headrace", ours), ("DataLoader", peer)):
+                of_wall, of_cpu = step_seconds(loader, step, seconds)
+                times[side].append(of_wall)
+                cpu[side].append(of_cpu)
+    return {"set_up": name, "seconds": times, "cpu": cpu}
 
 
 def show(name, result):
@@ -213,6 +229,8 @@ def show_steps(result):
     median = statistics.median(ratios)
     verdict = "ok" if median <= STEP_BAR else "MISSED"
     print(f"  of DataLoader's time         {median:>11.2f}   {min(ratios):.2f}..{max(ratios):.2f}   bar {STEP_BAR}   {verdict}")
+    ours, theirs = (statistics.median(result["cpu"][side]) * 1e3 for side in ("headrace", "DataLoader"))
+    print(f"  CPU ms of a step             {ours:>11.1f} and {theirs:.1f} of DataLoader: {ours / theirs:.2f}")
 
 
 def main():

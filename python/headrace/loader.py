@@ -60,10 +60,11 @@ class _Samples:
 class _Epoch:
     """One pass over a loader. Nothing happens before its first batch is asked for."""
 
-    __slots__ = ("_loader", "begun", "over")
+    __slots__ = ("_loader", "mark", "begun", "over")
 
     def __init__(self, loader: Loader):
         self._loader, self.begun, self.over = loader, False, False
+        self.mark = object()  # by which the loader knows it: a reference back would keep a forgotten loader until the garbage is collected
 
     def __iter__(self) -> _Epoch:
         return self
@@ -210,7 +211,7 @@ class Loader:
                               stacklevel=_levels_to_the_caller())
         self._batch = _library.Batch()
         self._batch_at = ctypes.byref(self._batch)
-        self._current: _Epoch | None = None
+        self._current: object = None  # the mark of the loop whose turn it is
         self._epoch, self._handed = 0, 0  # batches of this epoch that a loop has had
         self._bad = 0                     # samples of these that could not be read
         self._resumed = False             # the next loop goes on with the epoch
@@ -230,7 +231,7 @@ class Loader:
             raise StopIteration
         with self._lock:
             self._opened()
-            if epoch is not self._current:
+            if epoch.mark is not self._current:
                 self._begin(epoch)
             if self._device is not None:
                 return self._next_on_device(epoch)
@@ -326,7 +327,7 @@ class Loader:
                 check(self._library.restart(self._handle, self._epoch + 1))
                 self._epoch, self._handed, self._bad = self._epoch + 1, 0, 0
         self._resumed = False
-        epoch.begun, self._current = True, epoch
+        epoch.begun, self._current = True, epoch.mark
 
     def _end(self) -> None:
         self._current = None

@@ -13,6 +13,7 @@ import time
 import types
 import unittest
 import warnings
+import weakref
 from pathlib import Path
 from unittest import mock
 
@@ -275,6 +276,17 @@ class Life(LoaderTest):
         self.assertLess(resident() - before, 4 << 20)
         self.assertEqual(threading.active_count(), threads)
         self.assertLess(len(os.listdir("/proc/self/task")), 40)
+
+    def test_a_forgotten_loader_is_closed_at_once(self):
+        gc.disable()
+        self.addCleanup(gc.enable)
+        loader = mr.Loader(self.rows(), 8, readers=2)
+        for batch in loader:
+            break
+        closed = []
+        weakref.finalize(loader, closed.append, True)
+        del loader
+        self.assertEqual(closed, [True])
 
     def test_a_fork_says_so(self):
         loader = self.loader()
