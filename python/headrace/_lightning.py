@@ -28,6 +28,11 @@ def _in_next_epoch(state: dict) -> dict:
     return {**state, "epoch": state["epoch"] + 1, place: 0} if state[place] else state
 
 
+def _place(loader: Any) -> dict:
+    """The part of its state that changes from batch to batch."""
+    return {"epoch": loader._epoch, **({"position": loader._position} if hasattr(loader, "_position") else {"next_batch": loader._handed})}
+
+
 def _set(progress: dict, kind: str, count: int) -> None:
     progress[kind] = {name: count for name in progress[kind]}
 
@@ -60,7 +65,7 @@ class _Exactness:
     def __init__(self):
         self._saved: list | None = None   # states to be loaded
         self._between = False             # whether they are of a place between two epochs
-        self._behind: list = []           # states behind the latest step that is complete
+        self._behind: list = []           # places of the loaders behind the latest step that is complete
 
     def setup(self, trainer: Any, module: Any, stage: str) -> None:
         self._saved, self._between = None, False
@@ -89,15 +94,15 @@ class _Exactness:
         self._note(_stateful(trainer))
 
     def _note(self, loaders: list) -> None:
-        states = [loader.state_dict() if type(loader).__module__.startswith("headrace.") else None for loader in loaders]
-        self._behind = states if any(states) else []
+        # Not state_dict(), whose first call reads parts of a Loader's files.
+        self._behind = [_place(loader) if type(loader).__module__.startswith("headrace.") else {} for loader in loaders]
 
     def on_save_checkpoint(self, trainer: Any, module: Any, checkpoint: dict) -> None:
         """A checkpoint that is saved inside a step, by a signal say, holds the weights of before it: so the loader's place too."""
         loop = checkpoint["loops"]["fit_loop"]
         batch, states = loop["epoch_loop.batch_progress"]["current"], loop["state_dict"].get("combined_loader", [])
         if batch["processed"] < batch["ready"] and len(states) == len(self._behind):
-            loop["state_dict"]["combined_loader"] = [before or state for before, state in zip(self._behind, states)]
+            loop["state_dict"]["combined_loader"] = [{**state, **place} for state, place in zip(states, self._behind)]
 
 
 def base() -> type:
