@@ -12,7 +12,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 PROGRAM = HERE / "bin" / "millrace"
 TORCH_PROGRAM = HERE / "libexec" / "millrace" / "millrace-torch"  # what PROGRAM becomes; it alone needs torch
-WANTED = "2.11"
+WANTED = "2.11"  # tools/wheel.py writes the torch that the program was built with
 INSTALL = f"install it into this environment: {sys.executable or 'python3'} -m pip install 'torch=={WANTED}.*'"
 
 
