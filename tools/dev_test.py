@@ -65,6 +65,11 @@ class Words(unittest.TestCase):
         self.assertIn("one of: 2.11 2.15", done.stderr)
         self.assertEqual(self.dev("--torch").returncode, 2)
 
+    def test_units_are_test_programs(self):
+        folders = re.search(r"^unit_folders=\((.*)\)", (ROOT / "dev").read_text(), re.MULTILINE)[1].split()
+        for folder in folders:
+            self.assertTrue(list((ROOT / "src/millrace" / folder).glob("*_test.cpp")), folder)
+
     def test_unknown_argument_and_stage(self):
         self.assertEqual(self.dev("clean", "--everything").returncode, 2)
         done = self.dev("check", "formatt")

@@ -34,10 +34,11 @@ class Wheel:
     most_bytes: int
     left_out: tuple = ()     # libraries that are never packed
     has_pages: bool = False  # completions and the manual page
+    needs_torch: bool = False  # the one that it was built with
 
 
 WHEELS = {
-    "millrace-train": Wheel("millrace_train", "program", "millrace_wheel", "pyproject.toml", "README.md", 48_000_000, tuple(BESIDE_TORCH), True),
+    "millrace-train": Wheel("millrace_train", "program", "millrace_wheel", "pyproject.toml", "README.md", 48_000_000, tuple(BESIDE_TORCH), True, True),
     "headrace": Wheel("headrace", "headrace", "headrace_wheel", "headrace.toml", "headrace.md", 8_000_000),
 }
 
@@ -73,6 +74,7 @@ def name_torch(file, pattern, torch):
 def stage_torch(stage, torch):
     """Has the staged program's wheel require its torch, and name it in its version where that is not the plain one."""
     name_torch(stage / "pyproject.toml", r'"torch==2\.11\.\*"', torch)
+    name_torch(stage / "README.md", r"beside the torch 2\.11 of", torch)
     name_torch(stage / "millrace_train/start.py", r'WANTED = "2\.11"', torch)
     if torch != PLAIN:
         header = stage / "version.h"
@@ -200,7 +202,7 @@ def main():
     stage = work / "stage"
     stage.mkdir(parents=True)
     stage_package(wheel, build, stage)
-    if wheel.left_out:
+    if wheel.needs_torch:
         stage_torch(stage, torch_of(build))
     if wheel.has_pages:
         stage_pages(build, stage)

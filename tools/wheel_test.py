@@ -144,30 +144,32 @@ class Started(unittest.TestCase):
         self.refused("No such file", "reinstall")
 
 
-
 class Torches(unittest.TestCase):
     """Two wheels of one version: for torch 2.11, and for another one."""
 
     def staged(self, torch):
         stage = Path(self.enterContext(tempfile.TemporaryDirectory(prefix="wheel test ä ")))
         (stage / "millrace_train").mkdir()
-        shutil.copy2(ROOT / "python/pyproject.toml", stage)
+        for name in ("pyproject.toml", "README.md"):
+            shutil.copy2(ROOT / "python" / name, stage)
         shutil.copy2(ROOT / "python/millrace_train/start.py", stage / "millrace_train")
         shutil.copy2(ROOT / "src/millrace/base/version.h", stage)
         wheel.stage_torch(stage, torch)
-        return [(stage / name).read_text() for name in ("pyproject.toml", "millrace_train/start.py", "version.h")]
+        return [(stage / name).read_text() for name in ("pyproject.toml", "millrace_train/start.py", "version.h", "README.md")]
 
     def test_that_of_2_11_is_as_it_is_in_the_tree(self):
-        project, start, version = self.staged("2.11")
+        project, start, version, page = self.staged("2.11")
         self.assertEqual(project, (ROOT / "python/pyproject.toml").read_text())
         self.assertEqual(start, (ROOT / "python/millrace_train/start.py").read_text())
         self.assertEqual(version, (ROOT / "src/millrace/base/version.h").read_text())
+        self.assertEqual(page, (ROOT / "python/README.md").read_text())
 
     def test_another_one_requires_its_torch_and_names_it_in_its_version(self):
-        project, start, version = self.staged("2.15")
+        project, start, version, page = self.staged("2.15")
         self.assertIn('dependencies = ["torch==2.15.*"]', project)
         self.assertIn('WANTED = "2.15"', start)
         self.assertRegex(version, r'kVersion = "[0-9.]+\+torch2\.15"')
+        self.assertIn("beside the torch 2.15 of", page)
 
     def test_a_build_that_does_not_say_its_torch_is_refused(self):
         folder = Path(self.enterContext(tempfile.TemporaryDirectory()))

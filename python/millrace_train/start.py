@@ -49,7 +49,8 @@ def check_version(torch):
         raise Unfit("this torch doesn't say its version", str(torch / "version.py"), INSTALL.replace("install", "reinstall", 1))
     if not re.match(re.escape(WANTED) + r"(\.|$)", said[1]):
         raise Unfit(f"Millrace needs torch {WANTED}, this is torch {said[1]}", str(torch),
-                    f"use an environment of its own for Millrace (python3 -m venv), or {INSTALL}")
+                    "install Millrace's wheel for that torch (its version ends in +torch and the torch; the plain version is for 2.11), use an environment "
+                    f"of its own for Millrace (python3 -m venv), or {INSTALL}")
 
 
 def libraries_of(torch):
