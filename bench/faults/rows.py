@@ -140,7 +140,7 @@ def child(row, shapes, threads):
 
 def tried(row, shapes, threads, isa):
     """One process; says in words what came of it."""
-    environment = {**os.environ, "MALLOC_PERTURB_": "128"}
+    environment = {**os.environ, "MALLOC_PERTURB_": "128", "OMP_WAIT_POLICY": "passive"}  # on a busy machine threads that spin take minutes
     if isa != "best":
         environment.update(ONEDNN_MAX_CPU_ISA=isa, ATEN_CPU_CAPABILITY="avx2" if isa == "AVX2" else "avx512")
     if MALLOC_DEBUG.exists() and ROWS[row][1] != "time":
