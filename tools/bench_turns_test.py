@@ -128,7 +128,7 @@ class Options(unittest.TestCase):
 
 class TwoTorches(unittest.TestCase):
     def setUp(self):
-        self.folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
+        self.folder = Path(self.enterContext(tempfile.TemporaryDirectory())).resolve()
         (self.folder / "torch").mkdir()
         (self.folder / "torch/version.py").write_text("from typing import Optional\n__version__ = '2.15.0+cu132'\n")
 

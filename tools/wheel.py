@@ -63,6 +63,11 @@ def torch_of(build):
     return found[1]
 
 
+def torch_in(name):
+    """What the version in a wheel's name says of torch; "" for the plain version."""
+    return name.split("-")[1].partition("+")[2]
+
+
 def name_torch(file, pattern, torch):
     """Writes the series into the only place of `file` that `pattern` finds, where 2.11 stands."""
     text, count = re.subn(pattern, lambda found: found[0].replace(PLAIN, torch), file.read_text())
@@ -219,7 +224,7 @@ def main():
         fail(f"the wheel has {size / 1e6:.1f} MB, more than {wheel.most_bytes / 1e6:.0f}", str(packed), "look for what grew: python -m zipfile -l")
     options.out.mkdir(parents=True, exist_ok=True)
     for old in options.out.glob(f"{wheel.package}-*.whl"):
-        if ("+torch" in old.name) == ("+torch" in packed.name):
+        if torch_in(old.name) == torch_in(packed.name):
             old.unlink()
     target = options.out / packed.name
     shutil.copyfile(packed, target)

@@ -171,6 +171,10 @@ class Torches(unittest.TestCase):
         self.assertRegex(version, r'kVersion = "[0-9.]+\+torch2\.15"')
         self.assertIn("beside the torch 2.15 of", page)
 
+    def test_wheels_of_one_version_are_told_apart_by_their_names(self):
+        self.assertEqual(wheel.torch_in("millrace_train-0.1.0+torch2.15-py3-none-manylinux_2_34_x86_64.whl"), "torch2.15")
+        self.assertEqual(wheel.torch_in("millrace_train-0.1.0-py3-none-manylinux_2_34_x86_64.whl"), "")
+
     def test_a_build_that_does_not_say_its_torch_is_refused(self):
         folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
         (folder / "CMakeCache.txt").write_text("CMAKE_BUILD_TYPE:STRING=Release\n")

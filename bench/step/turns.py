@@ -176,7 +176,10 @@ def add_other_torch(parser):
 
 
 def settle_other_torch(parser, options):
-    options.other_series = series_of(parser, options.other_torch) if options.other_torch else None
+    options.other_series = None
+    if options.other_torch:
+        options.other_torch = options.other_torch.resolve()
+        options.other_series = series_of(parser, options.other_torch)
     if options.other_program and not options.other_torch:
         parser.error("--other-program goes with --other-torch")
 
