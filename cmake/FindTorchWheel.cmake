@@ -1,9 +1,9 @@
-# Finds LibTorch inside an installed PyPI wheel of torch 2.11 and defines the imported target TorchWheel::cpu.
+# Finds LibTorch inside an installed PyPI wheel of torch and defines the imported target TorchWheel::cpu.
 # find_package(Torch) is not used: with a CUDA wheel it insists on a CUDA toolkit even for CPU programs.
 #
 # Input    MILLRACE_TORCH           cache or environment variable: the site-packages folder that holds torch/ (or torch/ itself)
 #          MILLRACE_TORCH_DEFAULT   the same, used if neither is given (an installed Millrace names the one it was built with)
-# Output   TorchWheel_FOUND, TorchWheel_VERSION, TorchWheel_SITE, TorchWheel_HAS_CUDA, target TorchWheel::cpu
+# Output   TorchWheel_FOUND, TorchWheel_VERSION (2.11.0), TorchWheel_SERIES (2.11), TorchWheel_SITE, TorchWheel_HAS_CUDA, target TorchWheel::cpu
 include(FindPackageHandleStandardArgs)
 
 set(_torch_hints "${MILLRACE_TORCH}" "$ENV{MILLRACE_TORCH}" "${MILLRACE_TORCH_DEFAULT}")
@@ -30,9 +30,16 @@ if(TorchWheel_SITE)
   set(_torch "${TorchWheel_SITE}/torch")
   file(STRINGS "${_torch}/include/torch/headeronly/version.h" _version REGEX "define TORCH_VERSION_(MAJOR|MINOR|PATCH) ")
   string(REGEX REPLACE ".*MAJOR ([0-9]+).*MINOR ([0-9]+).*PATCH ([0-9]+).*" "\\1.\\2.\\3" TorchWheel_VERSION "${_version}")
-  if(NOT TorchWheel_VERSION MATCHES "^2\\.11\\.")
-    message(FATAL_ERROR "Millrace needs LibTorch 2.11, found ${TorchWheel_VERSION} in ${_torch}\n"
-                        "  next     run ./dev build, which fetches it, or set MILLRACE_TORCH to a site-packages folder with torch 2.11")
+  string(REGEX MATCH "^[0-9]+\\.[0-9]+" TorchWheel_SERIES "${TorchWheel_VERSION}")
+  # A program that is built with one series runs with no other: an installed Millrace asks for its own.
+  set(_series 2.11 2.15)
+  if(TorchWheel_FIND_VERSION)
+    set(_series ${TorchWheel_FIND_VERSION})
+  endif()
+  if(NOT TorchWheel_SERIES IN_LIST _series)
+    string(REPLACE ";" " or " _series "${_series}")
+    message(FATAL_ERROR "Millrace needs LibTorch ${_series}, found ${TorchWheel_VERSION} in ${_torch}\n"
+                        "  next     run ./dev build, which fetches it, or set MILLRACE_TORCH to a site-packages folder with LibTorch ${_series}")
   endif()
   if(EXISTS "${_torch}/lib/libtorch_cuda.so" AND EXISTS "${_torch}/lib/libc10_cuda.so")
     set(TorchWheel_HAS_CUDA TRUE)
@@ -41,7 +48,7 @@ if(TorchWheel_SITE)
   endif()
 endif()
 find_package_handle_standard_args(TorchWheel REQUIRED_VARS TorchWheel_SITE VERSION_VAR TorchWheel_VERSION
-  REASON_FAILURE_MESSAGE "No torch 2.11 wheel. Run ./dev build once (it fetches one into .deps/), or set MILLRACE_TORCH.")
+  REASON_FAILURE_MESSAGE "No wheel of torch. Run ./dev build once (it fetches one into .deps/), or set MILLRACE_TORCH.")
 
 if(TorchWheel_FOUND AND NOT TARGET TorchWheel::cpu)
   set(_rpath_links "${_torch}/lib")

@@ -6,6 +6,7 @@ import json
 import sys
 import tempfile
 import unittest
+import unittest.mock
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -123,6 +124,46 @@ class Options(unittest.TestCase):
             turns.write(options, [{"dtype": "fp32"}])
             written = json.loads(Path(folder, "out.json").read_text())
         self.assertEqual((written["results"], written["device"], written["shape"]), ([{"dtype": "fp32"}], "cpu", "cpu-small"))
+
+
+class TwoTorches(unittest.TestCase):
+    def setUp(self):
+        self.folder = Path(self.enterContext(tempfile.TemporaryDirectory())).resolve()
+        (self.folder / "torch").mkdir()
+        (self.folder / "torch/version.py").write_text("from typing import Optional\n__version__ = '2.15.0+cu132'\n")
+
+    def settled(self, *words):
+        parser = argparse.ArgumentParser()
+        turns.add_other_torch(parser)
+        options = parser.parse_args(words)
+        with contextlib.redirect_stderr(io.StringIO()) as said:
+            try:
+                turns.settle_other_torch(parser, options)
+            except SystemExit:
+                return said.getvalue()
+        return options
+
+    def test_programs_of_both_have_names_of_their_own(self):
+        self.assertEqual(turns.torches(self.settled()), [("", None)])
+        self.assertEqual(turns.torches(self.settled("--other-torch", str(self.folder))), [("", None), (" 2.15", self.folder)])
+
+    def test_a_folder_without_torch_is_refused(self):
+        self.assertIn("no torch in /nowhere", self.settled("--other-torch", "/nowhere"))
+        self.assertIn("goes with --other-torch", self.settled("--other-program", "millrace"))
+
+    def test_the_other_torch_does_not_get_the_stand_ins_of_the_first(self):
+        (self.folder / "tools").mkdir()
+        peer = self.folder / "tools/python-peer"
+        peer.write_text('#!/bin/sh\nprintf \'{"torch": "%s", "paths": "%s %s", "words": "%s"}\' "$MILLRACE_TORCH" "$LD_LIBRARY_PATH" "$PYTHONPATH" "$*"\n')
+        peer.chmod(0o755)
+        given = {"PATH": "/usr/bin:/bin", "LD_LIBRARY_PATH": "/a/.deps/stubs-2.11:/kept", "PYTHONPATH": "/a/.deps/stubs-2.11"}
+        with unittest.mock.patch.object(turns, "HERE", self.folder / "bench/step"):
+            made = turns.python_program(["peer.py", "--steps"], given, self.folder)
+        self.assertEqual(made.read(), {"torch": str(self.folder), "paths": "/kept ", "words": "peer.py --steps"})
+        made.close()
+        here = turns.python_program(["-c", "print(1)"])
+        self.assertEqual(here.child.args[0], sys.executable)
+        here.close()
 
 
 class Sizes(unittest.TestCase):

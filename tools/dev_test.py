@@ -58,6 +58,18 @@ class Words(unittest.TestCase):
         self.assertEqual(done.returncode, 2)
         self.assertEqual(done.stderr, 'Error  unknown word "biuld"\n  where    ./dev biuld\n  next     ./dev help lists the words\n')
 
+    def test_an_unknown_torch_is_refused(self):
+        done = self.dev("--torch", "2.9", "build")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn('--torch knows no torch "2.9"', done.stderr)
+        self.assertIn("one of: 2.11 2.15", done.stderr)
+        self.assertEqual(self.dev("--torch").returncode, 2)
+
+    def test_units_are_test_programs(self):
+        folders = re.search(r"^unit_folders=\((.*)\)", (ROOT / "dev").read_text(), re.MULTILINE)[1].split()
+        for folder in folders:
+            self.assertTrue(list((ROOT / "src/millrace" / folder).glob("*_test.cpp")), folder)
+
     def test_unknown_argument_and_stage(self):
         self.assertEqual(self.dev("clean", "--everything").returncode, 2)
         done = self.dev("check", "formatt")
@@ -144,12 +156,31 @@ class Wheels(Dev):
         self.assertEqual(self.bash(f"new_venv '{fake}'").stdout, f"-m venv {self.scratch}/.deps/venv\n")
 
     def test_named_torch_is_checked(self):
+        self.write("requirements.txt", "torch==2.11.0 --hash=sha256:00  # 6.0 MB\n")
+        self.write("requirements-torch-2.15.txt", "torch==2.15.0 --hash=sha256:00  # 6.0 MB\n")
         done = self.bash("set_up_torch", MILLRACE_TORCH="/nowhere")
         self.assertEqual(done.returncode, 2)
-        self.assertIn("MILLRACE_TORCH holds no torch 2.11", done.stderr)
+        self.assertIn("MILLRACE_TORCH holds no torch 2.11 or 2.15", done.stderr)
+
+    def test_another_torch_has_its_own_folder_and_build(self):
+        self.requirements.write_text("torch==2.11.0 --hash=sha256:00  # 6.0 MB\n")
+        self.write("requirements-torch-9.9.txt", "torch==9.9.1 --hash=sha256:00  # 6.0 MB\n")
+        self.install_python('for last; do :; done; [[ "$*" != *download* ]] || { mkdir -p "$last"; touch "$last/w.whl"; }\n'
+                            'while (($#)); do [[ $1 != --target ]] || mkdir -p "$2"; shift; done')
+        done = self.bash('use_torch 9.9; set_up_torch && echo "$build" "$(torch_site)"')
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stdout.splitlines()[-1], f"{self.scratch}/build/torch-9.9 {self.scratch}/.deps/torch-9.9")
+        self.assertTrue((self.scratch / ".deps/torch-9.9/.millrace-torch").exists())
+        self.assertFalse((self.scratch / ".deps/venv/.millrace-program").exists(), "torch 2.11 was fetched too")
+
+    def test_cmake_takes_the_same_torches(self):
+        said = re.search(r"set\(_series (.*)\)", (ROOT / "cmake/FindTorchWheel.cmake").read_text())[1].split()
+        pinned = [re.search(r"^torch==(\d+\.\d+)", file.read_text(), re.MULTILINE)[1]
+                  for file in [ROOT / "requirements.txt", *sorted(ROOT.glob("requirements-torch-*.txt"))]]
+        self.assertEqual(said, pinned)
 
     def test_every_pin_has_a_hash_and_a_size(self):
-        for name in ("requirements.txt", "requirements-peers.txt", "requirements-gpu.txt", "requirements-wheel.txt"):
+        for name in ("requirements.txt", "requirements-peers.txt", "requirements-gpu.txt", "requirements-wheel.txt", "requirements-torch-2.15.txt"):
             lines = [line for line in (ROOT / name).read_text().splitlines() if not line.startswith("#")]
             self.assertTrue(lines)
             for line in lines:

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Packs what is built into a wheel (./dev wheel sets up and builds first): millrace-train, the program, which works with any installed
-torch 2.11, or headrace, the library for Python, which needs no torch.
+torch of the series that it was built with, or headrace, the library for Python, which needs no torch. The program's wheel for torch 2.11
+has the plain version; one for another torch names it: 0.1.0+torch2.15.
 
     tools/wheel.py [millrace-train | headrace] --build build/release --out dist
 
@@ -18,6 +19,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 SYSROOT = ROOT / ".deps/sysroot"  # made by ./dev --no-root
+PLAIN = "2.11"  # the torch whose wheel has a version without a suffix
 # LibTorch's libraries, and those that LibTorch brings or loads itself.
 BESIDE_TORCH = ["libtorch*.so*", "libc10*.so*", "libgomp*.so*", "libcudart.so*", "libnccl.so*"]
 
@@ -32,10 +34,11 @@ class Wheel:
     most_bytes: int
     left_out: tuple = ()     # libraries that are never packed
     has_pages: bool = False  # completions and the manual page
+    needs_torch: bool = False  # the one that it was built with
 
 
 WHEELS = {
-    "millrace-train": Wheel("millrace_train", "program", "millrace_wheel", "pyproject.toml", "README.md", 48_000_000, tuple(BESIDE_TORCH), True),
+    "millrace-train": Wheel("millrace_train", "program", "millrace_wheel", "pyproject.toml", "README.md", 48_000_000, tuple(BESIDE_TORCH), True, True),
     "headrace": Wheel("headrace", "headrace", "headrace_wheel", "headrace.toml", "headrace.md", 8_000_000),
 }
 
@@ -50,6 +53,37 @@ def run(*command, **options):
         tail = "\n".join((done.stdout + done.stderr).strip().splitlines()[-20:])
         fail(f"{Path(str(command[0])).name} ended with {done.returncode}:\n{tail}", " ".join(map(str, command)), "read the lines above")
     return done.stdout
+
+
+def torch_of(build):
+    """The series of torch that the programs are linked with, as CMake has it."""
+    found = re.search(r"^MILLRACE_TORCH_SERIES:INTERNAL=(.+)$", (build / "CMakeCache.txt").read_text(), re.MULTILINE)
+    if found is None:
+        fail("this build does not say its torch", str(build / "CMakeCache.txt"), "./dev build configures it anew")
+    return found[1]
+
+
+def torch_in(name):
+    """What the version in a wheel's name says of torch; "" for the plain version."""
+    return name.split("-")[1].partition("+")[2]
+
+
+def name_torch(file, pattern, torch):
+    """Writes the series into the only place of `file` that `pattern` finds, where 2.11 stands."""
+    text, count = re.subn(pattern, lambda found: found[0].replace(PLAIN, torch), file.read_text())
+    if count != 1:
+        fail(f"{file.name} names torch in {count} places", str(file), f"mend the pattern {pattern} in tools/wheel.py")
+    file.write_text(text)
+
+
+def stage_torch(stage, torch):
+    """Has the staged program's wheel require its torch, and name it in its version where that is not the plain one."""
+    name_torch(stage / "pyproject.toml", r'"torch==2\.11\.\*"', torch)
+    name_torch(stage / "README.md", r"beside the torch 2\.11 of", torch)
+    name_torch(stage / "millrace_train/start.py", r'WANTED = "2\.11"', torch)
+    if torch != PLAIN:
+        header = stage / "version.h"
+        header.write_text(re.sub(r'(kVersion = "[^"]+)"', rf'\1+torch{torch}"', header.read_text()))
 
 
 def stage_package(wheel, build, stage):
@@ -173,6 +207,8 @@ def main():
     stage = work / "stage"
     stage.mkdir(parents=True)
     stage_package(wheel, build, stage)
+    if wheel.needs_torch:
+        stage_torch(stage, torch_of(build))
     if wheel.has_pages:
         stage_pages(build, stage)
     licences = stage_licences(wheel, build, stage)
@@ -188,7 +224,8 @@ def main():
         fail(f"the wheel has {size / 1e6:.1f} MB, more than {wheel.most_bytes / 1e6:.0f}", str(packed), "look for what grew: python -m zipfile -l")
     options.out.mkdir(parents=True, exist_ok=True)
     for old in options.out.glob(f"{wheel.package}-*.whl"):
-        old.unlink()
+        if torch_in(old.name) == torch_in(packed.name):
+            old.unlink()
     target = options.out / packed.name
     shutil.copyfile(packed, target)
     print(f"wrote {target}, {size / 1e6:.1f} MB, with {licences} licences of libraries{remarks_on_gpus(wheel, stage)}")

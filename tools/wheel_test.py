@@ -11,6 +11,9 @@ import tempfile
 import unittest
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import wheel
+
 ROOT = Path(__file__).resolve().parent.parent
 ABI = b"\0_ZNSt7__cxx1112basic_stringE\0"
 
@@ -139,6 +142,46 @@ class Started(unittest.TestCase):
         self.refused("No such file", "reinstall it")
         (self.package / "libexec/millrace/millrace-torch").unlink()
         self.refused("No such file", "reinstall")
+
+
+class Torches(unittest.TestCase):
+    """Two wheels of one version: for torch 2.11, and for another one."""
+
+    def staged(self, torch):
+        stage = Path(self.enterContext(tempfile.TemporaryDirectory(prefix="wheel test ä ")))
+        (stage / "millrace_train").mkdir()
+        for name in ("pyproject.toml", "README.md"):
+            shutil.copy2(ROOT / "python" / name, stage)
+        shutil.copy2(ROOT / "python/millrace_train/start.py", stage / "millrace_train")
+        shutil.copy2(ROOT / "src/millrace/base/version.h", stage)
+        wheel.stage_torch(stage, torch)
+        return [(stage / name).read_text() for name in ("pyproject.toml", "millrace_train/start.py", "version.h", "README.md")]
+
+    def test_that_of_2_11_is_as_it_is_in_the_tree(self):
+        project, start, version, page = self.staged("2.11")
+        self.assertEqual(project, (ROOT / "python/pyproject.toml").read_text())
+        self.assertEqual(start, (ROOT / "python/millrace_train/start.py").read_text())
+        self.assertEqual(version, (ROOT / "src/millrace/base/version.h").read_text())
+        self.assertEqual(page, (ROOT / "python/README.md").read_text())
+
+    def test_another_one_requires_its_torch_and_names_it_in_its_version(self):
+        project, start, version, page = self.staged("2.15")
+        self.assertIn('dependencies = ["torch==2.15.*"]', project)
+        self.assertIn('WANTED = "2.15"', start)
+        self.assertRegex(version, r'kVersion = "[0-9.]+\+torch2\.15"')
+        self.assertIn("beside the torch 2.15 of", page)
+
+    def test_wheels_of_one_version_are_told_apart_by_their_names(self):
+        self.assertEqual(wheel.torch_in("millrace_train-0.1.0+torch2.15-py3-none-manylinux_2_34_x86_64.whl"), "torch2.15")
+        self.assertEqual(wheel.torch_in("millrace_train-0.1.0-py3-none-manylinux_2_34_x86_64.whl"), "")
+
+    def test_a_build_that_does_not_say_its_torch_is_refused(self):
+        folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
+        (folder / "CMakeCache.txt").write_text("CMAKE_BUILD_TYPE:STRING=Release\n")
+        with self.assertRaisesRegex(SystemExit, "does not say its torch"):
+            wheel.torch_of(folder)
+        (folder / "CMakeCache.txt").write_text("MILLRACE_TORCH_SERIES:INTERNAL=2.15\n")
+        self.assertEqual(wheel.torch_of(folder), "2.15")
 
 
 if __name__ == "__main__":

@@ -17,24 +17,24 @@ from statistics import median
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
-from turns import (KEPT, Program, add_options, is_wanted, own_words, peer_words, ratios_to, said_of_machine, said_of_times, settle, started,
-                   take_turns, write)
+from turns import (KEPT, Program, add_options, add_other_torch, is_wanted, own_words, peer_words, python_program, ratios_to, said_of_machine,
+                   said_of_times, settle, settle_other_torch, started, take_turns, torches, write)
 
 BARS = {("fp32", True): 0.75, ("bf16", True): 0.60, ("fp32", False): 1.0, ("bf16", False): 0.80}
 FIRST_STEP_BAR_S = 0.6
 RECIPE = "language_model"
 
 
-def ours(options, dtype, dropout):
+def ours(options, dtype, dropout, program=None):
     overrides = [] if dropout > 0 else [f"--recipe.{name}=0" for name in options.dropout_keys]
-    return Program([options.program, *own_words(options, dtype, RECIPE), *overrides])
+    return Program([program or options.program, *own_words(options, dtype, RECIPE), *overrides])
 
 
-def peer(options, mode, dtype, dropout, cache, kept=False, peak=False):
+def peer(options, mode, dtype, dropout, cache, kept=False, peak=False, site=None):
     environment = dict(os.environ, **(KEPT if kept else {}))
     environment.setdefault("TORCHINDUCTOR_CACHE_DIR", cache)
-    return Program([sys.executable, str(HERE / "gpt_step_peer.py"), *peer_words(options, dtype), "--mode", mode, "--dropout", str(dropout),
-                    *(["--peak"] if peak else [])], environment)
+    return python_program([str(HERE / "gpt_step_peer.py"), *peer_words(options, dtype), "--mode", mode, "--dropout", str(dropout),
+                           *(["--peak"] if peak else [])], environment, site)
 
 
 def jax_peer(options, dtype, dropout):
@@ -46,13 +46,13 @@ def rivals(options, dtype, dropout, cache):
     """The other programs, each after its first step, and those that gave no answer."""
     on_gpu = options.device == "cuda"
     programs, left_out = {}, {}
-    for mode in ["eager", *(["compile"] if options.compile else []), *(["graphs"] if options.compile and on_gpu else [])]:
-        if not is_wanted(options, mode):
-            continue
-        for kept in (False,) if on_gpu else (False, True):
-            programs[mode + (", kept" if kept else "")] = peer(options, mode, dtype, dropout, cache, kept, peak=on_gpu)
-            if options.one_by_one:
-                left_out.update(started(programs, options.start_within))
+    modes = ["eager", *(["compile"] if options.compile else []), *(["graphs"] if options.compile and on_gpu else [])]
+    for torch, site in torches(options):
+        for mode in [mode for mode in modes if is_wanted(options, mode)]:
+            for kept in (False,) if on_gpu else (False, True):
+                programs[mode + (", kept" if kept else "") + torch] = peer(options, mode, dtype, dropout, cache, kept, peak=on_gpu, site=site)
+                if options.one_by_one:
+                    left_out.update(started(programs, options.start_within))
     if options.jax:
         programs["jax"] = jax_peer(options, dtype, dropout)
     left_out.update(started(programs, options.start_within))
@@ -87,11 +87,13 @@ def measure(options, dtype, dropout):
         if not programs:
             sys.exit("Error  Python gave no answer\n  next     run gpt_step_peer.py by hand, see the lines above")
         first.update({name: programs[name].first["first_step_s_since_process_start"] for name in ("compile", "graphs", "jax") if name in programs})
+        others = list(programs)
         programs["ours"] = ours(options, dtype, dropout)
+        if options.other_program:
+            programs[f"ours {options.other_series}"] = ours(options, dtype, dropout, options.other_program)
         times = take_turns(programs, options.rounds, within=options.within)
     peaks.update({name: program.first["tensor_peak_bytes"] for name, program in programs.items() if "tensor_peak_bytes" in program.first})
     peaks["ours"] = programs["ours"].last["memory"]["step_peak_bytes"]
-    others = [name for name in times if name != "ours"]
     rival = min(others, key=lambda name: median(times[name]))
     ratios = ratios_to(times, "ours", others)
     ratio, low, high = ratios[rival]
@@ -114,6 +116,7 @@ def print_table(results):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_options(parser, rounds=9, steps=3)
+    add_other_torch(parser)
     parser.add_argument("--starts", type=int, help="fresh processes whose first step is timed (torch.compile: one); default 5, on a GPU 1")
     parser.add_argument("--dropout", nargs="+", type=float, default=[0.1, 0.0])
     parser.add_argument("--dropout-keys", nargs="+", default=["model_dropout"])
@@ -121,6 +124,7 @@ def main():
     parser.add_argument("--jax", metavar="PYTHON", help="a Python with bench/step/requirements-jax.txt: JAX takes turns too, on a CPU at cpu-small")
     options = parser.parse_args()
     settle(parser, options)
+    settle_other_torch(parser, options)
     if options.starts is None:
         options.starts = 1 if options.device == "cuda" else 5
     if options.jax and not options.has_bars:

@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 from statistics import median
 
-from turns import (KEPT, Program, add_options, is_wanted, own_words, peer_words, ratios_to, said_of_machine, said_of_times, settle, started,
-                   take_turns, write)
+from turns import (KEPT, Program, add_options, add_other_torch, is_wanted, own_words, peer_words, python_program, ratios_to, said_of_machine,
+                   said_of_times, settle, settle_other_torch, started, take_turns, torches, write)
 
 HERE = Path(__file__).resolve().parent
 
@@ -25,10 +25,10 @@ class Sides:
         self.options, self.dtype, self.script, self.recipe = options, dtype, script, recipe
         self.on_gpu = options.device == "cuda"
 
-    def peer(self, *words, kept=False):
-        """A program of Python's; `kept`: glibc keeps freed memory."""
+    def peer(self, *words, kept=False, site=None):
+        """A program of Python's; `kept`: glibc keeps freed memory; `site`: see turns.torches()."""
         environment = {**os.environ, **KEPT} if kept else None
-        return Program([sys.executable, str(HERE / self.script), *peer_words(self.options, self.dtype), *words], environment)
+        return python_program([str(HERE / self.script), *peer_words(self.options, self.dtype), *words], environment, site)
 
     def pythons(self, ways, compiled):
         """The programs of the wanted ways, and the ways that gave no answer. `ways` run in eager torch; with --compile `compiled` run under
@@ -40,24 +40,24 @@ class Sides:
                 modes["graphs_"] = compiled
         refuse_unknown(self.options.peers, {**ways, **compiled}, "--peers")
         refuse_unknown(self.options.only, [prefix + name for prefix, those in modes.items() for name in those], "--only")
+        wanted = [(name, prefix, words) for prefix, those in modes.items() for name, words in those.items()
+                  if (not self.options.peers or name in self.options.peers) and is_wanted(self.options, prefix + name)]
         programs, left_out = {}, {}
-        for prefix, those in modes.items():
-            mode = ["--mode", prefix[:-1]] if prefix else []
-            for name, words in those.items():
-                if self.options.peers and name not in self.options.peers or not is_wanted(self.options, prefix + name):
-                    continue
+        for torch, site in torches(self.options):
+            for name, prefix, words in wanted:
+                words = [*(["--mode", prefix[:-1]] if prefix else []), *words]
                 if self.on_gpu:
-                    programs[prefix + name] = self.peer(*mode, *words, "--peak")
+                    programs[prefix + name + torch] = self.peer(*words, "--peak", site=site)
                     if self.options.one_by_one:
                         left_out.update(started(programs, self.options.start_within))
                 else:
-                    programs[prefix + name] = self.peer(*mode, *words)
-                    programs[f"{prefix}{name}_kept"] = self.peer(*mode, *words, kept=True)
+                    programs[prefix + name + torch] = self.peer(*words, site=site)
+                    programs[f"{prefix}{name}_kept{torch}"] = self.peer(*words, kept=True, site=site)
         left_out.update(started(programs, self.options.start_within))
         return programs, left_out
 
-    def ours(self, *words):
-        return Program([self.options.program, *own_words(self.options, self.dtype, self.recipe), *words])
+    def ours(self, *words, program=None):
+        return Program([program or self.options.program, *own_words(self.options, self.dtype, self.recipe), *words])
 
     def peaks(self, ways, programs):
         """Peak bytes of tensors of each way to write the step in Python. On a CPU a profiler counts them in separate programs, whose time is
@@ -84,6 +84,8 @@ def compared(sides, ways, compiled, ours, against=None):
         peaks = sides.peaks(wanted, programs)
     rivals = list(programs)
     programs.update({name: sides.ours(*words) for name, words in ours.items()})
+    if sides.options.other_program:
+        programs.update({f"{name} {sides.options.other_series}": sides.ours(*words, program=sides.options.other_program) for name, words in ours.items()})
     times = take_turns(programs, sides.options.rounds, within=sides.options.within)
     chosen = min(ours, key=lambda name: median(times[name]))
     fastest = against if against in rivals else min(rivals, key=lambda name: median(times[name]))
@@ -124,6 +126,7 @@ def main(documentation, measure, time_bar, memory_bar=None, more=None, add_more=
     switch's name and what it measures instead, has no bar."""
     parser = argparse.ArgumentParser(description=documentation, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_options(parser, rounds=9, steps=steps)
+    add_other_torch(parser)
     parser.add_argument("--compile", action="store_true", help="also torch.compile, on a GPU without and with CUDA graphs (minutes to start)")
     parser.add_argument("--peers", nargs="+", metavar="NAME", help="only these ways of Python: all at once may not fit the memory")
     if more:
@@ -132,7 +135,10 @@ def main(documentation, measure, time_bar, memory_bar=None, more=None, add_more=
         add_more(parser)
     options = parser.parse_args()
     settle(parser, options)
+    settle_other_torch(parser, options)
     instead = more and options.more
+    if instead and options.other_torch:
+        parser.error(f"--{more[0]} runs on one torch: leave --other-torch out")
     if instead or not options.has_bars:
         time_bar, memory_bar = None, None
     results = []

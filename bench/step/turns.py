@@ -2,12 +2,15 @@
 
 import json
 import os
+import re
 import select
 import subprocess
 import sys
 import time
+from pathlib import Path
 from statistics import median
 
+HERE = Path(__file__).resolve().parent
 # --cpu: what MILLRACE_CPU sets for the libraries (src/millrace/system/instructions.h), so that both sides run the same instructions.
 CPU = {"portable": ("default", "SSE41", "SSE4_2"), "avx2": ("avx2", "AVX2", "AVX2"), "avx512": ("avx512", "AVX512_CORE", "AVX512"),
        "avx512_bf16": ("avx512", "AVX512_CORE_BF16", "AVX512"), "amx": ("avx512", "AVX512_CORE_AMX", "AVX512")}
@@ -166,6 +169,21 @@ def add_options(parser, rounds, steps):
     parser.add_argument("--cpu", choices=CPU, help=CPU_HELP)
 
 
+def add_other_torch(parser):
+    """Adds the options of the comparisons that two torches can be in."""
+    parser.add_argument("--other-torch", type=Path, metavar="SITE", help="Python's programs run on this torch too (a site-packages folder); the ratio is to the fastest of both")
+    parser.add_argument("--other-program", metavar="PROGRAM", help="the millrace that was built with that torch takes turns too; it has no bar")
+
+
+def settle_other_torch(parser, options):
+    options.other_series = None
+    if options.other_torch:
+        options.other_torch = options.other_torch.resolve()
+        options.other_series = series_of(parser, options.other_torch)
+    if options.other_program and not options.other_torch:
+        parser.error("--other-program goes with --other-torch")
+
+
 def settle(parser, options):
     """Completes the options; a mistake in them ends the program."""
     gpu = options.device == "cuda"
@@ -181,6 +199,30 @@ def settle(parser, options):
 def is_wanted(options, name):
     """Whether --only leaves a program of Python's in."""
     return not options.only or name in options.only
+
+
+def torches(options):
+    """What the names of the torches' programs end in, and their site-packages folders: the torch at hand ("", None) and that of --other-torch."""
+    return [("", None), *([(f" {options.other_series}", options.other_torch)] if options.other_torch else [])]
+
+
+def python_program(words, environment=None, site=None):
+    """A program of Python's, with the torch at hand or with that of the folder `site`, by tools/python-peer."""
+    environment = dict(environment or os.environ)
+    if site is None:
+        return Program([sys.executable, *words], environment)
+    for name in ("LD_LIBRARY_PATH", "PYTHONPATH"):  # stand-ins for the libraries of the torch at hand
+        environment[name] = ":".join(path for path in environment.get(name, "").split(":") if path and "/.deps/stubs-" not in path)
+    return Program([str(HERE.parent.parent / "tools/python-peer"), *words], {**environment, "MILLRACE_TORCH": str(site)})
+
+
+def series_of(parser, site):
+    """The series of torch, such as 2.15, in a site-packages folder."""
+    version = site / "torch/version.py"
+    found = re.search(r"^__version__ = '(\d+\.\d+)", version.read_text() if version.exists() else "", re.MULTILINE)
+    if found is None:
+        parser.error(f"--other-torch: no torch in {site}; name the site-packages folder, such as .deps/torch-2.15")
+    return found[1]
 
 
 def peer_words(options, dtype):

@@ -12,7 +12,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 PROGRAM = HERE / "bin" / "millrace"
 TORCH_PROGRAM = HERE / "libexec" / "millrace" / "millrace-torch"  # what PROGRAM becomes; it alone needs torch
-WANTED = "2.11"
+WANTED = "2.11"  # tools/wheel.py writes the torch that the program was built with
 INSTALL = f"install it into this environment: {sys.executable or 'python3'} -m pip install 'torch=={WANTED}.*'"
 
 
@@ -49,7 +49,8 @@ def check_version(torch):
         raise Unfit("this torch doesn't say its version", str(torch / "version.py"), INSTALL.replace("install", "reinstall", 1))
     if not re.match(re.escape(WANTED) + r"(\.|$)", said[1]):
         raise Unfit(f"Millrace needs torch {WANTED}, this is torch {said[1]}", str(torch),
-                    f"use an environment of its own for Millrace (python3 -m venv), or {INSTALL}")
+                    "install Millrace's wheel for that torch (its version ends in +torch and the torch; the plain version is for 2.11), use an environment "
+                    f"of its own for Millrace (python3 -m venv), or {INSTALL}")
 
 
 def libraries_of(torch):

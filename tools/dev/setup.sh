@@ -89,6 +89,26 @@ apt_download_mb() { # apt_download_mb PACKAGE...
 
 # ------------------------------------------------------------------------------------------------ Python wheels
 
+# The versions of torch that Millrace is built and tested with: that of requirements.txt, and of each requirements-torch-VERSION.txt.
+torch_versions() {
+  local file
+  for file in "$root"/requirements.txt "$root"/requirements-torch-*.txt; do
+    sed -n 's/^torch==\([0-9]*\.[0-9]*\).*/\1/p' "$file"
+  done
+}
+
+use_torch() { # use_torch VERSION: that torch, with a build folder of its own
+  local file=$root/requirements-torch-$1.txt versions
+  mapfile -t versions < <(torch_versions)
+  [[ $1 != "${versions[0]}" ]] || return 0
+  [[ -n $1 && -e $file ]] || fail "--torch knows no torch \"$1\"" "./dev --torch $1" "one of: ${versions[*]}" 2
+  named_torch=$1
+  requirements[torch]=${file##*/}
+  export MILLRACE_TORCH=$deps/torch-$1
+  build=$root/build/torch-$1
+  program=$build/millrace
+}
+
 torch_site() { # the site-packages folder with the LibTorch in use
   if [[ -n ${MILLRACE_TORCH:-} ]]; then
     echo "${MILLRACE_TORCH%/torch}"
@@ -100,9 +120,15 @@ torch_site() { # the site-packages folder with the LibTorch in use
 has_gpu() { [[ ${MILLRACE_GPU:-1} != 0 && -e /proc/driver/nvidia/version ]]; }
 
 set_up_torch() {
+  if [[ -n ${named_torch:-} ]]; then
+    set_up_wheels torch
+    return 0
+  fi
   if [[ -n ${MILLRACE_TORCH:-} ]]; then
-    grep -qs 'TORCH_VERSION_MINOR 11' "$(torch_site)/torch/include/torch/headeronly/version.h" ||
-      fail "MILLRACE_TORCH holds no torch 2.11" "$MILLRACE_TORCH" \
+    local minors
+    minors=$(torch_versions | sed 's/.*\.//' | paste -sd '|')
+    grep -Eqs "TORCH_VERSION_MINOR ($minors)$" "$(torch_site)/torch/include/torch/headeronly/version.h" ||
+      fail "MILLRACE_TORCH holds no torch $(torch_versions | paste -sd ' ' | sed 's/ / or /g')" "$MILLRACE_TORCH" \
         "name the site-packages folder that holds torch/, or unset MILLRACE_TORCH to have it fetched" 2
     return 0
   fi
@@ -112,22 +138,26 @@ set_up_torch() {
   fi
 }
 
-wheel_stamp() { echo "$venv/.millrace-$1"; }
+wheel_folder() { if [[ $1 == torch ]]; then echo "$MILLRACE_TORCH"; else echo "$venv"; fi; }
+wheel_stamp() { echo "$(wheel_folder "$1")/.millrace-$1"; }
 
-set_up_wheels() { # set_up_wheels GROUP: the wheels of its requirements file, in the venv
+set_up_wheels() { # set_up_wheels GROUP: the wheels of its requirements file, in the venv; those of --torch in their folder
   local file=$root/${requirements[$1]} stamp
   stamp=$(wheel_stamp "$1")
   [[ -e $stamp && $(<"$stamp") == "$(sha256_of "$file")" ]] && return 0
   # Another version of the group is there: start over, since pip would leave files of the old version.
-  [[ ! -e $stamp ]] || rm -rf "$venv"
+  [[ ! -e $stamp ]] || rm -rf "$(wheel_folder "$1")"
   make_venv
   [[ $1 == program || -n ${MILLRACE_TORCH:-} ]] || set_up_wheels program
   fetch_wheels "$1" "$file"
-  say "unpacking the wheels into .deps/venv"
+  local folder target=()
+  folder=$(wheel_folder "$1")
+  [[ $folder == "$venv" ]] || target=(--target "$folder" --upgrade)
+  say "unpacking the wheels into ${folder#"$root"/}"
   # --ignore-installed: files that a killed run left half-unpacked are written again.
-  run "$venv/bin/python" -m pip install --quiet --no-index --find-links "$wheels/$1" --no-deps --ignore-installed \
+  run "$venv/bin/python" -m pip install --quiet --no-index --find-links "$wheels/$1" --no-deps --ignore-installed "${target[@]}" \
     --no-compile --disable-pip-version-check --require-hashes -r "$file" </dev/null ||
-    fail "pip could not unpack the wheels of ${requirements[$1]}" "$venv" "look at the lines above, then run the same ./dev again"
+    fail "pip could not unpack the wheels of ${requirements[$1]}" "$folder" "look at the lines above, then run the same ./dev again"
   sha256_of "$file" >"$stamp.new"
   mv "$stamp.new" "$stamp"
   rm -rf "${wheels:?}/$1"

@@ -52,6 +52,7 @@ TEST(Faults, AreInForceByInstructionsAndVersion) {
       testing::ElementsAre("oneDNN-6035", "pytorch-169688", "oneDNN-bf16-last", "oneDNN-bf16-short", "pytorch-one-volume"));
   EXPECT_THAT(names(below(cpu_with(OnednnIsa::amx), "avx2", kOnednn)), testing::ElementsAre("oneDNN-6035", "pytorch-one-volume"));
   EXPECT_EQ(names(below(cpu_with(OnednnIsa::amx), "AVX10_1_512_AMX", kOnednn)).size(), 6U);
+  EXPECT_EQ(names(below(cpu_with(OnednnIsa::amx), "", "Intel(R) MKL-DNN v3.13.3 (torch 2.15)")), names(kAmx));
   EXPECT_EQ(names(below(cpu_with(OnednnIsa::amx), "", "Intel(R) MKL-DNN v3.14.0 (x)")).size(), 5U) << "oneDNN-5494 is mended";
   EXPECT_EQ(names(below(cpu_with(OnednnIsa::amx), "", "no words of a version")).size(), 6U);
 }

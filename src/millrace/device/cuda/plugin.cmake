@@ -1,7 +1,7 @@
 # libmillrace_cuda.so (MILLRACE_CUDA=ON): opened by the program at start when there is an NVIDIA driver.
 if(NOT TorchWheel_HAS_CUDA)
   message(FATAL_ERROR "MILLRACE_CUDA needs a torch wheel with CUDA; ${TorchWheel_SITE} has the CPU one\n"
-                      "  next     point MILLRACE_TORCH at a CUDA build of torch 2.11, or leave MILLRACE_CUDA off")
+                      "  next     point MILLRACE_TORCH at a CUDA build of torch ${TorchWheel_SERIES}, or leave MILLRACE_CUDA off")
 endif()
 if(NOT MILLRACE_CUDA_INCLUDE)
   message(FATAL_ERROR "MILLRACE_CUDA needs the headers of CUDA 13 (crt/host_defines.h), and there are none beside torch or in CUDA_HOME\n"
