@@ -225,26 +225,6 @@ if __name__ == '__main__':
         self.assert_same(plain, ours)
         self.assertEqual(plain.returncode, 0, plain.stderr.decode())
 
-    def test_a_backward_pass_within_a_compiled_function(self):
-        plain, ours = self.run_both("""
-            import torch
-            torch.manual_seed(0)
-            model = torch.nn.Linear(4, 1)
-            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-            @torch.compile(backend="eager")
-            def step(x):
-                optimizer.zero_grad()
-                loss = model(x).square().mean()
-                loss.backward()
-                optimizer.step()
-                return loss
-            for _ in range(12):
-                print(step(torch.ones(3, 4)).item().hex())
-            print(torch._dynamo.utils.counters["stats"]["unique_graphs"], dict(torch._dynamo.utils.counters["graph_break"]))
-        """)
-        self.assert_same(plain, ours)
-        self.assertEqual(plain.returncode, 0, plain.stderr.decode())
-
     def test_a_mistake_of_the_watcher_is_one_line(self):
         plain = self.run_below(TRAIN + CALL.format("epochs=1"), before=())
         for fault in ("accounts.Accounts.before_backward", "accounts.Accounts.after_batch", "looks.Looks._look", "borders.Borders.torch"):

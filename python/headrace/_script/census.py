@@ -28,7 +28,8 @@ def _tensors(value: Any) -> list:
 def _compiles() -> bool:
     """Whether the script uses torch.compile: a compiled function would be compiled again for a mode, or refuse it."""
     evaluation, frames = sys.modules.get("torch._dynamo.eval_frame"), sys.modules.get("torch._dynamo.convert_frame")
-    return bool(getattr(evaluation, "cached_backends", None)) or getattr(frames, "FRAME_COUNTER", 0) > 0
+    backends = getattr(evaluation, "cached_backends", {})  # None stands for torch.compiler.disable
+    return any(backend is not None for backend in backends.values()) or getattr(frames, "FRAME_COUNTER", 0) > 0
 
 
 class Step:
