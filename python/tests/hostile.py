@@ -133,6 +133,7 @@ def process(files, code, **options):
         import atexit, functools, os, signal, sys, threading, time
         sys.path.insert(0, {str(PACKAGE)!r})
         import headrace as mr
+        import {AS or "torch"}, numpy  # Ctrl-C while they are imported is theirs
         os.chdir({str(files.folder)!r})
         Loader = functools.partial(mr.Loader, as_={AS!r})
         signal.signal(signal.SIGINT, signal.default_int_handler)
