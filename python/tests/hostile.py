@@ -133,6 +133,7 @@ def process(files, code, **options):
         import atexit, functools, os, signal, sys, threading, time
         sys.path.insert(0, {str(PACKAGE)!r})
         import headrace as mr
+        import {AS or "torch"}, numpy  # Ctrl-C while they are imported is theirs
         os.chdir({str(files.folder)!r})
         Loader = functools.partial(mr.Loader, as_={AS!r})
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -196,8 +197,11 @@ def ctrl_c(files, times, draws):
         assert begun == "begun\n", finished(started, what)
         time.sleep(draws.random() * 0.3)
         started.send_signal(signal.SIGINT)
+        try:
+            started.wait(timeout=10)
+        except subprocess.TimeoutExpired:  # in a __del__ an interruption is printed and dropped by Python itself: users press again
+            started.send_signal(signal.SIGINT)
         status, out, err = finished(started, f"Ctrl-C while {what}")
-        # In a __del__ an interruption is printed and dropped by Python itself; then a second one is needed.
         assert (status, out) == (5, "heard\n"), f"Ctrl-C while {what}: status {status}: {out}{err}"
 
 
