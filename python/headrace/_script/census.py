@@ -26,9 +26,10 @@ def _tensors(value: Any) -> list:
 
 
 def _compiles() -> bool:
-    """A compiled function would be compiled again for a mode."""
-    utils = sys.modules.get("torch._dynamo.utils")
-    return bool(utils and utils.counters.get("frames"))
+    """Whether the script uses torch.compile: a compiled function would be compiled again for a mode, or refuse it."""
+    evaluation, frames = sys.modules.get("torch._dynamo.eval_frame"), sys.modules.get("torch._dynamo.convert_frame")
+    backends = getattr(evaluation, "cached_backends", {})  # None stands for torch.compiler.disable
+    return any(backend is not None for backend in backends.values()) or getattr(frames, "FRAME_COUNTER", 0) > 0
 
 
 class Step:
@@ -102,10 +103,13 @@ class Census:
 
 
 def _mode(step: Step) -> Any:
+    from torch.compiler import is_compiling
     from torch.overrides import TorchFunctionMode
 
     class Mode(TorchFunctionMode):
         def __torch_function__(self, call: Any, types: Any, arguments: tuple = (), named: dict | None = None) -> Any:
+            if is_compiling():
+                return call(*arguments, **(named or {}))
             began = _now()
             result = call(*arguments, **(named or {}))
             if self.step is not None:
