@@ -165,6 +165,7 @@ Found item_in_loop(const Evidence& e) {
                  std::move(change), calls.where, gain ? std::optional(gain_of(*gain, 0.3)) : std::nullopt);
 }
 
+// A look names the line at which a stretch of Python ended, so one stretch shows at several lines: the gain is that of all.
 // Says nothing of the reading: its time is in data_wait, or in workers.
 Found gil_bound(const Evidence& e) {
   if (!e.script || !e.script->python || e.script->python->samples < kEnoughLooks || item_in_loop(e)) return std::nullopt;
@@ -183,7 +184,7 @@ Found gil_bound(const Evidence& e) {
       .key = {},
       .value = {},
       .gain = has_line
-                  ? std::optional(gain_of(looks.where_share * work, 0.25))
+                  ? std::optional(gain_of(looks.gil_share * work, 0.25))
                   : std::optional(Finding::Gain{.likely = looks.gil_share * work / 2, .low = 0, .high = looks.gil_share * work}),
       .where = has_line ? looks.where : ""};
 }

@@ -213,7 +213,7 @@ TEST(RulesOfScripts, TimeInPythonsOwnCode) {
   e.script->python = Script::PythonLooks{.gil_share = 0.8, .samples = 500, .where = "train.py:52", .where_share = 0.6};
   const Finding line = first(e, "gil_bound");
   EXPECT_EQ(line.where, "train.py:52");
-  expect_gain(line, 0.6);
+  expect_gain(line, 0.8);
   e.script->python->where_share = 0.05;
   const Finding spread = first(e, "gil_bound");
   EXPECT_THAT(spread.remedy, HasSubstr("torch.compile(model)"));
