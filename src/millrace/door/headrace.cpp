@@ -17,56 +17,14 @@
 #include "millrace/base/hash.h"
 #include "millrace/base/version.h"
 #include "millrace/data/workload/workload.h"
-#include "millrace/doctor/evidence_json.h"
-#include "millrace/doctor/script_sampler.h"
-#include "millrace/doctor/verdict.h"
+#include "millrace/door/detail/answers.h"
 
 namespace {
 
 using namespace millrace;
-
-thread_local std::string said;    // the text that this thread was given last
-thread_local std::string failed;  // headrace_error()
-
-std::string text_of(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
-
-const char* say(std::string text) {
-  said = std::move(text);
-  return said.c_str();
-}
-
-void keep_failure(std::string_view kind, const Message& message) {
-  failed = text_of({{"kind", kind}, {"what", message.what}, {"where", message.where}, {"next", message.next}});
-}
-
-// Several problems of a config are one message here, a line each.
-Message message_of(const ConfigError& error) {
-  if (error.problems().size() == 1) return error.message();
-  Message all{.what = std::to_string(error.problems().size()) + " mistakes"};
-  for (const Problem& problem : error.problems()) {
-    const std::string rest =
-        (problem.where.empty() ? "" : " (" + problem.where + ")") + (problem.next.empty() ? "" : ": " + problem.next);
-    all.what += "\n" + problem.what + rest;
-  }
-  return all;
-}
-
-// Calls `work`; where it throws, keeps the failure for headrace_error() and returns `otherwise`.
-template <class Work, class Result>
-Result guarded(Result otherwise, Work work) noexcept {
-  try {
-    return work();
-  } catch (const ConfigError& error) {
-    keep_failure(error.kind(), message_of(error));
-  } catch (const Error& error) {
-    keep_failure(error.kind(), error.message());
-  } catch (const std::bad_alloc&) {
-    keep_failure("MemoryError", {"memory is out", "", "lower the batch size or max_buffer_bytes, or free memory"});
-  } catch (const std::exception& error) {
-    keep_failure("InternalError", {error.what(), "libheadrace.so", "report it, with what led to it"});
-  }
-  return otherwise;
-}
+using door::detail::guarded;
+using door::detail::say;
+using door::detail::text_of;
 
 // Lines of the loader, which come on the caller's thread and on readers.
 class Messages {
@@ -340,34 +298,9 @@ Json counters_json(const headrace_loader& opened, const data::Loader& loader) {
 
 }  // namespace
 
-struct headrace_sampler {
-  headrace_sampler(std::unique_ptr<doctor::Nvml> nvml, int gpu) : sampler(std::move(nvml), gpu) {}
-
-  const pid_t process = ::getpid();
-  doctor::ScriptSampler sampler;
-};
-
-namespace {
-
-headrace_sampler& sampler_of(headrace_sampler* started) {
-  if (started == nullptr) {
-    throw UsageError(
-        {.what = "there is no sampler", .where = "a function of libheadrace.so", .next = "call headrace_sampler_start() first"});
-  }
-  if (started->process != ::getpid()) {
-    throw UsageError({.what = "this sampler was started by process " + std::to_string(started->process) +
-                              ", and this is a fork of it: its thread is not copied by a fork",
-                      .where = "process " + std::to_string(::getpid()),
-                      .next = "start a sampler in each process"});
-  }
-  return *started;
-}
-
-}  // namespace
-
 const char* headrace_version() { return kVersion.data(); }
 
-const char* headrace_error() { return failed.c_str(); }
+const char* headrace_error() { return door::detail::failure().c_str(); }
 
 headrace_loader* headrace_open(const char* description, const headrace_map* maps, size_t count, const headrace_watch* watch) {
   return guarded<>(static_cast<headrace_loader*>(nullptr), [&] {
@@ -465,39 +398,4 @@ const char* headrace_messages(headrace_loader* loader) {
 
 void headrace_close(headrace_loader* loader) {
   if (loader != nullptr && loader->process == forks.load(std::memory_order_relaxed)) delete loader;
-}
-
-const char* headrace_diagnose(const char* evidence) {
-  return guarded<>(static_cast<const char*>(nullptr), [&] {
-    const Json json = parse_shallow(evidence == nullptr ? "" : evidence);
-    if (json.is_discarded()) {
-      throw ConfigError(Message{.what = "this is no JSON, or it is nested more than " + std::to_string(kDeepestJson) + " deep",
-                                .where = "evidence",
-                                .next = R"(write numbers that are not finite as texts: "nan", "inf", "-inf")"});
-    }
-    return say(text_of(doctor::verdict_on(doctor::evidence_from(json))));
-  });
-}
-
-const char* headrace_machine() {
-  return guarded<>(static_cast<const char*>(nullptr), [&] { return say(text_of(doctor::machine_of_script())); });
-}
-
-headrace_sampler* headrace_sampler_start(int gpu) {
-  return guarded<>(static_cast<headrace_sampler*>(nullptr), [&] {
-    std::string why;
-    return std::make_unique<headrace_sampler>(gpu < 0 ? nullptr : doctor::Nvml::open(why), gpu).release();
-  });
-}
-
-const char* headrace_sampler_read(headrace_sampler* sampler) {
-  return guarded<>(static_cast<const char*>(nullptr), [&] { return say(text_of(sampler_of(sampler).sampler.read())); });
-}
-
-const char* headrace_sampler_stop(headrace_sampler* sampler) {
-  return guarded<>(static_cast<const char*>(nullptr), [&] {
-    (void)sampler_of(sampler);
-    const std::unique_ptr<headrace_sampler> owner(sampler);
-    return say(text_of(owner->sampler.read()));
-  });
 }
