@@ -104,7 +104,7 @@ Options options_of(const std::vector<std::string>& words) {
                         "options of the run come after its recipe: millrace launch --nproc 2 train RECIPE " + word});
     }
     if (name == "max-restarts" || name == "hang-limit" || name == "bind" || name == "logs")
-      options.given.push_back("--" + name + "=" + value);
+      options.given.push_back(std::string("--").append(name).append("=").append(value));
   }
   if (i < words.size() && words[i] == "--") ++i;
   options.words.assign(words.begin() + static_cast<std::ptrdiff_t>(i), words.end());

@@ -132,7 +132,8 @@ class ShownGroup {
       const auto field = group_.fields.find(name);
       if (words.names.empty() || field == group_.fields.end() || !has_word(field->second, row)) continue;
       const auto value = field->second[row].item<std::int64_t>();
-      if (const std::string word = word_of(name, value); word != std::to_string(value)) text += ", " + name + " " + word;
+      if (const std::string word = word_of(name, value); word != std::to_string(value))
+        text.append(", ").append(name).append(" ").append(word);
     }
     return text;
   }

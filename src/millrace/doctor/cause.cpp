@@ -35,7 +35,7 @@ std::optional<std::int64_t> count_of(const std::filesystem::path& file, const st
 // The folder of the control group that limits this process's memory: of version 2, else of the memory controller of version 1. In
 // a container the group is the root of the mounted file system.
 std::filesystem::path memory_group(const std::filesystem::path& root) {
-  const std::filesystem::path mounted = root / "sys/fs/cgroup";
+  std::filesystem::path mounted = root / "sys/fs/cgroup";
   std::ifstream stream(root / "proc/self/cgroup");
   for (std::string line; std::getline(stream, line);) {
     const auto first = line.find(':');

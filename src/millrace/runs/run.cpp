@@ -152,6 +152,7 @@ std::vector<fs::path> runs_beside(const fs::path& run) {
   std::ranges::sort(beside, std::ranges::greater());
   beside.resize(std::min(beside.size(), kMostBeside));
   std::vector<fs::path> folders;
+  folders.reserve(beside.size());
   for (auto& [time, folder] : beside) folders.push_back(std::move(folder));
   return folders;
 }

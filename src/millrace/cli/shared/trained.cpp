@@ -35,7 +35,7 @@ void refuse_unused(const Entry& entry, const std::vector<std::string>& keys, con
   std::vector<Problem> problems;
   for (const std::string& key : keys) {
     if (is_used(entry, key, command == "eval")) continue;
-    problems.push_back({"key " + key + " has no effect on millrace " + command, "flag for " + key,
+    problems.push_back({std::string("key ").append(key).append(" has no effect on millrace ").append(command), "flag for " + key,
                         "remove the flag: the model is already trained"});
   }
   if (!problems.empty()) throw ConfigError(std::move(problems));
@@ -48,7 +48,7 @@ const Entry* find_recipe(std::span<const Entry> recipes, const std::string& name
 
 // Takes --from, or --run-dir with --model-type, which another trainer uses instead.
 std::optional<std::string> take_from(Arguments& arguments) {
-  const auto from = arguments.value("from"), run = arguments.value("run-dir"), type = arguments.value("model-type");
+  auto from = arguments.value("from"), run = arguments.value("run-dir"), type = arguments.value("model-type");
   if (!run && type)
     throw UsageError(
         {"--model-type chooses a snapshot of the run that --run-dir names", "flag --model-type", "add --run-dir RUN"});
