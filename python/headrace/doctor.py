@@ -140,7 +140,10 @@ def _conclude(scratch: Path, folder: folders.Folder, name: str, ending: dict[str
     trained = _trained(found)
     if trained is None or trained["evidence"]["step"] < 1:
         folder.remove()
-        _tell(f"headrace doctor  {_nothing(scratch, found)}")
+        why = _nothing(scratch, found)
+        _tell(f"headrace doctor  {why}")
+        if as_json:
+            print(json.dumps({"findings": [], "accounts": [], "verdict": why}), flush=True)
         return
     trained["evidence"]["script"]["command"] = name
     trained["name"] = name

@@ -69,8 +69,10 @@ def parse(words: Sequence[str]) -> dict[str, Any]:
                              "options: --steps N, --minutes M, --writes, --json" if word.startswith("-") else f"write: headrace tune -- {' '.join([word, *before])}")
     if not chosen["command"]:
         raise UsageError("there is no command behind --", where, RIGHT)
-    if chosen["steps"] < 20 or not 0 < chosen["minutes"] < 1e5:
-        raise UsageError("a trial has 20 steps or more, and the search takes a time", where, "write: headrace tune --steps 200 --minutes 30 -- python train.py")
+    if chosen["steps"] < 20:
+        raise UsageError(f"{chosen['steps']} steps are too few: a trial needs 20 or more", where, "write: headrace tune --steps 200 -- python train.py")
+    if not 0 < chosen["minutes"] < 1e5:
+        raise UsageError(f"--minutes takes a time above 0, not {chosen['minutes']:g}", where, "write: headrace tune --minutes 30 -- python train.py")
     return chosen
 
 

@@ -1,4 +1,5 @@
 """`headrace doctor` without torch: its words, what it says where there is nothing to say, and the arithmetic of accounts."""
+import json
 import os
 import subprocess
 import sys
@@ -226,11 +227,14 @@ class Words(unittest.TestCase):
             folder = Path(name)
             (folder / "full").mkdir()
             (folder / "full/run.json").write_text("{}")
+            (folder / "bare").mkdir()
+            (folder / "bare/evidence.json").write_text("{}")
             for words, what, following in ((["doctor", "nothing"], "there is no folder nothing", "current folder"), (["doctor", "full"], "full is a run of Millrace", "millrace doctor full"),
                                            (["doctor", "."], ". is no run folder of a script", "headrace doctor --"), (["doctor", "--run", "full", "--", "true"], "full is there already", "new folder"),
-                                           (["doctor", "--", "pithon"], "there is no program pithon", "activate")):
+                                           (["doctor", "bare"], "bare/evidence.json can't be read: it holds no evidence", "run the script again"), (["doctor", "--", "pithon"], "there is no program pithon", "activate")):
                 found = headrace(*words, folder=folder)
-                self.assertIn(found.returncode, (2, 127))
+                self.assertIn(found.returncode, (1, 2, 127))
+                self.assertNotIn("Traceback", found.stderr.decode())
                 self.assertIn(what, found.stderr.decode())
                 self.assertIn(following, found.stderr.decode())
 
@@ -249,6 +253,11 @@ class Nothing(unittest.TestCase):
     def test_no_torch(self):
         found = self.check([sys.executable, "-c", "import sys; print(7); sys.exit(5)"], "the script does not import torch", 5)
         self.assertEqual(found.stdout, b"7\n")
+
+    def test_json_without_a_verdict(self):
+        with tempfile.TemporaryDirectory() as folder:
+            found = headrace("doctor", "--json", "--", sys.executable, "-c", "pass", folder=folder)
+        self.assertEqual(json.loads(found.stdout), {"findings": [], "accounts": [], "verdict": "no verdict: the script does not import torch"})
 
     def test_no_hook(self):
         self.check(["true"], "no Python was started that reads PYTHONPATH")

@@ -133,7 +133,7 @@ class Says(unittest.TestCase):
 
     def test_wrong_words(self):
         for words, what in ((["--step", "3", "--", "python", "x"], "no option"), (["python", "x.py"], "no -- before"), (["--steps", "many", "--", "python", "x"], "takes a number"),
-                            (["--steps", "5", "--", "python", "x"], "20 steps"), ([], "no command"), (["--"], "no command")):
+                            (["--steps", "5", "--", "python", "x"], "5 steps are too few"), (["--minutes", "-1", "--", "python", "x"], "a time above 0, not -1"), ([], "no command"), (["--"], "no command")):
             with self.subTest(words=words):
                 stderr = io.StringIO()
                 with contextlib.redirect_stderr(stderr):

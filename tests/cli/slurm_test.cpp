@@ -97,6 +97,7 @@ TEST_F(Slurm, MistakesWriteNothing) {
   refused({"--slurm=job", "--nproc=1", "train", "cosmology", "--fresh"}, "--fresh would begin anew", "another folder");
   refused({"--slurm=job", "--nproc=1", "--nodes=2", "--at=a:1", "train", "cosmology"}, "finds the machines' numbers",
           "leave it out");
+  refused({"--slurm=gone/job", "--nproc=1", "train", "cosmology"}, "there is no folder gone", "name a file in another folder");
   refused({"--slurm=job", "--nproc=1", "--sbatch=time=1", "train", "cosmology"}, "is no option of sbatch",
           "--sbatch=--time=8:00:00");
   refused({"--slurm=job", "--nproc=1", "doctor"}, "names its recipe", "train RECIPE");

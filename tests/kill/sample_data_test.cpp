@@ -268,6 +268,11 @@ TEST_F(SampleData, TheCurrentFolderIsNotTakenAway) {
             0);
 }
 
+// In /proc no folder can be made, and the system says that a part of the path is missing.
+TEST_F(SampleData, WhereNoFolderCanBeMadeItSaysSo) {
+  EXPECT_THROW((void)make_sample_data(Fs::real(), "/proc/millrace-sky", {}), FsError);
+}
+
 // By the way of a run, whose data source then counts the rows it was given.
 TEST_F(SampleData, RunsWithoutInputWaitForEachOther) {
   Entry entry = toys::grouped_regression();

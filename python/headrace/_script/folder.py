@@ -129,7 +129,10 @@ def _thinned(rows: list) -> Any:
 def read(path: Path) -> dict[str, Any]:
     """The evidence that is kept in a run folder."""
     try:
-        return json.loads((path / "evidence.json").read_text())
+        kept = json.loads((path / "evidence.json").read_text())
+        if not isinstance(kept, dict) or not isinstance(kept.get("evidence"), dict):
+            raise ValueError("it holds no evidence")
+        return kept
     except FileNotFoundError:
         where, there = f"headrace doctor {path}", path.is_dir()
         if (path / "run.json").exists() or (path / "log.jsonl").exists():

@@ -85,6 +85,9 @@ void write_slurm_file(const SlurmJob& job, const std::filesystem::path& file) {
   const std::string text = slurm_text(job);
   if (std::filesystem::exists(file) || std::filesystem::is_symlink(file))
     throw UsageError({"there is a file " + file.string() + " already", "flag --slurm", "remove it, or give another name"});
+  const std::filesystem::path folder = file.has_parent_path() ? file.parent_path() : ".";
+  if (!std::filesystem::is_directory(folder))
+    throw UsageError({"there is no folder " + folder.string(), "flag --slurm", "make it, or name a file in another folder"});
   write_atomically(Fs::real(), file, text);
 }
 

@@ -75,17 +75,20 @@ void refuse_fixed_folder(const std::filesystem::path& target) {
                    "name a new folder below it"});
 }
 
-void make_part_folder(Fs& fs, const std::filesystem::path& part) {
+// False if the folder could not be made and the caller should try again.
+bool make_part_folder(Fs& fs, const std::filesystem::path& part, bool last_try) {
   std::error_code code;
   const auto type = std::filesystem::symlink_status(part, code).type();
   if (type != std::filesystem::file_type::not_found && type != std::filesystem::file_type::directory)
     in_the_way(part, "it is no folder");
   try {
     fs.create_directories(part);
+    return true;
   } catch (const FsError& error) {
-    // The process that has the turn may be removing the folder at this moment: the caller tries again.
+    // The process that has the turn may be removing the folder at this moment. /proc answers ENOENT for ever.
     const bool gone = error.error_number() == ENOENT || error.error_number() == EEXIST || error.error_number() == ENOTDIR;
-    if (!gone || !std::filesystem::is_directory(part.parent_path(), code)) throw;
+    if (last_try || !gone || !std::filesystem::is_directory(part.parent_path(), code)) throw;
+    return false;
   }
 }
 
@@ -103,12 +106,18 @@ void remove_leftover(Fs& fs, const std::filesystem::path& part) {
 // Waits for the turn to make `target`. nullopt if another process made `target` meanwhile.
 std::optional<Turn> take_turn(Fs& fs, const std::filesystem::path& target, const std::filesystem::path& part,
                               const std::function<void()>& report) {
+  constexpr int kTries = 1000;  // in a row
+  int failures = 0;
   for (bool reported = false;;) {
     if (has_sample_data(fs, target)) {
       remove_leftover(fs, part);
       return std::nullopt;
     }
-    make_part_folder(fs, part);
+    if (!make_part_folder(fs, part, failures == kTries)) {
+      ++failures;
+      continue;
+    }
+    failures = 0;
     Turn turn(part);
     if (!turn.is_open()) {
       if (errno == ENOENT) continue;
