@@ -47,6 +47,8 @@ def main(workers=0, method=None, epochs=3):
             print(sum(model(x).sum().item() for x, _ in judged).hex())
         torch.save(model.state_dict(), os.path.join(os.environ.get("OUT", "."), "model.pt"))
 """
+# Sample 7 is the slowest on a busy machine too, where any sample may have to wait for a core.
+SLOW = TRAIN.replace("0.02 if", "0.3 if")
 CALL = "\nif __name__ == '__main__':\n    main({})\n"
 
 
@@ -91,7 +93,7 @@ class Accounts(Script):
         return times["seconds"]
 
     def test_a_plain_loop(self):
-        plain, ours = self.run_both(TRAIN + CALL.format(""))
+        plain, ours = self.run_both(SLOW + CALL.format(""))
         self.assert_same(plain, ours)
         seconds = self.check_accounts(35)
         self.assertGreater(seconds["data_wait"], 0.001 * 35 * 4)  # each sample sleeps
@@ -113,7 +115,7 @@ class Accounts(Script):
     def test_workers_of_each_kind_report(self):
         for method in ("fork", "spawn"):
             with self.subTest(method):
-                plain, ours = self.run_both(TRAIN + CALL.format(f"2, {method!r}, 2"))
+                plain, ours = self.run_both(SLOW + CALL.format(f"2, {method!r}, 2"))
                 self.assert_same(plain, ours)
                 self.check_accounts(23)
                 loader = self.evidence["script"]["loader"]
