@@ -1,6 +1,6 @@
-// What the process's loop is doing now. A run's watchdog and the crash handler report it when the loop itself can't. Any thread
-// and any signal handler may read it; a write costs a few stores. If several threads have scopes, the scopes of the first thread
-// count until they have ended.
+// Records what the process's loop is doing now. A run's watchdog and the crash handler report the record when the loop itself
+// can't. Any thread and any signal handler may read it; a write costs a few stores. If several threads have scopes (Doing),
+// only the scopes of the first thread count until its outermost scope has ended.
 #pragma once
 
 #include <array>

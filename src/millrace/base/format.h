@@ -16,7 +16,8 @@ namespace millrace {
 [[nodiscard]] std::string fixed(double value, int digits);  // 2.3170; "nan", "inf", "-inf" for the other values
 [[nodiscard]] std::string significant(double value,
                                       int digits);  // shortest with `digits` significant digits: 3e-04, 0.001, 12.4
-// As significant(), in a form that never changes, for texts that are kept and compared with later ones: 1e-03, 0.0523, 12.4.
+// Like significant(), but no later version changes the form, because these texts are stored and compared with later ones:
+// 1e-03, 0.0523, 12.4.
 [[nodiscard]] std::string lasting(double value, int digits);
 // A measured number for people, four to six significant digits: 0.05230, 2.3170, 1234.57, 1.235e-04.
 [[nodiscard]] std::string figure(double value);

@@ -185,7 +185,7 @@ Fs& Fs::real() {
 
 AtomicFile::AtomicFile(Fs& fs, std::filesystem::path path) : fs_(fs), path_(std::move(path)) {
   static std::atomic<std::uint64_t> counter{0};
-  constexpr int kTries = 100;  // a name may be taken by a dead process of the same number, or by a process in another container
+  constexpr int kTries = 100;  // a dead process with this process's ID, or a process in another container, may have made the file
   for (int i = 1; !file_; ++i) {
     stdfs::path name = path_;
     name += ".tmp." + std::to_string(::getpid()) + "." + std::to_string(counter.fetch_add(1));

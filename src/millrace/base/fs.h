@@ -1,5 +1,5 @@
-// The file system as snapshots, caches and run files see it. All of their writes go through one Fs, so that tests can fail call
-// k, fill the disk or lose unsynced data. Training data is read without it.
+// The file system as snapshots, caches and run files see it. All of their writes go through one Fs, so that tests can make the
+// k-th call fail, fill the disk or lose unsynced data. Reads of training data do not use Fs.
 #pragma once
 
 #include <cstdint>

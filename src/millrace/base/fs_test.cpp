@@ -117,7 +117,7 @@ TEST_F(Folder, ANewFileTakesNothingThatIsThere) {
   EXPECT_EQ(fs_.read_file(folder_ / "new"), "new");
 }
 
-// A dead process of the same number may have left a temporary file, and another user may have placed a link under its name.
+// A dead process with the same ID may have left a temporary file, and another user may have placed a link under that name.
 TEST_F(Folder, AtomicWritesTouchNoOtherFile) {
   fs_.create(folder_ / "victim")->write(bytes_of("mine"));
   std::filesystem::path next;

@@ -10,7 +10,7 @@ namespace millrace {
 
 class MappedFile {
  public:
-  // Maps the first `size` bytes; the file must have them as long as this lives. Throws FsError.
+  // Maps the first `size` bytes; the file must not become shorter than that while this object exists. Throws FsError.
   MappedFile(const std::filesystem::path& path, std::uint64_t size);
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;

@@ -1,6 +1,6 @@
-// Functions for which programs built here would need a newer glibc (above 2.34) or libstdc++ (above gcc 11's) than Ubuntu
-// 22.04, RHEL 9 and similar systems have. base/folder.cmake makes the linker (--wrap) send their callers here, also those in
-// static libraries.
+// Replaces some functions of glibc and libstdc++. With the originals, programs built here would need a newer glibc (above 2.34)
+// or libstdc++ (above that of gcc 11) than Ubuntu 22.04, RHEL 9 and similar systems have. base/folder.cmake makes the linker
+// (--wrap) redirect all calls to the functions here, also calls in static libraries.
 #include <pthread.h>
 #include <sys/random.h>
 
@@ -13,7 +13,7 @@
 
 // NOLINTBEGIN(bugprone-reserved-identifier, readability-identifier-naming): the linker's names
 
-// glibc's first version of hypot. It differs only in that it reports an overflow also through errno.
+// The oldest version of hypot in glibc. It also reports an overflow through errno; there is no other difference.
 extern "C" double millrace_first_hypot(double x, double y);
 __asm__(".symver millrace_first_hypot, hypot@GLIBC_2.2.5");
 

@@ -118,7 +118,7 @@ std::string wide_text(std::string_view start) {
   if (nuls == 0) return "";
   if (looked.size() >= 8 && reads_as(looked, 4, true) > 0) return "UTF-32LE";
   if (looked.size() >= 8 && reads_as(looked, 4, false) > 0) return "UTF-32BE";
-  // Tells narrow text with a few NULs apart, which reads as rare characters of 16 bits.
+  // Excludes 8-bit text that holds a few NULs: read as 16-bit text, it would consist of rare characters.
   const Account all = account_of(pairs);
   const bool is_narrow = 5 * static_cast<std::size_t>(nuls) < pairs.size() &&
                          20 * (all.controls - static_cast<std::size_t>(nuls)) < pairs.size() && all.broken < kLongestCharacter;

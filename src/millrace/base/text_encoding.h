@@ -22,7 +22,7 @@ struct NoText {
 [[nodiscard]] std::optional<std::size_t> first_byte_of_no_text(std::string_view piece) noexcept;
 // Describes a `piece` whose byte at offset `bad` can't be part of text.
 [[nodiscard]] NoText broken_text(std::string_view piece, std::size_t bad, const std::filesystem::path& path);
-// What the functions above find in the text of a whole file; nullopt if it is UTF-8 text.
+// The problem that the functions above find in the text of a whole file; nullopt if it is UTF-8 text.
 [[nodiscard]] std::optional<NoText> problem_of_text(std::string_view text, const std::filesystem::path& path);
 
 }  // namespace millrace

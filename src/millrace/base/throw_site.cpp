@@ -26,7 +26,7 @@ struct Noted {
 };
 thread_local Noted noted;
 
-// The stack grows down, so calls made after a watch began lie below it.
+// The stack grows down, so the frames of calls made after a watch began have lower addresses than the watch.
 _Unwind_Reason_Code note_caller(_Unwind_Context* context, void*) {
   if (_Unwind_GetCFA(context) > reinterpret_cast<std::uintptr_t>(noted.watch) || noted.count == noted.callers.size())
     return _URC_END_OF_STACK;
@@ -42,7 +42,7 @@ struct Span {
 Span program_span() {
   Span span;
   ::dl_iterate_phdr(
-      [](dl_phdr_info* object, std::size_t, void* out) {  // the program comes first
+      [](dl_phdr_info* object, std::size_t, void* out) {  // the first object is the program
         auto& found = *static_cast<Span*>(out);
         found.bias = object->dlpi_addr;
         for (int i = 0; i < object->dlpi_phnum; ++i) {

@@ -1,4 +1,5 @@
-// Takes a command's own options out of its words. The words left over are config flags (config::Layers) or mistakes.
+// Takes a command's own options out of the words of a command line. The words left over are config flags (config::Layers) or
+// mistakes.
 #pragma once
 
 #include <cstdint>

@@ -64,7 +64,7 @@ std::optional<bool> boolean_in(std::string_view text) {
   return std::nullopt;
 }
 
-// True for a range such as "6-8", as guides print a recommendation.
+// True for a range such as "6-8". Guides recommend values in this form.
 bool is_range(std::string_view text) {
   text = trimmed(text);
   const std::size_t dash = text.find('-', 1);

@@ -137,7 +137,7 @@ void Layers::walk(const Json& tree, const std::string& prefix, Layer& layer) {
 }
 
 void Layers::add_key(const std::string& name, const Json& value, Layer& layer) {
-  if (last_part(name).starts_with('_')) return;  // a comment, in formats that have no comments
+  if (last_part(name).starts_with('_')) return;  // such a key is a comment, for formats without comments
   const std::string origin = layer.origin_of(name);
   const bool is_subtree = value.is_object() && is_section(name);
   if (schema_->find(name) != nullptr || (!is_subtree && alias(name) != nullptr)) {

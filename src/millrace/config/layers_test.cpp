@@ -149,7 +149,7 @@ TEST(Layers, AKeyWrittenInTwoFormsIsToldWithBothLines) {
   }
 }
 
-// A flag of another program that has no effect here must not take the next word, and must not be ignored silently.
+// A flag of another program that has no effect here must leave the next word alone, and a notice must report it.
 TEST(Aliases, AWordWithoutAKeyIsSaidOnceAndChangesNothing) {
   const auto said = [](const Json& value) { return value == Json(false) ? "" : "fast: it is " + value.dump(); };
   const std::vector<Alias> aliases = {

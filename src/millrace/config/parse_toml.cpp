@@ -49,8 +49,8 @@ NullPatch patch_nulls(std::string_view text) {
   return patch;
 }
 
-// The line of a key with more dots than any section is deep, because toml++ recurses once per dot; 0 if there is no such key.
-// Strings and comments are skipped, as toml++ does.
+// The line of the first key with more than kMostDots dots; 0 if there is no such key. Such a key is rejected before toml++
+// reads it, because toml++ recurses once per dot. Strings and comments are skipped, as toml++ does.
 std::size_t line_of_deep_key(std::string_view text) {
   // The position after the end of the string that begins at `at`; if it is never closed, the position where toml++ will stop.
   const auto past = [&](std::size_t at, std::string_view end, bool has_escapes) {

@@ -46,9 +46,9 @@ struct Schema {
 // JSON pointer of a key or section in nested values: "optim.clip_norm" -> /optim/clip_norm.
 [[nodiscard]] Json::json_pointer pointer_to(std::string key);
 
-// Another accepted name of a key, in files (flat or dotted) and as a flag. `convert` maps the given value to the key's value;
-// without `convert` the value is taken unchanged, and if `convert` returns null the key is not set. An alias with an empty `path`
-// is accepted and changes nothing; its flag needs no value and takes true, false or a whole number.
+// Another accepted name of a key, in files (flat or dotted) and as a flag. `convert` maps the given value to the key's value,
+// or returns null to leave the key unset; without `convert` the value is taken unchanged. An alias with an empty `path` is
+// accepted and changes nothing; its flag needs no value and takes true, false or a whole number.
 struct Alias {
   std::string name;
   std::string path;  // "" = no key
@@ -90,7 +90,7 @@ class Layers {
   using Convert = std::function<Json(const Json& tree, Foreign& file)>;
   void add_file(const std::filesystem::path& path, const Convert& convert);
   void add_text(std::string_view text, std::string_view suffix, const std::string& name);  // adds a file's text from memory
-  void add_environment();  // reads this process's MILLRACE_ variables, but not MILLRACE_TORCH and names without "__"
+  void add_environment();  // reads this process's MILLRACE_ variables except MILLRACE_TORCH and names without "__"
   void add_environment(std::span<const std::pair<std::string, std::string>> variables);
   // Takes --section.key=value, --section.key value, --flag, --no-flag and aliases from `words` (one-letter aliases also with a
   // single hyphen) and returns the other words in order. Hyphen and underscore are alike; a bare boolean takes the next word only

@@ -19,8 +19,8 @@ namespace millrace::format {
 // Cells with commas, quotes or line breaks are quoted. Does not end with a newline.
 [[nodiscard]] std::string csv_line(std::span<const std::string> cells);
 
-// The separator of a table whose first line has names: a comma or, if that line has no comma, a semicolon or a tab. Spreadsheets
-// write these where numbers have a decimal comma.
+// The separator of a table whose first line has names: a comma or, if that line has no comma, a semicolon or a tab.
+// Spreadsheets write a semicolon or a tab in regions whose numbers have a decimal comma.
 [[nodiscard]] char csv_separator(std::string_view text);
 // Reads the whole cell, without the blanks around it, as a number. With `decimal_comma` 12,5 is a number too, but 12,500 is not,
 // because it may mean 12.5 or 12500. nullopt if the cell is not a number.
@@ -57,12 +57,12 @@ struct CsvTable {
 // Appends rows to a table whose first column is the step. A failed write never stops the run (see LogFile).
 class CsvWriter {
  public:
-  // Continues an existing file of the same columns, but drops a row that was cut and, for a run resumed at step `keep_through`,
-  // the rows after that step. If the file or `columns` has only further columns at its end, the table has them all, and older
-  // rows are empty there; a file with other columns is kept as "<path>.old".
+  // Continues an existing file with the same columns. Drops an incomplete row and, for a run resumed at step `keep_through`,
+  // the rows after that step. If the file or `columns` has additional columns at the end, the table gets them all; a row
+  // without values for them has empty cells there. A file with other columns is renamed to "<path>.old".
   CsvWriter(Fs& fs, const std::filesystem::path& path, std::vector<std::string> columns, Warn warn,
             std::optional<std::int64_t> keep_through = std::nullopt);
-  void row(std::int64_t step, std::span<const std::string> cells);  // for the columns after the first; those at the end may lack
+  void row(std::int64_t step, std::span<const std::string> cells);  // without the step; cells at the end may be missing
   [[nodiscard]] const std::vector<std::string>& columns() const noexcept { return columns_; }
 
  private:

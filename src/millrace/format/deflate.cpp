@@ -40,13 +40,13 @@ std::string problem_of(libdeflate_result result, std::size_t room) {
 // blocks.
 bool is_gzip(std::span<const std::byte> in) { return in.size() > 1 && in[0] == std::byte{0x1F} && in[1] == std::byte{0x8B}; }
 
-// Decodes a member that holds more than `out` has room for, within a limit. Returns the member's first bytes, but checks the
+// Decodes a member that is larger than `out`, up to a limit. Writes only the member's first bytes to `out`, but checks the
 // whole member.
 libdeflate_result gunzip_longer(std::span<const std::byte> in, std::span<std::byte> out, std::size_t& used, std::size_t& written,
                                 std::uint64_t& passed_over) {
   constexpr std::size_t kPiece = std::size_t{1} << 16U;
   constexpr std::size_t kMost = std::numeric_limits<uInt>::max();
-  // Most bytes that may follow; a longer member was made to keep its reader busy.
+  // The most bytes beyond `out`. A longer member is refused, because it may have been made to waste the reader's time.
   constexpr std::size_t kMostBehind = std::size_t{16} << 20U;
   z_stream stream{};
   if (::inflateInit2(&stream, 16 + MAX_WBITS) != Z_OK) throw std::bad_alloc();

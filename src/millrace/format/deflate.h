@@ -9,8 +9,8 @@
 
 namespace millrace::format {
 
-// Largest expansion of a DEFLATE stream. It lets a reader check the announced size of compressed bytes before it allocates
-// memory.
+// The largest ratio of decompressed to compressed bytes in a DEFLATE stream. A reader can use it to check an announced size
+// before it allocates memory.
 inline constexpr std::uint64_t kDeflateMostExpansion = 1032;
 
 // CRC-32 as in gzip, zip and PNG. Continues from `crc` (0 to begin).
@@ -18,7 +18,7 @@ inline constexpr std::uint64_t kDeflateMostExpansion = 1032;
 
 // The following functions keep one decoder per thread. They return "" or describe what is wrong with the stream.
 
-// A raw stream that fills `out` exactly and ends with `in`.
+// Decodes a raw stream, which must fill `out` exactly and end where `in` ends.
 [[nodiscard]] std::string inflate(std::span<const std::byte> in, std::span<std::byte> out);
 // Numbers of bytes that a reader ignored.
 struct PassedOver {
@@ -27,7 +27,7 @@ struct PassedOver {
   bool is_packed = false;
 };
 // Reads the first out.size() bytes of consecutive gzip members; checks each member's CRC and size. As other readers do, it
-// ignores the last member's bytes beyond `out` and trailing bytes that are not a member, and reports their counts.
+// ignores the bytes of the last member beyond `out`, and bytes after that member; `passed_over` gets their numbers.
 [[nodiscard]] std::string gunzip(std::span<const std::byte> in, std::span<std::byte> out, PassedOver* passed_over = nullptr);
 
 enum class DeflateFrame : std::uint8_t { raw, gzip };

@@ -19,7 +19,7 @@ namespace millrace::format {
 namespace {
 
 constexpr int kMostScans = 500;     // each scan costs a pass over the whole picture; encoders use about ten
-constexpr JDIMENSION kContext = 2;  // columns next to a part that smooth upsampling reads
+constexpr JDIMENSION kContext = 2;  // columns on each side of a part that smooth upsampling also reads
 
 [[noreturn]] void refuse_jpeg(const std::filesystem::path& path, std::string what) {
   throw DataError({std::move(what), path.string(), "use an intact JPEG file: copy or write it again"});

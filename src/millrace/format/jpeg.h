@@ -29,9 +29,9 @@ class JpegPicture {
   JpegPicture& operator=(const JpegPicture&) = delete;
 
   [[nodiscard]] const PictureSize& size() const noexcept { return size_; }
-  // Decodes `part`, which lies inside the picture reduced by `reduction`. `out` has height * width * channels bytes of the part.
-  // Gray of a coloured picture is its stored luma. May be called once per object. DataError if data anywhere in the file is
-  // damaged or missing; damage that still decodes is not noticed, because JPEG has no checksums.
+  // Decodes `part`, which lies inside the picture reduced by `reduction`. `out` has height * width * channels bytes of the
+  // part. A coloured picture is turned to gray by taking its stored luma. May be called once per object. DataError if data
+  // anywhere in the file is damaged or missing; damage that still decodes is not noticed, because JPEG has no checksums.
   void decode(Pixels pixels, int reduction, const PicturePart& part, std::span<std::byte> out);
 
  private:

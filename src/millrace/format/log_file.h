@@ -14,7 +14,8 @@ namespace millrace::format {
 
 using Warn = std::function<void(const std::string&)>;
 
-// Opened at the first write and again after a failure, so that writing continues once there is space. Not thread-safe.
+// The file is opened at the first write, and again after a failure, so that writing continues once the disk has space. Not
+// thread-safe.
 class LogFile {
  public:
   // `room` is a number of bytes after the file's end that are reserved for write_last_line(), if the file system can reserve them

@@ -1,6 +1,6 @@
 // NumPy's files: .npy holds one array (versions 1 to 3 of the format), .npz is a zip of arrays. Arrays are returned in C order
-// and this machine's byte order, whatever the file has. Every size is checked against the file before memory is allocated.
-// DataError names a file that is cut off, is longer than it claims, or holds objects or records.
+// and this machine's byte order, whatever the orders in the file. Every size is checked against the file before memory is
+// allocated. DataError names a file that is cut off, is longer than it claims, or holds objects or records.
 #pragma once
 
 #include <cstddef>
@@ -106,8 +106,8 @@ struct NpzArray {
   Field field;
   std::span<const std::byte> bytes;
 };
-// Writes the arrays as a .npz file. Equal arrays give equal bytes, because members have no dates. DataError as above, and for two
-// arrays of the same name.
+// Writes the arrays as a .npz file. Equal arrays give equal bytes, because members have no dates. DataError as in write_npy(),
+// and for two arrays of the same name.
 void write_npz(WritableFile& file, std::span<const NpzArray> arrays, bool deflated = false);
 
 }  // namespace millrace::format

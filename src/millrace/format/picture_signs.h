@@ -26,7 +26,8 @@ struct PictureSigns {
 // Fills `out` with the file's bytes from `offset`; false if the file ends earlier.
 using ReadAt = std::function<bool(std::uint64_t offset, std::span<std::byte> out)>;
 
-// Reads only the heads of chunks and segments. For a damaged file or one that is no picture, returns what precedes the damage.
+// Reads only the heads of chunks and segments. For a damaged file, or a file that is not a picture, returns the properties
+// found before the damage.
 [[nodiscard]] PictureSigns picture_signs(const ReadAt& read);
 
 // Size of the upright picture, from the size of its stored pixels.

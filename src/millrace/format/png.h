@@ -19,8 +19,8 @@ inline constexpr std::size_t kPngStart = 33;
 // not PNG, or has a size that this many bytes can't hold.
 [[nodiscard]] PictureSize png_size(PictureFile start, std::uint64_t file_bytes);
 
-// `out` has height * width * channels bytes. Every chunk's CRC is checked first. Gray of a coloured picture is
-// (19595 R + 38470 G + 7471 B + 32768) >> 16, ITU-R 601 as Pillow rounds it. DataError names chunk and byte.
+// `out` has height * width * channels bytes. Every chunk's CRC is checked first. A coloured picture is turned to gray by (19595
+// R + 38470 G + 7471 B + 32768) >> 16, which is ITU-R 601 as Pillow rounds it. DataError names chunk and byte.
 void decode_png(PictureFile file, Pixels pixels, std::span<std::byte> out);
 
 // Encodes a picture; `pixels` holds all pixels of `size`. Equal pictures give equal bytes.

@@ -61,8 +61,8 @@ class PtFile {
   [[nodiscard]] const PtTensor* find(std::string_view name) const noexcept;
   // Reads the tensor row-major; `into` has tensor.bytes. The storage's CRC-32 is checked first.
   void read(const PtTensor& tensor, std::span<std::byte> into);
-  // Reads bytes [first, first + into.size()) of the bytes that read() returns. A row-major tensor reads only these, in whole
-  // elements; for any other tensor they must be all of its bytes.
+  // Reads a part, [first, first + into.size()), of the bytes that read() returns. From a row-major tensor only the part is
+  // read; it must consist of whole elements. For any other tensor the part must be all of its bytes.
   void read_part(const PtTensor& tensor, std::uint64_t first, std::span<std::byte> into);
 
  private:

@@ -37,9 +37,9 @@ struct WrittenSafetensors {
 };
 
 // Writes a whole file; the caller syncs and closes. Arrays are requested one at a time, so memory use stays flat. Equal tensors
-// give equal bytes, whatever their order: the header is in order of name, the arrays in order of element size (largest first, so
-// that each is aligned) and name. `tensors` uses Field's shape as the whole shape. DataError if a tensor can't be stored (name,
-// dtype, size); FsError from the file.
+// give equal bytes, whatever their order in `tensors`. The header is sorted by name. The arrays are sorted by element size,
+// largest first so that each is aligned, and then by name. Field::shape is the whole shape of a tensor. DataError if a tensor
+// can't be stored (name, dtype, size); FsError from the file.
 WrittenSafetensors write_safetensors(WritableFile& file, std::span<const Field> tensors, const TensorBytes& bytes_of,
                                      const Metadata& metadata = {});
 // Size of the file that write_safetensors() writes. DataError as above.

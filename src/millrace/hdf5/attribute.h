@@ -1,5 +1,5 @@
-// Attributes of HDF5 files: facts stored with the data, such as a rate or a unit. Single numbers and short texts are read. For
-// all other attributes only the name is known, and why the value is not read.
+// Attributes of HDF5 files: facts stored with the data, such as a rate or a unit. Single numbers and short texts are read. Any
+// other attribute has only its name and the reason why its value is not read.
 #pragma once
 
 #include <cstddef>

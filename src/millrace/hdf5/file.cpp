@@ -362,7 +362,7 @@ class OpenFile final : public detail::LoadableFile {
 
   void decode(const InputFile& file, const Layout& layout, std::size_t index, std::span<std::byte> out) const {
     const Chunk& chunk = layout.chunks[index];
-    // The chunk has that size, which was checked when the file was opened.
+    // The stored chunk has the size of `out`, which was checked when the file was opened.
     if (layout.filters.empty()) return file.read(chunk.address, out);
     if (!detail::is_plausible(layout.filters, chunk.mask, chunk.size, layout.chunk_bytes)) too_short(layout, index);
     Scratch& own = scratch();

@@ -22,9 +22,9 @@ namespace millrace::hdf5 {
 
 inline constexpr std::size_t kMaxRank = 32;  // axes of a data set
 
-// A data set of a file as it is stored. A compound {r,i}, {re,im} or {real,imag}, in either order, is complex: two equal floats
-// make c64, two f64 c128; two integers of up to 2 bytes each make c64, of up to 4 bytes c128. The library converts all of these
-// except {r,i} of f32 or f64.
+// A data set of a file as it is stored. A compound {r,i}, {re,im} or {real,imag}, in either order, is complex. Two f64 make
+// c128, two other equal floats make c64. Two integers of up to 2 bytes each make c64, two of up to 4 bytes make c128. The
+// library converts all of these except {r,i} of f32 or f64.
 struct Dataset {
   std::string name;  // full path, "/index_map/freq"
   DType dtype = DType::f32;
@@ -104,7 +104,7 @@ struct Array {
   Shape shape;
   std::span<const std::byte> bytes;  // C order
   Shape chunk = {};                  // empty: contiguous
-  int deflate = 0;                   // 0 to 9; like all that follow, it needs chunks
+  int deflate = 0;                   // 0 to 9; this filter and those below need chunks
   bool shuffle = false;
   bool lz4 = false;
   int zstd = 0;  // 1 to 19; only one of deflate, lz4 and zstd may be used

@@ -31,7 +31,7 @@ bool in_gamut(const Linear& rgb) {
   return std::all_of(rgb.begin(), rgb.end(), [](double value) { return value >= 0 && value <= 1; });
 }
 
-// The colour with this lightness and hue that is as vivid as the screen allows.
+// The colour with its chroma reduced, if necessary, until sRGB can show it; lightness and hue stay the same.
 Colour shown(Lch colour) {
   if (!in_gamut(linear_of(colour))) {
     double low = 0;

@@ -80,7 +80,7 @@ struct ModelSection {
 
 struct Settings {
   DataSection data;
-  OptimSection optim = {.learning_rate = 3e-4};  // the section's defaults are those that its owner sets
+  OptimSection optim = {.learning_rate = 3e-4};  // replaces the default in OptimSection
   ModelSection model;
   static consteval auto fields() {
     using C = Settings;

@@ -1,4 +1,5 @@
-// Shared by the parsers of the three file formats: a tree built from events, the line of each key, and the problems.
+// Builds a tree from the events of a parser, and records the line of each key and the problems. The parsers of all three file
+// formats use it.
 #pragma once
 
 #include <cstddef>

@@ -61,8 +61,9 @@ class SampleCache final : public Cache {
 
 class CachedSource final : public Source {
  public:
-  // `source` must keep rows or parts. `name`: the data set's name, for messages. Throws ConfigError if a source with Keeps::rows
-  // draws random numbers, or if a part of a source with Keeps::parts has no bytes; read() throws the same if it finds out later.
+  // `source` must keep rows or parts. `name`: the data set's name, for messages. Throws ConfigError if a source with
+  // Keeps::rows draws random numbers, or if a part of a source with Keeps::parts has no bytes; read() throws the same error if
+  // the fault shows only then.
   CachedSource(std::shared_ptr<const Source> source, std::shared_ptr<SampleCache> cache, std::string name = "");
   ~CachedSource() override;
   CachedSource(const CachedSource&) = delete;
@@ -115,9 +116,9 @@ class CachedSource final : public Source {
 // The values of data.cache that ask for a cache in memory or for no cache.
 enum class CacheWish : std::uint8_t { off, ram };
 
-// Decides whether to cache in memory. `available_bytes`: the memory that this process may still take. With `wish` nullopt the
-// cache is on if everything that can be kept fits into half of that memory; with `ram` it is on, and keeps as much as fits into
-// that half. `budget_bytes` > 0 replaces the half. Null = no cache; then it takes no memory.
+// Decides whether to cache in memory. `available_bytes`: the memory that this process may still take. If `wish` is nullopt, the
+// cache is on if everything that can be kept fits into half of that memory. If `wish` is ram, the cache is on and keeps what
+// fits into that half. `budget_bytes` > 0 replaces the half. Null = no cache.
 [[nodiscard]] Chosen<std::shared_ptr<SampleCache>> choose_cache(std::span<const Dataset> datasets, std::optional<CacheWish> wish,
                                                                 std::uint64_t available_bytes, std::uint64_t budget_bytes = 0);
 

@@ -270,7 +270,7 @@ TEST(Keeping, parts_without_bytes_are_refused_when_the_pipeline_is_built) {
   EXPECT_THROW(const Loader loader(pipeline, shuffled(0)), ConfigError);
 }
 
-// A source so big that one per cent of it is more than what the allocator's rounding changes.
+// A large source: one per cent of its bytes is more than the allocator's rounding.
 class BulkySource final : public Source {
  public:
   [[nodiscard]] std::span<const Field> fields() const override { return {&field_, 1}; }

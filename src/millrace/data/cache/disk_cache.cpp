@@ -150,7 +150,7 @@ void DiskCache::drop(const stdfs::path& path) {
     std::uint64_t taken = bytes_.load();
     while (!bytes_.compare_exchange_weak(taken, taken - std::min(taken, *bytes))) {
     }
-  } catch (const FsError&) {  // NOLINT(bugprone-empty-catch): the file stays and counts
+  } catch (const FsError&) {  // NOLINT(bugprone-empty-catch): the file stays, and its bytes still count
   }
 }
 
@@ -189,7 +189,7 @@ void DiskCache::keep(Part& part, std::span<const std::byte> bytes) {
     writes_ = false;
     note_once(told_failure_,
               "no more decoded parts are kept on disk: " + std::string(error.what()) + "; " + remedy_for(error.error_number()));
-  } catch (const std::bad_alloc&) {  // NOLINT(bugprone-empty-catch): another time
+  } catch (const std::bad_alloc&) {  // NOLINT(bugprone-empty-catch): a later read tries again
   }
   if (taken) bytes_.fetch_sub(size);
   part.is_busy = false;

@@ -1,5 +1,5 @@
 // Reads a PNG or JPEG file. The format is recognised by the content. The image is rotated as its EXIF or XMP orientation says,
-// like by ImageOps.exif_transpose of Pillow.
+// as ImageOps.exif_transpose of Pillow does.
 #pragma once
 
 #include <cstddef>

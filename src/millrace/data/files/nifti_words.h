@@ -17,7 +17,7 @@ namespace millrace::data {
 // Millimetres per length unit; 1 if the header does not say.
 [[nodiscard]] double millimetres(const NiftiHeader& header);
 [[nodiscard]] std::string time_unit(const NiftiHeader& header);
-// "1 x 1 x 2 mm", x first. These are the header's voxel sizes; if the affine has other ones, they follow.
+// "1 x 1 x 2 mm", x first. The numbers are the header's voxel sizes; if the sizes in the affine differ, the text adds them.
 [[nodiscard]] std::string voxel_text(const NiftiHeader& header);
 // Directions, origin and voxel sizes in one line: "RAS by the sform (scanner), voxels of 1 x 1 x 2 mm".
 [[nodiscard]] std::string read_as(const NiftiHeader& header);

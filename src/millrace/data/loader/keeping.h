@@ -1,4 +1,4 @@
-// Checks, before the first batch is read, the promises of a source on which a cache relies (see Keeps).
+// Checks the promises of a source on which a cache relies (see Keeps), before the first batch is read.
 #pragma once
 
 #include <span>
@@ -13,10 +13,10 @@ namespace millrace::data::detail {
 // set's name, "" if there is only one data set.
 void check_keeping(const Source& source, const std::string& name);
 
-// Why a cache keeps nothing of these data sets, of which none is cacheable: for the plan.
+// The reason why a cache keeps nothing of these data sets, for the plan. Call it only if no data set can be cached.
 [[nodiscard]] std::string reason_to_keep_nothing(std::span<const Dataset> datasets);
 
-// Throws a ConfigError: read() drew random numbers, though its source says Keeps::rows.
+// Throws a ConfigError which says that read() drew random numbers, although the source promises Keeps::rows.
 [[noreturn]] void refuse_drawn_rows(const std::string& name);
 
 // Throws a ConfigError which says that the part has no bytes, although the source promises Keeps::parts.

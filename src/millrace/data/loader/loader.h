@@ -1,5 +1,5 @@
-// The loader. An index plan says which samples a batch holds; the batch is cut into tickets, which reader threads work on in a
-// ring of slots; batches come out in order. Does not use LibTorch.
+// The loader reads samples and returns them as batches, in order. A plan of indices decides which samples a batch holds. A
+// batch is cut into tickets, and reader threads work on the tickets in a ring of slots. Does not use LibTorch.
 #pragma once
 
 #include <chrono>
@@ -72,12 +72,11 @@ struct HostBatch {
   std::shared_ptr<void> slot;  // owns the memory; a copy keeps the memory alive
 };
 
-// The order of an epoch is a permutation that (seed, epoch) selects, and also the round if a data set repeats. It takes O(1)
+// The order of an epoch is a permutation selected by (seed, epoch); if a data set repeats, also by the round. It takes O(1)
 // memory, and any position can be computed directly. Weighted draws are a function of (seed, epoch, position) too. Rank r of w
 // takes rows [r*b, (r+1)*b) of each global batch of w*b rows. The same options give the same bytes for any number of readers.
-//   last batch     without drop_last the last, smaller batch is shared out to the ranks in order, as evenly as possible: all
-//   ranks have
-//                  the same number of batches, and a rank may get no rows if there are fewer rows than ranks
+//   last batch     without drop_last the last, smaller batch is divided among the ranks in order, as evenly as possible; all
+//                  ranks have the same number of batches, and a rank gets no rows if there are fewer rows than ranks
 //   grouped        Grouping says how long an epoch is and what a group holds; except in a mix, with drop_last each group is
 //                  full or empty, and data sets that repeat are always full
 //   bad samples    skip leaves rows out, so a batch may be smaller, even empty; substitute draws another sample of the data
@@ -124,13 +123,14 @@ class Loader {
   // are already being read. Throws DataError that names the sample, its batch and its reader, and throws it again until restart()
   // or load_state() is called. Order, content and errors do not depend on the number of readers.
   [[nodiscard]] std::optional<HostBatch> next();
-  // Waits until next() will return at once, for `most` at most; false: not yet. For a caller that must look at something else
-  // while it waits. Without readers next() itself reads: true.
+  // Waits until next() would return at once, but no longer than `most`. False if it would not return at once yet. For a caller
+  // that must do something else while it waits. Without readers returns true immediately, because next() then reads the batch
+  // itself.
   [[nodiscard]] bool wait(std::chrono::milliseconds most);
   [[nodiscard]] std::uint64_t epoch() const noexcept;             // epoch of the next batch
   [[nodiscard]] std::int64_t batches_per_epoch() const noexcept;  // on each rank
   [[nodiscard]] std::int64_t samples_per_epoch() const noexcept;  // over all data sets and ranks
-  // The state is {fingerprint, seed, epoch, next batch, quarantine}: O(1) without the list of the quarantine. load_state() throws
+  // The state is {fingerprint, seed, epoch, next batch, quarantine}; only the quarantine grows. load_state() throws
   // SnapshotError if fingerprint, batch size or seed differ; the message has both values. If check_data() has accepted changed
   // data, the next load_state() resumes at that batch (at the end of the epoch if there are fewer batches now) and empties the
   // quarantine, whose numbers may mean other samples now.
@@ -146,8 +146,8 @@ class Loader {
   void check_data(const Json& saved, const std::string& called = "the data");
   // Discards prepared batches and begins this epoch. Used after a validation pass that ended early, and in tests.
   void restart(std::uint64_t epoch = 0);
-  // Reads a batch of this rank again, in the calling thread, without an effect on the batches being prepared. It equals the batch
-  // that next() returned, except that rows that can't be read are left out. For looking at a step that went wrong.
+  // Reads a batch of this rank again, in the calling thread, without an effect on the batches being prepared. The result equals
+  // the batch that next() returned, but rows that can't be read are left out. Used to examine a step that went wrong.
   [[nodiscard]] HostBatch read_again(std::uint64_t epoch, std::uint64_t index) const;
   // The name in messages of a row's sample, by group and index: "sample 17 of data set "x" (a.h5)".
   [[nodiscard]] std::string sample_label(std::size_t group, std::int64_t index) const;

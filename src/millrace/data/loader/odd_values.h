@@ -23,7 +23,7 @@ struct NotFinite {
   double value = 0;                // that value; of a complex number, the part that is not finite
 };
 
-// Finds them in the whole batch, in the order of groups, rows and fields.
+// Finds all such values in the batch, in the order of groups, rows and fields.
 [[nodiscard]] std::vector<NotFinite> not_finite_in(const HostBatch& batch);
 // A line such as "field wave: 3,200 of 3,200 values are not finite, the first, nan, at [0,17]".
 [[nodiscard]] std::string to_text(const NotFinite& found);

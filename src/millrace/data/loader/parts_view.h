@@ -15,7 +15,8 @@ class PartsView {
   // Throws ConfigError if the source breaks its promise: see check_keeping().
   explicit PartsView(std::shared_ptr<const Source> source);
 
-  // What a source whose samples are made of this one's keeps: this one's parts, or what the other says if there are no parts.
+  // The value of keeps() for a source that makes its samples from this source: parts if this view has parts, else the value of
+  // this source.
   [[nodiscard]] Keeps wrapped() const noexcept { return keeps() ? Keeps::parts : keeps_; }
   [[nodiscard]] bool keeps() const noexcept { return is_cacheable(keeps_); }
   [[nodiscard]] std::int64_t parts() const;
@@ -24,7 +25,7 @@ class PartsView {
   [[nodiscard]] std::size_t part_bytes(std::int64_t part) const;
   void load(std::int64_t part, std::span<std::byte> bytes) const;
   void finish(std::int64_t index, std::span<const std::span<const std::byte>> parts, Rows rows, const ReadRandom& random) const;
-  // If parts are rows, where each field begins in a part; else empty.
+  // The offset of each field in a part if parts are rows; else empty.
   [[nodiscard]] std::span<const std::size_t> field_offsets() const noexcept { return offsets_; }
 
  private:

@@ -6,7 +6,7 @@
 namespace millrace::data::detail {
 namespace {
 
-// Makes "a.h5" of "a.h5 row 12".
+// Turns "a.h5 row 12" into "a.h5".
 std::string file_of(std::string where) {
   for (const char* place : {" row ", " line ", " bin "}) where.resize(std::min(where.rfind(place), where.size()));
   return where;

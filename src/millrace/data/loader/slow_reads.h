@@ -26,7 +26,7 @@ class SlowReads {
   static constexpr std::int64_t kNanoseconds = 1'000'000;  // a slow read also takes at least this much longer
   static constexpr std::int64_t kFirst = 8;                // rows that must be read before a usual time is known
   static constexpr std::size_t kMost = 256;                // the most files
-  static constexpr std::uint64_t kLooks = 8;               // of this many quick reads, one is attributed to its file
+  static constexpr std::uint64_t kLooks = 8;               // one of this many quick reads is attributed to its file
 
   // Records a read of `rows` rows from the source itself, not from a cache. `where` returns the place of the read if it is slow,
   // as Source::describe() gives it.

@@ -100,10 +100,10 @@ class Source {
   [[nodiscard]] virtual std::int64_t size() const = 0;              // number of samples
   // Writes sample indices[i] to row i of every field. Throws DataError with the file and the sample if a sample can't be read.
   virtual void read(std::span<const std::int64_t> indices, Rows rows, const ReadRandom& random) const = 0;
-  // A text that identifies the reading options, which are everything that makes other samples of the same files, and the content
-  // of data without files, such as a checksum of arrays, or the seed and version of a generating function. It is part of the
-  // loader's state, so that a resume with other data is noticed. It must not depend on paths, times and the content of files:
-  // data may be moved, and stamps() covers content.
+  // A text that identifies the reading options: everything that changes the samples which are made from the same files. For
+  // data without files it also identifies the content, for example by a checksum of arrays, or by the seed and version of a
+  // generating function. It is part of the loader's state, so that a resume with other data is noticed. It must not depend on
+  // paths, times and the content of files: data may be moved, and stamps() covers content.
   [[nodiscard]] virtual std::string fingerprint() const = 0;
   // Stamps of the files' content, in the order of their samples: usually `return stamps_of(files_)`. Called once when a snapshot
   // is saved or resumed from. Empty: fingerprint() identifies the data completely.
@@ -112,12 +112,13 @@ class Source {
   [[nodiscard]] virtual std::int64_t samples_per_ticket() const { return 1; }
   // True if reading mostly waits for a disk or a network: there may then be more readers than cores.
   [[nodiscard]] virtual bool waits() const { return false; }
-  // Where sample `index` comes from, for messages: a path, or a path and a place in the file. "" = the index says it all.
+  // Where sample `index` comes from, for messages: a path, or a path and a place in the file. "" = the index is enough.
   [[nodiscard]] virtual std::string describe(std::int64_t) const { return {}; }
   // A line for the plan about how the files are read, taken from their headers: orientation, units, bits, separators. "" = no
   // such line.
   [[nodiscard]] virtual std::string read_as() const { return {}; }
-  // The names of the values of `field`, in the order of their numbers: of a label, the classes. Empty: the values have no names.
+  // The names of the values of `field`, in the order of their numbers; for a label these are the classes. Empty: the values
+  // have no names.
   [[nodiscard]] virtual std::vector<std::string> value_names(std::string_view /*field*/) const { return {}; }
 
   // If looks_ahead() is true, reader threads call will_need() once for (nearly) every sample, some batches before it is read and

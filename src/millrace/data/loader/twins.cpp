@@ -61,7 +61,8 @@ std::string notice_of(const std::vector<std::string>& pairs, const std::string& 
          (pairs.size() > 1 ? ", …" : "");
 }
 
-// A line for each data set of the validation that the training has too. Files are compared by what they hold.
+// A line for each data set without files that both the validation and the training have. Data sets with files are compared file
+// by file, below.
 std::vector<std::string> same_sources(const std::vector<Dataset>& training, const std::vector<Dataset>& validation) {
   std::vector<std::string> lines;
   for (const Dataset& here : validation) {

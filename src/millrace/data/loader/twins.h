@@ -9,12 +9,12 @@
 
 namespace millrace::data {
 
-// Returns a line for each source without files in `validation` that is one of `training` by size and fingerprint, and for files:
-// a line for files of `training` that equal another file of it, and a line for files of `validation` that equal a file of
-// `training`, each naming the first of them; no line if both are made of the same files and split within them. Files are compared
-// by size and digest (see file_stamps.h), so a line says what the comparison is based on: of large files a digest covers only
-// samples. Nothing is returned for sizes shared by so many files that equal digests may be chance, nor if training and validation
-// have digests of different kinds because of their numbers of files.
+// Returns a line for each source without files in `validation` whose size and fingerprint equal those of a source in
+// `training`. Returns a line for files of `training` that equal another file of `training`, and a line for files of
+// `validation` that equal a file of `training`; each line names the first pair. The second line is omitted if both have the
+// same files, because the split is then within the files. Files are compared by size and digest (see file_stamps.h); the lines
+// say so, because the digest of a large file covers only samples of it. No files are reported if so many files share their
+// sizes that equal digests may be chance. Digests of different kinds, which follow from the numbers of files, are never equal.
 [[nodiscard]] std::vector<std::string> notices_of_twins(const std::vector<Dataset>& training,
                                                         const std::vector<Dataset>& validation);
 

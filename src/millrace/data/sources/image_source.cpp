@@ -64,7 +64,8 @@ void ImageSource::read(std::span<const std::int64_t> indices, Rows rows, const R
   const std::size_t row_bytes = fields_[0].bytes();
   for (std::size_t i = 0; i < indices.size(); ++i) {
     const auto file = static_cast<std::size_t>(indices[i]);
-    // Without anything random there are no draws: a cache keeps such rows, and the loader refuses rows that were drawn.
+    // If nothing is random, `random` must not be used: a cache may keep these rows, and the loader rejects kept rows that drew
+    // numbers.
     const Philox draws = keeps() == Keeps::rows ? Philox(0) : random(i);
     read_one(files_[file], draws, {rows.row(0, i, row_bytes), row_bytes});
     if (!labels_.empty()) std::memcpy(rows.row(1, i, sizeof(std::int64_t)), &labels_[file], sizeof(std::int64_t));

@@ -27,7 +27,7 @@ std::span<float> floats_of(std::span<std::byte> row) {
   return {reinterpret_cast<float*>(row.data()), row.size() / sizeof(float)};
 }
 
-// What cutting a block needs to know about a volume. It stands before the voxels of a part.
+// The properties of a volume that are needed to cut a block from it. In a part they precede the voxels.
 struct KeptVolume {
   std::array<std::int64_t, 7> shape{};  // NIfTI has at most seven axes
   std::int64_t rank = 0;

@@ -40,8 +40,8 @@ class Augmentation {
   [[nodiscard]] virtual std::string text() const = 0;
   // True if apply() accepts the same memory for `from` and `to`, provided that made_of(field) equals `field`.
   [[nodiscard]] virtual bool works_in_place() const { return false; }
-  // Computes all of `to`, which made_of(field) describes, from `from`, which `field` describes. `random` is the beginning of the
-  // stream for this step and sample.
+  // Computes all of `to` from `from`. `field` describes `from`, and made_of(field) describes `to`. `random` is the beginning of
+  // the stream for this step and sample.
   virtual void apply(const Field& field, const std::byte* from, std::byte* to, Philox random) const = 0;
 };
 
@@ -56,7 +56,7 @@ using Step = std::shared_ptr<const Augmentation>;
 
 enum class Border : std::uint8_t {
   constant,  // elements outside the array are Padding::value
-  reflect    // elements outside mirror the array without repeating its edge: d c b [a b c d] c b a; less than the axis is long
+  reflect    // elements outside mirror the array but not its edge: d c b [a b c d] c b a; a margin is less than the axis
 };
 
 struct Padding {
@@ -87,9 +87,9 @@ struct Padding {
 [[nodiscard]] Step normalise(std::vector<float> mean, std::vector<float> deviation);
 
 // Adds to each value of an f32 array a normal random number with mean 0 and this standard deviation. Method: Box and Muller, "A
-// note on the generation of random normal deviates" (1958), from Philox blocks of 24 bits, so no number is beyond 5.9 deviations.
-// Takes about 15 ns a value, far more than the other steps, so move it first if training waits for data. Could run on the device:
-// at::randn_like, with the device's random numbers.
+// note on the generation of random normal deviates" (1958), from Philox numbers of 24 bits, so no number is beyond 5.9
+// deviations. Takes about 15 ns a value, far more than the other steps, so move it first if training waits for data. Could run
+// on the device: at::randn_like, with the device's random numbers.
 [[nodiscard]] Step gaussian_noise(double deviation);
 
 }  // namespace millrace::data

@@ -144,7 +144,7 @@ TEST(Augment, normalises_bytes_and_floats_by_channel) {
   EXPECT_THAT(after<float>(normalise({1}, {4}), counting_up<float>({3})), ElementsAre(-0.25F, 0, 0.25F));
 }
 
-// Both use the same code, so the bits are the same as those of ImageSource.
+// normalise() and ImageSource use the same code, so both must give the same bits.
 TEST(Augment, normalises_as_the_source_of_pictures_does) {
   const auto folder = std::filesystem::temp_directory_path() / ("millrace-augment-" + std::to_string(::getpid()));
   std::filesystem::create_directories(folder);

@@ -283,7 +283,7 @@ std::string ConcatSource::read_as() const {
   return joined(texts, "; ");
 }
 
-// None where the sources disagree: a number then means something else in each.
+// Empty if the sources disagree, because a number then means something different in each source.
 std::vector<std::string> ConcatSource::value_names(std::string_view field) const {
   std::vector<std::string> names = sources_.front()->value_names(field);
   const bool agree = std::ranges::all_of(sources_, [&](const auto& source) { return source->value_names(field) == names; });

@@ -53,15 +53,17 @@ struct Mapping {
 // they mean in a MapFunction.
 using GenerateFunction = std::function<void(std::int64_t index, const MutableSample& out, const SampleRandom& random)>;
 
-// What is known of samples that a function writes.
+// Properties of the samples that a function writes.
 struct Generated {
-  // The origin of a sample, for messages: its file, or a place in it. Empty: the sample's number alone, or its file.
+  // Returns the origin of a sample, for messages: its file, or a place in its file. If empty, messages name the sample's file
+  // if each sample has one, else only its number.
   std::function<std::string(std::int64_t index)> describe = {};
   // nothing: a read computes the sample. rows: a read costs more than a copy, as from a file, and data.cache may keep what the
-  // function wrote; the function then draws nothing from `random`. memory: the function copies what is in memory. Not parts.
+  // function wrote; the function then draws nothing from `random`. memory: the function copies data that is in memory. parts is
+  // not allowed.
   Keeps keeps = Keeps::nothing;
   // The files that the samples are read from. Their content is part of the data's identity: a resume and a cache on disk notice
-  // a file that changed. As many as samples: sample i is of file i.
+  // a file that changed. If there are as many files as samples, sample i is from file i.
   std::vector<std::filesystem::path> files = {};
 };
 

@@ -14,7 +14,7 @@ namespace {
 
 using Values = std::array<std::int64_t, 2>;  // the values of the fields "a" and "b"
 
-// What a sample's random numbers depend on; a map changes it for its inner source.
+// Everything on which a sample's random numbers depend. A map increases `depth` for its inner source.
 struct Draws {
   std::uint64_t epoch = 0;
   std::int64_t position = 0;

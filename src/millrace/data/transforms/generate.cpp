@@ -73,7 +73,8 @@ GeneratedSource::GeneratedSource(const std::string& name, std::int64_t size, std
   for (const std::size_t bytes : field_bytes_) sample_bytes += bytes;
   if (about_.keeps != Keeps::rows)
     samples_per_ticket_ = std::max<std::int64_t>(1, static_cast<std::int64_t>(kBytesOfATicket / sample_bytes));
-  // The words of an earlier version, which ran a map over numbers: its snapshots resume.
+  // An earlier version ran a map over numbers. The fingerprint keeps its words, so that snapshots of that version can be
+  // resumed.
   fingerprint_ = "map " + quoted(name) + " to " + detail::text_of(fields_) + " of (" + std::to_string(size_) + " numbers)";
 }
 

@@ -111,7 +111,7 @@ void MapSource::declare_fields() {
   }
 }
 
-// A field that the function makes has other values than the field of that name before it.
+// Empty for a field that the function makes, because its values differ from those of the source's field of that name.
 std::vector<std::string> MapSource::value_names(std::string_view field) const {
   const bool made = std::ranges::any_of(mapping_.makes, [&](const Field& one) { return one.name == field; });
   return made ? std::vector<std::string>() : source_->value_names(field);

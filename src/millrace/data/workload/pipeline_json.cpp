@@ -82,7 +82,7 @@ struct GroupsKeys {
   }
 };
 
-// Several data sets: each is a group of the batch. Only the topmost part may be one.
+// Opens several data sets, each of which is a group of the batch. Only the topmost part may have several.
 Pipeline open_groups(const Part& part) {
   const auto keys = detail::keys_of<GroupsKeys>(part);
   const auto below = part.json.find("of");

@@ -1,11 +1,12 @@
-// A pipeline as JSON: a tree of sources, of what selects and joins them, and of augmentations. It is what `millrace bench loader`
-// reads from a file and what the Python package hands to the loader.
+// A pipeline as JSON: a tree of sources, selections, joins and augmentations. `millrace bench loader` reads it from a file; the
+// Python package passes it to the loader.
 //
 //   {"kind": "augment", "fields": ["vis", "truth"], "steps": [{"kind": "random_flip", "axes": [-1]}],
 //    "of": {"kind": "share", "to": 0.9, "seed": 1,
 //           "of": {"kind": "hdf5", "files": ["sky/*.h5"], "fields": {"vis": "/vis", "truth": "/cosmo"}}}}
 //
-// Every part has a kind; the other keys are those of the kind, and pipeline_kinds_text() describes them. "of" is the part below.
+// Every part has the key "kind", which determines its other keys; pipeline_kinds_text() describes them. "of" is the part whose
+// samples this part uses.
 #pragma once
 
 #include <filesystem>
@@ -21,9 +22,9 @@
 namespace millrace::data {
 
 struct PipelineInput {
-  std::filesystem::path folder;             // relative files are looked for in it; empty: the current one
-  std::string name = "the pipeline";        // begins the places in messages: a file
-  std::vector<MapFunction> functions = {};  // of the parts of kind "map", by number: functions do not come out of a file
+  std::filesystem::path folder;             // relative paths start here; empty: the current folder
+  std::string name = "the pipeline";        // the beginning of places in messages, such as a file
+  std::vector<MapFunction> functions = {};  // of the parts of kind "map", by number; a file can't hold them
 };
 
 // Opens the sources. ConfigError lists what is wrong with a part and names its place ("w.json, data.of"); DataError is about

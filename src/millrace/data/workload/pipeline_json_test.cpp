@@ -21,7 +21,7 @@ std::shared_ptr<const Source> source(const std::string& json) {
   return pipeline_from(Json::parse(json), {.name = "w.json, data"}).datasets.at(0).source;
 }
 
-// All bytes of a sample, with the random numbers of its number as position.
+// All bytes of a sample, read with the random numbers of the position that equals its index.
 std::string bytes_of(const Source& source, std::int64_t index) {
   std::vector<std::vector<std::byte>> memory;
   std::vector<std::byte*> rows;

@@ -1,5 +1,5 @@
-// A loader described by JSON: a pipeline, and how batches are made of it. `millrace bench loader` and bench/loader time it, the
-// Python package trains with it.
+// A loader described by JSON: a pipeline, and how its samples become batches. `millrace bench loader` and bench/loader time the
+// loader; the Python package trains with it.
 //
 //   {"data": {"kind": "sleeping", "samples": 4000, "sleep_ms": 2}, "batch_size": 16, "readers": 4}
 #pragma once
@@ -64,11 +64,11 @@ struct LoaderKeys {
 };
 
 struct Workload {
-  Json data;                               // of the pipeline: see pipeline_json.h
+  Json data;                               // the pipeline: see pipeline_json.h
   LoaderKeys loader;                       // the other keys
-  std::string name;                        // begins the places in messages
+  std::string name;                        // the beginning of places in messages
   std::vector<MapFunction> functions;      // see PipelineInput
-  [[nodiscard]] std::string kind() const;  // of the topmost part
+  [[nodiscard]] std::string kind() const;  // kind of the topmost part
 };
 
 // The keys for help: the loader's, and those of each kind of part.
@@ -103,8 +103,8 @@ struct LoaderRates {
 // step.
 [[nodiscard]] LoaderRates measure_loader(Loader& loader, double seconds, const std::function<void(HostBatch)>& consume);
 
-// The sum over the samples of an epoch of the first 64 bits of the SHA-256 of their bytes, field after field. It does not depend
-// on the order of the samples.
+// A digest of an epoch that does not depend on the order of its samples. The bytes of each sample, field after field, are
+// hashed with SHA-256; the digest is the sum of the first 64 bits of all hashes.
 struct StreamDigest {
   std::string digest;
   std::int64_t samples = 0;

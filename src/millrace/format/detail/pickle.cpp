@@ -56,7 +56,7 @@ constexpr std::array kWords = {
     PickleWord{"torch", "complex128", Kind::dtype, DType::c128},
 };
 
-// Python's names of the rejected opcodes: a message says what a file tried to do.
+// Python's names of the rejected opcodes, so that a message can say what a file tried to do.
 struct OpcodeName {
   unsigned char code;
   std::string_view name;
@@ -155,8 +155,8 @@ class Machine {
     if (stack_.size() == kMostPickleNodes) throw Refused{"it nests too deeply"};
     stack_.push_back(node);
   }
-  // The lowest value that an opcode may take: values above the innermost mark belong to that mark. Without a mark all values may
-  // be taken.
+  // The number of values at the bottom of the stack that an opcode may not take: those below the innermost mark. Without a mark
+  // it may take all values.
   std::size_t floor() const { return marks_.empty() ? 0 : marks_.back(); }
   std::uint32_t pop() {
     if (stack_.size() <= floor()) throw Refused{"an opcode takes more values than there are"};

@@ -1,7 +1,7 @@
 // Reads the part of Python's pickle that torch.save writes (protocol 2), as data. No function is called and no module is
-// imported: a global is a word of a fixed list, and a call becomes a node that the caller interprets. A class outside the list is
-// known by name only; an object of it that is made without arguments is read as the dict of its attributes. Every other use of
-// such a class, and every other opcode, is rejected by name.
+// imported. A global must be a word of a fixed list; a call becomes a node, which the caller interprets. Of a class outside the
+// list only the name is kept. An object of such a class is read as the dict of its attributes if it is made without arguments.
+// Every other use of such a class, and every other opcode, is rejected by name.
 #pragma once
 
 #include <cstdint>
@@ -60,10 +60,10 @@ struct PickleNode {
     std::uint64_t unsigned_integer;  // above the largest std::int64_t
     double real;
   };
-  const PickleWord* word = nullptr;  // word; call: the global that would be called
-  std::string_view text;             // in the pickle's bytes; text: valid UTF-8; foreign, object: the class, see class_name()
-  // By kind: list, tuple: elements; dict: key, value, key, ...; call: arguments; persistent: the id; object: empty, or the dict
-  // of its attributes.
+  const PickleWord* word = nullptr;  // of a word: the global; of a call: the global that would be called
+  std::string_view text;             // view of the pickle: a text's UTF-8, or the class of a foreign or object (class_name())
+  // The content depends on the kind: the elements of a list or tuple; key, value, key, ... of a dict; the arguments of a call;
+  // the id of a persistent; empty or the dict of attributes for an object.
   std::vector<std::uint32_t> items;
 };
 

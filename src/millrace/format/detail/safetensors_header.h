@@ -24,7 +24,7 @@ struct ParsedHeader {
   bool is_unread = false;  // the problem is a dtype of the format that Millrace does not read
 };
 
-// Checks everything the text alone shows, and that the tensors fill exactly `data_bytes`.
+// Parses the header and checks everything that the text alone can show. Also checks that the tensors fill exactly `data_bytes`.
 [[nodiscard]] ParsedHeader parse_header(std::string_view text, std::uint64_t data_bytes);
 
 }  // namespace millrace::format::detail

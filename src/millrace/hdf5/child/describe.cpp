@@ -179,8 +179,8 @@ std::vector<Chunk> table_of(const OpenDataset& dataset, const Plan& plan) {
   return table;
 }
 
-// The blocks to compare: of chunks the first two that were written and the last, whole (clipped at the edge); of contiguous data
-// both ends.
+// The blocks to compare. If the data set has chunks: the first two that were written and the last one, whole, but clipped at
+// the edge. If it is contiguous: both ends.
 std::vector<Block> blocks_to_check(const OpenDataset& dataset, const Plan& plan, std::span<const Chunk> table) {
   std::vector<Block> blocks;
   if (product(dataset.shape) == 0) return blocks;
@@ -263,8 +263,8 @@ void put_dataset(WireWriter& out, const OpenDataset& dataset, hid_t file, std::s
   detail::put_attributes(out, attributes_of(dataset.id.get(), room));
 }
 
-// Bounds the walk through a file's objects, which a file could make arbitrarily long: the library finds each object by its whole
-// path.
+// Limits the walk through a file's objects. Without limits a file could make the walk arbitrarily long, because the library
+// finds each object by its whole path.
 struct Walk {
   std::vector<std::string> names;
   std::size_t seen = 0;

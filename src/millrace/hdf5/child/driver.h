@@ -18,8 +18,8 @@ struct RawRead {
   std::uint64_t address = 0;
   std::uint64_t size = 0;
 };
-// While recording, reads of raw data are recorded but not carried out. So H5Dread_chunk shows where a chunk lies, by searching
-// the index. (H5Dget_chunk_info_by_coord of HDF5 1.10 walks the whole index for each chunk.)
+// While recording, reads of raw data are recorded but not carried out. So a call of H5Dread_chunk gives the address of a chunk
+// by a search of the index. (H5Dget_chunk_info_by_coord of HDF5 1.10 walks the whole index for each chunk.)
 void start_recording();
 [[nodiscard]] std::optional<RawRead> last_recorded();  // clears the record
 void stop_recording();

@@ -157,8 +157,8 @@ bool unpack_block(unsigned packing, const unsigned char* from, std::size_t have,
 }
 
 // The filter's values: two for its version, bytes per element, elements per block (0: about 8 KB), compression of blocks.
-// Compressed data begin with the whole size (8 bytes) and the bytes of a block (4). Then come the blocks, each after its size
-// (4). If fewer than eight elements remain at the end, they are stored unchanged.
+// Compressed data begin with the whole size (8 bytes) and the bytes of a block (4). Then come the blocks, each preceded by its
+// size (4). If fewer than eight elements remain at the end, they are stored unchanged.
 std::size_t bitshuffle_filter(unsigned flags, std::size_t values, const unsigned* value, std::size_t bytes,
                               std::size_t* buffer_size, void** buffer) {
   constexpr std::size_t kMost = std::size_t{1} << 32U;

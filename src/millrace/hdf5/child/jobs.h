@@ -14,8 +14,8 @@ bool get_frame(int socket, std::string& bytes);
 bool get_exactly(int socket, char* to, std::size_t size);
 bool put_frame(int socket, const std::string& bytes);
 
-// Describes what is in the file of this descriptor: a frame whose first byte is an Answer. Never throws because of a file's
-// contents.
+// Describes the contents of the file of this descriptor. Returns a frame whose first byte is an Answer. Never throws because of
+// a file's contents.
 [[nodiscard]] std::string describe(int descriptor, const std::string& request);
 // Answers requests for blocks until the other side closes the socket.
 int read_blocks(int descriptor);

@@ -54,7 +54,7 @@ class Id {
   hid_t id_ = -1;
 };
 
-// Returns the library's pending errors as text, with the outermost and the innermost of the stack, and clears them.
+// Returns the library's pending errors as text, namely the outermost and the innermost error of the stack, and clears them.
 [[nodiscard]] std::string library_words();
 // Both throw LibraryError if the library's result is negative.
 Id owned(hid_t id);
@@ -74,7 +74,7 @@ struct Element {
 [[nodiscard]] Id memory_type_of(DType dtype);  // the type for writing
 
 // A text of class H5T_STRING, of fixed or variable length, up to its first zero byte; nullopt if it has more than `most` bytes.
-// `space` holds one element; read(to) reads it as that type.
+// `space` must hold one element; read(to) must read that element as `type`.
 [[nodiscard]] std::optional<std::string> read_text(hid_t type, hid_t space, std::size_t most,
                                                    const std::function<herr_t(void*)>& read);
 

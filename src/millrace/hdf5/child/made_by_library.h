@@ -1,4 +1,4 @@
-// For tests: makes files through the library's calls that Millrace's own writer can't make.
+// For tests: makes files that Millrace's own writer can't make, through the library's calls.
 #pragma once
 
 #include <hdf5.h>

@@ -3,7 +3,8 @@
 //   millrace-hdf5 describe_all      describes the files of each message (describe_some() chooses the processes)
 //   millrace-hdf5 read              reads blocks of one file, until the socket ends
 //   millrace-hdf5 write             writes arrays into one file
-// Standard input is the socket; for the last two, descriptor 3 is the file. Its limit on descriptors keeps it from opening files.
+// Standard input is the socket; for the last two, descriptor 3 is the file. A limit on its descriptors prevents it from opening
+// files.
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -50,7 +51,7 @@ void bound_memory(std::uint64_t file_bytes) {
   allow_memory(0);
 }
 
-// Forbids core files and new descriptors, and thereby other files, sockets and plug-ins.
+// Forbids core files and new descriptors. Without a new descriptor it can't use other files, sockets or plug-ins.
 void confine([[maybe_unused]] int descriptors) {
   limit(RLIMIT_CORE, 0, 0);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // sanitizers open pipes to probe memory

@@ -83,7 +83,8 @@ std::size_t chunk_bytes(const OpenDataset& dataset) {
   return std::min(bytes, std::size_t{1} << 32U);
 }
 
-// Detects a version of a message that this library does not know, from libver="latest" of a later library.
+// Opens a data set. Detects a message of a version that this library does not know; a later library writes it with
+// libver="latest".
 Id open_in_known_form(hid_t file, const std::string& name, hid_t access) {
   Id id(H5Dopen2(file, name.c_str(), access));
   if (id.get() >= 0) return id;
@@ -134,7 +135,7 @@ OpenDataset open_dataset(hid_t file, const std::string& name) {
 
 void read_block(const OpenDataset& dataset, std::span<const std::int64_t> offset, std::span<const std::int64_t> count,
                 void* out) {
-  // The library holds a chunk stored, inflated and cached, and doubles its buffer while it inflates.
+  // The library holds a chunk three times (stored, inflated and cached), and doubles its buffer while it inflates.
   allow_memory(5 * chunk_bytes(dataset));
   const Id from = block_of(dataset.id.get(), offset, count);
   const std::vector<hsize_t> sizes(count.begin(), count.end());

@@ -1,5 +1,5 @@
-// Attributes in the frames between this process and millrace-hdf5. All bytes decode to some attributes; if they end too early,
-// DataError.
+// Attributes in the frames between this process and millrace-hdf5. Any bytes decode to some attributes; DataError only if they
+// end too early.
 #pragma once
 
 #include <algorithm>

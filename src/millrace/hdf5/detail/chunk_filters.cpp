@@ -59,8 +59,8 @@ std::uint64_t big_endian(const std::byte* from, int bytes) {
   return value;
 }
 
-// The stored bytes are the whole size (8 bytes), the size of a block (4), then blocks, each after its size (4). A block of full
-// size is not compressed.
+// The stored bytes begin with the whole size (8 bytes) and the size of a block (4). Then come the blocks, each preceded by its
+// size (4). A block of full size is not compressed.
 const char* undo_lz4(std::span<const std::byte> in, std::span<std::byte> out) {
   constexpr const char* kDamaged = "its lz4 data are damaged";
   if (in.size() < 12 || big_endian(in.data(), 8) != out.size()) return "its lz4 data are not of a chunk's size";

@@ -66,7 +66,7 @@ void set_colour(cairo_t* context, Colour colour, double opacity = 1) {
   cairo_set_source_rgba(context, colour[0] / 255.0, colour[1] / 255.0, colour[2] / 255.0, opacity);
 }
 
-// Replaces bytes that are not UTF-8, because Cairo stops drawing for good at such a byte.
+// Replaces bytes that are not UTF-8, because after such a byte Cairo draws nothing more. Replaces control characters by blanks.
 std::string cleaned(std::string_view text) {
   std::string result;
   for (std::size_t at = 0; at < text.size();) {

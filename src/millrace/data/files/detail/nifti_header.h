@@ -22,8 +22,8 @@ inline constexpr std::size_t kNifti1Bytes = 348, kNifti2Bytes = 540;
 [[nodiscard]] int datatype_of(DType dtype);  // the code of `dtype` in nifti1.h; `dtype` must have one
 
 using NiftiMatrix = std::array<std::array<double, 4>, 4>;
-// The size of a voxel from pixdim[1], [2] or [3]. The standard requires values above 0; this takes the absolute value, and 1 for
-// 0, as nibabel does.
+// The size of a voxel from pixdim[1], [2] or [3]. The standard requires values above 0. This function returns the absolute
+// value, or 1 for 0, as nibabel does.
 [[nodiscard]] double voxel_size(double stored);
 // Sets `affine` to the transform that the qform describes ("method 2" of nifti1.h): a rotation times the voxel sizes. The
 // rotation is the unit quaternion (a, b, c, d), whose b, c and d are stored. pixdim[0] = -1 flips the third axis. Returns what is

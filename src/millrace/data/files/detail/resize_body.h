@@ -1,6 +1,6 @@
-// Each source file that is compiled for an instruction set includes this file, with its own namespace in MR_RESIZE. So the
-// same vector code uses the best instructions of each CPU. It uses no function of the standard library, because the linker could
-// merge that function with the copy for any CPU.
+// Each source file that is compiled for an instruction set includes this file, with its own namespace in MR_RESIZE. So the same
+// vector code uses the best instructions of each CPU. The code calls no function of the standard library: the linker keeps only
+// one copy of such a function, which might need instructions that the CPU lacks.
 #pragma once
 
 #include <cstring>
@@ -36,7 +36,7 @@ inline void store(const Ints& sums, std::byte* to) {
   std::memcpy(to, &bytes, sizeof bytes);
 }
 
-// Transposes eight rows of sixteen bytes. Seen as an array of 128 bytes, each step rotates the bits of a byte's index left by
+// Transposes eight rows of sixteen bytes. In the array of these 128 bytes, each step rotates the bits of a byte's index left by
 // one. Three steps turn rows into columns; four more steps turn columns into rows.
 using Sixteen = std::uint8_t __attribute__((vector_size(16)));
 using Block = Sixteen[kLanes];

@@ -9,13 +9,13 @@ namespace millrace::data::detail {
 namespace {
 
 constexpr std::size_t kShown = 40;          // bytes of a line that a message shows
-constexpr std::int64_t kLeastTags = 20;     // the fewest tags for markup, besides their share: a book may contain a few
+constexpr std::int64_t kLeastTags = 20;     // text with fewer tags is not markup, because a book may contain a few
 constexpr std::int64_t kBytesPerTag = 100;  // the text is markup only if it has a tag in this many bytes
 constexpr double kMostOfLines = 0.9;
 constexpr std::int64_t kLeastRepeats = 20, kLeastReturns = 10;
 constexpr double kRepeated = 0.25;  // share of all bytes from which a repeated line is reported
 constexpr std::int64_t kLeastTwice = 5;
-constexpr std::int64_t kBytesPerTwice = 2000;  // text was encoded twice only if it has such a pair in this many bytes
+constexpr std::int64_t kBytesPerTwice = 2000;  // text was encoded twice only if it has a pair of twice_ in this many bytes
 
 bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
 

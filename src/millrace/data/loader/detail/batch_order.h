@@ -52,16 +52,16 @@ class BatchOrder {
   // The positions of this rank in a batch of the epoch: rows() of one data set, mixed_rows() of the whole mix.
   [[nodiscard]] RowRange rows(std::size_t group, std::int64_t batch) const noexcept;
   [[nodiscard]] RowRange mixed_rows(std::int64_t batch) const noexcept;
-  // Writes the samples at the positions first, first + 1, ... of an epoch. If the data set has weights, they throw what weights()
-  // throws, and ConfigError if its result is invalid.
+  // Writes the samples at the positions first, first + 1, ... of an epoch. If the data set has weights, throws what weights()
+  // throws, or ConfigError if the result of weights() is invalid.
   void fill(std::size_t group, std::uint64_t epoch, std::int64_t first, std::span<std::int64_t> indices) const;
   void fill_mixed(std::uint64_t epoch, std::int64_t first, std::span<MixedRow> places) const;
   // Another sample of the data set in place of a bad one. It is drawn as the samples of that epoch are.
   [[nodiscard]] std::int64_t replacement(std::size_t group, std::uint64_t epoch, std::uint64_t position,
                                          std::uint64_t attempt) const;
 
-  // A text of the properties, besides seed, batch size over all ranks, shuffle and drop_last, that must be the same for a resume.
-  // "" for one data set, and for several with Grouping::each that set neither batch sizes nor weights.
+  // A text of further properties that must be the same for a resume. Seed, batch size over all ranks, shuffle and drop_last are
+  // compared separately. "" for one data set, or several with Grouping::each, if no batch sizes and no weights are set.
   [[nodiscard]] const std::string& order_text() const noexcept { return order_text_; }
   [[nodiscard]] std::vector<Loader::DatasetPlan> dataset_plans() const;
 

@@ -87,8 +87,8 @@ void BatchWork::lay_out() {
   }
 }
 
-// In a mix any row may come from any data set, so it is known only for each batch where a group begins. Reserves memory for all
-// rows as if they were of the widest data set.
+// In a mix any row may come from any data set, so the place of a group differs from batch to batch. Reserves memory as if all
+// rows came from the widest data set.
 void BatchWork::lay_out_mix() {
   std::size_t widest = 0;
   std::size_t fields = 0;
@@ -194,7 +194,7 @@ void BatchWork::read_timed(BatchSlot& slot, const Block& block) noexcept {
   activity.group.store(block.group, std::memory_order_relaxed);
   activity.batch.store(block.batch, std::memory_order_relaxed);
   activity.since.store(began, std::memory_order_relaxed);
-  (void)take_kept_sample();  // clears the flag that a read without a clock may have left
+  (void)take_kept_sample();  // clears the flag in case an earlier read, which was not timed, has set it
   try {
     read_block(slot, block);
   } catch (...) {  // out of memory while an error was stored, or invalid weights
@@ -463,7 +463,7 @@ Message reason_of(const BadRow& bad, const std::string& sample) {
     throw;
   } catch (const std::bad_alloc&) {
     throw;
-  } catch (const std::logic_error& error) {  // of vector::at() and the like; what checks a file throws others
+  } catch (const std::logic_error& error) {  // thrown by vector::at() and similar functions, not by checks of files
     return {.what = sample + " can't be read: the code of its source failed: " + error.what(),
             .where = "",
             .next =

@@ -113,7 +113,7 @@ class BatchWork {
   // Where the fields of a data set are in a slot.
   struct OpenDataset {
     std::shared_ptr<const Source> source;
-    std::string reads;                       // "read() of mine::Sky" where that class is not ours, else "read() of a source"
+    std::string reads;                       // the text of reads_of() for its source
     std::vector<std::size_t> field_bytes;    // of one row
     std::vector<std::size_t> field_offsets;  // in the slot
     std::uint64_t seed = 0;

@@ -23,8 +23,8 @@ class DrawTable {
   std::vector<double> sums_;
 };
 
-// Throws ConfigError if `weights` are not valid for `samples` samples: another count, a negative or non-finite number, or only
-// zeros. `label`: the data set and the epoch, for the message.
+// Throws ConfigError if `weights` are not valid for `samples` samples: their number differs, one is negative or not finite, or
+// all are zero. `label`: the data set and the epoch, for the message.
 void refuse_bad_weights(std::span<const float> weights, std::int64_t samples, const std::string& label);
 
 }  // namespace millrace::data::detail

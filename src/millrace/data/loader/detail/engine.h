@@ -91,7 +91,8 @@ class Engine {
     return {slot.release(), [state = state_](Slot* back) noexcept { give_back(*state, std::unique_ptr<Slot>(back)); }};
   }
 
-  // Waits until next() will return at once, for `most` at most; false: not yet. Without readers next() works itself: true.
+  // Waits until next() would return at once, but no longer than `most`. False if it would not return at once yet. Without
+  // readers returns true immediately, because next() then runs the tickets itself.
   bool wait(std::chrono::milliseconds most) {
     if (threads_.empty()) return true;
     const std::shared_ptr<Run> run = state_->run;
@@ -447,8 +448,8 @@ class Engine {
     assign(*state_, run);
   }
 
-  // Waits for the batch of `cell`, which is the one at position_, until `end`. A stall is reported after first_stall, then after
-  // twice as long, ..., however many calls the wait is made of.
+  // Waits for the batch of `cell`, which is the one at position_, until `end`. Reports a stall after first_stall, then after
+  // twice that time, and so on. The time counts across calls, because the wait may take several calls.
   bool await(const Cell& cell, typename Clock::time_point end) {
     const auto done = [&cell] { return cell.remaining.load(std::memory_order_acquire) == 0; };
     if (spin_until(done)) return true;

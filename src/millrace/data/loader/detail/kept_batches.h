@@ -1,4 +1,4 @@
-// Batches that a consumer keeps for good: the readers have no room, wait, and the input looks slow.
+// Detects a consumer that keeps batches permanently. The readers then wait for free slots, so the input looks slow.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@ class KeptBatches {
  public:
   // Called with each batch. True if the consumer has held most of the loader's batches for some batches in a row.
   bool are_most(std::size_t lent, std::size_t all) noexcept {
-    constexpr std::size_t kUsual = 3;  // the step's, one on its way to the device, one that is given back late
+    constexpr std::size_t kUsual = 3;  // the batch of the step, one on its way to the device, and one that is returned late
     constexpr int kInARow = 3;
     in_a_row_ = lent > kUsual && 2 * lent > all ? in_a_row_ + 1 : 0;
     return in_a_row_ >= kInARow;

@@ -28,8 +28,8 @@ struct LoaderState {
 // For one data set the fingerprint of its source; for several their names and fingerprints in order.
 [[nodiscard]] std::string fingerprint_of(const std::vector<Dataset>& datasets);
 [[nodiscard]] Json to_json(const LoaderState& state);
-// Whether the data is that of the snapshot, found otherwise than by its fingerprint. unknown: the fingerprints decide, and data
-// with another fingerprint may still be the same data.
+// The result of comparing the data with that of the snapshot by other means than the fingerprint. unknown: the fingerprints
+// decide, but data with another fingerprint may still be the same.
 enum class DataCheck : std::uint8_t { same, unknown, changed };
 
 // Reads to_json()'s result. Throws SnapshotError if `json` is not a loader's state, or if its data, batches or order are not

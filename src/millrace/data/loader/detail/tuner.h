@@ -9,7 +9,7 @@
 
 namespace millrace::data::detail {
 
-// What was measured since the last call of look().
+// Measurements since the last call of look().
 struct Measured {
   double seconds = 0;         // wall time
   double waited = 0;          // the part of `seconds` that the consumer waited in next()
@@ -47,8 +47,8 @@ struct Change {
 class Tuner {
  public:
   explicit Tuner(Limits limits) : limits_(limits) {}
-  // True if there is enough data to decide. Otherwise the caller should measure on, because a slow read in a short interval means
-  // little.
+  // True if there is enough data to decide. Otherwise the caller should continue to measure, because a slow read in a short
+  // interval means little.
   [[nodiscard]] static bool enough(const Measured& measured) noexcept;
   // The next setting and the reason; nullopt = no change.
   std::optional<Change> look(const Stages& now, const Measured& measured);

@@ -25,8 +25,8 @@ inline std::shared_ptr<const Source> required(std::shared_ptr<const Source> sour
   return source;
 }
 
-// Checks fields that a function writes: ConfigError, as of `caller` and with `where`, if a name comes twice or a size is
-// negative.
+// Checks the fields that a function writes. Throws ConfigError if a name occurs twice or a size is negative; the message begins
+// with `caller` and has the place `where`.
 inline void check_fields(std::span<const Field> fields, const std::string& caller, const std::string& where) {
   for (const Field& field : fields) {
     const auto same = [&field](const Field& other) { return other.name == field.name; };

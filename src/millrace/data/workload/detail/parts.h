@@ -1,4 +1,4 @@
-// What the kinds of parts of a pipeline's JSON have in common while they are read.
+// Helpers to read the parts of a pipeline's JSON, for all kinds of parts.
 #pragma once
 
 #include <filesystem>
@@ -26,7 +26,7 @@ struct Part {
 
 [[noreturn]] void refuse_part(const Part& part, std::string what, std::string next);
 
-// The values of a part, all keys checked but "kind" and "of".
+// The values of a part. Checks all keys except "kind" and "of".
 [[nodiscard]] Json values_of(const Part& part, const config::Schema& schema);
 template <class Keys>
 [[nodiscard]] Keys keys_of(const Part& part) {
@@ -51,7 +51,7 @@ struct StepKind {
 [[nodiscard]] std::span<const StepKind> step_kinds();
 
 [[nodiscard]] SourcePtr open_part(const Part& part);
-// The part below, under "of".
+// Opens the part under the key "of".
 [[nodiscard]] SourcePtr open_below(const Part& part);
 [[nodiscard]] Step open_step(const Part& part);
 

@@ -114,7 +114,8 @@ struct SleepingKeys {
   }
 };
 
-// A source whose reads wait, some much longer: the slow ones are a function of the index, so that every epoch has the same.
+// A source whose reads wait, some of them much longer. The index decides which reads are slow, so that every epoch has the same
+// slow reads.
 class SleepingSource final : public Source {
  public:
   explicit SleepingSource(SleepingKeys keys) : keys_(std::move(keys)), field_{"x", DType::f32, keys_.shape} {}
