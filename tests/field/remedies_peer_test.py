@@ -178,7 +178,7 @@ class Paths(RemedyTest):
         (self.folder / "loop").symlink_to("loop")
         self.follow([Row("check the path: a folder or file in it does not exist", lambda: None, named("x" * 300)),
                      Row("use a shorter name or path", lambda: None, named("loop")),
-                     Row("mend or remove the symbolic link: it leads back to itself", lambda: None, named(".")),
+                     Row("repair or remove the symbolic link: it leads back to itself", lambda: None, named(".")),
                      Row("name a file: the path leads to a folder", lambda: None, named("/dev/null")),
                      Row("name a file", lambda: None, named("a.safetensors"))], lambda status: self.run_millrace("import", self.name, "--to", "copy.pt", status=status))
 

@@ -32,8 +32,8 @@ NOT_HERE = {
         "don't change data while it is read", "don't change data while it is read; start again", "start again", "start again when it is finished"],
     "of limits and faults of the machine, which a test would have to bring about; tests/limits walks through those of a process": [
         "this process may open no more files: raise the limit (ulimit -n 65536) and try again",
-        "the machine can open no more files: end programs that hold many, or have fs.file-max raised",
-        "the file would exceed the limit on file sizes: raise it (ulimit -f unlimited), or write to another file system",
+        "the machine can open no more files: end programs that hold many open files, or have fs.file-max raised",
+        "the file would exceed the limit on file sizes: raise the limit (ulimit -f unlimited), or write to another file system",
         "free space there, or choose another folder (df -h shows the space, df -i the number of files left)",
         "your disk quota there is used up: remove some of your files, or choose another folder",
         "check the permissions of the path and of the folders above it", "check the path and its permissions",

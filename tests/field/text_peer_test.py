@@ -93,7 +93,7 @@ class Texts(FieldTest):
         self.put("d.txt", random.Random(1).randbytes(4000))
         self.assertIn("is not text: it holds binary data", self.learn("--sources", "d.txt", status=None))
         self.put("e.txt", b"one\xff " + (JAPANESE * 40).encode())
-        self.assert_mended("e.txt", "is not valid UTF-8 throughout", "one " + JAPANESE * 40)
+        self.assert_mended("e.txt", "has bytes that are not valid UTF-8", "one " + JAPANESE * 40)
 
     def test_nul_characters(self):
         self.put("a.txt", WORDS.encode() * 40 + b"a\0b" + WORDS.encode() * 40)

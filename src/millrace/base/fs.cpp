@@ -150,9 +150,10 @@ std::string remedy_for(int error_number) {
     case EMFILE:
       return "this process may open no more files: raise the limit (ulimit -n 65536) and try again";
     case ENFILE:
-      return "the machine can open no more files: end programs that hold many, or have fs.file-max raised";
+      return "the machine can open no more files: end programs that hold many open files, or have fs.file-max raised";
     case EFBIG:
-      return "the file would exceed the limit on file sizes: raise it (ulimit -f unlimited), or write to another file system";
+      return "the file would exceed the limit on file sizes: raise the limit (ulimit -f unlimited), or write to another file "
+             "system";
     case ENOSPC:
       return "free space there, or choose another folder (df -h shows the space, df -i the number of files left)";
     case EDQUOT:
@@ -170,7 +171,7 @@ std::string remedy_for(int error_number) {
     case EISDIR:
       return "name a file: the path leads to a folder";
     case ELOOP:
-      return "mend or remove the symbolic link: it leads back to itself";
+      return "repair or remove the symbolic link: it leads back to itself";
     case EIO:
       return "check the disk (dmesg says more), or choose another folder";
     default:

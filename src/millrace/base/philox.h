@@ -65,7 +65,8 @@ class Philox {
   std::uint64_t below(std::uint64_t bound) noexcept;
   // Standard normal (Box-Muller).
   double normal() noexcept;
-  // A Poisson count, no larger than `most`. Inverts one uniform number, so the work grows with the mean, which is 0 to 700.
+  // A Poisson count, no larger than `most`. `mean` is 0 to 700. Inverts the distribution at one uniform number, so the work
+  // grows with the mean.
   std::uint32_t poisson(double mean, std::uint32_t most) noexcept;
 
  private:

@@ -52,9 +52,8 @@ constexpr std::array kStarts = {
 };
 const char* const kSaveAsText = "open it in its program and save it as plain text in UTF-8, then name that file";
 
-// Score of how well `bytes`, which have no byte-order mark, read as text of `width` bytes per character; 0 if they hold a control
-// or private character. Ends of words and lines weigh most, because in the wrong byte order a common character may look like a
-// letter.
+// A score for `bytes` as text of `width` bytes per character, without a byte-order mark; 0 if they hold a control or private
+// character. Ends of words and lines weigh most, because in the wrong byte order a common character may look like a letter.
 std::size_t reads_as(std::string_view bytes, std::size_t width, bool little) noexcept {
   const auto unit = [&](std::size_t i) {
     char32_t value = 0;
@@ -162,7 +161,8 @@ NoText broken_text(std::string_view piece, std::size_t bad, const std::filesyste
     return {"is not text: it holds binary data", bad, "name files of UTF-8 text"};
   if (at(piece, bad) == 0) return {"holds NUL characters, which no text has", bad, in_place("tr -d '\\000'", path)};
   if (all.whole > all.broken)
-    return {"is not valid UTF-8 throughout", bad, in_place("iconv -c -f UTF-8 -t UTF-8", path) + "; such bytes are left out"};
+    return {"has bytes that are not valid UTF-8", bad,
+            in_place("iconv -c -f UTF-8 -t UTF-8", path) + "; this leaves out the invalid bytes"};
   // Western text has few letters outside ASCII and rarely three in a row. In other alphabets most letters lie outside ASCII.
   constexpr std::size_t kLongestRun = 2;
   const bool is_western = all.whole == 0 && 4 * all.broken <= all.letters && all.longest_run <= kLongestRun && all.is_windows;

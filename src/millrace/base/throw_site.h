@@ -7,9 +7,9 @@
 //     print(throw_site({"/src/ours/"}));  // "recipe.cpp:92"
 //   }
 //
-// The line is known in programs that carry debug information (CMAKE_BUILD_TYPE=Debug or RelWithDebInfo) if addr2line, which comes
-// with the compiler, is installed. In such a program this file's __cxa_throw replaces that of the C++ library, as the Itanium C++
-// ABI allows: it notes the addresses of the callers and then calls the library's.
+// The line is known in programs that carry debug information (CMAKE_BUILD_TYPE=Debug or RelWithDebInfo) if addr2line, which
+// comes with the compiler, is installed. In such a program this file's __cxa_throw replaces that of the C++ library, as the
+// Itanium C++ ABI allows. The replacement notes the addresses of the callers and then calls the library's function.
 #pragma once
 
 #include <span>

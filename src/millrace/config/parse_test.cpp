@@ -78,7 +78,7 @@ TEST(ParseToml, NullIsTakenAsEmptyWithANotice) {
   const Parsed parsed = parse("resume = null  # none\ntext = \"\"\nlong = '''\nx = null\n'''\n", ".toml");
   EXPECT_THAT(parsed.problems, IsEmpty());
   EXPECT_EQ(parsed.tree, Json::parse(R"({"resume": null, "text": "", "long": "x = null\n"})"));
-  EXPECT_THAT(parsed.notices, ElementsAre("f:1: null is not TOML; taken as empty"));
+  EXPECT_THAT(parsed.notices, ElementsAre("f:1: null is not TOML; it is read as an empty text"));
 }
 
 TEST(ParseToml, SyntaxErrorsHavePlaceAndRemedy) {

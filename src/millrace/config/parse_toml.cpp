@@ -143,7 +143,8 @@ void parse_toml(std::string_view text, TreeBuilder& tree, std::vector<std::strin
   const NullPatch patch = patch_nulls(text);
   try {
     const toml::table root = toml::parse(std::string_view(patch.text));
-    for (const std::size_t line : patch.lines) notices.push_back(tree.place(line) + ": null is not TOML; taken as empty");
+    for (const std::size_t line : patch.lines)
+      notices.push_back(tree.place(line) + ": null is not TOML; it is read as an empty text");
     Walker(tree, patch.lines).table(root);
   } catch (const toml::parse_error& error) {
     const toml::source_position at = error.source().begin;

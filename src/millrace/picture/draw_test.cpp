@@ -345,7 +345,7 @@ TEST(ImagesPicture, RefusesWhatItCannotDraw) {
   EXPECT_THAT(refusal_to_draw([&] { (void)images(odd); }), HasSubstr("not one channel of floats"));
   odd.images[0].colours.reset();
   odd.images[0].size = Image::PixelSize{.height = 0};
-  EXPECT_THAT(refusal_to_draw([&] { (void)images(odd); }), HasSubstr("has no size of a pixel"));
+  EXPECT_THAT(refusal_to_draw([&] { (void)images(odd); }), HasSubstr("has an invalid pixel size"));
   odd.images[0].size.reset();
   odd.columns = 9;
   EXPECT_THAT(refusal_to_draw([&] { (void)images(odd); }), HasSubstr("has 9 columns"));

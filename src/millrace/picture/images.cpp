@@ -33,7 +33,7 @@ void check(const std::string& name, const Image& image, std::size_t number) {
     refuse(name, "has colours for " + who + ", which is not one channel of floats", "give floats, or leave the colours out");
   const auto is_size = [](double size) { return std::isfinite(size) && size > 0; };
   if (image.size && !(is_size(image.size->height) && is_size(image.size->width)))
-    refuse(name, "has no size of a pixel for " + who, "give a height and a width above 0, or leave the size out");
+    refuse(name, "has an invalid pixel size for " + who, "give a height and a width above 0, or leave the size out");
 }
 
 // Gives rows the height that the pixel size demands, unless the image would be too long.

@@ -22,7 +22,7 @@ namespace {
 namespace stdfs = std::filesystem;
 
 constexpr std::uint64_t kLeftFree = std::uint64_t{1} << 30;  // disk space that always stays free, whatever the budget is
-constexpr std::chrono::hours kAbandoned{24};                 // the age of an unfinished file from which its writer counts as
+constexpr std::chrono::hours kAbandoned{24};                 // from this age on, the writer of an unfinished file counts as
                                                              // killed
 constexpr std::uint64_t kLeastPart = 4096;                   // average size of a part below which reading the source is as fast
                                                              // as reading the cache
@@ -308,7 +308,7 @@ Chosen<std::shared_ptr<DiskCache>> choose_disk_cache(std::span<const Dataset> da
   const bool fits = used <= cache->budget_ && missing <= cache->budget_ - used;
   const std::string of = (asked > 0 ? "data.cache_bytes is " : "half of the free disk is ") + text(cache->budget_);
   std::string reason =
-      (fits ? "disk: " : "disk, in part: ") + text(payload) + " to keep, " + text(present) + " of it there, " + of;
+      (fits ? "disk: " : "disk, in part: ") + text(payload) + " to keep, " + text(present) + " of it already there, " + of;
   return {cache, std::move(reason)};
 }
 

@@ -306,7 +306,7 @@ TEST_F(DiskCacheTest, FilesOfOtherDataLeaveInTheOrderTheyCame) {
   const Chosen<std::shared_ptr<DiskCache>> choice =
       choose_disk_cache(datasets, {.folder = folder_ / "parts", .budget_bytes = 13 * one, .fs = &disk_});
   ASSERT_NE(choice.value, nullptr);
-  EXPECT_EQ(choice.reason, "disk: 1.9 MB to keep, 0 B of it there, data.cache_bytes is 4.2 MB");
+  EXPECT_EQ(choice.reason, "disk: 1.9 MB to keep, 0 B of it already there, data.cache_bytes is 4.2 MB");
   const std::vector<stdfs::path> left = files();
   for (std::size_t i = 0; i < old.size(); ++i)
     EXPECT_EQ(std::find(left.begin(), left.end(), old[i]) != left.end(), i >= 6) << "the first data's leave";
@@ -315,7 +315,8 @@ TEST_F(DiskCacheTest, FilesOfOtherDataLeaveInTheOrderTheyCame) {
   EXPECT_LE(bytes(), 13 * one);
   const Chosen<std::shared_ptr<DiskCache>> again =
       choose_disk_cache(datasets, {.folder = folder_ / "parts", .budget_bytes = 4 * one, .fs = &disk_});
-  EXPECT_EQ(again.reason, "disk, in part: 1.9 MB to keep, 1.9 MB of it there, data.cache_bytes is 1.3 MB") << "its own stay";
+  EXPECT_EQ(again.reason, "disk, in part: 1.9 MB to keep, 1.9 MB of it already there, data.cache_bytes is 1.3 MB")
+      << "its own stay";
 }
 
 TEST_F(DiskCacheTest, WhatAKilledRunWasWritingGoesAfterADay) {
@@ -345,7 +346,7 @@ TEST_F(DiskCacheTest, ChoosesByWhatThereIsToKeep) {
   EXPECT_EQ(reason(small, folder_ / "parts"), "off: parts of 8 B are so small that reading the source is as fast");
   EXPECT_EQ(reason(std::make_shared<WideSource>(), ""), "off: there is no folder for it");
   EXPECT_EQ(reason(std::make_shared<WideSource>(), folder_ / "parts"),
-            "disk: 1.9 MB to keep, 0 B of it there, half of the free disk is 54 GB");
+            "disk: 1.9 MB to keep, 0 B of it already there, half of the free disk is 54 GB");
   EXPECT_FALSE(stdfs::exists(folder_ / "parts")) << "nothing is written before there is something to keep";
 }
 

@@ -89,9 +89,10 @@ LabelledFiles labelled_files_in(const stdfs::path& folder, const std::vector<std
     all.classes.push_back(name);
   }
   if (all.classes.size() < 2) {
-    throw DataError(
-        {"the folder holds " + std::string(all.classes.empty() ? "no folder" : "one folder") + ", and classes need two or more",
-         folder.string(), "put the files of each class into a folder of its own: photos/cat/*.jpg, photos/dog/*.jpg"});
+    throw DataError({"the folder holds " + std::string(all.classes.empty() ? "no folder" : "one folder") +
+                         ", but there must be one for each of two or more classes",
+                     folder.string(),
+                     "put the files of each class into a folder of its own: photos/cat/*.jpg, photos/dog/*.jpg"});
   }
   return all;
 }

@@ -315,7 +315,7 @@ TextTokens find_or_make(const TextOptions& options) {
       sink.writer.finish(notes_of(found, counts, notices_of(sources, found, counts), fingerprint, made));
       result.tokens = TokenArray::open(file);
     } catch (const FsError& error) {
-      trouble.push_back("tokens are kept in memory, the token file can't be written: " + std::string(error.what()));
+      trouble.push_back("tokens are kept in memory, because the token file can't be written: " + std::string(error.what()));
     }
   }
   if (!result.tokens) {

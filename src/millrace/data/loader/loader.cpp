@@ -187,7 +187,7 @@ struct Loader::Impl {
   void starved(std::size_t lent) {
     const std::uint64_t bytes = work->slot_bytes() * (engine->slots() + 1);
     if (bytes > options.max_buffer_bytes) {
-      throw DataError({.what = std::to_string(lent) + " batches are kept, and one more would take the loader's buffer to " +
+      throw DataError({.what = std::to_string(lent) + " batches are kept, and one more would enlarge the loader's buffer to " +
                                human_bytes(static_cast<double>(bytes)) + " of at most " +
                                human_bytes(static_cast<double>(options.max_buffer_bytes)),
                        .where = place(batch),

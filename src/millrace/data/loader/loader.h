@@ -77,8 +77,8 @@ struct HostBatch {
 // takes rows [r*b, (r+1)*b) of each global batch of w*b rows. The same options give the same bytes for any number of readers.
 //   last batch     without drop_last the last, smaller batch is divided among the ranks in order, as evenly as possible; all
 //                  ranks have the same number of batches, and a rank gets no rows if there are fewer rows than ranks
-//   grouped        Grouping says how long an epoch is and what a group holds; except in a mix, with drop_last each group is
-//                  full or empty, and data sets that repeat are always full
+//   grouped        Grouping says how long an epoch is and what a group holds; with drop_last each group is full or empty,
+//                  except in a mix, and groups of data sets that repeat are always full
 //   bad samples    skip leaves rows out, so a batch may be smaller, even empty; substitute draws another sample of the data
 //                  set by (seed, epoch, position, attempt); quarantine also remembers the bad sample and does not read it again
 // next() and the other calls belong to one thread; batches may be destroyed on any thread.
@@ -108,7 +108,7 @@ class Loader {
     std::uint64_t reads = 0;
     double excess_seconds = 0;  // seconds of its slow reads beyond the usual time
     double usual_seconds = 0;   // usual seconds for a sample
-    std::uint64_t quick = 0;    // about how many of its reads were as quick as usual since its first slow one
+    std::uint64_t quick = 0;    // approximate number of its reads at the usual speed since its first slow read
     std::string worst;          // the place of its slowest read, from Source::describe()
     double worst_seconds = 0;   // seconds for a sample in that read
   };

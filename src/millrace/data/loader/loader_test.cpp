@@ -310,7 +310,7 @@ TEST(Loader, a_consumer_that_keeps_more_than_the_budget_is_stopped) {
       for (;;) kept.push_back(loader.next().value());
     });
     EXPECT_EQ(kept.size(), 6U);
-    EXPECT_THAT(error.message().what, HasSubstr("6 batches are kept, and one more would take the loader's buffer to 896 B"));
+    EXPECT_THAT(error.message().what, HasSubstr("6 batches are kept, and one more would enlarge the loader's buffer to 896 B"));
     EXPECT_EQ(error.message().where, "batch 6 of epoch 0");
     kept.pop_front();
     EXPECT_EQ(loader.next()->index, 6U) << "it goes on when one is let go";

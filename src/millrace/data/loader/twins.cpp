@@ -72,8 +72,8 @@ std::vector<std::string> same_sources(const std::vector<Dataset>& training, cons
       lines.push_back(
           "the validation" + (here.name.empty() ? "" : " \"" + here.name + "\"") + " has the " + std::to_string(a.size()) +
           " samples of the training" + (there.name.empty() ? "" : " \"" + there.name + "\"") +
-          ", by its fingerprint: it says nothing of samples that the model has not seen (does data() look at the split? "
-          "if they do differ, so must fingerprint())");
+          ", as equal fingerprints show: the model has seen all samples that it is judged by (does data() look at the split? "
+          "if the samples differ, fingerprint() must differ too)");
       break;
     }
   }

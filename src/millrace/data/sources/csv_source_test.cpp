@@ -157,7 +157,7 @@ TEST_F(CsvSourceTest, FoldersAreClasses) {
             "the folder holds no file *.nii, no file *.nii.gz");
   EXPECT_THAT(refused([&] { return files_in(folder_ / "none", {".nii"}); }), HasSubstr("can't be read"));
   EXPECT_EQ(refused([&] { return labelled_files_in(folder_ / "photos" / "cat"); }),
-            "the folder holds no folder, and classes need two or more");
+            "the folder holds no folder, but there must be one for each of two or more classes");
 }
 
 }  // namespace

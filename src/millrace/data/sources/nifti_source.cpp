@@ -138,7 +138,7 @@ void NiftiSource::load(std::int64_t part, std::span<std::byte> bytes) const {
     file.read_scaled(place(header.shape, Philox(0)), field_.shape, refused);
   }
   if (kept_bytes(header) != bytes.size()) {
-    throw DataError({.what = "the volume changed while it was in use", .where = file.path().string(), .next = "start again"});
+    throw DataError({.what = "the volume changed while it was read", .where = file.path().string(), .next = "start again"});
   }
   const KeptVolume kept = kept_of(header);
   std::memcpy(bytes.data(), &kept, sizeof kept);

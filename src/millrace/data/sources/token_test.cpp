@@ -344,7 +344,7 @@ TEST_F(TokenTest, a_file_system_that_fails_anywhere_leaves_tokens_in_memory_and_
     EXPECT_EQ(tokens_of<std::uint16_t>(*text.tokens), tokens_of<std::uint16_t>(*expected.tokens));
     if (text.notices.empty()) break;
     ++failed;
-    EXPECT_THAT(text.notices, ElementsAre(HasSubstr("tokens are kept in memory, the token file can't be written")));
+    EXPECT_THAT(text.notices, ElementsAre(HasSubstr("tokens are kept in memory, because the token file can't be written")));
     if (!std::filesystem::exists(cache)) continue;
     for (const auto& entry : std::filesystem::directory_iterator(cache)) {
       EXPECT_EQ(entry.path().extension(), ".tokens") << "call " << call;

@@ -229,7 +229,7 @@ class Normalise final : public Augmentation {
     if (field.dtype != DType::u8 && field.dtype != DType::f32)
       refuse_step(field, *this, "is neither u8 nor f32", "first convert it to f32 with data::map");
     if (mean_.size() > 1 && (field.shape.empty() || field.shape[0] != static_cast<std::int64_t>(mean_.size()))) {
-      refuse_step(field, *this, "has not " + std::to_string(mean_.size()) + " channels on its first axis",
+      refuse_step(field, *this, "does not have " + std::to_string(mean_.size()) + " channels on its first axis",
                   "give a mean and a deviation for each channel, or one for all");
     }
     Field made = field;

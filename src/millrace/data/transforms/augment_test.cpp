@@ -286,7 +286,7 @@ TEST(Augment, mistakes_are_named_when_the_source_is_made) {
   EXPECT_EQ(refused([] {
               return normalise({0, 0}, {1, 1});
             }).what,
-            "field \"image\" u8 [3,8,8] has not 2 channels on its first axis");
+            "field \"image\" u8 [3,8,8] does not have 2 channels on its first axis");
   EXPECT_EQ(refused([] { return normalise({0}, {0}); }).what, "1 means, 1 deviations, one of them not above 0");
   EXPECT_EQ(refused([] { return gaussian_noise(1); }).what, "field \"image\" u8 [3,8,8] is not f32");
   EXPECT_EQ(refused([] { return gaussian_noise(-1); }).what, "a deviation of -1");

@@ -354,7 +354,7 @@ std::shared_ptr<const Source> random_subset(std::shared_ptr<const Source> source
   const std::string range = lasting(fraction.from, 9) + " to " + lasting(fraction.to, 9);
   if (!(fraction.from >= 0 && fraction.from < fraction.to && fraction.to <= 1)) {
     refuse_composing("a fraction from " + range + " has no samples", "random_subset()",
-                     "give a range within 0 and 1 that begins before it ends");
+                     "give a range within 0 and 1 whose end is above its beginning");
   }
   std::vector<std::int64_t> indices;
   for (std::int64_t index = 0; index < source->size(); ++index) {

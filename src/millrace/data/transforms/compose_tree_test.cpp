@@ -14,7 +14,7 @@ namespace {
 
 using Values = std::array<std::int64_t, 2>;  // the values of the fields "a" and "b"
 
-// Everything on which a sample's random numbers depend. A map increases `depth` for its inner source.
+// Selects the random numbers of a sample. A map increases `depth` for its inner source.
 struct Draws {
   std::uint64_t epoch = 0;
   std::int64_t position = 0;

@@ -46,7 +46,7 @@ std::vector<PartKind> part_kinds() {
 }  // namespace
 
 SourcePtr open_part(const Part& part) {
-  if (!part.json.is_object()) refuse_part(part, "a part is no object", "write {\"kind\": ..., ...}");
+  if (!part.json.is_object()) refuse_part(part, "a part is not a JSON object", "write {\"kind\": ..., ...}");
   return kind_of(part, part_kinds(), "a part").open(part);
 }
 
@@ -59,7 +59,7 @@ SourcePtr open_below(const Part& part) {
 }
 
 Step open_step(const Part& part) {
-  if (!part.json.is_object()) refuse_part(part, "a step is no object", "write {\"kind\": ..., ...}");
+  if (!part.json.is_object()) refuse_part(part, "a step is not a JSON object", "write {\"kind\": ..., ...}");
   const auto kinds = step_kinds();
   return kind_of(part, std::vector<StepKind>(kinds.begin(), kinds.end()), "a step").open(part);
 }

@@ -107,7 +107,7 @@ TEST(PipelineJson, mistakes_name_their_place) {
     }
     return "";
   };
-  EXPECT_THAT(what("3"), HasSubstr("a part is no object"));
+  EXPECT_THAT(what("3"), HasSubstr("a part is not a JSON object"));
   EXPECT_THAT(what("{}"), HasSubstr("a part has no kind"));
   EXPECT_THAT(what(R"({"kind": "take", "count": 2})"), HasSubstr("no part below it"));
   EXPECT_THAT(what(above(R"("kind": "take", "cont": 2)", kRows)), testing::AllOf(HasSubstr("count"), HasSubstr("w.json, data")));

@@ -19,9 +19,9 @@ void check_ranks(const Workload& workload) {
   const LoaderKeys& keys = workload.loader;
   if (keys.rank < keys.ranks && keys.ranks_here <= keys.ranks) return;
   throw ConfigError(Message{.what = "rank " + std::to_string(keys.rank) + " of " + std::to_string(keys.ranks) + ", " +
-                                    std::to_string(keys.ranks_here) + " of them here",
+                                    std::to_string(keys.ranks_here) + " of them on this machine",
                             .where = workload.name,
-                            .next = "count ranks from 0; no more can be here than there are"});
+                            .next = "rank counts from 0; ranks_here must not exceed ranks"});
 }
 
 LoaderOptions options_of(const LoaderKeys& keys) {
@@ -57,7 +57,7 @@ Workload parse_workload(std::string_view json, const std::string& name) {
     throw ConfigError(Message{.what = std::move(what), .where = name, .next = std::move(next)});
   };
   if (all.is_discarded())
-    refuse("this is no JSON, or it is nested more than " + std::to_string(kDeepestJson) + " deep", "mend the text");
+    refuse("this is not JSON, or it is nested more than " + std::to_string(kDeepestJson) + " deep", "correct the text");
   if (!all.is_object() || !all.contains("data"))
     refuse("the description has no data", R"(write {"data": {"kind": ...}, "batch_size": ...})");
   Workload workload;

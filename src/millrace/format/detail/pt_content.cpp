@@ -213,7 +213,7 @@ class Interpreter {
       if (number.kind == PickleKind::integer && number.integer >= 0) numbers.push_back(number.integer);
     }
     if (!short_enough || numbers.size() != tuple.items.size()) {
-      throw RefusedContent{"tensor " + quoted(name) + " has " + what + " that are not up to 64 whole numbers from 0 on"};
+      throw RefusedContent{"tensor " + quoted(name) + " has " + what + " that are not whole numbers of 0 or more, at most 64"};
     }
     return numbers;
   }

@@ -51,7 +51,7 @@ void bound_memory(std::uint64_t file_bytes) {
   allow_memory(0);
 }
 
-// Forbids core files and new descriptors. Without a new descriptor it can't use other files, sockets or plug-ins.
+// Forbids core files and new descriptors. Without a new descriptor this process can't use other files, sockets or plug-ins.
 void confine([[maybe_unused]] int descriptors) {
   limit(RLIMIT_CORE, 0, 0);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // sanitizers open pipes to probe memory

@@ -23,8 +23,10 @@ std::int64_t page_height(const std::string& name, const std::string& title, cons
   const double below = static_cast<double>(caption_lines(caption).size()) * kCaptionLine;
   const double height = std::ceil(Page::top(title) + body + below + kMargin);
   if (height <= static_cast<double>(kGreatestHeight)) return static_cast<std::int64_t>(height);
-  refuse(name, "needs " + fixed(height, 0) + " pixels of height, and has " + std::to_string(kGreatestHeight) + " at most",
-         "show fewer things in it, or make several pictures");
+  refuse(
+      name,
+      "needs " + fixed(height, 0) + " pixels of height, more than the " + std::to_string(kGreatestHeight) + " that are allowed",
+      "show less in it, or make several pictures");
 }
 
 }  // namespace
@@ -41,7 +43,7 @@ void check_range(const std::string& picture, const std::string& which, const Ran
 
 void check_axis(const std::string& picture, const std::string& which, const Axis& axis, bool may_be_logarithmic) {
   if (axis.logarithmic && !may_be_logarithmic) {
-    refuse(picture, "has a logarithmic " + which, "draw the logarithm of the values, and name it so in the label");
+    refuse(picture, "can't have a logarithmic " + which, "draw the logarithm of the values, and name it so in the label");
   }
   if (!axis.limits) return;
   check_range(picture, which, *axis.limits);

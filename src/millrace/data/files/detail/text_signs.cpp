@@ -15,7 +15,7 @@ constexpr double kMostOfLines = 0.9;
 constexpr std::int64_t kLeastRepeats = 20, kLeastReturns = 10;
 constexpr double kRepeated = 0.25;  // share of all bytes from which a repeated line is reported
 constexpr std::int64_t kLeastTwice = 5;
-constexpr std::int64_t kBytesPerTwice = 2000;  // text was encoded twice only if it has a pair of twice_ in this many bytes
+constexpr std::int64_t kBytesPerTwice = 2000;  // text counts as encoded twice only with a pair (twice_) in this many bytes
 
 bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
 
@@ -107,10 +107,10 @@ std::vector<std::string> TextSigns::lines() const {
   const double repeated = static_cast<double>(line.bytes) / static_cast<double>(std::max<std::int64_t>(bytes_, 1));
   if (line.count >= kLeastRepeats && repeated > kRepeated)
     all.push_back("repeats the line " + quoted(line.begin) + ", which makes up at least " + share_text(repeated) +
-                  " of it and is learned that often");
+                  " of the text and is learned that often");
   if (lost_ > 0)
     all.push_back("holds " + with_commas(lost_) +
-                  " characters U+FFFD, which stand where a conversion lost what was there: " + "convert the original again");
+                  " characters U+FFFD, which mark characters that a conversion lost: " + "convert the original again");
   if (twice_ >= kLeastTwice && twice_ * kBytesPerTwice > bytes_)
     all.push_back("was encoded twice: " + with_commas(twice_) + " pairs like \u00C3\u00A9 stand where one character was. " +
                   "iconv -f UTF-8 -t LATIN1 undoes one of the two encodings");

@@ -62,10 +62,10 @@ void BatchOrder::check(const std::vector<Dataset>& datasets) const {
     if (dataset.batch_size && *dataset.batch_size < 1)
       refuse("the batch size of " + label + " is " + std::to_string(*dataset.batch_size), kRecipe, "set it to 1 or more");
     if (dataset.batch_size && mixes())
-      refuse(label + " has a batch size of its own, and the data sets are mixed", kRecipe,
+      refuse(label + " has a batch size of its own, but the data sets are mixed", kRecipe,
              "give it a weight instead, or take another Grouping");
     if (dataset.weight && !mixes())
-      refuse(label + " has a weight, and the data sets are not mixed", kRecipe,
+      refuse(label + " has a weight, but the data sets are not mixed", kRecipe,
              "take Grouping::mix, or give it a batch size of its own instead");
     if (dataset.weight && !(*dataset.weight > 0 && std::isfinite(*dataset.weight)))
       refuse("the weight of " + label + " is " + significant(*dataset.weight, 6), kRecipe, "set it to a number above 0");

@@ -38,8 +38,10 @@ struct ShareKeys {
   std::int64_t seed = 0;
   static consteval auto fields() {
     using C = ShareKeys;
-    return std::tuple{field<&C::from>("A sample belongs to it if its number, drawn from 0 to 1, is this or above.").min(0).max(1),
-                      field<&C::to>("And below this.").min(0).max(1), field<&C::seed>("Of the draw.").min(0)};
+    return std::tuple{
+        field<&C::from>("A sample belongs to the share if its random number in [0, 1) is at least this.").min(0).max(1),
+        field<&C::to>("Its random number must also be below this.").min(0).max(1),
+        field<&C::seed>("Seed of the random numbers.").min(0)};
   }
 };
 
@@ -50,14 +52,18 @@ SourcePtr open_share(const Part& part) {
 
 struct SubsetKeys {
   std::vector<std::int64_t> indices;
-  static consteval auto fields() { return std::tuple{field<&SubsetKeys::indices>("Of the samples.").min(0).not_empty()}; }
+  static consteval auto fields() {
+    return std::tuple{field<&SubsetKeys::indices>("Numbers of the samples, from 0.").min(0).not_empty()};
+  }
 };
 
 SourcePtr open_subset(const Part& part) { return subset(open_below(part), keys_of<SubsetKeys>(part).indices); }
 
 struct TakeKeys {
   std::int64_t count = 1;
-  static consteval auto fields() { return std::tuple{field<&TakeKeys::count>("Of the first samples.").min(1).required()}; }
+  static consteval auto fields() {
+    return std::tuple{field<&TakeKeys::count>("Number of samples, from the first on.").min(1).required()};
+  }
 };
 
 SourcePtr open_take(const Part& part) { return take(open_below(part), keys_of<TakeKeys>(part).count); }
@@ -84,7 +90,7 @@ struct MadeField {
   std::string dtype = "f32";
   std::vector<std::int64_t> shape;
   static consteval auto fields() {
-    return std::tuple{field<&MadeField::dtype>("As in f32."), field<&MadeField::shape>("Of a sample.").min(0)};
+    return std::tuple{field<&MadeField::dtype>("Such as f32."), field<&MadeField::shape>("Shape in a sample.").min(0)};
   }
 };
 
@@ -95,10 +101,10 @@ struct MapKeys {
   std::vector<std::string> drops;
   static consteval auto fields() {
     using C = MapKeys;
-    return std::tuple{field<&C::function>("The number of the function.").min(0),
-                      field<&C::name>("Function and parameters: a run resumes only with the same.").required(),
-                      field<&C::makes>("Fields that it writes, with dtype and shape."),
-                      field<&C::drops>("Fields that batches omit.")};
+    return std::tuple{
+        field<&C::function>("The number of the function.").min(0),
+        field<&C::name>("Name of the function with its parameters; a run resumes only with the same name.").required(),
+        field<&C::makes>("Fields that it writes, with dtype and shape."), field<&C::drops>("Fields that batches omit.")};
   }
 };
 
@@ -140,9 +146,9 @@ struct CropKeys {
   double value = 0;
   static consteval auto fields() {
     using C = CropKeys;
-    return std::tuple{field<&C::size>("Of the last axes.").min(1).not_empty(),
-                      field<&C::margin>("Added on both sides of the last axes before.").min(0),
-                      field<&C::border>("What is in the margin."), field<&C::value>("Of a constant margin.")};
+    return std::tuple{field<&C::size>("Sizes of the part along the last axes.").min(1).not_empty(),
+                      field<&C::margin>("Added on both sides of the last axes before the cut.").min(0),
+                      field<&C::border>("What is in the margin."), field<&C::value>("Value of a constant margin.")};
   }
 };
 
@@ -153,7 +159,7 @@ struct PadKeys {
   static consteval auto fields() {
     using C = PadKeys;
     return std::tuple{field<&C::margin>("Added on both sides of the last axes.").min(0).not_empty(),
-                      field<&C::border>("What is in the margin."), field<&C::value>("Of a constant margin.")};
+                      field<&C::border>("What is in the margin."), field<&C::value>("Value of a constant margin.")};
   }
 };
 
@@ -162,7 +168,7 @@ struct FlipKeys {
   double probability = 0.5;
   static consteval auto fields() {
     return std::tuple{field<&FlipKeys::axes>("Counted from the end: -1 columns, -2 rows, -3 depth.").not_empty(),
-                      field<&FlipKeys::probability>("Of each axis.").min(0).max(1)};
+                      field<&FlipKeys::probability>("Probability for each axis.").min(0).max(1)};
   }
 };
 
@@ -177,15 +183,16 @@ struct NormaliseKeys {
   std::vector<float> mean;
   std::vector<float> deviation;
   static consteval auto fields() {
-    return std::tuple{field<&NormaliseKeys::mean>("Of each channel, or of all.").not_empty(),
-                      field<&NormaliseKeys::deviation>("Of each channel, or of all.").above(0).not_empty()};
+    return std::tuple{
+        field<&NormaliseKeys::mean>("Mean of each channel, or one for all.").not_empty(),
+        field<&NormaliseKeys::deviation>("Standard deviation of each channel, or one for all.").above(0).not_empty()};
   }
 };
 
 struct NoiseKeys {
   double deviation = 0;
   static consteval auto fields() {
-    return std::tuple{field<&NoiseKeys::deviation>("Of the normal numbers.").above(0).required()};
+    return std::tuple{field<&NoiseKeys::deviation>("Standard deviation of the random numbers.").above(0).required()};
   }
 };
 

@@ -29,9 +29,9 @@ struct Hdf5Keys {
   std::map<std::string, std::vector<std::vector<std::int64_t>>> keep;
   static consteval auto fields() {
     using C = Hdf5Keys;
-    return std::tuple{field<&C::files>(kFilesHelp).not_empty(), field<&C::datasets>("Name of a field and its data set."),
-                      field<&C::rows>("A sample is an index of the first axis; else a file."),
-                      field<&C::keep>("Of a field, parts [begin, end] of the last axes; end -1: to the end.")};
+    return std::tuple{field<&C::files>(kFilesHelp).not_empty(), field<&C::datasets>("Names of fields, each with its data set."),
+                      field<&C::rows>("True: each index of the first axis is a sample; false: each file."),
+                      field<&C::keep>("For a field, the ranges [begin, end] of its last axes to read; end -1: to the end.")};
   }
 };
 
@@ -60,10 +60,10 @@ struct NiftiKeys {
   bool as_float = false;
   static consteval auto fields() {
     using C = NiftiKeys;
-    return std::tuple{field<&C::files>(kFilesHelp).not_empty(), field<&C::name>("Of the field."),
+    return std::tuple{field<&C::files>(kFilesHelp).not_empty(), field<&C::name>("Name of the field."),
                       field<&C::crop>("A block of each volume, slowest axis first. Empty: the whole volume.").min(1),
-                      field<&C::random>("Where the block lies is drawn anew at each read; else it is the centre."),
-                      field<&C::as_float>("32-bit floats, scaled as the header says; else the stored numbers.")};
+                      field<&C::random>("True: the block's place is drawn anew at each read; false: the centre."),
+                      field<&C::as_float>("True: 32-bit floats, scaled as the header says; false: the stored numbers.")};
   }
 };
 
@@ -89,17 +89,18 @@ struct ImagesKeys {
   std::vector<double> deviation = {0.229, 0.224, 0.225};
   static consteval auto fields() {
     using C = ImagesKeys;
-    return std::tuple{field<&C::files>(kFilesHelp),
-                      field<&C::labelled>("Instead of files: a folder with a folder for each class; adds field \"label\"."),
-                      field<&C::name>("Of the field."),
-                      field<&C::crop>("Height and width.").min(1).size(2),
-                      field<&C::pixels>("Channels."),
-                      field<&C::random>("Where the crop lies is drawn anew at each read; else it is the centre."),
-                      field<&C::flip>("Half of the reads are flipped left to right."),
-                      field<&C::reduce>("A JPEG may be decoded at 1/2, 1/4 or 1/8 of its size where the crop still fits."),
-                      field<&C::normalise>("32-bit floats by mean and deviation, channels first; else bytes, channels last."),
-                      field<&C::mean>("Of each channel, of values from 0 to 1.").size(1, 3),
-                      field<&C::deviation>("Of each channel.").above(0).size(1, 3)};
+    return std::tuple{
+        field<&C::files>(kFilesHelp),
+        field<&C::labelled>("Instead of files: a folder with a subfolder for each class; adds the field \"label\"."),
+        field<&C::name>("Name of the field."),
+        field<&C::crop>("Height and width.").min(1).size(2),
+        field<&C::pixels>("Channels."),
+        field<&C::random>("True: the crop's place is drawn anew at each read; false: the centre."),
+        field<&C::flip>("Half of the reads are flipped left to right."),
+        field<&C::reduce>("A JPEG may be decoded at 1/2, 1/4 or 1/8 of its size if the crop still fits."),
+        field<&C::normalise>("True: 32-bit floats, (value - mean) / deviation, channels first; false: bytes, channels last."),
+        field<&C::mean>("Mean of each channel, for values from 0 to 1.").size(1, 3),
+        field<&C::deviation>("Standard deviation of each channel.").above(0).size(1, 3)};
   }
 };
 
@@ -130,7 +131,9 @@ SourcePtr open_images(const Part& part) {
 
 struct NpyKeys {
   std::map<std::string, std::string> arrays;
-  static consteval auto fields() { return std::tuple{field<&NpyKeys::arrays>("Name of a field and its .npy file.").required()}; }
+  static consteval auto fields() {
+    return std::tuple{field<&NpyKeys::arrays>("Names of fields, each with its .npy file.").required()};
+  }
 };
 
 SourcePtr open_npy(const Part& part) {
@@ -160,7 +163,8 @@ struct CsvKeys {
   static consteval auto fields() {
     using C = CsvKeys;
     return std::tuple{field<&C::file>("The table; its first row names the columns.").required(),
-                      field<&C::columns>("Name of a field and its columns; empty: the column of that name, a single number."),
+                      field<&C::columns>(
+                          "Names of fields, each with its columns; empty: the column with the field's name, as a single number."),
                       field<&C::whole>("Fields of whole numbers of 64 bits; the others are 32-bit floats.")};
   }
 };

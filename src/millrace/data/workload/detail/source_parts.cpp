@@ -43,9 +43,9 @@ struct MemoryKeys {
   std::int64_t window = 1;
   static consteval auto fields() {
     using C = MemoryKeys;
-    return std::tuple{field<&C::arrays>("Name of a field and its file of 32-bit floats; empty: generated values."),
+    return std::tuple{field<&C::arrays>("Names of fields, each with its file of 32-bit floats; empty: generated values."),
                       field<&C::shapes>("The shape of one row of each field."),
-                      field<&C::samples>("Generated rows, where there are no files.").min(1),
+                      field<&C::samples>("Number of generated rows, if there are no files.").min(1),
                       field<&C::window>("Rows of a sample.").min(1)};
   }
 };
@@ -82,16 +82,16 @@ struct TokensKeys {
     using C = TokensKeys;
     return std::tuple{field<&C::file>("A token file of Millrace, or bare little-endian ids.").required(),
                       field<&C::window>("Tokens of a sample.").min(1),
-                      field<&C::overlap>("Tokens shared with the window before.").min(0),
-                      field<&C::bytes>("Of a bare id: 2 or 4. 0: a token file, which says it.").min(0).max(4),
-                      field<&C::vocabulary>("Bare ids are below it.").min(1)};
+                      field<&C::overlap>("Tokens that a window shares with the one before it.").min(0),
+                      field<&C::bytes>("Bytes of a bare id: 2 or 4. 0: the file is a token file, which states it.").min(0).max(4),
+                      field<&C::vocabulary>("Size of the vocabulary; all bare ids are below it.").min(1)};
   }
 };
 
 SourcePtr open_tokens(const Part& part) {
   const auto keys = keys_of<TokensKeys>(part);
   if (keys.bytes == 1 || keys.bytes == 3)
-    refuse_part(part, "an id of " + std::to_string(keys.bytes) + " bytes", "give bytes 2 or 4");
+    refuse_part(part, "an id can't have " + std::to_string(keys.bytes) + " bytes", "give bytes 2 or 4");
   const fs::path path = part.input.folder / keys.file;
   const auto tokens = keys.bytes == 0 ? TokenArray::open(path)
                                       : TokenArray::open_bare(path, static_cast<std::size_t>(keys.bytes),
@@ -107,9 +107,9 @@ struct SleepingKeys {
   double slow_fraction = 0.03;
   static consteval auto fields() {
     using C = SleepingKeys;
-    return std::tuple{field<&C::shape>("Of field \"x\", which holds the sample's number.").min(0),
-                      field<&C::samples>("Their number.").min(1), field<&C::sleep_ms>("How long a read takes.").min(0),
-                      field<&C::slow_ms>("How long a slow one takes.").min(0),
+    return std::tuple{field<&C::shape>("Shape of the field \"x\", which holds the sample's number.").min(0),
+                      field<&C::samples>("Number of samples.").min(1), field<&C::sleep_ms>("How long a read takes.").min(0),
+                      field<&C::slow_ms>("How long a slow read takes.").min(0),
                       field<&C::slow_fraction>("Fraction of slow reads.").min(0).max(1)};
   }
 };
