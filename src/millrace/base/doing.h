@@ -14,7 +14,7 @@ namespace millrace {
 class Doing {
  public:
   enum class Level : std::uint8_t { task, phase, subject };  // "trial of bf16", "backward", "generator"
-  using Text = std::array<char, 64>;                         // ended by 0
+  using Text = std::array<char, 64>;                         // zero-terminated
   Doing(Level level, const char* text) noexcept;
   ~Doing();
   Doing(const Doing&) = delete;
@@ -33,8 +33,8 @@ void doing_moved() noexcept;  // call when an operation has ended; changes doing
 
 // Changes whenever a scope begins or ends, an operation begins, or doing_moved() is called.
 [[nodiscard]] std::uint64_t doing_beat() noexcept;
-// Writes "step 12, backward of generator, aten::convolution_backward [2, 8] x [16, 8]" into `text`, ended by 0, and returns its
-// length; "" if nothing is known. Allocates nothing, takes no lock.
+// Writes "step 12, backward of generator, aten::convolution_backward [2, 8] x [16, 8]" into `text`, zero-terminated, and
+// returns its length; "" if nothing is known. Allocates nothing, takes no lock.
 std::size_t describe_doing(char* text, std::size_t size) noexcept;
 [[nodiscard]] Doing::Text doing_now(Doing::Level level) noexcept;  // "" = nothing; a text read while it changes may be a mixture
 

@@ -68,7 +68,7 @@ class DataError : public Error {
   explicit DataError(Message message);
 };
 
-// Thrown for an intact file, or an intact part of a file, of a kind that Millrace does not read: another dtype, a pickle of other
+// Thrown for intact data, a file or a part of one, of a kind that Millrace does not read: another dtype, a pickle of other
 // classes, an archive of code. It is reported like any other DataError, but `inspect` does not call it damage.
 class UnreadKind : public DataError {
  public:

@@ -59,7 +59,7 @@ class Fs {
 };
 
 // A file that appears under its name whole or not at all. Until finish() its bytes are in a new file next to it, under a unique
-// name, so several writers of one path don't disturb each other: the last one wins.
+// name. So several writers of one path don't disturb each other; the last writer wins.
 class AtomicFile {
  public:
   AtomicFile(Fs& fs, std::filesystem::path path);

@@ -66,7 +66,7 @@ struct RecordField {
 // Turns a string from a flag, a variable or a YAML scalar into the JSON value that it looks like, else into a JSON text.
 [[nodiscard]] Json guessed(const std::string& text);
 
-// Whether canonical JSON `value` has this type without conversion (3 is not a number, 3.0 not an integer).
+// Whether canonical JSON `value` has this type without conversion (3 is only an integer, 3.0 is only a number).
 [[nodiscard]] bool is_exactly(const ValueType& type, const Json& value);
 
 }  // namespace millrace::config

@@ -1,4 +1,4 @@
-// A file to which a run appends and which must never stop it: the first failure is reported, later ones are counted.
+// A file to which a run appends. A failed write never stops the run: the first failure is reported, later failures are counted.
 #pragma once
 
 #include <cstdint>

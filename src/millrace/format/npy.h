@@ -22,7 +22,7 @@ class InputFile;
 
 namespace millrace::format {
 
-// How an array lies in its file.
+// The layout of an array in its file.
 struct NpyLayout {
   DType dtype = DType::f32;
   Shape shape;                     // shape of the whole array

@@ -32,7 +32,7 @@ using ReadAt = std::function<bool(std::uint64_t offset, std::span<std::byte> out
 
 // Size of the upright picture, from the size of its stored pixels.
 [[nodiscard]] PictureSize upright(const PictureSize& stored, int orientation) noexcept;
-// Where a part of the upright picture lies in the stored one.
+// The position of a part of the upright picture in the stored picture.
 [[nodiscard]] PicturePart stored_part(const PicturePart& part, const PictureSize& stored, int orientation) noexcept;
 // Turns the pixels of a stored part into those of the upright part, whose size is `part`'s.
 void turn_upright(std::span<const std::byte> stored, const PicturePart& part, int orientation, std::size_t channels,

@@ -144,7 +144,7 @@ TEST(PictureSigns, WhatIsCutOffSaysWhatStandsBefore) {
   }
 }
 
-// Where pixel (row, column) of the upright picture lies in the stored picture of height x width.
+// The position of pixel (row, column) of the upright picture in the stored picture of height x width.
 std::pair<std::int64_t, std::int64_t> stored_place(int orientation, std::int64_t y, std::int64_t x, std::int64_t height,
                                                    std::int64_t width) {
   switch (orientation) {

@@ -80,7 +80,7 @@ Header parse_header(PictureFile file, std::uint64_t file_bytes) {
   return header;
 }
 
-// Checks that all chunks are whole, end with IEND and match their CRC: then no data that libspng reads was cut off.
+// Checks that all chunks are whole, end with IEND and match their CRC. Then libspng reads no data that was cut off.
 void check_chunks(PictureFile file) {
   const std::span<const std::byte> bytes = file.bytes;
   for (std::size_t at = kMagic.size();;) {

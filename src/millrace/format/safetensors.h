@@ -53,9 +53,9 @@ struct StoredTensor {
   std::uint64_t bytes = 0;
 };
 
-// A file open for reading. The constructor reads and checks the whole header: afterwards every tensor is known to lie inside the
-// file, without overlap or gap, with a size that fits its shape. Memory is bounded by the size of the file. DataError names the
-// file and what is wrong with it.
+// A file open for reading. The constructor reads and checks the whole header. Afterwards every tensor is known to lie inside
+// the file, without overlap or gap, with a size that fits its shape. Memory is bounded by the size of the file. DataError names
+// the file and what is wrong with it.
 class SafetensorsFile {
  public:
   explicit SafetensorsFile(const std::filesystem::path& path);

@@ -24,7 +24,7 @@ std::string little(T value) {
   return bytes;
 }
 
-// Bytes of a sound of 8,000 Hz with these numbers; `before` stands between header and numbers.
+// Bytes of a sound of 8,000 Hz with these numbers; `before` comes between header and numbers.
 std::string wav(std::uint16_t code, std::uint16_t channels, std::uint16_t bits, const std::string& numbers,
                 const std::string& before = "") {
   const std::string header = little(code) + little(channels) + little<std::uint32_t>(8000) +

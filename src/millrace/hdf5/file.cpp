@@ -249,7 +249,7 @@ class OpenFile final : public detail::LoadableFile {
                      .next = "write the dataset, or define a fill value"});
   }
 
-  // Reads pieces that lie far apart one by one, and pieces that lie near each other together through a window.
+  // Reads distant pieces one by one, and neighbouring pieces together through a window.
   void read_contiguous(const InputFile& file, const Layout& layout, Sizes offset, Sizes count, std::span<std::byte> out) const {
     const Shape& shape = layout.dataset.shape;
     const std::size_t rank = shape.size();

@@ -37,7 +37,7 @@ std::atomic<std::uint64_t> g_described{0};
                    .next = "check that millrace-hdf5 is the one built with this program, and that memory is free"});
 }
 
-// At most one thread per core, and few enough that together they hold at most a quarter of the files that this process may open.
+// At most one thread per core. Together the threads hold at most a quarter of the files that this process may open.
 std::size_t most_threads() {
   const std::uint64_t files = limit_of(RLIMIT_NOFILE).value_or(1U << 16U);
   const std::size_t most = std::min<std::size_t>(kMostThreads, files / (4 * kFilesAtOnce));

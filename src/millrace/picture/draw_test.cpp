@@ -248,7 +248,7 @@ TEST(MatrixPicture, ColoursAreSharesOfTheRow) {
   const Picture picture = matrix(what);
   expect_sound(picture, "x");
   const detail::MatrixLayout layout = detail::layout_of(what);
-  const auto corner = [&](int row, int column) {  // numbers stand in the middle, so a corner shows the colour
+  const auto corner = [&](int row, int column) {  // numbers are in the middle, so a corner shows the colour
     return at(picture, layout.cells.left + column * layout.side + 3, layout.cells.top + row * layout.side + 3);
   };
   EXPECT_EQ(corner(0, 0), colour_of(ColourMap::sequential, 0.75));

@@ -86,7 +86,7 @@ MapsLayout layout_of(const Maps& what) {
   MapsLayout layout{.panels = {}, .ranges = {}, .top = Page::top(what.title)};
   scale(what, layout);
   const std::size_t columns = columns_of(what.maps.size());
-  // The y axis's label stands left of the first column, or left of each column if maps have their own axes.
+  // The y axis's label is left of the first column, or left of each column if maps have their own axes.
   const double beside_all = what.maps.front().axes ? 0 : kBesideAxis;
   const double slot = (kInner - beside_all - 10) / static_cast<double>(columns);
   const double left = kYTicks + kBesideAxis - beside_all;

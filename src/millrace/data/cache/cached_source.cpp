@@ -194,7 +194,7 @@ void CachedSource::keep_row(std::int64_t index, Rows row) const {
 }
 
 // Makes a row from its parts. Parts for which the cache has no room are loaded for this call only. Returns false if the cache
-// holds no part of the sample and has no room for any: reading the whole sample is then cheaper.
+// holds no part of the sample and has no room for any, because reading the whole sample is then cheaper.
 bool CachedSource::make_of_parts(std::int64_t index, Rows row, const ReadRandom& random) const {
   std::array<std::int64_t, kMostParts> numbers{};
   const std::span<std::int64_t> parts(numbers.data(), parts_per_sample_);

@@ -25,8 +25,8 @@ struct FileStamp {
   }
 };
 
-// Computes the stamps of files. How much of a file its digest covers depends only on the number of files, so that even a large
-// number is read quickly:
+// Computes the stamps of files. The part of a file that its digest covers depends only on the number of files, so that even
+// many files are read quickly:
 //   up to 256 files     files up to 1 MiB whole; of larger ones 64 KiB at the head, 64 KiB at the tail, 16 samples of 8 KiB
 //   up to 4,096 files   files up to 64 KiB whole; of larger ones 16 KiB, 16 KiB and 8 samples of 4 KiB
 //   more                files up to 12 KiB whole; of larger ones 4 KiB, 4 KiB and one sample of 4 KiB in the middle
@@ -37,8 +37,8 @@ struct FileStamp {
 // The same stamps, but with names that the caller gives, one for each file.
 [[nodiscard]] std::vector<FileStamp> stamps_of(std::span<const std::filesystem::path> files, std::vector<std::string> names);
 
-// A text that identifies the content of a file, in whatever folder it is, as far as the stamp's digest covers it. "" if the file
-// could not be read.
+// A text that identifies the content of a file, as far as the stamp's digest covers it. It does not depend on the file's
+// folder. "" if the file could not be read.
 [[nodiscard]] std::string content_text(const FileStamp& stamp);
 
 // The files' names relative to the deepest folder that contains all of them. Links are not followed.

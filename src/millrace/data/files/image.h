@@ -18,8 +18,8 @@ using format::PicturePart;
 using format::PictureSize;
 using format::Pixels;
 
-// An image file in a buffer that belongs to the thread: a thread may have only one Image at a time, and only that thread may use
-// it. Throws DataError if the file is neither PNG nor JPEG, or is damaged.
+// An image file in a buffer that belongs to the thread. A thread may have only one Image at a time, and only that thread may
+// use it. Throws DataError if the file is neither PNG nor JPEG, or is damaged.
 class Image {
  public:
   explicit Image(std::filesystem::path path);

@@ -58,9 +58,9 @@ struct NiftiHeader {
 [[nodiscard]] bool is_nifti(const std::filesystem::path& path);
 
 // A volume that is open for reading; its header was checked against the size of the file. Const and thread-safe. Each read
-// inflates a compressed file completely, into a buffer that each thread keeps, as large as the largest file and volume it has
-// read. Throws DataError with the name of the file if it has no NIfTI header, the header is impossible, voxels are missing, or
-// the gzip stream is damaged or longer than the header says.
+// inflates a compressed file completely, into a buffer that the thread keeps. The buffer is as large as the largest file and
+// volume that the thread has read. Throws DataError with the name of the file if it has no NIfTI header, the header is
+// impossible, voxels are missing, or the gzip stream is damaged or longer than the header says.
 class NiftiFile {
  public:
   explicit NiftiFile(const std::filesystem::path& path);  // for a pair, `path` may be either file

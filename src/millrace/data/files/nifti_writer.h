@@ -17,11 +17,11 @@ namespace millrace::data {
 
 inline constexpr std::int32_t kNiftiComment = 6;  // code of an extension that holds plain text
 
-// Writes a NIfTI-1 file. From `header` it takes dtype, shape, slope and intercept, pixdim, both transforms with their codes, and
-// the first 79 bytes of the description. Each of `comments` becomes an extension, in this order. `voxels` are in C order, slowest
-// axis first, as NiftiFile::read() returns them. The file appears whole or not at all; the same input gives the same bytes.
-// Throws DataError for a shape that does not fit into NIfTI-1 (1 to 7 axes of at most 32,767) and for an ending other than .nii
-// and .nii.gz, and FsError.
+// Writes a NIfTI-1 file. From `header` it takes dtype, shape, slope and intercept, pixdim, both transforms with their codes,
+// and the first 79 bytes of the description. Each of `comments` becomes an extension, in this order. `voxels` are in C order,
+// slowest axis first, as NiftiFile::read() returns them. The file appears whole or not at all; the same input gives the same
+// bytes. Throws FsError, and DataError for a shape that does not fit into NIfTI-1 (1 to 7 axes of at most 32,767) or an ending
+// other than .nii and .nii.gz.
 void write_nifti(Fs& fs, const std::filesystem::path& path, const NiftiHeader& header, std::span<const std::byte> voxels,
                  std::span<const std::string> comments = {});
 

@@ -25,7 +25,7 @@ constexpr std::int64_t kFirstCharacters = 50'000;
 
 constexpr int kSigns = 1;  // version of the signs that notices report; a token file with an older version is made again
 
-// The resolution of file times, in ns: a change within this time after the last one may not change the file's time.
+// The resolution of file times, in ns. A second change within this time may leave the file's time unchanged.
 constexpr std::int64_t kClockTick = 2'000'000'000;
 
 std::vector<TextSource> labelled(const std::vector<std::filesystem::path>& paths) {

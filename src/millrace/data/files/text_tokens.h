@@ -56,9 +56,9 @@ struct TextSeen {
 // A line such as "UTF-8, lines end in CR LF, a byte-order mark is removed; 1,234 lines, 45,678 characters".
 [[nodiscard]] std::string read_as(const TextSeen& seen);
 
-// Returns the tokens of the sources. A token file is used again if each source has the size and time that it had when the file
-// was made, or else the same content (SHA-256). Throws DataError with the name of a source that is missing, empty, not UTF-8
-// (with the byte), or that changed while it was read.
+// Returns the tokens of the sources. A token file is used again if each source still has the same size and time, or else the
+// same content (SHA-256). Throws DataError with the name of a source that is missing, empty, not UTF-8 (with the byte), or that
+// changed while it was read.
 [[nodiscard]] TextTokens tokens_of_text(const TextOptions& options);
 
 }  // namespace millrace::data

@@ -1,8 +1,8 @@
 // A long sequence of token ids, in memory or in a token file that is read by pread.
 //
-// Layout of a token file, little-endian: header (magic "MRTOKENS", u32 version, u32 bytes of a token), the tokens, zeros up to a
-// multiple of 8, a u64 for each document with the number of its first token, the writer's JSON, footer (counts, CRC32C of each
-// part and of the footer itself). The counts stand at the end, so that a corpus can be written in one pass.
+// Layout of a token file, little-endian: a header (magic "MRTOKENS", u32 version, u32 bytes of a token); the tokens; zeros up
+// to a multiple of 8; for each document a u64, the number of its first token; the writer's JSON; a footer (counts, CRC32C of
+// each part and of the footer itself). The counts stand at the end, so that a corpus can be written in one pass.
 #pragma once
 
 #include <cstddef>
@@ -69,7 +69,7 @@ class TokenArray {
 class TokenFileWriter {
  public:
   TokenFileWriter(Fs& fs, const std::filesystem::path& path,
-                  std::uint64_t vocab_size);  // up to 65,536: a token takes 2 bytes, else 4
+                  std::uint64_t vocab_size);  // up to 65,536 a token takes 2 bytes, above it 4
 
   void begin_document() { documents_.push_back(count_); }
   void append(std::span<const std::uint32_t> tokens);

@@ -132,8 +132,8 @@ class Loader {
   [[nodiscard]] std::int64_t samples_per_epoch() const noexcept;  // over all data sets and ranks
   // The state is {fingerprint, seed, epoch, next batch, quarantine}; only the quarantine grows. load_state() throws
   // SnapshotError if fingerprint, batch size or seed differ; the message has both values. If check_data() has accepted changed
-  // data, the next load_state() resumes at that batch (at the end of the epoch if there are fewer batches now) and empties the
-  // quarantine, whose numbers may mean other samples now.
+  // data, the next load_state() resumes at that batch, or at the end of the epoch if there are fewer batches now. It then
+  // empties the quarantine, because the numbers in it may mean other samples now.
   [[nodiscard]] Json state() const;
   void load_state(const Json& state);
   // The identity of the data: for each data set its fingerprint and the names, sizes and digests of its files (see file_stamps.h;

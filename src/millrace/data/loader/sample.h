@@ -59,8 +59,8 @@ class SampleOf {
 using Sample = SampleOf<const std::byte>;
 using MutableSample = SampleOf<std::byte>;
 
-// The random numbers of a sample. They depend only on the run's seed, the epoch and the sample's position in it, so they are the
-// same for any number of readers, with and without a cache, and after a resume.
+// The random numbers of a sample. The numbers depend only on the run's seed, the epoch and the sample's position in the epoch.
+// So they are the same for any number of readers, with and without a cache, and after a resume.
 class SampleRandom {
  public:
   // `one`: the randomness of a read of one index.

@@ -6,7 +6,8 @@
 namespace millrace::data::detail {
 
 // `bytes` of memory, aligned to 64 bytes, not cleared. Objects of a thread must be destroyed in the reverse order of their
-// construction, like local variables: for each depth of nesting the thread keeps the largest block that was ever requested there.
+// construction, like local variables. For each depth of nesting the thread keeps the largest block that was ever requested
+// there.
 class Scratch {
  public:
   explicit Scratch(std::size_t bytes);

@@ -18,8 +18,8 @@
 
 namespace millrace::data {
 
-// What happens if a sample can't be read: fail ends the run, skip leaves the sample out, substitute takes another sample instead,
-// quarantine does the same and never reads the bad sample again.
+// What happens if a sample can't be read: fail ends the run; skip leaves the sample out; substitute takes another sample
+// instead; quarantine also takes another sample, and never reads the bad one again.
 enum class BadSamples : std::uint8_t { fail, skip, substitute, quarantine };
 // The most samples of `all` that may be bad if `fraction` is the limit (data.max_bad_fraction). One bad sample is always allowed
 // unless the fraction is 0.
@@ -100,10 +100,10 @@ class Source {
   [[nodiscard]] virtual std::int64_t size() const = 0;              // number of samples
   // Writes sample indices[i] to row i of every field. Throws DataError with the file and the sample if a sample can't be read.
   virtual void read(std::span<const std::int64_t> indices, Rows rows, const ReadRandom& random) const = 0;
-  // A text that identifies the reading options: everything that changes the samples which are made from the same files. For
-  // data without files it also identifies the content, for example by a checksum of arrays, or by the seed and version of a
-  // generating function. It is part of the loader's state, so that a resume with other data is noticed. It must not depend on
-  // paths, times and the content of files: data may be moved, and stamps() covers content.
+  // A text that identifies the reading options: everything that changes the samples made from the same files. For data without
+  // files it also identifies the content, for example by a checksum of arrays, or by the seed and version of a generating
+  // function. It is part of the loader's state, so that a resume with other data is noticed. It must not depend on paths, times
+  // and the content of files: data may be moved, and stamps() covers content.
   [[nodiscard]] virtual std::string fingerprint() const = 0;
   // Stamps of the files' content, in the order of their samples: usually `return stamps_of(files_)`. Called once when a snapshot
   // is saved or resumed from. Empty: fingerprint() identifies the data completely.
@@ -126,8 +126,8 @@ class Source {
   [[nodiscard]] virtual bool looks_ahead() const { return false; }
   virtual void will_need(std::span<const std::int64_t>, const ReadRandom&) const noexcept {}
 
-  // What a cache may keep. A part is the unit that is decoded and stored: a sample, the data from which several samples are cut,
-  // or one of several files that make a sample. With Keeps::rows each sample is a part.
+  // What a cache may keep. A part is the unit that is decoded and stored: a sample, the data of several samples, or one of
+  // several files of a sample. With Keeps::rows each sample is a part.
   [[nodiscard]] virtual Keeps keeps() const { return Keeps::nothing; }
   // The functions below are called only with Keeps::parts. load() of a sample's parts followed by finish() must give the same
   // bytes as read() of that sample.
@@ -144,7 +144,7 @@ class Source {
     return {};
   }
   // For a cache on disk; called once. A text for each part. Equal texts must mean equal bytes from load(), in any run and data
-  // set, so a text must include the file's content and the time when it was written (content_text()). "" = the part is not kept
+  // set. So a text must include the file's content and the time when it was written (content_text()). "" = the part is not kept
   // on disk. An empty vector: the key is made of stamps(), fingerprint() and the part's number.
   [[nodiscard]] virtual std::vector<std::string> part_texts() const { return {}; }
   // Makes row 0 of `rows` from the loaded parts; the randomness is random(0).
@@ -182,8 +182,8 @@ enum class Grouping : std::uint8_t { each, repeat, cut, mix };
 // run's config.
 //
 // A group may have no rows: if its data set is exhausted (Grouping::each), if no row of a mix was drawn from it, or if its
-// samples were left out as bad (data.bad_samples=skip). The group is still present, so that the other groups keep their places:
-// it has no positions, and each of its fields is a tensor [0, shape of the field...]. Recipe::prepare, the losses and
+// samples were left out as bad (data.bad_samples=skip). The group is still present, so that the other groups keep their places.
+// It has no positions, and each of its fields is a tensor [0, shape of the field...]. Recipe::prepare, the losses and
 // Recipe::measure must accept such a group: its sums and counts are 0, but a mean over it is 0 / 0. The trainer skips a batch
 // only if all groups have no rows.
 struct Pipeline {

@@ -122,8 +122,8 @@ class Table {
   }
 
  private:
-  // Throws DataError if the table has numbers with commas and numbers with points: next to a decimal comma a point may separate
-  // thousands, as in 1.500 next to 12,5.
+  // Throws DataError if the table has both numbers with commas and numbers with points, because a point next to decimal commas
+  // may separate thousands, as in 1.500 next to 12,5.
   void watch_marks(std::size_t place) {
     if (separator_ == ',') return;
     const std::string& cell = row_[place];

@@ -31,8 +31,8 @@ class Hdf5Source final : public Source {
  public:
   // Opens the files. All must agree in shapes and types; if samples are rows, the first axes may differ between files, but not
   // between the fields of a file. Samples are numbered in the order of `files`. `open`: see hdf5::File::open_all. Throws
-  // DataError with the name of a file that does not match and of the file before it, and ConfigError for a range that is not
-  // inside the data set.
+  // DataError with the names of a file that does not match and of the first file, and ConfigError for a range outside the data
+  // set.
   Hdf5Source(std::span<const std::filesystem::path> files, std::vector<Hdf5Field> fields, Hdf5Samples samples,
              const hdf5::OpenOptions& open = {});
 

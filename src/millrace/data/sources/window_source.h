@@ -14,8 +14,8 @@ namespace millrace::data {
 // Neighbouring samples share all rows but one. Samples are copied directly from the array, so no row is stored twice.
 class WindowSource final : public Source {
  public:
-  // Throws DataError if the arrays differ in length, if the size of an array is not a whole number of rows, or if it has fewer
-  // rows than a window.
+  // Throws DataError if the arrays differ in length, have fewer rows than a window, or have a size that is not a whole number
+  // of rows.
   WindowSource(std::vector<MemoryArray> arrays, std::int64_t window);
 
   [[nodiscard]] std::span<const Field> fields() const override { return fields_; }

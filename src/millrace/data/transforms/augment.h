@@ -15,8 +15,8 @@
 // steps work for pictures, volumes, arrays without channels and signals [C, T]. (ImageSource with normalise=false puts channels
 // last.) Axes are counted from the end: -1 columns (left and right), -2 rows (up and down), -3 depth.
 //
-// Steps run on the reader threads. That is right for steps that make data smaller (crop), and for all steps as long as the
-// readers are fast enough. The comments below say which steps could run on the device instead, for the whole batch in
+// Steps run on the reader threads. That is best for steps that make data smaller (crop), and good for all steps if the readers
+// are fast enough. The comments below say which steps could run on the device instead, for the whole batch in
 // Recipe::prepare(). That is worthwhile if log lines show that training waits for data.
 #pragma once
 
@@ -65,8 +65,8 @@ struct Padding {
   double value = 0;  // must be a value of the dtype
 };
 
-// Cuts out a part of `size` (a number for each of the last axes) at a random place within the array and its margins, all places
-// being equally likely. `size` must not exceed the array with its margins. For any dtype.
+// Cuts out a part of `size` (a number for each of the last axes) at a random place within the array and its margins. All places
+// are equally likely. `size` must not exceed the array with its margins. For any dtype.
 [[nodiscard]] Step random_crop(Shape size, Padding padding = {});
 // Cuts out the central part. If two places are equally central, the first.
 [[nodiscard]] Step centre_crop(Shape size, Padding padding = {});

@@ -11,11 +11,11 @@
 //         std::transform(from.begin(), from.end(), out.values<float>("x").begin(), [=](float x) { return factor * x; });
 //       }});                                               // "y" is passed on
 //
-// Each of these sources forwards the files, sample descriptions (`describe`) and look-ahead of the inner source and adds its own
-// parameters to the fingerprint. It shares the inner source, which several others may share too. The cache (data.cache) keeps
-// what the inner source would keep, never the result of a map: the function of a map runs at each read, with the random numbers
-// of that epoch and position, so a run with the cache gets the same bits as one without. Samples that a subset leaves out take no
-// memory in the cache; repeated samples are kept once. Wrong arguments throw ConfigError.
+// Each of these sources forwards the files, sample descriptions (`describe`) and look-ahead of the inner source and adds its
+// own parameters to the fingerprint. It shares the inner source, which several others may share too. The cache (data.cache)
+// keeps what the inner source would keep, never the result of a map. The function of a map runs at each read, with the random
+// numbers of that epoch and position, so a run with the cache gets the same bits as one without. Samples that a subset leaves
+// out take no memory in the cache; repeated samples are kept once. Wrong arguments throw ConfigError.
 #pragma once
 
 #include <cstdint>
@@ -45,7 +45,7 @@ struct Mapping {
   MapFunction function;                 // may be empty if `makes` is empty
 };
 
-// Changes the samples of `source` by a function, one at a time. Fields that the function neither makes nor drops are passed on
+// Changes the samples of `source` by a function, one at a time. Fields outside Mapping::makes and Mapping::drops are passed on
 // without a copy. The function's random numbers are independent of those of `source` and of other maps.
 [[nodiscard]] std::shared_ptr<const Source> map(std::shared_ptr<const Source> source, Mapping mapping);
 
@@ -79,9 +79,10 @@ struct Generated {
 // The samples indices[0], indices[1], ... of `source`; an index may occur several times.
 [[nodiscard]] std::shared_ptr<const Source> subset(std::shared_ptr<const Source> source, std::vector<std::int64_t> indices);
 
-// A random share of the samples. Each sample i has a number u in [0, 1) that depends only on the seed and i, and it belongs to
-// the share if from <= u < to. So disjoint shares have no sample in common, shares that together cover [0, 1) have every sample
-// once, and appending samples to a source moves no other sample. The share has about, not exactly, (to - from) * size() samples.
+// A random share of the samples. Each sample i has a number u in [0, 1) that depends only on the seed and i. The sample belongs
+// to the share if from <= u < to. So disjoint shares have no sample in common, and shares that together cover [0, 1) have every
+// sample once. Samples appended to a source move no other sample to another share. The share has about, not exactly, (to -
+// from) * size() samples.
 struct Fraction {
   double from = 0;
   double to = 1;

@@ -226,7 +226,8 @@ TEST(Generate, makes_samples_up_from_their_numbers) {
             "generate() was asked for -1 samples");
 }
 
-// A function that reads files says so: messages name the file, a cache may keep the rows, and a file that changed is noticed.
+// A function that reads files can name them. Then messages name the file, a cache may keep the rows, and a changed file is
+// noticed.
 TEST(Generate, says_where_its_samples_come_from_and_what_may_be_kept) {
   const auto write = [](std::int64_t index, const MutableSample& out, const SampleRandom&) {
     out.values<std::int64_t>("x")[0] = 10 * index;

@@ -1,4 +1,5 @@
-// What the pickle of a torch.save file contains: tensors as views of storages, and plain values, each named by the path to it.
+// The contents of the pickle of a torch.save file: tensors as views of storages, and plain values. Each is named by the path to
+// it.
 #pragma once
 
 #include <cstdint>

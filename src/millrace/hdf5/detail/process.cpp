@@ -69,8 +69,8 @@ Process::Process(const std::string& job, std::span<const int> files) {
   Descriptor ours(ends[0]);
   const Descriptor theirs(ends[1]);
   const int first_free = kFirstFile + static_cast<int>(files.size());
-  // Copies the descriptors to numbers above all that the child will have, so that no dup2 overwrites a descriptor that is still
-  // to be copied.
+  // First copies all descriptors to numbers above those of the child, so that no dup2 overwrites a descriptor before it is
+  // copied.
   std::vector<Descriptor> high;
   high.reserve(files.size() + 1);
   const auto lift = [&](int descriptor) {

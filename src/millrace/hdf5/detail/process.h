@@ -28,8 +28,8 @@ class Process {
   // Receive an answer directly into its destination: receive_size() the size of the next frame, receive() its bytes.
   [[nodiscard]] std::optional<std::uint64_t> receive_size();
   bool receive(std::span<std::byte> out);
-  // Called after a call above failed: waits for the process to end and describes how it ended: "ended by signal 11 (Segmentation
-  // fault)", "exit status 3".
+  // Call this after a call above has failed. Waits for the process to end and describes how it ended: "ended by signal 11
+  // (Segmentation fault)", "exit status 3".
   [[nodiscard]] std::string how_it_ended();
 
  private:

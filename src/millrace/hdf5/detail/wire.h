@@ -99,7 +99,7 @@ class WireReader {
   std::string_view bytes_;
 };
 
-// Where a chunk lies in the file; address kNoAddress: the chunk was never written. If bit i of `mask` is set, filter i was
+// The place of a chunk in the file. Address kNoAddress: the chunk was never written. If bit i of `mask` is set, filter i was
 // skipped.
 struct Chunk {
   std::uint64_t address = kNoAddress;

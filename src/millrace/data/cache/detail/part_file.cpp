@@ -67,7 +67,7 @@ class File {
     }
     return true;
   }
-  // Asks the system to read all ranges and nothing else: its own read-ahead would read rows that a crop does not need.
+  // Asks the system to read all ranges and nothing else. The system's own read-ahead would read rows that a crop does not need.
   void advise(std::uint64_t begin, std::span<const PartRange> ranges) const {
     ::posix_fadvise(descriptor_, 0, 0, POSIX_FADV_RANDOM);
     for (const PartRange& range : ranges)

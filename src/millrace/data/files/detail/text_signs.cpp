@@ -63,8 +63,8 @@ void TextSigns::add_to_line(std::string_view character) {
 
 void TextSigns::count_character(char32_t character) {
   lost_ += character == U'\uFFFD' ? 1 : 0;
-  // If UTF-8 text was encoded twice, the first byte of a two-byte or three-byte character has become a letter of Latin-1, and the
-  // byte after it has become another character. Counts such pairs.
+  // If UTF-8 text was encoded twice, each byte of a two-byte or three-byte character has become a character: the first byte a
+  // letter of Latin-1, the second byte another character. Counts such pairs.
   const bool leads = before_ == U'\u00C2' || before_ == U'\u00C3' || before_ == U'\u00E2';
   twice_ += leads && ((character >= U'\u0080' && character <= U'\u00BF') || character == U'\u20AC') ? 1 : 0;
   before_ = character;
@@ -76,7 +76,7 @@ void TextSigns::end_line() {
   line_ = {};
 }
 
-// Keeps the most frequent lines in a table of 16 entries (the algorithm of Misra and Gries): a line that makes up more than a
+// Keeps the most frequent lines in a table of 16 entries (the algorithm of Misra and Gries). A line that makes up more than a
 // seventeenth of the text is always in the table.
 void TextSigns::count_line() {
   objects_ += line_.first == '{' && line_.last == '}' ? 1 : 0;

@@ -28,7 +28,7 @@ struct TextSource {
 struct TextRead {
   SourceStamp stamp;
   bool had_mark = false;
-  std::int64_t marks_inside = 0;  // byte-order marks that do not stand at the beginning
+  std::int64_t marks_inside = 0;  // byte-order marks after the beginning
   std::int64_t lone_returns = 0;  // "\r" without a "\n" after it
   std::int64_t line_feeds = 0;    // "\n"
   std::int64_t both = 0;          // "\r\n"

@@ -1,4 +1,4 @@
-// Decides which samples a batch holds. The result depends only on the options, the epoch and the position, so a run can resume
+// Decides which samples a batch holds. The result depends only on the options, the epoch and the position. So a run can resume
 // anywhere, and ranks take disjoint parts of the same global batch. No LibTorch, no threads; const calls are thread-safe.
 #pragma once
 

@@ -101,8 +101,8 @@ class BatchWork {
   [[nodiscard]] double read_cpu_seconds() const noexcept;
   [[nodiscard]] std::vector<Loader::SlowFile> slow_files() const { return slow_reads_.files(); }
   [[nodiscard]] double take_slowest_seconds() noexcept;  // the longest time of a ticket since the last call
-  // What the readers are doing: "reader 2 has been reading sample 17 of data set "x" (a.h5) for 12 s", a line for each reader
-  // that is inside Source::read. `batch`: only readers of this batch; nullopt = all.
+  // A line for each reader that is inside Source::read: "reader 2 has been reading sample 17 of data set "x" (a.h5) for 12 s".
+  // `batch`: only readers of this batch; nullopt = all.
   [[nodiscard]] std::vector<std::string> activity(std::optional<std::uint64_t> batch = std::nullopt) const;
   // "sample 17 of data set "x""; without the data set if its name is empty.
   [[nodiscard]] std::string sample_name(std::size_t group, std::int64_t index) const;
@@ -175,8 +175,8 @@ class BatchWork {
   std::atomic<bool> has_quarantine_{false};
 };
 
-// The default limit for the bytes of all slots: 1 GiB, or three batches if they are larger (the batch in the step, the next one
-// and the one being made), but at most half of the machine's memory.
+// The default limit for the bytes of all slots: 1 GiB, or three batches if they are larger, but at most half of the machine's
+// memory. The three are the batch in the step, the next one and the one being made.
 [[nodiscard]] std::uint64_t usual_buffer(std::uint64_t slot_bytes) noexcept;
 
 }  // namespace millrace::data::detail

@@ -79,8 +79,8 @@ class Saved {
   const Json& json_;
 };
 
-// True if the files may have the same content, also if that can't be known, because a file could not be read or the digests are
-// of different kinds.
+// True if the files may have the same content. Also true if that is unknown, because a file could not be read or the digests
+// are of different kinds.
 bool may_be_same(const FileStamp& was, const FileStamp& is) {
   if (was.digest.empty() || is.digest.empty()) return true;
   if (was.size != is.size) return false;

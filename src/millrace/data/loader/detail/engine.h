@@ -211,8 +211,8 @@ class Engine {
     bool stopping = false;
   };
 
-  // Spins for a bounded time before a thread sleeps: a hand-over takes well under a microsecond if the other thread is running,
-  // and several microseconds if it sleeps.
+  // Spins for a bounded time before a thread sleeps, because a hand-over takes well under a microsecond if the other thread is
+  // running, but several microseconds if it sleeps.
   template <class Ready>
   static bool spin_until(const Ready& ready) {
     static const bool alone = std::thread::hardware_concurrency() < 2;

@@ -39,8 +39,9 @@ struct RowRange {
 };
 
 // How a data set is cut into batches. A global batch is world_size * batch_size positions; rank r gets the r-th part. The last
-// global batch may have fewer positions: its m positions are given to the ranks in order, m / w to each and one more to the first
-// m % w. So every rank has the same number of batches, some with zero rows if m < w. With drop_last that last batch is left out.
+// global batch may have fewer positions. Its m positions are given to the w ranks in order: m / w to each rank, and one more to
+// each of the first m % w ranks. So every rank has the same number of batches, some with zero rows if m < w. With drop_last
+// that last batch is left out.
 struct BatchSlices {
   std::int64_t size = 0;
   std::int64_t batch_size = 1;

@@ -41,7 +41,8 @@ int Tuner::readers_for(int now, const Measured& measured) const {
 std::size_t Tuner::ahead_for(const Stages& now, int readers, const Measured& measured) const {
   const double batch_seconds = measured.seconds / static_cast<double>(measured.batches);
   std::size_t wanted = static_cast<std::size_t>(readers) / limits_.tickets + 2;
-  // Only if readers have pauses: a reader without pauses is not blocked by a slow sample, so more batches ahead would not help.
+  // Adds batches ahead only if readers have pauses. Readers that are always busy are not blocked by a slow sample, so more
+  // batches ahead would not help.
   if (measured.read_seconds < kBusy * now.readers * measured.seconds) {
     wanted = std::max(wanted, static_cast<std::size_t>(std::ceil(std::min(measured.slowest_read / batch_seconds, 1e6))) + 1);
   }
