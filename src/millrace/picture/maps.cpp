@@ -132,7 +132,7 @@ Ticks ticks_for(const Axis& axis, const std::optional<Extent>& extent, const Fit
   const double end = begin + step * static_cast<double>(fit.covered());
   const Range range{std::min(begin, end), std::max(begin, end)};
   Ticks ticks = up ? ticks_up(axis, range, length, !extent) : ticks_across(axis, range, length, !extent);
-  if (!extent) {  // indices 0 to n - 1; a single cell has no mark on its edge
+  if (!extent) {  // the axis shows indices, so marks are only at 0 to n - 1
     std::erase_if(ticks.marks, [cells](const Tick& tick) { return tick.value < 0 || tick.value > cells - 1; });
   }
   return ticks;

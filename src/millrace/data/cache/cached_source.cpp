@@ -68,10 +68,8 @@ class CachedSource::Claim {
   Claim(const Claim&) = delete;
   Claim& operator=(const Claim&) = delete;
 
-  [[nodiscard]] std::byte* bytes() const noexcept {
-    return claimed_ ? entry_.bytes.get() : nullptr;
-  }  // null = no room, or another
-     // reader has the entry
+  // Null = no room, or another reader has the entry.
+  [[nodiscard]] std::byte* bytes() const noexcept { return claimed_ ? entry_.bytes.get() : nullptr; }
   void keep() noexcept {
     kept_ = true;
     entry_.stage.store(Stage::kept, std::memory_order_release);
@@ -88,8 +86,8 @@ class CachedSource::Claim {
 
 std::uint64_t cache_payload(const Source& source) {
   const auto parts = static_cast<std::uint64_t>(source.keeps() == Keeps::rows ? source.size() : source.parts());
-  const std::uint64_t each = kBlockOverhead + 2 * sizeof(void*);  // the allocator's bytes for the block, and the part's entry in
-                                                                  // the table
+  // For each part: the allocator's bytes for the block, and the entry in the table.
+  const std::uint64_t each = kBlockOverhead + 2 * sizeof(void*);
   switch (source.keeps()) {
     case Keeps::nothing:
     case Keeps::memory:

@@ -22,10 +22,8 @@ namespace {
 namespace stdfs = std::filesystem;
 
 constexpr std::uint64_t kLeftFree = std::uint64_t{1} << 30;  // disk space that always stays free, whatever the budget is
-constexpr std::chrono::hours kAbandoned{24};                 // from this age on, the writer of an unfinished file counts as
-                                                             // killed
-constexpr std::uint64_t kLeastPart = 4096;                   // average size of a part below which reading the source is as fast
-                                                             // as reading the cache
+constexpr std::chrono::hours kAbandoned{24};                 // the writer of an older unfinished file counts as killed
+constexpr std::uint64_t kLeastPart = 4096;  // if parts are smaller on average, the cache is no faster than the source
 
 std::string text(std::uint64_t bytes) { return human_bytes(static_cast<double>(bytes)); }
 

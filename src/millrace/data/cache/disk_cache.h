@@ -81,8 +81,8 @@ class DiskCache final : public Cache {
   std::atomic<std::uint64_t> bytes_{0};
   std::atomic<std::uint64_t> hits_{0}, misses_{0};
   std::atomic<bool> told_damage_{false}, told_failure_{false};
-  std::map<std::shared_ptr<const Source>, std::shared_ptr<std::vector<Part>>> known_;  // parts by source; used only by the thread
-                                                                                       // that makes sources
+  // The parts of each source; used only by the thread that makes sources.
+  std::map<std::shared_ptr<const Source>, std::shared_ptr<std::vector<Part>>> known_;
 };
 
 class DiskCachedSource final : public Source {

@@ -421,8 +421,7 @@ TEST_F(DiskCacheTest, AFileThatChangedIsDecodedAnew) {
   };
   for (std::int16_t value = 1; value < 4; ++value) {
     const auto written = stdfs::exists(path) ? stdfs::last_write_time(path) : stdfs::file_time_type::clock::now();
-    values[(48 * 128 + 64) * 128 + 64] = values[(47 * 128 + 63) * 128 + 63] = value;  // in the middle of the file, which no stamp
-                                                                                      // covers
+    values[(48 * 128 + 64) * 128 + 64] = values[(47 * 128 + 63) * 128 + 63] = value;  // in the middle, which no stamp covers
     write(path, maker.file(values));
     stdfs::last_write_time(path, written + std::chrono::milliseconds(3));
     EXPECT_EQ(first_of(path), std::pair(value, std::uint64_t{0}));

@@ -12,8 +12,7 @@ namespace millrace::data {
 
 struct FilesFound {
   std::vector<std::filesystem::path> files;
-  std::string left_out;  // a line for the user: how many files of the folder are skipped, and the names of the first; "" if no
-                         // file is
+  std::string left_out;  // a line for the user: how many files are skipped, and the names of the first; "" if none
 };
 // The files of `folder` whose names end in one of `endings` (such as ".nii.gz" or ".png", also in upper case), sorted by name. A
 // link counts as its target. Hidden files, subfolders and __MACOSX are skipped. Throws DataError if the folder can't be read.

@@ -80,7 +80,7 @@ bool is_image_half(const std::filesystem::path& path) {
 template <class Take>
 void walk(const Shape& shape, std::size_t element, std::span<const std::int64_t> offset, std::span<const std::int64_t> size,
           const Take& take) {
-  // The last axes are contiguous as far as they are read completely.
+  // The last axes that are read completely are contiguous together.
   std::size_t axis = shape.size();
   std::uint64_t below = element;
   while (axis > 0 && size[axis - 1] == shape[axis - 1]) below *= static_cast<std::uint64_t>(shape[--axis]);

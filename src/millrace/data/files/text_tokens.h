@@ -15,11 +15,8 @@
 
 namespace millrace::data {
 
-enum class VocabularyFrom : std::uint8_t {
-  all,
-  first_50000
-};  // the vocabulary comes from all sources, or from the first 50,000
-    // characters of the first source
+// The vocabulary comes from all sources, or from the first 50,000 characters of the first source.
+enum class VocabularyFrom : std::uint8_t { all, first_50000 };
 
 struct TextOptions {
   std::vector<std::filesystem::path> sources;  // UTF-8 files, in order; a byte-order mark at the beginning is removed
@@ -37,8 +34,7 @@ struct TextTokens {
   std::shared_ptr<const TokenArray> tokens;  // each source is a document
   std::int64_t characters = 0;               // number of characters; of bytes with TokenizerKind::bytes
   std::int64_t unknown = 0;                  // characters that are not in the vocabulary
-  std::vector<std::string> notices;  // a line each, about byte-order marks, lone \\r, unknown characters, a cache that can't be
-                                     // written
+  std::vector<std::string> notices;  // lines about byte-order marks, lone \\r, unknown characters, a failed write of the cache
   std::vector<FileStamp> files;      // stamps of the sources, whose digests cover the whole text
   std::string read_as;               // read_as(TextSeen) of the sources
   bool from_cache = false;
@@ -46,8 +42,7 @@ struct TextTokens {
 
 // What was found when a text was read.
 struct TextSeen {
-  std::int64_t files = 0, marks = 0;                        // files: number of files; marks: byte-order marks at the beginning,
-                                                            // which are removed
+  std::int64_t files = 0, marks = 0;                        // number of files; number of byte-order marks, which are removed
   std::int64_t line_feeds = 0, both = 0, lone_returns = 0;  // line ends: all "\n"; those in "\r\n"; "\r" alone
   std::int64_t characters = 0;
 };

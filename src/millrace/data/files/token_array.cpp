@@ -21,8 +21,7 @@ static_assert(std::endian::native == std::endian::little, "token files are littl
 constexpr std::uint32_t kVersion = 1;
 constexpr std::uint64_t kKeepInMemory = std::uint64_t{64} << 20U;
 constexpr std::size_t kChunk = std::size_t{1} << 20U;          // bytes that are read at once; a multiple of every token size
-constexpr std::uint64_t kMaxNotes = std::uint64_t{16} << 20U;  // the most bytes of the writer's JSON; a larger size in a file
-                                                               // means damage
+constexpr std::uint64_t kMaxNotes = std::uint64_t{16} << 20U;  // the most bytes of the writer's JSON
 constexpr std::uint64_t kMaxDocuments = std::uint64_t{1} << 27U;
 constexpr int kMaxNotesDepth = 8;
 constexpr std::uint64_t kMaxVocab = std::uint64_t{1} << 32U;

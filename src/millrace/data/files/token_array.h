@@ -43,10 +43,8 @@ class TokenArray {
   [[nodiscard]] std::int64_t size() const noexcept { return size_; }
   [[nodiscard]] std::size_t token_bytes() const noexcept { return token_bytes_; }  // 2 or 4
   [[nodiscard]] std::uint64_t vocab_size() const noexcept { return vocab_size_; }
-  [[nodiscard]] std::span<const std::int64_t> documents() const noexcept {
-    return documents_;
-  }  // the number of each document's
-     // first token
+  // The number of each document's first token.
+  [[nodiscard]] std::span<const std::int64_t> documents() const noexcept { return documents_; }
   [[nodiscard]] const std::string& fingerprint() const noexcept { return fingerprint_; }
   [[nodiscard]] const Json& notes() const noexcept { return notes_; }       // the JSON that the writer added, or null
   [[nodiscard]] const std::string& name() const noexcept { return name_; }  // the path of the file, or "tokens in memory"

@@ -26,8 +26,8 @@ class HostArena final : public Arena {
  public:
   std::byte* allocate(std::size_t bytes) override {
     const std::size_t size = rounded(bytes);
-    const bool fits = size >= bytes && (size < kHugePage || may_map(size));  // may_map() is not asked about small blocks, which
-                                                                             // may come from the reserve
+    // Does not ask may_map() about small blocks: they may use the reserved address space.
+    const bool fits = size >= bytes && (size < kHugePage || may_map(size));
     void* memory = fits ? ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) : MAP_FAILED;
     if (memory == MAP_FAILED) {
       const bool limited = limit_of(RLIMIT_AS).has_value();

@@ -23,15 +23,15 @@ namespace millrace::data {
 class Arena {
  public:
   virtual ~Arena() = default;
-  virtual std::byte* allocate(std::size_t bytes) = 0;  // aligned to 64 bytes, every page touched; DeviceError if there is not
-                                                       // enough memory
+  // Aligned to 64 bytes, every page touched. DeviceError if there is not enough memory.
+  virtual std::byte* allocate(std::size_t bytes) = 0;
   virtual void release(std::byte* memory, std::size_t bytes) noexcept = 0;
   static std::shared_ptr<Arena> host();
 };
 
 struct LoaderOptions {
-  std::int64_t batch_size = 1;  // rows of a rank in a batch: of each data set whose size is not set, or with Grouping::mix of
-                                // the whole batch
+  // Rows of a rank in a batch: of each data set whose own size is not set; with Grouping::mix, of the whole batch.
+  std::int64_t batch_size = 1;
   bool shuffle = false;
   bool drop_last = false;
   std::uint64_t seed = 0;
@@ -41,13 +41,14 @@ struct LoaderOptions {
   int rank = 0;
   int world_size = 1;
   BadSamples bad_samples = BadSamples::fail;
-  double max_bad_fraction = 0.001;  // the largest share of bad samples in an epoch; with more the run fails under any policy. One
-                                    // bad sample is always allowed unless this is 0
+  // The largest share of bad samples in an epoch; with more the run fails under any policy. One bad sample is always allowed
+  // unless this is 0.
+  double max_bad_fraction = 0.001;
   std::uint64_t max_buffer_bytes = 0;  // limit for the bytes of all slots; 0 = 1 GiB, or three batches if they are larger
   bool accepts_changed = false;        // data.accept_changed: see Loader::check_data
-  bool adapts = true;       // while the consumer waits, raises the number of batches ahead and, if it was chosen, of readers;
-                            // this changes no bits
-  bool looks_ahead = true;  // announces reads to sources that use it: see Source::looks_ahead
+  // While the consumer waits, raises the number of batches ahead and, if it was chosen, of readers. This changes no bits.
+  bool adapts = true;
+  bool looks_ahead = true;                       // announces reads to sources that use it: see Source::looks_ahead
   std::string called = "the data set";           // the data's name in messages, such as "the validation data"
   std::shared_ptr<Arena> arena;                  // null = Arena::host()
   std::function<void(const std::string&)> warn;  // gets each warning, as a line; null = warnings are dropped
@@ -88,9 +89,8 @@ class Loader {
   struct DatasetPlan {
     std::string name;
     std::int64_t samples = 0;
-    std::int64_t batch_size = 0;  // the most rows of it in a batch of this rank
-    std::string rule;  // such as "repeats 3.2 times an epoch", "cut to 1,200 of 4,000 samples an epoch", "mixed: 23.4 % of the
-                       // rows, ..."
+    std::int64_t batch_size = 0;  // the most rows of the data set in a batch of this rank
+    std::string rule;             // such as "repeats 3.2 times an epoch", "cut to 1,200 of 4,000 samples an epoch"
   };
 
   struct Counters {
@@ -99,7 +99,7 @@ class Loader {
     std::uint64_t bad_samples = 0;
     double wait_seconds = 0;      // time that next() waited
     double read_seconds = 0;      // time inside Source::read, summed over readers
-    double read_cpu_seconds = 0;  // CPU time of it; in the rest, readers waited for a disk, a network or a core
+    double read_cpu_seconds = 0;  // CPU time of these reads; in the rest, readers waited for a disk, a network or a core
   };
 
   // A file whose reads took much longer than usual.

@@ -1,5 +1,5 @@
-// Finds values in the float fields of a batch from which a network can't learn: values that are not finite, and values far beyond
-// all others.
+// Finds values from which a network can't learn, in the float fields of a batch: values that are not finite, and values far
+// beyond all others.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Gives a cache one view of every source: what the cache may keep of the source, as a number of parts.
+// Shows every source to a cache in the same way: as a number of parts that the cache may keep.
 #pragma once
 
 #include <memory>

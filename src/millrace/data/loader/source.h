@@ -187,8 +187,7 @@ enum class Grouping : std::uint8_t { each, repeat, cut, mix };
 // Recipe::measure must accept such a group: its sums and counts are 0, but a mean over it is 0 / 0. The trainer skips a batch
 // only if all groups have no rows.
 struct Pipeline {
-  std::vector<Dataset> datasets;           // one data set: plain batches; several: grouped batches, with a group for each data
-                                           // set
+  std::vector<Dataset> datasets;           // one data set: plain batches; several: batches with a group for each
   std::optional<std::int64_t> batch_size;  // rows of a rank in a batch: of each data set if grouped, of the whole batch in a mix
   std::optional<bool> shuffle;             // default: data.shuffle for training, false for validation
   std::optional<bool> drop_last;           // default: data.drop_last for training, false for validation

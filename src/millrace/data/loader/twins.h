@@ -1,5 +1,5 @@
-// Finds samples that are trained on twice, or validated after being trained on: files with equal content, sources with equal
-// fingerprints.
+// Finds samples that occur twice in the training data, or in both the training and the validation data: files with equal
+// content, and sources with equal fingerprints.
 #pragma once
 
 #include <string>

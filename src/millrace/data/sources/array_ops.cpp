@@ -132,8 +132,8 @@ std::array<float, 256> normalised_bytes(float mean, float deviation) {
 }
 
 void add_normal(const float* from, std::size_t count, float deviation, Philox random, float* to) {
-  const auto uniform = [&random] { return (static_cast<float>(random() >> 8U) + 0.5F) * 0x1p-24F; };  // never 0, because its
-                                                                                                      // logarithm is taken
+  // Uniform numbers; never 0, because their logarithm is taken.
+  const auto uniform = [&random] { return (static_cast<float>(random() >> 8U) + 0.5F) * 0x1p-24F; };
   for (std::size_t i = 0; i < count; i += 2) {
     const float radius = deviation * std::sqrt(-2.0F * std::log(uniform()));
     const float angle = 2.0F * std::numbers::pi_v<float> * uniform();

@@ -20,9 +20,9 @@ namespace millrace::data {
 // A field of the samples of a CsvSource.
 struct CsvField {
   std::string name;
-  std::vector<std::string> columns = {};  // names in the header, the field has shape [columns]; empty: the column called `name`,
-                                          // the field has shape []
-  DType dtype = DType::f32;               // f32, or i64 for whole numbers
+  // Names in the header; the field has shape [columns]. Empty: the column called `name`; the field has shape [].
+  std::vector<std::string> columns = {};
+  DType dtype = DType::f32;  // f32, or i64 for whole numbers
 };
 
 // What was found when a table was read.
@@ -31,8 +31,8 @@ struct TableSeen {
   bool had_mark = false;             // true: the file begins with a byte-order mark
   std::int64_t rows = 0;             // rows after the header
   std::vector<std::string> columns;  // their names
-  std::vector<std::string> holds;    // for each column: "numbers", "numbers with decimal commas" or "text"; "" if the table has
-                                     // no rows
+  // For each column: "numbers", "numbers with decimal commas" or "text"; "" if the table has no rows.
+  std::vector<std::string> holds;
 };
 // Reads the whole table. Throws DataError as CsvSource does, except for the content of cells.
 [[nodiscard]] TableSeen look_at_table(const std::filesystem::path& path);

@@ -56,7 +56,7 @@ std::vector<FileStamp> Hdf5Source::stamps() const {
   return stamps_of(paths);
 }
 
-// Takes the shape and the type of a field from the first file, and checks that all others have the same.
+// Takes the shape and the type of a field from the first file, and checks that all other files have the same.
 void Hdf5Source::add_field(std::size_t field) {
   const Hdf5Field& spec = specs_[field];
   const hdf5::File& first = *files_.front();

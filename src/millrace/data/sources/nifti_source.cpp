@@ -134,7 +134,8 @@ void NiftiSource::load(std::int64_t part, std::span<std::byte> bytes) const {
   const NiftiHeader& header = file.header();
   judge(file.path(), header);
   if (samples_.as_float && (header.dtype == DType::c64 || header.dtype == DType::c128)) {
-    std::vector<float> refused(field_.bytes() / sizeof(float));  // always throws
+    // Always throws, because the voxels are complex.
+    std::vector<float> refused(field_.bytes() / sizeof(float));
     file.read_scaled(place(header.shape, Philox(0)), field_.shape, refused);
   }
   if (kept_bytes(header) != bytes.size()) {

@@ -14,8 +14,7 @@ namespace millrace::data {
 
 struct NiftiSamples {
   std::string field = "volume";
-  Shape patch = {};       // size of the block along each axis, slowest first; empty: whole volumes, which must all have the same
-                          // shape
+  Shape patch = {};       // size of the block, slowest axis first; empty: whole volumes, all of the same shape
   bool random = true;     // true: the block's place is drawn anew at each read; false: the block is centred
   bool as_float = false;  // true: f32 values, scaled by slope and intercept; false: the stored numbers, all files of one dtype
 };

@@ -161,8 +161,8 @@ TEST_F(TokenTest, counts_beyond_the_file_are_refused) {
       mutant.replace(good.size() - kFooter, kFooter, footer);
       const auto path = write("mutant.tokens", mutant);
       const std::string what = refusal_message<DataError>([&] { (void)TokenArray::open(path); }).what;
-      const bool larger_vocabulary = field == 2 && lie == std::uint64_t{1} << 32U;  // nothing else in the file contradicts a
-                                                                                    // larger vocabulary
+      // Nothing else in the file contradicts a larger vocabulary.
+      const bool larger_vocabulary = field == 2 && lie == std::uint64_t{1} << 32U;
       EXPECT_EQ(what == "accepted", larger_vocabulary) << "field " << field << " = " << lie << ": " << what;
     }
   }
@@ -246,9 +246,7 @@ TEST_F(TokenTest, a_vocabulary_from_the_first_characters_counts_the_others) {
 
 TEST_F(TokenTest, code_points_across_pieces_of_the_file_are_whole) {
   std::string text = "x";
-  while (text.size() < (std::size_t{2} << 20U) + 5)
-    text += "\xE2\x82\xAC";  // a euro sign takes three bytes, so each piece ends
-                             // inside a sign
+  while (text.size() < (std::size_t{2} << 20U) + 5) text += "\xE2\x82\xAC";  // three bytes, so each piece ends inside a sign
   const TextTokens tokens = tokens_of_text({.sources = {write("euro.txt", text)}});
   EXPECT_EQ(tokens.tokenizer->characters(), U"x€");
   EXPECT_EQ(tokens.tokens->size(), static_cast<std::int64_t>(1 + (text.size() - 1) / 3));

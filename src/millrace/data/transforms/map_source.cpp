@@ -14,8 +14,7 @@ namespace {
 constexpr std::size_t kScratchAlignment = 64;
 // Bytes that are read from the inner source at once: few enough to stay in a core's cache.
 constexpr std::size_t kBlockBytes = std::size_t{1} << 18U;
-constexpr std::size_t kTicketBytes = std::size_t{1} << 16U;  // bytes of a ticket; less than for copying, because a map does more
-                                                             // work on each byte
+constexpr std::size_t kTicketBytes = std::size_t{1} << 16U;  // less than for copying, because a map does more work on each byte
 
 class MapSource final : public Source {
  public:

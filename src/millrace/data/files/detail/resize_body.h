@@ -23,9 +23,8 @@ inline void start(Ints& sums) { sums = Ints{} + kHalf; }
 inline void add(Ints& sums, const std::byte* values, std::int32_t weight) {
   Bytes bytes;
   std::memcpy(&bytes, values, sizeof bytes);
-  sums += __builtin_convertvector(__builtin_convertvector(bytes, Shorts), Ints) * weight;  // in two steps, because g++ 12
-                                                                                           // vectorises conversions only one step
-                                                                                           // at a time
+  // Converts in two steps, because g++ 12 vectorises conversions only one step at a time.
+  sums += __builtin_convertvector(__builtin_convertvector(bytes, Shorts), Ints) * weight;
 }
 
 inline void store(const Ints& sums, std::byte* to) {

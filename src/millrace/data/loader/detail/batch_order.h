@@ -20,8 +20,8 @@ namespace millrace::data::detail {
 struct BatchOrderOptions {
   Grouping grouping = Grouping::each;
   std::optional<std::int64_t> samples_per_epoch = {};  // used only by Grouping::mix
-  std::int64_t batch_size = 1;  // rows of a rank: of each data set whose size is not set; with Grouping::mix, of the whole
-                                // batch
+  // Rows of a rank: of each data set whose own size is not set; with Grouping::mix, of the whole batch.
+  std::int64_t batch_size = 1;
   bool shuffle = false;
   bool drop_last = false;
   std::uint64_t seed = 0;
@@ -45,8 +45,7 @@ class BatchOrder {
   [[nodiscard]] std::int64_t samples_per_epoch() const noexcept;              // of all data sets and ranks together
   [[nodiscard]] std::int64_t rows_before(std::int64_t count) const noexcept;  // rows of this rank in the batches [0, count)
   [[nodiscard]] std::int64_t rows_per_batch() const noexcept;                 // rows of this rank in a full batch
-  [[nodiscard]] std::int64_t most_rows(std::size_t group) const noexcept;     // the most rows that this rank gets of data set
-                                                                              // `group` in a batch
+  [[nodiscard]] std::int64_t most_rows(std::size_t group) const noexcept;     // the most rows of `group` in a batch
   [[nodiscard]] std::uint64_t seed(std::size_t group) const noexcept { return sets_[group].seed; }
 
   // The positions of this rank in a batch of the epoch: rows() of one data set, mixed_rows() of the whole mix.

@@ -28,8 +28,7 @@ struct BadRow {
   bool replaced = false;
   int reader = -1;                   // number of the reader thread; -1 = the calling thread
   std::exception_ptr error;          // null if the sample is in quarantine and was not read again
-  std::vector<std::int64_t> failed;  // all samples that could not be read for this row: `index` and the replacements that were
-                                     // tried
+  std::vector<std::int64_t> failed;  // samples that could not be read for this row: `index`, and replacements that were tried
 };
 
 // The reason why the row could not be read. `sample` names the sample. Rethrows an error that is not about the sample.
@@ -106,8 +105,8 @@ class BatchWork {
   [[nodiscard]] std::vector<std::string> activity(std::optional<std::uint64_t> batch = std::nullopt) const;
   // "sample 17 of data set "x""; without the data set if its name is empty.
   [[nodiscard]] std::string sample_name(std::size_t group, std::int64_t index) const;
-  [[nodiscard]] std::string sample_label(std::size_t group, std::int64_t index) const;  // sample_name(), and Source::describe()
-                                                                                        // in brackets
+  // sample_name(), followed by Source::describe() in brackets.
+  [[nodiscard]] std::string sample_label(std::size_t group, std::int64_t index) const;
 
  private:
   // Where the fields of a data set are in a slot.
@@ -118,13 +117,13 @@ class BatchWork {
     std::vector<std::size_t> field_offsets;  // in the slot
     std::uint64_t seed = 0;
     std::int64_t rows_per_ticket = 1;
-    std::uint64_t first_ticket = 0;  // number of its first ticket in a batch; unused in a mix, whose tickets are counted over all
-                                     // rows
+    // Number of its first ticket in a batch. Unused in a mix, where tickets are counted over all rows.
+    std::uint64_t first_ticket = 0;
     std::uint64_t end_ticket = 0;
   };
   // What a reader is doing, for messages about a stall. Each reader has its own cache line.
   struct alignas(64) Activity {
-    std::atomic<std::int64_t> since{0};  // when it began to read, in steady nanoseconds; 0 = it is not reading
+    std::atomic<std::int64_t> since{0};  // when the reader began to read, in steady nanoseconds; 0 = it is not reading
     std::atomic<std::int64_t> index{0};
     std::atomic<std::size_t> group{0};
     std::atomic<std::uint64_t> batch{0};

@@ -15,8 +15,8 @@ class DrawTable {
   // The weights must be finite and >= 0, and at least one must be above 0: see refuse_bad_weights().
   explicit DrawTable(std::span<const float> weights);
   explicit DrawTable(std::span<const double> weights);
-  [[nodiscard]] std::int64_t operator()(double uniform) const noexcept;  // `uniform`: a random number in [0, 1); returns the
-                                                                         // index that it draws
+  // The index that a random number in [0, 1) draws.
+  [[nodiscard]] std::int64_t operator()(double uniform) const noexcept;
   [[nodiscard]] double sum() const noexcept { return sums_.back(); }
 
  private:

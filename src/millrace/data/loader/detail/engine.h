@@ -154,8 +154,9 @@ class Engine {
 
   // The place where a batch is made. The cells are a ring: batch b is in cell b % cells.
   struct Cell {
-    std::unique_ptr<Slot> slot;               // set while the batch is being made; protected by State::mutex, except that a
-                                              // reader counted in `users` of an open run may use the slot
+    // Set while the batch is being made. Protected by State::mutex, but a reader counted in `users` of an open run may use the
+    // slot without it.
+    std::unique_ptr<Slot> slot;
     std::atomic<std::uint64_t> remaining{0};  // tickets that are not done
     std::atomic<int> users{0};                // readers that work on a ticket of this cell
   };
@@ -204,8 +205,8 @@ class Engine {
     std::shared_ptr<Run> run;
     std::uint64_t position = 0;
     std::size_t made = 0;     // number of slots that exist
-    std::size_t lent = 0;     // number of these that the consumer holds
-    std::size_t zombies = 0;  // number of these in a closed run whose readers still use them
+    std::size_t lent = 0;     // slots that the consumer holds
+    std::size_t zombies = 0;  // slots of closed runs that readers still use
     int idle = 0;             // sleeping readers
     int exited = 0;
     bool stopping = false;

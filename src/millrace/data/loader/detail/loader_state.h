@@ -14,8 +14,7 @@ namespace millrace::data::detail {
 struct LoaderState {
   std::string fingerprint;
   std::uint64_t seed = 0;
-  std::int64_t global_batch_size = 1;  // rows of all ranks together; as long as this is equal, the order is the same for any
-                                       // number of ranks
+  std::int64_t global_batch_size = 1;  // rows of all ranks together; the order depends on it, not on the number of ranks
   bool shuffle = false;
   bool drop_last = false;
   std::uint64_t epoch = 0;

@@ -20,8 +20,8 @@ class Order {
   [[nodiscard]] std::int64_t operator[](std::int64_t position) const noexcept;
 
  private:
-  static constexpr std::size_t kRounds = 4;  // the number for which Luby and Rackoff prove that the order can't be distinguished
-                                             // from a random one
+  // Luby and Rackoff prove for this number that the order can't be distinguished from a random one.
+  static constexpr std::size_t kRounds = 4;
   [[nodiscard]] std::uint64_t permute(std::uint64_t x) const noexcept;
 
   std::int64_t size_;

@@ -18,7 +18,7 @@ std::string time_text(double seconds) {
 
 struct Probe {
   double batch_seconds = 0;
-  double cpu_share = 1;  // the part of that time that used a core; in the rest the thread slept
+  double cpu_share = 1;  // share of batch_seconds that used a core; in the rest the thread slept
 };
 
 // Measures the time of a batch in the calling thread; nullopt if the batch has a bad sample. Of a large batch only a part is
@@ -27,8 +27,8 @@ std::optional<Probe> probe(BatchWork& work) {
   constexpr double kLimit = 0.02;
   const std::unique_ptr<BatchSlot> slot = work.make_slot();
   Probe best;
-  for (std::uint64_t pass = 0; pass < 3; ++pass) {  // several passes, because the first one also pays for page faults and cold
-                                                    // caches
+  // Several passes, because the first one also pays for page faults and cold caches.
+  for (std::uint64_t pass = 0; pass < 3; ++pass) {
     work.begin(*slot, pass);
     const double cpu_began = this_thread_cpu_seconds();
     const double began = steady_seconds();

@@ -11,11 +11,9 @@ namespace {
 
 constexpr double kTolerated = 0.02;       // share of time that the consumer may wait
 constexpr double kWorse = 0.85;           // share of the previous rate below which the new rate is clearly worse, not noise
-constexpr double kBetter = 1.05;          // the least gain that justifies more batches ahead, which cost memory and the cores'
-                                          // caches
+constexpr double kBetter = 1.05;          // least gain that justifies more batches ahead, which cost memory and space in caches
 constexpr double kBusy = 0.9;             // share of its time that a reader spends reading if nothing blocks it
-constexpr double kWorthAThread = 500e-6;  // seconds of reading in the consumer's thread, for a batch, that justify a reader
-                                          // thread
+constexpr double kWorthAThread = 500e-6;  // seconds of reading per batch in the consumer's thread that justify a reader
 constexpr std::uint64_t kEnoughBatches = 4;
 constexpr double kEnoughSlowReads = 3;  // an interval must last this many times the longest read
 constexpr double kComputes = 0.5;       // share of CPU time above which readers slow each other down

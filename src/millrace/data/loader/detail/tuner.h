@@ -13,7 +13,7 @@ namespace millrace::data::detail {
 struct Measured {
   double seconds = 0;         // wall time
   double waited = 0;          // the part of `seconds` that the consumer waited in next()
-  std::uint64_t batches = 0;  // delivered
+  std::uint64_t batches = 0;  // batches that were delivered
   double read_seconds = 0;    // time inside Source::read, summed over readers
   double cpu_seconds = 0;     // time on a core or queued for one, summed over readers
   double slowest_read = 0;    // longest time of a ticket
