@@ -145,7 +145,7 @@ TEST(PtInterop, WeReadWhatTorchSaves) {
     return refusal_message<DataError>([&] { const format::PtFile other(folder.path() / name); }).what;
   };
   EXPECT_EQ(format::PtFile(folder.path() / "one.pt").tensors().at(0).shape, (Shape{4, 6}));
-  EXPECT_THAT(refusal("old.pt"), HasSubstr("the form from before torch 1.6"));
+  EXPECT_THAT(refusal("old.pt"), HasSubstr("the format of torch before 1.6"));
   EXPECT_THAT(refusal("bad.pt"), HasSubstr("global \"posix.system\" is not allowed"));
   EXPECT_FALSE(std::filesystem::exists(folder.path() / "sentinel"));
   const format::PtFile object(folder.path() / "object.pt");

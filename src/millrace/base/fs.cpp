@@ -97,7 +97,7 @@ class PosixFs final : public Fs {
     if (::fsync(folder.number()) != 0 && errno != EINVAL) throw FsError("fsync folder", path, errno);
   }
   std::string read_file(const stdfs::path& path) override {
-    // O_NONBLOCK: a named pipe in a file's place must not hang us; it is refused below.
+    // O_NONBLOCK: a named pipe in a file's place must not block this call; it is refused below.
     const Descriptor file(open_retrying(path, O_RDONLY | O_NONBLOCK));
     if (file.number() < 0) throw FsError("open", path, errno);
     struct stat info {};

@@ -21,7 +21,7 @@ class InputFile {
   [[nodiscard]] std::int64_t modified_ns() const noexcept { return modified_ns_; }  // modification time when it was opened
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
   [[nodiscard]] int descriptor() const noexcept { return descriptor_; }  // owned by this object
-  // Reads exactly these bytes; DataError if the file ends earlier or the disk fails.
+  // Reads exactly out.size() bytes; DataError if the file ends earlier or the disk fails.
   void read(std::uint64_t offset, std::span<std::byte> out) const;
   // Reads the whole file, as long as it was when opened. `buffer` grows when needed and never shrinks: keep one per thread.
   std::span<const std::byte> read_all(std::vector<std::byte>& buffer) const;

@@ -1,4 +1,5 @@
-// Reads TOML with toml++. The originals' files hold `resume = null`, which TOML lacks; it is accepted as null, with a notice.
+// Reads TOML with toml++. Config files of the original programs hold `resume = null`, although TOML has no null. It is accepted
+// as null, with a notice.
 #include <algorithm>
 #include <set>
 #include <sstream>

@@ -49,8 +49,8 @@ std::uint32_t value_at(std::span<const std::byte> tiff, std::size_t entry, bool 
   return value >= 1 && value <= 8 && value == std::floor(value) ? static_cast<std::uint32_t>(value) : 0;
 }
 
-// The orientation in an EXIF block, which is a TIFF file; nullopt if it has no such entry. A value other than 1 to 8 turns
-// nothing.
+// The orientation in an EXIF block, which is a TIFF file; nullopt if it has no such entry. A value other than 1 to 8 counts as
+// 1.
 std::optional<int> orientation_of(std::span<const std::byte> tiff) {
   while (text_of(tiff).starts_with(kExif)) tiff = tiff.subspan(kExif.size());
   const std::string_view order = text_of(tiff).substr(0, 2);

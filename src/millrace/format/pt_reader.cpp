@@ -42,7 +42,7 @@ void refuse_other_kinds(const InputFile& file) {
   std::string start(std::min<std::uint64_t>(file.size(), kLegacy.size()), '\0');
   file.read(0, std::as_writable_bytes(std::span(start)));
   if (start == kLegacy) {
-    pass_over_pt(file, "this .pt file has the form from before torch 1.6", "load and save it again with a newer torch");
+    pass_over_pt(file, "this .pt file has the format of torch before 1.6", "load and save it again with a newer torch");
   }
   if (start.starts_with('\x80') || start.starts_with("(dp") || start.starts_with("(lp"))
     pass_over_pt(file, "this is a plain Python pickle, not the zip archive that torch.save writes");
@@ -176,7 +176,7 @@ PtFile::PtFile(const std::filesystem::path& path) : file_(std::make_unique<Input
   const detail::ZipMember* const pickle = find_member(zip.members, prefix + std::string(kPickle));
   if (pickle->bytes > kMostPickleBytes) {
     pass_over_pt(*file_, "data.pkl has " + human_bytes(static_cast<double>(pickle->bytes)) +
-                             "; a dict of tensors takes some 200 bytes for each");
+                             "; a dict of tensors takes some 200 bytes for each tensor");
   }
   const std::string text = read_member(*file_, *pickle);
   const detail::Pickled pickled = detail::unpickle(text);

@@ -457,7 +457,7 @@ TEST_F(PtTest, ArchivesThatAreNotTorchSavesAreRefused) {
   EXPECT_THAT(refused_members({{"a/data.pkl", good}, {"a/data/0", elements, true}}), HasSubstr("is compressed"));
   EXPECT_THAT(refused_members({{"a/data.pkl", std::string(100'000'000, 'N'), true}}), HasSubstr("data.pkl has 100 MB"));
   std::ofstream(path_, std::ios::binary) << "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.";
-  EXPECT_THAT(refusal(), HasSubstr("the form from before torch 1.6"));
+  EXPECT_THAT(refusal(), HasSubstr("the format of torch before 1.6"));
   for (const char* const other : {"", "PK", "GIF89a", "{\"a\": 1}"}) {
     std::ofstream(path_, std::ios::binary) << other;
     EXPECT_THAT(refusal(), HasSubstr("not a zip archive, or it was cut off")) << other;

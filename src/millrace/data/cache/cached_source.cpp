@@ -148,7 +148,7 @@ void CachedSource::read(std::span<const std::int64_t> indices, Rows rows, const 
   }
 }
 
-// Reads rows that the cache does not hold, and neighbouring ones of these with one call.
+// Reads rows that the cache does not hold. Neighbouring rows are read with one call.
 void CachedSource::read_rows(std::span<const std::int64_t> indices, Rows rows, const ReadRandom& random) const {
   std::uint64_t hits = 0;
   std::size_t at = 0;

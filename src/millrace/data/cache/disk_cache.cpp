@@ -27,7 +27,7 @@ constexpr std::uint64_t kLeastPart = 4096;  // if parts are smaller on average, 
 
 std::string text(std::uint64_t bytes) { return human_bytes(static_cast<double>(bytes)); }
 
-// The size of the file. nullopt if the path is not a regular file, also if it is a link.
+// The size of the file. nullopt if the path is not a regular file; a link is not one.
 std::optional<std::uint64_t> file_bytes(const stdfs::path& path) {
   std::error_code failure;
   if (stdfs::symlink_status(path, failure).type() != stdfs::file_type::regular) return std::nullopt;
@@ -50,8 +50,8 @@ std::vector<std::string> texts_of(const Source& source, std::size_t parts) {
     MR_CHECK(texts.empty() || texts.size() == parts, "each part has a text, or none has");
     if (!texts.empty()) return texts;
   }
-  // Increase this number when a reader makes other values of the same file. From 2 on, pictures are rotated as their EXIF says;
-  // from 3 on, as their XMP says.
+  // Increase this number when a reader makes other values from the same file. Number 2 began to rotate pictures by EXIF, number
+  // 3 by XMP.
   std::string common = source.fingerprint() + "\nreaders 3";
   for (const Field& field : source.fields())
     common += '\n' + field.name + ' ' + std::string(name_of(field.dtype)) + ' ' + to_text(field.shape);

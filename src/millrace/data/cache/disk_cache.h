@@ -38,7 +38,7 @@ class DiskCache final : public Cache {
     // A limit for all files in the folder, including those of other data; 0 = half of the disk space that is free for them.
     std::uint64_t budget_bytes = 0;
     bool writes = true;  // false: existing files are read, but no file is written
-    // Called for the first damaged part and when writing first fails, by any reader thread. May be null.
+    // Called for the first damaged part and for the first failed write, by any reader thread. May be null.
     std::function<void(const std::string&)> note = {};
     Fs* fs = nullptr;  // null = the real file system
   };

@@ -174,7 +174,7 @@ class FileTokens final : public TokenArray {
   Header read_header() const {
     Header header;
     file_.read(0, std::as_writable_bytes(std::span(&header, 1)));
-    if (header.magic != Header{}.magic) damaged("no token file's first bytes", "byte 0");
+    if (header.magic != Header{}.magic) damaged("first bytes of another kind of file", "byte 0");
     if (header.version != kVersion)
       damaged("version " + std::to_string(header.version) + ", this program reads version 1", "byte 8");
     if (header.token_bytes != 2 && header.token_bytes != 4)
@@ -199,7 +199,7 @@ class FileTokens final : public TokenArray {
     const auto shallow = [](int depth, Json::parse_event_t, Json&) { return depth <= kMaxNotesDepth; };
     notes_ = Json::parse(text, shallow, false);
     if (!notes_.is_object() || !notes_.contains("fingerprint") || !notes_["fingerprint"].is_string()) {
-      damaged("notes that its writer did not make", "notes at byte " + std::to_string(at));
+      damaged("notes that are not those of a token file", "notes at byte " + std::to_string(at));
     }
     fingerprint_ = notes_["fingerprint"].get<std::string>();
   }

@@ -127,7 +127,7 @@ struct Loader::Impl {
     if (options.adapts) begin_interval(kFirstLook);
   }
 
-  // The most batches ahead that fit into the limit of bytes, without the slots that the consumer holds and asks for.
+  // The largest number of batches ahead that the limit of bytes allows. Two more slots are for the consumer.
   [[nodiscard]] std::size_t most_ahead() const {
     constexpr std::size_t kMost = 256;
     const std::size_t affordable = options.max_buffer_bytes / std::max<std::size_t>(work->slot_bytes(), 1);
@@ -215,7 +215,7 @@ struct Loader::Impl {
 
   [[nodiscard]] std::uint64_t sequence() const { return epoch * work->batches_per_epoch() + batch; }
 
-  // The error for a bad row: what the source said, with the sample, the batch and the reader.
+  // The error for a bad row: the message of the source, with the sample, the batch and the reader.
   [[nodiscard]] DataError error_of(const BadRow& bad) const {
     const std::string sample = work->sample_name(bad.group, bad.index);
     Message message;

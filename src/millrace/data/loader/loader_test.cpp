@@ -419,7 +419,7 @@ TEST(Loader, announces_every_sample_some_batches_before_it_is_read) {
     source->is_advised = true;
     Loader loader(single(source), shuffled(4, 0));
     const std::vector<std::int64_t> first = ids_of(epoch_of(loader));
-    const auto ahead = static_cast<std::ptrdiff_t>(samples_per_ticket == 1 ? 16 : 32);  // in 16 tickets: 4 or 8 batches
+    const auto ahead = static_cast<std::ptrdiff_t>(samples_per_ticket == 1 ? 16 : 32);  // samples of 16 tickets
     ASSERT_EQ(source->advised.size(), 100U);
     EXPECT_TRUE(std::equal(first.begin() + ahead, first.end(), source->advised.begin()));
     const std::vector<std::int64_t> second = ids_of(epoch_of(loader));

@@ -113,7 +113,7 @@ TEST_F(TokenTest, things_that_are_no_files_are_refused) {
       refusal_message<DataError>([&] {
         (void)TokenArray::open(write("text", "MRTOKEN but not really, only as long as the shortest one has to be ........."));
       }).what,
-      HasSubstr("no token file's first bytes"));
+      HasSubstr("first bytes of another kind of file"));
 }
 
 // Changing any bit of the file must be noticed: in the header, tokens, padding, index, notes and footer.

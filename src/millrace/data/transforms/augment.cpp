@@ -83,9 +83,10 @@ class Windowing final : public Augmentation {
       return std::any_of(shape.begin(), shape.end(), [least](std::int64_t value) { return value < least; });
     };
     if (size_.empty() || size_.size() != padding_.margin.size() || below(size_, 1) || below(padding_.margin, 0)) {
-      detail::refuse_composing(
-          "sizes " + to_text(place_ == Place::whole ? Shape{} : size_) + " and margins " + to_text(padding_.margin), text(),
-          "give a size of at least 1 for each of the last axes, and either no margin or one of at least 0");
+      detail::refuse_composing("sizes " + to_text(place_ == Place::whole ? Shape{} : size_) + " and margins " +
+                                   to_text(padding_.margin) + " do not fit",
+                               text(),
+                               "give a size of at least 1 for each of the last axes, and either no margin or one of at least 0");
     }
   }
 
@@ -179,7 +180,7 @@ class Flip final : public AlongAxes {
  public:
   Flip(std::vector<std::int64_t> axes, double probability) : AlongAxes(std::move(axes)), probability_(probability) {
     if (!(probability >= 0 && probability <= 1)) {
-      detail::refuse_composing("a probability of " + significant(probability, 6), text(), "set it between 0 and 1");
+      detail::refuse_composing("the probability is " + significant(probability, 6), text(), "set it between 0 and 1");
     }
   }
   [[nodiscard]] std::string text() const override { return "random_flip " + axes_text() + " p " + lasting(probability_, 9); }
@@ -219,8 +220,8 @@ class Normalise final : public Augmentation {
   Normalise(std::vector<float> mean, std::vector<float> deviation) : mean_(std::move(mean)), deviation_(std::move(deviation)) {
     const bool positive = std::all_of(deviation_.begin(), deviation_.end(), [](float value) { return value > 0; });
     if (mean_.empty() || mean_.size() != deviation_.size() || !positive) {
-      detail::refuse_composing(std::to_string(mean_.size()) + " means, " + std::to_string(deviation_.size()) + " deviations" +
-                                   (positive ? "" : ", one of them not above 0"),
+      detail::refuse_composing(std::to_string(mean_.size()) + " means and " + std::to_string(deviation_.size()) +
+                                   " deviations are given" + (positive ? "" : "; a deviation is not above 0"),
                                "normalise", "give a mean and a deviation above 0 for each channel, or one for all");
     }
     for (std::size_t c = 0; c < mean_.size(); ++c) of_bytes_.push_back(detail::normalised_bytes(mean_[c], deviation_[c]));
@@ -266,7 +267,7 @@ class Noise final : public Augmentation {
  public:
   explicit Noise(double deviation) : deviation_(deviation) {
     if (!(deviation >= 0 && std::isfinite(static_cast<float>(deviation))))
-      detail::refuse_composing("a deviation of " + significant(deviation, 6), text(), "set it to a number of 0 or more");
+      detail::refuse_composing("the deviation is " + significant(deviation, 6), text(), "set it to a number of 0 or more");
   }
   [[nodiscard]] Field made_of(const Field& field) const override {
     if (field.dtype != DType::f32) refuse_step(field, *this, "is not f32", "put data::normalise before the noise");

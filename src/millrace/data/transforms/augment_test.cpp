@@ -274,22 +274,22 @@ TEST(Augment, mistakes_are_named_when_the_source_is_made) {
   EXPECT_EQ(refused([] { return pad({.margin = {1}, .value = 0.5}); }).what,
             "field \"image\" u8 [3,8,8] can't hold the value 0.5");
   EXPECT_EQ(refused([] { return random_crop({1, 1, 1, 1}); }).what, "field \"image\" u8 [3,8,8] has fewer than 4 axes");
-  EXPECT_EQ(refused([] { return random_crop({8, 8}, {.margin = {1}}); }).what, "sizes [8,8] and margins [1]");
-  EXPECT_EQ(refused([] { return random_crop({0}); }).what, "sizes [0] and margins [0]");
+  EXPECT_EQ(refused([] { return random_crop({8, 8}, {.margin = {1}}); }).what, "sizes [8,8] and margins [1] do not fit");
+  EXPECT_EQ(refused([] { return random_crop({0}); }).what, "sizes [0] and margins [0] do not fit");
   EXPECT_EQ(refused([] { return random_flip({1}); }).what,
             "field \"image\" u8 [3,8,8] has no such axis, or it is given twice: 1");
   EXPECT_EQ(refused([] {
               return random_flip({-1, -1});
             }).what,
             "field \"image\" u8 [3,8,8] has no such axis, or it is given twice: -1");
-  EXPECT_EQ(refused([] { return random_flip({-1}, 1.5); }).what, "a probability of 1.5");
+  EXPECT_EQ(refused([] { return random_flip({-1}, 1.5); }).what, "the probability is 1.5");
   EXPECT_EQ(refused([] {
               return normalise({0, 0}, {1, 1});
             }).what,
             "field \"image\" u8 [3,8,8] does not have 2 channels on its first axis");
-  EXPECT_EQ(refused([] { return normalise({0}, {0}); }).what, "1 means, 1 deviations, one of them not above 0");
+  EXPECT_EQ(refused([] { return normalise({0}, {0}); }).what, "1 means and 1 deviations are given; a deviation is not above 0");
   EXPECT_EQ(refused([] { return gaussian_noise(1); }).what, "field \"image\" u8 [3,8,8] is not f32");
-  EXPECT_EQ(refused([] { return gaussian_noise(-1); }).what, "a deviation of -1");
+  EXPECT_EQ(refused([] { return gaussian_noise(-1); }).what, "the deviation is -1");
   EXPECT_EQ(refusal_message<ConfigError>([&] { (void)augment(picture, {"imge"}, {random_flip({-1})}); }).what,
             "the sample has no field \"imge\"");
   EXPECT_EQ(refusal_message<ConfigError>([&] { (void)augment(picture, {}, {random_flip({-1})}); }).what, "no field is named");

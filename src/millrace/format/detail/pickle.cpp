@@ -425,7 +425,7 @@ class Machine {
   }
 
   // Gives the attributes to an object of a class outside the list. Attributes of a dict are dropped, because they are not among
-  // its items; the modules' versions that a state_dict carries are such attributes.
+  // its items. An example is the versions of modules that a state_dict has.
   void build() {
     const std::uint32_t state = pop();
     PickleNode& target = top();

@@ -56,7 +56,7 @@ class Id {
 
 // Returns the library's pending errors as text, namely the outermost and the innermost error of the stack, and clears them.
 [[nodiscard]] std::string library_words();
-// Both throw LibraryError if the library's result is negative.
+// The following functions throw LibraryError if the library's result is negative.
 Id owned(hid_t id);
 void check(herr_t result);
 inline void check_bool(htri_t result) { check(static_cast<herr_t>(result)); }

@@ -3,8 +3,8 @@
 //   millrace-hdf5 describe_all      describes the files of each message (describe_some() chooses the processes)
 //   millrace-hdf5 read              reads blocks of one file, until the socket ends
 //   millrace-hdf5 write             writes arrays into one file
-// Standard input is the socket; for the last two, descriptor 3 is the file. A limit on its descriptors prevents it from opening
-// files.
+// Standard input is the socket; for the last two jobs, descriptor 3 is the file. A limit on its descriptors prevents it from
+// opening files.
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>

@@ -25,7 +25,7 @@ class Process {
   // Sends at most kFilesAtOnce open files, which the child receives as its own descriptors.
   bool send_files(std::span<const int> files);
   [[nodiscard]] std::optional<std::string> receive_frame();  // nullopt: the process has ended
-  // Receive an answer directly into its destination: receive_size() the size of the next frame, receive() its bytes.
+  // Receive an answer directly into its destination: receive_size() returns the size of the next frame, receive() its bytes.
   [[nodiscard]] std::optional<std::uint64_t> receive_size();
   bool receive(std::span<std::byte> out);
   // Call this after a call above has failed. Waits for the process to end and describes how it ended: "ended by signal 11

@@ -167,8 +167,8 @@ std::string affine_of_qform(const NiftiHeader& header, NiftiMatrix& affine) {
   const double b = header.qform[0], c = header.qform[1], d = header.qform[2];
   const double square = b * b + c * c + d * d;
   if (!std::isfinite(square)) return "the qform's quaternion is not finite";
-  // nibabel's threshold: if `square` is this close to 1, the difference is rounding of float32, and its root would rotate the
-  // volume slightly.
+  // nibabel's threshold. If `square` is this close to 1, the difference is a rounding error of float32; the root of the
+  // difference would rotate the volume slightly.
   constexpr double kRounding = 3 * static_cast<double>(std::numeric_limits<float>::epsilon());
   const bool is_half_turn = std::abs(1.0 - square) < kRounding;
   if (square > 1.0 && !is_half_turn) return "the qform's quaternion is longer than 1";
@@ -250,7 +250,7 @@ std::string parse_extensions(std::span<const std::byte> bytes, std::uint64_t end
   header.extensions.clear();
   if (end < begin + 4 || bytes[begin] == std::byte{0}) return "";
   const Bytes ordered(bytes, header.swapped);
-  // If too few bytes for another extension are left after the last one, they are padding.
+  // Fewer than 8 bytes after the last extension are padding.
   for (std::uint64_t at = begin + 4; at + 8 <= end;) {
     const auto size = ordered.at<std::int32_t>(at);
     if (size == 0) break;

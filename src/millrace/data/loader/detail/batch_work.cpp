@@ -95,7 +95,7 @@ void BatchWork::lay_out_mix() {
     widest = std::max(widest, std::accumulate(part.field_bytes.begin(), part.field_bytes.end(), std::size_t{0}));
     fields += part.field_bytes.size();
   }
-  // This is hardly more than lay_out() would reserve for all groups, and often less.
+  // This size is hardly larger than that of lay_out() for all groups, and often smaller.
   slot_bytes_ = static_cast<std::size_t>(options_.order.batch_size) * widest + fields * kAlignment;
 }
 

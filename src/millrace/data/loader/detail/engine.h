@@ -1,6 +1,6 @@
 // The machinery of the loader, without the data. A batch has a number and consists of tickets, which are its units of work.
-// Reader threads work on the tickets in a ring of slots, which hold the batches; the batches are delivered in order. It is a
-// template over the work, so that tests can use integers.
+// Reader threads work on the tickets in a ring of slots, which hold the batches; the batches are delivered in order. The engine
+// is a template over the work, so that tests can use integers.
 //
 // Work provides
 //   using Slot = ...;                                        what a batch is made in

@@ -52,7 +52,7 @@ void Order::fill(std::int64_t first, std::span<std::int64_t> out) const noexcept
     return;
   }
   // Values outside the range are collected without a branch and then permuted again together. A loop for each row would
-  // mispredict every third branch and keep the processor from working on several rows at once.
+  // mispredict every third branch and prevent the processor from working on several rows at once.
   constexpr std::size_t kBlock = 256;
   std::array<std::uint32_t, kBlock> outside;
   for (std::size_t begin = 0; begin < out.size(); begin += kBlock) {

@@ -20,7 +20,7 @@ class Order {
   [[nodiscard]] std::int64_t operator[](std::int64_t position) const noexcept;
 
  private:
-  // Luby and Rackoff prove for this number that the order can't be distinguished from a random one.
+  // Luby and Rackoff prove for this number of rounds that the order can't be distinguished from a random one.
   static constexpr std::size_t kRounds = 4;
   [[nodiscard]] std::uint64_t permute(std::uint64_t x) const noexcept;
 

@@ -55,8 +55,8 @@ struct StepKind {
 [[nodiscard]] SourcePtr open_below(const Part& part);
 [[nodiscard]] Step open_step(const Part& part);
 
-// Files and patterns such as "*.h5", in the order given; the files of a pattern sorted by name, those of a folder that have one
-// of the `endings` too.
+// The files of all `names`, in the given order. A pattern such as "*.h5" gives the files that match it; a folder gives its
+// files that end in one of `endings`. Both are sorted by name.
 [[nodiscard]] std::vector<std::filesystem::path> files_of(const Part& part, const std::vector<std::string>& names,
                                                           const std::vector<std::string>& endings);
 
