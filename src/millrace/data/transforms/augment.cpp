@@ -83,8 +83,8 @@ class Windowing final : public Augmentation {
       return std::any_of(shape.begin(), shape.end(), [least](std::int64_t value) { return value < least; });
     };
     if (size_.empty() || size_.size() != padding_.margin.size() || below(size_, 1) || below(padding_.margin, 0)) {
-      detail::refuse_composing("sizes " + to_text(place_ == Place::whole ? Shape{} : size_) + " and margins " +
-                                   to_text(padding_.margin) + " do not fit",
+      detail::refuse_composing("a step can't have sizes " + to_text(place_ == Place::whole ? Shape{} : size_) + " and margins " +
+                                   to_text(padding_.margin),
                                text(),
                                "give a size of at least 1 for each of the last axes, and either no margin or one of at least 0");
     }

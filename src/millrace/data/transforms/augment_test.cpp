@@ -274,8 +274,8 @@ TEST(Augment, mistakes_are_named_when_the_source_is_made) {
   EXPECT_EQ(refused([] { return pad({.margin = {1}, .value = 0.5}); }).what,
             "field \"image\" u8 [3,8,8] can't hold the value 0.5");
   EXPECT_EQ(refused([] { return random_crop({1, 1, 1, 1}); }).what, "field \"image\" u8 [3,8,8] has fewer than 4 axes");
-  EXPECT_EQ(refused([] { return random_crop({8, 8}, {.margin = {1}}); }).what, "sizes [8,8] and margins [1] do not fit");
-  EXPECT_EQ(refused([] { return random_crop({0}); }).what, "sizes [0] and margins [0] do not fit");
+  EXPECT_EQ(refused([] { return random_crop({8, 8}, {.margin = {1}}); }).what, "a step can't have sizes [8,8] and margins [1]");
+  EXPECT_EQ(refused([] { return random_crop({0}); }).what, "a step can't have sizes [0] and margins [0]");
   EXPECT_EQ(refused([] { return random_flip({1}); }).what,
             "field \"image\" u8 [3,8,8] has no such axis, or it is given twice: 1");
   EXPECT_EQ(refused([] {
