@@ -280,8 +280,7 @@ void add_entries(std::vector<Row>& rows) {
   add("default_of_no_key", {"unknown key \"optim.lerning_rate\"", "recipe mistakes", "did you mean optim.learning_rate?"}, 2);
   add("default_of_wrong_type", {"data.batch_size is \"many\", expected \"auto\" or an integer", "recipe mistakes"}, 2);
   add("preset_of_no_key", {"unknown key \"trian.epochs\"", "preset smoke", "did you mean train.epochs?"}, 2);
-  add("alias_of_no_key", {"alias \"bs\" stands for \"data.batchsize\", which is not a key", "Entry::aliases", "data.batch_size"},
-      2);
+  add("alias_of_no_key", {"alias \"bs\" stands for \"data.batchsize\", which is no key", "Entry::aliases", "data.batch_size"}, 2);
   add("section_of_a_shared_name", {"config key \"optim.learning_rate\" is declared twice", "Entry::sections", "another name"}, 2);
   add("two_entries_one_name", {"two entries have the name \"mistakes\"", "cli_main()", "its own name"}, 1);
   add("entry_without_make", {"entry \"mistakes\" can make no recipe: Entry::make is empty", "cli_main()", "entry_of()"}, 1);

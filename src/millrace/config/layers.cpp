@@ -74,7 +74,7 @@ Layers::Layers(const Schema& schema, std::span<const Alias> aliases)
     if (each.path.empty() || schema.find(each.path) != nullptr) continue;
     const std::string near = suggestion(each.path);
     throw ConfigError(
-        {"alias " + quoted(each.name) + " stands for " + quoted(each.path) + ", which is not a key", "Entry::aliases",
+        {"alias " + quoted(each.name) + " stands for " + quoted(each.path) + ", which is no key", "Entry::aliases",
          (near.empty() ? "" : "did you mean " + near + "? ") + "name a key of the recipe or of the shared sections"});
   }
 }

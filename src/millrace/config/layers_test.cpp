@@ -176,7 +176,7 @@ TEST(Aliases, OfAnUnknownKeyAreRefused) {
     const Layers layers(settings_schema(), aliases);
     ADD_FAILURE();
   } catch (const ConfigError& error) {
-    EXPECT_EQ(error.message().what, "alias \"x\" stands for \"data.batchsize\", which is not a key");
+    EXPECT_EQ(error.message().what, "alias \"x\" stands for \"data.batchsize\", which is no key");
     EXPECT_THAT(error.message().next, HasSubstr("did you mean data.batch_size?"));
   }
 }
