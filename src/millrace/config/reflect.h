@@ -1,4 +1,4 @@
-// Names of members and enumerators, and the number of a struct's members, as C++20 lets a program find them.
+// Finds the names of members and enumerators, and the number of a struct's members, at compile time.
 #pragma once
 
 #include <array>

@@ -24,7 +24,7 @@ namespace millrace::data {
 struct PipelineInput {
   std::filesystem::path folder;             // relative paths start here; empty: the current folder
   std::string name = "the pipeline";        // the beginning of places in messages, such as a file
-  std::vector<MapFunction> functions = {};  // of the parts of kind "map", by number; a file can't hold them
+  std::vector<MapFunction> functions = {};  // functions of the parts of kind "map", by number; JSON can't hold functions
 };
 
 // Opens the sources. ConfigError lists what is wrong with a part and names its place ("w.json, data.of"); DataError is about

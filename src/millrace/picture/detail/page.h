@@ -89,7 +89,8 @@ struct Fit {
 struct Fits {
   Fit rows, columns;
 };
-// Fits `height` x `width` cells into a width of `room`. Cells are square if the height is then between the two limits.
+// Fits `height` x `width` cells into a width of `room`. Cells are square unless the height would then be outside the two
+// limits.
 [[nodiscard]] Fits fits(std::int64_t height, std::int64_t width, double room, double least_height, double greatest_height);
 
 // The mean of the finite values under a pixel; NaN if no value there is finite. Each cell has `channels` values.

@@ -79,7 +79,7 @@ SourcePtr open_concat(const Part& part) {
   (void)values_of(part, {});
   const auto parts = part.json.find("of");
   if (parts == part.json.end() || !parts->is_array() || parts->empty())
-    refuse_part(part, "a part of kind \"concat\" joins a list of parts, and there is no list", "give it as \"of\"");
+    refuse_part(part, "a part of kind \"concat\" joins a list of parts, but there is no list", "give it as \"of\"");
   std::vector<SourcePtr> sources;
   for (const Json& below : *parts)
     sources.push_back(open_part({below, part.input, part.place + ".of[" + std::to_string(sources.size()) + "]"}));
@@ -119,7 +119,7 @@ SourcePtr open_map(const Part& part) {
   const auto keys = keys_of<MapKeys>(part);
   if (static_cast<std::size_t>(keys.function) >= part.input.functions.size()) {
     refuse_part(part, "function " + std::to_string(keys.function) + " is not there",
-                "a part of kind \"map\" needs a program that hands its function over, as the Python package does");
+                "a part of kind \"map\" needs a program that passes its function, as the Python package does");
   }
   Mapping mapping{
       .name = keys.name, .drops = keys.drops, .function = part.input.functions[static_cast<std::size_t>(keys.function)]};

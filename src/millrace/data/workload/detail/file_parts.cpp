@@ -42,9 +42,9 @@ SourcePtr open_hdf5(const Part& part) {
   for (const auto& [name, dataset] : keys.datasets) fields.push_back({.name = name, .dataset = dataset});
   for (const auto& [name, ranges] : keys.keep) {
     const auto kept = std::ranges::find(fields, name, &Hdf5Field::name);
-    if (kept == fields.end()) refuse_part(part, "keep names " + quoted(name) + ", which is no field", "name one of datasets");
+    if (kept == fields.end()) refuse_part(part, "keep names " + quoted(name) + ", which is not a field", "name one of datasets");
     for (const std::vector<std::int64_t>& range : ranges) {
-      if (range.size() != 2) refuse_part(part, "a part of an axis of " + quoted(name) + " is no pair", "write [begin, end]");
+      if (range.size() != 2) refuse_part(part, "a part of an axis of " + quoted(name) + " is not a pair", "write [begin, end]");
       kept->keep.push_back({.begin = range[0], .end = range[1]});
     }
   }
@@ -178,7 +178,7 @@ SourcePtr open_csv(const Part& part) {
   }
   for (const std::string& name : keys.whole) {
     if (!keys.columns.contains(name))
-      refuse_part(part, "whole names " + quoted(name) + ", which is no field", "name one of columns");
+      refuse_part(part, "whole names " + quoted(name) + ", which is not a field", "name one of columns");
   }
   if (fields.empty()) refuse_part(part, "no field is named", "give columns, such as {\"x\": [\"speed\", \"angle\"]}");
   return std::make_shared<CsvSource>(part.input.folder / keys.file, fields);

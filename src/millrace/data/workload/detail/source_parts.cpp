@@ -56,7 +56,7 @@ SourcePtr open_memory(const Part& part) {
   for (const auto& [name, file] : keys.arrays) {
     const auto shape = keys.shapes.find(name);
     if (shape == keys.shapes.end())
-      refuse_part(part, "array " + quoted(name) + " has no shape", "give that of one row in shapes");
+      refuse_part(part, "array " + quoted(name) + " has no shape", "give the shape of one row in shapes");
     const std::string bytes = read_bytes(part.input.folder / file);
     std::vector<float> values(bytes.size() / sizeof(float));
     std::memcpy(values.data(), bytes.data(), values.size() * sizeof(float));
