@@ -31,7 +31,7 @@ struct BatchOrigin {
 struct Group {
   std::string name;                     // data set's name, "" for a plain batch
   Tensors fields;                       // name -> tensor, first dimension = rows
-  std::vector<std::int64_t> positions;  // position of each row in the epoch's order: keys randomness, see core/random.h
+  std::vector<std::int64_t> positions;  // position of each row in the epoch's order; keys its random numbers, see core/random.h
   std::vector<std::int64_t> indices;    // each row's sample in the data set; empty in a batch that no loader made
   [[nodiscard]] std::int64_t rows() const noexcept { return static_cast<std::int64_t>(positions.size()); }
 };
@@ -76,9 +76,9 @@ struct LossTerm {
 
   at::Tensor sum;    // scalar with gradient
   at::Tensor count;  // scalar without gradient, on the sum's device: number of things in `sum`; 0 = the term counts nothing here
-  // The usual count of a full micro-batch, known before the step without reading from the device. Backward runs on sum /
-  // nominal_count, so that half precision never sees huge numbers. Any positive constant gives the same result in exact
-  // arithmetic.
+  // The usual count of a full micro-batch, which is known before the step without a read from the device. The backward pass
+  // starts from sum / nominal_count, so that numbers stay small enough for half precision. Any positive constant gives the same
+  // result in exact arithmetic.
   double nominal_count = 1.0;
   // Shown instead of sum / count. Example: a loss log(S/N) has sum = S and count = S, detached. Its gradient is exact over
   // micro-batches and ranks, but its quotient is always 1, so it reports S, N and the logarithm.

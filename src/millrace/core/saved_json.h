@@ -22,7 +22,7 @@ class SavedJson {
 
   [[nodiscard]] const Json& json() const noexcept { return *json_; }
   [[nodiscard]] SavedJson operator[](const std::string& key) const;           // the value of an object at this key
-  [[nodiscard]] std::optional<SavedJson> find(const std::string& key) const;  // the same; nullopt if the key is missing
+  [[nodiscard]] std::optional<SavedJson> find(const std::string& key) const;  // like operator[]; nullopt if the key is missing
   [[nodiscard]] std::vector<std::pair<std::string, SavedJson>> members() const;
   [[nodiscard]] std::vector<SavedJson> list(std::optional<std::size_t> size = {}) const;  // an array, of this length if given
 

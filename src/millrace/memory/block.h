@@ -37,7 +37,7 @@ class Recompute {
   std::vector<std::string> patterns_;
 };
 
-// Sees every block of the forward passes in a BlockScope, and its part of the backward pass.
+// Is notified of every block of the forward passes in a BlockScope, and of the block's part of the backward pass.
 class Watcher {
  public:
   virtual ~Watcher() = default;

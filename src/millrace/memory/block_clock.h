@@ -30,8 +30,8 @@ class BlockClock {
   BlockClock(const BlockClock&) = delete;
   BlockClock& operator=(const BlockClock&) = delete;
 
-  // The rest first, then the blocks in order of first use. Their times in a pass add up to the time for which the pass was
-  // watched.
+  // The parts: first the rest, then the blocks in order of first use. Their times in a pass add up to the time for which the pass
+  // was watched.
   [[nodiscard]] const std::vector<Part>& parts() const noexcept;
 
   struct State;

@@ -36,7 +36,7 @@ class Planner {
     std::string peak_in;              // see Peak::where
     std::uint64_t predicted_bytes = 0;
     double extra_ms = 0;
-    bool fits = true;  // false: not enough, even with all blocks recomputed
+    bool fits = true;  // false: the step does not fit, even with all blocks recomputed
   };
 
   // If `plain` is missing because that step did not fit, it is derived from `recomputed` and the bytes that its second passes

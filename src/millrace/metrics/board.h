@@ -45,8 +45,8 @@ struct Classification {
 };
 
 // Metrics by name. Arguments of add…() are detached and may be on any device. No add…() waits for the device; means() and
-// tables() read all sums back with one copy. A name belongs to one kind of metric: RecipeError if another kind uses it. DataError
-// shows tensors whose shapes or types do not fit.
+// tables() read all sums back with one copy. A name belongs to one kind of metric: RecipeError if another kind uses it. Tensors
+// whose shapes or types do not fit cause a DataError that shows them.
 class Board {
  public:
   // Adds to the metric `name`, whose value is the sum of all its sums divided by the sum of all its counts. `sum` and `count` are
@@ -100,9 +100,10 @@ class Board {
   void add(const Board& other);
   // Leaves names out of lines for people, see Means::shown_on_console. A star at the pattern's end stands for any text.
   void quiet(std::string_view pattern) { quiet_.emplace(pattern); }
-  // Say which value of these metrics is the best, for summary.json and reports; patterns as in quiet(), and the longest one that
-  // fits a name counts. Known without it: losses (lowest), what add_regression, add_classification, add_correlation and
-  // add_bits_per_event measure, and snapshot.best_metric, for which snapshot.best_is decides.
+  // These two functions state which value of a metric is the best, for summary.json and reports. Patterns are as in quiet(); if
+  // several match a name, the longest applies. No call is needed for losses (lowest), for the metrics of add_regression,
+  // add_classification, add_correlation and add_bits_per_event, and for snapshot.best_metric, whose direction is
+  // snapshot.best_is.
   void lowest_is_best(std::string_view pattern) { best_is_.insert_or_assign(std::string(pattern), Means::BestIs::lowest); }
   void highest_is_best(std::string_view pattern) { best_is_.insert_or_assign(std::string(pattern), Means::BestIs::highest); }
 
@@ -178,7 +179,7 @@ class Board {
   };
   [[nodiscard]] Host read_back() const;
   void put_information(Means& means, const Host& host) const;
-  void know(std::string_view pattern, BestIs best_is);  // unless the recipe has said so
+  void know(std::string_view pattern, BestIs best_is);  // does not replace what the recipe has stated
 
   std::vector<Entry> entries_;
   Means::Patterns quiet_;

@@ -56,7 +56,7 @@ class Optimizer {
   // be overwritten but are not set to zero: see zero_grad(). Equals prepare(), then apply() with its found_inf.
   StepReport step(const at::Tensor& nominal, const at::Tensor& count);
   // The two halves of step(), for a caller that has more reasons to skip a step. apply() follows its prepare(). It skips the step
-  // if `skip` (scalar f32 on the device) is 1, which it must be if found_inf is 1.
+  // if `skip` (scalar f32 on the device) is 1. `skip` must be 1 if found_inf is 1.
   StepReport prepare(const at::Tensor& nominal, const at::Tensor& count);
   void apply(const at::Tensor& skip);
   void set_learning_rate(double learning_rate);  // sets the schedule's rate, which the groups' scales multiply

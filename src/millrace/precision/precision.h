@@ -18,7 +18,7 @@ namespace millrace::precision {
 struct Decision {
   std::optional<c10::ScalarType> autocast;  // nullopt = fp32
   std::string reason;                       // one line for the plan, with the trial's figures if there was one
-  // A trial found both formats right, and the cores belonged to this process, so the times decided.
+  // True if the times decided: a trial found both formats accurate, and no other program used the cores.
   bool by_time = false;
 };
 
@@ -53,9 +53,9 @@ using RunTrial = std::function<Trial(std::optional<c10::ScalarType>)>;
 // alone decides.
 [[nodiscard]] Decision choose(c10::Device device, const RunTrial& run_trial);
 // Compares `format` with fp32 in trials that take turns. `format` is chosen if all of this holds: it is 5 % faster; the loss
-// differs by at most 2 % and the gradient's norm by at most 10 %; the gradient's cosine is at least .9 for every objective; in no
-// round is a parameter's gradient off by more than kWorstGradient; all values are finite. An error of LibTorch in the trial
-// decides for fp32.
+// differs by at most 2 % and the gradient's norm by at most 10 %; the gradient's cosine is at least .9 for every objective; no
+// parameter's gradient is off by more than kWorstGradient in any round; all values are finite. If LibTorch throws an error in the
+// trial, the choice is fp32.
 [[nodiscard]] Decision confirm(c10::ScalarType format, const RunTrial& run_trial);
 
 [[nodiscard]] bool hardware_has_fast_bf16(c10::Device device, std::string* reason);

@@ -12,9 +12,9 @@
 
 namespace millrace::snapshot {
 
-// Removes only whole snapshots that Millrace made. A snapshot that does not load does not count, stays where it is and is
-// reported once; so does a folder that is foreign or that others have changed. A snapshot that this process has neither read nor
-// written is read once before it is counted or removed. One thread at a time.
+// Removes only whole snapshots that Millrace made. A snapshot that can't be loaded is not counted, stays where it is and is
+// reported once. The same holds for a folder that is foreign or that others have changed. A snapshot that this process has
+// neither read nor written is read once before it is counted or removed. One thread at a time.
 class Keeper {
  public:
   // Which snapshots to keep.

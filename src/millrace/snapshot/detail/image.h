@@ -35,7 +35,7 @@ struct FreeHost {
   void operator()(std::byte* memory) const noexcept;
 };
 
-// Memory that is kept from one snapshot to the next and grows to the largest snapshot.
+// Memory that is kept from one snapshot to the next and grows to the size of the largest snapshot.
 class HostMemory {
  public:
   // Returns at least `bytes`, uninitialised; the old contents are lost. std::bad_alloc if memory runs out. `copier`, which must

@@ -45,13 +45,14 @@ class KeptTrials {
 // Such as ", on NVIDIA H100 80GB HBM3, compute capability 9.0, driver 580.65.06".
 [[nodiscard]] std::string this_gpu(const std::string& name, std::pair<int, int> capability, const std::string& driver);
 
-// True if `result` has the form of the result of a whole step's trial: {value, reason}.
+// True if `result` has the form that trials of whole steps keep: {value, reason}.
 [[nodiscard]] bool is_verdict(const std::optional<Json>& result);
 inline constexpr const char* kOfAnEarlierRun = "; measured by an earlier run of this shape here";
 
-// The name in KeptTrials of a trial that runs whole steps. It consists of `what` is tried, the number format if that matters, and
-// a hash of everything that the step depends on: the recipe, its config without the number format and without sections that no
-// step reads, and the shapes of the model's parameters and of the batch. Results for convolutions hold in every number format.
+// The name in KeptTrials of a trial that runs whole steps. It consists of `what`, the subject of the trial; the number format if
+// that matters; and a hash of everything that the step depends on: the recipe, its config without the number format and without
+// sections that no step reads, and the shapes of the model's parameters and of the batch. Results for convolutions hold in every
+// number format.
 [[nodiscard]] std::string step_trial(std::string_view what, std::string_view recipe, const Json& config,
                                      const torch::nn::Module& model, const Batch& batch);
 

@@ -33,7 +33,7 @@ struct KernelChoice {
 struct KeptKernels {
   std::vector<KernelChoice> choices;
   std::string tried_on;  // the CPU's instruction set at the time; "" = not recorded
-  // False on another instruction set, because both implementations have other speeds and other bits there.
+  // False on another instruction set, because the speeds and the bits of both implementations are different there.
   [[nodiscard]] bool hold_on(std::string_view set) const { return tried_on.empty() || tried_on == set; }
 };
 [[nodiscard]] KeptKernels kept_kernels(const Json& choices);

@@ -1,4 +1,4 @@
-// Which blocks of a model are recomputed in the backward pass: chosen by the config or, for memory.budget, by trials.
+// The blocks of a model that are recomputed in the backward pass: chosen by the config or, for memory.budget, by trials.
 #pragma once
 
 #include <string>

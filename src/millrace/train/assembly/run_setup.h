@@ -87,7 +87,7 @@ class RunSetup {
   std::function<void(const std::string&)> show_;
 };
 
-// Values of the shared sections that contradict each other.
+// Finds values of the shared sections that contradict each other.
 [[nodiscard]] std::vector<Problem> problems_of(const RunConfig& config);
 [[nodiscard]] precision::GpuSettings gpu_settings_of(const RunConfig& config, const at::Device& device);
 // The loader's options for a pipeline, from the run's config and from the pipeline itself.

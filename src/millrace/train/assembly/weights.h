@@ -46,8 +46,8 @@ std::string take_state_dict(Weights& weights);
 // says which prefix was removed: "the names' prefix \"module.\" is passed over". Returns "" if the names already are the model's
 // own, or if a name fits several tensors.
 std::string pass_over_wrappers(Tensors& all, const std::map<std::string, std::vector<std::int64_t>>& wanted);
-// The same before a model exists: removes the wrappers' prefix that all names of `all` share, and returns it, such as
-// "module._orig_mod.".
+// Like pass_over_wrappers(), before a model exists: removes the wrappers' prefix that all names of `all` share, and returns it,
+// such as "module._orig_mod.".
 std::string take_common_wrappers(Tensors& all);
 // The name, such as "ema.net", of the part of `all` that holds all tensors of `wanted` with their shapes; "" if there is no such
 // part.

@@ -62,7 +62,7 @@ class Trainer {
     Reporter::Sinks sinks;
     Reporter::RecordNames names;
     bool recovers = true;                // recover from out-of-memory; false leaves the error to the caller
-    bool may_recompute = true;           // when it recovers, it may also recompute blocks that the config does not name
+    bool may_recompute = true;           // recovery may also recompute blocks that the config does not name
     bool batch_ahead = true;             // the switchboard's row batch_ahead
     bool step_graph = true;              // the switchboard's row step_graph
     std::string frozen_source;           // where the recipe's frozen weights come from; for snapshots that leave them out
@@ -104,8 +104,8 @@ class Trainer {
     bool save_due = false;
     std::optional<Meter::EpochRow> row;  // waits for the results of its validation
   };
-  // A sync is a point after a step at which all ranks have the same state and can act together. Ranks that average their weights
-  // (distributed.average_every) have it after every averaging, all others after each step.
+  // A sync is a point after a step at which all ranks have the same state and can act together. If the ranks average their
+  // weights (distributed.average_every), a sync follows every averaging; otherwise it follows each step.
   struct Sync {
     bool now = true;          // true: the latest step ends at a sync
     std::int64_t before = 0;  // the step of the previous sync
@@ -175,7 +175,7 @@ class Trainer {
   ThawWatch thaw_watch_;
   SkippedInputs skipped_inputs_;
   doctor::Evidence::SkippedInput skipped_input_;  // summed over all ranks
-  double machine_told_ = 0;                       // when the log last had a line about the machine, in steady seconds; 0 = never
+  double machine_told_ = 0;                       // steady time in seconds of the log's last line about the machine; 0 = never
   std::unique_ptr<PhaseClock> phases_;            // null: a step is complete when the host is done with it, so the host's clock
                                                   // suffices
   std::unique_ptr<StepProfiler> profiler_;        // null: there are no steps to record, or all are recorded

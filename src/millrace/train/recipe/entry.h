@@ -36,8 +36,8 @@ struct RecipeCommand {
 struct BenchShape {
   std::string name;  // "cpu-small"
   std::string help;
-  Json config;                                                         // values over the recipe's defaults
-  std::function<Batch(const Json& config, std::uint64_t seed)> batch;  // made once
+  Json config;                                                         // values that replace the recipe's defaults
+  std::function<Batch(const Json& config, std::uint64_t seed)> batch;  // makes the batch; called once
 };
 
 // A tensor that Recipe::predict() takes or returns.
@@ -90,7 +90,7 @@ struct Entry {
   std::string summary;                                // one line for `millrace list`
   config::Schema sections;                            // the config sections that only this recipe has, made from a struct whose
                                                       // members are sections
-  Json defaults = Json::object();                     // values over the shared defaults (batch size, learning rate, ...)
+  Json defaults = Json::object();                     // values that replace the shared defaults (batch size, learning rate, ...)
   std::vector<std::pair<std::string, Json>> presets;  // name -> values over the defaults; "smoke" and "small" run without data
   std::vector<config::Alias> aliases;                 // keys and flags of the original program
   std::vector<NamedConfig> named_configs;             // keys whose values name further config files
@@ -129,8 +129,8 @@ struct Entry {
   Predicts predicts;  // empty: predict() gets the contents of the input file unchecked
   std::vector<RecipeCommand> commands;
   std::vector<BenchShape> bench_shapes;
-  // Some rows of the switchboard matter only to the recipes that name them (SwitchRow::Occasion::named): these are the names of
-  // such rows that this recipe uses. Empty = it may use all of them.
+  // Names of the switchboard's rows that this recipe uses, among the rows with SwitchRow::Occasion::named; all other rows matter
+  // to every recipe. Empty = the recipe may use all rows.
   std::vector<std::string> switches;
   Guide guide;
 };

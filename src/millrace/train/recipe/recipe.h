@@ -34,7 +34,7 @@ struct RecipeFolders {
                                        // such files may be written
   std::filesystem::path cache_folder;  // where token files and the like are kept; empty: no cache
   bool writes = true;                  // false: the command only looks; nothing is written anywhere, but caches may be read
-  bool plan_only = false;              // true: no step follows, so a fit that only steps need may be left out
+  bool plan_only = false;              // true: no step follows, so the recipe may skip a fit that only steps need
 };
 
 // What the trainer passes to a recipe's constructor.
@@ -56,9 +56,9 @@ struct Context {
   [[nodiscard]] nn::Fused fused() const;  // the switches of fused operations, as the functions of nn take them
 };
 
-// A number on the host, such as the step's, that grows from step to step; converts to T. The conversion sets *is_read, because a
-// GPU that records a step once and replays it would keep using the number of the recorded step. A step that has read a number is
-// recorded anew when the number changes (train/step/step_graph.h).
+// A number on the host that grows from step to step, such as the number of the step; converts to T. The conversion sets *is_read,
+// because a GPU that records a step once and replays it would keep using the number of the recorded step. A step that has read a
+// number is recorded anew when the number changes (train/step/step_graph.h).
 template <class T>
 class HostNumber {
  public:
@@ -105,8 +105,9 @@ struct Objective {
   std::string name = "loss";
   std::vector<optim::ParameterGroup> parameters;  // empty = all parameters of model()
   optim::OptimConfig optim;
-  // The loss of one micro-batch; see Loss. nullopt: the objective does not take part in this step. All micro-batches and ranks
-  // must then agree on that. Its parameters, optimiser, average and schedule stay unchanged, to the bit.
+  // The loss of one micro-batch; see Loss. nullopt means that the objective does not take part in this step: all micro-batches
+  // and ranks must then return nullopt, and the objective's parameters, optimiser, average and schedule stay unchanged, to the
+  // bit.
   std::function<std::optional<Loss>(const Batch&, const StepContext&)> loss;
   // Optional: called without gradients after each update of the parameters, before the averages of the parameters are updated. It
   // keeps parameters in their range (clamps, shrinks or normalises them in place) without copying values from the device. It is
@@ -141,7 +142,7 @@ struct LoggedStep {
   // Means since the last log line of losses, their terms and, with log.train_metrics, "train/<metric>"; the names are those of
   // log.jsonl.
   std::map<std::string, double, std::less<>> means;
-  // Both are of the first objective: the learning rate of each of its parameter groups, and the norm of its last gradient.
+  // Values of the first objective: the learning rate of each of its parameter groups, and the norm of its last gradient.
   std::vector<double> learning_rates;
   double gradient_norm = 0;
   [[nodiscard]] double mean(std::string_view name) const;  // NaN if there is no such mean
@@ -180,7 +181,7 @@ struct FieldWords {
   std::vector<std::string> names = {};  // of whole numbers: the name of each value, by number, such as the classes of a label
 };
 
-// What a recipe says about itself once its data is open and its model made.
+// What a recipe reports about itself after its data is opened and its model is made.
 struct Facts {
   std::string rate_unit = "samples";  // what rates count: samples, tokens, volumes
   double units_per_sample = 1.0;      // rate_units in a sample

@@ -19,8 +19,8 @@ namespace millrace {
 //   DataError     unchanged, with the batch added; a RowError also with the sample, as the source describes it
 //   itself        every other error of ours, errors of files, and out-of-memory, from which a run recovers
 // Return values of callbacks are checked, see callback_checks.h; model() must return the same module each time; loss and measure
-// must leave the fields of their batch as they are. A crash in a callback says as much (system/foreign_call.h). Calls cost less
-// than a microsecond. As thread-safe as the recipe.
+// must leave the fields of their batch as they are. A crash in a callback is reported as such (system/foreign_call.h). Calls cost
+// less than a microsecond. As thread-safe as the recipe.
 class RecipeGuard final : public Recipe {
  public:
   RecipeGuard(std::string name, std::unique_ptr<Recipe> recipe);

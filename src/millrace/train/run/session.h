@@ -93,7 +93,7 @@ class Session {
   double opening_seconds_ = 0;          // seconds for making the recipe and opening its data
   std::vector<Choice> logged_choices_;  // those choices of the plan that the log already has
   std::size_t notices_shown_ = 0;
-  int crash_log_ = -1;  // descriptor of log.jsonl, before the run begins of lock; -1 = not open
+  int crash_log_ = -1;  // descriptor of log.jsonl, or of the file `lock` before the run begins; -1 = not open
 };
 
 // Versions of Millrace, LibTorch and the compiler, and the CPU's capability. "build" identifies the build of the program, if it

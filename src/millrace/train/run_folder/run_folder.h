@@ -103,7 +103,8 @@ class RunFolder {
 // was the current one when the run was last started.
 [[nodiscard]] std::vector<std::filesystem::path> folders_of_run(Fs& fs, const std::filesystem::path& run_folder);
 
-// The folder whose snapshots count: while a start with --fresh has not saved yet, the folder of the old run, else `run_folder`.
+// The folder whose snapshots are in use: the folder of the old run while a start with --fresh has not saved yet, otherwise
+// `run_folder`.
 [[nodiscard]] std::filesystem::path run_with_snapshots(Fs& fs, const std::filesystem::path& run_folder);
 // Throws UsageError if `record`, found in `run_folder`, belongs to another recipe's run.
 void refuse_another_recipe(const RunRecord& record, const std::filesystem::path& run_folder, const std::string& recipe);

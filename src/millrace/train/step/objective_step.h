@@ -26,8 +26,8 @@ namespace millrace {
 [[nodiscard]] at::Tensor shown(const Loss& loss);
 [[nodiscard]] Loss detached(Loss loss);  // detaches sums, counts, reports and outputs
 
-// Divides each term's sum by the term's count over all micro-batches of a step and all ranks. An accumulated gradient can be
-// divided only once, so terms share a backward pass if one division serves all of them:
+// Divides each term's sum by the term's count over all micro-batches of a step and all ranks. Gradients that are accumulated
+// together can be divided only by one number, so terms share a backward pass if the same number serves all of them:
 //   one term                  sum / nominal_count; the step's gradient is multiplied by nominal_count / count
 //   one micro-batch in all    each sum over its own count, one pass
 //   terms that are per_row    each sum over its count in the step's first micro-batch, one pass; one factor fits all
@@ -58,7 +58,8 @@ class ObjectiveStep {
     GradientSums::Traffic traffic;  // bytes exchanged with the other ranks so far
   };
 
-  // ConfigError if no parameter of the objective requires a gradient. Only parameters that do reach the optimiser.
+  // ConfigError if no parameter of the objective requires a gradient. The optimiser gets only the parameters that require a
+  // gradient.
   ObjectiveStep(Objective objective, const torch::nn::Module& model, const Options& options);
   ~ObjectiveStep();
   ObjectiveStep(ObjectiveStep&&) noexcept;

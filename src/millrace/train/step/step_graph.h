@@ -41,7 +41,7 @@ class StepGraph {
   struct Parts {
     std::function<StepResult(const Batch&, MicroPosition, StepLaunches&)> passes;  // forward and backward of a micro-batch
     std::function<void(StepLaunches&)> update;
-    // Buffers may have changed although their version counters did not, because passes were replayed.
+    // Tells the stepper that buffers may have changed although their version counters did not, because passes were replayed.
     std::function<void()> distrust_counters;
     std::function<void()> drop;  // undoes the passes of the step
     std::vector<ObjectiveStep>& objectives;
@@ -63,7 +63,8 @@ class StepGraph {
   // when memory is needed.
   void forget();
 
-  // Whether steps are replayed, and why; nullopt until it is known. A reason against replay may disappear in a later epoch.
+  // True if steps are replayed, with the reason; nullopt until it is known. A reason against replay may disappear in a later
+  // epoch.
   [[nodiscard]] const std::optional<Chosen<bool>>& choice() const noexcept { return choice_; }
 
  private:

@@ -11,7 +11,7 @@ namespace millrace {
 
 class SiteRecorder;  // core/random.h
 
-// Which numbers of the host a step was seen to read.
+// The numbers of the host that a step was seen to read.
 struct HostReads {
   bool step = false, epoch = false;  // numbers of StepContext
 };

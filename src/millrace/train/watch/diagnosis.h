@@ -60,7 +60,7 @@ class Diagnosis {
   Diagnosis(const Diagnosis&) = delete;
   Diagnosis& operator=(const Diagnosis&) = delete;
 
-  // Called after each log line. Applies the rules at most once a second; nullopt if it did not apply them.
+  // Called after each log line. Applies the rules at most once a second; nullopt if they were not applied.
   [[nodiscard]] std::optional<doctor::Watch::Change> look(const StepRecord& record, MemorySeen memory);
   void saw_validation(double loss, double seconds, const doctor::Evidence::Judged& judged);
   void saw_copied(const Batch& batch);  // called with a batch after its copy to the device
@@ -93,7 +93,7 @@ class Diagnosis {
     double validation_seconds = 0;
     double cpu_seconds = 0;                                     // CPU time of the process
     double skipped = 0, spikes = 0, others = 0, others_of = 0;  // others: seconds in which other programs used the cores, out of
-                                                                // others_of seconds that were observed
+                                                                // others_of observed seconds
     data::Loader::Counters read;
     std::map<std::string, double> slow;
     std::vector<nn::ClampCount> clamps;

@@ -49,7 +49,7 @@ class Watchdog {
 
   Options options_;
   std::uint64_t beat_;
-  double since_, looked_;  // times of the clock when the beat last changed, and at the last look
+  double since_, looked_;  // times of the clock: when the beat last changed, and at the last look
   bool reported_ = false;
   std::vector<double> slow_;  // seconds of the latest phases that took longer than one look
   std::size_t slow_count_ = 0;

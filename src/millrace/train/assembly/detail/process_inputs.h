@@ -1,5 +1,5 @@
-// States of the process and of a thread that decide the numbers of a step without being its arguments, each with what sets it and
-// what restores it. A state that is not in this table must not change a bit.
+// States of the process and of a thread that influence the numbers of a step but are not its arguments. The table says what sets
+// each state and what restores it. A state that is not in the table must not change a bit.
 //
 //   state                                 set by                                          put back by
 //   of the process, for a run:
