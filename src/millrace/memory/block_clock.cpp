@@ -77,7 +77,8 @@ struct EntersPart final : torch::autograd::FunctionPreHook {
   std::size_t part;
 };
 
-// Adds hooks to nodes at which the backward passes may enter or leave a block. Backward passes begin after all blocks.
+// Adds hooks to nodes at which the backward passes may enter or leave a block. Backward passes begin outside the blocks, after
+// the last of them.
 void mark_borders(const std::shared_ptr<BlockClock::State>& state, std::span<const at::Tensor> roots) {
   struct Known {
     Node* node;

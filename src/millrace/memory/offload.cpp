@@ -29,7 +29,7 @@ struct Item {
   int users = 0;
   at::Tensor host;
   at::Tensor back;                  // copied back to the device before the backward pass needs it
-  device::Copies::MarkPtr arrived;  // reached when `back` is complete; null once the work waits for that
+  device::Copies::MarkPtr arrived;  // reached when `back` is complete; null once the device's work waits for this mark
 };
 
 at::Tensor bytes_of(const c10::Storage& storage, c10::Device device) {

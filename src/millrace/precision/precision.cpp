@@ -185,7 +185,7 @@ Decision confirm(c10::ScalarType format, const RunTrial& run_trial) {
     try {
       narrow[round] = run_trial(format);
     } catch (const c10::Error& error) {
-      if (device::kind_of(error) != device::ErrorKind::other) throw;  // not a fault of the format
+      if (device::kind_of(error) != device::ErrorKind::other) throw;  // out of memory, or a lost device
       const std::string text = error.what_without_backtrace();
       return {.reason = "fp32: a trial step in " + name_of(format) + " failed: " + text.substr(0, text.find('\n'))};
     }

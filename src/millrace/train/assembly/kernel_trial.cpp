@@ -18,7 +18,7 @@ namespace {
 // A trial is worthwhile if an operation has at least this number of multiplications in a step. Fewer take one or two
 // milliseconds, and a better choice would gain less than its trial costs.
 constexpr double kWorthATrial = 1e9;
-constexpr double kKernelSteps = 8;  // what a trial takes: the count, and each call three times or more with both implementations
+constexpr double kKernelSteps = 8;  // steps in a trial: a count, and each call at least three times in both implementations
 constexpr double kNoise = 0.97;  // the default implementation is kept unless the other one's time is below this share of its time
 
 bool is_worth_a_trial(const std::vector<kernels::OperationTrial::Times>& all) {

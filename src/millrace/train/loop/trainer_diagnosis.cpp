@@ -117,7 +117,7 @@ void Trainer::diagnose(const StepRecord& record, const MemoryWatch::Reading& mem
   }
 }
 
-// Each rank reads the input of its steps again that were skipped since the last log line. Collective.
+// Each rank reads again the input of its steps that were skipped since the last log line. Collective.
 void Trainer::look_at_skipped(double skipped) {
   constexpr std::size_t kNamed = 3;
   const bool rose = skipped_inputs_.rose(skipped);

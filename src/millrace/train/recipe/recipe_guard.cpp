@@ -95,7 +95,7 @@ class FieldVersions {
   explicit FieldVersions(const Batch& batch) : batch_(batch) {
     for_each([&](const Group&, const std::string&, const at::Tensor& tensor) { before_.push_back(version_of(tensor)); });
   }
-  // RecipeError for the first field that was changed since.
+  // Throws RecipeError for the first field that was changed since this object was made.
   void require_unchanged() const {
     auto before = before_.begin();
     for_each([&](const Group& group, const std::string& name, const at::Tensor& tensor) {
@@ -122,8 +122,8 @@ class FieldVersions {
   std::vector<std::uint32_t> before_;
 };
 
-// Completes message.where: `otherwise` if nothing else names the place, with the author's source line before it, if that is
-// known.
+// Completes message.where. If nothing names the place yet, it becomes `otherwise`. The author's source line comes before it, if
+// that is known.
 void complete_where(Message& message, const std::string& otherwise) {
   if (message.where.empty()) message.where = otherwise;
   std::string line = author_line();

@@ -74,7 +74,7 @@ void Scores::forget_other_version(const metrics::Means::MetricVersion& now) {
   without_gain_ = 0;
 }
 
-// The metric's own best. Values of an earlier definition do not count where the new one gives others.
+// Updates the metric's own best. Values of an earlier definition do not count if the corrected definition gives other values.
 void Scores::record_own(Metric& metric, std::int64_t step, const metrics::Means& means,
                         const metrics::Means::value_type& now) const {
   const auto& [name, value] = now;

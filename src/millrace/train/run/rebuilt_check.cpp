@@ -59,12 +59,12 @@ std::unique_ptr<Recipe> rebuilt(const Assembly& assembly, const snapshot::Conten
   return recipe;
 }
 
-// What of a saved state the recipe does not give back once it was loaded; "" = nothing.
+// Names a part of a saved state that the recipe, which has loaded it, does not return; "" = it returns the whole state.
 std::string not_taken(const State& saved, const Recipe& recipe) {
   State now;
   try {
     now = recipe.state();
-  } catch (const RecipeError&) {  // of a recipe that only a run makes whole
+  } catch (const RecipeError&) {  // such a recipe is complete only within a run
     return "";
   }
   for (const auto& [name, tensor] : saved.tensors) {

@@ -73,7 +73,7 @@ void check_counts(const Stepper& stepper, const StepResult& result) {
   }
 }
 
-// Two rows of the fields that predict() takes. If the batch lacks an input, its name instead.
+// Returns two rows of the fields that predict() takes, or the name of an input that the batch lacks.
 std::pair<Tensors, std::string> inputs_in(const Batch& batch, const Entry::Predicts& predicts) {
   constexpr std::int64_t kRows = 2;
   Tensors inputs;
@@ -283,7 +283,7 @@ void rehearse_validation(Assembly& assembly, Rehearsal& rehearsal) {
   recipe.model().train(training);
 }
 
-// Throws ConfigError if the config keeps the worst values of the judged metric, which it does in silence otherwise.
+// Throws ConfigError if the config keeps the worst values of the judged metric. Nothing else in the run would show this mistake.
 void check_direction(const SnapshotConfig& snapshot, const metrics::Means& metrics) {
   using BestIs = metrics::Means::BestIs;
   const BestIs known = metrics.best_is_of(snapshot.best_metric);

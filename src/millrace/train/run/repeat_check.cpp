@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kOfDevice = 1e-3;
 
-// Gives batches as they are read.
+// The recipe without its prepare(), so that batches stay as they are read.
 class AsRead final : public Recipe {
  public:
   explicit AsRead(Recipe& of) : of_(of) {}
@@ -24,7 +24,7 @@ class AsRead final : public Recipe {
   Recipe& of_;
 };
 
-// The first row in which both differ; -1 = none.
+// The first row in which the two tensors differ; -1 = no row.
 std::int64_t differing_row(const at::Tensor& a, const at::Tensor& b) {
   if (a.sizes() != b.sizes() || a.scalar_type() != b.scalar_type() || a.dim() == 0) return 0;
   if (a.is_cpu() ? a.equal(b) : a.allclose(b, kOfDevice, kOfDevice, /*equal_nan=*/true)) return -1;

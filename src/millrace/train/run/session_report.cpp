@@ -94,7 +94,7 @@ std::string lag_advice(const Json& summary, std::int64_t max_lag) {
          std::to_string(enough - max_lag) + (enough - max_lag == 1 ? " step more" : " steps more") + "; or save less often";
 }
 
-// A line about the targets of which nothing is known: without it they would pass for met.
+// A line about targets that were not measured. Without it a reader would take them for met.
 std::string unknown_targets(const Json& summary) {
   std::string keys;
   for (const Json& target : summary.value("targets", Json::array()))

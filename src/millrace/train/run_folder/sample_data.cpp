@@ -85,7 +85,8 @@ bool make_part_folder(Fs& fs, const std::filesystem::path& part, bool last_try) 
     fs.create_directories(part);
     return true;
   } catch (const FsError& error) {
-    // The process that has the turn may be removing the folder at this moment. /proc answers ENOENT for ever.
+    // The process that has the turn may be removing the folder at this moment. In /proc the error ENOENT never ends, so the
+    // number of tries is limited.
     const bool gone = error.error_number() == ENOENT || error.error_number() == EEXIST || error.error_number() == ENOTDIR;
     if (last_try || !gone || !std::filesystem::is_directory(part.parent_path(), code)) throw;
     return false;
@@ -106,7 +107,7 @@ void remove_leftover(Fs& fs, const std::filesystem::path& part) {
 // Waits for the turn to make `target`. nullopt if another process made `target` meanwhile.
 std::optional<Turn> take_turn(Fs& fs, const std::filesystem::path& target, const std::filesystem::path& part,
                               const std::function<void()>& report) {
-  constexpr int kTries = 1000;  // in a row
+  constexpr int kTries = 1000;  // failed tries in a row
   int failures = 0;
   for (bool reported = false;;) {
     if (has_sample_data(fs, target)) {

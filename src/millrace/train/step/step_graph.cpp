@@ -29,7 +29,7 @@ using telemetry::Phase;
 using telemetry::Span;
 
 constexpr std::int64_t kWarmUp = 4;           // steps of a shape before it is recorded; in the first, libraries make their plans
-constexpr int kCompared = 2;                  // number of replays compared with the step itself; later, one in some epochs
+constexpr int kCompared = 2;                  // replays compared with the step launched piece by piece; later, one in some epochs
 constexpr std::size_t kTimed = 3;             // steps of each kind that are timed
 constexpr std::size_t kMostShapes = 3;        // most shapes that are recorded; steps of other shapes are launched piece by piece
 constexpr double kTolerance = 2e-3;           // relative, for losses and norms: kernels add in any order, in half precision
@@ -436,7 +436,8 @@ const StepResult& StepGraph::replay_passes(Micro& micro, const Batch& batch) {
   return micro.result;
 }
 
-// Replays the step, computes it again piece by piece, and compares. Only the latter counts, so a wrong recording does no harm.
+// Replays the step, computes it again piece by piece, and compares. Only the step computed piece by piece counts, so a wrong
+// recording does no harm.
 StepResult StepGraph::compared(Recorded& recorded, const Batch& batch) {
   Micro& micro = recorded.micros.front();
   static_cast<void>(replay_passes(micro, batch));
