@@ -41,7 +41,7 @@ TEST_F(GoOn, WithoutTheOldCommandLine) {
   ASSERT_EQ(again.exit_code, 0) << again.err;
   EXPECT_THAT(again.out, HasSubstr("resumed from step 2 of r"));
   EXPECT_THAT(again.out, HasSubstr("preset smoke"));
-  EXPECT_THAT(again.out, HasSubstr("device.threads is 2, so far it was 1: "));
+  EXPECT_THAT(again.out, HasSubstr("device.threads is 2, but it was 1 so far: "));
   EXPECT_EQ(json(here() / "r/summary.json")["steps"], 3);
   EXPECT_THAT(read_text(here() / "r/log.jsonl"), HasSubstr("so far it was 1")) << "recorded";
   const Json config = json(here() / "r/config.json");

@@ -59,9 +59,10 @@ void Board::add_information(std::string_view name, std::string_view overall, con
     return;
   }
   if (entry.parts[0].sizes() != sums.sizes()) {
-    detail::refuse(
-        name, "other units than in an earlier batch: " + detail::shape_text(sums) + " and " + detail::shape_text(entry.parts[0]),
-        "give each set of units a different name");
+    detail::refuse(name,
+                   "the units differ from those of an earlier batch: " + detail::shape_text(sums) + " and " +
+                       detail::shape_text(entry.parts[0]),
+                   "give each set of units a different name");
   }
   detail::move_to(entry.parts[0], sums.device());
   entry.parts[0] = entry.parts[0] + sums.to(entry.parts[0].options());

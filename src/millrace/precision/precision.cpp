@@ -145,7 +145,7 @@ std::string remark_on(c10::Device device, std::optional<c10::ScalarType> format)
   std::string hardware;
   if (format == c10::kBFloat16 && !hardware_has_fast_bf16(device, &hardware)) return "slow here: " + hardware;
   if (format != c10::kHalf) return "";
-  if (device.is_cpu()) return "slow here: the CPU's fp16 arithmetic is fp32's with conversions around it";
+  if (device.is_cpu()) return "slow here: the CPU computes fp16 in fp32 and converts each value";
   return major_capability(device) < kTensorCores ? "slow here: fp16 products need compute capability 7.0" : "";
 }
 

@@ -197,7 +197,8 @@ void Assembly::plan_kernels() {
     setup_.plan().set({choice.option(), std::string(name_of(choice.implementation)), origin, choice.reason, /*by_trial=*/true});
   std::string tried_on = resumed ? kept_kernels(kept_).tried_on : std::string(kernels::instruction_set());
   if (found->second.empty() || tried_on.empty()) return;
-  setup_.plan().set({kTriedOn, std::move(tried_on), origin, "what these kernels were tried on", /*by_trial=*/true});
+  setup_.plan().set(
+      {kTriedOn, std::move(tried_on), origin, "the instructions with which these kernels were tried", /*by_trial=*/true});
 }
 
 }  // namespace millrace

@@ -403,15 +403,17 @@ void Trainer::check_divergence(double skipped_in_a_row) {
   if (skipped_in_a_row < limit) return;
   const std::string& input = skipped_input_.first;
   const bool made = skipped_input_.prepared;
-  throw TrainingDiverged(
-      {"the loss or its gradients were not finite in " + fixed(skipped_in_a_row, 0) + " steps in a row" +
-           (input.empty() ? "" : (made ? ", nor was what prepare() made of a finite input: " : ", nor was the input: ") + input),
-       "step " + std::to_string(step_) + "; none of these steps changed the weights",
-       saves_.last_good("val_" + parts_.names.loss) +
-           (input.empty() ? ""
-            : made        ? "repair Recipe::prepare(), then "
-                          : "repair the data, then ") +
-           remedy_of_divergence()});
+  throw TrainingDiverged({"the loss or its gradients were not finite in " + fixed(skipped_in_a_row, 0) + " steps in a row" +
+                              (input.empty() ? ""
+                                             : (made ? ", and prepare() made values that are not finite from a finite input: "
+                                                     : ", and the input was not finite either: ") +
+                                                   input),
+                          "step " + std::to_string(step_) + "; none of these steps changed the weights",
+                          saves_.last_good("val_" + parts_.names.loss) +
+                              (input.empty() ? ""
+                               : made        ? "repair Recipe::prepare(), then "
+                                             : "repair the data, then ") +
+                              remedy_of_divergence()});
 }
 
 void Trainer::check_weights() {

@@ -384,13 +384,13 @@ struct RunConfig {
     return std::tuple{
         field<&C::data>("Input."),
         field<&C::precision>("Number formats."),
-        field<&C::memory>("Memory against time.").free_on_resume(),
+        field<&C::memory>("Memory, and the time that saving it costs.").free_on_resume(),
         field<&C::optim>("Optimiser."),
         field<&C::train>("Length and order of the run."),
         field<&C::snapshot>("Saved state.").free_on_resume(),
         field<&C::log>("Log lines and event files.").free_on_resume(),
         field<&C::targets>("Targets of a run; a missed target is a finding of the doctor (log.doctor).").free_on_resume(),
-        field<&C::profile>("What the steps' time goes into.").free_on_resume(),
+        field<&C::profile>("A record of where the time of steps goes.").free_on_resume(),
         field<&C::device>("Where to run."),
         field<&C::distributed>("Several processes: millrace launch, torchrun, srun, mpirun.").free_on_resume(),
         field<&C::run>("Where the run's files go.").free_on_resume()};

@@ -38,8 +38,8 @@ void require_recipe(Fs& fs, const Entry& entry, const std::filesystem::path& run
   const std::string recipe = recipe_of_run(fs, run);
   if (recipe.empty() || recipe == entry.name) return;
   throw UsageError({"the run in " + run.string() + " is of recipe " + recipe + ", not of " + entry.name, "--from",
-                    "give a run of " + entry.name + ", or use this one by its own recipe: millrace eval " + recipe + " --from " +
-                        run.string() + ", or millrace predict " + recipe + " ..."});
+                    "give a run of " + entry.name + ", or use this one with its own recipe: millrace eval " + recipe +
+                        " --from " + run.string() + ", or millrace predict " + recipe + " ..."});
 }
 
 // The run's config, read through the recipe's schema: a key that was added after the run gets its default.
@@ -158,7 +158,7 @@ data::Pipeline pipeline_of(Recipe& recipe, EvaluatedSplit split) {
   data::Pipeline pipeline = test ? recipe.test_data() : recipe.data(Split::validation);
   if (!pipeline.datasets.empty()) return pipeline;
   if (test) {
-    throw UsageError({"the recipe keeps no test data back", "flag --split",
+    throw UsageError({"the recipe has no test data", "flag --split",
                       "set the recipe's key for test data, if it has one, or remove --split=test"});
   }
   throw UsageError(

@@ -166,7 +166,8 @@ void compare(const Place& place, const Numbers& whole, std::vector<Numbers> halv
                  "depends on the order of the rows: a batch of " + std::to_string(place.batch.rows()) + " rows gives " +
                      numbers_text(numbers) + ", the same rows reversed " +
                      (other == turned.end() ? "no such term" : numbers_text(other->second)),
-                 "look for a row that is combined with its neighbour, a weight by place, a state kept between calls");
+                 "look for a row that is combined with its neighbour, a weight that depends on a row's place, or a state kept "
+                 "between calls");
   }
 }
 
@@ -232,8 +233,8 @@ LossCheck check_adds_up(Stepper& stepper, const Batch& batch, const StepResult& 
       const std::string loss = "the loss of objective " + quoted(stepper.objective_name(i));
       left_out.push_back(loss + ", which draws random numbers");
       check.warnings.push_back(loss +
-                               " draws random numbers in evaluation mode: ask is_training() before a dropout; what a "
-                               "validation must draw, draw for each row in prepare() (nn::normal_rows)");
+                               " draws random numbers in evaluation mode: ask is_training() before a dropout; draw what a "
+                               "validation needs for each row in prepare() (nn::normal_rows)");
     }
   }
   return check;

@@ -117,10 +117,10 @@ RebuiltCheck compared(Assembly& assembly, const snapshot::Content& content) {
   const std::unique_ptr<Recipe> recipe = rebuilt(assembly, content);
   if (const State* saved = snapshot::part_of(content, snapshot::kRecipe)) {
     if (const std::string what = not_taken(*saved, *recipe); !what.empty())
-      return {.warning = "load_state() does not take what state() gave to the snapshot of step " + std::to_string(content.step) +
-                         ": " + what +
-                         " is another one\n  where    Recipe::load_state()\n  next     take each tensor and the JSON over from "
-                         "its argument: a resumed run, eval and predict begin from there",
+      return {.warning = "load_state() does not restore what state() gave to the snapshot of step " +
+                         std::to_string(content.step) + ": " + what +
+                         " differs\n  where    Recipe::load_state()\n  next     take each tensor and the JSON from its argument: "
+                         "a resumed run, eval and predict begin with them",
               .unchecked = ""};
   }
   Stepper other(*recipe, assembly.switches(), assembly.setup().timeline(),
@@ -142,9 +142,9 @@ RebuiltCheck compared(Assembly& assembly, const snapshot::Content& content) {
   const std::string found = difference(stepper, assembly.stepper().evaluate(*batch), other.evaluate(*again));
   if (found.empty()) return {};
   const std::string text =
-      "what the snapshot of step " + std::to_string(content.step) + " holds does not give the run's numbers: for one " +
+      "the snapshot of step " + std::to_string(content.step) + " does not reproduce the run's numbers: for one " +
       (split == Split::validation ? "validation" : "training") + " batch " + found +
-      "\n  where    what the loss depends on and neither model() nor state() holds; eval, predict and a resumed run lack it"
+      "\n  where    the loss depends on something that neither model() nor state() holds; eval, predict and a resumed run lack it"
       "\n  next     register layers, parameters and buffers in model() (register_module, register_buffer), and return other "
       "learned values from state()";
   return {.warning = text, .unchecked = ""};

@@ -253,7 +253,7 @@ void RunFolder::refuse_what_is_not_ours() const {
   }
   if (foreign.empty()) return;
   throw UsageError(
-      {path_.string() + " holds files that a run would write, and no run of Millrace's made them: " + joined_names(foreign),
+      {path_.string() + " holds files that a run would write, but no run of Millrace made them: " + joined_names(foreign),
        path_.string(), "choose another folder with --run, or move these files"});
 }
 

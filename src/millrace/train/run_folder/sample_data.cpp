@@ -136,7 +136,7 @@ std::optional<Turn> take_turn(Fs& fs, const std::filesystem::path& target, const
 
 // Empties the part folder; the marker is removed last.
 void clear_part(Fs& fs, const std::filesystem::path& part) {
-  if (!is_ours(fs, part)) in_the_way(part, "it is not empty, and no millrace made it");
+  if (!is_ours(fs, part)) in_the_way(part, "it is not empty, and Millrace did not make it");
   for (const std::string& name : fs.list(part)) {
     if (name != kPartMarker) fs.remove_all(part / name);
   }

@@ -27,7 +27,7 @@ void check_source(const data::Source& source, const std::string& who) {
   std::set<std::string_view> names;
   for (const Field& field : source.fields()) {
     const std::string which = "field " + quoted(field.name) + " of " + who;
-    if (field.name.empty()) refuse("a field of " + who + " has no name", "name it: the batch holds it by that name");
+    if (field.name.empty()) refuse("a field of " + who + " has no name", "give it a name, under which the batch holds it");
     if (!names.insert(field.name).second) refuse(who + " has two fields " + quoted(field.name), "give each field its own name");
     if (!element_count(field.shape)) {
       refuse(which + " has the shape " + to_text(field.shape),
@@ -40,10 +40,10 @@ void check_term(const LossTerm& term, bool training) {
   const std::string who = term.name.empty() ? "the loss" : "term " + quoted(term.name) + " of the loss";
   if (!term.sum.defined()) refuse(who + " has no sum", "add its values up: values.sum()");
   if (term.sum.dim() != 0)
-    refuse(who + " has a sum of shape " + shape_text(term.sum) + ", a scalar is due", "add its values up: values.sum()");
+    refuse(who + " has a sum of shape " + shape_text(term.sum) + ", expected a scalar", "add its values up: values.sum()");
   const std::string counting = "say how many values the sum adds up, as a scalar on the sum's device";
   if (!term.count.defined()) refuse(who + " has no count", counting);
-  if (term.count.numel() != 1) refuse(who + " has a count of shape " + shape_text(term.count) + ", a scalar is due", counting);
+  if (term.count.numel() != 1) refuse(who + " has a count of shape " + shape_text(term.count) + ", expected a scalar", counting);
   if (!(term.nominal_count > 0))
     refuse(who + " has the nominal_count " + significant(term.nominal_count, 6), "give the count of a full micro-batch, above 0");
   if (term.report && (!term.report->sum.defined() || !term.report->count.defined()))
@@ -59,7 +59,7 @@ void check_picture(const Picture& picture) {
   const std::string file = "its file is pictures/NAME.png";
   if (picture.name.empty()) refuse("a picture has no name", "name it: " + file);
   if (picture.name.find('/') != std::string::npos || picture.name.front() == '.')
-    refuse(who + " has a name that is no file name", "leave out slashes, and a dot at the beginning: " + file);
+    refuse(who + " has a name that is not a valid file name", "leave out slashes, and a dot at the beginning: " + file);
   if (picture.width < 1 || picture.height < 1)
     refuse(who + " is " + std::to_string(picture.width) + " x " + std::to_string(picture.height), "give it a width and a height");
   const auto bytes = static_cast<std::uint64_t>(picture.width) * static_cast<std::uint64_t>(picture.height) * 3;
@@ -78,7 +78,8 @@ void check_pipeline(const data::Pipeline& pipeline) {
     if (!dataset.source) refuse(who + " has no source", "give it one, not a null pointer");
     check_source(*dataset.source, who);
     if (!dataset.name.empty() && !names.insert(dataset.name).second)
-      refuse("two data sets have the name " + quoted(dataset.name), "give each its own: a group of a batch is found by it");
+      refuse("two data sets have the name " + quoted(dataset.name),
+             "give each its own name, by which the groups of a batch are found");
   }
 }
 
@@ -104,7 +105,7 @@ void check_objectives(const std::vector<Objective>& objectives, const torch::nn:
     const std::string who = "objective " + quoted(objective.name);
     if (!objective.loss) refuse(who + " has no loss", "set Objective::loss to a function");
     if (!own.insert(objective.name).second)
-      refuse("two objectives have the name " + quoted(objective.name), "give each its own: logs and snapshots know them by it");
+      refuse("two objectives have the name " + quoted(objective.name), "give each its own name, which logs and snapshots use");
     const auto move = [&](const void* parameter, const std::string& name) {
       if (const auto [it, is_new] = movers.emplace(parameter, who); !is_new) {
         refuse("parameter " + quoted(name) + " is moved " +
@@ -165,7 +166,8 @@ void check_pictures(const std::vector<Picture>& pictures) {
   for (const Picture& picture : pictures) {
     check_picture(picture);
     if (!names.insert(picture.name).second)
-      refuse("two pictures have the name " + quoted(picture.name), "give each its own: the second would overwrite the first");
+      refuse("two pictures have the name " + quoted(picture.name),
+             "give each its own name, because the second would overwrite the first");
   }
 }
 
@@ -177,7 +179,8 @@ void check_tables(const std::vector<TextTable>& tables) {
              "the table's file is NAME.csv next to history.csv; use letters, digits, \"_\" and \"-\"");
     }
     if (!names.insert(table.name).second)
-      refuse("two tables have the name " + quoted(table.name), "give each its own: the second would overwrite the first");
+      refuse("two tables have the name " + quoted(table.name),
+             "give each its own name, because the second would overwrite the first");
     for (const auto& row : table.rows) {
       if (row.size() == table.columns.size()) continue;
       refuse("table " + quoted(table.name) + " has a row of " + std::to_string(row.size()) + " cells and " +
