@@ -436,8 +436,7 @@ const StepResult& StepGraph::replay_passes(Micro& micro, const Batch& batch) {
   return micro.result;
 }
 
-// Replays the step, launches it again piece by piece, and compares. Only the second result counts, so a wrong recording is
-// harmless.
+// Replays the step, launches it again piece by piece, and compares. The second result counts, so a wrong recording is harmless.
 StepResult StepGraph::compared(Recorded& recorded, const Batch& batch) {
   Micro& micro = recorded.micros.front();
   static_cast<void>(replay_passes(micro, batch));
