@@ -18,8 +18,9 @@ namespace millrace {
 class GradientSums;  // core/gradient_sums.h
 struct GradientSumsOptions;
 
-// All functions but ranks() are collective: all processes of a run make the same calls in the same order, from the thread of the
-// training loop, and wait for each other. If a process leaves the run, the next call of the other processes fails with an Error.
+// All functions except ranks() are collective. All processes of a run make the same calls in the same order, from the thread of
+// the training loop. They wait for each other. If a process leaves the run, the next call of the other processes fails with an
+// Error.
 //
 // The result of a call is the same on all ranks, to the bit, and the same in every run with the same number of ranks. The
 // implementation chooses the order in which it adds up the ranks.
@@ -66,7 +67,7 @@ class Agreement {
   [[nodiscard]] std::int64_t sum(std::int64_t mine);
   [[nodiscard]] bool alone() const { return ranks().world_size == 1; }
 
-  // The agreement of a single process, which costs nothing; lives as long as the program.
+  // The agreement of a run with a single process. Its calls cost nothing. It lives until the program ends.
   [[nodiscard]] static Agreement& of_one() noexcept;
 };
 

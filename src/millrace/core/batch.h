@@ -36,9 +36,9 @@ struct Group {
   [[nodiscard]] std::int64_t rows() const noexcept { return static_cast<std::int64_t>(positions.size()); }
 };
 
-// A batch as the loader delivers it, or a micro-batch: those rows of a batch that go through the model at once. Move-only. On the
-// CPU its tensors are 64-byte aligned views of a loader slot, which returns to the loader when the last of them is destroyed;
-// clone a tensor that must outlive the step.
+// A batch as the loader delivers it, or a micro-batch, which has those rows of a batch that go through the model at once.
+// Move-only. On the CPU its tensors are 64-byte aligned views of a loader slot. The slot returns to the loader when the last view
+// is destroyed, so clone a tensor that must outlive the step.
 class Batch {
  public:
   Batch() = default;
@@ -66,7 +66,7 @@ class Batch {
 };
 
 // One mean of a loss. The trainer divides the sum of all its sums by the sum of all its counts over the global batch of a step,
-// so that ragged batches, micro-batches and ranks cannot change the result.
+// so the division into batches, micro-batches and ranks can't change the result.
 struct LossTerm {
   // Values that logs and metrics show instead of sum / count, for a term whose count means nothing to people.
   struct Report {
@@ -94,7 +94,7 @@ struct LossTerm {
   bool per_row = false;
 };
 
-// What an objective minimises: the sum of weight * mean over its terms.
+// The value that an objective minimises: the sum of weight * mean over its terms.
 struct Loss {
   std::vector<LossTerm> terms;  // empty = the objective was absent; see Objective::loss
   Tensors outputs = {};         // detached by the trainer; passed to later objectives and to Recipe::measure

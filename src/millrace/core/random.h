@@ -23,15 +23,15 @@ class SiteRecorder;
 // in one batch, even if other rows were left out. This holds for tensors whose first dimension runs over the batch's rows (or
 // over equal pieces of each row, in order).
 //
-// Other tensors begin at element 0 of their site's stream. In a batch of several groups, whose rows may have equal positions, the
-// rows of all groups are numbered together. In both cases micro-batches still draw repeatable numbers, but not those of a single
-// process; RowScope can state the rows of a part of the forward pass.
+// Other tensors begin at element 0 of their site's stream. In a batch of several groups the rows of all groups are numbered
+// together, because rows of two groups may have equal positions. In both cases the numbers are repeatable, but they depend on the
+// micro-batches and ranks. RowScope can state the rows of a part of the forward pass.
 class RandomScope {
  public:
   // One call of a layer that draws random numbers: its key, and the elements of the site's stream that the tensor uses.
   struct Site {
     std::uint64_t key = 0;
-    std::int64_t first = 0;  // index of the tensor's first element in the stream; if `runs` is empty, the others follow it
+    std::int64_t first = 0;  // index of the tensor's first element in the stream; if `runs` is empty, its other elements follow
     std::vector<IndexRun> runs = {};  // if not empty: the indices of all elements of the tensor, run by run
     // Address on the device where a kernel reads the key and the first element of each run; null unless a device records the
     // step.
@@ -81,8 +81,8 @@ class SiteRecorder {
 [[nodiscard]] std::vector<IndexRun> runs_of(std::span<const std::int64_t> positions);
 
 // While this object exists, the sites of the innermost scope draw for these rows. A recipe opens a RowScope around a part of the
-// forward pass that has only the rows of one group of a grouped batch, or rows of several groups in another order. Does nothing
-// outside a RandomScope.
+// forward pass that computes only the rows of one group, or the rows of several groups in another order. Does nothing outside a
+// RandomScope.
 class RowScope {
  public:
   // Position of each row in the epoch's order (Group::positions), in the order of the tensors' rows.

@@ -88,8 +88,8 @@ class BlockGuard {
 };
 
 // Runs run(), the forward pass of `part`, as block `name`. If the block is recomputed, tensors that `run` saves for its gradient
-// are not kept. When the backward pass first needs one of them, `run` runs again, in the same autocast and random state, and its
-// result is dropped. Bits do not change, because the gradients are those of the first pass.
+// are not kept. When the backward pass first needs such a tensor, `run` runs again, in the same autocast and random state, and
+// its result is dropped. The gradients equal those without recomputing, to the bit.
 //
 // `run` captures its inputs by value and returns tensors; it depends only on these inputs and on parameters. `run` and `part`
 // must live until the backward pass has passed the block. Buffers of `part` may change (running statistics): they are restored

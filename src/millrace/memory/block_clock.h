@@ -1,4 +1,5 @@
-// Measures where the time of forward and backward passes goes: the named blocks of a model (memory/block.h) and the rest.
+// Measures how much time forward and backward passes spend in each named block of a model (memory/block.h), and outside the
+// blocks.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +15,9 @@ class Tensor;
 
 namespace millrace::memory {
 
-// Watches the passes that its owner marks, on the owner's thread. Only for devices whose work is done when a call returns. A
-// watched step costs a walk through the graph of its loss, and a clock read whenever a pass changes from one block to another.
+// Watches the passes that its owner marks, on the owner's thread. Only for devices that have finished their work when a call
+// returns. A watched step costs a walk through the graph of its loss, and a clock read whenever a pass changes from one block to
+// another.
 class BlockClock {
  public:
   struct Part {

@@ -68,9 +68,9 @@ class Board {
   void add_rate(std::string_view name, const at::Tensor& hits);
   // Adds values x and y of the same shape; the metric is Pearson's r of all of them, NaN if x or y is constant.
   void add_correlation(std::string_view name, const at::Tensor& x, const at::Tensor& y);
-  // Adds values of the same shape. The metrics over all values are the mean absolute error "mae", the root of the mean squared
-  // error "rmse", the coefficient of determination "r2" (1 - squared error / squared distance of the targets from their mean; NaN
-  // if all targets are equal) and Pearson's r "pearson". With `name` they begin with "<name>/".
+  // Adds values of the same shape. The metrics over all values are "mae" (mean absolute error), "rmse" (root of the mean squared
+  // error), "r2" (coefficient of determination, 1 - squared error / squared distance of the targets from their mean; NaN if all
+  // targets are equal) and "pearson" (Pearson's r). With `name` the metrics' names begin with "<name>/".
   void add_regression(const at::Tensor& predicted, const at::Tensor& target, std::string_view name = "");
   // Adds predicted and true classes. The metrics are "accuracy", "balanced_accuracy" (mean recall of the classes that have
   // labels), "macro_f1" (mean f1 of the classes that have labels or predictions), with top_k "top<k>_accuracy", recall, precision

@@ -273,7 +273,7 @@ TEST(Board, AUnitWithoutAnEventOrABinHasNoBitsAndCountsNowhere) {
   Board only_silent;
   only_silent.add_bits_per_event("bps/s", silent, silent, at::ones({3, 2}, at::kDouble), "bps");
   EXPECT_TRUE(std::isnan(only_silent.means().at("bps")));
-  Board broken;  // a NaN rate shows, whichever units are left out
+  Board broken;  // a NaN rate makes the result NaN, even if other units are left out
   broken.add_bits_per_event("bps/a", y, r * std::nan(""), mask, "bps");
   EXPECT_TRUE(std::isnan(broken.means().at("bps")));
 }

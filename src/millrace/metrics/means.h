@@ -24,7 +24,7 @@ class Means {
     friend bool operator==(const MetricVersion&, const MetricVersion&) = default;
   };
 
-  // Which value of a metric is the best; unknown for a metric whose direction is not stated, such as a count or a size.
+  // States which value of a metric is the best; unknown for a metric without a direction, such as a count or a size.
   enum class BestIs : std::uint8_t { unknown, lowest, highest };
 
   using value_type = std::pair<std::string, double>;

@@ -12,7 +12,8 @@ namespace millrace::optim {
 
 namespace {
 
-// One-cycle as its author published it and torch implements it: the rate rises over 30 % of the steps, from 1/25 of the peak.
+// The one-cycle schedule as its author published it and torch implements it: the rate rises over 30 % of the steps, from 1/25 of
+// the peak.
 constexpr double kOneCycleRise = 0.3;
 constexpr double kOneCycleStart = 1.0 / 25.0;
 

@@ -19,8 +19,8 @@ class Saver {
 
 void install_engine();  // see take_over_backward_passes()
 
-// While this object exists, `saver` alone decides on this thread; null = LibTorch keeps all tensors as usual. Installs the
-// engine, which must not happen within a backward pass.
+// While this object exists, only `saver` decides on this thread; null = LibTorch keeps all tensors as usual. The constructor
+// installs the engine, so it must not run within a backward pass.
 class SaverScope {
  public:
   explicit SaverScope(Saver* saver);

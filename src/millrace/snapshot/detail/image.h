@@ -64,7 +64,7 @@ struct Room {
 // the tensors may change: tensors on the host are copied, and on a device later work waits for the copies.
 [[nodiscard]] Image image_in(HostMemory& memory, const Content& content);
 
-// Writes the image whole or not at all, and returns the folder. Errors as above.
+// Writes the image whole or not at all, and returns the folder. Throws the same errors as image_of().
 std::filesystem::path write_image(Fs& fs, const std::filesystem::path& run, const Image& image);
 
 // Runs one stage of a save; any error becomes a SnapshotError that names the step.

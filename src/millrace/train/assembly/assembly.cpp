@@ -206,7 +206,7 @@ void Assembly::decide() {
   decide_layout();
 }
 
-// Recompute changes no bits, unlike the number format. So a resumed run may choose anew, and each rank may choose for itself.
+// Recompute changes no bits, unlike the number format. So a resumed run may choose again, and each rank may choose independently.
 void Assembly::decide_memory() {
   if (!setup_.switches().on("recompute")) {
     memory_ = {.recompute = memory::Recompute(), .value = "none", .reason = "--off=recompute"};

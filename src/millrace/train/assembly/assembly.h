@@ -1,5 +1,5 @@
-// Everything that a step needs: recipe, loaders, stepper, and the choices that are made by trials. A training run is an assembly
-// with a run folder and a loop around it. A measurement uses an assembly alone.
+// Everything that a step needs: recipe, loaders, stepper, and the choices that are made by trials. A training run consists of an
+// assembly, a run folder and a loop. A measurement uses only an assembly.
 #pragma once
 
 #include <functional>
@@ -65,7 +65,7 @@ class Assembly {
   [[nodiscard]] MemoryAccount memory_account(std::uint64_t step_peak, bool copies_snapshots) const;
   [[nodiscard]] BatchContext batch_context() const;
   // A prepared micro-batch like the first one of a training step or of a validation. Reading it leaves no trace. nullopt if there
-  // is no batch. `prepares`: the recipe whose prepare() is called; null = the run's.
+  // is no batch. `prepares`: the recipe that prepares the batch; null = the run's recipe.
   [[nodiscard]] std::optional<Batch> trial_batch(Split split = Split::train, Recipe* prepares = nullptr) const;
 
  private:

@@ -1,4 +1,5 @@
-// Which kernels a run uses on this CPU: a trial of its own step chooses between ours and LibTorch's (kernels/operation_trial.h).
+// Chooses the kernels that a run uses on this CPU: ours or LibTorch's, by a trial of the run's own step
+// (kernels/operation_trial.h).
 #pragma once
 
 #include <functional>

@@ -41,9 +41,9 @@ void check_frozen_parts(torch::nn::Module& model, const Json& saved, bool left_o
 void require_frozen_parts(torch::nn::Module& model);
 
 // Copies values into the model by name and converts their dtype. Throws a SnapshotError that lists missing tensors, superfluous
-// tensors and tensors of another shape. `frozen`: a record of weights that are not in `models`; the model must already hold them
-// unchanged, else SnapshotError names the first different one and its source. `known`: a record of the model's own frozen weights
-// as they are now, which saves reading them again; null = no record.
+// tensors and tensors of another shape. `frozen`: a record of weights that are not in `models`. The model must already hold them
+// unchanged; otherwise SnapshotError names the first weight that differs and its source. `known`: a record of the model's present
+// frozen weights, so that they need not be read again; null = no record.
 void load_model_tensors(torch::nn::Module& model, const std::map<std::string, Tensors>& models, const Json& frozen = {},
                         const Json& known = {});
 

@@ -48,8 +48,8 @@ struct Best {
   std::string metric;      // "val_loss 0.1234"; "" = unknown
 };
 
-// From `metrics`: the best value of the metric `judge`, at the JSON pointer `best`, and the step of the best validation loss, at
-// the JSON pointer `step`.
+// Reads from `metrics` the best value of the metric `judge`, at the JSON pointer `best`, and the step of the best validation
+// loss, at the JSON pointer `step`.
 Best best_of(const Json& metrics, const std::string& judge, const char* best, const char* step) {
   Best found;
   for (const auto& [name, metric] : metrics.items()) {
@@ -131,7 +131,7 @@ void require_reachable(const std::filesystem::path& snapshots) {
                        "give a snapshot, a .safetensors or .pt file, or the folder of a run that has saved"});
 }
 
-// The weights of a run's best snapshot, if that still exists and is complete, else of its newest complete snapshot.
+// The weights of a run's best snapshot, or of its newest complete snapshot if the best one is missing or incomplete.
 Weights from_run(Fs& fs, const std::filesystem::path& run, telemetry::Console& console) {
   require_reachable(run / "snapshots");
   std::string first;

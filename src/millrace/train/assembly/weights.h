@@ -32,8 +32,8 @@ struct Weights {
   Json convolutions;
 };
 
-// Loads weights. `from` is a run folder (its best snapshot, else its newest complete one), a snapshot folder, or a .safetensors
-// or .pt file. Throws UsageError if `from` does not exist and SnapshotError if it holds no complete snapshot.
+// Loads weights. `from` is a run folder (its best snapshot, otherwise its newest complete one), a snapshot folder, or a
+// .safetensors or .pt file. Throws UsageError if `from` does not exist and SnapshotError if it holds no complete snapshot.
 [[nodiscard]] Weights load_weights(Fs& fs, const std::filesystem::path& from, telemetry::Console& console);
 
 // Some trainers' checkpoints hold the weights in a part called "model_state_dict" or "state_dict", next to optimiser state and

@@ -45,8 +45,8 @@ enum class Ending : std::uint8_t { max_steps, epochs_done, early_stop, signal };
 // the same calls.
 class Trainer {
  public:
-  // What a trainer works with. Everything must outlive the trainer. A pointer must not be null unless its comment says what null
-  // means.
+  // The objects and settings that a trainer works with. All objects must outlive the trainer. A pointer must not be null unless
+  // its comment says what null means.
   struct Parts {
     const RunConfig* config = nullptr;
     Json config_values;  // the config as it is saved in snapshots
@@ -97,7 +97,7 @@ class Trainer {
                                                    // add up to wall_s
 
  private:
-  // What is to be done after the last step of an epoch.
+  // The work that is due after the last step of an epoch.
   struct EpochEnd {
     std::uint64_t of_step = 1;  // epoch of the latest step, 1-based
     bool reached = false;       // true: the current step is the epoch's last
@@ -109,7 +109,7 @@ class Trainer {
   struct Sync {
     bool now = true;          // true: the latest step ends at a sync
     std::int64_t before = 0;  // the step of the previous sync
-    std::int64_t rows = 0;    // rows since the previous sync: of this rank if ranks average, else of all ranks
+    std::int64_t rows = 0;    // rows since the previous sync: of this rank if ranks average, otherwise of all ranks
   };
   [[nodiscard]] std::optional<Ending> natural_end() const;
   [[nodiscard]] Agreement& agreement() const;

@@ -115,10 +115,10 @@ struct Entry {
       make_data_with;
   // The data options with which a run makes its sample data if its config names no input. Null = no options.
   std::function<DataOptions(const Json& config)> data_options_of;
-  // Prepares the weights of a lone file, perhaps another program's, before they are loaded into the model. Removes from `weights`
-  // what the model computes itself, keeps the file's other contents (such as a vocabulary), and sets the keys of `config` that
-  // the file determines. Returns a line for each thing it did. Throws ConfigError if the user set such a key to another value,
-  // and DataError if the file does not fit this recipe. Null = files are used unchanged.
+  // Prepares the weights of a file without a run, which may be another program's, before they are loaded into the model. Removes
+  // from `weights` the tensors that the model computes itself, and keeps the file's other contents (such as a vocabulary). Sets
+  // the keys of `config` that the file determines. Returns a line for each thing it did. Throws ConfigError if the user set such
+  // a key to another value, and DataError if the file does not fit this recipe. Null = files are used unchanged.
   std::function<std::vector<std::string>(Weights& weights, config::Resolved& config)> adopt_weights;
   // Completes weights that are exported to another program: adds the further tensors that files of that program hold. Returns
   // notes for the user, a line each.

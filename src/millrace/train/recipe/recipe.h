@@ -37,7 +37,7 @@ struct RecipeFolders {
   bool plan_only = false;              // true: no step follows, so the recipe may skip a fit that only steps need
 };
 
-// What the trainer passes to a recipe's constructor.
+// The values that the trainer passes to a recipe's constructor.
 struct Context {
   at::Device device = at::kCPU;
   Ranks ranks;
@@ -58,7 +58,7 @@ struct Context {
 
 // A number on the host that grows from step to step, such as the number of the step; converts to T. The conversion sets *is_read,
 // because a GPU that records a step once and replays it would keep using the number of the recorded step. A step that has read a
-// number is recorded anew when the number changes (train/step/step_graph.h).
+// number is recorded again when the number changes (train/step/step_graph.h).
 template <class T>
 class HostNumber {
  public:
@@ -67,7 +67,7 @@ class HostNumber {
     if (is_read_ != nullptr) *is_read_ = true;
     return value_;
   }
-  // True if value > limit. Once this is true it stays true, so the step is not recorded anew.
+  // True if value > limit. Once this is true it stays true, so the step is not recorded again.
   [[nodiscard]] bool is_above(T limit) const { return value_ > limit || static_cast<T>(*this) > limit; }
 
  private:
@@ -75,8 +75,7 @@ class HostNumber {
   bool* is_read_;  // may be null
 };
 
-// Numbers that change from step to step and that a recorded step reads from the device's memory, so that it need not be recorded
-// anew.
+// Numbers that change from step to step. A recorded step reads them from the device's memory, so it need not be recorded again.
 class StepNumbers {
  public:
   using Number = std::function<double(std::int64_t step, std::uint64_t epoch)>;
@@ -99,8 +98,8 @@ struct StepContext {
 };
 
 // A loss, the parameters that it updates and its optimiser settings. Most recipes have one objective; an adversarial pair has
-// two, which run in order for each micro-batch. While an objective runs, the parameters of the others are frozen. A parameter
-// whose requires_grad is false when the run begins stays frozen for the whole run: no optimiser gets it.
+// two, which run in order for each micro-batch. While an objective runs, the parameters of all other objectives are frozen. A
+// parameter whose requires_grad is false when the run begins stays frozen for the whole run: no optimiser gets it.
 struct Objective {
   std::string name = "loss";
   std::vector<optim::ParameterGroup> parameters;  // empty = all parameters of model()

@@ -21,7 +21,7 @@ std::string word_of(at::ScalarType type) {
   return ours ? std::string(name_of(*ours)) : c10::toString(type);
 }
 
-// "3" for equal sides, else "{3, 1, 1}".
+// "3" for equal sides, otherwise "{3, 1, 1}".
 std::string kernel_of(const std::vector<std::int64_t>& sides) {
   const auto number = [](std::int64_t side) { return std::to_string(side); };
   const bool equal = std::ranges::all_of(sides, [&](std::int64_t side) { return side == sides.front(); });

@@ -33,7 +33,7 @@ std::string objective_text(const ObjectiveReport& objective) {
 }
 
 // True for a term of an objective other than the first. With several objectives, lines for people show the terms of the first
-// objective and only the totals of the others; the logs have all terms.
+// objective and only the totals of the later ones; the logs have all terms.
 bool is_term_of_later(const std::vector<ObjectiveReport>& objectives, std::string_view metric) {
   return objectives.size() > 1 && std::any_of(objectives.begin() + 1, objectives.end(),
                                               [&](const ObjectiveReport& later) { return metric.starts_with(later.name + "/"); });

@@ -218,7 +218,7 @@ std::vector<std::string> metrics_in_order(const Json& summary) {
   return names;
 }
 
-// Snapshots of earlier versions hold the best of the judged metric alone.
+// Snapshots of earlier versions hold only the best of the judged metric.
 void Scores::load_bests(const SavedJson& report) {
   const auto bests = report.find("metric_bests");
   for (const auto& [name, each] : Scores::Metrics(metrics_)) {

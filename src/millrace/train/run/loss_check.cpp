@@ -118,7 +118,7 @@ bool agree(const Numbers& a, const Numbers& b, const Tolerance& tolerance) {
 
 constexpr const char* kWayOut = "; a loss that compares rows with each other says so in Objective::whole_batch";
 
-// What to change in a loss whose halves give the numbers `first` and `second`.
+// Says what to change in a loss if its halves give the numbers `first` and `second`.
 std::string remedy(const TermNumbers& whole, const TermNumbers& first, const TermNumbers& second) {
   const TermNumbers& part = second;
   const double together = first.count + second.count;

@@ -12,7 +12,7 @@ namespace millrace {
 
 // Reads and prepares the first micro-batch of a split a second time and compares it with `first`, to the bit. Returns "" if they
 // are the same. Otherwise returns a line with the field, the sample and the cause: random numbers of the source or of prepare().
-// On a GPU, whose sums may differ, values are compared to 1e-3.
+// On a GPU, values are compared to 1e-3, because its sums may differ.
 [[nodiscard]] std::string check_batch_repeats(const Assembly& assembly, Split split, const Batch& first);
 
 // Measures a validation batch again, as the next validation would, and compares all sums and counts with those of `first`, a

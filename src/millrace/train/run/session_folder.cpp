@@ -112,8 +112,8 @@ void Session::log_new_length() {
   }
 }
 
-// Finds the snapshot to resume from. If train.resume is a path, the run starts there; once the run has saved, it resumes from its
-// own snapshot, so that the same command, repeated, always continues the run.
+// Finds the snapshot to resume from. If train.resume is a path, a new run starts there. Once the run has saved a snapshot, it
+// resumes from its own, so that repeating the same command always continues the run.
 void Session::find_snapshot() {
   Fs& fs = *request_.fs;
   const std::filesystem::path& folder = folder_->path();

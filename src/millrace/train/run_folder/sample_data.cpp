@@ -19,7 +19,7 @@ namespace {
 // This file is made first and removed last. It distinguishes a killed process's leftovers from the user's files.
 constexpr const char* kPartMarker = "made-by-millrace";
 
-// The right to work in a part folder: a lock, which the system releases when a process is killed.
+// The right of one process at a time to work in a part folder. It is a lock, which the system releases when a process is killed.
 class Turn {
  public:
   explicit Turn(const std::filesystem::path& part)

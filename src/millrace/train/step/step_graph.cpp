@@ -141,8 +141,8 @@ struct StepGraph::Micro {
 struct StepGraph::Recorded {
   explicit Recorded(std::vector<std::int64_t> of) : shape(std::move(of)) {}
 
-  // Drops the recording. One more step is launched piece by piece before the next recording, because it may be of another kind,
-  // in which libraries set up something new.
+  // Drops the recording. Before the next recording, one more step is launched piece by piece: it may be of another kind, for
+  // which libraries set up something new.
   void clear() {
     steps = std::min(steps, kWarmUp - 1);
     micros.clear();

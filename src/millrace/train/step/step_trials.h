@@ -19,7 +19,7 @@ namespace millrace {
 // are the same as before.
 class StepTrials {
  public:
-  // What a trial step's gradients are used for.
+  // The use of a trial step's gradients.
   enum class Role : std::uint8_t { reference, compared };
 
   struct RehearsedStep {

@@ -32,7 +32,7 @@ namespace millrace {
 // Belongs to the loop's thread.
 class Diagnosis {
  public:
-  // What a diagnosis works with. Everything that the pointers refer to must outlive the diagnosis.
+  // The objects and settings that a diagnosis works with. Everything that the pointers refer to must outlive the diagnosis.
   struct Parts {
     const RunConfig* config = nullptr;
     const Stepper* stepper = nullptr;

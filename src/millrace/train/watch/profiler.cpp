@@ -153,7 +153,7 @@ void StepProfiler::close(std::size_t depth) {
 
 void StepProfiler::begins(telemetry::Phase phase) noexcept {
   open(std::string(telemetry::name_of(phase)));
-  // The operations of a validation are not recorded, because they may be a thousand times as many as those of the steps.
+  // The operations of a validation are not recorded, because there may be a thousand times as many of them as in the steps.
   if (phase == telemetry::Phase::validate) open_.back().silence = std::make_unique<at::DisableRecordFunctionGuard>();
 }
 

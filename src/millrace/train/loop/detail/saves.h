@@ -30,8 +30,8 @@ class Saves {
   void forget() noexcept { saved_step_ = -1; }  // called if the saved state of the step is out of date
   void restored(std::int64_t step) noexcept { saved_step_ = step; }
 
-  // Called before the first step of a run whose state is on a device: reserves the host memory of a save. Collective, as save()
-  // is.
+  // Called before the first step of a run that keeps its state on a device: reserves the host memory of a save. Collective, like
+  // save().
   void make_room(const std::function<snapshot::Content()>& content);
 
   enum class Failure : std::uint8_t { warn, as_configured, end };

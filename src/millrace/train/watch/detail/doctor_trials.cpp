@@ -26,7 +26,7 @@ enum class Time : std::uint8_t {
   wall   // all time: for trials of threads, because threads of the run that wait for each other would be taken for other programs
 };
 
-// The time of `first` divided by the time of `second`. Both are measured in turns.
+// The time of `first` divided by the time of `second`. The measurements of both take turns.
 double ratio_of(const Way& first, const Way& second, Time time = Time::fair) {
   std::vector<WorkClock::Time> times[2];
   const Way* ways[2] = {&first, &second};
