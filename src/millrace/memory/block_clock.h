@@ -41,7 +41,7 @@ class BlockClock {
  private:
   friend class ForwardWatch;
   friend class BackwardWatch;
-  std::shared_ptr<State> state_;  // nodes of a graph may outlive the clock
+  std::shared_ptr<State> state_;  // shared, because nodes of a graph may outlive the clock
 };
 
 // Watches a forward pass while it exists. A null clock watches nothing.

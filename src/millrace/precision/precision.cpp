@@ -18,7 +18,7 @@ namespace millrace::precision {
 
 namespace {
 
-constexpr std::size_t kRounds = 3;  // the first step of each format also sets things up
+constexpr std::size_t kRounds = 3;  // rounds of a trial; in the first, each format also sets things up
 constexpr double kLossTolerance = 0.02;
 constexpr double kNormTolerance = 0.10;
 constexpr double kCosine = 0.9;
@@ -60,7 +60,7 @@ std::string differs(const std::string& format, const std::string& what, double v
          " is allowed";
 }
 
-// Why the trials of one objective decide for fp32; "" if both formats agree.
+// Says why the trials of one objective decide for fp32; "" if both formats agree.
 std::string disagreement(const std::string& format, const Trials& fp32, const Trials& narrow) {
   const std::string of = fp32[0].objective.empty() ? "" : " of " + fp32[0].objective;
   if (!all_finite(fp32)) return "fp32: a trial step" + of + " is not finite even in fp32";

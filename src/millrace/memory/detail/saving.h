@@ -1,5 +1,5 @@
-// Decides what happens to the tensors that operations save for their gradients. LibTorch asks its autograd engine; Millrace's
-// engine answers with the saver of this thread.
+// Decides what happens to the tensors that operations save for their gradients. LibTorch asks its autograd engine, so Millrace
+// installs an engine that answers with the saver of this thread.
 #pragma once
 
 #include <memory>

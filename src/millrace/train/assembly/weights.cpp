@@ -76,8 +76,8 @@ std::string judge_of(const Json& config) {
   return config.is_object() && config.contains(place) && config.at(place).is_string() ? config.at(place).get<std::string>() : "";
 }
 
-// The best validation. A run's last validation comes after its last snapshot, so the summary counts if it is about this
-// snapshot's step; otherwise the snapshot counts.
+// Returns the best validation. It comes from the summary if that is about this snapshot's step, because a run's last validation
+// comes after its last snapshot; otherwise from the snapshot.
 Best best_of(Fs& fs, const std::filesystem::path& run, const snapshot::Content& newest) {
   const Json summary = read_json(fs, run / run_files::kSummary);
   const State* trainer = snapshot::part_of(newest, snapshot::kTrainer);

@@ -156,7 +156,8 @@ void Trainer::show_progress() {
 
 namespace {
 
-// While it lives, the time counts as the phase `profile`, so that the recorder's own time is not part of the profile.
+// While an object of this class exists, the time counts as the phase `profile`, so that the recorder's own time is not part of
+// the profile.
 class Unseen {
  public:
   Unseen(telemetry::Timeline& timeline, Phase phase) noexcept : timeline_(timeline), before_(timeline.enter(phase)) {}

@@ -27,7 +27,7 @@ class Switches;                    // train/recipe/switchboard.h
 struct RunConfig;                  // train/recipe/config.h
 enum class Layout : std::uint8_t;  // train/recipe/config.h
 
-// Where a recipe may read and write.
+// The folders that a recipe may read and write.
 struct RecipeFolders {
   std::filesystem::path run_folder;    // the run's files, for reading; empty: the command has no run, or the run starts over
   std::filesystem::path new_files;     // files that must stay in the run folder are written here before the first step; empty: no

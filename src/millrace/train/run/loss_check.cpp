@@ -62,7 +62,7 @@ std::string field_of_other_rows(const Batch& batch) {
   return "";
 }
 
-// The same rows, but with other positions and another epoch, so that a loss which draws random numbers draws other ones.
+// Returns the batch with other positions and another epoch, so that a loss that draws random numbers draws different numbers.
 Batch elsewhere(const Batch& batch) {
   constexpr std::int64_t kAway = 1 << 20;
   std::vector<Group> groups = {};

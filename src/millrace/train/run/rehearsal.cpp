@@ -191,7 +191,7 @@ void check_sums(Stepper& stepper, const Batch& batch, const StepResult& result, 
   std::ranges::move(check.warnings, std::back_inserter(rehearsal.warnings));
 }
 
-// The first batch; it is read again to compare, unless reading takes long.
+// Returns the first batch. Reads it a second time to compare, unless reading takes long.
 std::optional<Batch> first_batch(const Assembly& assembly, Split split, Rehearsal& rehearsal) {
   constexpr double kSeconds = 0.5;
   const double begin = steady_seconds();

@@ -61,7 +61,7 @@ class Session {
   RunOutcome rehearse_only();
   [[nodiscard]] RunOutcome nothing_left() const;  // the outcome of a run that was already complete
   RunOutcome finish(Ending ending);
-  // Called after an error that is on its way to the caller. An error inside fail() does not replace that error.
+  // fail() is called when an error is about to be thrown to the caller. An error inside fail() does not replace that error.
   enum class Device : std::uint8_t { answers, is_lost };
   void fail(const char* error, Device device) noexcept;
   [[noreturn]] void lose_device(const std::exception& error);

@@ -91,7 +91,7 @@ class ObjectiveStep {
   // The learning rate of step `step` (0-based) in a run of `total_steps` steps, without a plateau's factor. The length of this
   // run does not matter.
   [[nodiscard]] double learning_rate_at(std::int64_t step, std::int64_t total_steps) const;
-  void use_scale(bool fp16);  // from here on; a change to fp16 starts a new loss scale
+  void use_scale(bool fp16);  // applies from here on; a change to fp16 starts a new loss scale
   [[nodiscard]] optim::Average* average() const noexcept { return average_.get(); }  // null if optim.ema_decay is 0
 
   // Entries "<parameter>.<word>" are the optimiser's; names without a dot are the objective's. Collective if each rank keeps a

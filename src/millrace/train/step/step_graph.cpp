@@ -36,7 +36,7 @@ constexpr double kTolerance = 2e-3;           // relative, for losses and norms:
 constexpr std::int64_t kWorthRecording = 20;  // least number of steps in an epoch if each epoch needs a new recording
 constexpr double kWorthIt = 1.02;             // a graph may take this multiple of the step's time, because a trial is noisy
 
-// Numbers that are equal for batches that one recording can serve.
+// The batch's shape as numbers, which are equal for two batches if one recording can serve both.
 std::vector<std::int64_t> shape_of(const Batch& batch, MicroPosition in_step) {
   std::vector<std::int64_t> shape = {in_step.only ? 1 : 0, in_step.last ? 1 : 0};
   for (const Group& group : batch.groups()) {

@@ -78,7 +78,7 @@ class Stepper {
   // Collective; does nothing if averages() is false. Returns the bytes that this rank sent.
   std::int64_t average_over_ranks();
 
-  void set_autocast(std::optional<at::ScalarType> autocast);  // from here on; a change to fp16 starts a new loss scale
+  void set_autocast(std::optional<at::ScalarType> autocast);  // applies from here on; a change to fp16 starts a new loss scale
   [[nodiscard]] std::optional<at::ScalarType> autocast() const noexcept { return options_.autocast; }
   [[nodiscard]] at::Device device() const noexcept { return options_.device; }
   [[nodiscard]] std::uint64_t seed() const noexcept { return options_.seed; }

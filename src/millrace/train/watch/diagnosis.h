@@ -112,7 +112,7 @@ class Diagnosis {
 
   Parts parts_;
   doctor::Watch watch_;
-  std::deque<Mark> marks_;  // at the latest looks
+  std::deque<Mark> marks_;  // marks of the latest looks
   std::optional<Mark> first_;
   std::int64_t step_ = 0, samples_ = 0, lines_ = 0, saves_ = 0, validations_ = 0, validation_batches_ = 0;
   double validation_seconds_ = 0;

@@ -40,7 +40,7 @@ class Watchdog {
 
   void start();  // starts a thread that calls look() once a second until destruction; does nothing if the system can't create the
                  // thread
-  void look();   // looks once
+  void look();   // makes one check
 
  private:
   [[nodiscard]] double limit() const;

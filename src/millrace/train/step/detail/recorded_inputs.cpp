@@ -106,8 +106,8 @@ std::size_t RecordedInputs::take(std::size_t bytes) {
   return place;
 }
 
-// In the recorded batch some orders of rows may have been equal to that of `entry`, so the site may use any of them. True if they
-// are equal in this batch too.
+// True if all orders of rows that equalled the order of `entry` in the recorded batch equal it in this batch too. Otherwise it is
+// unknown which of them the site uses.
 bool RecordedInputs::are_alike(const Entry& entry, const std::vector<Rows>& rows) const {
   for (std::size_t i = 0; i < rows.size(); ++i)
     if (recorded_[i] == recorded_[entry.rows] && !(rows[i] == rows[entry.rows])) return false;
