@@ -21,8 +21,9 @@ namespace millrace::memory {
 // because LibTorch gives device threads to the first engine only. Scopes call it too; later calls do nothing.
 void take_over_backward_passes();
 
-// Names the blocks to recompute: names, or shell patterns (* any characters, ? one, [a-c] one of these); "a" matches "a.b" too.
-// Also accepts the words "all" (or "true") for all blocks, and "none", "false" and "auto", which add no block.
+// Names the blocks to recompute: names, or shell patterns (* = any characters, ? = one character, [a-c] = one of these
+// characters); "a" matches "a.b" too. Also accepts the words "all" (or "true") for all blocks, and "none", "false" and "auto",
+// which add no block.
 class Recompute {
  public:
   Recompute() = default;

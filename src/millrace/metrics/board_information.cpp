@@ -21,7 +21,7 @@ constexpr std::int64_t kSums = 4;
 // Version 1 also counted units without an event, with up to 1 / ln 2, and counted units without a bin as 0.
 constexpr int kVersion = detail::kMendedVersion;
 
-// True also for NaN, because a mean over such a unit must not look sound.
+// A unit with NaN counts, so that NaN shows in the mean over the units.
 bool counts(double bins, double events) { return bins != 0 && events != 0; }
 
 }  // namespace

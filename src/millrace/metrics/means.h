@@ -55,7 +55,7 @@ class Means {
   [[nodiscard]] MetricVersion version_of(std::string_view name) const;  // 1 if no version was set
 
   void set_best_is(Directions directions) { best_is_ = std::move(directions); }
-  [[nodiscard]] BestIs best_is_of(std::string_view name) const;  // by the longest pattern that fits
+  [[nodiscard]] BestIs best_is_of(std::string_view name) const;  // from the longest pattern that matches
 
   // Compares names, values, versions and quiet names. Directions are not compared, because they are not results.
   friend bool operator==(const Means& a, const Means& b) {

@@ -17,7 +17,7 @@ namespace {
 constexpr double kOneCycleRise = 0.3;
 constexpr double kOneCycleStart = 1.0 / 25.0;
 
-// From `from` at share 0 to `to` at share 1 along half a cosine.
+// Interpolates along half a cosine: `from` at share 0, `to` at share 1.
 double cosine_between(double from, double to, double share) {
   return to + (from - to) * (1.0 + std::cos(std::numbers::pi * share)) / 2.0;
 }

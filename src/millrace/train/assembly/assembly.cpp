@@ -23,8 +23,8 @@
 namespace millrace {
 namespace {
 
-// Refuses sharding and compression together with distributed.average_every: both work on sums of gradients, which ranks that
-// average weights don't form.
+// Refuses sharding and compression together with distributed.average_every: both need summed gradients, but ranks that average
+// their weights do not sum gradients.
 void check_averaging(const DistributedConfig& config) {
   if (config.average_every == 1 || !(config.shard_optimizer || config.compress)) return;
   throw ConfigError(

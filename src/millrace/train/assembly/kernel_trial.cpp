@@ -15,8 +15,8 @@
 namespace millrace {
 namespace {
 
-// A trial is worthwhile if an operation has at least this number of multiplications in a step. Fewer take one or two
-// milliseconds, and a better choice would gain less than its trial costs.
+// A trial is worthwhile if an operation has at least this number of multiplications in a step. Fewer multiplications take one or
+// two milliseconds, and a better choice would gain less than its trial costs.
 constexpr double kWorthATrial = 1e9;
 constexpr double kKernelSteps = 8;  // steps in a trial: a count, and each call at least three times in both implementations
 constexpr double kNoise = 0.97;  // the default implementation is kept unless the other one's time is below this share of its time

@@ -88,7 +88,7 @@ std::map<std::string, Tensors> model_tensors(const torch::nn::Module& model, con
 void load_frozen_parts(torch::nn::Module& model, const std::function<void(const std::string&)>& notice) {
   for (const nn::NamedPart& found : nn::frozen_parts(model)) {
     for (auto& parameter : found.module->parameters())
-      parameter.requires_grad_(false);  // also of layers that were registered after the part froze its parameters
+      parameter.requires_grad_(false);  // also freezes layers that were registered after the part froze its parameters
     std::error_code missing;
     if (!std::filesystem::exists(found.part->file(), missing)) continue;
     for (const std::string& line : found.part->load_file(*found.module))

@@ -23,7 +23,7 @@
 
 namespace millrace {
 
-// Belongs to one thread. Objects made with it refer to it. While it lives, the process is set up for its run (see
+// Belongs to one thread. Objects made with it refer to it. While the object exists, the process is set up for its run (see
 // process_inputs.h).
 class RunSetup {
  public:

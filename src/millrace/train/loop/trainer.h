@@ -66,7 +66,7 @@ class Trainer {
     bool batch_ahead = true;             // the switchboard's row batch_ahead
     bool step_graph = true;              // the switchboard's row step_graph
     std::string frozen_source;           // where the recipe's frozen weights come from; for snapshots that leave them out
-    std::int64_t total_steps = 0;        // 0 = no limit; epochs and max_steps are never both 0, which the config's checks refuse
+    std::int64_t total_steps = 0;        // 0 = no limit; the config's checks refuse epochs = max_steps = 0
     Agreement* agreement = nullptr;      // null = one process
     doctor::Sampler* sampler = nullptr;  // null = readings of the machine are off
     std::uint64_t cacheable_bytes = 0;   // see Diagnosis::Parts

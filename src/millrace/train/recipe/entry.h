@@ -91,7 +91,7 @@ struct Entry {
   config::Schema sections;                            // the config sections that only this recipe has, made from a struct whose
                                                       // members are sections
   Json defaults = Json::object();                     // values that replace the shared defaults (batch size, learning rate, ...)
-  std::vector<std::pair<std::string, Json>> presets;  // name -> values over the defaults; "smoke" and "small" run without data
+  std::vector<std::pair<std::string, Json>> presets;  // name -> values that replace defaults; "smoke" and "small" need no data
   std::vector<config::Alias> aliases;                 // keys and flags of the original program
   std::vector<NamedConfig> named_configs;             // keys whose values name further config files
   // Converts each config file that a command names. A file in another program's words becomes a tree of our keys or aliases; any

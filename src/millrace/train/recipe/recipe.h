@@ -113,8 +113,9 @@ struct Objective {
   // also called after a step whose update was skipped on the device.
   std::function<void(const StepContext& context)> after_update = nullptr;
   // Empty if the sums and counts of this loss add up when a batch is cut into micro-batches; the rehearsal checks that
-  // (train/run/loss_check.h). Else the reason why they do not, shown before the first step, such as "each row is compared with
-  // all others". Then every cut of a batch changes the result: into micro-batches, over ranks, or after memory ran out.
+  // (train/run/loss_check.h). Otherwise the reason why they do not add up, such as "each row is compared with all others"; it is
+  // shown before the first step. Then every cut of a batch changes the result: into micro-batches, over ranks, or after memory
+  // ran out.
   std::string whole_batch = "";
 };
 
@@ -177,13 +178,13 @@ struct FieldAxis {
 struct FieldWords {
   std::vector<FieldAxis> axes = {};
   std::string value = "value", unit = "";
-  std::vector<std::string> names = {};  // of whole numbers: the name of each value, by number, such as the classes of a label
+  std::vector<std::string> names = {};  // for whole numbers: the name of each value, such as the classes of a label
 };
 
 // What a recipe reports about itself after its data is opened and its model is made.
 struct Facts {
-  std::string rate_unit = "samples";  // what rates count: samples, tokens, volumes
-  double units_per_sample = 1.0;      // rate_units in a sample
+  std::string rate_unit = "samples";  // the unit of rates: samples, tokens, volumes
+  double units_per_sample = 1.0;      // number of rate_units in a sample
   std::vector<std::string> history;   // metrics that get a column in history.csv; empty: those that the console shows
   std::string metric_tags;            // prefix of validation metrics' names in event files, e.g. "val/"
   std::string frozen_source;          // where the weights that are not trained come from; kept with snapshot.frozen=leave_out
@@ -256,7 +257,7 @@ class Recipe {
 
   // All functions below are optional.
   virtual void before_training() {}                // prepares what data() needs: fits components, encodes a text
-  virtual State state() const { return {}; }       // what a snapshot holds of the recipe itself
+  virtual State state() const { return {}; }       // the recipe's own state, for snapshots
   virtual void load_state(const State&) {}         // throws SnapshotError for a state that state() does not write
   virtual Tensors predict(const Tensors& inputs);  // default: throws UsageError "recipe does not predict"
   virtual Facts facts() const { return {}; }

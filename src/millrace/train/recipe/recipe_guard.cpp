@@ -89,7 +89,7 @@ std::string author_line() {
   return place.empty() ? "" : "at " + place;
 }
 
-// The in-place operations on each tensor of a batch so far, as LibTorch counts them.
+// LibTorch's counts of the in-place operations on each tensor of a batch so far.
 class FieldVersions {
  public:
   explicit FieldVersions(const Batch& batch) : batch_(batch) {
@@ -142,7 +142,8 @@ struct RecipeGuard::Site {
   const Tensors* inputs = nullptr;
   const StepResult* result = nullptr;
 
-  // "loss() of recipe mine, objective "main", training batch 3 of epoch 0, step 4"; the call: the recipe's name and a site.
+  // A call: the recipe's name and a site. As text: "loss() of recipe mine, objective "main", training batch 3 of epoch 0, step
+  // 4".
   using Call = std::pair<const std::string&, const Site&>;
   static void describe(const void* call, HandlerText& text) noexcept;
 };

@@ -250,7 +250,7 @@ void Scores::load_state(const SavedJson& trainer, const SavedJson& report) {
       if (metrics_.find(name) != metrics_.end()) metrics_[name].version = static_cast<int>(version.integer(1, 1000));
   }
   load_bests(report);
-  std::vector<std::string> order = {judged_};  // the order for an older snapshot, which did not keep it
+  std::vector<std::string> order = {judged_};  // the order for a snapshot of an earlier version, which has no order
   if (const auto saved = report.find("metrics_order")) {
     order.clear();
     for (const SavedJson& name : saved->list()) order.push_back(name.text());

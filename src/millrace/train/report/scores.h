@@ -44,8 +44,8 @@ struct Metric {
 
 class Scores {
  public:
-  // The results of all metrics, in the order of the last validation, which is the recipe's. Meant for a few hundred names at
-  // most.
+  // The results of all metrics, in the order of the last validation, which is the recipe's order. Meant for a few hundred names
+  // at most.
   class Metrics {
    public:
     using value_type = std::pair<std::string, Metric>;

@@ -65,7 +65,7 @@ config::Resolved config_of_run(Fs& fs, const Entry& entry, const std::filesystem
   return saved;
 }
 
-// Prepares the weights of a lone file, perhaps another program's, by the recipe's adopt_weights().
+// Prepares the weights of a file without a run, which may be another program's, by the recipe's adopt_weights().
 void adopt_file(const Entry& entry, Weights& weights, config::Resolved& config, telemetry::Console& console) {
   if (const std::string part = take_state_dict(weights); !part.empty()) weights.which += ", its " + part;
   if (const std::string words = take_common_wrappers(weights.models["model"]); !words.empty())

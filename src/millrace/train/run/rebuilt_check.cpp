@@ -37,7 +37,7 @@ std::unique_ptr<Recipe> rebuilt(const Assembly& assembly, const snapshot::Conten
   context.notice = nullptr;  // the run's own recipe has shown its notices already
   context.places = {.run_folder = {}, .new_files = {}, .cache_folder = cache_folder()};
   const Entry& entry = *setup.request().entry;
-  // Another seed than the run's: values that a recipe draws at random and does not save then differ, as they would in another
+  // The seed differs from the run's, so that values that a recipe draws at random and does not save differ too, as in another
   // process.
   torch::manual_seed(~context.seed);
   std::unique_ptr<Recipe> recipe = make_guarded(entry.name, entry.make, setup.request().config.values, context);

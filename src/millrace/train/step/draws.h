@@ -12,7 +12,7 @@ namespace millrace {
 enum class Draws : std::uint64_t { prepare = 1, loss, samples, predict };
 
 // Seeds the default generators of the host and the device from only these arguments. So the generators' state need not be saved
-// or restored, and earlier draws (in a trial, a validation or an undone step) do not change it.
+// or restored, and earlier draws (in a trial, a validation or an undone step) have no effect.
 void seed_draws(at::Device device, std::uint64_t seed, Draws by, std::uint64_t number = 0);
 // Like the seed_draws() above, for a micro-batch: the seed also depends on the batch's split and epoch, and on the position of
 // its first row in the epoch's order.

@@ -77,7 +77,7 @@ class ObjectiveStep {
   // step's only one over all ranks, and whether it is this rank's last one.
   Loss add(Loss loss, MicroPosition in_step);
   void sum_over(Agreement& agreement);            // adds up gradients and counts over all ranks; collective
-  void follow_root(Agreement& agreement);         // takes rank 0's count of steps without a loss; collective
+  void follow_root(Agreement& agreement);         // replaces the count of steps without a loss by rank 0's; collective
   [[nodiscard]] bool takes_part() const;          // true if a micro-batch of this step had a loss
   [[nodiscard]] bool host_says_skip() const;      // reads the gradients, so it waits for the device
   void judge(std::optional<bool> bad_says_host);  // decides whether the step counts; nullopt: only the device decides

@@ -32,7 +32,7 @@ constexpr std::int64_t kWarmUp = 4;           // steps of a shape before it is r
 constexpr int kCompared = 2;                  // replays compared with the step launched piece by piece; later, one in some epochs
 constexpr std::size_t kTimed = 3;             // steps of each kind that are timed
 constexpr std::size_t kMostShapes = 3;        // most shapes that are recorded; steps of other shapes are launched piece by piece
-constexpr double kTolerance = 2e-3;           // relative, for losses and norms: kernels add in any order, in half precision
+constexpr double kTolerance = 2e-3;           // relative, for losses and norms: in half precision kernels add in any order
 constexpr std::int64_t kWorthRecording = 20;  // least number of steps in an epoch if each epoch needs a new recording
 constexpr double kWorthIt = 1.02;             // a graph may take this multiple of the step's time, because a trial is noisy
 

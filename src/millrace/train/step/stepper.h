@@ -30,7 +30,7 @@ struct HostReads;
 // Throws the RecipeError for a run whose first step has no loss.
 [[noreturn]] void refuse_absence(const Batch& batch);
 
-// Called with the loss of each objective that has one, between its forward and its backward pass.
+// Called with the loss of each objective that has a loss, between its forward and its backward pass.
 using LossVisitor = std::function<void(const std::string& objective, const Loss& loss)>;
 
 // Used by the loop's thread only. A step reads no device value on the host, except with device_skip off.

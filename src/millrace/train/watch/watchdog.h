@@ -14,7 +14,7 @@
 
 namespace millrace {
 
-// How the name of a save's task begins (base/doing.h): "the save of step 12".
+// The beginning of the name of a save's task (base/doing.h): "the save of step 12".
 inline constexpr const char* kSaveTask = "the save of step ";
 
 // Watches what the loop says that it is doing (base/doing.h). A phase is reported once if it takes longer than the limit and
