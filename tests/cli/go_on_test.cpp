@@ -70,7 +70,7 @@ TEST_F(GoOn, ARefusalShowsTheOldValueAndTheOldCommand) {
   ASSERT_EQ(train(here(), {"--preset=smoke", "--run=r", "--train.max_steps=1", "--optim.learning_rate=.002"}).exit_code, 0);
   const Result refused = millrace(here(), {"train", "language_model", "--run=r", "--optim.learning_rate=.1"});
   EXPECT_EQ(refused.exit_code, 2);
-  EXPECT_THAT(refused.err, HasSubstr("optim.learning_rate is 0.1, the run in this folder was started with 0.002"));
+  EXPECT_THAT(refused.err, HasSubstr("optim.learning_rate is 0.1, but the run in this folder was started with 0.002"));
   EXPECT_THAT(refused.err, HasSubstr("flag --optim.learning_rate"));
   EXPECT_THAT(refused.err, HasSubstr("the run was begun by: millrace train language_model --log.tensorboard=false "
                                      "--train.validate_batches=1 --preset=smoke --run=r "));

@@ -353,7 +353,7 @@ void add_resumes(std::vector<Row>& rows) {
                   copy_run});
   rows.push_back(
       {"config_was_changed",
-       {"net.widths is [16], the run in this folder was started with [8]", "flag --net.widths", "the run was begun by:"},
+       {"net.widths is [16], but the run in this folder was started with [8]", "flag --net.widths", "the run was begun by:"},
        Found::before,
        2,
        train({"--net.widths=16"}),

@@ -44,7 +44,7 @@ GpuSettings choose_gpu_settings(bool deterministic, std::optional<bool> timed, c
     settings.convolutions_reason = "a timing may choose another algorithm in each run, which train.deterministic forbids";
   } else if (!timed) {
     settings.convolutions_reason =
-        "cuDNN times its algorithms once for each shape: shapes are few, and each is computed in every step";
+        "cuDNN times its algorithms once for each shape, because shapes are few and each is computed in every step";
   }
   return settings;
 }

@@ -60,8 +60,8 @@ struct DataConfig {
         field<&C::shuffle>("Draw a new random order for each epoch (training only)."),
         field<&C::drop_last>("Leave out an epoch's last batch if it is smaller than the others (training only)."),
         field<&C::bad_samples>("What to do with a sample that can't be read."),
-        field<&C::max_bad_fraction>("Largest share of unreadable samples in an epoch. If more are unreadable, and more than one, "
-                                    "the run fails; 0 = the first one fails it.")
+        field<&C::max_bad_fraction>("Largest share of unreadable samples in an epoch. The run fails if more than this share, and "
+                                    "more than one sample, are unreadable; 0 = it fails at the first one.")
             .min(0)
             .max(1),
         field<&C::max_buffer_bytes>(
@@ -199,7 +199,7 @@ struct SnapshotConfig {
         field<&C::max_lag>("Largest number of steps that training may take while a snapshot is being written; then training "
                            "waits. A crash loses at most the steps between two snapshots plus these.")
             .min(0),
-        field<&C::on_error>("If a snapshot can't be written: warn and continue, or stop. The final one must be written."),
+        field<&C::on_error>("If a snapshot can't be written: warn and continue, or stop. The final snapshot must be written."),
         field<&C::frozen>("Weights that are not trained: keep = each snapshot has them; leave_out = snapshots have their names "
                           "and hashes only, and the recipe loads the weights.")};
   }
@@ -321,13 +321,15 @@ struct DistributedConfig {
         field<&C::shard_optimizer>(
             "Each rank keeps the optimiser's state of its share of the parameters, updates these and sends them to the others "
             "(ZeRO stage 1). The weights are equal to the bit, and each rank needs less memory."),
-        field<&C::average_every>("Each rank steps by its own gradients; after this many steps, and at the end of an epoch and of "
-                                 "the run, all ranks take the mean of their weights and optimiser state (local SGD), for slow "
-                                 "networks. 1 = gradients are added in each step.")
+        field<&C::average_every>(
+            "Each rank steps with its own gradients; after this many steps, and at the end of an epoch and of "
+            "the run, all ranks take the mean of their weights and optimiser state (local SGD), for slow "
+            "networks. 1 = gradients are added in each step.")
             .min(1)
             .unit("steps"),
-        field<&C::transport>("What carries tensors between the ranks: auto = NCCL where each rank has a separate GPU and the "
-                             "build has it, else Gloo, through host memory.")
+        field<&C::transport>(
+            "Library that carries tensors between the ranks: auto = NCCL where each rank has a separate GPU and the "
+            "build has it, else Gloo, through host memory.")
             .free_on_resume()};
   }
 };

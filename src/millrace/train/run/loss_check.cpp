@@ -210,7 +210,7 @@ LossCheck check_adds_up(Stepper& stepper, const Batch& batch, const StepResult& 
     return check;
   }
   if (const std::string field = field_of_other_rows(batch); !field.empty()) {
-    left_out.push_back("the loss of a batch whose field " + quoted(field) + " has other rows than its " +
+    left_out.push_back("the loss of a batch whose field " + quoted(field) + " has another number of rows than its " +
                        std::to_string(batch.rows()) + " samples");
     return check;
   }

@@ -91,7 +91,7 @@ void check_prepared(const Batch& batch) {
       if (!tensor.defined()) refuse(who + " has no tensor", "leave the field out, or give it one");
       if (tensor.dim() > 0 && tensor.size(0) >= group.rows()) continue;  // a sample may become several rows
       refuse(who + " has the shape " + shape_text(tensor) + ", and the batch has " + std::to_string(group.rows()) + " rows",
-             "give at least a row for each sample, in the first dimension; to leave samples out choose them in data()");
+             "give at least a row for each sample, in the first dimension; to leave samples out, select the others in data()");
     }
   }
 }
@@ -111,7 +111,7 @@ void check_objectives(const std::vector<Objective>& objectives, const torch::nn:
         refuse("parameter " + quoted(name) + " is moved " +
                    (it->second == who ? "twice by " + who : "by " + it->second + " and by " + who),
                it->second == who
-                   ? "leave it in one ParameterGroup: each has a learning rate and a decay of its own"
+                   ? "leave it in one ParameterGroup, because each group has its own learning rate and decay"
                    : "give each objective its own parameters; losses of the same parameters are terms of one objective");
       }
     };
