@@ -109,7 +109,7 @@ void add_losses(std::vector<Row>& rows) {
     rows.push_back({.name = name, .says = {in_loss + what, place, fields, next}});
   };
   add("field_typo", "the batch has no field \"X\"; its fields: label, x", "did you mean \"x\"?");
-  add("own_exception", "radius is negative", "the text is that of the exception");
+  add("own_exception", "radius is negative", "this is the text of the exception");
   add("throws_a_number", "it threw the number 42", "derived from std::exception");
   add("throws_a_text", "it threw a text: radius is negative", "derived from std::exception");
   add("layer_too_narrow", "LibTorch refused an operation: mat1 and mat2", "compare the shapes");
@@ -153,7 +153,7 @@ void add_callbacks(std::vector<Row>& rows) {
   add("rate_of_no_units", "facts()", "Facts::units_per_sample is 0", "above 0");
   add("samples_throw", "samples()", "no such word", "");
   add("state_throws", "state()", "the table was never filled", "");
-  rows.push_back({"no_objective", {"the recipe has no objective", "objectives()", "return at least one"}});
+  rows.push_back({"no_objective", {"the recipe has no objective", "objectives()", "return at least one objective"}});
   rows.push_back(
       {"all_frozen", {"objective \"main\" has nothing to train", "Recipe::objectives()", "requires"}, Found::before, 2});
   rows.push_back({"unused_layer", {"2 parameters get no gradient", "spare.weight, spare.bias"}, Found::warned, 0});
@@ -176,7 +176,7 @@ void add_metrics(std::vector<Row>& rows) {
                     .words = train({"--plant.mistake=" + name, "--precision.dtype=fp32"})});
   };
   add("missing_output", "at() was asked for a name that the map does not have", "compare the names");
-  add("measure_throws", "an empty histogram", "the text is that of the exception");
+  add("measure_throws", "an empty histogram", "this is the text of the exception");
   add("metric_is_a_matrix", "the sum has shape [8,3], expected a scalar", "metric \"sure\"");
   add("metric_of_two_kinds", "the name is in use by a mean; a log_mean was added under it", "metric \"sure\"");
   add("rate_of_numbers", "a rate counts true values, f32[8,3] was given", "metric \"sure\"");
@@ -285,7 +285,7 @@ void add_entries(std::vector<Row>& rows) {
   add("two_entries_one_name", {"two entries have the name \"mistakes\"", "cli_main()", "its own name"}, 1);
   add("entry_without_make", {"entry \"mistakes\" can make no recipe: Entry::make is empty", "cli_main()", "entry_of()"}, 1);
   add("entry_without_a_name", {"entry 0 has no name", "cli_main()", "Entry::name"}, 1);
-  add("entry_makes_nothing", {"the entry of recipe mistakes made no recipe", "Entry::make", "return one"}, 1);
+  add("entry_makes_nothing", {"the entry of recipe mistakes made no recipe", "Entry::make", "return a recipe"}, 1);
   add("problems_throw", {"recipe mistakes failed in Entry::problems: odd", "Entry::problems of recipe mistakes"}, 1);
 }
 

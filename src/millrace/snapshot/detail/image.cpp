@@ -31,7 +31,7 @@ std::string problem_of(const at::Tensor& tensor) {
   if (!tensor.defined()) return "it is undefined";
   if (tensor.layout() != at::kStrided || tensor.is_nested()) return "it is not dense";
   if (tensor.is_meta()) return "it has no data (meta device)";
-  if (!dtype_of(tensor.scalar_type())) return std::string("no file holds ") + c10::toString(tensor.scalar_type());
+  if (!dtype_of(tensor.scalar_type())) return std::string("a file can't hold the type ") + c10::toString(tensor.scalar_type());
   return "";
 }
 

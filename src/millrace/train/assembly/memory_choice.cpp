@@ -75,9 +75,8 @@ std::optional<std::pair<std::int64_t, std::uint64_t>> micro_batches_that_fit(Ste
 std::vector<Problem> memory_problems(const MemoryConfig& config) {
   std::vector<Problem> problems;
   if (!config.budget.empty() && !memory::parse_budget(config.budget)) {
-    problems.push_back(
-        {"budget " + quoted(config.budget) + " is not an amount of memory", "memory.budget",
-         "write bytes, such as 800 MB or 1.5 GiB, or a share of what a step takes without recompute, such as 60%"});
+    problems.push_back({"budget " + quoted(config.budget) + " is not an amount of memory", "memory.budget",
+                        "write bytes, such as 800 MB or 1.5 GiB, or a share of a step's memory without recompute, such as 60%"});
   }
   if (!config.budget.empty() && Recompute(config.recompute).any()) {
     problems.push_back({"memory.budget chooses the blocks to recompute, but memory.recompute names some too",

@@ -73,7 +73,7 @@ Message caught_message() {
     if (text == "map::at")
       return {"at() was asked for a name that the map does not have (map::at)", "",
               "compare the names in the callback with the names of the fields"};
-    return {text, "", "the text is that of the exception; look at what the callback does"};
+    return {text, "", "this is the text of the exception; look at the code of the callback"};
   } catch (...) {
     return message_of_other();
   }
@@ -162,7 +162,7 @@ void RecipeGuard::Site::describe(const void* call, HandlerText& text) noexcept {
 }
 
 RecipeGuard::RecipeGuard(std::string name, std::unique_ptr<Recipe> recipe) : name_(std::move(name)), recipe_(std::move(recipe)) {
-  if (!recipe_) throw RecipeError({"the entry of recipe " + name_ + " made no recipe", "Entry::make", "return one"});
+  if (!recipe_) throw RecipeError({"the entry of recipe " + name_ + " made no recipe", "Entry::make", "return a recipe"});
 }
 
 template <class Call>

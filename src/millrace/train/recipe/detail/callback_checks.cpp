@@ -23,7 +23,7 @@ std::string shape_text(const at::Tensor& tensor) { return to_text(tensor.sizes()
 void check_source(const data::Source& source, const std::string& who) {
   if (source.size() < 0)
     refuse("the source of " + who + " has the size " + std::to_string(source.size()), "return the number of samples from size()");
-  if (source.fields().empty()) refuse("the source of " + who + " has no fields", "return at least one from fields()");
+  if (source.fields().empty()) refuse("the source of " + who + " has no fields", "return at least one field from fields()");
   std::set<std::string_view> names;
   for (const Field& field : source.fields()) {
     const std::string which = "field " + quoted(field.name) + " of " + who;
@@ -75,7 +75,7 @@ void check_pipeline(const data::Pipeline& pipeline) {
   std::set<std::string> names;
   for (const data::Dataset& dataset : pipeline.datasets) {
     const std::string who = dataset.name.empty() ? "the data set" : "data set " + quoted(dataset.name);
-    if (!dataset.source) refuse(who + " has no source", "give it one, not a null pointer");
+    if (!dataset.source) refuse(who + " has no source", "give it a source, not a null pointer");
     check_source(*dataset.source, who);
     if (!dataset.name.empty() && !names.insert(dataset.name).second)
       refuse("two data sets have the name " + quoted(dataset.name),
@@ -88,7 +88,7 @@ void check_prepared(const Batch& batch) {
     for (const auto& [name, tensor] : group.fields) {
       const std::string who =
           "field " + quoted(name) + (group.name.empty() ? "" : " of group " + quoted(group.name)) + " of the prepared batch";
-      if (!tensor.defined()) refuse(who + " has no tensor", "leave the field out, or give it one");
+      if (!tensor.defined()) refuse(who + " has no tensor", "leave the field out, or give it a tensor");
       if (tensor.dim() > 0 && tensor.size(0) >= group.rows()) continue;  // a sample may become several rows
       refuse(who + " has the shape " + shape_text(tensor) + ", and the batch has " + std::to_string(group.rows()) + " rows",
              "give at least a row for each sample, in the first dimension; to leave samples out, select the others in data()");
@@ -136,7 +136,7 @@ void check_objectives(const std::vector<Objective>& objectives, const torch::nn:
 }
 
 void check_loss(const Loss& loss, bool training) {
-  if (loss.terms.empty()) refuse("the loss has no terms", "give it one, or return nullopt where the objective is absent");
+  if (loss.terms.empty()) refuse("the loss has no terms", "give it a term, or return nullopt where the objective is absent");
   std::set<std::string> names;
   for (const LossTerm& term : loss.terms) {
     check_term(term, training);
@@ -147,7 +147,7 @@ void check_loss(const Loss& loss, bool training) {
     }
   }
   for (const auto& [name, tensor] : loss.outputs) {
-    if (!tensor.defined()) refuse("output " + quoted(name) + " of the loss has no tensor", "leave it out, or give it one");
+    if (!tensor.defined()) refuse("output " + quoted(name) + " of the loss has no tensor", "leave it out, or give it a tensor");
   }
 }
 
