@@ -50,7 +50,7 @@ class Stepper {
     std::int64_t global_batch = 0;           // used by optim.lr_scaling; 0 = not known
     bool trains = true;                      // false: only evaluate() is called, and the state for steps is not kept
     Agreement* agreement = nullptr;          // connects the run's ranks; null = one process
-    // Number of steps between two calls of average_over_ranks(). If it is above 1, each rank steps with its own gradients.
+    // If this is above 1, each rank steps with its own gradients, and average_over_ranks() is called every `average_every` steps.
     std::int64_t average_every = 1;
     bool shards_optimizer = false;  // each rank keeps a part of the optimisers' state, so state() is collective
     GradientSumsOptions gradients;  // how gradients are sent between ranks; bucket_bytes 0 = all at once, after the backward pass
