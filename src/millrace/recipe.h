@@ -37,7 +37,7 @@
 //
 // A program without a recipe trains its own module with millrace::train (millrace/train.h).
 //
-// This header is for programs outside this tree: it stands above all floors, and no folder of src/ includes it. The
+// This header is for programs outside this tree. It belongs to no floor of ARCHITECTURE.md, so no folder of src/ includes it. The
 // compiler needs ten seconds for LibTorch's layers; with a precompiled header (as `millrace new` writes it) it needs them once.
 #pragma once
 

@@ -1,7 +1,7 @@
 // The one include of a program that trains its own module: sources of samples, functions that compose them, and
 // millrace::train(). examples/own_program.cpp is a complete program.
 //
-// This header is for programs outside this tree: it stands above all floors, and no folder includes it.
+// This header is for programs outside this tree. It belongs to no floor of ARCHITECTURE.md, so no folder of src/ includes it.
 #pragma once
 
 #include "millrace/base/error.h"

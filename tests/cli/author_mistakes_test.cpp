@@ -64,7 +64,7 @@ std::vector<Planted> refusals() {
        1,
        true},
       {"view_of_a_transposed",
-       {kRefused + "view size is not compatible", kPlace, "write reshape() for view()"},
+       {kRefused + "view size is not compatible", kPlace, "write reshape() instead of view()"},
        When::refused,
        1,
        true},
@@ -78,7 +78,7 @@ std::vector<Planted> refusals() {
        1,
        true},
       {"holder_is_empty",
-       {kRefused + "Accessing empty ModuleHolder", kPlace, "the layer was never made: layer = register_module("}},
+       {kRefused + "Accessing empty ModuleHolder", kPlace, "the layer was never constructed: layer = register_module("}},
   };
 }
 
@@ -95,11 +95,9 @@ std::vector<Planted> losses() {
        {"3 class weights, the logits have 2 classes", "nn::CrossEntropy", "one weight for each"},
        When::refused,
        2},
-      {"softmax_before_the_loss", {"the output \"logits\" holds probabilities", "what comes before a softmax"}, When::warned, 0},
+      {"softmax_before_the_loss", {"the output \"logits\" holds probabilities", "the values before a softmax"}, When::warned, 0},
       {"loss_changes_its_batch",
-       {kInLoss + "field \"wave\" of the batch was changed in place", kPlace,
-        "what changes fields for good "
-        "is prepare()"},
+       {kInLoss + "field \"wave\" of the batch was changed in place", kPlace, "change fields for good in prepare()"},
        When::refused,
        1,
        true},
@@ -138,7 +136,7 @@ std::vector<Planted> evaluation() {
        0},
       {"dropout_in_evaluation", {"draws random numbers in evaluation mode", "is_training()"}, When::warned, 0, true},
       {"metric_never_reset",
-       {"metric \"own_accuracy\" comes out otherwise when " + kValidation + " is measured again", "forget in begin_validation()"},
+       {"metric \"own_accuracy\" has another value when " + kValidation + " is measured again", "forget in begin_validation()"},
        When::warned,
        0},
       {"validation_is_the_training",
@@ -146,7 +144,7 @@ std::vector<Planted> evaluation() {
        When::warned,
        0},
       {"state_is_never_loaded",
-       {"load_state() does not take what state() gave to the snapshot of step 4: tensor \"centre\"", "Recipe::load_state()",
+       {"load_state() does not restore what state() gave to the snapshot of step 4: tensor \"centre\"", "Recipe::load_state()",
         "take each tensor"},
        When::saved,
        0},
@@ -157,12 +155,12 @@ std::vector<Planted> evaluation() {
 std::vector<Planted> randomness() {
   return {
       {"source_draws_by_itself",
-       {"field \"wave\" of sample ", " is another one when " + kTraining + " is read again", "from its argument `random`"},
+       {"field \"wave\" of sample ", " differs when " + kTraining + " is read again", "from its argument `random`"},
        When::warned,
        0,
        true},
       {"prepare_draws_by_itself",
-       {"field \"wave\" of sample ", " is another one when " + kTraining + " is prepared again", "nn::normal_rows"},
+       {"field \"wave\" of sample ", " differs when " + kTraining + " is prepared again", "nn::normal_rows"},
        When::warned,
        0,
        true},
@@ -234,14 +232,16 @@ TEST(AuthorMistakes, NaNOfSomeSamplesIsAFindingThatNamesThem) {
 TEST(AuthorMistakes, NaNThatPrepareMakesNamesTheFieldAndTheSample) {
   const Answer answer = answer_to("prepare_divides_a_silent_sample");
   EXPECT_EQ(answer.exit_code, 0) << answer.text;
-  EXPECT_THAT(answer.text,
-              AllOf(HasSubstr("were skipped since what prepare() makes of their input is not finite: sample 5, field wave after "
-                              "prepare(): 16 of 16 values are not finite, the first, nan, at [0,0]"),
-                    HasSubstr("not_finite: "), HasSubstr("nor is what prepare() makes of a finite input: sample 5"),
-                    HasSubstr("in Recipe::prepare(), look for zeros"), Not(HasSubstr("clip_norm"))));
+  EXPECT_THAT(
+      answer.text,
+      AllOf(HasSubstr(
+                "were skipped because prepare() makes values that are not finite from their input: sample 5, field wave after "
+                "prepare(): 16 of 16 values are not finite, the first, nan, at [0,0]"),
+            HasSubstr("not_finite: "), HasSubstr("nor is what prepare() makes of a finite input: sample 5"),
+            HasSubstr("in Recipe::prepare(), look for zeros"), Not(HasSubstr("clip_norm"))));
   const Answer all = answer_to("prepare_divides_by_itself", {"--train.epochs=4"});
   EXPECT_EQ(all.exit_code, 1) << all.text;
-  EXPECT_THAT(all.text, AllOf(HasSubstr("nor was what prepare() made of a finite input: sample "),
+  EXPECT_THAT(all.text, AllOf(HasSubstr("and prepare() made values that are not finite from a finite input: sample "),
                               HasSubstr("field wave after prepare(): 16 of 16"), HasSubstr("repair Recipe::prepare(), then ")));
   const Answer mended = answer_to("prepare_divides_a_silent_sample_mended");
   EXPECT_EQ(mended.exit_code, 0) << mended.text;
@@ -251,12 +251,11 @@ TEST(AuthorMistakes, NaNThatPrepareMakesNamesTheFieldAndTheSample) {
 TEST(AuthorMistakes, AParameterThawedLaterIsNamedAtTheNextLogLine) {
   const Answer answer = answer_to("thawed_later");
   EXPECT_EQ(answer.exit_code, 1) << answer.text;
-  EXPECT_THAT(
-      answer.text,
-      AllOf(HasSubstr("\nstep 2/"), HasSubstr("RecipeError"),
-            HasSubstr("parameter \"convolution.weight\" was frozen when the run began and requires a gradient now, and no "
-                      "optimiser moves it"),
-            HasSubstr("set_requires_grad(true) in the recipe, before the log line of step 3"), HasSubstr("detach()")));
+  EXPECT_THAT(answer.text,
+              AllOf(HasSubstr("\nstep 2/"), HasSubstr("RecipeError"),
+                    HasSubstr("parameter \"convolution.weight\" was frozen when the run began and requires a gradient now, but "
+                              "no optimiser updates it"),
+                    HasSubstr("set_requires_grad(true) in the recipe, before the log line of step 3"), HasSubstr("detach()")));
   const Answer mended = answer_to("thawed_later_mended");
   EXPECT_EQ(mended.exit_code, 0) << mended.text;
   EXPECT_THAT(mended.text, HasSubstr("done at step 8"));
@@ -369,7 +368,7 @@ TEST(AuthorMistakes, ARunGoesOnInTheFolderOfACrash) {
 TEST(AuthorMistakes, AConfigThatKeepsTheWorstIsRefused) {
   const Answer wrong = answer_to("", {"--snapshot.best_metric=accuracy"});
   EXPECT_EQ(wrong.exit_code, 2);
-  EXPECT_THAT(wrong.text, AllOf(HasSubstr("the best accuracy is the highest value, and the config keeps the lowest as the best"),
+  EXPECT_THAT(wrong.text, AllOf(HasSubstr("the best accuracy is the highest value, but the config keeps the lowest as the best"),
                                 HasSubstr("--snapshot.best_is=highest")));
   const Answer mended = answer_to("", {"--snapshot.best_metric=accuracy", "--snapshot.best_is=highest"});
   EXPECT_EQ(mended.exit_code, 0) << mended.text;

@@ -41,7 +41,7 @@ TEST_F(GoOn, WithoutTheOldCommandLine) {
   ASSERT_EQ(again.exit_code, 0) << again.err;
   EXPECT_THAT(again.out, HasSubstr("resumed from step 2 of r"));
   EXPECT_THAT(again.out, HasSubstr("preset smoke"));
-  EXPECT_THAT(again.out, HasSubstr("device.threads is 2, so far it was 1: "));
+  EXPECT_THAT(again.out, HasSubstr("device.threads is 2, but it was 1 so far: "));
   EXPECT_EQ(json(here() / "r/summary.json")["steps"], 3);
   EXPECT_THAT(read_text(here() / "r/log.jsonl"), HasSubstr("so far it was 1")) << "recorded";
   const Json config = json(here() / "r/config.json");
@@ -70,7 +70,7 @@ TEST_F(GoOn, ARefusalShowsTheOldValueAndTheOldCommand) {
   ASSERT_EQ(train(here(), {"--preset=smoke", "--run=r", "--train.max_steps=1", "--optim.learning_rate=.002"}).exit_code, 0);
   const Result refused = millrace(here(), {"train", "language_model", "--run=r", "--optim.learning_rate=.1"});
   EXPECT_EQ(refused.exit_code, 2);
-  EXPECT_THAT(refused.err, HasSubstr("optim.learning_rate is 0.1, the run in this folder was started with 0.002"));
+  EXPECT_THAT(refused.err, HasSubstr("optim.learning_rate is 0.1, but the run in this folder was started with 0.002"));
   EXPECT_THAT(refused.err, HasSubstr("flag --optim.learning_rate"));
   EXPECT_THAT(refused.err, HasSubstr("the run was begun by: millrace train language_model --log.tensorboard=false "
                                      "--train.validate_batches=1 --preset=smoke --run=r "));
@@ -85,7 +85,7 @@ TEST_F(GoOn, ARefusalShowsTheOldValueAndTheOldCommand) {
   write_text(here() / "r/config.json", "{");
   const Result damaged = train(here(), {"--preset=smoke", "--run=r", "--train.max_steps=2", "--optim.learning_rate=.002"});
   EXPECT_EQ(damaged.exit_code, 0) << damaged.err;
-  EXPECT_THAT(damaged.out, HasSubstr("can't read the config of the run in r: the values of the command line alone are used"));
+  EXPECT_THAT(damaged.out, HasSubstr("can't read the config of the run in r: only the values of the command line are used"));
 }
 
 TEST_F(GoOn, PathsOfAConfigFileAreOfItsFolderForEveryCommand) {

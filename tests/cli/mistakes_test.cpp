@@ -109,7 +109,7 @@ void add_losses(std::vector<Row>& rows) {
     rows.push_back({.name = name, .says = {in_loss + what, place, fields, next}});
   };
   add("field_typo", "the batch has no field \"X\"; its fields: label, x", "did you mean \"x\"?");
-  add("own_exception", "radius is negative", "the text is that of the exception");
+  add("own_exception", "radius is negative", "this is the text of the exception");
   add("throws_a_number", "it threw the number 42", "derived from std::exception");
   add("throws_a_text", "it threw a text: radius is negative", "derived from std::exception");
   add("layer_too_narrow", "LibTorch refused an operation: mat1 and mat2", "compare the shapes");
@@ -117,10 +117,10 @@ void add_losses(std::vector<Row>& rows) {
     add(name, "the loss has no gradient", "look for a detach(), item(), NoGradGuard");
   add("no_terms", "the loss has no terms", "return nullopt where the objective is absent");
   add("two_terms_one_name", "two terms of the loss have no name", "name each term");
-  add("sum_is_no_scalar", "the loss has a sum of shape [8,3], a scalar is due", "values.sum()");
+  add("sum_is_no_scalar", "the loss has a sum of shape [8,3], expected a scalar", "values.sum()");
   add("sum_is_missing", "the loss has no sum", "values.sum()");
   add("count_is_missing", "the loss has no count", "say how many values the sum adds up");
-  add("count_is_no_scalar", "the loss has a count of shape [8], a scalar is due", "say how many values the sum adds up");
+  add("count_is_no_scalar", "the loss has a count of shape [8], expected a scalar", "say how many values the sum adds up");
   add("nominal_count_is_zero", "the loss has the nominal_count 0", "above 0");
   add("output_is_missing_a_tensor", "output \"logits\" of the loss has no tensor", "leave it out");
   const std::string batch = "training batch 0 of epoch 0";
@@ -147,13 +147,13 @@ void add_callbacks(std::vector<Row>& rows) {
   add("a_parameter_of_two_objectives", objectives,
       "parameter \"hidden.0.weight\" is moved by objective \"main\" and by objective", "terms of one objective");
   add("foreign_parameter", objectives, "parameter \"stray\" of objective \"main\" does not belong to model()", "register it");
-  add("model_is_made_anew", "model()", "model() gave another module than before", "keep it as a member");
+  add("model_is_made_anew", "model()", "model() returned another module than before", "keep it as a member");
   add("before_training_throws", "before_training()", "the catalogue is not sorted", "");
   add("history_twice", "facts()", "Facts::history names the column \"accuracy\" twice", "once");
   add("rate_of_no_units", "facts()", "Facts::units_per_sample is 0", "above 0");
   add("samples_throw", "samples()", "no such word", "");
   add("state_throws", "state()", "the table was never filled", "");
-  rows.push_back({"no_objective", {"the recipe has no objective", "objectives()", "return at least one"}});
+  rows.push_back({"no_objective", {"the recipe has no objective", "objectives()", "return at least one objective"}});
   rows.push_back(
       {"all_frozen", {"objective \"main\" has nothing to train", "Recipe::objectives()", "requires"}, Found::before, 2});
   rows.push_back({"unused_layer", {"2 parameters get no gradient", "spare.weight, spare.bias"}, Found::warned, 0});
@@ -176,7 +176,7 @@ void add_metrics(std::vector<Row>& rows) {
                     .words = train({"--plant.mistake=" + name, "--precision.dtype=fp32"})});
   };
   add("missing_output", "at() was asked for a name that the map does not have", "compare the names");
-  add("measure_throws", "an empty histogram", "the text is that of the exception");
+  add("measure_throws", "an empty histogram", "this is the text of the exception");
   add("metric_is_a_matrix", "the sum has shape [8,3], expected a scalar", "metric \"sure\"");
   add("metric_of_two_kinds", "the name is in use by a mean; a log_mean was added under it", "metric \"sure\"");
   add("rate_of_numbers", "a rate counts true values, f32[8,3] was given", "metric \"sure\"");
@@ -190,14 +190,14 @@ void add_metrics(std::vector<Row>& rows) {
   rows.push_back({"column_of_labels_flattened_in_the_loss",
                   {"[8,3] need labels of shape [8], the labels have shape [8,1]", "\"confusion\"", "measure(), " + batch}});
   rows.push_back(
-      {"history_typo", {"a column \"acuracy\", and no metric has that name", "Facts::history", "did you mean \"accuracy\"?"}});
+      {"history_typo", {"a column \"acuracy\", but no metric has that name", "Facts::history", "did you mean \"accuracy\"?"}});
   const std::string in_draw = "recipe mistakes failed in draw(): ";
   const auto draws = [&](const std::string& name, const std::string& what, const std::string& next) {
     rows.push_back({.name = name, .says = {in_draw + what, "Recipe::draw()", next}});
   };
   draws("draw_throws", "nothing was kept to draw", "");
   draws("picture_too_small", "picture \"dots\" has 3 bytes, and 2 x 2 pixels need 12", "three bytes a pixel");
-  draws("picture_with_a_slash", "picture \"../dots\" has a name that is no file name", "leave out slashes");
+  draws("picture_with_a_slash", "picture \"../dots\" has a name that is not a valid file name", "leave out slashes");
   draws("picture_without_a_name", "a picture has no name", "pictures/NAME.png");
   draws("picture_twice", "two pictures have the name \"dots\"", "give each its own");
 }
@@ -261,7 +261,7 @@ void add_groups(std::vector<Row>& rows) {
   const std::string place = "objective \"loss\", training batch 0 of epoch 0, step 1";
   const std::string fields = "left: x f32 [8,4], y f32 [8,1]; right: x f32 [8,6], y f32 [8,1]";
   add("two_groups_one_name", {"two data sets have the name \"left\"", "Recipe::data(Split::train)"});
-  add("field_of_a_grouped_batch", {in_loss + "field \"x\" was asked of a batch of 2 groups", place, fields, "one of groups()"});
+  add("field_of_a_grouped_batch", {in_loss + "field \"x\" was read from a batch of 2 groups", place, fields, "one of groups()"});
   add("group_field_typo", {in_loss + "at() was asked for a name that the map does not have", place, fields, "compare the names"});
   add("layer_of_another_group", {in_loss + "LibTorch refused an operation: mat1 and mat2", place, fields});
   add("target_of_another_shape", {"different shapes: predicted f32 [8,1], target f32 [8]", place, fields, "unsqueeze(1)"});
@@ -285,7 +285,7 @@ void add_entries(std::vector<Row>& rows) {
   add("two_entries_one_name", {"two entries have the name \"mistakes\"", "cli_main()", "its own name"}, 1);
   add("entry_without_make", {"entry \"mistakes\" can make no recipe: Entry::make is empty", "cli_main()", "entry_of()"}, 1);
   add("entry_without_a_name", {"entry 0 has no name", "cli_main()", "Entry::name"}, 1);
-  add("entry_makes_nothing", {"the entry of recipe mistakes made no recipe", "Entry::make", "return one"}, 1);
+  add("entry_makes_nothing", {"the entry of recipe mistakes made no recipe", "Entry::make", "return a recipe"}, 1);
   add("problems_throw", {"recipe mistakes failed in Entry::problems: odd", "Entry::problems of recipe mistakes"}, 1);
 }
 
@@ -353,7 +353,7 @@ void add_resumes(std::vector<Row>& rows) {
                   copy_run});
   rows.push_back(
       {"config_was_changed",
-       {"net.widths is [16], the run in this folder was started with [8]", "flag --net.widths", "the run was begun by:"},
+       {"net.widths is [16], but the run in this folder was started with [8]", "flag --net.widths", "the run was begun by:"},
        Found::before,
        2,
        train({"--net.widths=16"}),

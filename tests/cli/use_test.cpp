@@ -100,7 +100,7 @@ TEST_F(Use, OfARunWhoseRecipeNobodyNames) {
 TEST_F(Use, EvalJudgesTheTestSplitAndDrawsWhereAsked) {
   const Result none = millrace({"eval", "--from=r", "--split=test"});
   EXPECT_EQ(none.exit_code, 2);
-  EXPECT_THAT(none.err, HasSubstr("the recipe keeps no test data back"));
+  EXPECT_THAT(none.err, HasSubstr("the recipe has no test data"));
   const Result wrong = millrace({"eval", "--from=r", "--split=tests"});
   EXPECT_EQ(wrong.exit_code, 2);
   EXPECT_THAT(wrong.err, HasSubstr("there is no split \"tests\""));

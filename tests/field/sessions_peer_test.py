@@ -211,7 +211,7 @@ class Sessions(FieldTest):
         self.run_millrace("report", "old", "run", "--out", "both.html")
         self.assertIn("val_bps_overall (versions 1 and 2)", (self.folder / "both.html").read_text())
         said = self.run_millrace("train", "neural_response", "--data", data, "--run", "old", *SHORT, *judged, "--train.max_steps=2")
-        self.assertIn("val_bps_overall is measured by version 2 now: its best of before, 0.9 at step 1 by version 1, does not count any more", said)
+        self.assertIn("val_bps_overall is measured by version 2 now: its earlier best, 0.9 at step 1 by version 1, no longer counts", said)
         self.assertIn("val_bps_overall (versions 1 and 2)", (old / "report.html").read_text())
 
 

@@ -143,7 +143,7 @@ def language_model(place):
         'batch_size = 8\nuse_amp = true\nlog_gpu_memory = false\nnum_workers = 4\npin_memory = true\nmodel_name = "corpus"\n'
         'model_path = "trained/corpus.pt"\nstart_epoch = 3\n', encoding="utf-8")
     return [("./agi2_train corpus.toml --max_steps=3", 0,
-             ["model_name: model_path names the run", "pin_memory: for a GPU; on a CPU there is nothing to pin",
+             ["model_name: model_path names the run", "pin_memory: without effect on a CPU; it speeds up copies to a GPU",
               "start_epoch: a resumed run knows its epoch", "done at step 3"]),
             ("cd tests\npython benchmark_training_optimizations.py --rounds 1 --steps 2", 0,  # its own sizes take minutes
              ["runs: ", "bench language_model", "before: everything off", "+ mixed precision", "1.5-2x, memory -25-30 %"]),

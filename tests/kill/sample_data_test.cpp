@@ -238,7 +238,7 @@ TEST_F(SampleData, WhatAUserPutThereIsNeitherClearedNorReplaced) {
   const std::string end = "\n  next     rename or remove it";
   stdfs::create_directories(part());
   std::ofstream(part() / "photo.jpg") << "mine";
-  EXPECT_EQ(refusal(), begin + "it is not empty, and no millrace made it" + end);
+  EXPECT_EQ(refusal(), begin + "it is not empty, and Millrace did not make it" + end);
   EXPECT_EQ(Fs::real().read_file(part() / "photo.jpg"), "mine");
   stdfs::remove_all(part());
   std::ofstream(part()) << "a file";

@@ -210,7 +210,7 @@ class Switch : public testing::TestWithParam<std::string> {
   // Why the row has nothing to do on this machine; "" = it has.
   [[nodiscard]] std::string hindrance() const {
     if (row_.name == "offload" || row_.name == "batch_ahead" || row_.name == "step_graph")
-      return "the run is on a CPU: its memory is the host's already";
+      return "the run is on a CPU, where tensors are in host memory already";
     return "";
   }
 

@@ -97,7 +97,7 @@ TEST(Inference, ARunOfAnotherRecipeIsNamedBeforeItIsRead) {
   const Entry other = toys::adversarial();
   const std::string expected = "UsageError  the run in " + run.string() + " is of recipe " + own + ", not of " + other.name +
                                "\n  where    --from\n  next     give a run of " + other.name +
-                               ", or use this one by its own recipe: millrace eval " + own + " --from " + run.string() +
+                               ", or use this one with its own recipe: millrace eval " + own + " --from " + run.string() +
                                ", or millrace predict " + own + " ...";
   const std::filesystem::path snapshot = snapshot::list(Fs::real(), run).back().path;
   EXPECT_EQ(refusal(other, run), expected);

@@ -179,7 +179,7 @@ TEST(TestSplit, IsJudgedByEvaluateAloneWithPictures) {
     (void)evaluate(none, console, EvaluatedSplit::test);
     ADD_FAILURE() << "there is no test data";
   } catch (const UsageError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("the recipe keeps no test data back"));
+    EXPECT_THAT(error.what(), HasSubstr("the recipe has no test data"));
   }
   Loaded loaded = load_for_inference(drawn(), folder.path(), nullptr, {{"toy.tested", 6}}, console);
   const Evaluation tested = evaluate(loaded, console, EvaluatedSplit::test, /*draws=*/true);

@@ -120,7 +120,7 @@ std::string told(Json config) {
 TEST(Rehearsal, FindsBeforeTheFirstStepWhatAnEpochWouldFind) {
   EXPECT_EQ(told(Json::object()), "");
   EXPECT_EQ(told({{"toy.slip", "history"}}),
-            "RecipeError  the history has a column \"mea\", and no metric has that name\n  where    Facts::history\n"
+            "RecipeError  Facts::history has a column \"mea\", but no metric has that name\n  where    Facts::history\n"
             "  next     did you mean \"mae\"? measure() gives val_loss, mae");
   EXPECT_THAT(told({{"toy.slip", "missing_output"}}),
               AllOf(HasSubstr("recipe slipping failed in measure(): "), HasSubstr("validation batch 0")));

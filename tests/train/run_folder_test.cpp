@@ -236,7 +236,7 @@ TEST_F(RunFolderTest, AFolderWithFilesOfTheUsersUnderOurNamesIsRefusedAndStaysAs
       const auto before = content_of(folder());
       const std::string first = std::string(name).substr(0, std::string(name).find('/'));
       EXPECT_THAT(refusal(folder(), {}, fresh),
-                  HasSubstr("holds files that a run would write, and no run of Millrace's made them: " + first));
+                  HasSubstr("holds files that a run would write, but no run of Millrace made them: " + first));
       EXPECT_EQ(content_of(folder()), before) << name;
       EXPECT_EQ(text_of(folder() / name), R"({"toy": {"noise": 0.2}})");
     }
@@ -292,7 +292,7 @@ TEST_F(RunFolderTest, ARecordOfAnotherHandIsNoRecord) {
         {"format", 1}, {"recipe", "grouped_regression"}, {"files", {name}}, {"old_run", ".old-run"}, {"replacement", "complete"}};
     put(folder() / "run.json", record.dump());
     put(folder() / ".old-run" / "run.json", record.dump());
-    EXPECT_THAT(refusal(folder(), {}), HasSubstr("no run of Millrace's made them: run.json"));
+    EXPECT_THAT(refusal(folder(), {}), HasSubstr("no run of Millrace made them: run.json"));
     EXPECT_EQ(text_of(precious), "mine");
   }
 }

@@ -178,7 +178,7 @@ TEST(Session, AChangedConfigOnResumeIsRefusedWithTheDifference) {
     FAIL();
   } catch (const ConfigError& error) {
     EXPECT_EQ(error.problems().size(), 2U);
-    EXPECT_THAT(error.what(), HasSubstr("optim.learning_rate is 0.5, the run in this folder was started with 0.02"));
+    EXPECT_THAT(error.what(), HasSubstr("optim.learning_rate is 0.5, but the run in this folder was started with 0.02"));
     EXPECT_EQ(error.exit_code(), 2);
   }
 }

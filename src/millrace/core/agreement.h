@@ -1,4 +1,4 @@
-// What the processes of a run agree on. No other part of the program asks how many processes there are.
+// The interface through which the processes of a run communicate. No other part of the program asks for the number of processes.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -18,11 +18,12 @@ namespace millrace {
 class GradientSums;  // core/gradient_sums.h
 struct GradientSumsOptions;
 
-// All functions but ranks() are collective: all processes of a run make the same calls in the same order, from the thread of the
-// training loop, and wait for each other. If a process leaves the run, the next call of the other processes fails with an Error.
+// All functions except ranks() are collective. All processes of a run make the same calls in the same order, from the thread of
+// the training loop. They wait for each other. If a process leaves the run, the next call of the other processes fails with an
+// Error.
 //
-// The result of a call is the same on all ranks, to the bit, and the same in every run with this many ranks. The implementation
-// chooses the order in which it adds up the ranks.
+// The result of a call is the same on all ranks, to the bit, and the same in every run with the same number of ranks. The
+// implementation chooses the order in which it adds up the ranks.
 class Agreement {
  public:
   virtual ~Agreement() = default;
@@ -32,15 +33,15 @@ class Agreement {
   virtual void sum(std::vector<at::Tensor>& values) = 0;
 
   // Sets how tensors of `device` travel between ranks; `device` is the one on which this rank computes. `wish` is "auto", "gloo"
-  // or "nccl". Call this before any tensor travels. Afterwards sums of a GPU's tensors may still be under way when a call
-  // returns: the current stream waits for them. Returns the choice, "gloo" or "nccl"; "" for one process. ConfigError if the wish
-  // can't be met.
+  // or "nccl". Call this before any tensor travels. Afterwards a call may return before its sums of a GPU's tensors are complete;
+  // the current stream waits for them. Returns the choice: "gloo" or "nccl", or "" if the run has one process. ConfigError if the
+  // wish can't be met.
   [[nodiscard]] virtual Chosen<std::string> use_device(at::Device device, const std::string& wish);
 
   void mean(std::vector<at::Tensor>& values);  // sum() of floating-point numbers, divided by the number of ranks
 
-  // Makes sums that run while gradients are computed; they must be destroyed before this object. Null, on all ranks alike, if
-  // this agreement has no such sums for these parameters.
+  // Makes an object that sums gradients over the ranks while the backward pass still computes others. Destroy it before this
+  // agreement. Null on all ranks if this agreement can't do that for these parameters.
   [[nodiscard]] virtual std::unique_ptr<GradientSums> gradient_sums(const std::vector<at::Tensor>& parameters,
                                                                     const GradientSumsOptions& options);
 
@@ -49,13 +50,13 @@ class Agreement {
   virtual void share(std::vector<at::Tensor>& values, const std::vector<int>& owners);
   void share_from_root(std::vector<at::Tensor>& values) { share(values, std::vector<int>(values.size(), 0)); }
   void meet() { static_cast<void>(any(false)); }  // returns when all ranks have called it
-  // Calls `work` on the first rank of each machine, and then on the machine's other ranks, which find the files that the first
-  // rank wrote.
+  // Calls `work` on the first rank of each machine, and then on the machine's other ranks, so that they find the files that the
+  // first rank wrote.
   void in_turn(const std::function<void()>& work);
   // A rank that ends with an error calls this. Afterwards its calls return at once, as if it were the only rank.
   virtual void leave() {}
-  // True if this rank may have computed with incomplete sums after a lost rank or leave(). Its values are then not a state of the
-  // run.
+  // True if this rank may have computed with incomplete sums after a lost rank or leave(). Its values are then not valid as a
+  // state of the run.
   [[nodiscard]] virtual bool has_cut_sums() const noexcept { return false; }
 
   // Number of calls so far that waited for the other ranks. Sums that are still under way are not counted.
@@ -66,7 +67,7 @@ class Agreement {
   [[nodiscard]] std::int64_t sum(std::int64_t mine);
   [[nodiscard]] bool alone() const { return ranks().world_size == 1; }
 
-  // The agreement of a single process, which costs nothing; lives as long as the program.
+  // The agreement of a run with a single process. Its calls cost nothing. It lives until the program ends.
   [[nodiscard]] static Agreement& of_one() noexcept;
 };
 

@@ -31,14 +31,14 @@ struct BatchOrigin {
 struct Group {
   std::string name;                     // data set's name, "" for a plain batch
   Tensors fields;                       // name -> tensor, first dimension = rows
-  std::vector<std::int64_t> positions;  // position of each row in the epoch's order: keys randomness, see core/random.h
+  std::vector<std::int64_t> positions;  // position of each row in the epoch's order; keys its random numbers, see core/random.h
   std::vector<std::int64_t> indices;    // each row's sample in the data set; empty in a batch that no loader made
   [[nodiscard]] std::int64_t rows() const noexcept { return static_cast<std::int64_t>(positions.size()); }
 };
 
-// A batch as the loader delivers it, or a micro-batch: those rows of a batch that go through the model at once. Move-only. On the
-// CPU its tensors are 64-byte aligned views of a loader slot, which returns to the loader when the last of them is destroyed;
-// clone a tensor that must outlive the step.
+// A batch as the loader delivers it, or a micro-batch, which has those rows of a batch that go through the model at once.
+// Move-only. On the CPU its tensors are 64-byte aligned views of a loader slot. The slot returns to the loader when the last view
+// is destroyed, so clone a tensor that must outlive the step.
 class Batch {
  public:
   Batch() = default;
@@ -66,7 +66,7 @@ class Batch {
 };
 
 // One mean of a loss. The trainer divides the sum of all its sums by the sum of all its counts over the global batch of a step,
-// so that ragged batches, micro-batches and ranks cannot change the result.
+// so the division into batches, micro-batches and ranks can't change the result.
 struct LossTerm {
   // Values that logs and metrics show instead of sum / count, for a term whose count means nothing to people.
   struct Report {
@@ -76,9 +76,9 @@ struct LossTerm {
 
   at::Tensor sum;    // scalar with gradient
   at::Tensor count;  // scalar without gradient, on the sum's device: number of things in `sum`; 0 = the term counts nothing here
-  // The usual count of a full micro-batch, known before the step without reading from the device. Backward runs on sum /
-  // nominal_count, so that half precision never sees huge numbers. Any positive constant gives the same result in exact
-  // arithmetic.
+  // The usual count of a full micro-batch, which is known before the step without a read from the device. The backward pass
+  // starts from sum / nominal_count, so that numbers stay small enough for half precision. Any positive constant gives the same
+  // result in exact arithmetic.
   double nominal_count = 1.0;
   // Shown instead of sum / count. Example: a loss log(S/N) has sum = S and count = S, detached. Its gradient is exact over
   // micro-batches and ranks, but its quotient is always 1, so it reports S, N and the logarithm.
@@ -94,7 +94,7 @@ struct LossTerm {
   bool per_row = false;
 };
 
-// What an objective minimises: the sum of weight * mean over its terms.
+// The value that an objective minimises: the sum of weight * mean over its terms.
 struct Loss {
   std::vector<LossTerm> terms;  // empty = the objective was absent; see Objective::loss
   Tensors outputs = {};         // detached by the trainer; passed to later objectives and to Recipe::measure

@@ -9,8 +9,8 @@
 namespace millrace {
 
 struct GradientSumsOptions {
-  std::int64_t bucket_bytes = 25 << 20;  // largest size of a bucket: gradients that travel together
-  bool compress = false;                 // fp32 gradients travel and are added up as bf16
+  std::int64_t bucket_bytes = 25 << 20;  // largest size of a bucket, a group of gradients that are sent together
+  bool compress = false;                 // fp32 gradients are sent and added up as bf16
 };
 
 // Sums for one set of parameters, which all ranks have in the same order. The object watches the parameters while it exists;
@@ -39,7 +39,7 @@ class GradientSums {
   // The sums over all ranks, in the order, type and memory layout of the parameters, the same bits on all ranks; valid until the
   // next begin(). Waits for all ranks.
   [[nodiscard]] virtual std::vector<at::Tensor> receive() = 0;
-  [[nodiscard]] virtual Traffic take_traffic() noexcept = 0;  // since the last call
+  [[nodiscard]] virtual Traffic take_traffic() noexcept = 0;  // traffic since the last call
 };
 
 }  // namespace millrace

@@ -14,26 +14,27 @@ namespace millrace {
 
 class SiteRecorder;
 
-// Set by the trainer before each forward pass, read by layers that draw random numbers (dropout). Thread-local. Each next_site()
-// call within a forward pass is one site; the order of calls is the model's order.
+// The keys of a forward pass. The trainer makes a scope before each forward pass; layers that draw random numbers (dropout) read
+// the innermost scope of their thread. Each next_site() call within a forward pass is a site; sites are numbered in the order of
+// the calls.
 //
 // A site has one stream of random numbers for all rows of an epoch: row r uses its elements [r e, (r + 1) e), where e is the
 // number of elements in a row. So ranks and micro-batches drop the same elements as a single process that has all of these rows
 // in one batch, even if other rows were left out. This holds for tensors whose first dimension runs over the batch's rows (or
 // over equal pieces of each row, in order).
 //
-// Other tensors begin at element 0 of their site's stream. In a batch of several groups, whose rows may have equal positions, the
-// rows of all groups are numbered together. In both cases micro-batches still draw repeatable numbers, but not those of a single
-// process; RowScope can state the rows of a part of the forward pass.
+// Other tensors begin at element 0 of their site's stream. In a batch of several groups the rows of all groups are numbered
+// together, because rows of two groups may have equal positions. In both cases the numbers are repeatable, but they depend on the
+// micro-batches and ranks. RowScope can state the rows of a part of the forward pass.
 class RandomScope {
  public:
   // One call of a layer that draws random numbers: its key, and the elements of the site's stream that the tensor uses.
   struct Site {
     std::uint64_t key = 0;
-    std::int64_t first = 0;  // index of the tensor's first element in the stream; if `runs` is empty, the others follow it
-    std::vector<IndexRun> runs = {};  // if not empty: all elements of the tensor, run by run
-    // While a device records the step: address on the device where a kernel reads the key and the first element of each run. Null
-    // otherwise.
+    std::int64_t first = 0;  // index of the tensor's first element in the stream; if `runs` is empty, its other elements follow
+    std::vector<IndexRun> runs = {};  // if not empty: the indices of all elements of the tensor, run by run
+    // Address on the device where a kernel reads the key and the first element of each run; null unless a device records the
+    // step.
     const void* on_device = nullptr;
   };
 
@@ -57,8 +58,8 @@ class RandomScope {
   [[nodiscard]] static std::optional<Position> position();  // position of the innermost scope; nullopt outside any
   // The site at this position, for a tensor of `elements` elements. Ignores `position.recorder`.
   [[nodiscard]] static Site site_at(const Position& position, std::int64_t elements);
-  // True while a device records the innermost scope of this thread. A value that the host computes then would be the same in
-  // every later step.
+  // True while a device records the innermost scope of this thread. A value that the host computes meanwhile would be the same in
+  // every replay of the recording.
   [[nodiscard]] static bool is_recorded() noexcept;
 
  private:
@@ -67,7 +68,7 @@ class RandomScope {
   RandomScope* outer_;
 };
 
-// Keeps the sites of a step that a device records, so that later steps can draw the numbers of their own rows there.
+// Keeps the sites of a step that a device records, so that replays can draw the numbers of their own rows on the device.
 class SiteRecorder {
  public:
   virtual ~SiteRecorder() = default;
@@ -80,8 +81,8 @@ class SiteRecorder {
 [[nodiscard]] std::vector<IndexRun> runs_of(std::span<const std::int64_t> positions);
 
 // While this object exists, the sites of the innermost scope draw for these rows. A recipe opens a RowScope around a part of the
-// forward pass that has only the rows of one group of a grouped batch, or rows of several groups in another order. Does nothing
-// outside a RandomScope.
+// forward pass that computes only the rows of one group, or the rows of several groups in another order. Does nothing outside a
+// RandomScope.
 class RowScope {
  public:
   // Position of each row in the epoch's order (Group::positions), in the order of the tensors' rows.

@@ -1,4 +1,4 @@
-// Reads the JSON of a snapshot's part with distrust, because another program may have written its values with correct checksums.
+// Reads the JSON of a snapshot's part and checks each value, because another program may have written it with correct checksums.
 // Also converts numbers that may not be finite to JSON, which has no NaN.
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace millrace {
 
-// A value in the part's JSON, which must outlive this object. A value that is missing, of another kind or out of range is a
+// A value in the part's JSON, which must outlive this object. A value that is missing, of another kind or out of range causes a
 // SnapshotError that names part, place and value.
 class SavedJson {
  public:
@@ -22,7 +22,7 @@ class SavedJson {
 
   [[nodiscard]] const Json& json() const noexcept { return *json_; }
   [[nodiscard]] SavedJson operator[](const std::string& key) const;           // the value of an object at this key
-  [[nodiscard]] std::optional<SavedJson> find(const std::string& key) const;  // the same; nullopt if the key is missing
+  [[nodiscard]] std::optional<SavedJson> find(const std::string& key) const;  // like operator[]; nullopt if the key is missing
   [[nodiscard]] std::vector<std::pair<std::string, SavedJson>> members() const;
   [[nodiscard]] std::vector<SavedJson> list(std::optional<std::size_t> size = {}) const;  // an array, of this length if given
 
@@ -32,7 +32,7 @@ class SavedJson {
   [[nodiscard]] bool boolean() const;
   [[nodiscard]] std::string text() const;
 
-  [[noreturn]] void refuse(const std::string& expected) const;  // "… is 5, not `expected`"
+  [[noreturn]] void refuse(const std::string& expected) const;  // throws a SnapshotError: "… is 5, not `expected`"
 
  private:
   SavedJson(const Json& json, std::string part, std::string place)

@@ -71,8 +71,8 @@ class Generators {
   std::vector<std::pair<at::Generator, at::Tensor>> states_;
 };
 
-// The device whose generator is saved. A device that records the pass does not let its generator be read; step_graph.h refuses
-// passes that need it.
+// The device whose generator is saved. While a device records the pass, its generator can't be read, so the CPU's is saved;
+// step_graph.h refuses passes that need the device's.
 c10::Device where_kept(c10::Device device, bool is_recorded) { return is_recorded ? c10::Device(c10::kCPU) : device; }
 
 // State that a second pass may change but must restore.
@@ -155,7 +155,7 @@ class Pass {
   std::vector<at::Tensor> tensors_;  // tensors of the second pass, each kept until it is taken
 };
 
-// For a tensor that is not kept: the pass recomputes it.
+// Stands for a tensor that is not kept; the pass recomputes it.
 struct Forgotten final : torch::autograd::SavedVariableHooks {
   explicit Forgotten(std::shared_ptr<Pass> of) : pass(std::move(of)) {}
   void call_pack_hook(const at::Tensor& tensor) override { index = pass->add(tensor); }
@@ -202,8 +202,8 @@ void Pass::run_again() {
   if (place_) random.emplace(*place_);
   SecondPass filling(*this);
   const detail::SaverScope saver(&filling);
-  // Not left early by an exception: one that passed through a custom autograd function would leave the function and its outputs
-  // keeping each other alive for good.
+  // The second pass always runs to its end. An exception that left it through a custom autograd function would make the function
+  // and its outputs keep each other alive for good.
   run_();
 }
 
@@ -222,10 +222,10 @@ void Pass::compute() {
     finally([this] { run_again(); }, [&] { kept.put_back(); });
   }
   if (tensors_.size() != saved_ || seen_shapes_ != shapes_) {
-    throw InternalError({"block " + quoted(name_) + " ran differently the second time: it saved " + std::to_string(saved_) +
-                             " tensors for its gradient, then " + std::to_string(tensors_.size()) + " of other shapes or number",
-                         "memory.recompute",
-                         "a block must depend only on what it captures and on parameters; remove it from memory.recompute"});
+    throw InternalError(
+        {"block " + quoted(name_) + " ran differently the second time: it saved " + std::to_string(saved_) +
+             " tensors for its gradient, then " + std::to_string(tensors_.size()) + ", or tensors of other shapes",
+         "memory.recompute", "a block must depend only on what it captures and on parameters; remove it from memory.recompute"});
   }
   if (watcher_ != nullptr) watcher_->second_pass_ends(index_);
   spent.add(steady_nanoseconds() - began);

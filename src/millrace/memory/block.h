@@ -21,8 +21,9 @@ namespace millrace::memory {
 // because LibTorch gives device threads to the first engine only. Scopes call it too; later calls do nothing.
 void take_over_backward_passes();
 
-// Names the blocks to recompute: names, or shell patterns (* any characters, ? one, [a-c] one of these); "a" matches "a.b" too.
-// Also accepts the words "all" (or "true") for all blocks, and "none", "false" and "auto", which add no block.
+// Names the blocks to recompute: names, or shell patterns (* = any characters, ? = one character, [a-c] = one of these
+// characters); "a" matches "a.b" too. Also accepts the words "all" (or "true") for all blocks, and "none", "false" and "auto",
+// which add no block.
 class Recompute {
  public:
   Recompute() = default;
@@ -37,7 +38,7 @@ class Recompute {
   std::vector<std::string> patterns_;
 };
 
-// Sees every block of the forward passes in a BlockScope, and its part of the backward pass.
+// Is notified of every block of the forward passes in a BlockScope, and of the block's part of the backward pass.
 class Watcher {
  public:
   virtual ~Watcher() = default;
@@ -88,8 +89,8 @@ class BlockGuard {
 };
 
 // Runs run(), the forward pass of `part`, as block `name`. If the block is recomputed, tensors that `run` saves for its gradient
-// are not kept. When the backward pass first needs one of them, `run` runs again, in the same autocast and random state, and its
-// result is dropped. Bits do not change, because the gradients are those of the first pass.
+// are not kept. When the backward pass first needs such a tensor, `run` runs again, in the same autocast and random state, and
+// its result is dropped. The gradients equal those without recomputing, to the bit.
 //
 // `run` captures its inputs by value and returns tensors; it depends only on these inputs and on parameters. `run` and `part`
 // must live until the backward pass has passed the block. Buffers of `part` may change (running statistics): they are restored

@@ -54,7 +54,7 @@ struct BlockClock::State {
     }
     return next++;
   }
-  // The node's place: even numbers lie between blocks, odd numbers inside a block.
+  // The node's place: an even number between blocks, an odd number inside a block.
   [[nodiscard]] std::size_t place_of(const Node& node) const noexcept {
     const auto after = std::ranges::upper_bound(stretches, node.sequence_nr(), {}, &Stretch::begin);
     const auto count = static_cast<std::size_t>(after - stretches.begin());
@@ -77,7 +77,8 @@ struct EntersPart final : torch::autograd::FunctionPreHook {
   std::size_t part;
 };
 
-// Adds hooks to nodes at which the backward passes may enter or leave a block. Backward passes begin after all blocks.
+// Adds hooks to nodes at which the backward passes may enter or leave a block. Backward passes begin outside the blocks, after
+// the last of them.
 void mark_borders(const std::shared_ptr<BlockClock::State>& state, std::span<const at::Tensor> roots) {
   struct Known {
     Node* node;

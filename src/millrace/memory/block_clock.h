@@ -1,4 +1,5 @@
-// Measures where the time of forward and backward passes goes: the named blocks of a model (memory/block.h) and the rest.
+// Measures how much time forward and backward passes spend in each named block of a model (memory/block.h), and outside the
+// blocks.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +15,9 @@ class Tensor;
 
 namespace millrace::memory {
 
-// Watches the passes that its owner marks, on the owner's thread. Only for devices whose work is done when a call returns. A
-// watched step costs a walk through the graph of its loss, and a clock read whenever a pass changes from one block to another.
+// Watches the passes that its owner marks, on the owner's thread. Only for devices that have finished their work when a call
+// returns. A watched step costs a walk through the graph of its loss, and a clock read whenever a pass changes from one block to
+// another.
 class BlockClock {
  public:
   struct Part {
@@ -30,8 +32,8 @@ class BlockClock {
   BlockClock(const BlockClock&) = delete;
   BlockClock& operator=(const BlockClock&) = delete;
 
-  // The rest first, then the blocks in order of first use. Their times in a pass add up to the time for which the pass was
-  // watched.
+  // The parts: first the rest, then the blocks in order of first use. Their times in a pass add up to the time for which the pass
+  // was watched.
   [[nodiscard]] const std::vector<Part>& parts() const noexcept;
 
   struct State;
@@ -39,7 +41,7 @@ class BlockClock {
  private:
   friend class ForwardWatch;
   friend class BackwardWatch;
-  std::shared_ptr<State> state_;  // nodes of a graph may outlive the clock
+  std::shared_ptr<State> state_;  // shared, because nodes of a graph may outlive the clock
 };
 
 // Watches a forward pass while it exists. A null clock watches nothing.

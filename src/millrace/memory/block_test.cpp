@@ -205,7 +205,7 @@ TEST_F(Block, OneThatRunsDifferentlyTheSecondTimeIsNamed) {
   }
 }
 
-// On a CPU offloading saves nothing; here its copies stand for those of a GPU.
+// On a CPU offloading saves no memory; the test runs the same copies that a GPU needs.
 TEST_F(Block, OffloadedTensorsComeBackAsTheyWere) {
   const auto gradients = [](std::optional<std::uint64_t> least_bytes) {
     torch::manual_seed(3);

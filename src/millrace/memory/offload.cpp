@@ -29,7 +29,7 @@ struct Item {
   int users = 0;
   at::Tensor host;
   at::Tensor back;                  // copied back to the device before the backward pass needs it
-  device::Copies::MarkPtr arrived;  // reached when `back` is complete; null once the work waits for that
+  device::Copies::MarkPtr arrived;  // reached when `back` is complete; null once the device's work waits for this mark
 };
 
 at::Tensor bytes_of(const c10::Storage& storage, c10::Device device) {
@@ -103,8 +103,8 @@ class Shelf {
     c10::Storage memory;
     device::Copies::MarkPtr copied;
   };
-  // Most copies to the host that may run at a time. The next copy makes the device's work wait for the oldest copy, whose memory
-  // can then be reused. The host, which is far ahead, does not wait.
+  // The largest number of copies to the host at a time. The next copy makes the device's work wait for the oldest copy, so that
+  // the memory of that copy can be reused. The host does not wait.
   static constexpr std::size_t kLeaving = 2;
   static constexpr std::size_t kAhead = 2;                             // items that are copied back before they are needed ...
   static constexpr std::size_t kAheadBytes = std::size_t{256} << 20U;  // ... with at most this many bytes

@@ -9,11 +9,12 @@
 
 namespace millrace::memory {
 
-// While this object exists, tensors on `device` that operations on this thread save for their gradients go to host memory
-// (page-locked for a GPU) if they have at least `least_bytes`. The backward pass brings them back. `parameters` stay, because the
-// device holds them in any case. Memory that several tensors share is copied once and comes back with the same layout, so bits do
-// not change. The copies overlap the device's work: out as soon as a tensor exists, at most two at a time, and back before the
-// backward pass needs the tensor. Recomputed blocks save no tensors.
+// While this object exists, tensors that operations on this thread save for their gradients are moved from `device` to host
+// memory (page-locked for a GPU). Tensors of fewer than `least_bytes` stay. The backward pass brings them back. `parameters` stay
+// on the device, which holds them in any case. Memory that several tensors share is copied once and comes back with the same
+// layout, so results do not change by a bit. The copies overlap the device's work. A tensor is copied out as soon as it exists,
+// with at most two such copies at a time, and is copied back before the backward pass needs it. Recomputed blocks save no
+// tensors.
 class OffloadScope {
  public:
   OffloadScope(c10::Device device, std::uint64_t least_bytes, const std::vector<at::Tensor>& parameters);

@@ -43,7 +43,7 @@ Planner::Planner(StepProfile recomputed, std::optional<StepProfile> plain)
     return a.kind == b.kind && a.block == b.block;
   };
   MR_CHECK(plain_.blocks == recomputed_.blocks && std::ranges::equal(plain_.segments, recomputed_.segments, same),
-           "the step ran other blocks when its blocks were recomputed");
+           "the step ran different blocks when its blocks were recomputed");
   saved_.resize(plain_.blocks.size());
   std::vector<double> ms(plain_.blocks.size());
   for (std::size_t i = 0; i < plain_.segments.size(); ++i) {

@@ -12,9 +12,9 @@
 
 namespace millrace::memory {
 
-// Plans from two measured steps: one kept everything, the other recomputed every block. It predicts any choice between them: a
-// block's saved bytes exist from the end of its forward pass to the start of its backward pass, and each segment of the step has
-// its own peak.
+// Plans from two measured steps: one kept everything, the other recomputed every block. It predicts the memory of any choice of
+// blocks. The prediction assumes that a block's saved bytes exist from the end of its forward pass to the start of its backward
+// pass. Each segment of the step has its own peak.
 class Planner {
  public:
   // The costs of a block name, summed over its runs in a step.
@@ -36,7 +36,7 @@ class Planner {
     std::string peak_in;              // see Peak::where
     std::uint64_t predicted_bytes = 0;
     double extra_ms = 0;
-    bool fits = true;  // false: not enough, even with all blocks recomputed
+    bool fits = true;  // false: the step does not fit, even with all blocks recomputed
   };
 
   // If `plain` is missing because that step did not fit, it is derived from `recomputed` and the bytes that its second passes

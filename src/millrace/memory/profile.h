@@ -29,7 +29,7 @@ struct StepProfile {
   [[nodiscard]] std::string where(const Segment& segment) const;  // "in the backward pass of layer1"
 };
 
-// Watches one step. Waits for the device at each border of a segment, so it is for trials only.
+// Watches one step. Waits for the device at each border of a segment, so use it in trials only.
 class Profiler final : public Watcher {
  public:
   explicit Profiler(c10::Device device);

@@ -86,7 +86,7 @@ std::size_t Board::sums_of(Reading reading) {
 Board::Entry& Board::entry_of(std::string_view name, Reading reading) {
   const auto found = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& entry) { return entry.name == name; });
   if (found == entries_.end()) return entries_.emplace_back(Entry{.name = std::string(name), .reading = reading, .parts = {}});
-  // An earlier snapshot has only the mean.
+  // A snapshot of an earlier version has only the mean of the name.
   if (found->reading == Reading::mean && reading == Reading::defined_mean) found->reading = reading;
   if (found->reading != reading) {
     detail::refuse(name,

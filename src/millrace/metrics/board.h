@@ -45,8 +45,8 @@ struct Classification {
 };
 
 // Metrics by name. Arguments of add…() are detached and may be on any device. No add…() waits for the device; means() and
-// tables() read all sums back with one copy. A name belongs to one kind of metric: RecipeError if another kind uses it. DataError
-// shows tensors whose shapes or types do not fit.
+// tables() read all sums back with one copy. A name belongs to one kind of metric: RecipeError if another kind uses it. Tensors
+// whose shapes or types do not fit cause a DataError that shows them.
 class Board {
  public:
   // Adds to the metric `name`, whose value is the sum of all its sums divided by the sum of all its counts. `sum` and `count` are
@@ -68,9 +68,9 @@ class Board {
   void add_rate(std::string_view name, const at::Tensor& hits);
   // Adds values x and y of the same shape; the metric is Pearson's r of all of them, NaN if x or y is constant.
   void add_correlation(std::string_view name, const at::Tensor& x, const at::Tensor& y);
-  // Adds values of the same shape. The metrics over all values are the mean absolute error "mae", the root of the mean squared
-  // error "rmse", the coefficient of determination "r2" (1 - squared error / squared distance of the targets from their mean; NaN
-  // if all targets are equal) and Pearson's r "pearson". With `name` they begin with "<name>/".
+  // Adds values of the same shape. The metrics over all values are "mae" (mean absolute error), "rmse" (root of the mean squared
+  // error), "r2" (coefficient of determination, 1 - squared error / squared distance of the targets from their mean; NaN if all
+  // targets are equal) and "pearson" (Pearson's r). With `name` the metrics' names begin with "<name>/".
   void add_regression(const at::Tensor& predicted, const at::Tensor& target, std::string_view name = "");
   // Adds predicted and true classes. The metrics are "accuracy", "balanced_accuracy" (mean recall of the classes that have
   // labels), "macro_f1" (mean f1 of the classes that have labels or predictions), with top_k "top<k>_accuracy", recall, precision
@@ -100,9 +100,10 @@ class Board {
   void add(const Board& other);
   // Leaves names out of lines for people, see Means::shown_on_console. A star at the pattern's end stands for any text.
   void quiet(std::string_view pattern) { quiet_.emplace(pattern); }
-  // Say which value of these metrics is the best, for summary.json and reports; patterns as in quiet(), and the longest one that
-  // fits a name counts. Known without it: losses (lowest), what add_regression, add_classification, add_correlation and
-  // add_bits_per_event measure, and snapshot.best_metric, for which snapshot.best_is decides.
+  // These two functions state which value of a metric is the best, for summary.json and reports. Patterns are as in quiet(); if
+  // several match a name, the longest applies. No call is needed for losses (lowest), for the metrics of add_regression,
+  // add_classification, add_correlation and add_bits_per_event, and for snapshot.best_metric, whose direction is
+  // snapshot.best_is.
   void lowest_is_best(std::string_view pattern) { best_is_.insert_or_assign(std::string(pattern), Means::BestIs::lowest); }
   void highest_is_best(std::string_view pattern) { best_is_.insert_or_assign(std::string(pattern), Means::BestIs::highest); }
 
@@ -178,7 +179,7 @@ class Board {
   };
   [[nodiscard]] Host read_back() const;
   void put_information(Means& means, const Host& host) const;
-  void know(std::string_view pattern, BestIs best_is);  // unless the recipe has said so
+  void know(std::string_view pattern, BestIs best_is);  // does not replace what the recipe has stated
 
   std::vector<Entry> entries_;
   Means::Patterns quiet_;

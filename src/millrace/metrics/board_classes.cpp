@@ -29,7 +29,7 @@ Classification named(const at::Tensor& predicted, Classification how) {
   if (is_logits(predicted)) {
     const std::int64_t classes = predicted.dim() > 0 ? predicted.size(-1) : 0;
     if (classes < 2) {
-      detail::refuse(name, "logits " + detail::shape_text(predicted) + " are of fewer than two classes",
+      detail::refuse(name, "logits " + detail::shape_text(predicted) + " have fewer than two classes",
                      "the last dimension must be the classes; turn a single logit into booleans: logits.squeeze(-1) > 0");
     }
     if (how.classes.empty()) {
@@ -43,7 +43,7 @@ Classification named(const at::Tensor& predicted, Classification how) {
     }
   } else if (how.classes.empty()) {
     if (predicted.scalar_type() != at::kBool) {
-      detail::refuse(name, "class ids do not say how many classes there are",
+      detail::refuse(name, "class ids alone do not tell the number of classes",
                      "give their names: {.classes = {\"cat\", \"dog\"}}");
     }
     how.classes = {"false", "true"};
@@ -109,7 +109,7 @@ Board::Entry& Board::classification_of(const Classification& how) {
       if (how.per_class) know(how.prefix() + each, BestIs::highest);
     }
   } else if (entry.how.classes != how.classes || entry.how.top_k != how.top_k) {
-    detail::refuse(entry.name, "other classes, or another top_k, than in an earlier batch",
+    detail::refuse(entry.name, "the classes or top_k differ from those of an earlier batch",
                    "use the same classes for each batch, and give each classifier a different .name");
   }
   return entry;

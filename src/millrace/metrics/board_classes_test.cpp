@@ -150,7 +150,7 @@ TEST(BoardClasses, WhatDoesNotFitIsShown) {
   EXPECT_THAT(told(at::zeros({8, 10}), ids({1, 1, 1, 1, 1, 1, 1, 1}), {.classes = {"a", "b"}}),
               HasSubstr("2 names of classes, the logits [8,10] have 10"));
   EXPECT_THAT(told(at::zeros({2, 1}), ids({0, 1})), HasSubstr("fewer than two classes"));
-  EXPECT_THAT(told(ids({0, 1}), ids({0, 1})), HasSubstr("class ids do not say how many classes there are"));
+  EXPECT_THAT(told(ids({0, 1}), ids({0, 1})), HasSubstr("class ids alone do not tell the number of classes"));
   EXPECT_THAT(told(at::zeros({2, 3}), ids({0, 1}), {.top_k = 3}), HasSubstr("top_k is 3 of 3 classes"));
   EXPECT_THAT(told(at::zeros({1, 5000}), ids({0})), HasSubstr("5,000 classes are more than the 4,096"));
   Board board;
@@ -158,7 +158,7 @@ TEST(BoardClasses, WhatDoesNotFitIsShown) {
   EXPECT_THAT(refusal([&] {
                 board.add_classification(at::zeros({1, 4}), ids({0}));
               }),
-              HasSubstr("other classes, or another top_k, than in an earlier batch"));
+              HasSubstr("the classes or top_k differ from those of an earlier batch"));
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ constexpr std::int64_t kSums = 4;
 // Version 1 also counted units without an event, with up to 1 / ln 2, and counted units without a bin as 0.
 constexpr int kVersion = detail::kMendedVersion;
 
-// True also for NaN, because a mean over such a unit must not look sound.
+// A unit with NaN counts, so that NaN shows in the mean over the units.
 bool counts(double bins, double events) { return bins != 0 && events != 0; }
 
 }  // namespace
@@ -59,9 +59,10 @@ void Board::add_information(std::string_view name, std::string_view overall, con
     return;
   }
   if (entry.parts[0].sizes() != sums.sizes()) {
-    detail::refuse(
-        name, "other units than in an earlier batch: " + detail::shape_text(sums) + " and " + detail::shape_text(entry.parts[0]),
-        "give each set of units a different name");
+    detail::refuse(name,
+                   "the units differ from those of an earlier batch: " + detail::shape_text(sums) + " and " +
+                       detail::shape_text(entry.parts[0]),
+                   "give each set of units a different name");
   }
   detail::move_to(entry.parts[0], sums.device());
   entry.parts[0] = entry.parts[0] + sums.to(entry.parts[0].options());

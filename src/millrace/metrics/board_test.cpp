@@ -50,7 +50,7 @@ TEST(Board, ZeroCountIsNan) {
   EXPECT_TRUE(std::isnan(board.means().at("x")));
 }
 
-// The board of a step that counts is added to the board of the log line.
+// The board of a step that is not skipped is added to the board of the log line.
 TEST(Board, TakesWhatAnotherBoardHolds) {
   const auto fill = [](Board& board, double x) {
     board.add("loss", x, 2);
@@ -95,7 +95,7 @@ TEST(Board, AddsInDouble) {
 
 TEST(Board, KeepsNoGraphAndNoReferenceToTheAddend) {
   Board board;
-  // A graph that is kept holds the weight that it began with.
+  // An autograd graph that is kept alive holds a reference to the weight.
   at::Tensor weight = at::arange(1, 7, at::kFloat).view({2, 3});
   weight.set_requires_grad(true);
   at::Tensor values = weight * weight;
@@ -273,7 +273,7 @@ TEST(Board, AUnitWithoutAnEventOrABinHasNoBitsAndCountsNowhere) {
   Board only_silent;
   only_silent.add_bits_per_event("bps/s", silent, silent, at::ones({3, 2}, at::kDouble), "bps");
   EXPECT_TRUE(std::isnan(only_silent.means().at("bps")));
-  Board broken;  // a NaN rate shows, whichever units are left out
+  Board broken;  // a NaN rate makes the result NaN, even if other units are left out
   broken.add_bits_per_event("bps/a", y, r * std::nan(""), mask, "bps");
   EXPECT_TRUE(std::isnan(broken.means().at("bps")));
 }
@@ -479,7 +479,7 @@ TEST(Board, KnowsWhichValueIsTheBest) {
   board.highest_is_best("band/high");
   const LossTerm plain{.sum = at::scalar_tensor(2.0), .count = at::scalar_tensor(1.0)};
   board.add("val_loss", Loss{.terms = {plain}});
-  board.highest_is_best("left/mae");  // the recipe's word counts
+  board.highest_is_best("left/mae");  // the recipe's statement wins
   Board all;
   all.add(board);
   using BestIs = Means::BestIs;

@@ -21,8 +21,8 @@ struct Confusion {
   [[nodiscard]] double balanced_accuracy() const;               // the mean recall of the classes that have labels
   [[nodiscard]] double recall(std::size_t truth) const;         // share of this class's samples that were predicted as this class
   [[nodiscard]] double precision(std::size_t predicted) const;  // share of this class's predictions that are right
-  // The harmonic mean of recall and precision, 2 hits / (labels + predictions) of the class; NaN if it has neither labels nor
-  // predictions.
+  // The harmonic mean of recall and precision: 2 hits / (labels + predictions) of the class. NaN if the class has no labels and
+  // no predictions.
   [[nodiscard]] double f1(std::size_t of_class) const;
   [[nodiscard]] double macro_f1() const;  // mean f1 of the classes that have labels or predictions, as in scikit-learn
 };

@@ -29,7 +29,7 @@ double Means::at(std::string_view name) const {
   const auto found = find(name);
   if (found != end()) return found->second;
   throw RecipeError({"there is no metric " + quoted(name), "metrics of a board",
-                     empty() ? "none was added" : "there are " + joined(values_, ", ", &value_type::first)});
+                     empty() ? "no metric was added" : "there are " + joined(values_, ", ", &value_type::first)});
 }
 
 Means::Patterns Means::quiet_with(std::string_view prefix) const {

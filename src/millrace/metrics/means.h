@@ -24,7 +24,7 @@ class Means {
     friend bool operator==(const MetricVersion&, const MetricVersion&) = default;
   };
 
-  // Which value of a metric is its best; unknown for a metric of which nobody has said so, such as a count or a size.
+  // States which value of a metric is the best; unknown for a metric without a direction, such as a count or a size.
   enum class BestIs : std::uint8_t { unknown, lowest, highest };
 
   using value_type = std::pair<std::string, double>;
@@ -55,9 +55,9 @@ class Means {
   [[nodiscard]] MetricVersion version_of(std::string_view name) const;  // 1 if no version was set
 
   void set_best_is(Directions directions) { best_is_ = std::move(directions); }
-  [[nodiscard]] BestIs best_is_of(std::string_view name) const;  // by the longest pattern that fits
+  [[nodiscard]] BestIs best_is_of(std::string_view name) const;  // from the longest pattern that matches
 
-  // Names, values, versions and quiet names; what is known of directions is no result.
+  // Compares names, values, versions and quiet names. Directions are not compared, because they are not results.
   friend bool operator==(const Means& a, const Means& b) {
     return a.values_ == b.values_ && a.quiet_ == b.quiet_ && a.versions_ == b.versions_;
   }

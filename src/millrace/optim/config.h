@@ -58,7 +58,7 @@ struct OptimConfig {
         field<&C::fused>("One fused kernel for all parameters instead of a loop of small ones."),
         field<&C::clip_norm>("Scale the gradient down to this L2 norm if it is larger; 0 = off.").min(0),
         field<&C::clip_value>("Clamp each gradient element to +-this; 0 = off.").min(0),
-        field<&C::schedule>("How the learning rate moves with the step."),
+        field<&C::schedule>("How the learning rate changes during the run."),
         field<&C::schedule_by>(
             "Unit in which the schedule counts; with epoch, warmup_steps and decay_every are numbers of epochs."),
         field<&C::warmup_steps>("Steps of linear warm-up before the schedule.").min(0),
@@ -80,7 +80,7 @@ struct OptimConfig {
         field<&C::lr_scaling>("Multiply learning_rate by global batch / lr_scaling_batch, or by its square root."),
         field<&C::lr_scaling_batch>("Global batch that learning_rate was chosen for.").min(0),
         field<&C::ema_decay>(
-            "Decay of a running mean of the weights, which validation and later use take (typically 0.999); 0 = off.")
+            "Decay of a running mean of the weights, which validation and later commands use (typically 0.999); 0 = off.")
             .min(0)
             .below(1),
         field<&C::spike_zscore>(

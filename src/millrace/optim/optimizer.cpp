@@ -205,7 +205,7 @@ struct Optimizer::Impl {
     const detail::GradientLists gradients = gather();
     const at::Tensor factor = (nominal / count).to(at::kFloat);
     const at::Tensor norm = detail::norm_of(gradients, device) * factor;
-    // Must be finite too, because Adam's second moment holds squares.
+    // The square must be finite too, because Adam's second moment holds squares.
     const at::Tensor square = norm * norm;
     // inf - inf and nan - nan are NaN, which is not equal to 0.
     const at::Tensor found_inf = (square - square).ne(0).to(at::kFloat);

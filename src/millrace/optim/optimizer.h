@@ -32,31 +32,31 @@ struct ParameterGroup {
 // Properties of a step's gradients, as tensors on the device; they are not read back.
 struct StepReport {
   at::Tensor gradient_norm;  // scalar f32: norm of the divided gradient before clipping
-  at::Tensor found_inf;      // scalar f32: 1 if that norm or its square is not finite, else 0
+  at::Tensor found_inf;      // scalar f32: 1 if that norm or its square is not finite, otherwise 0
 };
 
 class Optimizer {
  public:
-  // Keeps references to the parameters, whose .grad is read at step(). All must be on one device, and each may be given only
-  // once. `fused=false` uses the plain path: a loop over tensors with ATen's operations and the same arithmetic. In fp32 both
-  // agree within 1e-6 of the largest element after a step.
+  // Keeps references to the parameters and reads their .grad in step(). All parameters must be on one device, and each may be
+  // given only once. `fused=false` uses the plain path: a loop over tensors with ATen's operations and the same arithmetic. In
+  // fp32 both agree within 1e-6 of the largest element after a step.
   //
-  // With `shares`, which must outlive the optimiser, each rank keeps the moments of some parameters only and updates these
-  // parameters. It gets the new values of the others from the ranks that own them, so apply() is collective. All ranks must step
-  // with the same gradients. The weights equal those of a step without `shares`, to the bit (Rajbhandari et al. 2020, ZeRO stage
-  // 1, by whole parameters).
+  // With `shares`, which must outlive the optimiser, each rank keeps the moments of a part of the parameters and updates only
+  // that part. It gets the new values of all other parameters from the ranks that own them, so apply() is collective. All ranks
+  // must step with the same gradients. The weights equal those of a step without `shares`, to the bit (Rajbhandari et al. 2020,
+  // ZeRO stage 1, by whole parameters).
   Optimizer(std::vector<ParameterGroup> groups, OptimConfig config, bool fused = true, Agreement* shares = nullptr);
   ~Optimizer();
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
 
-  // One update with gradients g = .grad * nominal / count, clipped first by value and then by the norm of the result (torch's
+  // Makes one update with the gradients g = .grad * nominal / count. They are clipped first by value, then by norm (torch's
   // clip_grad_norm_). `nominal` and `count` are f32 scalars on the parameters' device; count 0 skips the step. Parameters without
   // a gradient stay unchanged. A skipped step leaves parameters, state and step counters as they are, to the bit. Gradients may
   // be overwritten but are not set to zero: see zero_grad(). Equals prepare(), then apply() with its found_inf.
   StepReport step(const at::Tensor& nominal, const at::Tensor& count);
   // The two halves of step(), for a caller that has more reasons to skip a step. apply() follows its prepare(). It skips the step
-  // if `skip` (scalar f32 on the device) is 1, which it must be if found_inf is 1.
+  // if `skip` (scalar f32 on the device) is 1. `skip` must be 1 if found_inf is 1.
   StepReport prepare(const at::Tensor& nominal, const at::Tensor& count);
   void apply(const at::Tensor& skip);
   void set_learning_rate(double learning_rate);  // sets the schedule's rate, which the groups' scales multiply

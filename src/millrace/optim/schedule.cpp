@@ -12,11 +12,12 @@ namespace millrace::optim {
 
 namespace {
 
-// One-cycle as its author published it and torch implements it: the rate rises over 30 % of the steps, from 1/25 of the peak.
+// The one-cycle schedule as its author published it and torch implements it: the rate rises over 30 % of the steps, from 1/25 of
+// the peak.
 constexpr double kOneCycleRise = 0.3;
 constexpr double kOneCycleStart = 1.0 / 25.0;
 
-// From `from` at share 0 to `to` at share 1 along half a cosine.
+// Interpolates along half a cosine: `from` at share 0, `to` at share 1.
 double cosine_between(double from, double to, double share) {
   return to + (from - to) * (1.0 + std::cos(std::numbers::pi * share)) / 2.0;
 }

@@ -9,10 +9,10 @@
 
 namespace millrace::optim {
 
-// Watches `count` numbers of each step (losses, gradient norms). A step is a spike if one of them is more than `zscore` standard
-// deviations above its mean over the last kWindow steps. The deviation counts as at least 1 % of the mean. The rule starts when
-// the window is full. A spike enters the window as the limit that it exceeded, so that a lasting change of level soon becomes
-// usual.
+// Watches `count` numbers of each step (losses, gradient norms). A step is a spike if at least one number is more than `zscore`
+// standard deviations above its mean over the last kWindow steps. The deviation counts as at least 1 % of the mean. The rule
+// starts when the window is full. A spike enters the window as the limit that it exceeded, so that a lasting change of level soon
+// becomes usual.
 class SpikeRule {
  public:
   static constexpr std::int64_t kWindow = 64;

@@ -19,7 +19,7 @@ void fix_workspace() {
   ::setenv(kWorkspace, kFixedWorkspace, /*replace=*/0);
   const std::string_view set = std::getenv(kWorkspace);
   if (set == kFixedWorkspace || set == ":16:8") return;
-  throw ConfigError({"train.deterministic needs matrix products that repeat, and " + std::string(kWorkspace) + "=" +
+  throw ConfigError({"train.deterministic needs matrix products that repeat, but " + std::string(kWorkspace) + "=" +
                          std::string(set) + " allows others",
                      std::string(kWorkspace) + " in the environment",
                      "unset it, or set it to " + std::string(kFixedWorkspace) + " or :16:8"});
@@ -30,21 +30,21 @@ void fix_workspace() {
 GpuSettings choose_gpu_settings(bool deterministic, std::optional<bool> timed, c10::Device device) {
   if (device.is_cpu()) {
     return {.deterministic_reason =
-                deterministic ? "a CPU computes the same bits in each run of one seed and thread count, with or without this key"
-                              : "",
+                deterministic
+                    ? "a CPU computes the same bits in all runs with the same seed and thread count, with or without this key"
+                    : "",
             .convolutions_reason = timed ? "without effect: only GPUs use cuDNN" : ""};
   }
   GpuSettings settings{.deterministic = deterministic, .timed_convolutions = !deterministic && timed.value_or(true)};
-  settings.deterministic_reason =
-      deterministic
-          ? "every operation adds in a fixed order; an operation that can't is an error"
-          : "atomic additions come in another order each time, so runs with the same seed agree up to rounding, not to the "
-            "bit; train.deterministic=true asks for the bits";
+  settings.deterministic_reason = deterministic
+                                      ? "every operation adds in a fixed order; an operation that can't is an error"
+                                      : "atomic additions come in another order each time, so runs with the same seed agree only "
+                                        "up to rounding; with train.deterministic=true they agree to the bit";
   if (deterministic) {
-    settings.convolutions_reason = "a timing may choose another way in each run, which train.deterministic forbids";
+    settings.convolutions_reason = "a timing may choose another algorithm in each run, which train.deterministic forbids";
   } else if (!timed) {
     settings.convolutions_reason =
-        "cuDNN times its algorithms once for each shape: shapes are few, and each is computed in every step";
+        "cuDNN times its algorithms once for each shape, because shapes are few and each is computed in every step";
   }
   return settings;
 }

@@ -1,5 +1,4 @@
-// Chooses the algorithms that a GPU uses where several give the same result: whether runs must repeat bits, and how cuDNN picks
-// its convolutions.
+// Chooses settings of a GPU's algorithms: whether runs must repeat bits, and how cuDNN picks its convolutions.
 #pragma once
 
 #include <c10/core/Device.h>

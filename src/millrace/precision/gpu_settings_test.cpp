@@ -38,7 +38,7 @@ TEST(GpuSettings, AreChosenByWhetherBitsMustRepeat) {
   const GpuSettings repeats = choose_gpu_settings(true, std::nullopt, kOnGpu);
   EXPECT_TRUE(repeats.deterministic);
   EXPECT_FALSE(repeats.timed_convolutions);
-  EXPECT_THAT(repeats.convolutions_reason, HasSubstr("another way in each run"));
+  EXPECT_THAT(repeats.convolutions_reason, HasSubstr("another algorithm in each run"));
   EXPECT_FALSE(choose_gpu_settings(false, false, kOnGpu).timed_convolutions);
   EXPECT_EQ(choose_gpu_settings(false, true, kOnGpu).convolutions_reason, "");
   EXPECT_FALSE(choose_gpu_settings(true, true, kOnGpu).timed_convolutions);

@@ -23,7 +23,7 @@ class LossScale {
   explicit LossScale(c10::Device device, LossScaleOptions options = {});
 
   [[nodiscard]] const at::Tensor& scale() const noexcept { return scale_; }  // scalar f32: the scale of the present step
-  // Call this after each step. `found_inf`: scalar f32, 1 if a gradient was not finite, else 0.
+  // Call this after each step. `found_inf`: scalar f32, 1 if a gradient was not finite, otherwise 0.
   void update(const at::Tensor& found_inf);
 
   [[nodiscard]] State state() const;    // "loss_scale" (f32) and "growth_tracker" (i32), the live tensors

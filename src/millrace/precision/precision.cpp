@@ -18,7 +18,7 @@ namespace millrace::precision {
 
 namespace {
 
-constexpr std::size_t kRounds = 3;  // the first step of each format also sets things up
+constexpr std::size_t kRounds = 3;  // rounds of a trial; in the first, each format also sets things up
 constexpr double kLossTolerance = 0.02;
 constexpr double kNormTolerance = 0.10;
 constexpr double kCosine = 0.9;
@@ -60,7 +60,7 @@ std::string differs(const std::string& format, const std::string& what, double v
          " is allowed";
 }
 
-// Why the trials of one objective decide for fp32; "" if both formats agree.
+// Says why the trials of one objective decide for fp32; "" if both formats agree.
 std::string disagreement(const std::string& format, const Trials& fp32, const Trials& narrow) {
   const std::string of = fp32[0].objective.empty() ? "" : " of " + fp32[0].objective;
   if (!all_finite(fp32)) return "fp32: a trial step" + of + " is not finite even in fp32";
@@ -145,7 +145,7 @@ std::string remark_on(c10::Device device, std::optional<c10::ScalarType> format)
   std::string hardware;
   if (format == c10::kBFloat16 && !hardware_has_fast_bf16(device, &hardware)) return "slow here: " + hardware;
   if (format != c10::kHalf) return "";
-  if (device.is_cpu()) return "slow here: the CPU's fp16 arithmetic is fp32's with conversions around it";
+  if (device.is_cpu()) return "slow here: the CPU computes fp16 in fp32 and converts each value";
   return major_capability(device) < kTensorCores ? "slow here: fp16 products need compute capability 7.0" : "";
 }
 
@@ -185,7 +185,7 @@ Decision confirm(c10::ScalarType format, const RunTrial& run_trial) {
     try {
       narrow[round] = run_trial(format);
     } catch (const c10::Error& error) {
-      if (device::kind_of(error) != device::ErrorKind::other) throw;  // not a fault of the format
+      if (device::kind_of(error) != device::ErrorKind::other) throw;  // out of memory, or a lost device
       const std::string text = error.what_without_backtrace();
       return {.reason = "fp32: a trial step in " + name_of(format) + " failed: " + text.substr(0, text.find('\n'))};
     }

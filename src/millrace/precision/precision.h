@@ -18,7 +18,7 @@ namespace millrace::precision {
 struct Decision {
   std::optional<c10::ScalarType> autocast;  // nullopt = fp32
   std::string reason;                       // one line for the plan, with the trial's figures if there was one
-  // A trial found both formats right, and the cores belonged to this process, so the times decided.
+  // True if the times decided: a trial found both formats accurate, and no other program used the cores.
   bool by_time = false;
 };
 
@@ -35,7 +35,7 @@ struct Trial {
   std::optional<double> busy_ms =
       {};  // part of step_ms that the busiest thread spent on a core; nullopt: all of step_ms, or the step ran on a device
 };
-// Compares the times of trials of two formats that were made in turns (system/work_clock.h).
+// Compares the times of trials of two formats. The trials took turns (system/work_clock.h).
 [[nodiscard]] Comparison compare_times(std::span<const Trial> first, std::span<const Trial> second);
 inline constexpr double kWorstGradient = 0.25;     // ten times bf16's usual error; faults of a library give larger errors
 [[nodiscard]] bool is_finite(const Trial& trial);  // true if loss and gradients of every objective are finite
@@ -48,14 +48,14 @@ using RunTrial = std::function<Trial(std::optional<c10::ScalarType>)>;
 [[nodiscard]] std::string name_of(std::optional<c10::ScalarType> format);
 [[nodiscard]] std::optional<c10::ScalarType> format_of(std::string_view name);
 
-// `auto`: the fastest format that the hardware computes well, confirmed by a trial. The candidate is bf16 (CPU: AVX512_BF16 or
-// AMX; CUDA: compute capability 8.0 and up), else fp16 (CUDA: 7.0 and up), else fp32. With an empty `run_trial` the hardware
-// alone decides.
+// `auto`: the fastest format that the hardware computes well, confirmed by a trial. The candidates, best first, are bf16 (CPU:
+// AVX512_BF16 or AMX; CUDA: compute capability 8.0 and up), fp16 (CUDA: 7.0 and up) and fp32. With an empty `run_trial` only the
+// hardware decides.
 [[nodiscard]] Decision choose(c10::Device device, const RunTrial& run_trial);
 // Compares `format` with fp32 in trials that take turns. `format` is chosen if all of this holds: it is 5 % faster; the loss
-// differs by at most 2 % and the gradient's norm by at most 10 %; the gradient's cosine is at least .9 for every objective; in no
-// round is a parameter's gradient off by more than kWorstGradient; all values are finite. An error of LibTorch in the trial
-// decides for fp32.
+// differs by at most 2 % and the gradient's norm by at most 10 %; the gradient's cosine is at least .9 for every objective; no
+// parameter's gradient is off by more than kWorstGradient in any round; all values are finite. If LibTorch throws an error in the
+// trial, the choice is fp32.
 [[nodiscard]] Decision confirm(c10::ScalarType format, const RunTrial& run_trial);
 
 [[nodiscard]] bool hardware_has_fast_bf16(c10::Device device, std::string* reason);

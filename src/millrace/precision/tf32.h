@@ -18,7 +18,7 @@ namespace millrace::precision {
 // `capability`: the GPU's. The reason is "" for auto on a device without TF32.
 [[nodiscard]] Chosen<bool> choose_tf32(std::optional<bool> wish, c10::Device device, std::pair<int, int> capability,
                                        std::optional<c10::ScalarType> format);
-// As above, for a device of this machine.
+// Like the choose_tf32() above, with the capability of `device`, a device of this machine.
 [[nodiscard]] Chosen<bool> choose_tf32(std::optional<bool> wish, c10::Device device, std::optional<c10::ScalarType> format);
 
 // Text that the plan adds to a number format on a GPU if "fp32" alone would be ambiguous; "" otherwise.

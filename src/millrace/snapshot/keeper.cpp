@@ -31,7 +31,7 @@ Keeper::Keeper(Fs& fs, const std::filesystem::path& run, const std::filesystem::
   if (began_from.empty() || began_from.parent_path() != snapshots_) return;
   began_from_ = began_from.filename().string();
   whole_.insert(began_from_);
-  // Finds the snapshots after `began_from`: the search for `began_from` has reported the damaged ones.
+  // Finds the snapshots after `began_from`. The search for `began_from` has reported those of them that are damaged.
   warned(nullptr, [&] {
     const std::vector<detail::Candidate> all = detail::candidates(fs_, snapshots_);
     auto later = std::ranges::find(all, began_from_, &detail::Candidate::name);

@@ -12,9 +12,9 @@
 
 namespace millrace::snapshot {
 
-// Removes only whole snapshots that Millrace made. A snapshot that does not load does not count, stays where it is and is
-// reported once; so does a folder that is foreign or that others have changed. A snapshot that this process has neither read nor
-// written is read once before it is counted or removed. One thread at a time.
+// Removes only whole snapshots that Millrace made. A snapshot that can't be loaded is not counted, stays where it is and is
+// reported once. The same holds for a folder that is foreign or that others have changed. A snapshot that this process has
+// neither read nor written is read once before it is counted or removed. One thread at a time.
 class Keeper {
  public:
   // Which snapshots to keep.
@@ -34,8 +34,8 @@ class Keeper {
   // Removes the snapshots that `retention` does not keep. May run during a save of another thread. An interrupted removal leaves
   // no partial snapshot visible. Never throws; failures are passed to `warn`.
   void retain(const Retention& retention, const Tell& warn);
-  // Removes what the saves and removals of these killed processes left. If a replaced snapshot's successor never appeared, the
-  // replaced one returns to its place. No other process may be working in the run. Never throws.
+  // Removes files that the saves and removals of these killed processes left behind. If the new snapshot of a replacement is
+  // missing, the old snapshot returns to its place. No other process may be working in the run. Never throws.
   void clear_leftovers(const std::set<long>& processes, const Tell& warn);
 
  private:

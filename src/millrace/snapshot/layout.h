@@ -13,7 +13,7 @@ inline constexpr const char* kRecipe = "recipe";    // the recipe's own state
 inline constexpr const char* kTrainer = "trainer";  // step, epoch, scores, and the results of trials
 inline constexpr const char* kFrozen = "frozen";    // names of weights that come from a file and were not saved
 
-// Finds the part called `name`; null if the snapshot does not have it. The result lives as long as `content`.
+// Finds the part called `name`; null if the snapshot does not have it. The result is valid until `content` is destroyed.
 [[nodiscard]] inline const State* part_of(const Content& content, const char* name) {
   const auto found = content.parts.find(name);
   return found == content.parts.end() ? nullptr : &found->second;

@@ -119,8 +119,7 @@ class Loader {
                          const detail::FileRecord& record) const {
     const auto expected = record.tensors.find(tensor.name);
     const std::string file = stored.path().filename().string();
-    if (expected == record.tensors.end())
-      refuse(file, "is damaged: the manifest knows no tensor " + millrace::quoted(tensor.name));
+    if (expected == record.tensors.end()) refuse(file, "is damaged: the manifest has no tensor " + millrace::quoted(tensor.name));
     at::Tensor result = at::empty(tensor.shape, at::TensorOptions().dtype(scalar_type_of(tensor.dtype)));
     const std::span<std::byte> bytes = detail::bytes_of(result);
     stored.read(tensor, bytes);

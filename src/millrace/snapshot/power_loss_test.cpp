@@ -93,7 +93,7 @@ TEST_F(PowerLossTest, WhileASnapshotOfTheSameStepIsReplaced) {
   expect_recovery(content_of(2), content_of(2, 0.5));
 }
 
-// Before the first snapshot the run has no snapshot; a cut leaves it so, or leaves the whole snapshot.
+// The run has no snapshot before the first one. After a power cut it has no snapshot or the whole first one.
 TEST_F(PowerLossTest, WhileTheFirstOneIsSaved) {
   PowerLossFs fs(Fs::real(), run_);
   save(fs, run_, content_of(1));

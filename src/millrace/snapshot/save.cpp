@@ -81,8 +81,8 @@ detail::FileRecord write_text(Fs& fs, const std::filesystem::path& folder, const
   });
 }
 
-// A temporary folder of this process. Its name may be taken, by an earlier process of the same number or by a foreign folder;
-// then the next free name is used.
+// A temporary folder of this process. Its name may be taken, by an earlier process with the same id or by a foreign folder; then
+// the next free name is used.
 std::filesystem::path temporary_place(Fs& fs, const std::filesystem::path& snapshots, std::int64_t step) {
   for (int copy = 1;; ++copy) {
     auto place = snapshots / detail::beside_name(detail::kTemporary, detail::folder_name(step, copy));

@@ -4,8 +4,8 @@
 //
 // One safetensors file per model and per part that has tensors; state.json holds the config and the JSON of all parts.
 // A snapshot is written to a temporary folder, every file and folder is synced, then it is renamed. manifest.json holds the
-// size and CRC32C of every file, the CRC32C of every tensor, and a CRC32C of its own text. Nothing of LibTorch's own
-// serialisation is used.
+// size and CRC32C of every file, the CRC32C of every tensor, and a CRC32C of its own text. LibTorch's own serialisation is not
+// used.
 #pragma once
 
 #include <cstdint>

@@ -15,7 +15,7 @@
 
 namespace millrace::snapshot {
 
-// One save at a time. All calls come from one thread, which owns the tensors; `fs` must outlive the writer.
+// Runs one save at a time. All calls come from one thread, which owns the tensors; `fs` must outlive the writer.
 class Writer {
  public:
   // The result of a save.

@@ -1,5 +1,5 @@
-// Decides what happens to the tensors that operations save for their gradients. LibTorch asks its autograd engine; Millrace's
-// engine answers with the saver of this thread.
+// Decides what happens to the tensors that operations save for their gradients. LibTorch asks its autograd engine, so Millrace
+// installs an engine that answers with the saver of this thread.
 #pragma once
 
 #include <memory>
@@ -19,8 +19,8 @@ class Saver {
 
 void install_engine();  // see take_over_backward_passes()
 
-// While this object exists, `saver` alone decides on this thread; null = LibTorch keeps all tensors as usual. Installs the
-// engine, which must not happen within a backward pass.
+// While this object exists, only `saver` decides on this thread; null = LibTorch keeps all tensors as usual. The constructor
+// installs the engine, so it must not run within a backward pass.
 class SaverScope {
  public:
   explicit SaverScope(Saver* saver);

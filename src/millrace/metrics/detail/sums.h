@@ -10,9 +10,9 @@
 namespace millrace::metrics::detail {
 
 constexpr std::size_t kPerTerm = 3;          // sums of a term in a total
-constexpr std::int64_t kMostClasses = 4096;  // 134 MB of counts
+constexpr std::int64_t kMostClasses = 4096;  // the counts of this number of classes take 134 MB
 constexpr std::int64_t kAside = 3;           // cells after the counts: ignored labels, ids that are not a class, rows with a NaN
-// Version of the metrics whose version 1 gave a number where they are undefined.
+// The version of those metrics that were corrected: their version 1 gave a number where the metric is undefined.
 constexpr int kMendedVersion = 2;
 constexpr std::int64_t kExtremes = 4;  // see Board::Entry::parts
 

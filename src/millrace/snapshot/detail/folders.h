@@ -32,7 +32,7 @@ struct FolderName {
   std::int64_t step = 0;
   int copy = 1;
   std::string folder;  // "step-NNNNNNNN", "step-NNNNNNNN.2"
-  long process = 0;    // 0 = a snapshot's own folder
+  long process = 0;    // process id in a temporary folder's name; 0 = a snapshot's own folder
 };
 // Parses a folder's name; nullopt for a name that these functions never make.
 [[nodiscard]] std::optional<FolderName> parse_name(std::string_view name);

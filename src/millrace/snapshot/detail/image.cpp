@@ -26,12 +26,12 @@ constexpr std::uint64_t kAlignment = 64;
 
 std::uint64_t aligned(std::uint64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
-// Why a tensor can't be written byte by byte; "" if it can.
+// Says why a tensor can't be written byte by byte; "" if it can.
 std::string problem_of(const at::Tensor& tensor) {
   if (!tensor.defined()) return "it is undefined";
   if (tensor.layout() != at::kStrided || tensor.is_nested()) return "it is not dense";
   if (tensor.is_meta()) return "it has no data (meta device)";
-  if (!dtype_of(tensor.scalar_type())) return std::string("no file holds ") + c10::toString(tensor.scalar_type());
+  if (!dtype_of(tensor.scalar_type())) return std::string("a file can't hold the type ") + c10::toString(tensor.scalar_type());
   return "";
 }
 

@@ -35,7 +35,7 @@ struct FreeHost {
   void operator()(std::byte* memory) const noexcept;
 };
 
-// Memory that is kept from one snapshot to the next and grows to the largest snapshot.
+// Memory that is kept from one snapshot to the next and grows to the size of the largest snapshot.
 class HostMemory {
  public:
   // Returns at least `bytes`, uninitialised; the old contents are lost. std::bad_alloc if memory runs out. `copier`, which must
@@ -53,7 +53,7 @@ class HostMemory {
 struct Room {
   std::uint64_t bytes = 0;
   c10::Device device = c10::Device(c10::kCPU);
-  void make_in(HostMemory& memory) const;  // any thread
+  void make_in(HostMemory& memory) const;  // may be called by any thread
 };
 [[nodiscard]] Room room_for(const Content& content);
 
@@ -64,7 +64,7 @@ struct Room {
 // the tensors may change: tensors on the host are copied, and on a device later work waits for the copies.
 [[nodiscard]] Image image_in(HostMemory& memory, const Content& content);
 
-// Writes the image whole or not at all, and returns the folder. Errors as above.
+// Writes the image whole or not at all, and returns the folder. Throws the same errors as image_of().
 std::filesystem::path write_image(Fs& fs, const std::filesystem::path& run, const Image& image);
 
 // Runs one stage of a save; any error becomes a SnapshotError that names the step.

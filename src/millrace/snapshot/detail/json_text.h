@@ -1,4 +1,4 @@
-// JSON as snapshots store it: a canonical text that can hold infinite numbers and NaN, and is parsed without trust.
+// JSON as snapshots store it: a canonical text that can hold infinite numbers and NaN, and that is checked when it is parsed.
 #pragma once
 
 #include <optional>

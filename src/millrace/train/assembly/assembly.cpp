@@ -23,12 +23,12 @@
 namespace millrace {
 namespace {
 
-// Refuses sharding and compression together with distributed.average_every: both work on sums of gradients, which ranks that
-// average weights don't form.
+// Refuses sharding and compression together with distributed.average_every: both need summed gradients, but ranks that average
+// their weights do not sum gradients.
 void check_averaging(const DistributedConfig& config) {
   if (config.average_every == 1 || !(config.shard_optimizer || config.compress)) return;
   throw ConfigError(
-      {"ranks that step by their own gradients have none to compress and need the whole optimiser each",
+      {"with distributed.average_every no gradients are sent that could be compressed, and each rank needs the whole optimiser",
        "distributed.average_every with distributed." + std::string(config.shard_optimizer ? "shard_optimizer" : "compress"),
        "leave one of the two at its default"});
 }
@@ -102,7 +102,8 @@ void Assembly::make_stepper() {
                   off.empty() ? precision::remark_on(setup_.context().device, options.autocast) : off);
   }
   if (const Json* fallback = kept("precision.fallback"))
-    setup_.plan().set({"precision.fallback", fallback->get<std::string>(), "snapshot", "as the run went on", /*by_trial=*/true});
+    setup_.plan().set(
+        {"precision.fallback", fallback->get<std::string>(), "snapshot", "the run had changed to it before", /*by_trial=*/true});
 }
 
 // Takes the learning rates from the objectives instead of the config, because a recipe may give an objective its own rate.
@@ -205,7 +206,7 @@ void Assembly::decide() {
   decide_layout();
 }
 
-// Recompute changes no bits, unlike the number format. So a resumed run may choose anew, and each rank may choose for itself.
+// Recompute changes no bits, unlike the number format. So a resumed run may choose again, and each rank may choose independently.
 void Assembly::decide_memory() {
   if (!setup_.switches().on("recompute")) {
     memory_ = {.recompute = memory::Recompute(), .value = "none", .reason = "--off=recompute"};

@@ -1,5 +1,5 @@
-// Everything that a step needs: recipe, loaders, stepper, and the choices that are made by trials. A training run is an assembly
-// with a run folder and a loop around it. A measurement uses an assembly alone.
+// Everything that a step needs: recipe, loaders, stepper, and the choices that are made by trials. A training run consists of an
+// assembly, a run folder and a loop. A measurement uses only an assembly.
 #pragma once
 
 #include <functional>
@@ -42,8 +42,9 @@ class Assembly {
   [[nodiscard]] const Loaders& loaders() const noexcept { return loaders_; }
   [[nodiscard]] Stepper& stepper() const noexcept { return *stepper_; }
 
-  // Called before decide() by a run: from here on its trials take no longer than a run of this length allows (TrialTime). What
-  // is not tried by then keeps its default: LibTorch's kernels for products in fp32, else ours; fp32; the contiguous layout.
+  // A run calls this before decide(). Afterwards its trials take no longer than a run of this length allows (TrialTime). Choices
+  // that are not tried in that time keep their defaults: Millrace's kernels (LibTorch's for products in fp32), fp32, and the
+  // contiguous layout.
   void limit_trials(std::function<double()> clock = steady_seconds);
   void decide();  // chooses kernels, number format and layout, by trials if the config leaves them open; the same on all ranks
   void decide_memory();   // chooses what the backward pass recomputes
@@ -51,9 +52,9 @@ class Assembly {
   // Called by decide() before the first bf16 step on a CPU: tests the step's convolutions in a separate process and works around
   // the faults found (device/convolution_guard.h).
   void try_convolutions();
-  // True if a bf16 trial is safe in a run that computes in another format. On a CPU that is so if an earlier run tested the
-  // step's convolutions, whose faults are then avoided from here on, or if the step has no convolutions; a step in fp32 that
-  // leaves no trace shows whether it has any. Always true on a GPU.
+  // True if a bf16 trial is safe in a run that computes in another format. Always true on a GPU. On a CPU it is true if the step
+  // has no convolutions, or if an earlier run tested them; the faults that were found are then avoided from here on. To see
+  // whether the step has convolutions, one step in fp32 may be made; it leaves no trace.
   [[nodiscard]] bool may_try_bf16(const Batch& batch);
   [[nodiscard]] const MemoryChoice& memory() const noexcept { return memory_; }  // empty before decide_memory()
   // Empty before try_convolutions().
@@ -64,7 +65,7 @@ class Assembly {
   [[nodiscard]] MemoryAccount memory_account(std::uint64_t step_peak, bool copies_snapshots) const;
   [[nodiscard]] BatchContext batch_context() const;
   // A prepared micro-batch like the first one of a training step or of a validation. Reading it leaves no trace. nullopt if there
-  // is no batch. `prepares`: the recipe whose prepare() is called; null = the run's.
+  // is no batch. `prepares`: the recipe that prepares the batch; null = the run's recipe.
   [[nodiscard]] std::optional<Batch> trial_batch(Split split = Split::train, Recipe* prepares = nullptr) const;
 
  private:
@@ -73,18 +74,18 @@ class Assembly {
   [[nodiscard]] KeptTrials& kept_trials();
   [[nodiscard]] bool may_compute_in(at::ScalarType half) const;
   [[nodiscard]] std::string trial_of(std::string_view what, const Batch& batch) const;  // the trial's name in KeptTrials
-  void try_kernels();                                                                   // kernel_trial.cpp
+  void try_kernels();                                                                   // defined in kernel_trial.cpp
   void plan_kernels();                                                                  // writes the kernels of the chosen format
                                                                                         // into the plan
-  void decide_precision();                                                              // precision_choice.cpp
+  void decide_precision();                                                              // defined in precision_choice.cpp
   [[nodiscard]] precision::Decision try_precisions();
   void decide_tf32();
   [[nodiscard]] std::optional<at::ScalarType> known_format() const;
-  void decide_layout();  // layout_trial.cpp
+  void decide_layout();  // defined in layout_trial.cpp
   [[nodiscard]] Choice try_layouts();
   [[nodiscard]] const Json* kept(const std::string& option) const;
-  // Calls `trial` with the trial batch; if memory runs out, with a half of it, then a quarter, and so on. Returns a note about
-  // the part used, for the reason of the choice: "" for the whole batch. nullopt if there is no batch.
+  // Calls `trial` with the trial batch. If memory runs out, calls it again with half of the batch, then a quarter, and so on.
+  // Returns a note about the part used, for the reason of the choice; "" for the whole batch. nullopt if there is no batch.
   std::optional<std::string> try_on_batch(const std::function<void(const Batch&)>& trial);
   // False if the time of the trials was over before the trial's end.
   template <class Trial>
@@ -107,10 +108,10 @@ class Assembly {
   TrialTime trial_time_;
   std::optional<KeptTrials> kept_trials_;
   std::map<std::string, std::vector<KernelChoice>> kernel_choices_;  // kernels by the number format in which they were tried
-  std::set<std::string> kernels_given_up_;                           // number formats
+  std::set<std::string> kernels_given_up_;                           // number formats whose kernel trials ran out of time
 };
 
-// The folders that a command gets which writes nothing. `plan_only`: the command needs only the plan.
+// The folders for a command that writes nothing. `plan_only`: the command needs only the plan.
 [[nodiscard]] RecipeFolders folders_to_look_in(bool plan_only = false);
 
 }  // namespace millrace

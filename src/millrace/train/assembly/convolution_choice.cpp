@@ -46,7 +46,7 @@ void add_those_before(std::vector<device::FoundFault>& faults, const std::vector
                       const std::string& before) {
   for (const device::ConvolutionShape& shape : shapes) {
     for (const device::Pass pass : {device::Pass::forward, device::Pass::input_gradient, device::Pass::weight_gradient}) {
-      const device::FoundFault fault{shape, pass, "so when the run began"};
+      const device::FoundFault fault{shape, pass, "wrong when the run began"};
       const auto is_known = [&](const device::FoundFault& known) { return known.shape == shape && known.pass == pass; };
       if ((before + ";").find(place_of(fault) + ";") != std::string::npos && std::ranges::none_of(faults, is_known))
         faults.push_back(fault);
@@ -147,7 +147,7 @@ void Assembly::try_convolutions() {
     double began = 0;
     bool is_over = false;
     const auto step = [&](StepTrials& trials, const Batch& batch) {
-      const telemetry::LongTask first(setup_.console(), "making a first step, which tells how long trials take");
+      const telemetry::LongTask first(setup_.console(), "making a first step to learn how long trials take");
       (void)trials.try_precision(batch, std::nullopt);
     };
     const auto goes_on = [&](std::size_t done, std::size_t all) {

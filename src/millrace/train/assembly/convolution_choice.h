@@ -1,4 +1,4 @@
-// Which convolutions of a bf16 run are computed in fp32, because on this machine oneDNN computes them wrongly in bf16.
+// The convolutions that a bf16 run computes in fp32, because oneDNN computes them wrongly in bf16 on this machine.
 #pragma once
 
 #include <cstdint>
@@ -27,10 +27,10 @@ inline constexpr const char* kConvolutionsInReport = "convolutions";
 // Reads what to_json() wrote. `json` may come from a cache and hold anything; nullopt if it is not such a record.
 [[nodiscard]] std::optional<ConvolutionChoice> convolution_choice_in(const Json& json);
 
-// Takes the entry `trial` of `kept` if there is one; else runs `step`, which makes one training step in fp32 without a trace, and
-// tests its convolutions in a separate process (device/convolution_trial.h). A trial that reached all its verdicts is kept.
-// `before`: the value() of the run that is resumed, "" for a new one; its fp32 convolutions stay in fp32, since another format
-// would change bits. `goes_on`: see device::try_convolutions().
+// Returns the entry `trial` of `kept` if it exists. Otherwise runs `step`, which makes one training step in fp32 without a trace,
+// and tests the step's convolutions in a separate process (device/convolution_trial.h). The result is kept if the trial reached
+// all its verdicts. `before` is the value() of the run that is resumed, "" for a new run. Its fp32 convolutions stay in fp32,
+// because another format would change bits. `goes_on`: see device::try_convolutions().
 [[nodiscard]] ConvolutionChoice choose_convolutions(const std::function<void()>& step, KeptTrials& kept, const std::string& trial,
                                                     const std::string& before = {}, const device::TrialGoesOn& goes_on = nullptr);
 

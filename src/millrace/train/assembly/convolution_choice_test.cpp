@@ -17,8 +17,8 @@
 namespace millrace {
 namespace {
 
-// The run's step calls one convolution. A stand-in for the program millrace-convolutions gives the verdict on its weight gradient
-// that a test wants.
+// The run's step calls one convolution. A stand-in for the program millrace-convolutions gives the verdict on this convolution's
+// weight gradient that a test wants.
 class ConvolutionChoiceTest : public ::testing::Test {
  protected:
   ConvolutionChoiceTest() : folder_(::testing::TempDir() + "convolution-choice-" + std::to_string(::getpid())) {

@@ -1,5 +1,5 @@
 // Results of trials on this machine, kept in the cache folder for later runs, so that each shape is timed only once. With
-// --off=kept_trials every run makes its trials anew.
+// --off=kept_trials every run makes its own trials.
 #pragma once
 
 #include <filesystem>
@@ -17,9 +17,9 @@ class Module;
 
 namespace millrace {
 
-// Each entry belongs to one kind of machine: CPU, its code paths, number of threads and how they wait, cores, versions of
-// Millrace, LibTorch and oneDNN; for a run on a GPU also the card and its driver. If an entry can't be read or written, the trial
-// is made. Two runs that end at the same time may lose each other's entries.
+// Each entry belongs to one kind of machine. The kind consists of the CPU, its code paths, the number of threads and how they
+// wait, the cores, and the versions of Millrace, LibTorch and oneDNN; for a run on a GPU also of the card and its driver. If an
+// entry can't be read or written, the trial is made. Two runs that end at the same time may lose each other's entries.
 class KeptTrials {
  public:
   // Reads `folder`/trials.json; with an empty path nothing is read or kept. `writes`: false for commands that write nothing.
@@ -45,13 +45,14 @@ class KeptTrials {
 // Such as ", on NVIDIA H100 80GB HBM3, compute capability 9.0, driver 580.65.06".
 [[nodiscard]] std::string this_gpu(const std::string& name, std::pair<int, int> capability, const std::string& driver);
 
-// True if `result` has the form of the result of a whole step's trial: {value, reason}.
+// True if `result` has the form that trials of whole steps keep: {value, reason}.
 [[nodiscard]] bool is_verdict(const std::optional<Json>& result);
 inline constexpr const char* kOfAnEarlierRun = "; measured by an earlier run of this shape here";
 
-// The name in KeptTrials of a trial that runs whole steps. It consists of `what` is tried, the number format if that matters, and
-// a hash of everything that the step depends on: the recipe, its config without the number format and without sections that no
-// step reads, and the shapes of the model's parameters and of the batch. Results for convolutions hold in every number format.
+// The name of a trial of whole steps in KeptTrials. It consists of `what` (the subject of the trial), the number format if that
+// matters, and a hash of everything that the step depends on. The hash covers the recipe, the shapes of the model's parameters
+// and of the batch, and the config without the number format and without sections that no step reads. Results for convolutions
+// hold in every number format.
 [[nodiscard]] std::string step_trial(std::string_view what, std::string_view recipe, const Json& config,
                                      const torch::nn::Module& model, const Batch& batch);
 

@@ -15,10 +15,10 @@
 namespace millrace {
 namespace {
 
-// A trial is worthwhile if an operation has at least this number of multiplications in a step. Fewer take one or two
-// milliseconds, and a better choice would gain less than its trial costs.
+// A trial is worthwhile if an operation has at least this number of multiplications in a step. Fewer multiplications take one or
+// two milliseconds, and a better choice would gain less than its trial costs.
 constexpr double kWorthATrial = 1e9;
-constexpr double kKernelSteps = 8;  // what a trial takes: the count, and each call three times or more with both implementations
+constexpr double kKernelSteps = 8;  // steps in a trial: a count, and each call at least three times in both implementations
 constexpr double kNoise = 0.97;  // the default implementation is kept unless the other one's time is below this share of its time
 
 bool is_worth_a_trial(const std::vector<kernels::OperationTrial::Times>& all) {
@@ -197,7 +197,8 @@ void Assembly::plan_kernels() {
     setup_.plan().set({choice.option(), std::string(name_of(choice.implementation)), origin, choice.reason, /*by_trial=*/true});
   std::string tried_on = resumed ? kept_kernels(kept_).tried_on : std::string(kernels::instruction_set());
   if (found->second.empty() || tried_on.empty()) return;
-  setup_.plan().set({kTriedOn, std::move(tried_on), origin, "what these kernels were tried on", /*by_trial=*/true});
+  setup_.plan().set(
+      {kTriedOn, std::move(tried_on), origin, "the instructions with which these kernels were tried", /*by_trial=*/true});
 }
 
 }  // namespace millrace

@@ -1,4 +1,5 @@
-// Which kernels a run uses on this CPU: a trial of its own step chooses between ours and LibTorch's (kernels/operation_trial.h).
+// Chooses the kernels that a run uses on this CPU: ours or LibTorch's, by a trial of the run's own step
+// (kernels/operation_trial.h).
 #pragma once
 
 #include <functional>
@@ -33,7 +34,7 @@ struct KernelChoice {
 struct KeptKernels {
   std::vector<KernelChoice> choices;
   std::string tried_on;  // the CPU's instruction set at the time; "" = not recorded
-  // False on another instruction set, because both implementations have other speeds and other bits there.
+  // False on another instruction set, because the speeds and the bits of both implementations are different there.
   [[nodiscard]] bool hold_on(std::string_view set) const { return tried_on.empty() || tried_on == set; }
 };
 [[nodiscard]] KeptKernels kept_kernels(const Json& choices);

@@ -52,8 +52,8 @@ LayoutVerdict judge_layouts(const LayoutRounds& plain, const LayoutRounds& last)
                        " contiguous"};
   }
   if (const precision::Trial worst = worst_of(last); !(worst.worst_gradient <= precision::kWorstGradient)) {
-    return {false, "the gradient of " + worst.worst_parameter + " of a trial step channels-last differs by " +
-                       percent(worst.worst_gradient) + " from the one contiguous"};
+    return {false, "the gradient of " + worst.worst_parameter + " of a trial step in channels-last layout differs by " +
+                       percent(worst.worst_gradient) + " from that in contiguous layout"};
   }
   const Comparison found = precision::compare_times(last, plain);
   const std::string times = fixed(found.first_ms, 1) + " ms a step channels-last, " + fixed(found.second_ms, 1) + " contiguous";

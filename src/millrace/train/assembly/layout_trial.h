@@ -27,11 +27,12 @@ struct LayoutVerdict {
 // chosen one.
 [[nodiscard]] LayoutVerdict try_layouts(Recipe& recipe, Stepper& stepper, const Batch& batch, TrialTime* time = nullptr);
 
-// The trial that represents its number format, from two trials of the same step in the two layouts: the faster one with finite
-// values. `contiguous` if neither is finite.
+// Returns the trial that represents its number format, out of two trials of the same step in the two layouts: the faster one with
+// finite values; `contiguous` if neither is finite.
 [[nodiscard]] const precision::Trial& better_of(const precision::Trial& contiguous, const precision::Trial& channels_last);
 // A trial step in `format`. With `tries_layouts` the step is made in both layouts, so that a format is judged in the layout that
-// a run would use with it; afterwards the recipe is in contiguous layout. Without it the recipe's layout does not change.
+// a run would use with it. Afterwards the recipe is in contiguous layout. Without `tries_layouts` the recipe's layout does not
+// change.
 [[nodiscard]] precision::Trial try_format(Recipe& recipe, StepTrials& trials, const Batch& batch,
                                           std::optional<at::ScalarType> format, bool tries_layouts);
 

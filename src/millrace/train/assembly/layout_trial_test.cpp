@@ -56,7 +56,8 @@ TEST(LayoutTrial, ValuesThatDifferAreOut) {
   const LayoutVerdict verdict = judge_layouts(rounds(100, 2), once);
   EXPECT_FALSE(verdict.channels_last);
   EXPECT_EQ(verdict.reason,
-            "the gradient of layer2.conv1.weight of a trial step channels-last differs by 50 % from the one contiguous");
+            "the gradient of layer2.conv1.weight of a trial step in channels-last layout differs by 50 % from that in contiguous "
+            "layout");
 }
 
 }  // namespace

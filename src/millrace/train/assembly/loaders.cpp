@@ -83,7 +83,7 @@ void Loaders::choose_cache(data::Pipeline& training, data::Pipeline& held_out) {
         device::available_memory_bytes() / static_cast<std::uint64_t>(setup_.agreement().ranks().local_world_size), budget);
   }
   if (choice.value && !mode.is_auto() && mode.value() == DataConfig::CacheMode::device)
-    choice.reason += "; host memory also serves \"device\"";
+    choice.reason += "; data.cache=device uses host memory too";
   cache_ = choice.value;
   data::use_cache(training, cache_);
   data::use_cache(held_out, cache_);

@@ -60,7 +60,7 @@ std::string MemoryAccount::to_text(std::uint64_t peak) const {
   }
   const double rest = peak == 0 ? 0 : (as_double(peak) - as_double(sum())) / as_double(peak);
   if (rest >= kSmallestShare) text += (text.empty() ? "rest " : ", rest ") + percent(rest);
-  if (rest <= -kSmallestShare) text += "; together " + percent(-rest) + " more: not all at one time";
+  if (rest <= -kSmallestShare) text += "; their sum is " + percent(-rest) + " larger, because the parts peak at different times";
   return of_gpu + "peak memory " + human_bytes(as_double(peak)) + (text.empty() ? "" : ": " + text);
 }
 

@@ -1,4 +1,4 @@
-// An account of a run's memory: what each part takes, and how close their sum comes to the measured peak.
+// An account of a run's memory: the bytes of each part, and their sum compared with the measured peak.
 #pragma once
 
 #include <cstdint>

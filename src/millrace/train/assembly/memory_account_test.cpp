@@ -16,8 +16,8 @@ TEST(MemoryAccount, AddsUpAndTellsTheLargestFirst) {
       "peak memory 300 MB: libraries 150 MB, activations 100 MB, optimizer 20 MB, weights 10 MB, gradients 10 MB, rest 3 %");
   EXPECT_EQ(
       account.to_text(250'000'000),
-      "peak memory 250 MB: libraries 150 MB, activations 100 MB, optimizer 20 MB, weights 10 MB, gradients 10 MB; together 16 % "
-      "more: not all at one time");
+      "peak memory 250 MB: libraries 150 MB, activations 100 MB, optimizer 20 MB, weights 10 MB, gradients 10 MB; their sum is "
+      "16 % larger, because the parts peak at different times");
   const Json json = account.to_json(300'000'000);
   EXPECT_EQ(json["rest"], 9'999'000);
   EXPECT_EQ(json["loader"], 1000);

@@ -75,21 +75,20 @@ std::optional<std::pair<std::int64_t, std::uint64_t>> micro_batches_that_fit(Ste
 std::vector<Problem> memory_problems(const MemoryConfig& config) {
   std::vector<Problem> problems;
   if (!config.budget.empty() && !memory::parse_budget(config.budget)) {
-    problems.push_back(
-        {"budget " + quoted(config.budget) + " is no amount of memory", "memory.budget",
-         "write bytes, such as 800 MB or 1.5 GiB, or a share of what a step takes without recompute, such as 60%"});
+    problems.push_back({"budget " + quoted(config.budget) + " is not an amount of memory", "memory.budget",
+                        "write bytes, such as 800 MB or 1.5 GiB, or a share of a step's memory without recompute, such as 60%"});
   }
   if (!config.budget.empty() && Recompute(config.recompute).any()) {
-    problems.push_back({"memory.budget chooses blocks to recompute, and memory.recompute names some",
+    problems.push_back({"memory.budget chooses the blocks to recompute, but memory.recompute names some too",
                         "memory.budget, memory.recompute", "leave memory.recompute at auto, or memory.budget empty"});
   }
   const auto limit =
       config.limit == "auto" ? memory::Budget{1, false} : memory::parse_budget(config.limit).value_or(memory::Budget{});
   if (limit.amount == 0 || limit.is_share)
     problems.push_back(
-        {"limit " + quoted(config.limit) + " is no amount of memory", "memory.limit", "write auto, or bytes, such as 2 GB"});
+        {"limit " + quoted(config.limit) + " is not an amount of memory", "memory.limit", "write auto, or bytes, such as 2 GB"});
   if (!config.offload.empty() && memory::parse_budget(config.offload).value_or(memory::Budget{0, true}).is_share) {
-    problems.push_back({"offload " + quoted(config.offload) + " is no amount of memory", "memory.offload",
+    problems.push_back({"offload " + quoted(config.offload) + " is not an amount of memory", "memory.offload",
                         "write the size, such as 1 MB, from which a tensor is moved to host memory, or leave it empty"});
   }
   return problems;
@@ -97,7 +96,7 @@ std::vector<Problem> memory_problems(const MemoryConfig& config) {
 
 std::uint64_t offload_bytes(const MemoryConfig& config, at::Device device, Switches& switches) {
   if (config.offload.empty()) return 0;
-  if (device.is_cpu()) switches.refuse("offload", "the run is on a CPU: its memory is the host's already");
+  if (device.is_cpu()) switches.refuse("offload", "the run is on a CPU, where tensors are in host memory already");
   return switches.on("offload") ? memory::parse_budget(config.offload).value_or(memory::Budget{}).bytes(0) : 0;
 }
 

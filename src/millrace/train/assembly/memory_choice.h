@@ -1,4 +1,4 @@
-// Which blocks of a model are recomputed in the backward pass: chosen by the config or, for memory.budget, by trials.
+// The blocks of a model that are recomputed in the backward pass: chosen by the config or, for memory.budget, by trials.
 #pragma once
 
 #include <string>
@@ -23,11 +23,11 @@ struct MemoryChoice {
 // `where` begins with the option.
 [[nodiscard]] std::vector<Problem> memory_problems(const MemoryConfig& config);
 
-// Measures with a prepared batch what `millrace estimate` shows and what memory.budget needs. `with_gradients`: see
+// Measures, with a prepared batch, the memory that `millrace estimate` shows and that memory.budget needs. `with_gradients`: see
 // StepTrials::profile_memory. Throws DeviceError if a step does not fit even if it recomputes every block.
 [[nodiscard]] MemoryChoice try_memory(Stepper& stepper, const Batch& batch, const MemoryConfig& config, bool with_gradients);
 
-// The size from which an activation is offloaded to host memory; 0 = no offloading. On a CPU it turns the row "offload" of
+// The size from which an activation is offloaded to host memory; 0 = no offloading. On a CPU this turns the row "offload" of
 // `switches` off, with the reason.
 [[nodiscard]] std::uint64_t offload_bytes(const MemoryConfig& config, at::Device device, Switches& switches);
 

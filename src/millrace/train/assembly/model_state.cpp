@@ -35,9 +35,9 @@ void check_frozen(const Json& frozen, const Json& known, const std::string& name
   if (frozen["sha256"][name] == hash) return;
   const std::string source = frozen.value("source", "");
   throw SnapshotError(
-      {"the frozen weight " + quoted(name) + " is not the one this run was trained with, and the snapshot left it out",
+      {"the frozen weight " + quoted(name) + " is not the one this run was trained with, and the snapshot does not contain it",
        source.empty() ? "snapshot.frozen=leave_out" : "the run had it from " + source,
-       "give the recipe the weights of then, or start over with --fresh"});
+       "give the recipe the weights that the run was trained with, or start over with --fresh"});
 }
 
 }  // namespace
@@ -88,7 +88,7 @@ std::map<std::string, Tensors> model_tensors(const torch::nn::Module& model, con
 void load_frozen_parts(torch::nn::Module& model, const std::function<void(const std::string&)>& notice) {
   for (const nn::NamedPart& found : nn::frozen_parts(model)) {
     for (auto& parameter : found.module->parameters())
-      parameter.requires_grad_(false);  // also of layers that were registered after the part froze its parameters
+      parameter.requires_grad_(false);  // also freezes layers that were registered after the part froze its parameters
     std::error_code missing;
     if (!std::filesystem::exists(found.part->file(), missing)) continue;
     for (const std::string& line : found.part->load_file(*found.module))
@@ -114,7 +114,7 @@ void check_frozen_parts(torch::nn::Module& model, const Json& saved, bool left_o
     } else if (!found.part->identity().empty() && found.part->identity() != identity) {
       throw SnapshotError({"the frozen part " + quoted(found.name) + " is not the one this run was trained with",
                            found.part->file().string() + " holds other weights now",
-                           "give the run the file of then, or start over with --fresh"});
+                           "put back the file that the run was trained with, or start over with --fresh"});
     }
   }
 }

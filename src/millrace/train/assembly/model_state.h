@@ -33,23 +33,23 @@ void load_frozen_parts(torch::nn::Module& model, const std::function<void(const 
 // The identity of each frozen part by the part's name, such as {"encoder": identity}; see nn::FrozenPart::identity(). Empty if
 // the model has no frozen part with weights.
 [[nodiscard]] Json identities_of_frozen_parts(torch::nn::Module& model);
-// Compares the frozen parts with `saved`, the identities in a snapshot. Throws SnapshotError if a part is now another one. A part
-// without weights takes the saved identity, unless the snapshot left its weights out (`left_out`). `saved` is null if the
-// snapshot has no identities.
+// Compares the frozen parts with `saved`, the identities in a snapshot. Throws SnapshotError if the identity of a part has
+// changed. A part without weights takes the saved identity, unless the snapshot left its weights out (`left_out`). `saved` is
+// null if the snapshot has no identities.
 void check_frozen_parts(torch::nn::Module& model, const Json& saved, bool left_out);
 // Throws DataError if a part got weights neither from its file nor from a snapshot.
 void require_frozen_parts(torch::nn::Module& model);
 
-// Copies values into the model by name and converts their dtype. Throws SnapshotError that lists the tensors that are missing,
-// superfluous or of another shape. `frozen`: a record of weights that are not in `models`; the model must already hold them
-// unchanged, else SnapshotError names the first different one and its source. `known`: a record of the model's own frozen weights
-// as they are now, which saves reading them again; null = no record.
+// Copies values into the model by name and converts their dtype. Throws a SnapshotError that lists missing tensors, superfluous
+// tensors and tensors of another shape. `frozen`: a record of weights that are not in `models`. The model must already hold them
+// unchanged; otherwise SnapshotError names the first weight that differs and its source. `known`: a record of the model's present
+// frozen weights, so that they need not be read again; null = no record.
 void load_model_tensors(torch::nn::Module& model, const std::map<std::string, Tensors>& models, const Json& frozen = {},
                         const Json& known = {});
 
-// The same for weights of any origin; moves the tensors out of `weights`. Returns a note about the prefixes of Python wrappers
-// that were removed from the names, "" if there were no prefixes; see pass_over_wrappers(). If a file does not fit, the error
-// says what would help.
+// Like load_model_tensors(), for weights of any origin; moves the tensors out of `weights`. Returns a note about the prefixes of
+// Python wrappers that were removed from the names, "" if there were no prefixes; see pass_over_wrappers(). If a file does not
+// fit, the error says what would help.
 std::string load_model_weights(torch::nn::Module& model, Weights& weights);
 
 }  // namespace millrace

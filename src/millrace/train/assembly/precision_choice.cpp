@@ -9,7 +9,7 @@
 namespace millrace {
 namespace {
 
-constexpr double kPrecisionSteps = 6;  // of a trial: rounds of a step in each format
+constexpr double kPrecisionSteps = 6;  // steps in a trial: three in each of the two formats
 
 std::string absolute_text(const std::string& path) {
   return path.empty() ? path : std::filesystem::absolute(path).lexically_normal().string();

@@ -15,7 +15,7 @@
 
 namespace millrace {
 
-// What a run does instead of training. All values except `no` write no files.
+// What a run does instead of training. A run writes files only if the value is `no`.
 enum class DryRun : std::uint8_t {
   no,        // a normal training
   plan,      // prints the plan

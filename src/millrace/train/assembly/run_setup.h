@@ -23,7 +23,7 @@
 
 namespace millrace {
 
-// Belongs to one thread. Objects made with it refer to it. While it lives, the process is set up for its run (see
+// Belongs to one thread. Objects made with it refer to it. While the object exists, the process is set up for its run (see
 // process_inputs.h).
 class RunSetup {
  public:
@@ -87,7 +87,7 @@ class RunSetup {
   std::function<void(const std::string&)> show_;
 };
 
-// Values of the shared sections that contradict each other.
+// Finds values of the shared sections that contradict each other.
 [[nodiscard]] std::vector<Problem> problems_of(const RunConfig& config);
 [[nodiscard]] precision::GpuSettings gpu_settings_of(const RunConfig& config, const at::Device& device);
 // The loader's options for a pipeline, from the run's config and from the pipeline itself.

@@ -48,8 +48,8 @@ struct Best {
   std::string metric;      // "val_loss 0.1234"; "" = unknown
 };
 
-// From `metrics`: the best value of the metric `judge`, at the JSON pointer `best`, and the step of the best validation loss, at
-// the JSON pointer `step`.
+// Reads from `metrics` the best value of the metric `judge`, at the JSON pointer `best`, and the step of the best validation
+// loss, at the JSON pointer `step`.
 Best best_of(const Json& metrics, const std::string& judge, const char* best, const char* step) {
   Best found;
   for (const auto& [name, metric] : metrics.items()) {
@@ -76,8 +76,8 @@ std::string judge_of(const Json& config) {
   return config.is_object() && config.contains(place) && config.at(place).is_string() ? config.at(place).get<std::string>() : "";
 }
 
-// The best validation. A run's last validation comes after its last snapshot, so the summary counts if it is about this
-// snapshot's step; otherwise the snapshot counts.
+// Returns the best validation. It comes from the summary if that is about this snapshot's step, because a run's last validation
+// comes after its last snapshot; otherwise from the snapshot.
 Best best_of(Fs& fs, const std::filesystem::path& run, const snapshot::Content& newest) {
   const Json summary = read_json(fs, run / run_files::kSummary);
   const State* trainer = snapshot::part_of(newest, snapshot::kTrainer);
@@ -85,7 +85,7 @@ Best best_of(Fs& fs, const std::filesystem::path& run, const snapshot::Content& 
   try {
     const bool is_of_it = summary.is_object() && summary.value("steps", Json()) == newest.step && summary.contains("metrics");
     if (is_of_it && summary.contains("best")) return best_in(summary["best"]);
-    if (is_of_it) return best_of(summary["metrics"], judge, "/best", "/best_step");  // of an earlier version
+    if (is_of_it) return best_of(summary["metrics"], judge, "/best", "/best_step");  // a summary of an earlier version
     return trainer == nullptr ? Best() : best_of(trainer->json.at("metrics"), judge, "/1", "/2");
   } catch (const Json::exception&) {  // another program wrote the file
     return {};
@@ -131,7 +131,7 @@ void require_reachable(const std::filesystem::path& snapshots) {
                        "give a snapshot, a .safetensors or .pt file, or the folder of a run that has saved"});
 }
 
-// The weights of a run's best snapshot, if that still exists and is complete, else of its newest complete snapshot.
+// The weights of a run's best snapshot, or of its newest complete snapshot if the best one is missing or incomplete.
 Weights from_run(Fs& fs, const std::filesystem::path& run, telemetry::Console& console) {
   require_reachable(run / "snapshots");
   std::string first;

@@ -32,8 +32,8 @@ struct Weights {
   Json convolutions;
 };
 
-// Loads weights. `from` is a run folder (its best snapshot, else its newest complete one), a snapshot folder, or a .safetensors
-// or .pt file. Throws UsageError if `from` does not exist and SnapshotError if it holds no complete snapshot.
+// Loads weights. `from` is a run folder (its best snapshot, otherwise its newest complete one), a snapshot folder, or a
+// .safetensors or .pt file. Throws UsageError if `from` does not exist and SnapshotError if it holds no complete snapshot.
 [[nodiscard]] Weights load_weights(Fs& fs, const std::filesystem::path& from, telemetry::Console& console);
 
 // Some trainers' checkpoints hold the weights in a part called "model_state_dict" or "state_dict", next to optimiser state and
@@ -46,8 +46,8 @@ std::string take_state_dict(Weights& weights);
 // says which prefix was removed: "the names' prefix \"module.\" is passed over". Returns "" if the names already are the model's
 // own, or if a name fits several tensors.
 std::string pass_over_wrappers(Tensors& all, const std::map<std::string, std::vector<std::int64_t>>& wanted);
-// The same before a model exists: removes the wrappers' prefix that all names of `all` share, and returns it, such as
-// "module._orig_mod.".
+// Like pass_over_wrappers(), before a model exists: removes the wrappers' prefix that all names of `all` share, and returns it,
+// such as "module._orig_mod.".
 std::string take_common_wrappers(Tensors& all);
 // The name, such as "ema.net", of the part of `all` that holds all tensors of `wanted` with their shapes; "" if there is no such
 // part.

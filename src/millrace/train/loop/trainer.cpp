@@ -156,7 +156,8 @@ void Trainer::show_progress() {
 
 namespace {
 
-// While it lives, the time counts as the phase `profile`, so that the recorder's own time is not part of the profile.
+// While an object of this class exists, the time counts as the phase `profile`, so that the recorder's own time is not part of
+// the profile.
 class Unseen {
  public:
   Unseen(telemetry::Timeline& timeline, Phase phase) noexcept : timeline_(timeline), before_(timeline.enter(phase)) {}
@@ -230,7 +231,7 @@ bool Trainer::take_step() {
   finish_step(results, measured);
   epoch_end_.of_step = epoch_ + 1;
   results.clear();  // the outputs in the results may keep the batch's memory
-  // Starts the copy of the next batch. Not at an epoch's end, where much else comes first, and not after the last step.
+  // Starts the copy of the next batch. Not at an epoch's end, where other work comes first, and not after the last step.
   if (!epoch_end_.reached && step_ != parts_.config->train.max_steps) feed_.look_ahead();
   if (const std::int64_t every = parts_.config->memory.cleanup_every; every > 0 && step_ % every == 0)
     device::release_cached_memory(parts_.stepper->device());
@@ -304,7 +305,7 @@ Ending Trainer::finish(Ending ending) {
   if (agreement().any(!meter_.is_empty()))
     log();         // after the save, because a resumed run counts these steps in its own next
                    // line
-  report_graph();  // a short run may have had no log line since it is known
+  report_graph();  // a short run may have had no log line since the choice is known
   const bool validates = !goes_on && parts_.validation != nullptr && validated_step_ != step_;
   if (validates) validate();
   reporter_.end_progress();
@@ -337,8 +338,8 @@ void Trainer::end_epoch() {
   epoch_end_.row = meter_.take_epoch(epoch_);
   epoch_end_.row->peak_bytes = recovery_.take_epoch_peak();
   if (validation_pending_) return;
-  // With train.validate_every the newest validation of an epoch may lie before its end. That there was one follows from the step
-  // alone, so that a run which was resumed in between writes the same row.
+  // With train.validate_every, the newest validation of an epoch may come before the epoch's end. Whether there was one is
+  // computed from the step alone, so that a run that was resumed in between writes the same row.
   const std::int64_t spacing = parts_.config->train.validate_every;
   const std::int64_t latest = spacing > 0 && parts_.validation != nullptr ? step_ / spacing * spacing : 0;
   const auto before =
@@ -393,8 +394,8 @@ void Trainer::log() {
   look_at_skipped(record.skipped);
   diagnose(record, watch_memory());
   parts_.timeline->reset_window();
-  // Without autocast only: in half precision many steps in a row may overflow while the loss scale adapts, so it has a rule of
-  // its own.
+  // This check is for fp32 only. In half precision many steps in a row may overflow while the loss scale adapts, so
+  // precision::OverflowRule judges them.
   if (!parts_.stepper->autocast()) check_divergence(in_a_row);
 }
 
@@ -403,15 +404,17 @@ void Trainer::check_divergence(double skipped_in_a_row) {
   if (skipped_in_a_row < limit) return;
   const std::string& input = skipped_input_.first;
   const bool made = skipped_input_.prepared;
-  throw TrainingDiverged(
-      {"the loss or its gradients were not finite in " + fixed(skipped_in_a_row, 0) + " steps in a row" +
-           (input.empty() ? "" : (made ? ", nor was what prepare() made of a finite input: " : ", nor was the input: ") + input),
-       "step " + std::to_string(step_) + "; none of these steps changed the weights",
-       saves_.last_good("val_" + parts_.names.loss) +
-           (input.empty() ? ""
-            : made        ? "repair Recipe::prepare(), then "
-                          : "repair the data, then ") +
-           remedy_of_divergence()});
+  throw TrainingDiverged({"the loss or its gradients were not finite in " + fixed(skipped_in_a_row, 0) + " steps in a row" +
+                              (input.empty() ? ""
+                                             : (made ? ", and prepare() made values that are not finite from a finite input: "
+                                                     : ", and the input was not finite either: ") +
+                                                   input),
+                          "step " + std::to_string(step_) + "; none of these steps changed the weights",
+                          saves_.last_good("val_" + parts_.names.loss) +
+                              (input.empty() ? ""
+                               : made        ? "repair Recipe::prepare(), then "
+                                             : "repair the data, then ") +
+                              remedy_of_divergence()});
 }
 
 void Trainer::check_weights() {

@@ -45,8 +45,8 @@ enum class Ending : std::uint8_t { max_steps, epochs_done, early_stop, signal };
 // the same calls.
 class Trainer {
  public:
-  // What a trainer works with. Everything must outlive the trainer. A pointer must not be null unless its comment says what null
-  // means.
+  // The objects and settings that a trainer works with. All objects must outlive the trainer. A pointer must not be null unless
+  // its comment says what null means.
   struct Parts {
     const RunConfig* config = nullptr;
     Json config_values;  // the config as it is saved in snapshots
@@ -62,11 +62,11 @@ class Trainer {
     Reporter::Sinks sinks;
     Reporter::RecordNames names;
     bool recovers = true;                // recover from out-of-memory; false leaves the error to the caller
-    bool may_recompute = true;           // when it recovers, it may also recompute blocks that the config does not name
+    bool may_recompute = true;           // recovery may also recompute blocks that the config does not name
     bool batch_ahead = true;             // the switchboard's row batch_ahead
     bool step_graph = true;              // the switchboard's row step_graph
     std::string frozen_source;           // where the recipe's frozen weights come from; for snapshots that leave them out
-    std::int64_t total_steps = 0;        // 0 = no limit; epochs and max_steps are never both 0, which the config's checks refuse
+    std::int64_t total_steps = 0;        // 0 = no limit; the config's checks refuse epochs = max_steps = 0
     Agreement* agreement = nullptr;      // null = one process
     doctor::Sampler* sampler = nullptr;  // null = readings of the machine are off
     std::uint64_t cacheable_bytes = 0;   // see Diagnosis::Parts
@@ -97,19 +97,19 @@ class Trainer {
                                                    // add up to wall_s
 
  private:
-  // What is to be done after the last step of an epoch.
+  // The work that is due after the last step of an epoch.
   struct EpochEnd {
     std::uint64_t of_step = 1;  // epoch of the latest step, 1-based
     bool reached = false;       // true: the current step is the epoch's last
     bool save_due = false;
     std::optional<Meter::EpochRow> row;  // waits for the results of its validation
   };
-  // A sync is a point after a step at which all ranks have the same state and can act together. Ranks that average their weights
-  // (distributed.average_every) have it after every averaging, all others after each step.
+  // A sync is a point after a step at which all ranks have the same state and can act together. If the ranks average their
+  // weights (distributed.average_every), a sync follows every averaging; otherwise it follows each step.
   struct Sync {
     bool now = true;          // true: the latest step ends at a sync
     std::int64_t before = 0;  // the step of the previous sync
-    std::int64_t rows = 0;    // rows since the previous sync: of this rank if ranks average, else of all ranks
+    std::int64_t rows = 0;    // rows since the previous sync: of this rank if ranks average, otherwise of all ranks
   };
   [[nodiscard]] std::optional<Ending> natural_end() const;
   [[nodiscard]] Agreement& agreement() const;
@@ -175,7 +175,7 @@ class Trainer {
   ThawWatch thaw_watch_;
   SkippedInputs skipped_inputs_;
   doctor::Evidence::SkippedInput skipped_input_;  // summed over all ranks
-  double machine_told_ = 0;                       // when the log last had a line about the machine, in steady seconds; 0 = never
+  double machine_told_ = 0;                       // steady time in seconds of the log's last line about the machine; 0 = never
   std::unique_ptr<PhaseClock> phases_;            // null: a step is complete when the host is done with it, so the host's clock
                                                   // suffices
   std::unique_ptr<StepProfiler> profiler_;        // null: there are no steps to record, or all are recorded

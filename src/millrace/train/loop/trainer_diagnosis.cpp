@@ -117,7 +117,7 @@ void Trainer::diagnose(const StepRecord& record, const MemoryWatch::Reading& mem
   }
 }
 
-// Each rank reads the input of its steps again that were skipped since the last log line. Collective.
+// Each rank reads again the input of its steps that were skipped since the last log line. Collective.
 void Trainer::look_at_skipped(double skipped) {
   constexpr std::size_t kNamed = 3;
   const bool rose = skipped_inputs_.rose(skipped);
@@ -146,10 +146,11 @@ void Trainer::look_at_skipped(double skipped) {
   if (fresh.empty() || agreement().ranks().rank != 0) return;
   const std::size_t more = fresh.size() > kNamed ? fresh.size() - kNamed : 0;
   fresh.resize(fresh.size() - more);
-  const std::string text = "steps up to " + with_commas(step_) +
-                           (skipped_input_.prepared ? " were skipped since what prepare() makes of their input is not finite: "
-                                                    : " were skipped since their input is not finite: ") +
-                           joined(fresh, "; ") + (more > 0 ? "; and " + std::to_string(more) + " more" : "");
+  const std::string text =
+      "steps up to " + with_commas(step_) +
+      (skipped_input_.prepared ? " were skipped because prepare() makes values that are not finite from their input: "
+                               : " were skipped because their input is not finite: ") +
+      joined(fresh, "; ") + (more > 0 ? "; and " + std::to_string(more) + " more" : "");
   reporter_.warning(text);
   reporter_.record("warning", {{"step", step_}, {"text", text}});
 }

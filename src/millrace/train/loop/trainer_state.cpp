@@ -171,8 +171,9 @@ void Trainer::save_after_error() noexcept {
   end_profile();
   try {
     if (step_ > 0 && agreement().has_cut_sums()) {
-      reporter_.warning("the state at the last whole step is not saved, since sums were cut short that this GPU computes with; " +
-                        saves_.last() + "the same command resumes from the last snapshot");
+      reporter_.warning(
+          "the state after the last complete step is not saved, because this GPU may have computed with incomplete sums; " +
+          saves_.last() + "the same command resumes from the last snapshot");
       return;
     }
     if (!is_whole_) {
@@ -183,7 +184,7 @@ void Trainer::save_after_error() noexcept {
     parts_.check_snapshot = nullptr;
     if (step_ > 0) save(true);
   } catch (const std::exception& error) {
-    reporter_.warning(std::string("the state at the last whole step could not be saved: ") + error.what());
+    reporter_.warning(std::string("the state after the last complete step could not be saved: ") + error.what());
   }
 }
 

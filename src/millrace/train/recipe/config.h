@@ -60,8 +60,8 @@ struct DataConfig {
         field<&C::shuffle>("Draw a new random order for each epoch (training only)."),
         field<&C::drop_last>("Leave out an epoch's last batch if it is smaller than the others (training only)."),
         field<&C::bad_samples>("What to do with a sample that can't be read."),
-        field<&C::max_bad_fraction>("Largest share of unreadable samples in an epoch. If more are unreadable, and more than one, "
-                                    "the run fails; 0 = the first one fails it.")
+        field<&C::max_bad_fraction>("Largest share of unreadable samples in an epoch. The run fails if more than this share, and "
+                                    "more than one sample, are unreadable; 0 = it fails at the first one.")
             .min(0)
             .max(1),
         field<&C::max_buffer_bytes>(
@@ -72,7 +72,7 @@ struct DataConfig {
         field<&C::cache>("Keep decoded samples for later epochs. auto = in memory if all fit into half of the free memory; ram "
                          "and device = in host memory; disk = in the cache folder, for later runs too.")
             .free_on_resume(),
-        field<&C::cache_bytes>("Largest size of that cache in memory or on disk; auto = half of the free space.")
+        field<&C::cache_bytes>("Largest size of data.cache in memory or on disk; auto = half of the free space.")
             .min(1)
             .unit("bytes")
             .free_on_resume(),
@@ -141,8 +141,9 @@ struct TrainConfig {
         field<&C::epochs>("Passes over the training data; 0 = until max_steps.").min(0).free_on_resume(),
         field<&C::max_steps>("Stop after this many steps; 0 = by epochs alone.").min(0).free_on_resume(),
         field<&C::seed>("Seed of everything random."),
-        field<&C::resume>("auto = resume from the run folder's newest snapshot; never = start anew; a path = start from that run "
-                          "or snapshot, and keep later snapshots in the run folder as a branch.")
+        field<&C::resume>(
+            "auto = resume from the run folder's newest snapshot; never = start from the beginning; a path = start from that run "
+            "or snapshot, and keep later snapshots in the run folder as a branch.")
             .path("auto|never")
             .free_on_resume(),
         field<&C::weights>("Start with the weights of this run, snapshot or file, and with a fresh optimiser and schedule. If "
@@ -194,12 +195,12 @@ struct SnapshotConfig {
         field<&C::keep_best>("Also keep the best by snapshot.best_metric."),
         field<&C::best_count>("Number of the best snapshots that keep_best keeps.").min(1).max(1000),
         field<&C::best_metric>("Validation metric that decides what is best, also for early stopping. Empty: the loss."),
-        field<&C::best_is>("Which value of that metric is best."),
+        field<&C::best_is>("Which value of snapshot.best_metric is the best."),
         field<&C::keep_every>("Also keep every snapshot whose step is a multiple of this; 0 = off.").min(0),
         field<&C::max_lag>("Largest number of steps that training may take while a snapshot is being written; then training "
                            "waits. A crash loses at most the steps between two snapshots plus these.")
             .min(0),
-        field<&C::on_error>("If a snapshot can't be written: warn and continue, or stop. The final one must be written."),
+        field<&C::on_error>("If a snapshot can't be written: warn and continue, or stop. The final snapshot must be written."),
         field<&C::frozen>("Weights that are not trained: keep = each snapshot has them; leave_out = snapshots have their names "
                           "and hashes only, and the recipe loads the weights.")};
   }
@@ -233,7 +234,7 @@ struct LogConfig {
         field<&C::train_metrics>("Also compute the recipe's metrics on training batches; the log line shows them as train/NAME."),
         field<&C::gpu_memory>("Add the memory in use to the log line, log.jsonl and the event files: that of the GPU's "
                               "allocator, or on a CPU that of the process."),
-        field<&C::gpu_every>("Steps between extra lines with that memory and the GPU's utilisation; 0 = off.").min(0),
+        field<&C::gpu_every>("Steps between extra lines with the memory in use and the GPU's utilisation; 0 = off.").min(0),
         field<&C::doctor>("Look for causes that slow the run, at log lines and once a second in the background, and report what "
                           "fixing them gains: see millrace doctor."),
         field<&C::doctor_trials>(
@@ -321,13 +322,15 @@ struct DistributedConfig {
         field<&C::shard_optimizer>(
             "Each rank keeps the optimiser's state of its share of the parameters, updates these and sends them to the others "
             "(ZeRO stage 1). The weights are equal to the bit, and each rank needs less memory."),
-        field<&C::average_every>("Each rank steps by its own gradients; after this many steps, and at the end of an epoch and of "
-                                 "the run, all ranks take the mean of their weights and optimiser state (local SGD), for slow "
-                                 "networks. 1 = gradients are added in each step.")
+        field<&C::average_every>(
+            "Each rank steps with its own gradients; after this many steps, and at the end of an epoch and of "
+            "the run, all ranks take the mean of their weights and optimiser state (local SGD), for slow "
+            "networks. 1 = gradients are added in each step.")
             .min(1)
             .unit("steps"),
-        field<&C::transport>("What carries tensors between the ranks: auto = NCCL where each rank has a separate GPU and the "
-                             "build has it, else Gloo, through host memory.")
+        field<&C::transport>(
+            "Library that carries tensors between the ranks: auto = NCCL where each rank has a separate GPU and the "
+            "build has it, else Gloo, through host memory.")
             .free_on_resume()};
   }
 };
@@ -384,13 +387,13 @@ struct RunConfig {
     return std::tuple{
         field<&C::data>("Input."),
         field<&C::precision>("Number formats."),
-        field<&C::memory>("Memory against time.").free_on_resume(),
+        field<&C::memory>("Memory, and the time that saving it costs.").free_on_resume(),
         field<&C::optim>("Optimiser."),
         field<&C::train>("Length and order of the run."),
         field<&C::snapshot>("Saved state.").free_on_resume(),
         field<&C::log>("Log lines and event files.").free_on_resume(),
         field<&C::targets>("Targets of a run; a missed target is a finding of the doctor (log.doctor).").free_on_resume(),
-        field<&C::profile>("What the steps' time goes into.").free_on_resume(),
+        field<&C::profile>("A record of where the time of steps goes.").free_on_resume(),
         field<&C::device>("Where to run."),
         field<&C::distributed>("Several processes: millrace launch, torchrun, srun, mpirun.").free_on_resume(),
         field<&C::run>("Where the run's files go.").free_on_resume()};

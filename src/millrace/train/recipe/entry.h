@@ -36,8 +36,8 @@ struct RecipeCommand {
 struct BenchShape {
   std::string name;  // "cpu-small"
   std::string help;
-  Json config;                                                         // values over the recipe's defaults
-  std::function<Batch(const Json& config, std::uint64_t seed)> batch;  // made once
+  Json config;                                                         // values that replace the recipe's defaults
+  std::function<Batch(const Json& config, std::uint64_t seed)> batch;  // makes the batch; called once
 };
 
 // A tensor that Recipe::predict() takes or returns.
@@ -90,8 +90,8 @@ struct Entry {
   std::string summary;                                // one line for `millrace list`
   config::Schema sections;                            // the config sections that only this recipe has, made from a struct whose
                                                       // members are sections
-  Json defaults = Json::object();                     // values over the shared defaults (batch size, learning rate, ...)
-  std::vector<std::pair<std::string, Json>> presets;  // name -> values over the defaults; "smoke" and "small" run without data
+  Json defaults = Json::object();                     // values that replace the shared defaults (batch size, learning rate, ...)
+  std::vector<std::pair<std::string, Json>> presets;  // name -> values that replace defaults; "smoke" and "small" need no data
   std::vector<config::Alias> aliases;                 // keys and flags of the original program
   std::vector<NamedConfig> named_configs;             // keys whose values name further config files
   // Converts each config file that a command names. A file in another program's words becomes a tree of our keys or aliases; any
@@ -115,10 +115,10 @@ struct Entry {
       make_data_with;
   // The data options with which a run makes its sample data if its config names no input. Null = no options.
   std::function<DataOptions(const Json& config)> data_options_of;
-  // Prepares the weights of a lone file, perhaps another program's, before they are loaded into the model. Removes from `weights`
-  // what the model computes itself, keeps the file's other contents (such as a vocabulary), and sets the keys of `config` that
-  // the file determines. Returns a line for each thing it did. Throws ConfigError if the user set such a key to another value,
-  // and DataError if the file does not fit this recipe. Null = files are used unchanged.
+  // Prepares the weights of a file without a run, which may be another program's, before they are loaded into the model. Removes
+  // from `weights` the tensors that the model computes itself, and keeps the file's other contents (such as a vocabulary). Sets
+  // the keys of `config` that the file determines. Returns a line for each thing it did. Throws ConfigError if the user set such
+  // a key to another value, and DataError if the file does not fit this recipe. Null = files are used unchanged.
   std::function<std::vector<std::string>(Weights& weights, config::Resolved& config)> adopt_weights;
   // Completes weights that are exported to another program: adds the further tensors that files of that program hold. Returns
   // notes for the user, a line each.
@@ -129,8 +129,8 @@ struct Entry {
   Predicts predicts;  // empty: predict() gets the contents of the input file unchecked
   std::vector<RecipeCommand> commands;
   std::vector<BenchShape> bench_shapes;
-  // Some rows of the switchboard matter only to the recipes that name them (SwitchRow::Occasion::named): these are the names of
-  // such rows that this recipe uses. Empty = it may use all of them.
+  // Names of the switchboard's rows that this recipe uses, among the rows with SwitchRow::Occasion::named; all other rows matter
+  // to every recipe. Empty = the recipe may use all rows.
   std::vector<std::string> switches;
   Guide guide;
 };

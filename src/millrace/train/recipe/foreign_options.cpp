@@ -48,7 +48,8 @@ std::string note_of_readers(const Json& value) {
 }
 
 std::string note_of_pinning(const Json& value) {
-  return asks_for_nothing(value) || value == Json("auto") ? "" : "pin_memory: for a GPU; on a CPU there is nothing to pin";
+  return asks_for_nothing(value) || value == Json("auto") ? ""
+                                                          : "pin_memory: without effect on a CPU; it speeds up copies to a GPU";
 }
 
 // A note for the user if another trainer's option asks for several GPUs. It is left out on ranks whose launcher (WORLD_SIZE)
@@ -106,20 +107,19 @@ std::vector<config::Alias> shared_words() {
       {"gradient_clip_val", "optim.clip_norm", nullptr, ""},
       {"num_workers", "data.workers", nullptr, ""},
       {"prefetch_factor", "data.prefetch", nullptr, "batches, of all readers together"},
-      {"pin_memory", "data.pin_memory", nullptr, "counts with a GPU", note_of_pinning},
+      {"pin_memory", "data.pin_memory", nullptr, "has an effect on a GPU only", note_of_pinning},
       {"device", "device.name", nullptr, ""},
       {"resume", "train.resume", nullptr, ""},
       {"log_gpu_memory", "log.gpu_memory", nullptr, ""},
       {"gpu_log_interval", "log.gpu_every", steps_of_interval, "0 = off"},
       accepted_word("grad_log_interval", "the gradient's norm is in each line of log.jsonl"),
-      accepted_word("compile",
-                    "there is nothing to compile: the program is, and on a CPU what fusing would gain is in its kernels"),
+      accepted_word("compile", "there is nothing to compile: the program is compiled, and its CPU kernels are fused already"),
       {"profile", "profile.steps", steps_of_profile, "true = 10 steps"},
       {"profile.enabled", "profile.steps", steps_of_profile, "true = 10 steps"},
       {"cudnn_benchmark", "device.cudnn", ways_of_benchmark, "true = timed, false = rules"},
       {"deterministic", "train.deterministic", nullptr, ""},
-      accepted_word("detect_anomaly", "a loss or gradient that is not finite is always found; its step counts for nothing"),
-      accepted_word("debug", "all that is known is in log.jsonl; train --rehearse shows what passes through a step"),
+      accepted_word("detect_anomaly", "a loss or gradient that is not finite is always found, and its step is skipped"),
+      accepted_word("debug", "log.jsonl has all details; train --rehearse shows what passes through a step"),
       accepted_word("local_rank", "LOCAL_RANK of the environment is read")};
   const auto accept = [&words](const char* name, const char* reason, std::string (*notice)(const Json&)) {
     words.push_back(accepted_word(name, reason));

@@ -16,7 +16,7 @@ namespace millrace {
 // An option that is accepted and has no effect. A run that gets it logs `reason` once, unless asks_for_nothing() holds for the
 // value.
 [[nodiscard]] config::Alias accepted_word(const std::string& name, const std::string& reason);
-// The same for an option with a text value: the reason is logged whatever the text is.
+// Like accepted_word(), for an option with a text value: the reason is logged for every text.
 [[nodiscard]] config::Alias accepted_text(const std::string& name, const std::string& reason);
 
 // Other trainers' names for the keys that all recipes share, and options that are accepted without effect.

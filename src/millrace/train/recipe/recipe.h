@@ -27,17 +27,17 @@ class Switches;                    // train/recipe/switchboard.h
 struct RunConfig;                  // train/recipe/config.h
 enum class Layout : std::uint8_t;  // train/recipe/config.h
 
-// Where a recipe may read and write.
+// The folders that a recipe may read and write.
 struct RecipeFolders {
   std::filesystem::path run_folder;    // the run's files, for reading; empty: the command has no run, or the run starts over
   std::filesystem::path new_files;     // files that must stay in the run folder are written here before the first step; empty: no
                                        // such files may be written
   std::filesystem::path cache_folder;  // where token files and the like are kept; empty: no cache
   bool writes = true;                  // false: the command only looks; nothing is written anywhere, but caches may be read
-  bool plan_only = false;              // true: no step follows, so a fit that only steps need may be left out
+  bool plan_only = false;              // true: no step follows, so the recipe may skip a fit that only steps need
 };
 
-// What the trainer passes to a recipe's constructor.
+// The values that the trainer passes to a recipe's constructor.
 struct Context {
   at::Device device = at::kCPU;
   Ranks ranks;
@@ -56,9 +56,9 @@ struct Context {
   [[nodiscard]] nn::Fused fused() const;  // the switches of fused operations, as the functions of nn take them
 };
 
-// A number on the host, such as the step's, that grows from step to step; converts to T. The conversion sets *is_read, because a
-// GPU that records a step once and replays it would keep using the number of the recorded step. A step that has read a number is
-// recorded anew when the number changes (train/step/step_graph.h).
+// A number on the host that grows from step to step, such as the number of the step; converts to T. The conversion sets *is_read,
+// because a GPU that records a step once and replays it would keep using the number of the recorded step. A step that has read a
+// number is recorded again when the number changes (train/step/step_graph.h).
 template <class T>
 class HostNumber {
  public:
@@ -67,7 +67,7 @@ class HostNumber {
     if (is_read_ != nullptr) *is_read_ = true;
     return value_;
   }
-  // True if value > limit. Once this is true it stays true, so the step is not recorded anew.
+  // True if value > limit. Once this is true it stays true, so the step is not recorded again.
   [[nodiscard]] bool is_above(T limit) const { return value_ > limit || static_cast<T>(*this) > limit; }
 
  private:
@@ -75,8 +75,7 @@ class HostNumber {
   bool* is_read_;  // may be null
 };
 
-// Numbers that change from step to step and that a recorded step reads from the device's memory, so that it need not be recorded
-// anew.
+// Numbers that change from step to step. A recorded step reads them from the device's memory, so it need not be recorded again.
 class StepNumbers {
  public:
   using Number = std::function<double(std::int64_t step, std::uint64_t epoch)>;
@@ -99,22 +98,24 @@ struct StepContext {
 };
 
 // A loss, the parameters that it updates and its optimiser settings. Most recipes have one objective; an adversarial pair has
-// two, which run in order for each micro-batch. While an objective runs, the parameters of the others are frozen. A parameter
-// whose requires_grad is false when the run begins stays frozen for the whole run: no optimiser gets it.
+// two, which run in order for each micro-batch. While an objective runs, the parameters of all other objectives are frozen. A
+// parameter whose requires_grad is false when the run begins stays frozen for the whole run: no optimiser gets it.
 struct Objective {
   std::string name = "loss";
   std::vector<optim::ParameterGroup> parameters;  // empty = all parameters of model()
   optim::OptimConfig optim;
-  // The loss of one micro-batch; see Loss. nullopt: the objective does not take part in this step. All micro-batches and ranks
-  // must then agree on that. Its parameters, optimiser, average and schedule stay unchanged, to the bit.
+  // The loss of one micro-batch; see Loss. nullopt means that the objective does not take part in this step: all micro-batches
+  // and ranks must then return nullopt, and the objective's parameters, optimiser, average and schedule stay unchanged, to the
+  // bit.
   std::function<std::optional<Loss>(const Batch&, const StepContext&)> loss;
   // Optional: called without gradients after each update of the parameters, before the averages of the parameters are updated. It
   // keeps parameters in their range (clamps, shrinks or normalises them in place) without copying values from the device. It is
   // also called after a step whose update was skipped on the device.
   std::function<void(const StepContext& context)> after_update = nullptr;
   // Empty if the sums and counts of this loss add up when a batch is cut into micro-batches; the rehearsal checks that
-  // (train/run/loss_check.h). Else the reason why they do not, shown before the first step, such as "each row is compared with
-  // all others". Then every cut of a batch changes the result: into micro-batches, over ranks, or after memory ran out.
+  // (train/run/loss_check.h). Otherwise the reason why they do not add up, such as "each row is compared with all others"; it is
+  // shown before the first step. Then every cut of a batch changes the result: into micro-batches, over ranks, or after memory
+  // ran out.
   std::string whole_batch = "";
 };
 
@@ -141,7 +142,7 @@ struct LoggedStep {
   // Means since the last log line of losses, their terms and, with log.train_metrics, "train/<metric>"; the names are those of
   // log.jsonl.
   std::map<std::string, double, std::less<>> means;
-  // Both are of the first objective: the learning rate of each of its parameter groups, and the norm of its last gradient.
+  // Values of the first objective: the learning rate of each of its parameter groups, and the norm of its last gradient.
   std::vector<double> learning_rates;
   double gradient_norm = 0;
   [[nodiscard]] double mean(std::string_view name) const;  // NaN if there is no such mean
@@ -177,13 +178,13 @@ struct FieldAxis {
 struct FieldWords {
   std::vector<FieldAxis> axes = {};
   std::string value = "value", unit = "";
-  std::vector<std::string> names = {};  // of whole numbers: the name of each value, by number, such as the classes of a label
+  std::vector<std::string> names = {};  // for whole numbers: the name of each value, such as the classes of a label
 };
 
-// What a recipe says about itself once its data is open and its model made.
+// What a recipe reports about itself after its data is opened and its model is made.
 struct Facts {
-  std::string rate_unit = "samples";  // what rates count: samples, tokens, volumes
-  double units_per_sample = 1.0;      // rate_units in a sample
+  std::string rate_unit = "samples";  // the unit of rates: samples, tokens, volumes
+  double units_per_sample = 1.0;      // number of rate_units in a sample
   std::vector<std::string> history;   // metrics that get a column in history.csv; empty: those that the console shows
   std::string metric_tags;            // prefix of validation metrics' names in event files, e.g. "val/"
   std::string frozen_source;          // where the weights that are not trained come from; kept with snapshot.frozen=leave_out
@@ -256,7 +257,7 @@ class Recipe {
 
   // All functions below are optional.
   virtual void before_training() {}                // prepares what data() needs: fits components, encodes a text
-  virtual State state() const { return {}; }       // what a snapshot holds of the recipe itself
+  virtual State state() const { return {}; }       // the recipe's own state, for snapshots
   virtual void load_state(const State&) {}         // throws SnapshotError for a state that state() does not write
   virtual Tensors predict(const Tensors& inputs);  // default: throws UsageError "recipe does not predict"
   virtual Facts facts() const { return {}; }

@@ -41,7 +41,7 @@ Message message_of_other() {
   } catch (int number) {
     return {"it threw the number " + std::to_string(number), "", next};
   } catch (...) {
-    return {"it threw something that is no std::exception", "", next};
+    return {"it threw something that is not a std::exception", "", next};
   }
 }
 
@@ -73,7 +73,7 @@ Message caught_message() {
     if (text == "map::at")
       return {"at() was asked for a name that the map does not have (map::at)", "",
               "compare the names in the callback with the names of the fields"};
-    return {text, "", "the text is that of the exception; look at what the callback does"};
+    return {text, "", "this is the text of the exception; look at the code of the callback"};
   } catch (...) {
     return message_of_other();
   }
@@ -89,13 +89,13 @@ std::string author_line() {
   return place.empty() ? "" : "at " + place;
 }
 
-// The in-place operations on each tensor of a batch so far, as LibTorch counts them.
+// LibTorch's counts of the in-place operations on each tensor of a batch so far.
 class FieldVersions {
  public:
   explicit FieldVersions(const Batch& batch) : batch_(batch) {
     for_each([&](const Group&, const std::string&, const at::Tensor& tensor) { before_.push_back(version_of(tensor)); });
   }
-  // RecipeError for the first field that was changed since.
+  // Throws RecipeError for the first field that was changed since this object was made.
   void require_unchanged() const {
     auto before = before_.begin();
     for_each([&](const Group& group, const std::string& name, const at::Tensor& tensor) {
@@ -104,7 +104,7 @@ class FieldVersions {
                              " of the batch was changed in place",
                          "",
                          "write x = batch[" + quoted(name) + "] * 2, not batch[" + quoted(name) +
-                             "].mul_(2): a step may compute a batch more than once; what changes fields for good is prepare()"});
+                             "].mul_(2): a step may compute a batch more than once; change fields for good in prepare()"});
     });
   }
 
@@ -122,8 +122,8 @@ class FieldVersions {
   std::vector<std::uint32_t> before_;
 };
 
-// Completes message.where: `otherwise` if nothing else names the place, with the author's source line before it, if that is
-// known.
+// Completes message.where. If nothing names the place yet, it becomes `otherwise`. The author's source line comes before it, if
+// that is known.
 void complete_where(Message& message, const std::string& otherwise) {
   if (message.where.empty()) message.where = otherwise;
   std::string line = author_line();
@@ -142,7 +142,8 @@ struct RecipeGuard::Site {
   const Tensors* inputs = nullptr;
   const StepResult* result = nullptr;
 
-  // "loss() of recipe mine, objective "main", training batch 3 of epoch 0, step 4"; the call: the recipe's name and a site.
+  // A call: the recipe's name and a site. As text: "loss() of recipe mine, objective "main", training batch 3 of epoch 0, step
+  // 4".
   using Call = std::pair<const std::string&, const Site&>;
   static void describe(const void* call, HandlerText& text) noexcept;
 };
@@ -161,7 +162,7 @@ void RecipeGuard::Site::describe(const void* call, HandlerText& text) noexcept {
 }
 
 RecipeGuard::RecipeGuard(std::string name, std::unique_ptr<Recipe> recipe) : name_(std::move(name)), recipe_(std::move(recipe)) {
-  if (!recipe_) throw RecipeError({"the entry of recipe " + name_ + " made no recipe", "Entry::make", "return one"});
+  if (!recipe_) throw RecipeError({"the entry of recipe " + name_ + " made no recipe", "Entry::make", "return a recipe"});
 }
 
 template <class Call>
@@ -278,7 +279,7 @@ torch::nn::Module& RecipeGuard::model() {
   return in({"model()"}, [&]() -> torch::nn::Module& {
     torch::nn::Module& model = recipe_->model();
     if (model_ != nullptr && model_ != &model)
-      throw RecipeError({"model() gave another module than before", "", "make the model once and keep it as a member"});
+      throw RecipeError({"model() returned another module than before", "", "make the model once and keep it as a member"});
     model_ = &model;
     return model;
   });

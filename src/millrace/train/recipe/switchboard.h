@@ -34,8 +34,8 @@ struct SwitchRow {
   Occasion occasion = {};
 };
 
-// All rows. Every optimisation that Millrace claims must be in this table. A row that shows by no other sign that its path was
-// taken has a telemetry::Counter of its name, which tests/switches reads.
+// All rows. Every optimisation that Millrace claims must be in this table. If nothing else shows that a row's path was taken, the
+// row has a telemetry::Counter of its name, which tests/switches reads.
 [[nodiscard]] std::span<const SwitchRow> switch_rows();
 
 // Which rows are on in a run, each with a reason.

@@ -37,8 +37,8 @@ class Meter {
     std::uint64_t peak_bytes = 0;         // the most bytes of tensors during steps and between them; 0 = not known
   };
 
-  // `computes_here`: true if this process's cores compute the steps; false on a GPU, whose steps are not slowed down by other
-  // programs on the cores.
+  // `computes_here`: true if this process's cores compute the steps; false on a GPU, because other programs on the cores do not
+  // slow its steps down.
   explicit Meter(std::string first_loss, bool computes_here = true);
 
   void start();                                                // starts the clocks; called once, before the first step

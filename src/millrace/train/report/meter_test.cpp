@@ -44,7 +44,7 @@ class MeterTest : public testing::Test {
   Meter meter_{"loss"};
 };
 
-// The rate of a log line covers its own steps only: the times of two windows never overlap, whatever the clock shows.
+// The rate of a log line covers only its own steps: the times of two windows never overlap.
 TEST_F(MeterTest, TheTimeOfAWindowIsItsOwn) {
   const std::int64_t begin = steady_nanoseconds();
   meter_.start();

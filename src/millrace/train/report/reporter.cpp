@@ -33,7 +33,7 @@ std::string objective_text(const ObjectiveReport& objective) {
 }
 
 // True for a term of an objective other than the first. With several objectives, lines for people show the terms of the first
-// objective and only the totals of the others; the logs have all terms.
+// objective and only the totals of the later ones; the logs have all terms.
 bool is_term_of_later(const std::vector<ObjectiveReport>& objectives, std::string_view metric) {
   return objectives.size() > 1 && std::any_of(objectives.begin() + 1, objectives.end(),
                                               [&](const ObjectiveReport& later) { return metric.starts_with(later.name + "/"); });
@@ -296,7 +296,7 @@ void Reporter::validation(const ValidationRecord& record) {
   describe_metrics(record);
 }
 
-// What a reader of the log needs to know of the metrics: once, and anew when it changes.
+// Writes what a reader of the log must know about the metrics: once, and again when it changes.
 void Reporter::describe_metrics(const ValidationRecord& record) {
   if (record.means.empty()) return;
   Json order = Json::array(), quiet = Json::array(), best_is = Json::object();
@@ -318,7 +318,7 @@ void Reporter::describe_metrics(const ValidationRecord& record) {
   this->record("metrics", std::move(described));
 }
 
-// A metric that is there only later becomes a further column.
+// A metric that first appears in a later epoch becomes an additional column.
 void Reporter::history_row(const Meter::EpochRow& row, const metrics::Means& means) {
   const std::string loss = "val_" + names_.loss;
   const std::vector<std::string> first = {"epoch", "train_loss", "val_loss", "seconds", names_.rate_unit + "_per_s"};

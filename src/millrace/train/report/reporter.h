@@ -27,7 +27,8 @@ namespace millrace {
 
 // The contents of a log line.
 struct StepRecord {
-  // The memory as shown to people, now and at most: on a GPU from the allocator's counters, on a CPU that of the process.
+  // The present memory and its maximum, as shown to people. On a GPU they come from the allocator's counters; on a CPU they are
+  // the memory of the process.
   struct Memory {
     bool on_gpu = false;
     device::Backend::MemoryCounters counters;

@@ -165,7 +165,8 @@ TEST_F(ReporterTest, AnEpochIsARowOfHistory) {
   EXPECT_EQ(records().at(1).at("epoch"), 2);
 }
 
-// Without Facts::history a table has what the console shows; a metric that comes later is a further column, also after a resume.
+// Without Facts::history the table has the metrics that the console shows. A metric that appears later becomes an additional
+// column, also after a resume.
 TEST_F(ReporterTest, ARowOfHistoryHasWhatTheConsoleShows) {
   const auto epochs = [this](std::int64_t kept, std::vector<std::pair<std::uint64_t, metrics::Means>> rows) {
     testing::internal::CaptureStdout();

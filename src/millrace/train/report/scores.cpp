@@ -62,9 +62,9 @@ void Scores::forget_other_version(const metrics::Means::MetricVersion& now) {
   forgot_.clear();
   const auto known = metrics_.find(judged_);
   if (known == metrics_.end() || known->second.version == now.number || !now.moved || known->second.at_best_step < 0) return;
-  forgot_ = judged_ + " is measured by version " + std::to_string(now.number) + " now: its best of before, " +
+  forgot_ = judged_ + " is measured by version " + std::to_string(now.number) + " now: its earlier best, " +
             significant(known->second.at_best, 4) + " at step " + std::to_string(known->second.at_best_step) + " by version " +
-            std::to_string(known->second.version) + ", does not count any more";
+            std::to_string(known->second.version) + ", no longer counts";
   for (const auto& [name, metric] : Scores::Metrics(metrics_)) {
     metrics_[name].at_best = Metric::kNaN;
     metrics_[name].at_best_step = -1;
@@ -74,7 +74,7 @@ void Scores::forget_other_version(const metrics::Means::MetricVersion& now) {
   without_gain_ = 0;
 }
 
-// The metric's own best. Values of an earlier definition do not count where the new one gives others.
+// Updates the metric's own best. Values of an earlier definition do not count if the corrected definition gives other values.
 void Scores::record_own(Metric& metric, std::int64_t step, const metrics::Means& means,
                         const metrics::Means::value_type& now) const {
   const auto& [name, value] = now;
@@ -218,7 +218,7 @@ std::vector<std::string> metrics_in_order(const Json& summary) {
   return names;
 }
 
-// Snapshots of earlier versions hold the best of the judged metric alone.
+// Snapshots of earlier versions hold only the best of the judged metric.
 void Scores::load_bests(const SavedJson& report) {
   const auto bests = report.find("metric_bests");
   for (const auto& [name, each] : Scores::Metrics(metrics_)) {
@@ -250,7 +250,7 @@ void Scores::load_state(const SavedJson& trainer, const SavedJson& report) {
       if (metrics_.find(name) != metrics_.end()) metrics_[name].version = static_cast<int>(version.integer(1, 1000));
   }
   load_bests(report);
-  std::vector<std::string> order = {judged_};  // the order for an older snapshot, which did not keep it
+  std::vector<std::string> order = {judged_};  // the order for a snapshot of an earlier version, which has no order
   if (const auto saved = report.find("metrics_order")) {
     order.clear();
     for (const SavedJson& name : saved->list()) order.push_back(name.text());

@@ -18,17 +18,18 @@ struct Metric {
   static constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
   double last = kNaN;
-  // The lowest or highest value so far and the step of the first validation that had it. NaN is never best: without a number, or
-  // if nobody knows which value is better, `best` is NaN and best_step -1.
+  // The lowest or highest value so far and the step of the first validation that had it. NaN is never the best. `best` is NaN and
+  // best_step -1 if there is no number yet, or if it is unknown whether lower or higher is better.
   double best = kNaN;
   std::int64_t best_step = -1;
-  // The value at the newest step at which the judged metric was best and this one was measured; NaN and -1 as above.
+  // The value at the newest step at which the judged metric was the best and this metric was measured. NaN, and at_best_step -1,
+  // if there is no such step.
   double at_best = kNaN;
   std::int64_t at_best_step = -1;
   bool quiet = false;  // not shown in lines for people
   int version = 1;     // see metrics::MetricVersion
   metrics::Means::BestIs best_is = metrics::Means::BestIs::unknown;
-  bool knows_all = true;  // false: earlier validations are not known, so that `best` can't be
+  bool knows_all = true;  // false: earlier validations are not known, so `best` is not known either
 };
 
 // "lowest", "highest"; "" = unknown.
@@ -43,8 +44,8 @@ struct Metric {
 
 class Scores {
  public:
-  // The results of all metrics, in the order of the last validation, which is the recipe's. Meant for a few hundred names at
-  // most.
+  // The results of all metrics, in the order of the last validation, which is the recipe's order. Meant for a few hundred names
+  // at most.
   class Metrics {
    public:
     using value_type = std::pair<std::string, Metric>;
@@ -80,8 +81,8 @@ class Scores {
                                                                // gain
   [[nodiscard]] const Metrics& metrics() const noexcept { return metrics_; }
 
-  // {name: {last, best, best_step, at_best}}, null for what is unknown; with best_is, quiet and version unless they are unknown,
-  // false and 1. at_best: the value at the step of judged_result().
+  // {name: {last, best, best_step, at_best}}; unknown values are null. best_is, quiet and version are left out if they are
+  // unknown, false and 1. at_best: the value at the step of judged_result().
   [[nodiscard]] Json results() const;
   [[nodiscard]] Json judged_result()
       const;  // {metric, is, value, step} of the judged metric's best; null before there is a number
@@ -96,7 +97,7 @@ class Scores {
   };
   bool rank(std::int64_t step, double value);
   void record_own(Metric& metric, std::int64_t step, const metrics::Means& means, const metrics::Means::value_type& now) const;
-  [[nodiscard]] std::int64_t judged_step() const;  // -1: no number yet
+  [[nodiscard]] std::int64_t judged_step() const;  // -1: there is no number yet
   void forget_other_version(const metrics::Means::MetricVersion& now);
   void load_bests(const SavedJson& report);
 

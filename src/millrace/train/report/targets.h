@@ -17,8 +17,8 @@ struct Reached {
 
 // The targets that the config sets, for those values of `reached` that were measured.
 [[nodiscard]] std::vector<doctor::Evidence::Target> targets_of(const TargetsConfig& config, const Reached& reached);
-// [{key, asked, measured, met}] of all targets that the config sets; one that is not among `measured` has measured null and is
-// not met.
+// [{key, asked, measured, met}] of all targets that the config sets. A target that is not among `measured` gets measured = null
+// and is not met.
 [[nodiscard]] Json to_json(const TargetsConfig& config, const std::vector<doctor::Evidence::Target>& measured);
 
 }  // namespace millrace

@@ -99,8 +99,8 @@ RunNames run_names(const config::Layers& layers) {
   return {.dir = text("run.dir"), .parent = text("run.parent"), .name = text("run.name")};
 }
 
-// The saved values that a resumed run keeps. Left out are those about the run's folder, its start and the steps to record, and
-// those equal to the recipe's defaults.
+// The saved values that a resumed run keeps. Values about the run's folder, its start and the steps to record are left out, and
+// so are values equal to the recipe's defaults.
 Json values_that_go_on(const Entry& entry, const config::Schema& schema, const Json& saved) {
   Json values = known_values(schema, saved);
   const config::Schema defaults = schema_with_defaults(entry);
@@ -127,7 +127,7 @@ OldRun find_old_run(const Entry& entry, const config::Schema& schema, const conf
   try {
     run.values = values_that_go_on(entry, schema, read_config(fs, folder).values);
   } catch (const SnapshotError& error) {
-    run.notice = error.message().what + ": the values of the command line alone are used";
+    run.notice = error.message().what + ": only the values of the command line are used";
     return run;
   }
   run.origin = "run " + place.folder.string();

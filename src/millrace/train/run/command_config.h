@@ -1,5 +1,5 @@
-// Resolves the words of a command line to a config: from presets, config files, environment and flags, each above the ones
-// before.
+// Resolves the words of a command line to a config: from presets, config files, environment and flags, where each overrides those
+// before it.
 #pragma once
 
 #include <c10/core/Device.h>

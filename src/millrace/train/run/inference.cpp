@@ -38,8 +38,8 @@ void require_recipe(Fs& fs, const Entry& entry, const std::filesystem::path& run
   const std::string recipe = recipe_of_run(fs, run);
   if (recipe.empty() || recipe == entry.name) return;
   throw UsageError({"the run in " + run.string() + " is of recipe " + recipe + ", not of " + entry.name, "--from",
-                    "give a run of " + entry.name + ", or use this one by its own recipe: millrace eval " + recipe + " --from " +
-                        run.string() + ", or millrace predict " + recipe + " ..."});
+                    "give a run of " + entry.name + ", or use this one with its own recipe: millrace eval " + recipe +
+                        " --from " + run.string() + ", or millrace predict " + recipe + " ..."});
 }
 
 // The run's config, read through the recipe's schema: a key that was added after the run gets its default.
@@ -65,7 +65,7 @@ config::Resolved config_of_run(Fs& fs, const Entry& entry, const std::filesystem
   return saved;
 }
 
-// Prepares the weights of a lone file, perhaps another program's, by the recipe's adopt_weights().
+// Prepares the weights of a file without a run, which may be another program's, by the recipe's adopt_weights().
 void adopt_file(const Entry& entry, Weights& weights, config::Resolved& config, telemetry::Console& console) {
   if (const std::string part = take_state_dict(weights); !part.empty()) weights.which += ", its " + part;
   if (const std::string words = take_common_wrappers(weights.models["model"]); !words.empty())
@@ -79,7 +79,7 @@ const Json* chosen(const Weights& weights, const char* option) {
   return choice != weights.choices.end() && choice->is_string() ? &*choice : nullptr;
 }
 
-// The number format from the command line, else the format in which the run computed at that snapshot.
+// The number format from the command line, or the format in which the run computed at that snapshot.
 std::optional<at::ScalarType> format_of_run(const RunConfig& config, const Switches& switches, const Weights& weights,
                                             const Json& overrides) {
   if (!switches.on("autocast")) return std::nullopt;
@@ -112,7 +112,7 @@ Loaded load_for_inference(const Entry& entry, const std::filesystem::path& from,
   } else if (config != nullptr) {
     loaded.config = *config;
   } else {
-    throw UsageError({"a weights file alone does not say its model's shape", from.string(),
+    throw UsageError({"a file of weights does not tell the shape of its model", from.string(),
                       "give the config it was trained with, by --config or --preset"});
   }
   override_values(loaded.config, overrides);
@@ -158,7 +158,7 @@ data::Pipeline pipeline_of(Recipe& recipe, EvaluatedSplit split) {
   data::Pipeline pipeline = test ? recipe.test_data() : recipe.data(Split::validation);
   if (!pipeline.datasets.empty()) return pipeline;
   if (test) {
-    throw UsageError({"the recipe keeps no test data back", "flag --split",
+    throw UsageError({"the recipe has no test data", "flag --split",
                       "set the recipe's key for test data, if it has one, or remove --split=test"});
   }
   throw UsageError(

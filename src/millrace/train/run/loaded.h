@@ -31,8 +31,8 @@ struct Loaded {
   std::string which;                       // a line for the user: "best snapshot of RUN, step 600 (val_loss 1.71)"
 };
 
-// Loads a model. `from` is a run folder (its best snapshot, else its newest valid one), a snapshot folder, or a .safetensors or
-// .pt file, for which `config` is required. Values in `overrides` replace those of the run's config (device, data.dir,
+// Loads a model. `from` is a run folder (its best snapshot, otherwise its newest valid one), a snapshot folder, or a .safetensors
+// or .pt file, for which `config` is required. Values in `overrides` replace those of the run's config (device, data.dir,
 // generate.*).
 Loaded load_for_inference(const Entry& entry, const std::filesystem::path& from, const config::Resolved* config,
                           const Json& overrides, telemetry::Console& console);

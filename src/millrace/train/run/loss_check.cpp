@@ -62,7 +62,7 @@ std::string field_of_other_rows(const Batch& batch) {
   return "";
 }
 
-// The same rows, but with other positions and another epoch, so that a loss which draws random numbers draws other ones.
+// Returns the batch with other positions and another epoch, so that a loss that draws random numbers draws different numbers.
 Batch elsewhere(const Batch& batch) {
   constexpr std::int64_t kAway = 1 << 20;
   std::vector<Group> groups = {};
@@ -118,7 +118,7 @@ bool agree(const Numbers& a, const Numbers& b, const Tolerance& tolerance) {
 
 constexpr const char* kWayOut = "; a loss that compares rows with each other says so in Objective::whole_batch";
 
-// What to change in a loss whose halves give the numbers `first` and `second`.
+// Says what to change in a loss if its halves give the numbers `first` and `second`.
 std::string remedy(const TermNumbers& whole, const TermNumbers& first, const TermNumbers& second) {
   const TermNumbers& part = second;
   const double together = first.count + second.count;
@@ -166,11 +166,12 @@ void compare(const Place& place, const Numbers& whole, std::vector<Numbers> halv
                  "depends on the order of the rows: a batch of " + std::to_string(place.batch.rows()) + " rows gives " +
                      numbers_text(numbers) + ", the same rows reversed " +
                      (other == turned.end() ? "no such term" : numbers_text(other->second)),
-                 "look for a row that is combined with its neighbour, a weight by place, a state kept between calls");
+                 "look for a row that is combined with its neighbour, a weight that depends on a row's place, or a state kept "
+                 "between calls");
   }
 }
 
-// The outputs of an objective whose rows are not those of two half batches, one after the other: a line each.
+// Warns of each output of an objective whose rows differ between the whole batch and its two halves.
 void compare_outputs(const std::string& objective, const Loss& whole, const Loss& first, const Loss& second, std::int64_t rows,
                      double tolerance, std::vector<std::string>& warnings) {
   for (const auto& [name, output] : whole.outputs) {
@@ -209,7 +210,7 @@ LossCheck check_adds_up(Stepper& stepper, const Batch& batch, const StepResult& 
     return check;
   }
   if (const std::string field = field_of_other_rows(batch); !field.empty()) {
-    left_out.push_back("the loss of a batch whose field " + quoted(field) + " has other rows than its " +
+    left_out.push_back("the loss of a batch whose field " + quoted(field) + " has another number of rows than its " +
                        std::to_string(batch.rows()) + " samples");
     return check;
   }
@@ -232,8 +233,8 @@ LossCheck check_adds_up(Stepper& stepper, const Batch& batch, const StepResult& 
       const std::string loss = "the loss of objective " + quoted(stepper.objective_name(i));
       left_out.push_back(loss + ", which draws random numbers");
       check.warnings.push_back(loss +
-                               " draws random numbers in evaluation mode: ask is_training() before a dropout; what a "
-                               "validation must draw, draw for each row in prepare() (nn::normal_rows)");
+                               " draws random numbers in evaluation mode: ask is_training() before a dropout; draw what a "
+                               "validation needs for each row in prepare() (nn::normal_rows)");
     }
   }
   return check;

@@ -37,7 +37,7 @@ std::unique_ptr<Recipe> rebuilt(const Assembly& assembly, const snapshot::Conten
   context.notice = nullptr;  // the run's own recipe has shown its notices already
   context.places = {.run_folder = {}, .new_files = {}, .cache_folder = cache_folder()};
   const Entry& entry = *setup.request().entry;
-  // Another seed than the run's: values that a recipe draws at random and does not save then differ, as they would in another
+  // The seed differs from the run's, so that values that a recipe draws at random and does not save differ too, as in another
   // process.
   torch::manual_seed(~context.seed);
   std::unique_ptr<Recipe> recipe = make_guarded(entry.name, entry.make, setup.request().config.values, context);
@@ -59,12 +59,12 @@ std::unique_ptr<Recipe> rebuilt(const Assembly& assembly, const snapshot::Conten
   return recipe;
 }
 
-// What of a saved state the recipe does not give back once it was loaded; "" = nothing.
+// Names a part of a saved state that the recipe, which has loaded it, does not return; "" = it returns the whole state.
 std::string not_taken(const State& saved, const Recipe& recipe) {
   State now;
   try {
     now = recipe.state();
-  } catch (const RecipeError&) {  // of a recipe that only a run makes whole
+  } catch (const RecipeError&) {  // such a recipe is complete only within a run
     return "";
   }
   for (const auto& [name, tensor] : saved.tensors) {
@@ -117,10 +117,10 @@ RebuiltCheck compared(Assembly& assembly, const snapshot::Content& content) {
   const std::unique_ptr<Recipe> recipe = rebuilt(assembly, content);
   if (const State* saved = snapshot::part_of(content, snapshot::kRecipe)) {
     if (const std::string what = not_taken(*saved, *recipe); !what.empty())
-      return {.warning = "load_state() does not take what state() gave to the snapshot of step " + std::to_string(content.step) +
-                         ": " + what +
-                         " is another one\n  where    Recipe::load_state()\n  next     take each tensor and the JSON over from "
-                         "its argument: a resumed run, eval and predict begin from there",
+      return {.warning = "load_state() does not restore what state() gave to the snapshot of step " +
+                         std::to_string(content.step) + ": " + what +
+                         " differs\n  where    Recipe::load_state()\n  next     take each tensor and the JSON from its argument: "
+                         "a resumed run, eval and predict begin with them",
               .unchecked = ""};
   }
   Stepper other(*recipe, assembly.switches(), assembly.setup().timeline(),
@@ -142,9 +142,9 @@ RebuiltCheck compared(Assembly& assembly, const snapshot::Content& content) {
   const std::string found = difference(stepper, assembly.stepper().evaluate(*batch), other.evaluate(*again));
   if (found.empty()) return {};
   const std::string text =
-      "what the snapshot of step " + std::to_string(content.step) + " holds does not give the run's numbers: for one " +
+      "the snapshot of step " + std::to_string(content.step) + " does not reproduce the run's numbers: for one " +
       (split == Split::validation ? "validation" : "training") + " batch " + found +
-      "\n  where    what the loss depends on and neither model() nor state() holds; eval, predict and a resumed run lack it"
+      "\n  where    the loss depends on something that neither model() nor state() holds; eval, predict and a resumed run lack it"
       "\n  next     register layers, parameters and buffers in model() (register_module, register_buffer), and return other "
       "learned values from state()";
   return {.warning = text, .unchecked = ""};

@@ -73,7 +73,7 @@ void check_counts(const Stepper& stepper, const StepResult& result) {
   }
 }
 
-// Two rows of the fields that predict() takes. If the batch lacks an input, its name instead.
+// Returns two rows of the fields that predict() takes, or the name of an input that the batch lacks.
 std::pair<Tensors, std::string> inputs_in(const Batch& batch, const Entry::Predicts& predicts) {
   constexpr std::int64_t kRows = 2;
   Tensors inputs;
@@ -102,7 +102,7 @@ void rehearse_prediction(const Assembly& assembly, const Batch& batch, Rehearsal
   if (rows == 0) return;
   const bool same = std::ranges::all_of(inputs, [&](const auto& input) { return input.second.size(0) == rows; });
   if (!same) {
-    rehearsal.prediction = "not tried: its inputs have unlike numbers of rows in a batch";
+    rehearsal.prediction = "not tried: its inputs have different numbers of rows in a batch";
     return;
   }
   const Tensors outputs = predict_batch(entry, assembly.recipe(), inputs, rows, assembly.stepper().autocast());
@@ -148,7 +148,7 @@ void look_at_values(const Batch& batch, Rehearsal& rehearsal) {
           (odd->usual == 0
                ? "an infinite value"
                : "a value of size " + significant(odd->value, 3) + ", where the median is " + significant(odd->usual, 3)) +
-          ", at " + to_text(odd->at) + " (" + to_text(batch.origin()) + "): another unit, or a mark of what is missing?");
+          ", at " + to_text(odd->at) + " (" + to_text(batch.origin()) + "): another unit, or a mark for missing data?");
       return;
     }
   }
@@ -191,7 +191,7 @@ void check_sums(Stepper& stepper, const Batch& batch, const StepResult& result, 
   std::ranges::move(check.warnings, std::back_inserter(rehearsal.warnings));
 }
 
-// The first batch; it is read again to compare, unless reading takes long.
+// Returns the first batch. Reads it a second time to compare, unless reading takes long.
 std::optional<Batch> first_batch(const Assembly& assembly, Split split, Rehearsal& rehearsal) {
   constexpr double kSeconds = 0.5;
   const double begin = steady_seconds();
@@ -244,7 +244,7 @@ void rehearse_training(Assembly& assembly, Rehearsal& rehearsal) {
   if (const auto& names = rehearsed.in_no_objective; !names.empty())
     warn(parameters_that(names, "is", "are") + " in no objective and will not learn: " + listed(names) +
              " (left out of Objective::parameters, or made in a forward pass instead of the constructor? "
-             "what is to stay as it is: set_requires_grad(false))",
+             "weights that must not change: set_requires_grad(false))",
          rehearsal);
 }
 
@@ -276,21 +276,21 @@ void rehearse_validation(Assembly& assembly, Rehearsal& rehearsal) {
     const auto& terms = result.losses[i].terms;
     if (!terms.empty() && std::ranges::all_of(terms, counts_nothing))
       warn("objective " + quoted(assembly.stepper().objective_name(i)) + " counts nothing in " + to_text(batch->origin()) +
-               ": a loss of no number is no judge; look at masks and ignored labels",
+               ": such a loss can't be judged; look at masks and ignored labels",
            rehearsal);
   }
   check_sums(assembly.stepper(), *batch, result, rehearsal);
   recipe.model().train(training);
 }
 
-// Throws ConfigError if the config keeps the worst values of the judged metric, which it does in silence otherwise.
+// Throws ConfigError if the config keeps the worst values of the judged metric. Nothing else in the run would show this mistake.
 void check_direction(const SnapshotConfig& snapshot, const metrics::Means& metrics) {
   using BestIs = metrics::Means::BestIs;
   const BestIs known = metrics.best_is_of(snapshot.best_metric);
   const bool highest = snapshot.best_is == SnapshotConfig::BestIs::highest;
   if (known == BestIs::unknown || (known == BestIs::highest) == highest) return;
   const auto word = [](bool is_highest) { return is_highest ? std::string("highest") : std::string("lowest"); };
-  throw ConfigError({"the best " + snapshot.best_metric + " is the " + word(!highest) + " value, and the config keeps the " +
+  throw ConfigError({"the best " + snapshot.best_metric + " is the " + word(!highest) + " value, but the config keeps the " +
                          word(highest) + " as the best",
                      "snapshot.best_is = " + word(highest), "--snapshot.best_is=" + word(!highest)});
 }
@@ -308,7 +308,7 @@ void check_names(const Assembly& assembly, const Rehearsal& rehearsal) {
     if (rehearsal.metrics.contains(column)) continue;
     const std::string near = nearest_of(rehearsal.metrics, column);
     throw RecipeError(
-        {"the history has a column " + quoted(column) + ", and no metric has that name", "Facts::history",
+        {"Facts::history has a column " + quoted(column) + ", but no metric has that name", "Facts::history",
          (near.empty() ? "" : "did you mean " + quoted(near) + "? ") + ("measure() gives " + names_of(rehearsal.metrics))});
   }
 }
@@ -326,10 +326,10 @@ void require_no_judge(const RunConfig& config) {
   const auto refuse = [](const char* where, const char* next) {
     throw ConfigError({"there is no validation to judge by: the recipe has no validation data", where, next});
   };
-  if (!config.snapshot.best_metric.empty()) refuse("snapshot.best_metric", "give it some, or remove the key");
-  if (config.train.early_stop_patience > 0) refuse("train.early_stop_patience", "give it some, or remove the key");
+  if (!config.snapshot.best_metric.empty()) refuse("snapshot.best_metric", "give it validation data, or remove the key");
+  if (config.train.early_stop_patience > 0) refuse("train.early_stop_patience", "give it validation data, or remove the key");
   if (config.optim.schedule == optim::ScheduleKind::plateau)
-    refuse("optim.schedule = plateau", "give it some, or choose another schedule, such as optim.schedule=constant");
+    refuse("optim.schedule = plateau", "give it validation data, or choose another schedule, such as optim.schedule=constant");
 }
 
 }  // namespace

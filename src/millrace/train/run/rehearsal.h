@@ -20,20 +20,19 @@ struct Rehearsal {
   std::vector<std::string> unchecked;                   // losses that could not be checked for adding up, with the reason
   std::vector<std::string> warnings;                    // a line each; a warning does not stop the run
   double seconds = 0;
-  double step_seconds = 0;   // of forward and backward of the training batch
-  double check_seconds = 0;  // of what a step does not do: batches read again, losses and metrics computed again
+  double step_seconds = 0;   // seconds for the forward and the backward pass of the training batch
+  double check_seconds = 0;  // seconds for work that a step does not do: batches read again, losses and metrics computed again
 };
 
-// Runs data, prepare, losses, gradients, measure, draw and predict once each, after `assembly` has made its choices, and the
-// losses of the validation batch (without a validation: of the training batch, in evaluation mode) for two more batches. Reads
-// and prepares both batches again, if that takes less than 0.5 s, and measures the validation batch again (repeat_check.h).
+// Runs data, prepare, losses, gradients, measure, draw and predict once each, after `assembly` has made its choices. Checks the
+// losses of the validation batch (without a validation: of the training batch, in evaluation mode) by two more forward passes.
+// Reads and prepares both batches again if that takes less than 0.5 s, and measures the validation batch again (repeat_check.h).
 // Changes no random number, statistic, gradient or state; a recipe's own validation state is reset. Out-of-memory ends the
-// rehearsal of a split early, since a run recovers from it.
-//   RecipeError   what leaves a callback (see RecipeGuard); a loss that counts nothing, that does not add up (loss_check.h) or
-//   that
-//                 depends on layers which the model does not hold (stray_leaves.h); a history column without a metric
-//   ConfigError   snapshot.best_metric names no metric of the validation, snapshot.best_is contradicts what is known of that
-//                 metric, or there is no validation to judge by
+// rehearsal of a split early, since a run recovers from it. Throws
+//   RecipeError   if a callback throws (see RecipeGuard), if a loss counts nothing, does not add up (loss_check.h) or depends on
+//                 layers which the model does not hold (stray_leaves.h), or if a history column has no metric
+//   ConfigError   if snapshot.best_metric names no metric of the validation, if snapshot.best_is contradicts what is known of
+//                 that metric, or if there is no validation to judge by
 // predict() gets two rows of the batch, if the batch has fields of the names, types and shapes in the recipe's entry.
 [[nodiscard]] Rehearsal rehearse(Assembly& assembly);
 

@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kOfDevice = 1e-3;
 
-// Gives batches as they are read.
+// The recipe without its prepare(), so that batches stay as they are read.
 class AsRead final : public Recipe {
  public:
   explicit AsRead(Recipe& of) : of_(of) {}
@@ -24,7 +24,7 @@ class AsRead final : public Recipe {
   Recipe& of_;
 };
 
-// The first row in which both differ; -1 = none.
+// The first row in which the two tensors differ; -1 = no row.
 std::int64_t differing_row(const at::Tensor& a, const at::Tensor& b) {
   if (a.sizes() != b.sizes() || a.scalar_type() != b.scalar_type() || a.dim() == 0) return 0;
   if (a.is_cpu() ? a.equal(b) : a.allclose(b, kOfDevice, kOfDevice, /*equal_nan=*/true)) return -1;
@@ -76,8 +76,8 @@ std::string check_batch_repeats(const Assembly& assembly, Split split, const Bat
   const std::optional<Batch> read = assembly.trial_batch(split, &unprepared),
                              read_again = assembly.trial_batch(split, &unprepared);
   const bool by_source = read && read_again && !difference(*read, *read_again).empty();
-  return what + " is another one when " + to_text(first.origin()) + " is " + (by_source ? "read" : "prepared") +
-         " again: a resumed run does not go on as this one would, and no run can be repeated. " +
+  return what + " differs when " + to_text(first.origin()) + " is " + (by_source ? "read" : "prepared") +
+         " again: a resumed run would not continue as this one does, and no run can be repeated. " +
          (by_source
               ? "Take random numbers in read() from its argument `random` (SampleRandom of generate() and map())"
               : "Key random numbers in prepare() by batch.epoch() and the positions of the rows: nn::normal_rows, Philox of "
@@ -97,9 +97,9 @@ std::string check_metrics_repeat(Recipe& recipe, const Batch& batch, const StepR
     const auto same_name = [&](const Json& other) { return other.at("name") == entry.at("name"); };
     const auto found = std::ranges::find_if(entries, same_name);
     if (found != entries.end() && same(*found, entry)) continue;
-    return "metric " + quoted(entry.at("name").get<std::string>()) + " comes out otherwise when " + to_text(batch.origin()) +
-           " is measured again, as in the next validation: forget in begin_validation() what measure() kept, and key what "
-           "measure() draws at random";
+    return "metric " + quoted(entry.at("name").get<std::string>()) + " has another value when " + to_text(batch.origin()) +
+           " is measured again, as in the next validation: forget in begin_validation() what measure() kept, and key the random "
+           "numbers of measure()";
   }
   return "";
 }
@@ -114,9 +114,8 @@ std::string probabilities_in(const StepResult& result) {
     const at::Tensor values = logits.to(at::kFloat);
     const bool within = ((values >= 0) & (values <= 1)).all().item<bool>();
     if (!within || !((values.sum(-1) - 1).abs() <= kSmall).all().item<bool>()) continue;
-    return "the output \"logits\" holds probabilities: each row sums to 1. A cross-entropy takes what comes before a softmax, "
-           "and "
-           "learns slowly from what comes after it";
+    return "the output \"logits\" holds probabilities: each row sums to 1. A cross-entropy takes the values before a softmax, "
+           "and learns slowly from those after it";
   }
   return "";
 }

@@ -44,8 +44,8 @@ struct Evaluation {
   metrics::Means metrics;         // losses as "val_<objective>", or "test_<objective>"
   std::vector<Picture> pictures;  // the recipe's pictures, and a matrix for each confusion table
 };
-// Evaluates a loaded model over the validation or test data of its recipe. The data may be other data than the run's, if the
-// command's flags say so. `draws`: also draws pictures. Throws UsageError if the recipe has no such data.
+// Evaluates a loaded model over the validation or test data of its recipe. The command's flags may name other data than the
+// run's. `draws`: also draws pictures. Throws UsageError if the recipe has no such data.
 Evaluation evaluate(Loaded& loaded, telemetry::Console& console, EvaluatedSplit split = EvaluatedSplit::validation,
                     bool draws = false);
 

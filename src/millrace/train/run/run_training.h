@@ -12,7 +12,7 @@ namespace millrace {
 
 // The whole schema of a recipe's run: the shared sections and the recipe's own.
 [[nodiscard]] config::Schema schema_of(const Entry& entry);
-// Other names of a recipe's keys. First those that all recipes share, without names that the recipe itself defines; then the
+// Other names of a recipe's keys: first the names that all recipes share, except names that the recipe itself defines, then the
 // recipe's own.
 [[nodiscard]] std::vector<config::Alias> aliases_of(const Entry& entry);
 

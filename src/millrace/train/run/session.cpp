@@ -51,8 +51,8 @@ void Session::log_crashes(const char* file) {
 }
 
 RunOutcome Session::run() {
-  // The run's time counts from the start of the process. Not so in a program that calls train(), which may have run for long
-  // before.
+  // The run's time counts from the start of the process. A program that calls train() may have run for long before the call, so
+  // there it counts from the call.
   if (!request_.command_line.empty()) {
     telemetry::Timeline& timeline = setup_.timeline();
     timeline.began_earlier(static_cast<std::int64_t>((seconds_since_process_start() - timeline.total().wall) * 1e9));
@@ -109,7 +109,7 @@ std::pair<std::unique_ptr<Recipe>, Loaders> Session::open_data() {
   return {std::move(recipe), std::move(loaders)};
 }
 
-// The trials that choose, and the rehearsal.
+// Makes the trials that decide choices, and the rehearsal.
 void Session::try_out() {
   const telemetry::Span span(setup_.timeline(), telemetry::Phase::trials);
   const device::OperationMarks marks;
@@ -121,7 +121,7 @@ void Session::try_out() {
   const telemetry::LongTask told(console(), "rehearsing with a batch of each split");
   const Rehearsal rehearsal = rehearse(*assembly_);
   if (request_.verbose)
-    for (const std::string& text : rehearsal.unchecked) console().notice("not checked whether it adds up: " + text);
+    for (const std::string& text : rehearsal.unchecked) console().notice("not checked for adding up: " + text);
   for (const std::string& warning : rehearsal.warnings) console().warning(warning);
 }
 

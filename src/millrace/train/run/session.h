@@ -31,7 +31,7 @@ class Session {
     snapshot::Content content;
     std::filesystem::path from;
   };
-  void open_folder();  // session_folder.cpp
+  void open_folder();  // defined in session_folder.cpp
   void check_changes();
   void log_new_length();
   void find_snapshot();
@@ -51,7 +51,7 @@ class Session {
   [[nodiscard]] std::string likeness() const;
   [[nodiscard]] Reporter::Sinks sinks() const;
   [[nodiscard]] std::unique_ptr<Watchdog> watch();
-  void introduce();  // session_report.cpp; called before the first trial
+  void introduce();  // defined in session_report.cpp; called before the first trial
   void show_notices();
   void log_choices();  // logs the choices of trials, and writes the plan into the run folder
   [[nodiscard]] std::string plan_text();
@@ -61,7 +61,7 @@ class Session {
   RunOutcome rehearse_only();
   [[nodiscard]] RunOutcome nothing_left() const;  // the outcome of a run that was already complete
   RunOutcome finish(Ending ending);
-  // Called after an error that is on its way to the caller. An error inside fail() does not replace that error.
+  // fail() is called when an error is about to be thrown to the caller. An error inside fail() does not replace that error.
   enum class Device : std::uint8_t { answers, is_lost };
   void fail(const char* error, Device device) noexcept;
   [[noreturn]] void lose_device(const std::exception& error);
@@ -88,12 +88,12 @@ class Session {
   std::optional<std::int64_t> branches_after_;  // if train.resume names an older snapshot: snapshots of steps after this one are
                                                 // moved to a branch
   std::unique_ptr<doctor::Sampler> sampler_;    // null = readings of the machine are off
-  std::string likeness_;                        // names runs that can be compared with this one; see earlier_runs.h
+  std::string likeness_;                        // a key that comparable runs have in common; see earlier_runs.h
   std::unique_ptr<Trainer> trainer_;
   double opening_seconds_ = 0;          // seconds for making the recipe and opening its data
   std::vector<Choice> logged_choices_;  // those choices of the plan that the log already has
   std::size_t notices_shown_ = 0;
-  int crash_log_ = -1;  // descriptor of log.jsonl, before the run begins of lock; -1 = not open
+  int crash_log_ = -1;  // descriptor of log.jsonl, or of the file `lock` before the run begins; -1 = not open
 };
 
 // Versions of Millrace, LibTorch and the compiler, and the CPU's capability. "build" identifies the build of the program, if it

@@ -75,8 +75,8 @@ void Session::check_changes() {
   const std::string threads = planned(*request_.fs, folder_->path(), "device.threads");
   const Choice* now = setup_.plan().find("device.threads");
   if (threads.empty() || now == nullptr || now->value == threads) return;
-  setup_.notices().push_back("device.threads is " + now->value + ", so far it was " + threads +
-                             ": sums are taken in another order, and the last bits of the run's numbers may be others");
+  setup_.notices().push_back("device.threads is " + now->value + ", but it was " + threads +
+                             " so far: sums are taken in another order, so the last bits of the run's numbers may differ");
 }
 
 // Warns if the learning-rate schedule covers the whole run and the run's length changed, because the rate then jumps at the next
@@ -112,8 +112,8 @@ void Session::log_new_length() {
   }
 }
 
-// Finds the snapshot to resume from. If train.resume is a path, the run starts there; once the run has saved, it resumes from its
-// own snapshot, so that the same command, repeated, always continues the run.
+// Finds the snapshot to resume from. If train.resume is a path, a new run starts there. Once the run has saved a snapshot, it
+// resumes from its own, so that repeating the same command always continues the run.
 void Session::find_snapshot() {
   Fs& fs = *request_.fs;
   const std::filesystem::path& folder = folder_->path();
@@ -150,7 +150,7 @@ void Session::find_snapshot() {
   branches_after_ = is_here ? resumed_->content.step : -1;
   if (is_here) resumed_->from = folder / run_files::kSnapshots / resumed_->from.filename();
   if (is_here && request_.fresh) {
-    throw UsageError({"--fresh would remove " + resumed_->from.string() + ", which the run is to begin from", "train.resume",
+    throw UsageError({"--fresh would remove " + resumed_->from.string() + ", from which the run is to begin", "train.resume",
                       "remove --fresh: later snapshots then become a branch; or choose another folder with --run"});
   }
 }

@@ -90,11 +90,11 @@ std::string lag_advice(const Json& summary, std::int64_t max_lag) {
                            " of the time: writing one takes " + fixed(save_ms, 1) + " ms, a step " + fixed(step_ms, 1) + " ms. ";
   if (static_cast<double>(enough) * count >= summary["steps"].get<double>())
     return text + "Save less often";  // the next save would have to wait for this one
-  return text + "With --snapshot.max_lag=" + std::to_string(enough) + " that would be hidden, and a crash could lose " +
+  return text + "With --snapshot.max_lag=" + std::to_string(enough) + " training would not wait, but a crash could lose " +
          std::to_string(enough - max_lag) + (enough - max_lag == 1 ? " step more" : " steps more") + "; or save less often";
 }
 
-// A line about the targets of which nothing is known: without it they would pass for met.
+// A line about targets that were not measured. Without it a reader would take them for met.
 std::string unknown_targets(const Json& summary) {
   std::string keys;
   for (const Json& target : summary.value("targets", Json::array()))

@@ -36,7 +36,7 @@ std::vector<Problem> forbidden_changes(const Json& saved, const config::Resolved
     const Json* after = value_at(now.values, leaf.path);
     if (before == nullptr || after == nullptr || is_same(leaf, *before, *after, folder)) continue;
     const auto origin = now.origins.find(leaf.path);
-    problems.push_back({leaf.path + " is " + after->dump() + ", the run in this folder was started with " + before->dump(),
+    problems.push_back({leaf.path + " is " + after->dump() + ", but the run in this folder was started with " + before->dump(),
                         origin == now.origins.end() ? "" : origin->second,
                         "leave it out or put the old value back, choose another folder with --run, or start over here with "
                         "--fresh"});

@@ -17,7 +17,7 @@ namespace millrace {
 [[nodiscard]] std::vector<Problem> forbidden_changes(const Json& saved, const config::Resolved& now, const config::Schema& schema,
                                                      const std::filesystem::path& folder = {});
 
-// True if two paths of a config lead to the same file or folder, as described above.
+// True if two paths of a config lead to the same file or folder, in the sense of forbidden_changes().
 [[nodiscard]] bool leads_to(const std::string& saved, const std::string& now, const std::filesystem::path& folder);
 
 }  // namespace millrace

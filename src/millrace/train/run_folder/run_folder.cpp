@@ -76,7 +76,7 @@ long process_of_staging(const std::string& name) {
   throw UsageError({"can't write to the run folder " + folder.string(), why, "choose another folder with --run"});
 }
 
-// Whether the file holds no more than a lock does: process ids, and what a handler of signals added (system/crash.h).
+// True if the file holds only what a lock holds: process ids, and records that a signal handler added (system/crash.h).
 bool is_bare_lock(const stdfs::path& file) {
   constexpr std::uintmax_t kMost = 65536;
   std::error_code code;
@@ -96,8 +96,8 @@ std::string joined_names(const std::vector<std::string>& names) {
 
 }  // namespace
 
-// <run>/lock, held for the life of the object. Its lines are the processes that worked in the folder since it was last cleaned
-// up, and after them what a handler says of a crash or a signal before the first step.
+// <run>/lock, held for the life of the object. Its lines are the ids of the processes that worked in the folder since it was last
+// cleaned up. After them may come records of a handler about a crash or a signal before the first step.
 class RunFolder::Lock {
  public:
   // Locks the file. Null if the folder has disappeared.
@@ -253,7 +253,7 @@ void RunFolder::refuse_what_is_not_ours() const {
   }
   if (foreign.empty()) return;
   throw UsageError(
-      {path_.string() + " holds files that a run would write, and no run of Millrace's made them: " + joined_names(foreign),
+      {path_.string() + " holds files that a run would write, but no run of Millrace made them: " + joined_names(foreign),
        path_.string(), "choose another folder with --run, or move these files"});
 }
 

@@ -26,7 +26,7 @@ struct RunDestination {
   std::filesystem::path folder;
   bool takes_next_name = false;  // true: if the folder exists and holds another run, NAME-2, NAME-3 … are tried
 };
-// The folder run.dir if it is set, else runs/<recipe>/<name> in the current folder, where <name> is run.name or the date and
+// The folder run.dir if it is set, otherwise runs/<recipe>/<name> in the current folder, where <name> is run.name or the date and
 // time.
 [[nodiscard]] RunDestination destination_of_run(const std::string& recipe, const RunNames& names);
 
@@ -99,11 +99,12 @@ class RunFolder {
 
 // The values of a config that the schema knows: {"dotted.key": value}.
 [[nodiscard]] Json known_values(const config::Schema& schema, const Json& values);
-// The folders in which a relative path of a run's config.json is looked up, in order: the current folder, then the folder that
-// was the current one when the run was last started.
+// The folders in which a relative path of a run's config.json is looked up, in this order: the current folder, then the folder in
+// which the run was last started.
 [[nodiscard]] std::vector<std::filesystem::path> folders_of_run(Fs& fs, const std::filesystem::path& run_folder);
 
-// The folder whose snapshots count: while a start with --fresh has not saved yet, the folder of the old run, else `run_folder`.
+// The folder whose snapshots are in use: the folder of the old run while a start with --fresh has not saved yet, otherwise
+// `run_folder`.
 [[nodiscard]] std::filesystem::path run_with_snapshots(Fs& fs, const std::filesystem::path& run_folder);
 // Throws UsageError if `record`, found in `run_folder`, belongs to another recipe's run.
 void refuse_another_recipe(const RunRecord& record, const std::filesystem::path& run_folder, const std::string& recipe);

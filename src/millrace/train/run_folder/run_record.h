@@ -37,13 +37,13 @@ struct FirstStart {
 // line lacks is empty.
 [[nodiscard]] FirstStart read_first_start(const std::filesystem::path& run_folder);
 
-// The record of a run folder. A run without run.json gets a record that lists the files whose names are those of a run's files.
-// nullopt if the folder holds no run, or if run.json is not Millrace's.
+// The record of a run folder. For a run without run.json, the record lists all files that have names of run files. nullopt if the
+// folder holds no run, or if run.json is not Millrace's.
 [[nodiscard]] std::optional<RunRecord> read_record(Fs& fs, const std::filesystem::path& run_folder);
 void write_record(Fs& fs, const std::filesystem::path& run_folder, const RunRecord& record);  // FsError
 
-// The name of the recipe of a run, from run.json, else from its summary, else from its log; "" if all three lack it. Unreadable
-// contents never make it throw.
+// The name of a run's recipe, from the first of these that has it: run.json, the summary, the log. "" if all three lack it.
+// Unreadable contents never make it throw.
 [[nodiscard]] std::string recipe_of_run(Fs& fs, const std::filesystem::path& run);
 
 }  // namespace millrace

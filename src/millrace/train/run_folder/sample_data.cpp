@@ -19,7 +19,7 @@ namespace {
 // This file is made first and removed last. It distinguishes a killed process's leftovers from the user's files.
 constexpr const char* kPartMarker = "made-by-millrace";
 
-// The right to work in a part folder: a lock, which the system releases when a process is killed.
+// The right of one process at a time to work in a part folder. It is a lock, which the system releases when a process is killed.
 class Turn {
  public:
   explicit Turn(const std::filesystem::path& part)
@@ -85,7 +85,8 @@ bool make_part_folder(Fs& fs, const std::filesystem::path& part, bool last_try) 
     fs.create_directories(part);
     return true;
   } catch (const FsError& error) {
-    // The process that has the turn may be removing the folder at this moment. /proc answers ENOENT for ever.
+    // The process that has the turn may be removing the folder at this moment. In /proc the error ENOENT never ends, so the
+    // number of tries is limited.
     const bool gone = error.error_number() == ENOENT || error.error_number() == EEXIST || error.error_number() == ENOTDIR;
     if (last_try || !gone || !std::filesystem::is_directory(part.parent_path(), code)) throw;
     return false;
@@ -106,7 +107,7 @@ void remove_leftover(Fs& fs, const std::filesystem::path& part) {
 // Waits for the turn to make `target`. nullopt if another process made `target` meanwhile.
 std::optional<Turn> take_turn(Fs& fs, const std::filesystem::path& target, const std::filesystem::path& part,
                               const std::function<void()>& report) {
-  constexpr int kTries = 1000;  // in a row
+  constexpr int kTries = 1000;  // failed tries in a row
   int failures = 0;
   for (bool reported = false;;) {
     if (has_sample_data(fs, target)) {
@@ -135,7 +136,7 @@ std::optional<Turn> take_turn(Fs& fs, const std::filesystem::path& target, const
 
 // Empties the part folder; the marker is removed last.
 void clear_part(Fs& fs, const std::filesystem::path& part) {
-  if (!is_ours(fs, part)) in_the_way(part, "it is not empty, and no millrace made it");
+  if (!is_ours(fs, part)) in_the_way(part, "it is not empty, and Millrace did not make it");
   for (const std::string& name : fs.list(part)) {
     if (name != kPartMarker) fs.remove_all(part / name);
   }

@@ -1,5 +1,5 @@
 // Restores running statistics and other buffers after a step that does not count. Otherwise a NaN in one input would stay in a
-// BatchNorm for good.
+// BatchNorm forever.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,5 +1,5 @@
-// Where the time of steps goes on a device that runs asynchronously to the host. The accounts of the loop's thread hold the times
-// of launches; these classes replace them by times on the device.
+// Measures how steps spend their time on a device that runs asynchronously to the host. The accounts of the loop's thread hold
+// the times of launches; these classes replace those times by times on the device.
 #pragma once
 
 #include <cstdint>

@@ -11,11 +11,11 @@ namespace millrace {
 
 enum class Draws : std::uint64_t { prepare = 1, loss, samples, predict };
 
-// Seeds the default generators of the host and the device from these arguments alone. Therefore the generators' state need not be
-// saved, restored or protected from earlier use (a trial, a validation, a step that was undone).
+// Seeds the default generators of the host and the device from only these arguments. So the generators' state need not be saved
+// or restored, and earlier draws (in a trial, a validation or an undone step) have no effect.
 void seed_draws(at::Device device, std::uint64_t seed, Draws by, std::uint64_t number = 0);
-// As above, for a micro-batch: the seed also depends on the batch's split and epoch, and on the position of its first row in the
-// epoch's order.
+// Like the seed_draws() above, for a micro-batch: the seed also depends on the batch's split and epoch, and on the position of
+// its first row in the epoch's order.
 void seed_draws(at::Device device, std::uint64_t seed, Draws by, const Batch& batch, std::uint64_t number = 0);
 
 // The plan's row about dropout on a device other than the CPU: which operations draw the dropped elements, and which of them drop

@@ -25,7 +25,7 @@ class Feed {
   // Behaves like Loader::next(). Release the previous batch first, unless you hold it on purpose: see DeviceSlots.
   [[nodiscard]] std::optional<Batch> next();
   // Call when all work on the latest batch is launched: starts the copy of the next batch, if batches are copied. Afterwards the
-  // loader's state is the state after that next batch. Does not throw: next() meets the same error again.
+  // loader's state is the state after that next batch. Does not throw: next() will throw the same error.
   void look_ahead() noexcept;
   void drop();  // discards what look_ahead() started; call before the loader's position is changed
 

@@ -12,8 +12,8 @@
 
 namespace millrace {
 
-// The number of micro-batches into which this batch is cut if `wish` are requested; at least 1. Each micro-batch gets a row of
-// the largest group; a smaller group may have no rows in some of them.
+// The number of micro-batches into which this batch is cut if `wish` are requested; at least 1. Each micro-batch gets at least
+// one row of the largest group; a smaller group may have no rows in some micro-batches.
 [[nodiscard]] std::int64_t micro_batches_of(const Batch& batch, std::int64_t wish);
 
 // Rows [r i / count, r (i + 1) / count) of each group, where r is the number of the group's rows. The rows are views, in the
@@ -34,7 +34,7 @@ struct BatchContext {
 // Receives each prepared micro-batch, which has at least one row.
 using MicroBatchVisitor = std::function<void(Batch batch, MicroPosition in_batch)>;
 
-// Brings the batch to the device, cuts it, prepares each micro-batch and passes it to `visit`, in order. If a group of several
+// Brings the batch to the device, cuts it, prepares each micro-batch and passes it to `visit`, in order. If one of several groups
 // has no rows, Recipe::prepare and losses see its fields with zero rows. Returns the batch's number of rows. If
 // data.bad_samples=skip left no rows, returns 0 and calls nothing.
 std::int64_t for_each_micro_batch(const BatchContext& context, Batch batch, const MicroBatchVisitor& visit);

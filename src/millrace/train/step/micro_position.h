@@ -4,8 +4,8 @@
 namespace millrace {
 
 struct MicroPosition {
-  bool only = false;  // it is the only one
-  bool last = false;  // it is the last one
+  bool only = false;  // the micro-batch is the only one
+  bool last = false;  // the micro-batch is the last one
 };
 
 }  // namespace millrace

@@ -14,7 +14,7 @@
 namespace millrace {
 namespace {
 
-// Keeps only parameters that require a gradient, because LibTorch would ignore gradients of the others.
+// Keeps only parameters that require a gradient, because LibTorch would ignore gradients of other parameters.
 std::vector<optim::ParameterGroup> groups_of(const Objective& objective, const torch::nn::Module& model) {
   std::vector<optim::ParameterGroup> groups = objective.parameters;
   if (groups.empty()) {
@@ -45,7 +45,7 @@ LossTerm detached(LossTerm term) {
   return term;
 }
 
-// Returns the count if it is above 0, else 1, so that an empty sum can be divided.
+// Returns the count if it is above 0, otherwise 1, so that an empty sum can be divided.
 at::Tensor or_one(const at::Tensor& count) { return at::where(count.gt(0), count, at::ones_like(count)); }
 
 std::int64_t in_units(const optim::OptimConfig& config, std::int64_t steps, std::int64_t steps_per_epoch) {

@@ -26,8 +26,8 @@ namespace millrace {
 [[nodiscard]] at::Tensor shown(const Loss& loss);
 [[nodiscard]] Loss detached(Loss loss);  // detaches sums, counts, reports and outputs
 
-// Divides each term's sum by the term's count over all micro-batches of a step and all ranks. An accumulated gradient can be
-// divided only once, so terms share a backward pass if one division serves all of them:
+// Divides each term's sum by the term's count over all micro-batches of a step and all ranks. Gradients that are accumulated
+// together can be divided only by one number, so terms share a backward pass if the same number serves all of them:
 //   one term                  sum / nominal_count; the step's gradient is multiplied by nominal_count / count
 //   one micro-batch in all    each sum over its own count, one pass
 //   terms that are per_row    each sum over its count in the step's first micro-batch, one pass; one factor fits all
@@ -58,7 +58,8 @@ class ObjectiveStep {
     GradientSums::Traffic traffic;  // bytes exchanged with the other ranks so far
   };
 
-  // ConfigError if no parameter of the objective requires a gradient. Only parameters that do reach the optimiser.
+  // ConfigError if no parameter of the objective requires a gradient. The optimiser gets only the parameters that require a
+  // gradient.
   ObjectiveStep(Objective objective, const torch::nn::Module& model, const Options& options);
   ~ObjectiveStep();
   ObjectiveStep(ObjectiveStep&&) noexcept;
@@ -76,7 +77,7 @@ class ObjectiveStep {
   // step's only one over all ranks, and whether it is this rank's last one.
   Loss add(Loss loss, MicroPosition in_step);
   void sum_over(Agreement& agreement);            // adds up gradients and counts over all ranks; collective
-  void follow_root(Agreement& agreement);         // takes rank 0's count of steps without a loss; collective
+  void follow_root(Agreement& agreement);         // replaces the count of steps without a loss by rank 0's; collective
   [[nodiscard]] bool takes_part() const;          // true if a micro-batch of this step had a loss
   [[nodiscard]] bool host_says_skip() const;      // reads the gradients, so it waits for the device
   void judge(std::optional<bool> bad_says_host);  // decides whether the step counts; nullopt: only the device decides
@@ -90,7 +91,7 @@ class ObjectiveStep {
   // The learning rate of step `step` (0-based) in a run of `total_steps` steps, without a plateau's factor. The length of this
   // run does not matter.
   [[nodiscard]] double learning_rate_at(std::int64_t step, std::int64_t total_steps) const;
-  void use_scale(bool fp16);  // from here on; a change to fp16 starts a new loss scale
+  void use_scale(bool fp16);  // applies from here on; a change to fp16 starts a new loss scale
   [[nodiscard]] optim::Average* average() const noexcept { return average_.get(); }  // null if optim.ema_decay is 0
 
   // Entries "<parameter>.<word>" are the optimiser's; names without a dot are the objective's. Collective if each rank keeps a

@@ -63,13 +63,14 @@ SlotMemory slot_memory(const DataConfig& config, c10::Device device, int ranks_h
                        std::function<void(const std::string&)> report) {
   device::Backend& backend = device::backend_of(device);
   if (backend.nature(device.has_index() ? device.index() : 0).in_host_memory)
-    return {.reason = "batches are read where they lie"};
+    return {.reason = "batches are used in place, without a copy"};
   if (!config.pin_memory.value_or(true)) return {.reason = "batches go to the device from pageable memory, which is slower"};
   // Locks only a part of the free memory, because other processes can't use locked pages until the run ends.
   const std::uint64_t most = device::available_memory_bytes() / 4 / static_cast<std::uint64_t>(ranks_here);
-  return {.arena = pinned_arena(backend, most, std::move(report)),
-          .most_bytes = most,
-          .reason = "batches are copied from page-locked memory, at most a quarter of what is free, while the device computes"};
+  return {
+      .arena = pinned_arena(backend, most, std::move(report)),
+      .most_bytes = most,
+      .reason = "batches are copied from page-locked memory, at most a quarter of the free memory, while the device computes"};
 }
 
 }  // namespace millrace

@@ -97,9 +97,9 @@ void check_alike(Agreement& agreement, const config::Schema& schema, const Json&
     throw DistributedError({what, text, next});
   };
   refuse("the ranks do not run the same program", program, "install the same version on all machines");
-  refuse("the ranks compute with other instructions, so their weights would drift apart", cpu,
+  refuse("the ranks compute with different instructions, so their weights would drift apart", cpu,
          "let all of them use instructions that every machine has: MILLRACE_CPU=avx2 and ATEN_CPU_CAPABILITY=avx2");
-  refuse("the ranks have other values in their config", keys,
+  refuse("the ranks have different values in their config", keys,
          "start all ranks by the same command, with the same files and variables");
 }
 
@@ -111,7 +111,7 @@ void check_same_data(Agreement& agreement, const Json& data) {
     if (all[rank].at("data") != all[0].at("data")) who += (who.empty() ? "" : ", ") + named(rank, all[rank].at("host"));
   }
   if (who.empty()) return;
-  throw DistributedError({"the training data of " + who + " is not that of rank 0",
+  throw DistributedError({"the training data of " + who + " differs from that of rank 0",
                           "data.dir and the other keys that name the input",
                           "copy the data of rank 0's machine, or have all machines read the same folder"});
 }

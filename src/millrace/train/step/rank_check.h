@@ -1,5 +1,5 @@
 // Checks values that must be equal on all ranks of a run, divides a machine among its ranks, and sends content from rank 0 to the
-// others. All functions are collective, and cost nothing in a single process.
+// other ranks. All functions are collective, and cost nothing in a single process.
 #pragma once
 
 #include <cstdint>

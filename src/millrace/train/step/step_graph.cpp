@@ -29,14 +29,14 @@ using telemetry::Phase;
 using telemetry::Span;
 
 constexpr std::int64_t kWarmUp = 4;           // steps of a shape before it is recorded; in the first, libraries make their plans
-constexpr int kCompared = 2;                  // number of replays compared with the step itself; later, one in some epochs
+constexpr int kCompared = 2;                  // replays compared with the step launched piece by piece; later, one in some epochs
 constexpr std::size_t kTimed = 3;             // steps of each kind that are timed
 constexpr std::size_t kMostShapes = 3;        // most shapes that are recorded; steps of other shapes are launched piece by piece
-constexpr double kTolerance = 2e-3;           // relative, for losses and norms: kernels add in any order, in half precision
+constexpr double kTolerance = 2e-3;           // relative, for losses and norms: in half precision kernels add in any order
 constexpr std::int64_t kWorthRecording = 20;  // least number of steps in an epoch if each epoch needs a new recording
 constexpr double kWorthIt = 1.02;             // a graph may take this multiple of the step's time, because a trial is noisy
 
-// Numbers that are equal for batches that one recording can serve.
+// The batch's shape as numbers, which are equal for two batches if one recording can serve both.
 std::vector<std::int64_t> shape_of(const Batch& batch, MicroPosition in_step) {
   std::vector<std::int64_t> shape = {in_step.only ? 1 : 0, in_step.last ? 1 : 0};
   for (const Group& group : batch.groups()) {
@@ -141,8 +141,8 @@ struct StepGraph::Micro {
 struct StepGraph::Recorded {
   explicit Recorded(std::vector<std::int64_t> of) : shape(std::move(of)) {}
 
-  // Drops the recording. One more step is launched piece by piece before the next recording, because it may be of another kind,
-  // in which libraries set up something new.
+  // Drops the recording. Before the next recording, one more step is launched piece by piece: it may be of another kind, for
+  // which libraries set up something new.
   void clear() {
     steps = std::min(steps, kWarmUp - 1);
     micros.clear();
@@ -436,7 +436,7 @@ const StepResult& StepGraph::replay_passes(Micro& micro, const Batch& batch) {
   return micro.result;
 }
 
-// Replays the step, computes it again piece by piece, and compares. Only the latter counts, so a wrong recording does no harm.
+// Replays the step, launches it again piece by piece, and compares. The second result counts, so a wrong recording is harmless.
 StepResult StepGraph::compared(Recorded& recorded, const Batch& batch) {
   Micro& micro = recorded.micros.front();
   static_cast<void>(replay_passes(micro, batch));

@@ -1,5 +1,5 @@
-// Records a training step as graphs of the device's launches, once for each shape of batch. Later steps launch the graphs: the
-// host then needs some microseconds a step, however many kernels the step has.
+// Records a training step as graphs of the device's launches, once for each shape of batch. Later steps launch the graphs. The
+// host then needs only some microseconds a step, independent of the number of kernels.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -25,8 +25,8 @@ class Stepper;
 
 // Decides for each step whether it is replayed from graphs or launched piece by piece, one operation at a time. The first steps
 // of a shape are launched piece by piece. Then the step is recorded, and its replays are compared with the step launched piece by
-// piece: first the losses and the norms of the gradients, then the times. The faster kind stays. A step that can't be recorded is
-// launched piece by piece for the rest of the run, and choice() says why.
+// piece. First the losses and the norms of the gradients are compared, then the times; later steps use the faster way. A step
+// that can't be recorded is launched piece by piece for the rest of the run, and choice() says why.
 //
 // A replayed step gives the same numbers as the step launched piece by piece, to the bit if the device's kernels are
 // deterministic. These values may change from step to step: the batch, the learning rate, the loss scale, the keys and rows of
@@ -41,7 +41,7 @@ class StepGraph {
   struct Parts {
     std::function<StepResult(const Batch&, MicroPosition, StepLaunches&)> passes;  // forward and backward of a micro-batch
     std::function<void(StepLaunches&)> update;
-    // Buffers may have changed although their version counters did not, because passes were replayed.
+    // Tells the stepper that buffers may have changed although their version counters did not, because passes were replayed.
     std::function<void()> distrust_counters;
     std::function<void()> drop;  // undoes the passes of the step
     std::vector<ObjectiveStep>& objectives;
@@ -63,7 +63,8 @@ class StepGraph {
   // when memory is needed.
   void forget();
 
-  // Whether steps are replayed, and why; nullopt until it is known. A reason against replay may disappear in a later epoch.
+  // True if steps are replayed, with the reason; nullopt until it is known. A reason against replay may disappear in a later
+  // epoch.
   [[nodiscard]] const std::optional<Chosen<bool>>& choice() const noexcept { return choice_; }
 
  private:
@@ -91,7 +92,7 @@ class StepGraph {
   StepLaunches direct_;
   std::list<Recorded> recorded_;  // one for each shape, in the order in which the shapes came
   Recorded* now_ = nullptr;       // the recording of the present step; null: the step is launched piece by piece
-  Recorded* timed_ = nullptr;     // the first shape that came twice, whose steps are timed
+  Recorded* timed_ = nullptr;     // the first shape that came twice; its steps are timed
   bool records_ = false;          // the present step is being recorded
   std::int64_t step_ = 0;
   std::size_t index_ = 0;                          // number of the step's latest micro-batch, from 1

@@ -11,7 +11,7 @@ namespace millrace {
 
 class SiteRecorder;  // core/random.h
 
-// Which numbers of the host a step was seen to read.
+// The numbers of the host that a step was seen to read.
 struct HostReads {
   bool step = false, epoch = false;  // numbers of StepContext
 };
@@ -28,7 +28,7 @@ class StepLaunches {
 
   // Seeds the random numbers that LibTorch draws in the next part of the step. `seed` depends only on its argument.
   virtual void seed(const Batch& batch, const Seed& seed) { seed(batch); }
-  virtual void run(telemetry::Phase phase, const Work& work);  // does a part of the step, whose time counts as `phase`
+  virtual void run(telemetry::Phase phase, const Work& work);  // does a part of the step; its time counts as `phase`
   [[nodiscard]] virtual SiteRecorder* recorder() { return nullptr; }
   [[nodiscard]] virtual StepNumbers* numbers() { return nullptr; }
   [[nodiscard]] virtual HostReads* reads() { return nullptr; }

@@ -19,13 +19,13 @@ namespace millrace {
 // are the same as before.
 class StepTrials {
  public:
-  // What a trial step's gradients are used for.
+  // The use of a trial step's gradients.
   enum class Role : std::uint8_t { reference, compared };
 
   struct RehearsedStep {
     StepResult result;
     std::vector<std::string> without_gradient;  // names of parameters that got no gradient, of the objectives that were present
-    std::vector<std::string> in_no_objective;   // names of parameters of the model that require a gradient and that nothing moves
+    std::vector<std::string> in_no_objective;   // parameters of the model that require a gradient and that no objective trains
   };
 
   // `time`: try_precision() asks it before each step, and then throws TrialsGivenUp; null = there is no limit.

@@ -56,7 +56,7 @@ Stepper::Stepper(Recipe& recipe, const Switches& switches, telemetry::Timeline& 
                                     .gradients = options.gradients,
                                     .shares = options.shards_optimizer && options.trains ? options.agreement : nullptr};
   std::vector<Objective> objectives = recipe.objectives();
-  if (objectives.empty()) throw RecipeError({"the recipe has no objective", "objectives()", "return at least one"});
+  if (objectives.empty()) throw RecipeError({"the recipe has no objective", "objectives()", "return at least one objective"});
   for (Objective& objective : objectives) objectives_.emplace_back(std::move(objective), recipe.model(), step);
   if (sums_gradients()) nn::share_batch_norms(recipe.model(), options.agreement);
   set_autocast(options_.autocast);

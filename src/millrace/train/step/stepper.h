@@ -30,7 +30,7 @@ struct HostReads;
 // Throws the RecipeError for a run whose first step has no loss.
 [[noreturn]] void refuse_absence(const Batch& batch);
 
-// Called with the loss of each objective that has one, between its forward and its backward pass.
+// Called with the loss of each objective that has a loss, between its forward and its backward pass.
 using LossVisitor = std::function<void(const std::string& objective, const Loss& loss)>;
 
 // Used by the loop's thread only. A step reads no device value on the host, except with device_skip off.
@@ -50,7 +50,7 @@ class Stepper {
     std::int64_t global_batch = 0;           // used by optim.lr_scaling; 0 = not known
     bool trains = true;                      // false: only evaluate() is called, and the state for steps is not kept
     Agreement* agreement = nullptr;          // connects the run's ranks; null = one process
-    // If above 1, each rank steps with its own gradients, and average_over_ranks() is called once in this many steps.
+    // If this is above 1, each rank steps with its own gradients, and average_over_ranks() is called every `average_every` steps.
     std::int64_t average_every = 1;
     bool shards_optimizer = false;  // each rank keeps a part of the optimisers' state, so state() is collective
     GradientSumsOptions gradients;  // how gradients are sent between ranks; bucket_bytes 0 = all at once, after the backward pass
@@ -78,7 +78,7 @@ class Stepper {
   // Collective; does nothing if averages() is false. Returns the bytes that this rank sent.
   std::int64_t average_over_ranks();
 
-  void set_autocast(std::optional<at::ScalarType> autocast);  // from here on; a change to fp16 starts a new loss scale
+  void set_autocast(std::optional<at::ScalarType> autocast);  // applies from here on; a change to fp16 starts a new loss scale
   [[nodiscard]] std::optional<at::ScalarType> autocast() const noexcept { return options_.autocast; }
   [[nodiscard]] at::Device device() const noexcept { return options_.device; }
   [[nodiscard]] std::uint64_t seed() const noexcept { return options_.seed; }

@@ -23,8 +23,9 @@ std::vector<ObjectiveReport> reports_of(const Stepper& stepper) {
     const ObjectiveStep::Readings now = objective.readings();
     const std::string& name = objective.spec().name;
     if (now.misfit.item<float>() > 0) {
-      throw RecipeError({"objective " + name + ": the count of a per_row term is not in proportion to that of the first",
-                         "LossTerm::per_row", "remove per_row from that term"});
+      throw RecipeError(
+          {"objective " + name + ": the count of a per_row term is not in proportion to the count of the first term",
+           "LossTerm::per_row", "remove per_row from that term"});
     }
     reports.push_back({.name = name,
                        .learning_rate = now.learning_rate,

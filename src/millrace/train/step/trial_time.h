@@ -1,4 +1,4 @@
-// How long the trials before a run's first step may take.
+// A limit for the time that the trials before a run's first step may take.
 #pragma once
 
 #include <functional>
@@ -10,25 +10,25 @@
 
 namespace millrace {
 
-// Leaves a trial that TrialTime ends. No std::exception: handlers of errors let it pass.
+// Thrown out of a trial that has no time left. It is not a std::exception, so that handlers of errors let it pass.
 struct TrialsGivenUp {};
 
-// All trials together may take a tenth of the time that the run will take, and 30 s in any case. How long the run takes is known
-// from the fastest trial step; before it there is no limit, and neither is there for a run without an end. A step that has begun
-// is not broken off. Belongs to one thread.
+// All trials together may take a tenth of the time that the run will take, or 30 s, whichever is longer. The run's time is
+// predicted from the fastest trial step. There is no limit before the first such step, or for a run without an end. A step that
+// has begun is completed. Belongs to one thread.
 class TrialTime {
  public:
-  static constexpr double kShare = 0.1, kAlways = 30;  // s
+  static constexpr double kShare = 0.1, kAlways = 30;  // kAlways in seconds
 
-  TrialTime() = default;  // no limit
-  // The time begins to run. `steps`: those of the run, as many as trial steps would be, 0 = no end.
+  TrialTime() = default;  // without a limit
+  // Starts the clock. `steps`: the length of the run in steps like those of the trials; 0 = the run has no end.
   explicit TrialTime(double steps, std::function<double()> clock = steady_seconds);
 
   void begin_step() const;                                       // TrialsGivenUp if one more step is likely to end too late
-  void made_step(double seconds);                                // of the passes alone
-  [[nodiscard]] double step_seconds() const { return step_s_; }  // of the fastest; 0 = none was made
+  void made_step(double seconds);                                // `seconds`: of the forward and backward passes alone
+  [[nodiscard]] double step_seconds() const { return step_s_; }  // of the fastest trial step; 0 = no step was made
   [[nodiscard]] double left() const;                             // seconds; below 0 = the time is over; infinite = no limit
-  // "trials were given up after 31 s, …": the reason of what then holds.
+  // "trials were given up after 31 s, …": a reason for the choices that keep their defaults.
   [[nodiscard]] std::string reason() const;
 
  private:

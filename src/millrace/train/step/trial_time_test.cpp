@@ -27,7 +27,7 @@ TEST_F(TrialTimeTest, HasNoLimitBeforeAStepIsKnownNorForARunWithoutAnEnd) {
 
 TEST_F(TrialTimeTest, AllowsThirtySecondsToAnyRun) {
   TrialTime time = of(10);
-  time.made_step(4);  // of a run of 40 s
+  time.made_step(4);  // the run then takes 40 s
   now_ += 26;
   EXPECT_DOUBLE_EQ(time.left(), 4);
   EXPECT_NO_THROW(time.begin_step());
@@ -38,9 +38,9 @@ TEST_F(TrialTimeTest, AllowsThirtySecondsToAnyRun) {
 
 TEST_F(TrialTimeTest, AllowsATenthOfALongRunByItsFastestStep) {
   TrialTime time = of(1000);
-  time.made_step(9);  // the first one also sets things up
+  time.made_step(9);  // the first step also sets things up
   time.made_step(3);
-  time.made_step(30);  // one in which kernels were timed
+  time.made_step(30);  // a step in which kernels were timed
   EXPECT_DOUBLE_EQ(time.step_seconds(), 3);
   now_ += 297;
   EXPECT_NO_THROW(time.begin_step());

@@ -15,7 +15,7 @@ namespace millrace {
 namespace {
 
 constexpr double kSecondsBetweenLooks = 1;
-constexpr std::size_t kMarks = 12;       // a look covers the time since the look that was this many looks earlier
+constexpr std::size_t kMarks = 12;       // number of marks that are kept; a look covers the time from the first to the last
 constexpr std::size_t kLines = 24;       // the latest losses that rules see
 constexpr std::size_t kStepTimes = 300;  // if there are more step times than this, every second one is dropped
 

@@ -32,7 +32,7 @@ namespace millrace {
 // Belongs to the loop's thread.
 class Diagnosis {
  public:
-  // What a diagnosis works with. Everything that the pointers refer to must outlive the diagnosis.
+  // The objects and settings that a diagnosis works with. Everything that the pointers refer to must outlive the diagnosis.
   struct Parts {
     const RunConfig* config = nullptr;
     const Stepper* stepper = nullptr;
@@ -60,7 +60,7 @@ class Diagnosis {
   Diagnosis(const Diagnosis&) = delete;
   Diagnosis& operator=(const Diagnosis&) = delete;
 
-  // Called after each log line. Applies the rules at most once a second; nullopt if it did not apply them.
+  // Called after each log line. Applies the rules at most once a second; nullopt if they were not applied.
   [[nodiscard]] std::optional<doctor::Watch::Change> look(const StepRecord& record, MemorySeen memory);
   void saw_validation(double loss, double seconds, const doctor::Evidence::Judged& judged);
   void saw_copied(const Batch& batch);  // called with a batch after its copy to the device
@@ -93,7 +93,7 @@ class Diagnosis {
     double validation_seconds = 0;
     double cpu_seconds = 0;                                     // CPU time of the process
     double skipped = 0, spikes = 0, others = 0, others_of = 0;  // others: seconds in which other programs used the cores, out of
-                                                                // others_of seconds that were observed
+                                                                // others_of observed seconds
     data::Loader::Counters read;
     std::map<std::string, double> slow;
     std::vector<nn::ClampCount> clamps;
@@ -112,7 +112,7 @@ class Diagnosis {
 
   Parts parts_;
   doctor::Watch watch_;
-  std::deque<Mark> marks_;  // at the latest looks
+  std::deque<Mark> marks_;  // marks of the latest looks
   std::optional<Mark> first_;
   std::int64_t step_ = 0, samples_ = 0, lines_ = 0, saves_ = 0, validations_ = 0, validation_batches_ = 0;
   double validation_seconds_ = 0;

@@ -71,7 +71,7 @@ void StepProfiler::end() noexcept {
                         " steps that profile.skip leaves out: --profile.skip=0 records from the first");
       return;
     }
-    reporter_.warning("the profile is of " + with_commas(recorded_) + " instead of " + wish + ": the run ended");
+    reporter_.warning("the profile covers " + with_commas(recorded_) + " instead of " + wish + ": the run ended");
     finish();
   } catch (const std::exception& error) {
     state_ = State::done;
@@ -153,7 +153,7 @@ void StepProfiler::close(std::size_t depth) {
 
 void StepProfiler::begins(telemetry::Phase phase) noexcept {
   open(std::string(telemetry::name_of(phase)));
-  // The operations of a validation are not recorded, because they may be a thousand times as many as those of the steps.
+  // The operations of a validation are not recorded, because there may be a thousand times as many of them as in the steps.
   if (phase == telemetry::Phase::validate) open_.back().silence = std::make_unique<at::DisableRecordFunctionGuard>();
 }
 

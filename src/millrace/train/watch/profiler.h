@@ -45,7 +45,7 @@ class StepProfiler final : telemetry::SpanWatch {
   enum class State : std::uint8_t { waiting, recording, done };
   struct Open {
     std::unique_ptr<at::RecordFunction> span;
-    std::unique_ptr<at::DisableRecordFunctionGuard> silence;  // the first member to be destroyed
+    std::unique_ptr<at::DisableRecordFunctionGuard> silence;  // destroyed before the other members
   };
   void begins(telemetry::Phase phase) noexcept override;
   void ends() noexcept override;

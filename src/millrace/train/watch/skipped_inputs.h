@@ -1,4 +1,4 @@
-// Finds samples with values that are not finite: at the next log line it reads the input of skipped steps again, prepares it as
+// Finds samples with values that are not finite. At the next log line it reads the input of skipped steps again, prepares it as
 // the recipe does, and names the samples.
 #pragma once
 
@@ -15,7 +15,7 @@
 
 namespace millrace {
 
-// Belongs to the loop's thread. Costs nothing as long as no step is skipped.
+// Belongs to the loop's thread. Costs nothing unless a step is skipped.
 class SkippedInputs {
  public:
   // `loader` must outlive this object. `batches_per_step`: the most batches that a step takes from the loader.
@@ -26,9 +26,9 @@ class SkippedInputs {
   void begin(double skipped, const Json& at);
   [[nodiscard]] bool rose(double skipped) const noexcept { return skipped > skipped_; }
   // Called at a log line. `skipped`: number of all steps skipped so far. If it rose since the last call, reads the batches since
-  // then again, for at most two seconds or 2 % of the loop's time, whichever is longer, and calls Recipe::prepare for them as
-  // `context` says. Returns a line for each sample that has float values that are not finite, before or after prepare(), and was
-  // not reported before. A field that has such values in more batches than the skipped
+  // then again and calls Recipe::prepare for them as `context` says. This takes at most two seconds or 2 % of the loop's time,
+  // whichever is longer. Returns a line for each sample that has float values that are not finite, before or after prepare(), and
+  // was not reported before. A field that has such values in more batches than the skipped
   // steps used is left out: such values there mean that data is missing. Never throws.
   std::vector<std::string> look(double skipped, const Json& at, const BatchContext& context);
   [[nodiscard]] const doctor::Evidence::SkippedInput& seen() const noexcept { return seen_; }

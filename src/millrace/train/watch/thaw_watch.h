@@ -17,7 +17,8 @@ namespace millrace {
 class ThawWatch {
  public:
   explicit ThawWatch(const torch::nn::Module& model);  // notes the parameters that require no gradient
-  // Throws RecipeError if one of them requires a gradient now. `step`: number of steps made. Reads nothing from a device.
+  // Throws RecipeError if a parameter that was frozen at the start requires a gradient now. `step`: number of steps made. Reads
+  // nothing from a device.
   void look(std::int64_t step) const;
 
  private:

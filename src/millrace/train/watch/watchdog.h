@@ -14,14 +14,14 @@
 
 namespace millrace {
 
-// How the name of a save's task begins (base/doing.h): "the save of step 12".
+// The beginning of the name of a save's task (base/doing.h): "the save of step 12".
 inline constexpr const char* kSaveTask = "the save of step ";
 
 // Watches what the loop says that it is doing (base/doing.h). A phase is reported once if it takes longer than the limit and
-// longer than 50 times what slow phases took before; the report has the current task and advice. A second report follows when the
-// phase ends. While a reported phase lasts, the first signal ends the process; otherwise the loop itself obeys the signal after
-// its step. While a state is being saved, the first signal waits for the save and only the second ends the process, as everywhere
-// (system/signals.h).
+// longer than 50 times the usual time of slow phases. The report has the current task and advice. A second report follows when
+// the phase ends. While a reported phase lasts, the first signal ends the process; otherwise the loop itself obeys the signal
+// after its step. While a state is being saved, the first signal waits for the save and only the second ends the process, as
+// everywhere (system/signals.h).
 class Watchdog {
  public:
   struct Options {
@@ -40,7 +40,7 @@ class Watchdog {
 
   void start();  // starts a thread that calls look() once a second until destruction; does nothing if the system can't create the
                  // thread
-  void look();   // looks once
+  void look();   // makes one check
 
  private:
   [[nodiscard]] double limit() const;
@@ -49,7 +49,7 @@ class Watchdog {
 
   Options options_;
   std::uint64_t beat_;
-  double since_, looked_;  // times of the clock when the beat last changed, and at the last look
+  double since_, looked_;  // times of the clock: when the beat last changed, and at the last look
   bool reported_ = false;
   std::vector<double> slow_;  // seconds of the latest phases that took longer than one look
   std::size_t slow_count_ = 0;

@@ -1,5 +1,5 @@
-// States of the process and of a thread that decide the numbers of a step without being its arguments, each with what sets it and
-// what restores it. A state that is not in this table must not change a bit.
+// States of the process and of a thread that influence the numbers of a step but are not its arguments. The table says what sets
+// each state and what restores it. A state that is not in the table must not change a bit.
 //
 //   state                                 set by                                          put back by
 //   of the process, for a run:
@@ -30,10 +30,10 @@
 
 namespace millrace {
 
-// While an object lives, the process may be set up for a run; the destructor restores all states, so that consecutive runs of a
-// program don't see each other's states. Simultaneous runs share the states: the first object saves them, the last one restores
-// them. The constructor resets the choices of kernels to those of a new process. Thread-safe, but an object must not be made or
-// destroyed while a step is under way.
+// While an object of this class exists, the process may be set up for a run. The destructor restores all states, so that
+// consecutive runs of a program don't see each other's states. Simultaneous runs share the states: the first object saves them,
+// the last one restores them. The constructor resets the choices of kernels to the defaults of a new process. Thread-safe, but an
+// object must not be made or destroyed while a step is under way.
 class ProcessInputs {
  public:
   ProcessInputs();

@@ -17,8 +17,8 @@ namespace millrace {
 // try again and cut their batches alike.
 class Recovery {
  public:
-  // `recovers`: false leaves out-of-memory errors to the caller. `may_recompute`: true allows it to recompute blocks that the
-  // config does not name. `micro_batches`: the number at the start.
+  // `recovers`: false leaves out-of-memory errors to the caller. `may_recompute`: true allows recovery to recompute blocks that
+  // the config does not name. `micro_batches`: the number at the start.
   Recovery(bool recovers, bool may_recompute, std::int64_t micro_batches, Recipe& recipe, Stepper& stepper, Reporter& reporter,
            Agreement& agreement);
 
@@ -39,7 +39,7 @@ class Recovery {
   std::int64_t attempt(const Attempt& tried, const std::function<std::int64_t()>& run, const std::function<void()>& undo);
 
   // Records the most bytes of tensors since the last forget_peak(), from the allocator's counters. Does not wait for the device.
-  // Called so that only steps are covered.
+  // The loop calls it before work that is not a step, so that the record covers only steps.
   void record_peak();
   void forget_peak();
   [[nodiscard]] std::uint64_t step_peak_bytes() const noexcept { return step_peak_bytes_; }

@@ -51,8 +51,8 @@ bool Saves::take_finished(std::int64_t step, Failure on_failure, bool asks_to_st
   const bool stops = on_failure == Failure::as_configured && config_.on_error == SnapshotConfig::OnSaveError::stop;
   if (stops || on_failure == Failure::end) {
     if (failed) throw *saved->error;
-    throw SnapshotError(
-        {"the run ends: a snapshot could not be written by rank 0", answer.at("text").get<std::string>(), "see there"});
+    throw SnapshotError({"the run ends: a snapshot could not be written by rank 0", answer.at("text").get<std::string>(),
+                         "follow the message of rank 0"});
   }
   if (!failed) return stop;
   reporter_.warning(saved->error->what());
@@ -121,7 +121,7 @@ std::string Saves::last_good(const std::string& loss) {
   const auto good =
       std::find_if(kept.rbegin(), kept.rend(), [&](const auto& found) { return is_good(*place_.fs, found.path, loss); });
   if (kept.empty()) return "";
-  if (good == kept.rend()) return "no snapshot is good, since the validation loss is not a number in any of them; ";
+  if (good == kept.rend()) return "no snapshot is good, because the validation loss is not a number in any of them; ";
   return "the last good snapshot is " + good->path.string() +
          (good == kept.rbegin() ? "; " : " (the validation loss of later ones is not a number); ");
 }

@@ -20,8 +20,8 @@ class Saves {
  public:
   Saves(const SnapshotConfig& config, const SaveDestination& place, Reporter& reporter, Agreement& agreement);
 
-  // True if the config asks for a save at `step`. `asked_at`: the step at which the caller asked the last time. `wanted`: true if
-  // the caller needs a save anyway, at the end of an epoch or for a new best.
+  // True if the config asks for a save at `step`. `asked_at`: the step of the caller's previous call. `wanted`: true if the
+  // caller needs a save anyway, at the end of an epoch or for a new best.
   [[nodiscard]] bool is_due(std::int64_t step, std::int64_t asked_at, bool wanted) const;
   [[nodiscard]] bool holds(std::int64_t step) const noexcept {
     return saved_step_ == step;
@@ -30,24 +30,24 @@ class Saves {
   void forget() noexcept { saved_step_ = -1; }  // called if the saved state of the step is out of date
   void restored(std::int64_t step) noexcept { saved_step_ = step; }
 
-  // Called before the first step of a run whose state is on a device: reserves the host memory of a save. Collective, as save()
-  // is.
+  // Called before the first step of a run that keeps its state on a device: reserves the host memory of a save. Collective, like
+  // save().
   void make_room(const std::function<snapshot::Content()>& content);
 
   enum class Failure : std::uint8_t { warn, as_configured, end };
   // Starts a save of `content()`. All ranks call `content` during it, and rank 0's result is saved. `last`: waits for the end of
   // the save, and throws if it fails. Returns false if this step is already saved.
   bool save(std::int64_t step, const std::function<snapshot::Content()>& content, std::vector<std::int64_t> best, bool last);
-  // Handles a save that ended since the last call. If a snapshot could not be written, that is a warning, because the previous
-  // snapshot still exists and the next save may find room; if `on_failure` or snapshot.on_error asks for it, every rank throws
-  // SnapshotError instead. `asks_to_stop`: this rank wants to stop. Returns true if some rank wants to stop; that is exchanged in
-  // the same message.
+  // Handles a save that ended since the last call. A snapshot that could not be written normally causes only a warning, because
+  // the previous snapshot still exists and the next save may find room. If `on_failure` or snapshot.on_error asks for it, every
+  // rank throws SnapshotError instead. `asks_to_stop`: this rank wants to stop. Returns true if any rank wants to stop; the ranks
+  // exchange this in the same message.
   bool take_finished(std::int64_t step, Failure on_failure = Failure::as_configured, bool asks_to_stop = false);
   // If a save takes longer than snapshot.max_lag steps, waits for its end, so that a crash can't lose more steps than that.
   // Returns the nanoseconds waited.
   std::int64_t bound_lag(std::int64_t step);
-  // "the last good snapshot is PATH; ". A snapshot is good if in the last validation before it the metric `loss` was finite. The
-  // text says so if a newer snapshot exists. "" if there is no good snapshot.
+  // Text for messages: "the last good snapshot is PATH; ". A snapshot is good if the metric `loss` was finite in the last
+  // validation before it. The text mentions a newer snapshot if there is one. "" if there is no good snapshot.
   [[nodiscard]] std::string last_good(const std::string& loss);
   [[nodiscard]] std::string last();  // "the last snapshot is PATH; ", or "" if there is no snapshot
   [[nodiscard]] Json results(double step_seconds) const;

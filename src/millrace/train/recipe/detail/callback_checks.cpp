@@ -23,11 +23,11 @@ std::string shape_text(const at::Tensor& tensor) { return to_text(tensor.sizes()
 void check_source(const data::Source& source, const std::string& who) {
   if (source.size() < 0)
     refuse("the source of " + who + " has the size " + std::to_string(source.size()), "return the number of samples from size()");
-  if (source.fields().empty()) refuse("the source of " + who + " has no fields", "return at least one from fields()");
+  if (source.fields().empty()) refuse("the source of " + who + " has no fields", "return at least one field from fields()");
   std::set<std::string_view> names;
   for (const Field& field : source.fields()) {
     const std::string which = "field " + quoted(field.name) + " of " + who;
-    if (field.name.empty()) refuse("a field of " + who + " has no name", "name it: the batch holds it by that name");
+    if (field.name.empty()) refuse("a field of " + who + " has no name", "give it a name, under which the batch holds it");
     if (!names.insert(field.name).second) refuse(who + " has two fields " + quoted(field.name), "give each field its own name");
     if (!element_count(field.shape)) {
       refuse(which + " has the shape " + to_text(field.shape),
@@ -40,10 +40,10 @@ void check_term(const LossTerm& term, bool training) {
   const std::string who = term.name.empty() ? "the loss" : "term " + quoted(term.name) + " of the loss";
   if (!term.sum.defined()) refuse(who + " has no sum", "add its values up: values.sum()");
   if (term.sum.dim() != 0)
-    refuse(who + " has a sum of shape " + shape_text(term.sum) + ", a scalar is due", "add its values up: values.sum()");
+    refuse(who + " has a sum of shape " + shape_text(term.sum) + ", expected a scalar", "add its values up: values.sum()");
   const std::string counting = "say how many values the sum adds up, as a scalar on the sum's device";
   if (!term.count.defined()) refuse(who + " has no count", counting);
-  if (term.count.numel() != 1) refuse(who + " has a count of shape " + shape_text(term.count) + ", a scalar is due", counting);
+  if (term.count.numel() != 1) refuse(who + " has a count of shape " + shape_text(term.count) + ", expected a scalar", counting);
   if (!(term.nominal_count > 0))
     refuse(who + " has the nominal_count " + significant(term.nominal_count, 6), "give the count of a full micro-batch, above 0");
   if (term.report && (!term.report->sum.defined() || !term.report->count.defined()))
@@ -59,7 +59,7 @@ void check_picture(const Picture& picture) {
   const std::string file = "its file is pictures/NAME.png";
   if (picture.name.empty()) refuse("a picture has no name", "name it: " + file);
   if (picture.name.find('/') != std::string::npos || picture.name.front() == '.')
-    refuse(who + " has a name that is no file name", "leave out slashes, and a dot at the beginning: " + file);
+    refuse(who + " has a name that is not a valid file name", "leave out slashes, and a dot at the beginning: " + file);
   if (picture.width < 1 || picture.height < 1)
     refuse(who + " is " + std::to_string(picture.width) + " x " + std::to_string(picture.height), "give it a width and a height");
   const auto bytes = static_cast<std::uint64_t>(picture.width) * static_cast<std::uint64_t>(picture.height) * 3;
@@ -75,10 +75,11 @@ void check_pipeline(const data::Pipeline& pipeline) {
   std::set<std::string> names;
   for (const data::Dataset& dataset : pipeline.datasets) {
     const std::string who = dataset.name.empty() ? "the data set" : "data set " + quoted(dataset.name);
-    if (!dataset.source) refuse(who + " has no source", "give it one, not a null pointer");
+    if (!dataset.source) refuse(who + " has no source", "give it a source, not a null pointer");
     check_source(*dataset.source, who);
     if (!dataset.name.empty() && !names.insert(dataset.name).second)
-      refuse("two data sets have the name " + quoted(dataset.name), "give each its own: a group of a batch is found by it");
+      refuse("two data sets have the name " + quoted(dataset.name),
+             "give each its own name, by which the groups of a batch are found");
   }
 }
 
@@ -87,10 +88,10 @@ void check_prepared(const Batch& batch) {
     for (const auto& [name, tensor] : group.fields) {
       const std::string who =
           "field " + quoted(name) + (group.name.empty() ? "" : " of group " + quoted(group.name)) + " of the prepared batch";
-      if (!tensor.defined()) refuse(who + " has no tensor", "leave the field out, or give it one");
+      if (!tensor.defined()) refuse(who + " has no tensor", "leave the field out, or give it a tensor");
       if (tensor.dim() > 0 && tensor.size(0) >= group.rows()) continue;  // a sample may become several rows
       refuse(who + " has the shape " + shape_text(tensor) + ", and the batch has " + std::to_string(group.rows()) + " rows",
-             "give at least a row for each sample, in the first dimension; to leave samples out choose them in data()");
+             "give at least a row for each sample, in the first dimension; to leave samples out, select the others in data()");
     }
   }
 }
@@ -104,13 +105,13 @@ void check_objectives(const std::vector<Objective>& objectives, const torch::nn:
     const std::string who = "objective " + quoted(objective.name);
     if (!objective.loss) refuse(who + " has no loss", "set Objective::loss to a function");
     if (!own.insert(objective.name).second)
-      refuse("two objectives have the name " + quoted(objective.name), "give each its own: logs and snapshots know them by it");
+      refuse("two objectives have the name " + quoted(objective.name), "give each its own name, which logs and snapshots use");
     const auto move = [&](const void* parameter, const std::string& name) {
       if (const auto [it, is_new] = movers.emplace(parameter, who); !is_new) {
         refuse("parameter " + quoted(name) + " is moved " +
                    (it->second == who ? "twice by " + who : "by " + it->second + " and by " + who),
                it->second == who
-                   ? "leave it in one ParameterGroup: each has a learning rate and a decay of its own"
+                   ? "leave it in one ParameterGroup, because each group has its own learning rate and decay"
                    : "give each objective its own parameters; losses of the same parameters are terms of one objective");
       }
     };
@@ -135,7 +136,7 @@ void check_objectives(const std::vector<Objective>& objectives, const torch::nn:
 }
 
 void check_loss(const Loss& loss, bool training) {
-  if (loss.terms.empty()) refuse("the loss has no terms", "give it one, or return nullopt where the objective is absent");
+  if (loss.terms.empty()) refuse("the loss has no terms", "give it a term, or return nullopt where the objective is absent");
   std::set<std::string> names;
   for (const LossTerm& term : loss.terms) {
     check_term(term, training);
@@ -146,7 +147,7 @@ void check_loss(const Loss& loss, bool training) {
     }
   }
   for (const auto& [name, tensor] : loss.outputs) {
-    if (!tensor.defined()) refuse("output " + quoted(name) + " of the loss has no tensor", "leave it out, or give it one");
+    if (!tensor.defined()) refuse("output " + quoted(name) + " of the loss has no tensor", "leave it out, or give it a tensor");
   }
 }
 
@@ -165,7 +166,8 @@ void check_pictures(const std::vector<Picture>& pictures) {
   for (const Picture& picture : pictures) {
     check_picture(picture);
     if (!names.insert(picture.name).second)
-      refuse("two pictures have the name " + quoted(picture.name), "give each its own: the second would overwrite the first");
+      refuse("two pictures have the name " + quoted(picture.name),
+             "give each its own name, because the second would overwrite the first");
   }
 }
 
@@ -177,7 +179,8 @@ void check_tables(const std::vector<TextTable>& tables) {
              "the table's file is NAME.csv next to history.csv; use letters, digits, \"_\" and \"-\"");
     }
     if (!names.insert(table.name).second)
-      refuse("two tables have the name " + quoted(table.name), "give each its own: the second would overwrite the first");
+      refuse("two tables have the name " + quoted(table.name),
+             "give each its own name, because the second would overwrite the first");
     for (const auto& row : table.rows) {
       if (row.size() == table.columns.size()) continue;
       refuse("table " + quoted(table.name) + " has a row of " + std::to_string(row.size()) + " cells and " +

@@ -17,8 +17,8 @@ void check_prepared(const Batch& batch);
 // Checks that each objective has a loss and a distinct name, and that it updates parameters of `model` that no other objective
 // updates.
 void check_objectives(const std::vector<Objective>& objectives, const torch::nn::Module& model);
-// Checks that the values of the loss are scalars where they must be, that the loss has a gradient if `training`, and that the
-// names of its terms are distinct.
+// Checks that sums and counts of the loss are scalars, that the loss has a gradient if `training`, and that the names of its
+// terms are distinct.
 void check_loss(const Loss& loss, bool training);
 // Checks that the pictures' names are distinct and valid file names, and that each picture has three bytes a pixel.
 void check_pictures(const std::vector<Picture>& pictures);

@@ -10,8 +10,8 @@ constexpr const char* kOtherDevice =
     "make each tensor where the batch is: at::zeros({4}, batch[\"x\"].options()), or at::TensorOptions(context.device) with the "
     "Context of the recipe's constructor";
 constexpr const char* kChannels =
-    "channels are dimension 1 of [rows,channels,...]: look for a batch axis that is lost (batch[\"x\"][0] and squeeze() take it "
-    "away, narrow(0, 0, 1) keeps it), for dimensions in another order, for a layer of another width";
+    "channels are dimension 1 of [rows,channels,...]: look for a batch axis that is lost (batch[\"x\"][0] and squeeze() remove "
+    "it, narrow(0, 0, 1) keeps it), for dimensions in another order, or for a layer of another width";
 constexpr const char* kTypes =
     "bring both to one type: weights are f32, so batch.set(\"x\", batch[\"x\"].to(at::kFloat)) in prepare(), or f32 in the "
     "source";
@@ -26,9 +26,10 @@ constexpr std::array<Kind, 13> kKinds = {{
     {"to be on the same device", kOtherDevice},
     {"Torch not compiled with CUDA", kOtherDevice},
     {"empty ModuleHolder",
-     "the layer was never made: layer = register_module(\"layer\", torch::nn::Linear(8, 3)) in the constructor of the model"},
+     "the layer was never constructed: layer = register_module(\"layer\", torch::nn::Linear(8, 3)) in the constructor of the "
+     "model"},
     {"view size is not compatible",
-     "write reshape() for view(): after transpose(), permute() or a slice the values do not lie one after the other"},
+     "write reshape() instead of view(): after transpose(), permute() or a slice the values are not contiguous"},
     {"running_mean should contain", kChannels},
     {"weight should contain", kChannels},
     {"channels, but got", kChannels},
@@ -46,12 +47,12 @@ std::string until(const std::string& text, std::string_view words) { return text
 }  // namespace
 
 Message refusal_of(std::string text) {
-  text = until(text, " Hint: ");  // about Python
+  text = until(text, " Hint: ");  // removes a hint about Python
   text = until(text, " This could be because the operator doesn't exist");
   text = until(text, ", please report a bug to PyTorch");
   if (text.find("does not have a deterministic implementation") != std::string::npos) {
     return {until(text, ","), "train.deterministic",
-            "compute it with other operations, or set train.deterministic=false: runs then agree to rounding"};
+            "compute it with other operations, or set train.deterministic=false: runs then agree up to rounding"};
   }
   for (const Kind& kind : kKinds) {
     if (text.find(kind.words) != std::string::npos) return {"LibTorch refused an operation: " + text, "", kind.next};

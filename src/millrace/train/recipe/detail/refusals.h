@@ -1,4 +1,4 @@
-// What LibTorch says when it refuses an operation, in words that help an author.
+// Translates the errors with which LibTorch refuses an operation into messages that help the author of a recipe.
 #pragma once
 
 #include <string>
@@ -7,8 +7,9 @@
 
 namespace millrace {
 
-// `text`: the first line of LibTorch's message. What: that line without what speaks of Python, of its developers and of other
-// backends. Where: empty, but for a refusal that a config key decides. Next: what mends refusals of that kind.
+// `text` is the first line of LibTorch's message. Returns a message in three parts. "What": that line without its parts about
+// Python, LibTorch's developers and other backends. "Where": a config key if it decides the refusal, otherwise empty. "Next": how
+// to mend refusals of that kind.
 [[nodiscard]] Message refusal_of(std::string text);
 
 }  // namespace millrace

@@ -5,7 +5,7 @@
 
 namespace millrace {
 
-// Throws SnapshotError if the trainer's part is missing or has values that no trainer writes. The session reads that part too.
+// Throws SnapshotError if the trainer's part is missing or has values that no trainer writes.
 void check_trainer_part(const snapshot::Content& content);
 
 }  // namespace millrace

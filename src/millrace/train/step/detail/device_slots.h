@@ -47,7 +47,7 @@ class DeviceSlots {
   [[nodiscard]] Batch take(data::HostBatch host, Split split);
   // Call when all work on the batch of the last take() is launched.
   void launched();
-  void drop();  // the batch that send() copied will not be taken
+  void drop();  // call if the batch that send() copied will not be taken
   // The number of the loader's batches whose copies have not ended.
   [[nodiscard]] std::size_t under_way();
   void wait();  // the host waits for the oldest copy

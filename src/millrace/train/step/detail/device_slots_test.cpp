@@ -82,7 +82,7 @@ class LateDevice final : public device::Copies {
   };
   MarkPtr mark(std::vector<Item>& queue) {
     auto place = std::make_shared<Place>(*this);
-    places_.push_back(place);  // an event exists as long as a queue still has to reach it
+    places_.push_back(place);  // an event exists until every queue has reached it
     queue.push_back({[to = place.get()] { to->is_reached = true; }, {}});
     return place;
   }

@@ -33,7 +33,7 @@ class ModelBlocks {
   void enter(std::optional<memory::BlockScope>& scope);
   void end_pass();  // call after the first pass of a step: ConfigError if recompute() names something that is not a block
 
-  // For passes that leave no trace; `watcher` sees their blocks, null = they are not watched.
+  // For passes that leave no trace. `watcher` sees their blocks; null = the passes are not watched.
   void begin_trial() noexcept { trying_ = true; }
   void watch(memory::Watcher* watcher) noexcept { watcher_ = watcher; }
   void end_trial() noexcept;

@@ -71,8 +71,8 @@ const void* RecordedInputs::place_of(const RandomScope::Position& position, std:
   const std::scoped_lock lock(mutex_);
   const auto rows = std::ranges::find_if(recorded_, [&](const Rows& known) { return known == position.rows; });
   if (rows == recorded_.end())
-    throw RecipeError({"the loss draws random numbers for rows in an order of its own", "RowScope in Objective::loss",
-                       "keep the order of the batch or of its groups"});
+    throw RecipeError({"the loss draws random numbers for rows in an order that the batch does not have",
+                       "RowScope in Objective::loss", "keep the order of the batch or of its groups"});
   Entry fresh{
       .site = position.site, .elements = elements, .rows = static_cast<std::size_t>(rows - recorded_.begin()), .counts = {}};
   auto known = std::ranges::find_if(entries_, [&](const Entry& entry) {  // a recomputed block asks for the same site again
@@ -106,8 +106,8 @@ std::size_t RecordedInputs::take(std::size_t bytes) {
   return place;
 }
 
-// In the recorded batch some orders of rows may have been equal to that of `entry`, so the site may use any of them. True if they
-// are equal in this batch too.
+// True if all orders of rows that equalled the order of `entry` in the recorded batch equal it in this batch too. Otherwise it is
+// unknown which of them the site uses.
 bool RecordedInputs::are_alike(const Entry& entry, const std::vector<Rows>& rows) const {
   for (std::size_t i = 0; i < rows.size(); ++i)
     if (recorded_[i] == recorded_[entry.rows] && !(rows[i] == rows[entry.rows])) return false;

@@ -1,5 +1,5 @@
-// The values that the host writes into the device's memory before each replay of a recorded step: keys and rows of its random
-// sites, and numbers that change from step to step.
+// The values that the host writes into the device's memory before each replay of a recorded step: the keys and rows of the step's
+// random sites, and numbers that change from step to step.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -18,7 +18,7 @@ namespace millrace {
 // Indices of the groups that have rows, in the order of their earliest row.
 [[nodiscard]] std::vector<std::size_t> groups_by_appearance(const Batch& batch);
 
-// Belongs to one recording. Any thread of a backward pass may call place_of(); the loop's thread calls the rest.
+// Belongs to one recording. Any thread of a backward pass may call place_of(); the loop's thread calls the other functions.
 class RecordedInputs final : public SiteRecorder, public StepNumbers {
  public:
   RecordedInputs(at::Device device, std::uint64_t seed);
@@ -28,10 +28,10 @@ class RecordedInputs final : public SiteRecorder, public StepNumbers {
   // RecipeError if the rows are in an order that rows_in() does not list, or if the device has no kernel that reads sites.
   [[nodiscard]] const void* place_of(const RandomScope::Position& position, std::int64_t elements) override;
   // Writes the sites of this batch and the numbers of this step to the device, in order with its work; the host does not wait.
-  // False, and nothing is written, if the batch's rows are not arranged like those of the recorded batch.
+  // Returns false and writes nothing if the batch's rows are not arranged like those of the recorded batch.
   [[nodiscard]] bool write(const Batch& batch, std::int64_t step);
-  // True if the recorded batch had equal rows in two orders of rows_in() and this batch has not: then it is unknown from which of
-  // them a site draws.
+  // True if two orders of rows_in() had equal rows in the recorded batch but differ in this batch: then it is unknown from which
+  // of them a site draws.
   [[nodiscard]] bool is_unsure() const noexcept { return is_unsure_; }
 
  private:
@@ -44,8 +44,8 @@ class RecordedInputs final : public SiteRecorder, public StepNumbers {
     std::vector<std::int64_t> counts;  // elements of each run
   };
 
-  // The orders of a batch's rows in which a recipe may draw: the order of rows_of(), all groups one after the other, all groups
-  // by their earliest row, and the order of each single group.
+  // The orders in which a recipe may draw for the rows of a batch: the order of rows_of(), all groups one after the other, all
+  // groups sorted by their earliest row, and the order of each single group.
   [[nodiscard]] static std::vector<Rows> rows_in(const Batch& batch);
   [[nodiscard]] bool are_alike(const Entry& entry, const std::vector<Rows>& rows) const;
   [[nodiscard]] std::size_t take(std::size_t bytes);

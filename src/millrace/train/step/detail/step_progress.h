@@ -1,4 +1,4 @@
-// The sums and gradients that the micro-batches of a step have left so far. Only step_graph.cpp includes it.
+// The sums and gradients of the micro-batches of a step that have run so far. Only step_graph.cpp includes it.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -25,7 +25,7 @@ struct GradientDifference {
                                                    const std::vector<at::Tensor>& gradients,
                                                    const std::vector<at::Tensor>& reference);
 // Measured in bf16 against fp32 (language_model and cosmology, smoke and small, before and after training): meaningful gradients
-// differ by at most 0.03, and gradients that are only rounding by 0.004 of the whole gradient's size.
+// differ by at most 0.03. Gradients that are only rounding differ by at most 0.004 of the whole gradient's size.
 inline constexpr double kGradientFloor = 0.05;
 
 }  // namespace millrace

@@ -26,7 +26,7 @@ enum class Time : std::uint8_t {
   wall   // all time: for trials of threads, because threads of the run that wait for each other would be taken for other programs
 };
 
-// The time of `first` divided by the time of `second`. Both are measured in turns.
+// The time of `first` divided by the time of `second`. The measurements of both take turns.
 double ratio_of(const Way& first, const Way& second, Time time = Time::fair) {
   std::vector<WorkClock::Time> times[2];
   const Way* ways[2] = {&first, &second};
@@ -200,14 +200,14 @@ Json DoctorTrials::to_json() const {
 
 RemedyTrials::RemedyTrials(Assembly& assembly) : assembly_(assembly) {
   if (!assembly.setup().agreement().alone()) return;  // with several ranks, all would have to agree on each trial
-  constexpr double kInTurns = 2.0 * kRounds;          // passes of a trial that makes two settings in turns
+  constexpr double kInTurns = 2.0 * kRounds;          // passes of a trial that runs two settings in turns
   const bool threads = has_more_threads_than_cores(assembly);
   all_.push_back({.passes = 1, .make = &count_operations});
   if (may_recompute(assembly)) all_.push_back({.passes = adds_gradients(assembly.config()) ? 3.0 : 2.0, .make = &try_recompute});
   constexpr double kLooksForConvolutions = 1;
   if (may_gain_by_format(assembly)) all_.push_back({.passes = kInTurns + kLooksForConvolutions, .make = &try_format});
   if (threads) all_.push_back({.passes = kInTurns, .make = &try_threads});
-  // Left out if there are more threads than cores: threads that wait for each other then take as long for half the rows.
+  // Left out if there are more threads than cores: the threads then wait for each other, and half the rows take as long.
   if (!threads) all_.push_back({.passes = kInTurns, .make = &try_half});
   if (has_another_layout(assembly)) all_.push_back({.passes = kInTurns + 1, .make = &try_layout});
 }

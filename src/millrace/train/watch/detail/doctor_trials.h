@@ -39,7 +39,7 @@ class RemedyTrials {
   DoctorTrials made_;
 };
 
-// The trials of a run; none of them is made yet.
+// The trials of a run, before the first one is made.
 [[nodiscard]] std::unique_ptr<RemedyTrials> try_remedies(Assembly& assembly);
 
 }  // namespace millrace

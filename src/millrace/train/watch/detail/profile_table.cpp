@@ -218,9 +218,9 @@ std::string short_name(std::string_view name) {
   if (inner.starts_with(kNode) && inner.ends_with('>')) {
     inner = inner.substr(kNode.size(), inner.size() - kNode.size() - 1);
     if (const std::size_t colons = inner.rfind("::"); colons != std::string_view::npos) inner = inner.substr(colons + 2);
-    return std::string(inner) + (of_engine ? ", backward with what sums gradients" : ", backward");
+    return std::string(inner) + (of_engine ? ", backward and sums of gradients" : ", backward");
   }
-  return of_engine ? std::string(inner) + " with what sums gradients" : std::string(name);
+  return of_engine ? std::string(inner) + " and sums of gradients" : std::string(name);
 }
 
 std::string to_text(const ProfileTable& table) {

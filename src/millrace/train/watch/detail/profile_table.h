@@ -32,9 +32,9 @@ struct ProfileTable {
 };
 
 // Reads a trace. Its spans "ProfilerStep#N" are the steps, its events "cpu_op" the operations; other spans (forward, backward)
-// are ignored. An operation that begins while another one on the same thread runs is part of that one; each thread is analysed
-// separately. An operation whose only child has the same name is counted once, together with the child, as in TensorBoard's
-// profiler. `rows`: the most rows of each list. Throws std::exception if the text is not a trace.
+// are ignored. An operation that begins during another operation of the same thread is part of that operation; each thread is
+// analysed separately. An operation whose only child has the same name is counted once, together with the child, as in
+// TensorBoard's profiler. `rows`: the most rows of each list. Throws std::exception if the text is not a trace.
 [[nodiscard]] ProfileTable table_of_trace(std::string_view trace, std::size_t rows = 10);
 
 // A readable name: Millrace's autograd functions become "GeluFunction, backward", other names stay unchanged.

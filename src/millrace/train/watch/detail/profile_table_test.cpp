@@ -97,7 +97,7 @@ TEST(ShortName, SaysWhoseBackwardItIs) {
   EXPECT_EQ(short_name("aten::mm"), "aten::mm");
   EXPECT_EQ(short_name("torch::autograd::CppNode<millrace::kernels::(anonymous namespace)::GeluFunction>"),
             "GeluFunction, backward");
-  EXPECT_EQ(short_name("autograd::engine::evaluate_function: MmBackward0"), "MmBackward0 with what sums gradients");
+  EXPECT_EQ(short_name("autograd::engine::evaluate_function: MmBackward0"), "MmBackward0 and sums of gradients");
 }
 
 }  // namespace
