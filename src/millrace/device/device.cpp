@@ -49,7 +49,7 @@ std::string list_devices(const Backend* cuda, const std::string& why_no_cuda) {
   return cuda != nullptr ? list : list + "; no cuda: " + why_no_cuda;
 }
 
-// 1 for "cuda:1", `local_rank` for "cuda"; nullopt for any other `wish`.
+// Returns 1 for "cuda:1" and `local_rank` for "cuda"; nullopt for any other `wish`.
 std::optional<int> cuda_index(const std::string& wish, int local_rank) {
   if (wish == "cuda") return local_rank;
   if (!wish.starts_with("cuda:")) return std::nullopt;

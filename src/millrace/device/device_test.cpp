@@ -234,7 +234,7 @@ TEST(Threads, FarMoreThanTheCpusAreRefused) {
   }
 }
 
-// The message of an exception from `body`, which runs in a separate process with this limit; "" if it throws no exception.
+// Runs `body` in a separate process with this limit. Returns the message of its exception; "" if it throws no exception.
 template <class Body>
 std::string said_below(int resource, std::uint64_t most, Body body) {
   std::array<int, 2> pipe{};
@@ -292,8 +292,8 @@ TEST(AddressSpace, TensorsLeaveToLibrariesWhatTheyNeed) {
       while (true) kept.push_back(at::empty({std::int64_t{4} << 20}, at::kByte));
     } catch (const std::exception& error) {
       const std::uint64_t left = address_space_left().value_or(0);
-      // The parent's threads have left heaps of 64 MB each, which a child may grow and can't return. A program that guards itself
-      // at its start has no such heaps.
+      // The parent's threads have left heaps of 64 MB each, which a child may grow but can't return. A program that checks its
+      // limits at its start has no such heaps.
       if (left + (std::uint64_t{64} << 20U) < library_address_space(1))
         throw std::runtime_error("only " + std::to_string(left) + " bytes are left");
       if (kept.size() < 10) throw std::runtime_error("refused after " + std::to_string(kept.size()));

@@ -12,7 +12,7 @@
 namespace millrace::device {
 namespace {
 
-// cudaErrorMemoryAllocation, as a number because only the plugin includes CUDA's headers.
+// cudaErrorMemoryAllocation. It is written as a number because only the plugin includes CUDA's headers.
 constexpr std::int32_t kMemoryAllocation = 2;
 
 // The errors (cudaError_t) after which the process's context is unusable, according to cudart's documentation.
@@ -68,7 +68,7 @@ bool holds(std::string_view text, const auto& words) noexcept {
   return std::ranges::any_of(words, [&](std::string_view word) { return text.find(word) != std::string_view::npos; });
 }
 
-// True if cuDNN names an internal error without details. It then lacks a resource, usually memory.
+// True if cuDNN names an internal error without details. The cause is then a missing resource, usually memory.
 bool is_bare_internal_error(std::string_view text) noexcept {
   constexpr std::string_view kInternal = "CUDNN_STATUS_INTERNAL_ERROR";
   const std::size_t at = text.find(kInternal);

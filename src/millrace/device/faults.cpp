@@ -19,7 +19,7 @@ bool is_volume(const ConvolutionCall& call) { return call.input.size() == 5; }
 // The value for one direction. ATen also accepts one value for all directions.
 std::int64_t in_direction(at::IntArrayRef values, std::size_t i) { return values.size() == 1 ? values[0] : values[i]; }
 
-// fp16 uses bf16's code if the CPU has amx_fp16. On other CPUs with AMX fp16 is right, but slow in both layouts.
+// fp16 uses bf16's code if the CPU has amx_fp16. On other CPUs with AMX, fp16 is right but slow in both layouts.
 bool is_cut_volume(const ConvolutionCall& call) {
   const bool is_narrow = call.format == at::kBFloat16 || call.format == at::kHalf;
   return is_narrow && is_volume(call) && detail::rows_may_overrun(call);
@@ -66,8 +66,8 @@ bool is_kernel_longer_than_volume(const ConvolutionCall& call) {
 }
 
 // ATen uses oneDNN for calls that it considers large: more than one sample, more than 20,480 elements without the last axis, or
-// kernels above 3. Other calls go through ATen's own loop, which copies each kernel's neighbourhood. Below kWorthwhile
-// multiplications the reordering for oneDNN costs as much as it saves.
+// kernels above 3. ATen computes other calls in its own loop, which copies each kernel's neighbourhood. Below kWorthwhile
+// multiplications, the reordering for oneDNN costs as much as oneDNN saves.
 bool is_one_small_volume(const ConvolutionCall& call) {
   constexpr std::int64_t kCountsAsLarge = 20480, kWorthwhile = 4'000'000;
   if (!is_volume(call) || call.transposed || call.groups != 1 || call.input[0] != 1 || is_point(call)) return false;
@@ -116,7 +116,7 @@ struct Word {
   std::string_view word;
   OnednnIsa isa;
 };
-// oneDNN's names of instruction sets; an unknown name sets no limit.
+// oneDNN's names of instruction sets. An unknown name sets no limit.
 constexpr std::array kWords = {Word{"SSE41", OnednnIsa::older},
                                Word{"AVX", OnednnIsa::older},
                                Word{"AVX2", OnednnIsa::avx2},

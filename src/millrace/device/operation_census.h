@@ -22,7 +22,7 @@ struct OperationCensus {
   std::string copied_by;  // the largest copy: "aten::to [256, 256] from cpu to cuda:0"
 };
 
-// While this object exists, a census does not count copies on this thread: they bring the batch to the device.
+// While this object exists, a census does not count this thread's copies, because they move the batch to the device.
 class ExpectedCopies {
  public:
   ExpectedCopies() noexcept;
@@ -31,8 +31,8 @@ class ExpectedCopies {
   ExpectedCopies& operator=(const ExpectedCopies&) = delete;
 };
 
-// While this object exists, a census does not count values that this thread reads, and leaves their waits out of its seconds: the
-// trial around the step reads them, not the step.
+// While this object exists, a census ignores the values that this thread reads, and the time of these reads, because they
+// belong to the trial around the step.
 class ExpectedReads {
  public:
   ExpectedReads() noexcept;

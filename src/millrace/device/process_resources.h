@@ -15,7 +15,7 @@ struct ProcessResources {
   std::optional<std::uint64_t> address_space;              // limit of `ulimit -v`
   bool has_nvidia_gpu = false;                             // also true if no driver or library can use the GPU
 };
-// Reads the system at each call. Any thread. Never throws because of the contents of /proc and /sys.
+// Reads the state of the system at each call. Any thread may call it. Never throws because of the contents of /proc and /sys.
 [[nodiscard]] ProcessResources process_resources();
 
 }  // namespace millrace::device

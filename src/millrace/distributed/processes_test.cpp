@@ -182,7 +182,7 @@ TEST(Processes, ATakenPortIsSaid) {
 
 TEST(Processes, AMachineThatIsNotThisOneIsSaid) {
   Rendezvous elsewhere = place(0, 2, 29500);
-  elsewhere.host = "192.0.2.1";  // an address that is reserved for documentation
+  elsewhere.host = "192.0.2.1";  // an address that is reserved for documentation, so no machine has it
   EXPECT_THROW(Processes(elsewhere, {.join_s = 1}), DistributedError);
   elsewhere.host = "no-such-machine.invalid";
   EXPECT_THROW(Processes(elsewhere, {.join_s = 1}), DistributedError);

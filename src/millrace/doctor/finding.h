@@ -25,9 +25,9 @@ struct Finding {
     std::string text;                   // what the user writes: "DataLoader(..., num_workers=4)"
     std::string call;                   // the function or class that takes the arguments in `set`; "" = no call
     Json set = Json::object();          // argument -> value; {"code": "..."} is a value in Python
-    std::string command;                // the words to start the script with instead; "" = as it is
-    Json environment = Json::object();  // variables to start it with
-    Json replace = Json::object();      // a line of the script -> the line to write there
+    std::string command;                // the command that should start the script instead; "" = unchanged
+    Json environment = Json::object();  // environment variables to start it with
+    Json replace = Json::object();      // a line of the script -> the line that replaces it
   };
 
   std::string id;          // id of the rule
@@ -37,19 +37,19 @@ struct Finding {
   std::optional<Gain> gain;
   Stake stake = Stake::time;          // the stake of the rule
   bool warned = false;                // `warned` of the rule
-  std::string where = {};             // the place in a script that it is about: "train.py:31"
-  std::optional<Change> change = {};  // only of a script
+  std::string where = {};             // the place in a script that the finding concerns: "train.py:31"
+  std::optional<Change> change = {};  // only in a finding about a script
 };
 
 // A gain from `likely` * (1 - spread) to `likely` * (1 + spread), limited to [0, 1].
 [[nodiscard]] Finding::Gain gain_of(double likely, double spread = 0.2);
 
-// Sorts findings: first those that endanger the run, then by gain, the largest first, then those without a gain. Findings that
-// are equal in this keep their order.
+// Sorts findings: first the findings that endanger the run, then the findings with a gain, the largest gain first, then the
+// findings without a gain. Equal findings keep their order.
 void sort_findings(std::vector<Finding>& findings);
 
-// {"id", "what", "remedy", "text", "key", "value", "gain", "gain_low", "gain_high", "page", "where"}, and of a Change {"change":
-// its text, "call", "set", "command", "environment", "replace"}; fields without a value are missing.
+// {"id", "what", "remedy", "text", "key", "value", "gain", "gain_low", "gain_high", "page", "where"}, and with a Change also
+// {"change": its text, "call", "set", "command", "environment", "replace"}. Fields without a value are left out.
 [[nodiscard]] Json to_json(const Finding& finding);
 [[nodiscard]] Json to_json(const std::vector<Finding>& findings);
 // A line such as "input_bound: steps wait …; try --data.workers=4: about 32 % less time (25 to 40 %)".

@@ -10,7 +10,7 @@ namespace {
 
 using telemetry::Phase;
 
-constexpr double kKept = 1.5;      // reserved memory / the most that tensors held
+constexpr double kKept = 1.5;      // reserved memory / the most memory that tensors used
 constexpr double kKeptPart = 0.5;  // reserved memory / all memory of the GPU
 constexpr double kFresh = 0.2;     // share of batches that have a new shape
 constexpr std::int64_t kManyFresh = 10, kManyShapes = 32;

@@ -18,14 +18,14 @@ constexpr double kSkipsWithScale = 0.10;  // share of skipped steps that is norm
 constexpr double kSpikes = 0.05;          // share of steps
 constexpr std::size_t kSame = 6;          // number of consecutive log lines
 constexpr std::int64_t kPinnedSteps = 200;
-constexpr double kPinned = 0.007;   // relative to the loss of the blind answer; it is 0.02 nats if that is the entropy of a
-                                    // text's characters
+constexpr double kPinned = 0.007;   // relative to the loss of the blind answer; 0.007 is 0.02 nats if the blind loss is the
+                                    // entropy of a text's characters
 constexpr double kVanished = 1e-8;  // a loss below this leaves nothing to learn
 // A loss jumps if it exceeds the median of the log lines before it by this many median absolute deviations, and by this share of
 // that median.
 constexpr double kJumpDeviations = 6, kJumpPart = 0.2;
 constexpr std::ptrdiff_t kLinesBefore = 8, kMostLinesBefore = 12;
-constexpr std::int64_t kStepsOfALine = 10;  // a line that averages fewer steps shows single batches, so it does not count
+constexpr std::int64_t kStepsOfALine = 10;  // a line that averages fewer steps shows single batches, so it is ignored
 constexpr int kJumps = 3;
 constexpr double kSaturated = 0.5;
 constexpr double kVanishes = 1e-12, kExplodes = 300;
@@ -69,7 +69,7 @@ bool is_flat(const ObjectiveLines& objective) {
   return all_of_last(objective.lines, [&](const LossLine& line) { return std::abs(line.loss - now) <= 1e-7 * std::abs(now); });
 }
 
-// True if the line's loss is far above those of the lines before it.
+// True if the line's loss is far above the losses of the lines before it.
 bool jumps(std::vector<LossLine>::const_iterator first, std::vector<LossLine>::const_iterator line) {
   if (line - first < kLinesBefore || line->step - std::prev(line)->step < kStepsOfALine) return false;
   std::vector<double> before;
@@ -93,7 +93,7 @@ int jumps_of(const ObjectiveLines& objective) {
 
 }  // namespace
 
-// If the input of skipped steps is not finite, that is the cause; other remedies are not suggested then.
+// If the input of skipped steps is not finite, that is the cause, and other remedies are not suggested.
 Found not_finite(const Evidence& e) {
   const Evidence::SkippedInput& input = e.numbers.input;
   const std::int64_t steps = std::max(e.times.steps, e.numbers.skipped);

@@ -74,7 +74,7 @@ TEST(Rules, ReadersThatTheRunChoseAreNotToldToBeMore) {
   e.input.cacheable_bytes = 64'000'000'000;
   EXPECT_EQ(first(e, "input_bound").value, "disk");
   expect_gain(first(e, "input_bound"), 5 / 14.5);
-  e.input.epochs = 4;  // the first of them fills the cache
+  e.input.epochs = 4;  // the first epoch fills the cache
   EXPECT_EQ(first(e, "input_bound").value, "disk");
   expect_gain(first(e, "input_bound"), 0.75 * 5 / 14.5);
   e.input.epochs = 1;
@@ -106,7 +106,7 @@ TEST(Rules, ACacheThatFitsAndIsOff) {
   const Finding finding = first(e, "cache_off");
   EXPECT_EQ(finding.value, "ram");
   expect_gain(finding, 5 / 14.5);
-  e.input.epochs = 2;  // the first of them fills the cache
+  e.input.epochs = 2;  // the first epoch fills the cache
   expect_gain(first(e, "cache_off"), 2.5 / 14.5);
   e.input.free_bytes = 3'000'000'000;
   EXPECT_NE(first(e, "input_bound").value, "ram");
@@ -253,7 +253,7 @@ TEST(Rules, ATrendOfTheStepTimeIsNoBadMinute) {
   EXPECT_THAT(findings_of(e), IsEmpty());
 }
 
-// The step times already exclude the share of other programs. But other programs also take caches and memory, which makes steps
+// The step times already exclude the share of other programs. But other programs also use caches and memory, which makes steps
 // longer, so a trend must be steeper.
 TEST(Rules, ATrendIsSeenBesideNeighboursWhereItIsTooSteepToBeTheirs) {
   Evidence e = sound();

@@ -52,7 +52,7 @@ class Sampler {
   static constexpr double kMostCost = 0.005;
 
   // `gpu`: reads the run's GPU, which has the number `gpu_index` in CUDA; null for a run without a GPU. `root`: a folder that
-  // stands for "/" in tests.
+  // replaces "/" in tests.
   explicit Sampler(std::filesystem::path root = "/", std::unique_ptr<Nvml> gpu = nullptr, int gpu_index = 0);
   ~Sampler();
   Sampler(const Sampler&) = delete;
@@ -69,7 +69,7 @@ class Sampler {
 
  private:
   struct Counts {
-    double at = 0;                                // when, in seconds of the steady clock
+    double at = 0;                                // time of the sample, in seconds of the steady clock
     double cpu_own = 0, cpu_all = 0, stolen = 0;  // CPU time in seconds
     std::uint64_t major_faults = 0;
     std::optional<std::uint64_t> read_bytes, written_bytes;

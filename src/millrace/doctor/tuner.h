@@ -1,8 +1,8 @@
-// Searches for config values that make a run faster. A candidate is a set of values to try. The first candidate joins all values
-// that promise a gain and do not change the training. Then each remaining candidate is tried, the one with the largest expected
-// gain first; if several values of a key are candidates, they first compete in a run each. Last, it is tested for each value that
-// was kept together with others whether the old value is better. A candidate is measured in short runs. At least every third run
-// uses the best config so far; the latest of these runs are the baseline. The caller makes the runs.
+// Searches for config values that make a run faster. A candidate is a set of values to try. The first candidate combines all
+// values that promise a gain and do not change the training. Then each remaining candidate is tried, the candidate with the
+// largest expected gain first. If several values of a key are candidates, they first compete in a run each. Finally, each value
+// that was kept together with others is tested against the old value. A candidate is measured in short runs. At least every
+// third run uses the best config so far; the latest of these runs are the baseline. The caller makes the runs.
 #pragma once
 
 #include <functional>
@@ -36,7 +36,7 @@ struct Candidate {
   std::string finding;  // id of the finding that suggests it; several ids for several values; "" = only the accounts suggest it
   std::string needs;    // a word that the user must allow, because the candidate changes the training: "precision"; "" = it does
                         // not
-  bool back = false;    // true: it tries the old value of a key whose new value was kept together with others
+  bool back = false;    // true: it tries the old value of a key, because the new value was kept together with others
 };
 
 struct Trial {
@@ -46,7 +46,7 @@ struct Trial {
   double ratio = 0, least = 0, most = 0;  // speed with the candidate / speed without: mean and range of its runs
   int runs = 0;                           // number of valid runs with the candidate
   double others = 0;                      // largest value of ShortRun::others
-  double hidden = 0;                      // how much the share of time spent waiting for data grew
+  double hidden = 0;                      // increase of the share of time spent waiting for data
   std::string failure;                    // the error of a run with the candidate
   [[nodiscard]] double gain() const { return ratio > 0 ? 1 - 1 / ratio : 0; }  // share of the time that it saves
 };
@@ -66,8 +66,8 @@ class Tuner {
   Tuner(Settings config, Options options, Runner run, const Json& state);  // continues from state() of an earlier process
 
   [[nodiscard]] static std::vector<std::string> keys();  // the keys that it may set
-  std::optional<Trial> next();                           // makes the next trial; nullopt if there is nothing left to try, or no
-                                                         // time
+  std::optional<Trial> next();                           // makes the next trial; nullopt if nothing is left to try, or if there
+                                                         // is no time
   [[nodiscard]] bool out_of_time() const noexcept { return out_of_time_; }
   [[nodiscard]] const Settings& kept() const noexcept { return kept_; }
   [[nodiscard]] const ShortRun& first() const noexcept { return first_; }

@@ -1,5 +1,5 @@
-// The ledger is a file in the user's cache folder. It has a line for each remedy of the doctor that was tried, with the predicted
-// and the measured gain, so it shows how far predictions can be trusted on this machine.
+// The ledger is a file in the user's cache folder. It has a line for each remedy of the doctor that was tried, with the
+// predicted and the measured gain. So it shows how reliable predictions are on this machine.
 #pragma once
 
 #include <filesystem>
@@ -23,7 +23,7 @@ struct LedgerLine {
 [[nodiscard]] std::filesystem::path ledger_file();
 // Appends a whole line or nothing. Errors are ignored, because no run depends on the ledger.
 void write_down(const LedgerLine& line) noexcept;
-// The valid lines of the file. Of lines with the same finding, setting and source, only the newest.
+// The valid lines of the file. Only the newest of several lines with the same finding, setting and source is returned.
 [[nodiscard]] std::vector<LedgerLine> read_ledger(const std::filesystem::path& file = ledger_file());
 
 // Looks in the parent of the folder `run` for a finished run that had a finding and whose config differs from this run's only in
