@@ -150,8 +150,8 @@ TEST_P(Guard, GoesAroundTheFaultAndTheValuesAreRight) {
     EXPECT_EQ(guard.times(other.name), is_expected ? (other.pass ? 1 : 3) : 0) << other.name;
   }
   const std::vector<at::Tensor> expected = results(shape, at::kDouble);
-  const double allowed = shape.format == at::kFloat ? 1e-5 : 0.05;  // LibTorch rounds more on CPUs without bf16; the faults
-                                                                    // change results by a fifth
+  const double allowed =
+      shape.format == at::kFloat ? 1e-5 : 0.05;  // LibTorch rounds more on CPUs without bf16; faults change results by a fifth
   for (std::size_t i = 0; i < found.size(); ++i) {
     EXPECT_EQ(found[i].scalar_type(), shape.format);
     EXPECT_LT(error(found[i], expected[i]), allowed) << i;

@@ -35,8 +35,7 @@ class SharedText {
     version_.fetch_add(1, std::memory_order_release);
   }
   [[nodiscard]] std::string read() const {
-    constexpr int kTries = 100;  // the number of tries is limited, because the version stays odd if a rank was killed while it
-                                 // wrote
+    constexpr int kTries = 100;  // limited, because the version stays odd if a rank was killed while it wrote
     std::string text;
     for (int i = 0; i < kTries; ++i) {
       const std::uint32_t before = version_.load(std::memory_order_acquire);

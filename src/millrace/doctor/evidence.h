@@ -128,8 +128,7 @@ struct Evidence {
     std::int64_t samples = 0;  // number of samples with values that are not finite
     std::string first;         // the first of these samples: its name, the field, the number of values, their place; "" = all
                                // values that were read again are finite
-    bool prepared = false;     // true: the values that were read are finite, and prepare() made values from them that are not
-                               // finite
+    bool prepared = false;     // true: the values read are finite, and prepare() made values from them that are not
   };
 
   // The loss of the best answer that ignores the input.

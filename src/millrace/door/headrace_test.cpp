@@ -267,8 +267,7 @@ TEST(Door, a_fork_is_noticed) {
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
   loader.reset();
-  EXPECT_EQ(static_cast<const float*>(batch.data[0])[1],
-            static_cast<float>(batch.items[0][0]));  // the batch is valid after the close
+  EXPECT_EQ(static_cast<const float*>(batch.data[0])[1], static_cast<float>(batch.items[0][0]));  // valid after the close
   headrace_release(batch.slot);
 }
 

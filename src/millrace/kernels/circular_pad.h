@@ -1,4 +1,5 @@
-// Circular padding of volumes and joining of channels. A circular 3-D convolution needs both copies; here they are one.
+// Circular padding of volumes and joining of channels. A circular 3-D convolution needs both. Separately each needs a copy;
+// here a single copy does both.
 #pragma once
 
 #include <ATen/core/Tensor.h>

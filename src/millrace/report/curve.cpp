@@ -123,8 +123,7 @@ Json json_of(const std::vector<Point>& points) {
 // A series as it is drawn.
 struct Drawn {
   Series series;               // the series with few points
-  std::vector<Point> average;  // means of all points, for the script to smooth; empty: the script smooths the series' own
-                               // points
+  std::vector<Point> average;  // means of all points, for the script to smooth; empty: it smooths the series' own
   std::vector<Point> mean;     // a line over a noisy series; empty: no such line
   std::string look;
 };
@@ -156,8 +155,7 @@ std::string legend_of(const Curve& curve, const std::vector<Drawn>& all) {
     for (std::size_t i = 0; i < all.size() && all.size() > 1; ++i) html += entry(all[i].look, all[i].series.name, i);
     return html;
   }
-  std::vector<std::string> names;  // the legend of a diagram does not name the runs, because the page names them once for all
-                                   // diagrams
+  std::vector<std::string> names;  // without the names of runs, which the page shows once for all diagrams
   for (const Drawn& drawn : all) {
     if (std::ranges::find(names, drawn.series.name) != names.end()) continue;
     names.push_back(drawn.series.name);

@@ -30,8 +30,7 @@ struct Curve {
   std::string title;
   std::vector<Series> series;                      // in the order of their colours
   bool is_metric = false;                          // metrics between 0 and 1 share an axis, so that readers can compare them
-  bool rises = false;                              // the highest value is the best; the axis is then not logarithmic unless the
-                                                   // reader chooses it
+  bool rises = false;                              // the highest value is the best; axis_of() is then never logarithmic
   std::optional<double> best_step = std::nullopt;  // a line across the diagram marks this step
   std::vector<std::string> runs = {};              // names of the runs, if there are several
   std::optional<std::pair<double, double>> steps = std::nullopt;  // range of the axis; nullopt: the range of the points

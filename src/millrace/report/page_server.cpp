@@ -22,8 +22,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kMostRequest = 16'384;            // bytes
-constexpr std::chrono::seconds kToAsk(2), kToTake(60);  // limits for a request and for the answer; the latter allows a page of
-                                                        // two megabytes over a slow connection
+constexpr std::chrono::seconds kToAsk(2), kToTake(60);  // for a request; for an answer of two megabytes over a slow line
 constexpr int kLookMs = 100;
 constexpr int kWaiting = 16;  // number of waiting connections
 

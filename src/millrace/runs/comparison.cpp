@@ -61,7 +61,8 @@ double loop_of(const RunFacts& run) {
   return sum;
 }
 
-// The number by which the seconds of this run's accounts are divided; 0: unknown, so they can't be compared.
+// The number by which the seconds of this run's accounts are divided. 0: the number is unknown, so the accounts can't be
+// compared.
 double divisor(const RunFacts& run, Unit unit) {
   if (unit == Unit::share) return loop_of(run);
   return unit == Unit::seconds_a_step ? run.steps : run.steps * run.samples_per_step;

@@ -43,8 +43,7 @@ class Run {
   [[nodiscard]] std::string data() const;     // the fingerprint of the data in the newest snapshot; "" if there is no snapshot
   [[nodiscard]] bool is_running() const;      // true: a process is training in the folder
   [[nodiscard]] bool is_there() const;        // true: the folder holds a run
-  [[nodiscard]] std::string written() const;  // time at which any of its files was last written, in local time; "" without
-                                              // files
+  [[nodiscard]] std::string written() const;  // time at which any of its files was last written (local); "" without files
   // The branches that the run left when it resumed from an older snapshot, sorted by name. Each is a run folder inside the
   // run's own folder.
   [[nodiscard]] std::vector<std::filesystem::path> branches() const;

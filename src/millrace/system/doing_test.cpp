@@ -142,7 +142,7 @@ std::string text_of(const std::string& file) {
   return {std::istreambuf_iterator<char>(stream), {}};
 }
 
-// Where this is called from, the report says the call, not what the loop is doing.
+// A crash in foreign code is reported with the call instead of the loop's activity.
 TEST(CrashDeathTest, InForeignCodeTheCallAndTheThreadAreNamed) {
   struct Call {
     static void describe(const void* number, HandlerText& text) noexcept {
@@ -178,7 +178,7 @@ TEST(CrashDeathTest, InForeignCodeTheCallAndTheThreadAreNamed) {
   ::unlink(file.c_str());
 }
 
-// Each call gets memory of the one before, so that no compiler makes a loop of them.
+// Each call gets memory of the previous call, so that no compiler turns the recursion into a loop.
 [[gnu::noinline]] int calls_itself(const volatile int* goes_on, const volatile char* before) {
   std::array<volatile char, 4096> room{};
   room[0] = *before;

@@ -19,8 +19,8 @@ namespace {
 constexpr const char* kVariable = "MILLRACE_CPU";
 constexpr std::array<std::string_view, 5> kNames{"portable", "avx2", "avx512", "avx512_bf16", "amx"};
 
-// True if the CPU has AMX_BF16 and AMX_TILE and the kernel grants this process the tile registers, which must be requested (Linux
-// 5.16).
+// True if the CPU has AMX_BF16 and AMX_TILE and the kernel grants this process the tile registers. A process must request them
+// (Linux 5.16).
 bool may_use_tiles() noexcept {
   constexpr unsigned kTileBf16 = 1U << 22U, kTile = 1U << 24U;
   constexpr int kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA

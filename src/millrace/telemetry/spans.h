@@ -1,4 +1,4 @@
-// Where a run's time goes. Accounts cover every second of the loop's thread, without locks in the hot path.
+// Shows where a run's time goes. The accounts cover every second of the loop's thread, without locks in the hot path.
 #pragma once
 
 #include <array>

@@ -245,7 +245,7 @@ struct RmsRows {
   float epsilon;
 };
 struct RmsRowsBackward {
-  const void* x;         // the sum of the forward pass; or null: y and `inverse` are used instead
+  const void* x;         // the sum of the forward pass; null = y and `inverse` are used instead
   const void* y;         // the forward pass's result
   const float* inverse;  // 1 / weight
   const void* y_gradient;

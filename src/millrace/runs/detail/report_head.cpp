@@ -22,7 +22,7 @@ struct Tile {
 
 std::string at_step(double step) { return "at step " + with_commas(static_cast<std::int64_t>(step)); }
 
-// The judged metric with its step first, then a few others, the terms of a loss last.
+// Adds the judged metric with its step first, then a few other metrics, and the terms of a loss last.
 void add_metrics(std::vector<Tile>& tiles, const Validations& validations, std::size_t most) {
   std::vector<MetricStory> metrics = validations.metrics;
   std::stable_partition(metrics.begin(), metrics.end(), [&](const MetricStory& metric) {
@@ -64,7 +64,7 @@ std::vector<Tile> tiles_of(const RunStory& run, const Validations& validations) 
 std::string tiles_html(const RunStory& run, const Validations& validations) {
   std::string html = "<div class=\"figures\">";
   for (const Tile& tile : tiles_of(run, validations)) {
-    if (tile.name == "at step") continue;  // its tile's note says so
+    if (tile.name == "at step") continue;  // the tile of the judged metric already shows the step in its note
     html += "<div><b>" + escaped(tile.value) + "</b><span>" + escaped(tile.name) + "</span>" +
             (tile.note.empty() ? "" : "<i>" + escaped(tile.note) + "</i>") + "</div>";
   }
