@@ -13,18 +13,15 @@ using telemetry::Phase;
 
 constexpr double kRespawns = 0.03;  // share of the loop's time from which starting workers is reported
 constexpr double kWorthAChange = 0.05;
-constexpr double kAllBusy = 0.85;                             // share of busy time of the cores from which workers wait for
-                                                              // cores
+constexpr double kAllBusy = 0.85;                             // busy share of the cores from which workers wait for cores
 constexpr double kInWay = 0.10;                               // share of the loop's time that it waits for data or for a core
-constexpr double kCopiesUnpinned = 0.03, kPinnedSaves = 0.7;  // share of the time spent on copies; the part that pinned memory
-                                                              // saves
+constexpr double kCopiesUnpinned = 0.03, kPinnedSaves = 0.7;  // share of the time for copies; the part that pinned memory saves
 constexpr double kItems = 0.03;
 constexpr int kOwnTasks = 3;  // threads of a worker that computes in a single thread: its own, its queue's and the allocator's
 constexpr double kInPython = 0.4;  // share of the samples
 constexpr std::int64_t kEnoughLooks = 50;
 constexpr double kFaultsPerStep = 1000, kInKernel = 0.04;  // page faults of a step; share of the CPU time
-constexpr double kFaultSeconds = 1.4e-6;                   // seconds that a page fault costs a step, with its effect on the
-                                                           // caches
+constexpr double kFaultSeconds = 1.4e-6;                   // seconds that a page fault costs a step, including evicted caches
 
 const Script::Loader* loader_of(const Evidence& e) { return e.script && e.script->loader ? &*e.script->loader : nullptr; }
 

@@ -13,8 +13,7 @@
 namespace millrace::doctor {
 namespace {
 
-constexpr double kBusy = 0.1;                            // if other programs used the cores for this share, a run does not
-                                                         // count
+constexpr double kBusy = 0.1;                            // if other programs use this share of the cores, a run does not count
 constexpr int kMostBusy = 3;                             // after this many runs that do not count, the candidate is given up
 constexpr std::size_t kMostRuns = 6, kMostOfLittle = 4;  // most valid runs of a candidate; the same if it gains little
 constexpr double kLittle = 0.1;
