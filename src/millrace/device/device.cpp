@@ -109,7 +109,7 @@ Choice detail::choose(const std::string& wish, int local_rank, const Backend* cu
   std::string what = "device.name \"" + wish + "\" is not a device";
   if (index && cuda == nullptr) what = "device.name \"" + wish + "\" needs a GPU that this program can use";
   if (index && cuda != nullptr) {
-    what = "device.name \"" + wish + "\" needs GPU " + std::to_string(*index) + ", and there " +
+    what = "device.name \"" + wish + "\" needs GPU " + std::to_string(*index) + ", but there " +
            (cuda->device_count() == 1 ? "is 1" : "are " + std::to_string(cuda->device_count()));
   }
   throw ConfigError({.what = what,

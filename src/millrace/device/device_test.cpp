@@ -98,8 +98,8 @@ TEST(Choose, RefusalsNameTheDevicesThereAre) {
             "ConfigError  device.name \"cuda:1\" needs a GPU that this program can use\n"
             "  where    devices: cpu; no cuda: no driver\n"
             "  next     use auto, cpu");
-  EXPECT_THAT(refusal("cuda:2", 0, &two), HasSubstr("needs GPU 2, and there are 2"));
-  EXPECT_THAT(refusal("cuda", 1, &one), HasSubstr("needs GPU 1, and there is 1"));
+  EXPECT_THAT(refusal("cuda:2", 0, &two), HasSubstr("needs GPU 2, but there are 2"));
+  EXPECT_THAT(refusal("cuda", 1, &one), HasSubstr("needs GPU 1, but there is 1"));
   for (const char* word : {"", "cuda:", "cuda:x", "cuda:1x", "cuda:-1", "cuda:99999999999", "CPU"}) {
     EXPECT_THAT(refusal(word, 0, &two), HasSubstr("is not a device")) << word;
   }

@@ -108,13 +108,12 @@ bool is_device_lost(const std::exception& error) noexcept { return kind_of(error
 
 Message lost_device(const std::exception& error, std::string where, const std::string& first) {
   where += (where.empty() ? "" : "; ");
-  return {
-      "the GPU no longer answers this program: " + first_line(error),
-      where + "a GPU reports an error later than it happens: the faulty operation is in this step or the one before",
-      first +
-          "with CUDA_LAUNCH_BLOCKING=1 in the environment the error comes from the operation itself, and with "
-          "--device.name=cpu a wrong index gets a clearer error; if both runs succeed, look for Xid in the system's log (dmesg), "
-          "where a card reports failures"};
+  return {"the GPU no longer answers this program: " + first_line(error),
+          where + "a GPU reports an error later than it happens: the faulty operation is in this step or the one before",
+          first +
+              "set CUDA_LAUNCH_BLOCKING=1 in the environment, so that the error comes from the operation itself, or "
+              "--device.name=cpu, so that a wrong index gives a clearer error; if both runs succeed, look for Xid in the "
+              "system's log (dmesg), where a card reports failures"};
 }
 
 }  // namespace millrace::device

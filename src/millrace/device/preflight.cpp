@@ -153,7 +153,8 @@ std::string thread_account() {
                      " are in use and a stack takes " + bytes_text(thread_stack_bytes()));
   std::string text;
   for (const std::string& limit : limits) text += (text.empty() ? "limits: " : "; ") + limit;
-  return text.empty() ? "no limit of this process is known: the machine's own (kernel.threads-max) may be reached" : text;
+  return text.empty() ? "no limit of this process is known; the machine may have reached its own limit (kernel.threads-max)"
+                      : text;
 }
 
 }  // namespace millrace::device

@@ -140,7 +140,7 @@ Cause ended(const Json& end, const std::string& launcher, bool is_script, Cause 
   cause.id = "failed";
   cause.is_death = true;
   const std::string why = reason_of(error, cause.id);
-  cause.text = "died" + at + " " + why + ": " + (error.empty() ? "its text is not in the log" : first_line(error));
+  cause.text = "died" + at + " " + why + ": " + (error.empty() ? "the error's text is not in the log" : first_line(error));
   // A DistributedError of this rank only says that another rank is gone. The launcher's text says more.
   if (!launcher.empty() && error.starts_with("DistributedError")) cause.text += "; the launcher says: " + launcher;
   return cause;
@@ -163,14 +163,14 @@ bool cause_from_log(const std::vector<Json>& lines, const std::string& died, Cau
   if (const Json* signal = last_of(lines, "signal")) {
     const std::string text = text_at(*signal, {"text"});
     cause.id = still == nullptr ? "killed" : "hung";
-    cause.text = died + (still == nullptr ? " of " + text : ": it had not moved any more, and " + text + " ended it" + detail);
+    cause.text = died + (still == nullptr ? " of " + text : ": it had made no more progress, and " + text + " ended it" + detail);
     return true;
   }
   const Json* hang = last_of(lines, "hang");
   const std::string last = hang == nullptr ? "" : text_at(*hang, {"text"});
   if (!last.starts_with(kStopped)) return false;
   cause.id = "hung";
-  cause.text = died + ": it had not moved any more, and was " + last.substr(0, last.find(" in ")) + detail;
+  cause.text = died + ": it had made no more progress, and was " + last.substr(0, last.find(" in ")) + detail;
   return true;
 }
 
@@ -179,7 +179,7 @@ bool cause_from_system(const std::vector<Json>& lines, const SystemMark& then, c
                        Cause& cause) {
   if (!then.boot.empty() && !now.boot.empty() && then.boot != now.boot) {
     cause.id = "rebooted";
-    cause.text = died + ": the machine has restarted since, by a power cut or a reboot";
+    cause.text = died + ": the machine has restarted since, after a power cut or a reboot";
     return true;
   }
   const auto rose = [](std::optional<std::int64_t> before, std::optional<std::int64_t> after) {
@@ -268,7 +268,7 @@ Cause cause_of(const std::vector<Json>& lines, bool alive, const SystemMark& now
   }
   if (still != nullptr) {
     cause.id = "hung";
-    cause.text = died + ": it had not moved any more, and somebody killed it: " + standstill_text(*still);
+    cause.text = died + ": it had made no more progress, and somebody killed it: " + standstill_text(*still);
     return cause;
   }
   if (then.boot.empty()) {

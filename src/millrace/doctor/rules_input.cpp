@@ -136,7 +136,7 @@ Found slow_sample(const Evidence& e) {
   return Finding{.id = {},
                  .what = "steps wait for data " + percent(e.share(Phase::data_wait)) +
                          " of the time, mostly for single samples of " + worst.file +
-                         ", of which others are as quick as usual: the slowest is " + worst.sample + ", " +
+                         "; its other samples are as quick as usual, and the slowest is " + worst.sample + ", " +
                          significant(worst.sample_times, 2) + " times as long",
                  .remedy =
                      "find out how it differs (larger, compressed differently) and rewrite or remove it; if it is another file "

@@ -108,7 +108,9 @@ Found not_finite(const Evidence& e) {
   };
   const std::string look = "look for zeros under a root or a logarithm, or divisions by them";
   if (!input.first.empty()) {
-    what += (input.prepared ? ", nor is what prepare() makes of a finite input: " : ", nor is the input: ") + input.first;
+    what +=
+        (input.prepared ? "; the input is finite, but prepare() makes values from it that are not: " : ", nor is the input: ") +
+        input.first;
     if (input.samples > 1)
       what += ", and " + with_commas(input.samples - 1) + (input.samples == 2 ? " more sample" : " more samples");
     if (input.prepared) return notices("in Recipe::prepare(), " + look);
@@ -196,16 +198,15 @@ Found loss_pinned(const Evidence& e) {
     steps = lines.back().step - line->step;
   }
   if (pinned < kSame || steps < kPinnedSteps) return std::nullopt;
-  return Finding{
-      .id = {},
-      .what = "for " + with_commas(steps) + " steps the loss has been about " + significant(blind->loss, 4) + ", " + blind->what +
-              ": the level of an answer that ignores the input",
-      .remedy =
-          "check that the input reaches the output: its scale relative to values added to it, a mask, the target a sample is "
-          "paired with; else another optim.learning_rate",
-      .key = {},
-      .value = {},
-      .gain = std::nullopt};
+  return Finding{.id = {},
+                 .what = "for " + with_commas(steps) + " steps the loss has been about " + significant(blind->loss, 4) + ", " +
+                         blind->what + ": the level of an answer that ignores the input",
+                 .remedy =
+                     "check that the input reaches the output: its scale relative to values added to it, masks, and the target "
+                     "of each sample; if it does, try another optim.learning_rate",
+                 .key = {},
+                 .value = {},
+                 .gain = std::nullopt};
 }
 
 Found gradient_norm(const Evidence& e) {
@@ -252,9 +253,9 @@ Found overfitting(const Evidence& e) {
   for (std::size_t i = losses.size() - kRises; i < losses.size(); ++i) {
     if (!(losses[i] > losses[i - 1])) return std::nullopt;
   }
-  return set("the loss of the validation rose " + std::to_string(kRises) + " times in a row, from " +
+  return set("the validation loss rose " + std::to_string(kRises) + " times in a row, from " +
                  significant(losses[losses.size() - 1 - kRises], 4) + " to " + significant(losses.back(), 4) +
-                 ", while that of the training falls",
+                 ", while the training loss falls",
              "train.early_stop_patience", std::to_string(kRises), std::nullopt);
 }
 
@@ -265,7 +266,7 @@ Found recompute_needed(const Evidence& e) {
   if (static_cast<double>(recompute->saved_bytes) < kWorthSaving * static_cast<double>(e.memory.used)) return std::nullopt;
   const double step = e.times.loop() / static_cast<double>(std::max<std::int64_t>(e.times.steps, 1));
   return set(high_text(e) + "; blocks that are computed again in the backward pass would hold " +
-                 human_bytes(static_cast<double>(recompute->saved_bytes)) + " less, for about " +
+                 human_bytes(static_cast<double>(recompute->saved_bytes)) + " less and take about " +
                  percent(recompute->seconds / std::max(step, 1e-9)) + " more time",
              "memory.recompute", "all", std::nullopt);
 }

@@ -61,7 +61,7 @@ Found many_starts(const Evidence& e, const Script::Loader& loader) {
   if (lost < kWorthAChange * e.times.loop() || loader.workers <= std::max(e.cores, 2 * enough)) return std::nullopt;
   return changed(workers_text(loader.workers) + " take " + human_duration(lost / (loader.epochs - 1)) +
                      " to start in each pass, " + percent(lost / e.times.loop()) + " of the time, and " + std::to_string(enough) +
-                     (enough == 1 ? " reads" : " read") + " as fast as the steps are",
+                     (enough == 1 ? " reads" : " read") + " as fast as the steps need data",
                  change_of(*e.script, {{"data.workers", enough}, {"loader.persistent", true}}), loader.where,
                  gain_of(lost / e.times.loop()));
 }
@@ -81,7 +81,7 @@ Found workers_respawn(const Evidence& e) {
   const double lost = restart_seconds(e);
   if (lost <= 0 || lost < kRespawns * e.times.loop() || many_starts(e, *loader_of(e))) return std::nullopt;
   const Script::Loader& loader = *loader_of(e);
-  return changed(workers_text(loader.workers) + " are started anew in each of " + significant(loader.epochs, 3) +
+  return changed(workers_text(loader.workers) + " are started again in each of " + significant(loader.epochs, 3) +
                      " passes over the data: the first batch of a pass comes after " +
                      human_duration(loader.first_batch_seconds / (loader.epochs - 1)) + ", others after " +
                      human_duration(loader.usual_batch_seconds),
@@ -178,7 +178,7 @@ Found gil_bound(const Evidence& e) {
       .what = "the loop's thread runs Python code in " + percent(looks.gil_share) + " of " + with_commas(looks.samples) +
               " looks" + (has_line ? ", in " + percent(looks.where_share) + " at " + looks.where : "") +
               ": torch has nothing to do then",
-      .remedy = has_line ? "write what " + looks.where + " does with whole tensors, or outside of the loop"
+      .remedy = has_line ? "rewrite " + looks.where + " with operations on whole tensors, or move it out of the loop"
                          : "fewer and larger operations, for which Python has less to do: torch.compile(model), optimisers with "
                            "foreach=True or fused=True",
       .key = {},
@@ -203,8 +203,8 @@ Found page_faults(const Evidence& e) {
                              "headrace run -- " + (e.script->command.empty() ? "python " + e.script->path : e.script->command)};
   change.command = change.text;
   return changed("a step takes " + with_commas(std::llround(faults.minor_per_step)) +
-                     " pages of memory anew from the kernel, which has " + percent(faults.system_cpu_share) +
-                     " of the CPU time: malloc gives back what the next step needs again",
+                     " new pages of memory from the kernel, which takes " + percent(faults.system_cpu_share) +
+                     " of the CPU time: malloc returns memory that the next step needs again",
                  std::move(change), "", gain_of(gain, 0.35));
 }
 

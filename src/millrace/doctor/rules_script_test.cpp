@@ -43,7 +43,7 @@ TEST(RulesOfScripts, ASoundScriptHasNoFinding) {
   e.script->python = Script::PythonLooks{.gil_share = 0.1, .samples = 500};
   e.script->kept_graphs = Script::KeptGraphs{};
   EXPECT_THAT(findings_of(e), IsEmpty());
-  EXPECT_EQ(verdict_on(e)["verdict"], "Nothing was found that holds it back: backward 53 %, forward 42 %, optimizer 5 %.");
+  EXPECT_EQ(verdict_on(e)["verdict"], "Nothing was found that slows the run down: backward 53 %, forward 42 %, optimizer 5 %.");
 }
 
 // The remedy in each dialect, as its user types it.
@@ -119,7 +119,7 @@ TEST(RulesOfScripts, WorkersThatStartInEachPass) {
   loader.sample_seconds = 0.00125;  // 16 samples take 20 ms
   const Finding finding = first(e, "workers_respawn");
   EXPECT_EQ(finding.change->text, "DataLoader(..., persistent_workers=True)");
-  EXPECT_THAT(finding.what, HasSubstr("2 workers are started anew in each of 10 passes"));
+  EXPECT_THAT(finding.what, HasSubstr("2 workers are started again in each of 10 passes"));
   expect_gain(finding, 4.5 / 14.5);
   EXPECT_THAT(ids_of(e), Not(testing::Contains("input_bound"))) << "the readers keep up";
   loader.slow_start_seconds = 1;

@@ -127,8 +127,9 @@ TEST(Rules, OneSlowFileIsNamed) {
   e.input.slow.front().sample = "data/b.h5 row 12";
   e.input.slow.front().sample_times = 70;
   const Finding single = first(e, "slow_sample");
-  EXPECT_THAT(single.what, HasSubstr("for single samples of data/b.h5, of which others are as quick as usual: the slowest is "
-                                     "data/b.h5 row 12, 70 times as long"));
+  EXPECT_THAT(single.what,
+              HasSubstr("for single samples of data/b.h5; its other samples are as quick as usual, and the slowest is "
+                        "data/b.h5 row 12, 70 times as long"));
   expect_gain(single, 5 / 14.5);
   EXPECT_EQ(findings_of(e).size(), 1U);
 }
@@ -330,7 +331,7 @@ TEST(Rules, AGpuThatWaitsForLaunches) {
     return std::string();
   };
   e.launches = Evidence::Launches{.host_ms = 9.8, .device_ms = 10, .behind_ms = 0.05};
-  EXPECT_THAT(told(), HasSubstr("the host takes 9.8 ms to launch a step, and the GPU has done it 0.05 ms later"));
+  EXPECT_THAT(told(), HasSubstr("the host takes 9.8 ms to launch a step, and the GPU finishes it 0.05 ms later"));
   EXPECT_FALSE(first(e, "launch_bound").gain) << "nobody says how busy the GPU is";
   e.gpu = Evidence::Gpu{.utilisation = 0.2, .mhz = 0, .most_mhz = 0, .held_back = {}};
   EXPECT_THAT(told(), HasSubstr("computes 20 % of the time"));
@@ -377,7 +378,7 @@ TEST(Rules, Memory) {
   e.experiments.recompute = {.saved_bytes = 4'000'000'000, .seconds = 0.019};
   const Finding finding = first(e, "recompute_needed");
   EXPECT_EQ(finding.value, "all");
-  EXPECT_THAT(finding.what, HasSubstr("would hold 4.0 GB less, for about 20 % more time"));
+  EXPECT_THAT(finding.what, HasSubstr("would hold 4.0 GB less and take about 20 % more time"));
   EXPECT_EQ(findings_of(e).size(), 1U);
   e.memory.used = 10'000'000'000;
   EXPECT_THAT(findings_of(e), IsEmpty());

@@ -121,8 +121,8 @@ Found validate_often(const Evidence& e) {
 Found small_batch(const Evidence& e) {
   const auto& batch = e.experiments.batch;
   if (!batch || batch->fixed_share < kFixed) return std::nullopt;
-  const std::string what = percent(batch->fixed_share) + " of a step's time is the same for half of its " +
-                           with_commas(batch->rows) + " rows: the machine has little to do at a time";
+  const std::string what = percent(batch->fixed_share) + " of a step's time stays the same with half of its " +
+                           with_commas(batch->rows) + " rows: the machine has little work at a time";
   const auto gain_by = [&](std::int64_t times) {
     return gain_of((1 - 1 / static_cast<double>(times)) * batch->fixed_share * work_share(e), 0.25);
   };
@@ -152,14 +152,14 @@ Found small_batch(const Evidence& e) {
                    .gain = gain_by(kTimesRows)};
   }
   Finding finding = set(what, "data.batch_size", std::to_string(kTimesRows * batch->batch_size), gain_by(kTimesRows));
-  finding.remedy += ", which is another training: tune the learning rate with it";
+  finding.remedy += ", which changes the training: tune the learning rate too";
   return finding;
 }
 
 Found precision_unused(const Evidence& e) {
   const auto& format = e.experiments.format;
   if (!format || format->ratio < kFasterFormat) return std::nullopt;
-  return set("the config says " + format->from + ", and a trial of this run's step was " + significant(format->ratio, 3) +
+  return set("the config says " + format->from + ", but a trial of this run's step was " + significant(format->ratio, 3) +
                  " times as fast in " + format->to,
              "precision.dtype", format->to, gain_of((1 - 1 / format->ratio) * work_share(e)));
 }
@@ -167,7 +167,7 @@ Found precision_unused(const Evidence& e) {
 Found layout(const Evidence& e) {
   const auto& layout = e.experiments.layout;
   if (!layout || layout->ratio < kFasterLayout) return std::nullopt;
-  return set("the config says " + layout->from + ", and a trial of this run's step was " + significant(layout->ratio, 3) +
+  return set("the config says " + layout->from + ", but a trial of this run's step was " + significant(layout->ratio, 3) +
                  " times as fast in " + layout->to,
              "device.layout", layout->to, gain_of((1 - 1 / layout->ratio) * work_share(e)));
 }
@@ -298,7 +298,7 @@ Found launch_bound(const Evidence& e) {
   if (step.device_ms <= 0 || step.host_ms < kLaunches * step.device_ms || step.behind_ms > kBehind * step.device_ms)
     return std::nullopt;
   std::string what = "the GPU waits for launches: the host takes " + significant(step.host_ms, 3) +
-                     " ms to launch a step, and the GPU has done it " + significant(step.behind_ms, 3) + " ms later";
+                     " ms to launch a step, and the GPU finishes it " + significant(step.behind_ms, 3) + " ms later";
   if (e.gpu) what += "; it computes " + percent(e.gpu->utilisation) + " of the time";
   return Finding{.id = {},
                  .what = std::move(what),
@@ -316,8 +316,8 @@ Found gpu_idle(const Evidence& e) {
   if (launch_bound(e)) return std::nullopt;  // launch_bound explains why the GPU is idle
   if (!e.gpu || e.gpu->utilisation >= kGpuIdle || e.share(Phase::data_wait) >= kEnoughData) return std::nullopt;
   return Finding{.id = {},
-                 .what = "the GPU computes " + percent(e.gpu->utilisation) + " of the time (the guides ask for " +
-                         percent(kGpuBusy) + ") though batches are there: the host gives it too little at a time",
+                 .what = "the GPU computes " + percent(e.gpu->utilisation) + " of the time (vendors' guides ask for " +
+                         percent(kGpuBusy) + ") although batches are ready: the host gives it too little work at a time",
                  .remedy =
                      "larger batches (data.batch_size, tune the learning rate with it), fewer and larger operations; "
                      "--profile shows what the host does meanwhile",

@@ -179,7 +179,8 @@ Json bench_recipe_loader(RunRequest request, double seconds) {
     verdict = "the step limits the run; the loader alone could feed " + significant(feeds / eats, 3) + " times what it consumes";
   } else if (feeds < eats) {
     bound = "loader";
-    verdict = "the loader limits the run; with free reading it would go " + significant(eats / runs, 3) + " times as fast";
+    verdict =
+        "the loader limits the run; without the cost of reading it would be " + significant(eats / runs, 3) + " times as fast";
   }
   return {{"recipe", request.entry->name},
           {"loader_samples_per_s", feeds},

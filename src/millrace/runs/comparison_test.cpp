@@ -121,8 +121,8 @@ TEST(Comparison, AMetricWhoseMeaningWasMendedIsNotSetBesideItsOldSelfWithoutAWor
   Json mended = old;
   mended["metric_versions"] = {{"bits", 2}};
   const RunFacts a = facts_of(story({{start(), old}}), {}, ""), b = facts_of(story({{start(), mended}}), {}, "");
-  EXPECT_THAT(joined(compare(a, b).notes, "\n"),
-              HasSubstr("not the same measure in both runs: bits (A: version 1, B: version 2): their figures do not compare"));
+  EXPECT_THAT(joined(compare(a, b).notes, "\n"), HasSubstr("these metrics are not the same measure in both runs: bits (A: "
+                                                           "version 1, B: version 2); their values can't be compared"));
   EXPECT_THAT(joined(compare(b, b).notes, "\n"), testing::Not(HasSubstr("not the same measure")));
   Json later = mended, again = start();
   later["step"] = 20;
@@ -228,7 +228,7 @@ TEST(Comparison, OtherBatchesAreComparedBySample) {
   const Comparison result = compare(a, b);
   EXPECT_EQ(result.unit, Unit::seconds_a_sample);
   EXPECT_NEAR(*result.loop.a / *result.loop.b, 2, 1e-12);
-  EXPECT_THAT(result.notes, ElementsAre(HasSubstr("a step of A holds 8 samples, one of B 16")));
+  EXPECT_THAT(result.notes, ElementsAre(HasSubstr("a step of A holds 8 samples, a step of B 16")));
 }
 
 TEST(Comparison, OtherDataIsSaid) {
@@ -263,7 +263,7 @@ TEST(Comparison, WithoutAccountsItSaysSo) {
   const Comparison result = compare(a, b);
   EXPECT_THAT(result.notes, ElementsAre(HasSubstr("B has no accounts of its time")));
   EXPECT_FALSE(result.loop.b);
-  EXPECT_THAT(result.explanation.text, HasSubstr("the reason for the slower run is unknown"));
+  EXPECT_THAT(result.explanation.text, HasSubstr("it is unknown why one run is slower"));
 }
 
 }  // namespace
