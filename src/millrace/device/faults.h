@@ -42,8 +42,8 @@ enum class Instead : std::uint8_t {
   onednn       // computes with oneDNN, which ATen would not have used
 };
 
-// The arguments of a convolution, as ATen receives them. The `weight` of a transposed convolution is that of the convolution
-// that it transposes.
+// The arguments of a convolution, as ATen receives them. A transposed convolution has the `weight` of the convolution that it
+// transposes.
 struct ConvolutionCall {
   at::ScalarType format = at::kFloat;
   bool channels_last = false;  // the input or the weight

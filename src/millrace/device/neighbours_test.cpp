@@ -47,7 +47,7 @@ TEST_F(NeighboursTest, WhatOthersHadWhileOursWaited) {
   threads(1, 0);
   cpus(1, 9);
   Neighbours neighbours = this->neighbours();
-  threads(1.5, 0.5);  // two cores for a second: this process used one half, other programs the other
+  threads(1.5, 0.5);  // this process and other programs each used half of two cores for a second
   cpus(2, 9);
   EXPECT_NEAR(neighbours.take().value_or(-1), 0.5, 1e-9);
   threads(2.5, 0.5);

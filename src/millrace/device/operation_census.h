@@ -7,13 +7,13 @@
 
 namespace millrace::device {
 
-// Counts operations that the step itself calls, but not operations that these call. Seconds are those of the calling thread: on a
-// CPU the time of the operations, on a GPU the time of their launches.
+// Counts operations that the step itself calls, but not operations that these call. Seconds are the calling thread's: on a CPU
+// the time of the operations, on a GPU the time of their launches.
 struct OperationCensus {
   std::int64_t operations = 0;
   double seconds = 0;
   std::int64_t host_reads = 0;  // values that the host read, except inside ExpectedReads
-  // Time of operations whose results depend on no parameter, batch or random number: ones(), arange(), tril() of such tensors …
+  // Time of operations that depend on no parameter, batch or random number: ones(), arange(), tril() of such tensors …
   double rebuilt_seconds = 0;
   std::string rebuilt_by;  // the operation that took longest, with its result's size: "aten::tril [256, 256]"
   // Copies of tensors from one device to another, except inside ExpectedCopies.

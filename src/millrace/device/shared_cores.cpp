@@ -74,8 +74,8 @@ bool SharedCores::WaitRule::after(std::optional<double> cores) {
   return is_short_;
 }
 
-// Grows with the square root of the number of CPUs, because the kernel counts each CPU's time in hundredths of a second, and
-// the error of other programs' time grows in the same way.
+// Grows with the square root of the number of CPUs. The kernel counts each CPU's time in hundredths of a second, so the error
+// of other programs' time grows in the same way.
 double seconds_between_looks(int cpus) noexcept { return kEvery * std::sqrt(std::max(1.0, cpus / 2.0)); }
 
 SharedCores::SharedCores() {

@@ -44,7 +44,7 @@ void check_resident(std::uint64_t bytes) {
   if (most == 0 || unchecked.fetch_add(bytes, std::memory_order_relaxed) + bytes < kWorthALook) return;
   unchecked.store(0, std::memory_order_relaxed);
   if (private_resident_bytes() + bytes <= most) return;
-  malloc_trim(0);  // resident memory includes what the C library keeps for later, so return that first
+  malloc_trim(0);  // memory that the C library keeps counts as resident, so return it first
   const std::uint64_t now = private_resident_bytes();
   TORCH_CHECK_WITH(OutOfMemoryError, now + bytes <= most, "a tensor of ", human_bytes(static_cast<double>(bytes)),
                    " does not fit: the process holds ", human_bytes(static_cast<double>(now)), " of ",

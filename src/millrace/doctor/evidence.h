@@ -85,7 +85,7 @@ struct Evidence {
     double rebuilt_seconds = 0;   // time of operations that make the same tensors in each step, because they use neither
                                   // parameters nor the batch
     std::string rebuilt_by;       // the operation of this kind that takes longest: "aten::tril [256, 256]"
-    std::int64_t copies = 0;      // copies of tensors between devices, except those of the batch
+    std::int64_t copies = 0;      // copies of tensors between devices, except copies of the batch
     double copied_seconds = 0;
     std::string copied_by;  // the largest copy: "aten::to [256, 256] from cpu to cuda:0"
   };
@@ -158,7 +158,7 @@ struct Evidence {
   struct Numbers {
     std::vector<ObjectiveLines> objectives;  // in the recipe's order
     std::int64_t skipped = 0;                // number of steps in the stretch that were skipped because gradients were not finite
-    SkippedInput input;                      // what was found in the input of skipped steps
+    SkippedInput input;                      // result of reading the input of skipped steps again
     std::int64_t spikes = 0;                 // number of steps in the stretch that were left out because the loss or the gradient
                                              // jumped
     bool scaled = false;                     // true: half precision with a loss scale, which skips steps while it adapts

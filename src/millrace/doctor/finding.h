@@ -1,4 +1,4 @@
-// A finding: a fault of a run, with its remedy and what the remedy gains.
+// A finding: a fault of a run, its remedy and the gain of the remedy.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace millrace::doctor {
 
-// What the fault harms. `time`: the run is only slower than necessary. `run`: it will end early or learn nothing useful.
+// The harm of a fault. `time`: the run is only slower than necessary. `run`: the run will end early or learn nothing useful.
 enum class Stake : std::uint8_t { time, run };
 
 struct Finding {
@@ -20,9 +20,9 @@ struct Finding {
     double likely = 0, low = 0, high = 0;
   };
 
-  // What to change in a training script that is not Millrace's.
+  // A change in a training script that is not Millrace's.
   struct Change {
-    std::string text;                   // what the user writes: "DataLoader(..., num_workers=4)"
+    std::string text;                   // the text that the user writes: "DataLoader(..., num_workers=4)"
     std::string call;                   // the function or class that takes the arguments in `set`; "" = no call
     Json set = Json::object();          // argument -> value; {"code": "..."} is a value in Python
     std::string command;                // the command that should start the script instead; "" = unchanged
@@ -31,7 +31,7 @@ struct Finding {
   };
 
   std::string id;          // id of the rule
-  std::string what;        // what was measured, with figures
+  std::string what;        // the measurement, with figures
   std::string remedy;      // what to do: a command or an action
   std::string key, value;  // the remedy as a config key and its value; "" if the remedy is not a config value
   std::optional<Gain> gain;

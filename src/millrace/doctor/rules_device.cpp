@@ -59,7 +59,7 @@ Found changing_shapes(const Evidence& e) {
                  .gain = std::nullopt};
 }
 
-// Fires if ranks wait for a slow rank. The slowest rank is the one that waits least.
+// Fires if ranks wait for a slow rank. The slowest rank waits least.
 Found uneven_ranks(const Evidence& e) {
   if (e.ranks.size() < 2 || e.times.loop() <= 0) return std::nullopt;
   const auto last = std::ranges::min_element(e.ranks, {}, &Evidence::RankTimes::reduction);

@@ -12,7 +12,7 @@ using telemetry::Phase;
 constexpr double kWaits = 0.10;       // share of the time from which waiting for data is reported
 constexpr double kWorthIt = 0.05;     // a remedy is suggested only if it gains at least this
 constexpr double kExplains = 0.5;     // share of the reading time from which slow files are the cause
-constexpr double kMostlyQuick = 0.5;  // share of a file's reads that take the usual time, from which single samples are slow and
+constexpr double kMostlyQuick = 0.5;  // if at least this share of a file's reads take the usual time, single samples are slow,
                                       // not the file
 constexpr double kComputes = 0.5;     // share of CPU time from which readers slow each other down
 constexpr int kMostSleepers = 32;     // the largest suggested number of readers, if they mostly wait
@@ -103,7 +103,7 @@ Finding set(std::string what, std::string key, std::string value, std::optional<
           .gain = gain};
 }
 
-// A bad sample counts anew in each epoch.
+// A bad sample counts again in each epoch.
 Found bad_samples(const Evidence& e) {
   if (e.input.bad_samples <= 0) return std::nullopt;
   return Finding{.id = {},

@@ -168,7 +168,7 @@ Found loss_vanished(const Evidence& e) {
                  .gain = std::nullopt};
 }
 
-// Looks at the means between log lines, whereas optim.spike_zscore looks at single steps.
+// Uses the means between log lines. optim.spike_zscore uses single steps instead.
 Found loss_spiking(const Evidence& e) {
   const ObjectiveLines* jumping =
       objective_with(e, [](const ObjectiveLines& objective) { return jumps_of(objective) >= kJumps; });
@@ -259,7 +259,7 @@ Found overfitting(const Evidence& e) {
              "train.early_stop_patience", std::to_string(kRises), std::nullopt);
 }
 
-// Says what the remedy costs instead of a gain, because recompute saves memory and no time.
+// States the cost of the remedy instead of a gain, because recompute saves memory but no time.
 Found recompute_needed(const Evidence& e) {
   const auto& recompute = e.experiments.recompute;
   if (!is_high(e.memory) || !recompute) return std::nullopt;

@@ -165,7 +165,7 @@ Found item_in_loop(const Evidence& e) {
                  std::move(change), calls.where, gain ? std::optional(gain_of(*gain, 0.3)) : std::nullopt);
 }
 
-// A sample names the line at which a stretch of Python code ended. One stretch appears at several lines, so the gain is that of
+// A sample names the line at which a stretch of Python code ended. One stretch appears at several lines, so the gain includes
 // all lines. Reading is excluded, because its time is in data_wait or in the workers.
 Found gil_bound(const Evidence& e) {
   if (!e.script || !e.script->python || e.script->python->samples < kEnoughLooks || item_in_loop(e)) return std::nullopt;

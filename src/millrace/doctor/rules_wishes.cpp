@@ -1,4 +1,4 @@
-// Rules that compare what the config asks for with what the run does.
+// Rules that compare the requests of the config with the results of the run.
 #include <cmath>
 
 #include "millrace/base/format.h"

@@ -21,7 +21,7 @@ namespace millrace::doctor {
 // often.
 class Sampler {
  public:
-  // What was sampled during a stretch of time. Values that the system does not report are left out.
+  // Samples of a stretch of time. Values that the system does not report are left out.
   struct MachineReading {
     double seconds = 0;
     double cpu_own = 0, cpu_others = 0, cpu_stolen = 0;      // number of cores that were used by this process, by other programs,

@@ -28,7 +28,7 @@ constexpr double kOutlier = 3;  // in standard deviations; a run that deviates m
 constexpr double kProof = 2.7, kLastProof = 2, kDisproof = 1.5;
 constexpr std::size_t kHopeless = 3;   // if the mean of this many runs is below half of `worth`, the trial ends
 constexpr double kTryAgain = 1.2;      // a candidate is tried again if its expected gain grew by this factor
-constexpr double kWithoutProof = 0.5;  // without a finding, the expected gain is this share of what the accounts allow
+constexpr double kWithoutProof = 0.5;  // without a finding, the expected gain is this share of the gain that the accounts allow
 
 using Words = std::vector<std::string>;
 
@@ -316,7 +316,7 @@ bool Tuner::to_try(const Candidate& candidate) const {
   return trial->verdict == Trial::Verdict::no_gain && !lost && candidate.expected >= kTryAgain * trial->candidate.expected;
 }
 
-// True if a value between the present one and the candidate's was tried and gained nothing.
+// True if a value between the present value and the candidate's value was tried and gained nothing.
 bool Tuner::is_beyond(const Candidate& candidate) const {
   if (candidate.set.size() != 1) return false;
   const auto& [key, text] = *candidate.set.begin();

@@ -19,7 +19,7 @@ namespace millrace::doctor {
 
 using Settings = std::map<std::string, std::string>;  // dotted key -> value as in a flag
 
-// What a short run measured.
+// The measurements of a short run.
 struct ShortRun {
   double seconds = 0;                    // time of the loop for a sample, without validations
   double others = 0;                     // share of the time in which other programs used the cores
@@ -85,7 +85,7 @@ class Tuner {
   void add_back(std::vector<Candidate>& all) const;
   [[nodiscard]] bool to_try(const Candidate& candidate) const;
   [[nodiscard]] bool is_beyond(const Candidate& candidate) const;
-  struct Seen {  // what the runs with a candidate measured
+  struct Seen {  // the measurements of the runs with a candidate
     std::vector<double> logs, seconds;
     ShortRun last;
   };
@@ -107,7 +107,7 @@ class Tuner {
   std::vector<Trial> trials_;
   std::size_t given_ = 0;  // number of trials that next() has returned
   // The baseline of the next trials: runs with only the kept values. It is not part of the state, because another process must
-  // measure it anew.
+  // measure it again.
   struct Base {
     std::vector<double> logs;  // log(seconds) of the latest runs
     int since = 0;             // number of runs with candidates since the last run of the baseline

@@ -19,7 +19,7 @@ inline constexpr std::int64_t kWholeBytes = std::int64_t{1} << 20U;
 ConvolutionWeights convolution_weights(const at::Tensor& x, const at::Tensor& gradient, const at::Tensor& weight,
                                        bool wants_weight, bool wants_bias);
 
-// While such an object exists, fp32 gradients are computed plane by plane as in bf16, so that a census of an fp32 step sees the
+// While such an object exists, fp32 gradients are computed plane by plane as in bf16. So a census of an fp32 step sees the
 // library calls of a bf16 step. Applies to all threads.
 class CutAsInBf16 {
  public:

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kManyPoints = 100;
 
-// The value below which `share` of the sorted values lie.
+// Returns the value that is greater than `share` of the sorted values.
 double quantile(const std::vector<double>& sorted, double share) {
   return sorted[static_cast<std::size_t>(share * static_cast<double>(sorted.size() - 1))];
 }

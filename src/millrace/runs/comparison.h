@@ -1,4 +1,4 @@
-// Compares two runs: their differences, and what follows from them.
+// Compares two runs: finds their differences and what follows from them.
 #pragma once
 
 #include <optional>
@@ -32,7 +32,7 @@ struct Comparison {
                                            // yet
   };
 
-  // Why the steps of one run are slower than those of the other.
+  // The reason why one run's steps are slower than the other's.
   struct Explanation {
     std::string text;
     std::string slower;     // "a" or "b"; "" = neither is slower, or it is unknown

@@ -32,8 +32,8 @@ struct Validations {
 };
 
 // Steps that a resumed run repeated count once, with their last values. Values of an earlier version of a metric do not count.
-// In a run of an older version of Millrace, only the judged metric and the losses have a best value, because its files do not
-// say which values of the other metrics are better.
+// In a run of an older version of Millrace, only the judged metric and the losses have a best value. Its files do not say which
+// values of the other metrics are better.
 [[nodiscard]] Validations validations_of(const RunStory& run);
 
 }  // namespace millrace::runs

@@ -10,7 +10,7 @@
 namespace millrace {
 
 // Finds the program `name`. Looks next to the running program (or next to the library that contains this code), then in the
-// folder where it was built, then in the folder where it was installed. "" = not found.
+// build folder, then in the install folder. "" = not found.
 [[nodiscard]] std::string find_beside(std::string_view name, const std::filesystem::path& built,
                                       const std::filesystem::path& installed);
 // Text for the error message if the program was not found: "looked for beside "/usr/bin/millrace" and in …".

@@ -11,7 +11,7 @@ namespace millrace {
 // kill at once (ulimit -t), SIGXCPU is sent a second earlier.
 void install_crash_line() noexcept;
 // A separate stack on which this thread's crash is reported, because the thread's own stack may have overflowed.
-// install_crash_line() gives one to the calling thread. Every other thread that calls an author's code makes this object, which
+// install_crash_line() makes it for the calling thread. Every other thread that calls an author's code makes this object, which
 // must live as long as those calls. It does nothing if the thread already has such a stack, such as a sanitizer's, or if memory
 // is short.
 class CrashStack {

@@ -11,8 +11,8 @@ namespace millrace {
 // Catches SIGTERM, SIGINT, SIGHUP and SIGUSR1 and ignores SIGPIPE, for the whole process. A signal that was ignored before,
 // such as SIGHUP under nohup, stays ignored. The first signal is kept for pending_signal(). A second signal ends the process at
 // once with exit status 128 + n and is reported in the run's log (log_last_signal()); files already on disk are safe. A signal
-// from the parent process and the same request from another process count as one signal, because a batch system stops both the
-// launcher and the ranks, and the launcher forwards its signal to the ranks.
+// from the parent process and the same request from another process count as one signal. A batch system sends both, because it
+// stops the launcher and the ranks, and the launcher forwards its signal to the ranks.
 void install_signal_handlers();
 // The first signal received; 0 if there is none. Safe from any thread.
 [[nodiscard]] int pending_signal() noexcept;

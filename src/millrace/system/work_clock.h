@@ -14,7 +14,7 @@ class WorkClock {
   struct Time {
     double wall = 0;
     // Milliseconds that the busiest thread of this process was on a core. On an idle machine, and for work that does not sleep,
-    // they equal the wall time. Next to other programs they are what the wall time would be without those programs.
+    // they equal the wall time. If other programs run, they are the wall time that the work would take without those programs.
     double busy = 0;
   };
 

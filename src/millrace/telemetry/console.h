@@ -16,7 +16,7 @@ namespace millrace::telemetry {
 // progress, colours and redrawing on a terminal; plain = none of these; quiet = warnings only.
 class Console {
  public:
-  // What the progress line shows.
+  // The content of the progress line.
   struct Progress {
     std::int64_t step = 0;
     std::int64_t total_steps = 0;

@@ -81,7 +81,7 @@ Found list_growing(const Evidence& evidence);
 [[nodiscard]] double seconds_with(const Evidence& evidence, int readers);
 // The smallest number of readers with which steps hardly wait for data.
 [[nodiscard]] int enough_readers(const Evidence& evidence);
-// The time that the stretch lost because a script starts its workers anew in each pass.
+// The time that the stretch lost because a script starts its workers again in each pass.
 [[nodiscard]] double restart_seconds(const Evidence& evidence);
 // A finding whose remedy is to set the config key `key` to `value`.
 [[nodiscard]] Finding set(std::string what, std::string key, std::string value, std::optional<Finding::Gain> gain);

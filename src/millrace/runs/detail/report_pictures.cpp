@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 using report::escaped;
 
 constexpr std::uint64_t kMostPicture = 400'000;  // bytes
-constexpr std::int64_t kLatest = -1;             // stands for the step if a picture's file name has no step
+constexpr std::int64_t kLatest = -1;             // the step of a picture that has no step in its file name
 
 // The steps at which a picture of a run was kept, in ascending order; kLatest if its file name has no step.
 using Steps = std::map<std::int64_t, fs::path>;
@@ -59,7 +59,7 @@ std::vector<Shown> pictures_of(std::span<const RunStory> runs) {
   }
   std::vector<Shown> all;
   for (auto& [key, files] : found) {
-    if (files.size() > 1) files.erase(kLatest);  // the same picture as that of the newest step
+    if (files.size() > 1) files.erase(kLatest);  // it equals the picture of the newest step
     all.push_back({.name = key.first, .run = key.second, .files = std::move(files)});
   }
   return all;
