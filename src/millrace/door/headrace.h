@@ -5,9 +5,7 @@
 //   if (loader == NULL) return fail(headrace_error());
 //   headrace_batch batch;
 //   int got = 0;
-//   while ((got = headrace_next(loader, 1000, &batch)) == HEADRACE_BATCH
-//
-//  got == HEADRACE_NOT_YET) {
+//   while ((got = headrace_next(loader, 1000, &batch)) == HEADRACE_BATCH || got == HEADRACE_NOT_YET) {
 //     if (got == HEADRACE_NOT_YET) continue;
 //     use(batch.data[0], batch.rows[0]);
 //     headrace_release(batch.slot);
@@ -45,7 +43,7 @@ typedef struct {
   const int64_t* rows;          // number of rows of each group; may be 0
   void* const* data;            // first byte of each field of each group; 64-byte aligned, rows contiguous
   const int64_t* const* items;  // for each group: the number of each row's sample in its data set
-  uint64_t bad;                 // samples of the batch that could not be read, left out or replaced
+  uint64_t bad;                 // samples of the batch that could not be read; they were left out or replaced
 } headrace_batch;
 
 // A function for parts of kind "map". It reads the fields of one sample and writes the fields that it makes, in the order of

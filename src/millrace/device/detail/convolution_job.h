@@ -2,9 +2,9 @@
 // the program's standard input. The program answers on standard output, one line at a time:
 //   begin UNIT MILLISECONDS     the unit counts as hung after this much core time
 //   right UNIT
-//   wrong UNIT WHAT             WHAT is "0.52 of its size off", "not finite", …; after a write outside its memory the program
-//   ends with status 0
+//   wrong UNIT WHAT             WHAT is "0.52 of its size off", "not finite", …
 //   untried UNIT WHY            no verdict
+// After a write outside its memory the program ends with status 0.
 #pragma once
 
 #include <string>
