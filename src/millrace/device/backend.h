@@ -15,7 +15,7 @@
 
 namespace millrace::device {
 
-class RankGroups;  // device/rank_groups.h
+class RankGroups;  // see device/rank_groups.h
 
 // Implemented by the CUDA plugin (libmillrace_cuda.so); the CPU backend is built in. Thread-safe unless a call says otherwise.
 class Backend {

@@ -17,7 +17,7 @@ Backend& cpu();
 // The CUDA plugin's backend. The first call opens the plugin from the program's folder, its lib/, or ../lib next to it. Returns
 // null if the plugin, the driver or the GPU is missing; `reason` says which.
 Backend* cuda(std::string* reason = nullptr);
-Backend& backend_of(c10::Device device);  // throws DeviceError if it is missing
+Backend& backend_of(c10::Device device);  // throws DeviceError if the backend is missing
 // The properties of the device. A kind of device without a backend, such as meta, has the default properties. Throws
 // DeviceError if the device's backend is missing.
 [[nodiscard]] Backend::Nature nature_of(c10::Device device);

@@ -38,11 +38,11 @@ constexpr std::array<std::int32_t, 18> kLost = {
 };
 
 constexpr std::array<std::string_view, 6> kNoMemory = {
-    "ALLOC_FAILED",       // CUBLAS_STATUS_, CUDNN_STATUS_, CUFFT_, CUSOLVER_STATUS_
-    "ALLOCATION_FAILED",  // CUDNN_STATUS_INTERNAL_ERROR_DEVICE_, _HOST_
+    "ALLOC_FAILED",       // after CUBLAS_STATUS_, CUDNN_STATUS_, CUFFT_ or CUSOLVER_STATUS_
+    "ALLOCATION_FAILED",  // after CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ or _HOST_
     "CUDA error: out of memory",
     "unable to find an engine to execute this computation",  // no algorithm for a convolution had room for its workspace
-    "not enough memory",                                     // LibTorch's allocator of host memory
+    "not enough memory",                                     // the message of LibTorch's allocator of host memory
     "can't allocate memory"};
 
 constexpr std::array<std::string_view, 18> kNoDevice = {"CUBLAS_STATUS_EXECUTION_FAILED",

@@ -51,14 +51,14 @@ struct ConvolutionCall {
   at::IntArrayRef input, weight, stride, padding, dilation, output_padding;
   std::int64_t groups = 1;
   OnednnIsa isa = OnednnIsa::older;
-  std::int64_t level2_bytes = 0;  // see Below
+  std::int64_t level2_bytes = 0;  // see Below::level2_bytes
 };
 // The output's size along a direction in space (0 = the outermost).
 [[nodiscard]] std::int64_t output_size(const ConvolutionCall& call, std::size_t direction);
 
 struct Fault {
   std::string_view name;                 // short text for plans: where the fault was reported
-  std::string_view reported;             // where it was reported, full form
+  std::string_view reported;             // where the fault was reported, full form
   std::string_view what;                 // effect of the fault
   OnednnIsa from, to;                    // first and last instruction set with the fault
   Version fixed_in;                      // first version without the fault; all zero: it is not fixed yet

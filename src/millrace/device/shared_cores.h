@@ -17,7 +17,7 @@
 
 namespace millrace::device {
 
-// Seconds between measurements that suffice to see fractions of a core.
+// The seconds between measurements that are needed to see fractions of a core.
 [[nodiscard]] double seconds_between_looks(int cpus) noexcept;
 
 // While this object exists, a separate thread measures the other programs' use of the cores several times a second. Call

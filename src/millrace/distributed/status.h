@@ -30,7 +30,7 @@ class StatusPages {
   ~StatusPages();
   StatusPages(const StatusPages&) = delete;
   StatusPages& operator=(const StatusPages&) = delete;
-  [[nodiscard]] int descriptor() const noexcept { return descriptor_; }  // stays open over exec
+  [[nodiscard]] int descriptor() const noexcept { return descriptor_; }  // stays open after exec
   [[nodiscard]] Status read(int local_rank) const;
   void clear();  // call it before the ranks are restarted
 

@@ -40,7 +40,7 @@ struct Evidence {
 
   // How often the loop does something besides steps (such as saving), and the interval for it in the config.
   struct Often {
-    std::int64_t count = 0;        // how often during the stretch
+    std::int64_t count = 0;        // number of times during the stretch
     std::int64_t every_steps = 0;  // 0 = the interval is not in steps
     std::int64_t every_epochs = 0;
   };
@@ -61,8 +61,8 @@ struct Evidence {
       std::int64_t rows = 0;           // number of rows in the micro-batch of the trial
       double fixed_share = 0;          // share of the step's time that does not depend on the number of rows
       std::int64_t batch_size = 0;     // data.batch_size; 0 = the recipe sets the size itself
-      std::int64_t micro_batches = 1;  // memory.micro_batches
-      std::int64_t accumulate = 1;     // optim.accumulate
+      std::int64_t micro_batches = 1;  // value of memory.micro_batches
+      std::int64_t accumulate = 1;     // value of optim.accumulate
     };
     std::optional<Batch> batch;
     struct Layouts {
@@ -119,7 +119,7 @@ struct Evidence {
     double by = 0;                  // number of units over which it was averaged
     double there_are = 0;           // number of units in the whole split
     std::int64_t batches = 0;       // number of batches over which it was averaged
-    std::int64_t most_batches = 0;  // train.validate_batches; 0 = all batches
+    std::int64_t most_batches = 0;  // value of train.validate_batches; 0 = all batches
   };
 
   // The result of reading the input of skipped steps a second time, since the process began.

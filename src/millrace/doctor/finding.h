@@ -36,7 +36,7 @@ struct Finding {
   std::string key, value;  // the remedy as a config key and its value; "" if the remedy is not a config value
   std::optional<Gain> gain;
   Stake stake = Stake::time;          // the stake of the rule
-  bool warned = false;                // `warned` of the rule
+  bool warned = false;                // the rule's `warned`
   std::string where = {};             // the place in a script that the finding concerns: "train.py:31"
   std::optional<Change> change = {};  // only in a finding about a script
 };

@@ -15,7 +15,7 @@ namespace {
 // Declarations as in the manual. The library comes with the driver, and its header is not needed to build Millrace.
 using Device = void*;
 struct Utilisation {
-  unsigned gpu = 0, memory = 0;  // percent
+  unsigned gpu = 0, memory = 0;  // use in per cent
 };
 struct MemoryInfo {
   unsigned long long total = 0, free = 0, used = 0;

@@ -65,7 +65,7 @@ bool all_of_last(const std::vector<LossLine>& lines, Test is_so) {
 bool is_flat(const ObjectiveLines& objective) {
   if (objective.lines.empty()) return false;
   const double now = objective.lines.back().loss;
-  if (!std::isfinite(now) || std::abs(now) < kVanished) return false;  // the rule loss_vanished reports it
+  if (!std::isfinite(now) || std::abs(now) < kVanished) return false;  // the rule loss_vanished reports this case
   return all_of_last(objective.lines, [&](const LossLine& line) { return std::abs(line.loss - now) <= 1e-7 * std::abs(now); });
 }
 

@@ -26,8 +26,8 @@ class Sampler {
     double seconds = 0;
     double cpu_own = 0, cpu_others = 0, cpu_stolen = 0;      // number of cores that were used by this process, by other programs,
                                                              // and by other virtual machines
-    std::uint64_t rss_bytes = 0;                             // the most memory of this process
-    std::optional<std::uint64_t> available_bytes;            // the least free memory of the machine
+    std::uint64_t rss_bytes = 0;                             // largest memory of this process
+    std::optional<std::uint64_t> available_bytes;            // smallest free memory of the machine
     std::uint64_t major_faults = 0;                          // pages that had to be read from a disk
     std::optional<std::uint64_t> read_bytes, written_bytes;  // bytes that this process read from and wrote to disks
     std::optional<double> pressure_cpu, pressure_io, pressure_memory;  // share of the time in which some program waited
@@ -74,7 +74,7 @@ class Sampler {
     std::uint64_t major_faults = 0;
     std::optional<std::uint64_t> read_bytes, written_bytes;
     std::optional<double> pressure_cpu, pressure_io, pressure_memory;  // seconds of waiting
-    std::map<int, ThreadCounts> threads;                               // by thread id
+    std::map<int, ThreadCounts> threads;                               // counts by thread id
   };
   // Sums over the samples of the GPU since the last take().
   struct GpuLooks {

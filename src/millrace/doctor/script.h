@@ -20,7 +20,7 @@ struct Script {
     int workers = 0, prefetch = 0;  // prefetch: batches for each worker
     bool persistent = false, pinned = false;
     std::int64_t batch_size = 0;
-    std::string where, dataset;  // dataset: its class
+    std::string where, dataset;  // dataset: the class of the data set
     double epochs = 0;           // passes that the script began
     // Time from the end of a pass to the first batch of the next pass, summed over all passes except the first.
     double first_batch_seconds = 0;
@@ -67,10 +67,10 @@ struct Script {
     std::int64_t count = 0;
     double seconds = 0;
     std::string where;
-    std::int64_t every_steps = 0;  // 0 = unknown
+    std::int64_t every_steps = 0;  // interval in steps; 0 = unknown
   };
 
-  std::string path, command;  // the script, and the words that start it
+  std::string path, command;  // the script, and the command that starts it
   Dialect dialect = Dialect::loop;
   int threads = 0;  // torch's threads in the loop; 0 = unknown
   std::optional<Loader> loader;

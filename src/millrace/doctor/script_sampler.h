@@ -44,7 +44,7 @@ class ScriptSampler {
   double seconds_ = 0, others_ = 0;  // over readings with `family_`: their length, and the CPU seconds of other programs
   GpuUse gpu_;
   ClockUse clock_;
-  std::uint64_t rss_bytes_ = 0, gpu_bytes_ = 0, gpu_room_ = 0;  // at the last reading
+  std::uint64_t rss_bytes_ = 0, gpu_bytes_ = 0, gpu_room_ = 0;  // values at the last reading
   Sampler sampler_;
 };
 

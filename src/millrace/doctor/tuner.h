@@ -65,7 +65,7 @@ class Tuner {
   Tuner(Settings config, Options options, Runner run);
   Tuner(Settings config, Options options, Runner run, const Json& state);  // continues from state() of an earlier process
 
-  [[nodiscard]] static std::vector<std::string> keys();  // the keys that it may set
+  [[nodiscard]] static std::vector<std::string> keys();  // the config keys that the tuner may set
   std::optional<Trial> next();                           // makes the next trial; nullopt if nothing is left to try, or if there
                                                          // is no time
   [[nodiscard]] bool out_of_time() const noexcept { return out_of_time_; }

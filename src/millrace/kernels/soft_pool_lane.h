@@ -10,7 +10,7 @@
 
 namespace millrace::kernels::detail {
 
-inline constexpr float kLargestExponent = 30.0F;    // a larger number weighs the same
+inline constexpr float kLargestExponent = 30.0F;    // a larger number has the same weight
 inline constexpr float kSumOfWeightsFloor = 4e-6F;  // 1e-6 for the mean of four weights
 
 // Element (h, w) of a plane is at x[h * row + w * pixel].
@@ -84,7 +84,7 @@ template <class X>
       const float upstream = static_cast<float>(gradient[top / stride * results.row + left / stride * results.pixel]) / weights;
       for (int r = 0; r < 2; ++r) {
         for (int c = 0; c < 2; ++c) {
-          const int down = i + r - 2, right = j + c - 2;  // from (h, w) to the pixel
+          const int down = i + r - 2, right = j + c - 2;  // distance from (h, w) to the pixel
           if (down < -1 || down > 1 || right < -1 || right > 1) continue;
           const float value = at.value[i + r][j + c];
           const float slope = value <= kLargestExponent ? value - result + 1.0F : 1.0F;

@@ -24,7 +24,7 @@ struct Series {
   std::optional<Point> best = std::nullopt;  // a ring marks this point
 };
 
-enum class Axis : std::uint8_t { linear, logarithmic, share };  // share: from 0 to 1
+enum class Axis : std::uint8_t { linear, logarithmic, share };  // share: the axis goes from 0 to 1
 
 struct Curve {
   std::string title;

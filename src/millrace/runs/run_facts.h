@@ -28,7 +28,7 @@ struct RunFacts {
 
   std::string folder, recipe, preset, state;
   bool is_script = false;                  // see RunStory
-  std::map<std::string, Setting> config;   // by dotted key
+  std::map<std::string, Setting> config;   // values by dotted key
   std::map<std::string, Setting> plan;     // choices of the plan, without facts about the machine
   std::map<std::string, Setting> machine;  // device and versions
   std::string data;                        // fingerprint of the data in the newest snapshot; "" = unknown

@@ -23,7 +23,7 @@ namespace {
 struct Row {
   int number;
   const char* text;
-  bool is_fault;  // a fault in the program itself
+  bool is_fault;  // true: a fault in the program itself
 };
 constexpr std::array<Row, 14> kSignals = {{{SIGSEGV, "a segmentation fault (SIGSEGV)", true},
                                            {SIGBUS, "a bus error (SIGBUS)", true},

@@ -1,5 +1,5 @@
-// Records which code that is not Millrace's a thread calls, such as a recipe's callback or a source's read(), for the report of
-// a crash there.
+// Records calls of code that is not Millrace's, such as a recipe's callback or a source's read(), so that the report of a crash
+// there names the call.
 #pragma once
 
 #include <string_view>

@@ -133,7 +133,7 @@ double Machine::throttled_seconds() const {
     const fs::path file = folder / "cpu.stat";
     if (const auto microseconds = number_after(file, "throttled_usec")) {
       seconds += 1e-6 * static_cast<double>(*microseconds);
-    } else if (const auto nanoseconds = number_after(file, "throttled_time")) {  // version 1 of control groups
+    } else if (const auto nanoseconds = number_after(file, "throttled_time")) {  // control groups of version 1
       seconds += 1e-9 * static_cast<double>(*nanoseconds);
     }
   }

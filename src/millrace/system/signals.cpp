@@ -40,7 +40,7 @@ std::atomic<bool> is_before_first_step{false};
 std::atomic<unsigned> patience{0};  // seconds
 std::atomic<int> words_go_to{-1};   // descriptor for the text
 std::atomic<bool> on_terminal{false};
-thread_local bool obeys = false;  // this thread made the BeforeFirstStep
+thread_local bool obeys = false;  // true: this thread made the BeforeFirstStep object
 
 // Stored now, because the sender may be gone when its name is needed.
 void keep_name_of(int process) noexcept {

@@ -33,10 +33,10 @@ class Console {
   enum class Mode : std::uint8_t { automatic, plain, quiet };
   explicit Console(Mode mode = Mode::automatic, int file_descriptor = 1);
   ~Console();
-  void line(std::string_view text);     // one or several finished lines
-  void heading(std::string_view text);  // bold on a terminal
+  void line(std::string_view text);     // prints one or several finished lines
+  void heading(std::string_view text);  // prints in bold on a terminal
   void notice(std::string_view text);
-  void warning(std::string_view text);  // to stderr, yellow on a terminal
+  void warning(std::string_view text);  // prints to stderr, yellow on a terminal
   // Redraws at most about 10 times a second; does nothing if the output is not a terminal.
   void progress(const Progress& progress);
   void end_progress();

@@ -55,7 +55,7 @@ class Span {
 // count through Counter.
 class Timeline {
  public:
-  using Clock = std::int64_t (*)() noexcept;  // nanoseconds
+  using Clock = std::int64_t (*)() noexcept;  // returns nanoseconds
   explicit Timeline(Clock clock = &steady_nanoseconds) noexcept;
   void began_earlier(std::int64_t nanoseconds) noexcept;  // moves the start back by this much, which counts as `startup`
 

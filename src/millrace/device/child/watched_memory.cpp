@@ -88,7 +88,7 @@ class Watch final : public c10::Allocator {
     own().raw_deallocate(data);
   }
   void look_at(const Block& block) {
-    if (zone_ == 0) return;  // not in use
+    if (zone_ == 0) return;  // the watch is not in use
     before_ = std::max(before_, block.written_before());
     behind_ = std::max(behind_, block.written_behind());
   }

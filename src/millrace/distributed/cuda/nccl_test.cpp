@@ -24,7 +24,7 @@
 namespace millrace::distributed {
 namespace {
 
-constexpr int kMost = 4;  // ranks
+constexpr int kMost = 4;  // largest number of ranks
 
 at::Device gpu(int index) { return {at::kCUDA, static_cast<c10::DeviceIndex>(index)}; }
 

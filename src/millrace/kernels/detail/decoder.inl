@@ -201,7 +201,7 @@ void one_query_backward_of(const OneQuery& a, std::int64_t first_item, std::int6
     for (std::int64_t t = 0; t < a.keys; ++t) {
       const bool is_seen = t < seen;
       const F score = splat(is_seen ? weights[t] * (products[t] - mean) * a.scale : 0.0F);
-      if (is_seen) add_times(sums, score, k + t * a.k.row_stride, a.head_size);  // dk may overwrite k after this
+      if (is_seen) add_times(sums, score, k + t * a.k.row_stride, a.head_size);  // after this, dk may overwrite k
       store_times(dk + t * a.k_gradient.row_stride, score, q, a.head_size);
       store_times(dv + t * a.v_gradient.row_stride, splat(is_seen ? weights[t] : 0.0F), dout, a.head_size);
     }

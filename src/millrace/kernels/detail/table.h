@@ -179,10 +179,10 @@ struct Components {
 struct Conv3d {
   const void* x;
   const void* more;             // may be null
-  const std::uint32_t* panels;  // forward
-  const float* bias;            // forward: `columns` numbers, or null
-  void* out;                    // forward
-  const void* out_gradient;     // weights
+  const std::uint32_t* panels;  // for the forward pass
+  const float* bias;            // for the forward pass: `columns` numbers, or null
+  void* out;                    // for the forward pass
+  const void* out_gradient;     // for the gradients of the weights
   std::int64_t samples, depth, height, width, channels, more_channels, out_channels, band;
   Type type;
 };

@@ -43,7 +43,7 @@ struct Diagram {
   std::size_t order = 0;  // order within its rank
   std::map<Name, Values> series;
 };
-using Diagrams = std::map<std::string, Diagram>;  // by title
+using Diagrams = std::map<std::string, Diagram>;  // diagrams by title
 
 bool ends_with(std::string_view text, std::string_view end) { return text.size() > end.size() && text.ends_with(end); }
 

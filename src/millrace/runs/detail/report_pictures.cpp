@@ -28,7 +28,7 @@ struct Shown {
   std::string name;
   std::size_t run = 0;
   Steps files;
-  std::map<std::int64_t, std::string> images = {};  // base64, by step
+  std::map<std::int64_t, std::string> images = {};  // images in base64, by step
 };
 
 std::string png_in(const fs::path& path) {
