@@ -241,9 +241,7 @@ std::vector<Candidate> Tuner::single() const {
 
 std::vector<Candidate> Tuner::candidates() const {
   std::vector<Candidate> all = single();
-  if (const auto joint = all_at_once(all))
-    all.insert(all.begin(), *joint);  // before other candidates with the same expected
-                                      // gain
+  if (const auto joint = all_at_once(all)) all.insert(all.begin(), *joint);  // before others with the same expected gain
   add_earlier_batches(all);
   add_back(all);
   std::ranges::stable_sort(all, std::ranges::greater(), &Candidate::expected);
