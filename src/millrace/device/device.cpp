@@ -81,7 +81,7 @@ Backend& cpu() {
 
 Backend& backend_of(c10::Device device) {
   if (device.is_cpu()) return cpu();
-  std::string reason = "Millrace drives CPUs and NVIDIA GPUs only";
+  std::string reason = "Millrace supports only CPUs and NVIDIA GPUs";
   Backend* const backend = device.is_cuda() ? cuda(&reason) : nullptr;
   const int index = device.has_index() ? device.index() : 0;
   if (backend != nullptr && index < backend->device_count()) return *backend;

@@ -118,7 +118,7 @@ TEST(Backends, OtherDevicesAreDeviceErrors) {
     (void)backend_of(c10::Device("mps"));
     FAIL();
   } catch (const DeviceError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("device mps can't be used: Millrace drives CPUs and NVIDIA GPUs only"));
+    EXPECT_THAT(error.what(), HasSubstr("device mps can't be used: Millrace supports only CPUs and NVIDIA GPUs"));
     EXPECT_THAT(error.what(), HasSubstr("next     set device.name to one of them, or to auto"));
   }
 }

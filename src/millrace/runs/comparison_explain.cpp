@@ -100,7 +100,7 @@ std::string finding_text(const Json& finding, const std::string& account, const 
     text += "; without it " + slow.name + " was predicted to take " + time_text(slow.loop * (1 - gain), figures.unit) + ", " +
             fast.name + " takes " + time_text(fast.loop, figures.unit);
   }
-  if (has_finding(*fast.run, rule)) text += "; " + fast.name + " has it too, and less of it";
+  if (has_finding(*fast.run, rule)) text += "; " + fast.name + " has the same finding, but to a lesser degree";
   return text;
 }
 
