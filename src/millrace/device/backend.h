@@ -35,7 +35,7 @@ class Backend {
 
   // Properties of a device on which other folders base their choices; constant for the life of the backend.
   struct Nature {
-    bool in_host_memory = false;        // its tensors are in host memory: a batch is a view of its slot, and nothing is copied
+    bool in_host_memory = false;        // tensors are in host memory, so a batch is a view of its slot and is not copied
     bool has_double_sums = false;       // can add in fp64
     bool has_fused_optimizers = false;  // LibTorch's _fused_adamw_ and _fused_sgd_
     bool has_float_rate = false;        // the fused optimisers take their learning rate as fp32; otherwise as fp64
@@ -58,7 +58,7 @@ class Backend {
   virtual void pin(std::byte* memory, std::size_t bytes) = 0;  // page-locks existing memory; does nothing on the CPU
   virtual void unpin(std::byte* memory) noexcept = 0;
   virtual void reset_peak(int) {}      // resets the peak of memory() to the present allocation
-  virtual void release_cached(int) {}  // returns memory that no tensor uses to the device
+  virtual void release_cached(int) {}  // gives memory that no tensor uses back to the device
   // Calls `work` and records its launches, on this thread and on LibTorch's threads of a backward pass, without executing them.
   // Tensors that `work` makes have memory, but no values before the first replay. Recordings reuse the memory of tensors that
   // were freed during the recording, so replay the recordings of one step in the order in which they were made. Throws the

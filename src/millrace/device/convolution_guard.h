@@ -19,8 +19,9 @@ const std::vector<const Fault*>& guard_convolutions();
 // Installs the guard even if no known fault applies. Thread-safe.
 void stand_guard();
 
-// After this call these passes are computed in fp32 where bf16 is requested, for any number of samples, until the process ends.
-// The call is for faults that a trial found and that have no row in faults.h. No other convolution may run during the call.
+// After this call the passes in `found` are computed in fp32 where bf16 is requested, for any number of samples, until the
+// process ends. The call is for faults that a trial found and that have no row in faults.h. No other convolution may run during
+// the call.
 void guard_also(const std::vector<FoundFault>& found);
 
 // If a guard is installed, it calls the watcher before each convolution, with the operation's name

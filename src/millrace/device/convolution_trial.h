@@ -1,5 +1,5 @@
 // Tests convolutions in a separate process before a run computes them in bf16. For some shapes oneDNN hangs, crashes or gives
-// wrong results, and not all of these have a row in faults.h.
+// wrong results, and some of these faults have no row in faults.h.
 #pragma once
 
 #include <cstdint>

@@ -19,7 +19,7 @@ class Neighbours {
   // for other threads of this process does not count. Time that a control group's quota withheld does not count either. Returns
   // nullopt if the kernel does not report the times, or if the process worked for less than a tenth of a second.
   std::optional<double> take();
-  // Returns the same as a number of cores: 1 means that another program used a whole core while a thread of this process
+  // Like take(), but returns a number of cores: 1 means that another program used a whole core while a thread of this process
   // waited. The number of other cores does not matter. Each call resets the counts, because counts of a moment with hardly any
   // work are useless later.
   std::optional<double> take_recent_cores();

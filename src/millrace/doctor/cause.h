@@ -17,7 +17,8 @@ struct SystemMark {
   std::string group;                          // folder of the control group that limits the process's memory
   std::string boot;                           // a text that is different after each boot
   std::optional<std::int64_t> group_kills;    // processes in this group that the kernel has killed because memory ran out
-  std::optional<std::int64_t> machine_kills;  // processes on the whole machine that the kernel has killed for the same reason
+  std::optional<std::int64_t> machine_kills;  // processes on the whole machine that the kernel has killed because memory ran
+                                              // out
   std::optional<std::uint64_t> group_limit;   // bytes of memory that the group may use
   [[nodiscard]] Json to_json() const;
   [[nodiscard]] static SystemMark of(const Json& json);  // reads to_json()'s result; accepts any JSON

@@ -17,7 +17,7 @@ class ClockUse {
   // The clock of the latest minute. nullopt if there is no minute to compare with yet, or if the load of the latest readings
   // differs from the first minute's.
   [[nodiscard]] std::optional<Evidence::CpuClock> latest() const;
-  [[nodiscard]] std::optional<Evidence::CpuClock> of_the_run() const;  // the same, but `lost` covers the whole run
+  [[nodiscard]] std::optional<Evidence::CpuClock> of_the_run() const;  // like latest(), but `lost` covers the whole run
 
  private:
   struct Reading {

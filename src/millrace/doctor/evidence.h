@@ -33,7 +33,7 @@ struct Evidence {
       double times = 0;           // the time of a sample, as a multiple of the usual time
       double quick = 0;           // share of its reads that took the usual time
       std::string sample;         // the place of the sample that took longest
-      double sample_times = 0;    // the time of that sample, as a multiple of the usual time
+      double sample_times = 0;    // the time of the slowest sample, as a multiple of the usual time
     };
     std::vector<Slow> slow;  // the slowest file first
   };
@@ -126,8 +126,8 @@ struct Evidence {
   struct SkippedInput {
     bool all = false;          // true: all batches that may belong to skipped steps were read again
     std::int64_t samples = 0;  // number of samples with values that are not finite
-    std::string first;         // the first of these samples: its name, the field, the number of values, their place; "" = all
-                               // values that were read again are finite
+    std::string first;         // the first sample with such values: its name, the field, the number of values, their place; ""
+                               // = all values that were read again are finite
     bool prepared = false;     // true: the values read are finite, and prepare() made values from them that are not
   };
 

@@ -27,8 +27,8 @@ constexpr double kCopies = 0.10, kCopyLess = 0.75;  // share of the time spent o
 constexpr std::int64_t kTimesRows = 4;              // the remedy enlarges a batch at most by this factor
 constexpr double kSlower = 1.25;                    // relative to the time of the first steps
 constexpr std::size_t kEarlierRuns = 3;
-constexpr double kSlowerBeside = 1.5;             // the same while other programs use the cores, because they also use caches
-                                                  // and memory
+constexpr double kSlowerBeside = 1.5;             // like kSlower, but while other programs use the cores and so also caches and
+                                                  // memory
 constexpr double kGpuBusy = 0.8, kGpuIdle = 0.5;  // shares of the time; vendors' guides ask for kGpuBusy
 constexpr double kLaunches = 0.9;                 // host's time / GPU's time for a step, from which launching limits the GPU
 constexpr double kBehind = 0.1;                   // share of a step's time

@@ -15,7 +15,7 @@ namespace {
 
 constexpr double kBusy = 0.1;                            // if other programs use this share of the cores, a run does not count
 constexpr int kMostBusy = 3;                             // after this many runs that do not count, the candidate is given up
-constexpr std::size_t kMostRuns = 6, kMostOfLittle = 4;  // most valid runs of a candidate; the same if it gains little
+constexpr std::size_t kMostRuns = 6, kMostOfLittle = 4;  // most valid runs of a candidate, and of one with little gain
 constexpr double kLittle = 0.1;
 constexpr std::int64_t kMostRows = 8;  // times the config's batch size; larger batches change the training too much
 constexpr std::size_t kPool = 4;       // a candidate is compared with this many runs of the baseline

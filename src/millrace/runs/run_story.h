@@ -24,7 +24,7 @@ struct RunStory {
   std::vector<doctor::Cause> earlier;      // how the earlier processes ended, the oldest first
   // Accounts of the last process's time, in seconds, the largest first; empty: a run of an older version.
   std::vector<std::pair<std::string, double>> accounts;
-  // The same accounts for each rank, if the last process ended normally; empty: there is only one rank, or they are unknown.
+  // `accounts` of each rank, if the last process ended normally; empty: there is only one rank, or the accounts are unknown.
   std::vector<std::vector<std::pair<std::string, double>>> ranks;
   std::vector<BlockTime> blocks;             // the last process's time in each block, in the model's order; empty: unknown
   Json findings;                             // an array; null: the doctor was off

@@ -27,8 +27,8 @@ class Machine {
   [[nodiscard]] int physical_cores(std::span<const int> logical) const;
   // The CPU time that the process's control groups allow, in CPUs: the lowest limit of all levels.
   [[nodiscard]] std::optional<double> cpu_quota() const;
-  // Seconds for which these quotas have withheld CPUs from the groups so far, added up over all CPUs; 0 if the kernel does not
-  // report it.
+  // Seconds for which the control groups' CPU quotas have withheld CPUs so far, added up over all CPUs; 0 if the kernel does
+  // not report it.
   [[nodiscard]] double throttled_seconds() const;
   // Free memory of the machine or, if these are fewer, the bytes that the tightest control group still allows.
   [[nodiscard]] std::optional<std::uint64_t> available_memory() const;

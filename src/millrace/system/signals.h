@@ -16,8 +16,8 @@ namespace millrace {
 void install_signal_handlers();
 // The first signal received; 0 if there is none. Safe from any thread.
 [[nodiscard]] int pending_signal() noexcept;
-// The sender of that signal: "process 123 (timeout)", "the terminal or the kernel"; "" if there is no signal. Not for signal
-// handlers.
+// The sender of the pending signal: "process 123 (timeout)", "the terminal or the kernel"; "" if there is no signal. Not for
+// signal handlers.
 [[nodiscard]] std::string pending_signal_sender();
 [[nodiscard]] constexpr int exit_code_for(int signal) noexcept { return 128 + signal; }
 [[nodiscard]] const char* signal_name(int signal) noexcept;  // "SIGTERM"; "signal" for signals that are not caught
@@ -38,7 +38,7 @@ class BeforeFirstStep {
 };
 void first_step_is_made() noexcept;
 
-// For worker threads: makes the kernel deliver the signals above only to the loop's thread.
+// For worker threads: makes the kernel deliver the signals of install_signal_handlers() only to the loop's thread.
 void block_signals_in_this_thread() noexcept;
 // Forgets a pending signal, so that a test can send the next one.
 void reset_pending_signal_for_test() noexcept;

@@ -79,8 +79,7 @@ struct GeluArgs {
   Keep keep;
 };
 
-// out = f(x); with a gradient out = gradient * f'(x). Shares are groups of 128 elements, as above. `out` may be x or the
-// gradient.
+// out = f(x); with a gradient out = gradient * f'(x). Shares are groups of 128 elements. `out` may be x or the gradient.
 struct PointwiseArgs {
   const void* x;
   const void* gradient;  // null in the forward pass
