@@ -172,7 +172,7 @@ TEST(ReportPage, SaysWhatHadTheTime) {
   RunStory run = long_story(0);
   EXPECT_THAT(report_page({&run, 1}), HasSubstr("Most of its time went into <b>backward</b>."));
   run.accounts.insert(run.accounts.begin(), {"others", 600});
-  EXPECT_THAT(report_page({&run, 1}), HasSubstr("Other programs had more of its time than anything else."));
+  EXPECT_THAT(report_page({&run, 1}), HasSubstr("Other programs took the largest part of its time."));
 }
 
 TEST(ReportPage, NeedsNoNetwork) {
