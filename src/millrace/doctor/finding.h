@@ -26,7 +26,7 @@ struct Finding {
     std::string call;                   // the function or class that takes the arguments in `set`; "" = no call
     Json set = Json::object();          // argument -> value; {"code": "..."} is a value in Python
     std::string command;                // the command that should start the script instead; "" = unchanged
-    Json environment = Json::object();  // environment variables to start it with
+    Json environment = Json::object();  // environment variables for the script
     Json replace = Json::object();      // a line of the script -> the line that replaces it
   };
 

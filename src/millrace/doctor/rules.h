@@ -13,7 +13,7 @@
 namespace millrace::doctor {
 
 struct Rule {
-  std::string_view id;       // also the anchor of its section in docs/doctor.md
+  std::string_view id;       // also the anchor of the rule's section in docs/doctor.md
   std::string_view applies;  // in a few words, when the rule applies
   std::optional<Finding> (*look)(const Evidence& evidence);
   Stake stake = Stake::time;  // the stake of the rule's findings, which decides their order: see sort_findings()

@@ -30,7 +30,7 @@ class Sampler {
     std::optional<std::uint64_t> available_bytes;            // smallest free memory of the machine
     std::uint64_t major_faults = 0;                          // pages that had to be read from a disk
     std::optional<std::uint64_t> read_bytes, written_bytes;  // bytes that this process read from and wrote to disks
-    std::optional<double> pressure_cpu, pressure_io, pressure_memory;  // share of the time in which some program waited
+    std::optional<double> pressure_cpu, pressure_io, pressure_memory;  // share of the time in which some program waited for it
     std::optional<double> mhz;                                         // mean clock of the core on which this process's busiest
                                                                        // thread runs
     std::map<std::string, double> threads;          // thread name -> number of cores that it used, if 0.01 or more

@@ -59,7 +59,7 @@ struct Script {
   // Tensors that a script keeps from step to step, together with the autograd graph that made them.
   struct KeptGraphs {
     double growth_bytes_per_step = 0;
-    std::string list, where, line;  // list: the name of the object that keeps them
+    std::string list, where, line;  // list: the name of the object that keeps the tensors
   };
 
   // Something that the loop does besides steps.

@@ -31,11 +31,12 @@ using Runner = std::function<ShortRun(const Settings& changed)>;
 
 struct Candidate {
   Settings set;
-  double expected = 0;  // share of the time that it may save: the gain in the doctor's finding, or half of what the accounts
-                        // allow if there is no finding
-  std::string finding;  // id of the finding that suggests it; several ids for several values; "" = only the accounts suggest it
-  std::string needs;    // a word that the user must allow, because the candidate changes the training: "precision"; "" = it does
-                        // not
+  double expected = 0;  // share of the time that the candidate may save: the gain in the doctor's finding, or half of what the
+                        // accounts allow if there is no finding
+  std::string finding;  // id of the finding that suggests the candidate; several ids for several values; "" = only the accounts
+                        // suggest it
+  std::string needs;    // a word that the user must allow, because the candidate changes the training: "precision"; "" = no
+                        // change
   bool back = false;    // true: it tries the old value of a key, because the new value was kept together with others
 };
 
@@ -48,7 +49,7 @@ struct Trial {
   double others = 0;                      // largest value of ShortRun::others
   double hidden = 0;                      // increase of the share of time spent waiting for data
   std::string failure;                    // the error of a run with the candidate
-  [[nodiscard]] double gain() const { return ratio > 0 ? 1 - 1 / ratio : 0; }  // share of the time that it saves
+  [[nodiscard]] double gain() const { return ratio > 0 ? 1 - 1 / ratio : 0; }  // share of the time that the candidate saves
 };
 
 // Used by one thread.

@@ -13,8 +13,8 @@
 //   headrace_close(loader);
 //
 // Texts are UTF-8. A text that a function returns belongs to the library and is valid until this thread calls the library
-// again. A failure is NULL or HEADRACE_FAILED; headrace_error() then describes it. No function throws, sets a signal handler,
-// prints, or ends the process.
+// again. On failure a function returns NULL or HEADRACE_FAILED; headrace_error() then describes it. No function throws, sets a
+// signal handler, prints, or ends the process.
 //
 // Threads: only one thread at a time may call the functions of a loader. headrace_release() may be called on any thread, also
 // after headrace_close(). Different loaders are independent.

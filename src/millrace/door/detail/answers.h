@@ -14,7 +14,7 @@ namespace millrace::door::detail {
 
 [[nodiscard]] std::string text_of(const Json& json);  // bytes that are not UTF-8 are replaced
 
-// Keeps the text for this thread until its next call.
+// Keeps the text until this thread's next call.
 [[nodiscard]] const char* say(std::string text);
 
 // Keeps a failure of this thread for headrace_error().
