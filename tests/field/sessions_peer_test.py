@@ -202,7 +202,7 @@ class Sessions(FieldTest):
         (old / "summary.json").write_text(json.dumps(summary))
         age(old / "snapshots" / newest.name, "val_bps_overall", 0.9)
         said = self.run_millrace("compare", "old", "run")
-        self.assertIn("val_bps_overall (A: version 1, B: version 2): their figures do not compare", said)
+        self.assertIn("val_bps_overall (A: version 1, B: version 2); their values can't be compared", said)
         self.assertIn("millrace eval --from RUN", said)
         self.assertRegex(self.run_millrace("eval", "--from", "old"), r"val_bps_overall/units_left_out +1\b")
         self.assertNotIn("not the same measure", self.run_millrace("compare", "run", "run"))

@@ -14,8 +14,8 @@
 namespace millrace::device {
 namespace {
 
-// Each thread asks oneDNN for the product of its block. For blocks of one shape oneDNN returns the same object to all threads,
-// and each call writes the tiles' configuration into that object before it loads it. So the calls race.
+// Each thread asks oneDNN for the product of its block. For blocks of one shape oneDNN returns the same object to all threads.
+// Each call writes the tiles' configuration into that object and then loads it, so the calls race.
 constexpr Fault kSharedTiles{
     .name = "pytorch-187912",
     .reported = "pytorch/pytorch #187912, uxlfoundation/oneDNN #5393",
@@ -69,7 +69,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> attention_backward(const at::Tens
   return {of_query.to(format), of_key.to(format), of_value.to(format)};
 }
 
-// Suppresses PyTorch's warning about each kernel that replaces another.
+// Suppresses PyTorch's warnings about kernels that replace other kernels.
 class Unsaid : public c10::WarningHandler {
   void process(const c10::Warning& /*warning*/) override {}
 };

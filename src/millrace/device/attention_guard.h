@@ -1,5 +1,5 @@
-// Works around a known fault of PyTorch's fused attention on a CPU, whose products of 16-bit numbers can race. Applies to all
-// callers.
+// Works around a known fault of PyTorch's fused attention on a CPU, where products of 16-bit numbers can race. The workaround
+// applies to all callers.
 #pragma once
 
 #include <cstdint>
@@ -8,12 +8,13 @@
 
 namespace millrace::device {
 
-// Returns the fault's row if it applies in this process (CPUs with AMX), else nullptr. If it applies, the first call installs a
-// guard that stays until the process ends: attention with more than one thread is computed in fp32, forward and backward, and
-// returned in the format of the queries. set_threads() calls this function. Thread-safe.
+// Returns the fault's entry if the fault applies in this process (CPUs with AMX), else nullptr. If it applies, the first call
+// installs a guard that stays until the process ends. The guard computes attention with more than one thread in fp32, forward
+// and backward, and returns it in the number format of the queries. set_threads() calls this function. Thread-safe.
 const Fault* guard_attention();
 
-// For tests: the row applies on any CPU while this object exists. One at a time, and no other attention may run meanwhile.
+// For tests: while this object exists, the fault counts as present on any CPU. Only one object may exist at a time, and no
+// other attention may run meanwhile.
 class AttentionGuardForTest {
  public:
   AttentionGuardForTest();

@@ -38,8 +38,9 @@ class NoAutocast {
   bool was_enabled_;
 };
 
-// Sets whether fp32 matrix products and convolutions on a GPU may use TF32 (10 bits of mantissa). Unlike autocast this applies to
-// the whole process: call it on the loop's thread only. No effect on a CPU. LibTorch's default allows TF32 for convolutions only.
+// Sets whether fp32 matrix products and convolutions on a GPU may use TF32 (10 bits of mantissa). Unlike autocast, the setting
+// applies to the whole process, so call this on the training loop's thread only. It has no effect on a CPU. LibTorch's default
+// allows TF32 for convolutions only.
 void allow_tf32(bool allowed);
 
 // Calls allow_tf32(), and restores the earlier setting at destruction.

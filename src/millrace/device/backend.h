@@ -1,4 +1,4 @@
-// The interface of a kind of device. No other code in the tree knows CUDA.
+// The interface that each kind of device implements. The rest of the code does not depend on CUDA.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -15,7 +15,7 @@
 
 namespace millrace::device {
 
-class RankGroups;  // device/rank_groups.h
+class RankGroups;  // see device/rank_groups.h
 
 // Implemented by the CUDA plugin (libmillrace_cuda.so); the CPU backend is built in. Thread-safe unless a call says otherwise.
 class Backend {
@@ -35,7 +35,7 @@ class Backend {
 
   // Properties of a device on which other folders base their choices; constant for the life of the backend.
   struct Nature {
-    bool in_host_memory = false;        // its tensors are in host memory: a batch is a view of its slot, and nothing is copied
+    bool in_host_memory = false;        // tensors are in host memory, so a batch is a view of its slot and is not copied
     bool has_double_sums = false;       // can add in fp64
     bool has_fused_optimizers = false;  // LibTorch's _fused_adamw_ and _fused_sgd_
     bool has_float_rate = false;        // the fused optimisers take their learning rate as fp32; otherwise as fp64
@@ -52,18 +52,19 @@ class Backend {
   [[nodiscard]] virtual Nature nature(int index) const = 0;
   [[nodiscard]] virtual DriverMemory driver_memory(int index) const = 0;  // asks the driver: do not call it within a step
   virtual void synchronize(int index) = 0;
-  // The stream for copies, separate from the stream of the thread's LibTorch operations. A device has one, always the same. If
-  // tensors are in host memory, it is the only stream. Use it with c10::StreamGuard and c10::Event.
+  // The stream for copies, separate from the stream of the thread's LibTorch operations. Each device has exactly one copy
+  // stream. If tensors are in host memory, it is the device's only stream. Use it with c10::StreamGuard and c10::Event.
   [[nodiscard]] virtual c10::Stream copy_stream(int index) = 0;
   virtual void pin(std::byte* memory, std::size_t bytes) = 0;  // page-locks existing memory; does nothing on the CPU
   virtual void unpin(std::byte* memory) noexcept = 0;
   virtual void reset_peak(int) {}      // resets the peak of memory() to the present allocation
-  virtual void release_cached(int) {}  // returns memory that no tensor uses to the device
+  virtual void release_cached(int) {}  // gives memory that no tensor uses back to the device
   // Calls `work` and records its launches, on this thread and on LibTorch's threads of a backward pass, without executing them.
-  // Tensors that `work` makes have memory, but no values before the first replay. Recordings share the memory of tensors that
-  // died while they were made: replay the recordings of one step in the order in which they were made. Throws the exceptions of
-  // `work`, and the device's error for what can't be recorded: a wait, a read-back, a copy from or to pageable memory. The
-  // device's state is then as if `work` had not been called. Null if the device can't record; then `work` was not called.
+  // Tensors that `work` makes have memory, but no values before the first replay. Recordings reuse the memory of tensors that
+  // were freed during the recording, so replay the recordings of one step in the order in which they were made. Throws the
+  // exceptions of `work`. Throws the device's error for an operation that can't be recorded: a wait, a read-back, or a copy
+  // from or to pageable memory. After an exception, the device's state is as if `work` had not been called. Returns null,
+  // without a call of `work`, if the device can't record.
   [[nodiscard]] virtual std::unique_ptr<Recording> record(int, const std::function<void()>&) { return nullptr; }
   // Carries this device's tensors between the processes of a run; null if there is no such transport, and `reason` says why.
   [[nodiscard]] virtual RankGroups* rank_groups(std::string& reason) {

@@ -65,7 +65,7 @@ ConvolutionCall call_of(const char* operation, const at::Tensor& input, const at
   return call;
 }
 
-// Stands for all faults that a trial found.
+// The entry for all faults that a trial found.
 constexpr Fault kFound{.name = "found here",
                        .reported = "by a trial on this machine",
                        .what = "a convolution that is not right in bf16",
@@ -83,7 +83,7 @@ bool was_found(const ConvolutionCall& call, Pass pass) {
          });
 }
 
-// False for calls that ATen would refuse; the guard leaves them to ATen.
+// False for calls that ATen would refuse. The guard passes such calls on to ATen.
 bool is_ordinary_call(const ConvolutionCall& call) {
   if (call.input.size() != call.weight.size() || call.weight.size() < 3) return false;
   const auto is_for_each = [&](at::IntArrayRef values) { return values.size() == 1 || values.size() + 2 == call.weight.size(); };
@@ -96,7 +96,7 @@ const Fault* fault_of(const ConvolutionCall& call, Pass pass) {
   const bool is_ordinary = is_ordinary_call(call);
   const Fault* fault = is_ordinary ? device::fault_of(rules.rows, call, pass) : nullptr;
   const bool may_be_bf16 =
-      fault == nullptr || fault->instead != Instead::fp32;  // a row that keeps bf16 does not hide a fault that a trial found
+      fault == nullptr || fault->instead != Instead::fp32;  // a fault whose workaround keeps bf16 must not hide a found fault
   if (is_ordinary && may_be_bf16 && was_found(call, pass)) fault = &kFound;
   if (fault != nullptr && rules.counts) ++rules.times[fault->name];
   return fault;
@@ -105,13 +105,13 @@ const Fault* fault_of(const ConvolutionCall& call, Pass pass) {
 at::Tensor around(const at::Tensor& tensor, Instead instead) {
   if (!tensor.defined()) return tensor;
   if (instead == Instead::onednn) return tensor.to_mkldnn();
-  // Always copies, because contiguous() keeps channels-last strides if sizes are 1. This also holds for fp32, which has its own
-  // faults in channels-last.
+  // Always copies, because contiguous() keeps channels-last strides if sizes are 1. The copy is also needed for fp32, because
+  // fp32 has faults of its own in channels-last.
   const at::ScalarType format = instead == Instead::fp32 ? at::kFloat : tensor.scalar_type();
   return tensor.to(format, /*non_blocking=*/false, /*copy=*/true, at::MemoryFormat::Contiguous);
 }
 
-// A weight or bias for the other computation; for oneDNN it stays as it is.
+// Prepares a weight or bias for the replacement computation. For oneDNN it stays unchanged.
 at::Tensor parameter_around(const at::Tensor& tensor, Instead instead) {
   return instead == Instead::onednn ? tensor : around(tensor, instead);
 }
@@ -122,7 +122,7 @@ at::MemoryFormat layout_of_result(const at::Tensor& input, const at::Tensor& wei
   return (as_weight ? weight : input).suggest_memory_format();
 }
 
-// Converts a result to the type and layout that the caller expects. Preserve means the layout that it has.
+// Converts a result to the type and layout that the caller expects. Preserve keeps the layout that the result has.
 at::Tensor as_before(const at::Tensor& found, at::ScalarType format, at::MemoryFormat layout) {
   if (!found.defined()) return found;
   return (found.is_mkldnn() ? found.to_dense() : found).to(format, /*non_blocking=*/false, /*copy=*/false, layout);
@@ -185,8 +185,8 @@ Gradients convolution_backward(const at::Tensor& grad, const at::Tensor& input, 
   return found;
 }
 
-// Registers Millrace's function for convolutions on CPUs. ATen computes both operations, for every device, in a function that
-// picks a library; Millrace's function takes its place for CPUs and calls it.
+// Registers Millrace's function for convolutions on CPUs. In ATen one function computes both operations for every device, and
+// picks a library. On CPUs Millrace's function replaces it and calls it.
 void stand() {
   static auto* const library = new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::CPU, __FILE__, __LINE__);
   library->impl("convolution", TORCH_FN(convolution));

@@ -12,25 +12,26 @@
 
 namespace millrace::device {
 
-// Returns the rows that apply in this process; empty if no row does. If a row applies, the first call installs a guard that obeys
-// the rows until the process ends. set_threads() calls this function. Thread-safe.
+// Returns the known faults (rows of faults.h) that apply in this process; empty if no fault does. If a fault applies, the first
+// call installs a guard that works around these faults until the process ends. set_threads() calls this function. Thread-safe.
 const std::vector<const Fault*>& guard_convolutions();
 
-// Installs the guard even if no row applies. Thread-safe.
+// Installs the guard even if no known fault applies. Thread-safe.
 void stand_guard();
 
-// From here on these passes compute in fp32 if bf16 is requested, for any number of samples. It is for faults without a row, and
-// holds until the process ends. No other convolution may run during the call.
+// After this call the passes in `found` are computed in fp32 where bf16 is requested, for any number of samples, until the
+// process ends. The call is for faults that a trial found and that have no row in faults.h. No other convolution may run during
+// the call.
 void guard_also(const std::vector<FoundFault>& found);
 
-// A watcher is called before each convolution if a guard is installed, with the operation's name ("aten::convolution_backward")
-// and the call. It runs in the calling thread and must not throw. set_convolution_watcher() sets it for the whole process and
-// returns the previous one; nullptr = no watcher.
+// If a guard is installed, it calls the watcher before each convolution, with the operation's name
+// ("aten::convolution_backward") and the convolution's arguments. The watcher runs in the calling thread and must not throw.
+// set_convolution_watcher() sets the watcher of the whole process and returns the previous watcher; nullptr = no watcher.
 using ConvolutionWatcher = void (*)(const char* operation, const ConvolutionCall& call) noexcept;
 ConvolutionWatcher set_convolution_watcher(ConvolutionWatcher watcher) noexcept;
 
-// For tests: while this object exists, the rows of another CPU replace this CPU's rows and the found faults. One at a time, and
-// no other convolutions may run meanwhile.
+// For tests: while this object exists, the known faults of another CPU replace this CPU's known faults and the faults that
+// trials found. Only one object may exist at a time, and no other convolutions may run meanwhile.
 class ConvolutionGuardForTest {
  public:
   explicit ConvolutionGuardForTest(const Below& below);

@@ -71,7 +71,7 @@ TEST(Faults, EachStandsInTheDocs) {
   for (const Fault& fault : known_faults()) EXPECT_THAT(page, testing::HasSubstr("| `" + std::string(fault.name) + "` |"));
 }
 
-// The row that matches a pass in bf16 with AMX.
+// The known fault that matches a pass in bf16 with AMX.
 std::string_view row_of(const std::vector<std::int64_t>& input, const std::vector<std::int64_t>& weight,
                         const std::vector<std::int64_t>& stride, bool channels_last, Pass pass) {
   const std::vector<std::int64_t> zero{0}, one{1};
@@ -101,14 +101,14 @@ TEST(Faults, OfTwoRowsTheOneThatLeavesBf16GoesBefore) {
   EXPECT_EQ(row_of({4, 8, 9, 9}, {16, 8, 1, 1}, {2, 2}, true, Pass::weight_gradient), "oneDNN-6035");
 }
 
-// A convolution that the row `fault` matches; its operands depend only on these values.
+// A convolution that matches the known fault `fault`. Its operands depend only on these values.
 struct Shape {
   const char* fault;
   std::vector<std::int64_t> input, weight, stride, padding;
   bool channels_last = false;
   at::ScalarType format = at::kBFloat16;
   bool transposed = false;
-  const char* also = "";  // another row that the same shape matches
+  const char* also = "";  // another known fault that matches the same shape
 };
 
 // The output and the gradients of the convolution.
@@ -151,7 +151,7 @@ TEST_P(Guard, GoesAroundTheFaultAndTheValuesAreRight) {
   }
   const std::vector<at::Tensor> expected = results(shape, at::kDouble);
   const double allowed =
-      shape.format == at::kFloat ? 1e-5 : 0.05;  // LibTorch rounds more on CPUs without bf16; the faults are wrong by a fifth
+      shape.format == at::kFloat ? 1e-5 : 0.05;  // LibTorch rounds more on CPUs without bf16; faults change results by a fifth
   for (std::size_t i = 0; i < found.size(); ++i) {
     EXPECT_EQ(found[i].scalar_type(), shape.format);
     EXPECT_LT(error(found[i], expected[i]), allowed) << i;
@@ -203,7 +203,8 @@ INSTANTIATE_TEST_SUITE_P(
       return name;
     });
 
-// Shapes that were seen right and wrong on AMX (docs/known-faults.md). With this CPU's rows all must be right.
+// Shapes with right and with wrong results on AMX (docs/known-faults.md). With the workarounds for this CPU, all results must
+// be right.
 TEST(Guard, VolumesAreRightOnThisCpu) {
   (void)guard_convolutions();
   std::vector<Shape> shapes;

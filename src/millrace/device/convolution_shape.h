@@ -18,7 +18,7 @@ struct ConvolutionShape {
   bool operator==(const ConvolutionShape&) const = default;
 };
 [[nodiscard]] ConvolutionShape shape_of(const ConvolutionCall& call);
-// True if shape and call are equal except for the number of samples, which a step with too little memory reduces.
+// True if shape and call are equal except for the number of samples. A step with too little memory reduces that number.
 [[nodiscard]] bool is_alike(const ConvolutionShape& shape, const ConvolutionCall& call);
 // Example: "[2, 8, 12, 64, 4] x [16, 8, 3, 3, 3], stride [2, 2, 2], padding [1, 1, 1]".
 [[nodiscard]] std::string to_text(const ConvolutionShape& shape);
@@ -29,7 +29,7 @@ struct ConvolutionShape {
 struct FoundFault {
   ConvolutionShape shape;
   Pass pass = Pass::forward;
-  std::string what;  // the effect: "never ended"
+  std::string what;  // the effect, such as "never ended"
   bool operator==(const FoundFault&) const = default;
 };
 [[nodiscard]] std::string_view name_of(Pass pass) noexcept;  // "output", "input gradient", "weight gradient"

@@ -32,7 +32,7 @@ namespace {
 using detail::ConvolutionJob;
 using detail::Unit;
 
-// Milliseconds of wall time without any time on a core. After that the program is taken to hang, because its threads wait for
+// Milliseconds of wall time without any time on a core. After that the program counts as hung, because its threads wait for
 // each other.
 constexpr double kStillMs = 60'000;
 constexpr int kMostLate = 3;
@@ -91,8 +91,8 @@ class Program {
 
   [[nodiscard]] const std::string& failure() const noexcept { return failure_; }  // why it does not run; "" = it runs
 
-  // The program's next line; nullopt: it has ended, or took more than `limit_ms` on a core since the last line and was killed.
-  // Leaves it as it is when `goes_on` says false.
+  // Returns the program's next line. nullopt: the program has ended, or used more than `limit_ms` on a core since the last line
+  // and was killed. If `goes_on` returns false, also returns nullopt, but the program continues.
   [[nodiscard]] std::optional<std::string> next(double limit_ms, const std::function<bool()>& goes_on) {
     const double began = on_core_ms();
     while (goes_on()) {
@@ -200,7 +200,7 @@ bool is_crash(int signal) {
 // The units that still have no verdict, and the results of the others.
 class Trial {
  public:
-  // `start_ms`: time on a core that each thread may take before a unit begins.
+  // `start_ms`: core time that each thread may use before a unit begins.
   Trial(std::span<const ConvolutionShape> shapes, int threads, double start_ms, const TrialGoesOn& goes_on)
       : threads_(threads), start_ms_(start_ms * threads), goes_on_(goes_on) {
     for (const ConvolutionShape& shape : shapes) {
@@ -249,7 +249,7 @@ class Trial {
     const Program::End end = program.wait();
     if (done == left_.size()) return left_.clear();
     if (done > 0 && !in_unit && !end.hung && end.signal == 0 &&
-        end.status == 0) {  // the program ended because its memory was damaged; another process takes the rest
+        end.status == 0) {  // the program ended because its memory was damaged, so another process tries the rest
       left_.erase(left_.begin(), behind);
       return;
     }
@@ -264,7 +264,7 @@ class Trial {
 
   void found(std::size_t unit, std::string what) {
     const auto is_known = [&](const FoundFault& fault) {
-      // This fault was found in the other layout already.
+      // This fault was already found in the other layout.
       return fault.shape == left_[unit].shape && fault.pass == left_[unit].pass;
     };
     if (std::ranges::none_of(result_.faults, is_known))
@@ -276,7 +276,7 @@ class Trial {
     --result_.tried;
     result_.untried = why;
   }
-  // Drops the shape of a unit that gets no verdict. The units before it keep theirs.
+  // Drops the shape of a unit that gets no verdict. The earlier units keep their verdicts.
   void leave_out(std::size_t unit, const std::string& why) {
     const ConvolutionShape shape = left_[unit].shape;
     leave(shape, why);
@@ -289,7 +289,7 @@ class Trial {
   }
 
   int threads_;
-  double start_ms_;  // core time of all threads together: the system counts a process as a whole
+  double start_ms_;  // core time of all threads together, because the system counts a process as a whole
   TrialGoesOn goes_on_;
   std::size_t all_ = 0;  // units at the beginning
   int late_ = 0;         // processes that did not reach their next unit

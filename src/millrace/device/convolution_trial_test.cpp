@@ -26,7 +26,7 @@ auto is(Pass pass, const char* what) {
   return AllOf(Field(&FoundFault::pass, pass), Field(&FoundFault::what, HasSubstr(what)), Field(&FoundFault::shape, kShape));
 }
 
-// Replaces millrace-convolutions by a program that takes its job and behaves as `script` says.
+// Replaces millrace-convolutions by a program that reads its job and behaves as `script` says.
 class Stand {
  public:
   explicit Stand(const std::string& script) : path_(std::filesystem::current_path() / "stands-in.sh") {
@@ -52,7 +52,7 @@ TEST(ConvolutionTrial, AnOrdinaryShapeIsRight) {
   EXPECT_EQ(trial.untried, "");
 }
 
-// Runs millrace-convolutions with a preloaded library whose weight gradients have a mistake.
+// Runs millrace-convolutions with a preloaded library that computes weight gradients with a mistake.
 class Mistake {
  public:
   explicit Mistake(const char* mistake) {
@@ -112,7 +112,7 @@ TEST(ConvolutionTrial, WhenItMayNotGoOnTheRestStaysUntried) {
   EXPECT_EQ(trial.untried, "the time for trials was over");
 }
 
-// Each pass hangs in its first layout; the program is restarted for the rest.
+// Each pass hangs in its first layout. The program is then restarted for the remaining passes.
 TEST(ConvolutionTrial, WhatNeverEndsIsEndedByItsTimeOnACore) {
   const Stand stand("echo begin 0 100\nwhile :; do :; done");
   const ConvolutionTrial trial = try_convolutions(std::vector{kShape}, 1);

@@ -23,7 +23,7 @@ class Copies {
   using MarkPtr = std::shared_ptr<const Mark>;
 
   virtual ~Copies() = default;
-  // Allocates this many bytes on the device for work that is launched from here on.
+  // Allocates this many bytes on the device for work that is launched after this call.
   [[nodiscard]] virtual at::Tensor memory(std::int64_t bytes) = 0;
   // Starts a copy. `from` and `to` have the same shape and type. The caller must keep both memories unchanged until a mark after
   // the copy is reached. A copy from or to pageable host memory is correct, but slow.

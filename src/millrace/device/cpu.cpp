@@ -61,10 +61,11 @@ void set_threads(int intra_op) {
                            " this process may use: they would wait for each other",
                        "device.threads", "leave it at auto, or choose " + std::to_string(most_threads()) + " at most"});
   }
-  static int made = 0;  // threads that each pool has already; they need nothing more from the system
+  static int made = 0;  // number of threads that each pool already has; those need nothing more from the system
   if (threads <= made) return at::set_num_threads(threads);
   guard_address_space(threads);
-  // Checked here, because ATen's second pool, as large as OpenMP's, hangs if it can't be created, and OpenMP ends the process.
+  // Checks here whether threads can be created. Otherwise ATen's second pool, which is as large as OpenMP's, would hang, and
+  // OpenMP would end the process.
   constexpr int kOthers = 3;  // a reader, the writer and the sampler, which report their own failures
   require_threads(2 * (threads - 1) + kOthers);
   at::set_num_threads(threads);

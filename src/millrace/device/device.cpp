@@ -49,7 +49,7 @@ std::string list_devices(const Backend* cuda, const std::string& why_no_cuda) {
   return cuda != nullptr ? list : list + "; no cuda: " + why_no_cuda;
 }
 
-// 1 for "cuda:1", `local_rank` for "cuda"; nullopt for any other `wish`.
+// Returns 1 for "cuda:1" and `local_rank` for "cuda"; nullopt for any other `wish`.
 std::optional<int> cuda_index(const std::string& wish, int local_rank) {
   if (wish == "cuda") return local_rank;
   if (!wish.starts_with("cuda:")) return std::nullopt;
@@ -81,7 +81,7 @@ Backend& cpu() {
 
 Backend& backend_of(c10::Device device) {
   if (device.is_cpu()) return cpu();
-  std::string reason = "Millrace drives CPUs and NVIDIA GPUs only";
+  std::string reason = "Millrace supports only CPUs and NVIDIA GPUs";
   Backend* const backend = device.is_cuda() ? cuda(&reason) : nullptr;
   const int index = device.has_index() ? device.index() : 0;
   if (backend != nullptr && index < backend->device_count()) return *backend;
@@ -109,7 +109,7 @@ Choice detail::choose(const std::string& wish, int local_rank, const Backend* cu
   std::string what = "device.name \"" + wish + "\" is not a device";
   if (index && cuda == nullptr) what = "device.name \"" + wish + "\" needs a GPU that this program can use";
   if (index && cuda != nullptr) {
-    what = "device.name \"" + wish + "\" needs GPU " + std::to_string(*index) + ", and there " +
+    what = "device.name \"" + wish + "\" needs GPU " + std::to_string(*index) + ", but there " +
            (cuda->device_count() == 1 ? "is 1" : "are " + std::to_string(cuda->device_count()));
   }
   throw ConfigError({.what = what,

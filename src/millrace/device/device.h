@@ -1,4 +1,5 @@
-// The device that a run uses, behind one interface. No other code in the tree knows CUDA.
+// Chooses the device for a run, and gives access to the devices through one interface. The rest of the code does not depend on
+// CUDA.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -13,12 +14,12 @@ namespace millrace::device {
 
 // The CPU backend, always present.
 Backend& cpu();
-// The CUDA plugin's backend. The first call opens the plugin from the program's folder, its lib/, or ../lib next to it. Null if
-// there is no plugin, driver or GPU; `reason` says which is missing.
+// The CUDA plugin's backend. The first call opens the plugin from the program's folder, its lib/, or ../lib next to it. Returns
+// null if the plugin, the driver or the GPU is missing; `reason` says which.
 Backend* cuda(std::string* reason = nullptr);
-Backend& backend_of(c10::Device device);  // DeviceError if it is missing
-// Properties on which code may rely. A kind of device without a backend (meta) has the minimum. DeviceError if a device's backend
-// is missing.
+Backend& backend_of(c10::Device device);  // throws DeviceError if the backend is missing
+// The properties of the device. A kind of device without a backend, such as meta, has the default properties. Throws
+// DeviceError if the device's backend is missing.
 [[nodiscard]] Backend::Nature nature_of(c10::Device device);
 
 struct Choice {
@@ -44,18 +45,18 @@ struct Cpu {
 };
 [[nodiscard]] const Cpu& cpu_info();
 
-[[nodiscard]] std::uint64_t peak_resident_bytes();  // peak bytes of this process since its start
+[[nodiscard]] std::uint64_t peak_resident_bytes();  // peak bytes in memory of this process since its start
 [[nodiscard]] std::uint64_t resident_bytes();
-// Present bytes of this process, without pages of files, which the system can drop.
+// Bytes that this process has in memory now. Pages of files do not count, because the system can drop them.
 [[nodiscard]] std::uint64_t private_resident_bytes();
 
 // Switchboard row "keep_memory": glibc's malloc keeps freed memory instead of returning it page by page. Without this, 456,000
 // page faults a step were measured. Call it before the first large allocation.
 void keep_freed_memory() noexcept;
 
-// Creates ATen's and OpenMP's intra-op threads. Call it before any computation: from here on known faults of the libraries are
-// worked around (device/convolution_guard.h). ConfigError for more than most_threads(). DeviceError if the system refuses the
-// threads (device/preflight.h).
+// Creates ATen's and OpenMP's intra-op threads. Call it before any computation, because it also installs the workarounds for
+// known faults of the libraries (device/convolution_guard.h). Throws ConfigError for more than most_threads() threads, and
+// DeviceError if the system refuses the threads (device/preflight.h).
 void set_threads(int intra_op);
 
 }  // namespace millrace::device

@@ -9,7 +9,7 @@
 
 namespace millrace::device {
 
-// Used by the thread that launches the work. Not for a CPU, whose work is done when a call returns.
+// Use it on the thread that launches the work. Not for a CPU, where the work is done when a call returns.
 class DeviceClock {
  public:
   explicit DeviceClock(c10::Device device) : device_(device) {}

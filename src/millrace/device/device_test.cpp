@@ -98,8 +98,8 @@ TEST(Choose, RefusalsNameTheDevicesThereAre) {
             "ConfigError  device.name \"cuda:1\" needs a GPU that this program can use\n"
             "  where    devices: cpu; no cuda: no driver\n"
             "  next     use auto, cpu");
-  EXPECT_THAT(refusal("cuda:2", 0, &two), HasSubstr("needs GPU 2, and there are 2"));
-  EXPECT_THAT(refusal("cuda", 1, &one), HasSubstr("needs GPU 1, and there is 1"));
+  EXPECT_THAT(refusal("cuda:2", 0, &two), HasSubstr("needs GPU 2, but there are 2"));
+  EXPECT_THAT(refusal("cuda", 1, &one), HasSubstr("needs GPU 1, but there is 1"));
   for (const char* word : {"", "cuda:", "cuda:x", "cuda:1x", "cuda:-1", "cuda:99999999999", "CPU"}) {
     EXPECT_THAT(refusal(word, 0, &two), HasSubstr("is not a device")) << word;
   }
@@ -118,7 +118,7 @@ TEST(Backends, OtherDevicesAreDeviceErrors) {
     (void)backend_of(c10::Device("mps"));
     FAIL();
   } catch (const DeviceError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("device mps can't be used: Millrace drives CPUs and NVIDIA GPUs only"));
+    EXPECT_THAT(error.what(), HasSubstr("device mps can't be used: Millrace supports only CPUs and NVIDIA GPUs"));
     EXPECT_THAT(error.what(), HasSubstr("next     set device.name to one of them, or to auto"));
   }
 }
@@ -234,7 +234,7 @@ TEST(Threads, FarMoreThanTheCpusAreRefused) {
   }
 }
 
-// The message of an exception from `body`, which runs in a separate process with this limit; "" if it throws no exception.
+// Runs `body` in a separate process with this limit. Returns the message of its exception; "" if it throws no exception.
 template <class Body>
 std::string said_below(int resource, std::uint64_t most, Body body) {
   std::array<int, 2> pipe{};
@@ -292,8 +292,8 @@ TEST(AddressSpace, TensorsLeaveToLibrariesWhatTheyNeed) {
       while (true) kept.push_back(at::empty({std::int64_t{4} << 20}, at::kByte));
     } catch (const std::exception& error) {
       const std::uint64_t left = address_space_left().value_or(0);
-      // The parent's threads have left heaps of 64 MB each, which a child may grow and can't return. A program that guards itself
-      // at its start has no such heaps.
+      // The parent's threads have left heaps of 64 MB each, which a child may grow but can't return. A program that checks its
+      // limits at its start has no such heaps.
       if (left + (std::uint64_t{64} << 20U) < library_address_space(1))
         throw std::runtime_error("only " + std::to_string(left) + " bytes are left");
       if (kept.size() < 10) throw std::runtime_error("refused after " + std::to_string(kept.size()));

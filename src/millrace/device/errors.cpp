@@ -12,7 +12,7 @@
 namespace millrace::device {
 namespace {
 
-// cudaErrorMemoryAllocation, as a number because only the plugin includes CUDA's headers.
+// cudaErrorMemoryAllocation. It is written as a number because only the plugin includes CUDA's headers.
 constexpr std::int32_t kMemoryAllocation = 2;
 
 // The errors (cudaError_t) after which the process's context is unusable, according to cudart's documentation.
@@ -38,11 +38,11 @@ constexpr std::array<std::int32_t, 18> kLost = {
 };
 
 constexpr std::array<std::string_view, 6> kNoMemory = {
-    "ALLOC_FAILED",       // CUBLAS_STATUS_, CUDNN_STATUS_, CUFFT_, CUSOLVER_STATUS_
-    "ALLOCATION_FAILED",  // CUDNN_STATUS_INTERNAL_ERROR_DEVICE_, _HOST_
+    "ALLOC_FAILED",       // after CUBLAS_STATUS_, CUDNN_STATUS_, CUFFT_ or CUSOLVER_STATUS_
+    "ALLOCATION_FAILED",  // after CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ or _HOST_
     "CUDA error: out of memory",
     "unable to find an engine to execute this computation",  // no algorithm for a convolution had room for its workspace
-    "not enough memory",                                     // LibTorch's allocator of host memory
+    "not enough memory",                                     // the message of LibTorch's allocator of host memory
     "can't allocate memory"};
 
 constexpr std::array<std::string_view, 18> kNoDevice = {"CUBLAS_STATUS_EXECUTION_FAILED",
@@ -68,7 +68,7 @@ bool holds(std::string_view text, const auto& words) noexcept {
   return std::ranges::any_of(words, [&](std::string_view word) { return text.find(word) != std::string_view::npos; });
 }
 
-// True if cuDNN names an internal error without details. It then lacks a resource, usually memory.
+// True if cuDNN names an internal error without details. The cause is then a missing resource, usually memory.
 bool is_bare_internal_error(std::string_view text) noexcept {
   constexpr std::string_view kInternal = "CUDNN_STATUS_INTERNAL_ERROR";
   const std::size_t at = text.find(kInternal);
@@ -108,13 +108,12 @@ bool is_device_lost(const std::exception& error) noexcept { return kind_of(error
 
 Message lost_device(const std::exception& error, std::string where, const std::string& first) {
   where += (where.empty() ? "" : "; ");
-  return {
-      "the GPU no longer answers this program: " + first_line(error),
-      where + "a GPU reports an error later than it happens: the faulty operation is in this step or the one before",
-      first +
-          "with CUDA_LAUNCH_BLOCKING=1 in the environment the error comes from the operation itself, and with "
-          "--device.name=cpu a wrong index gets a clearer error; if both runs succeed, look for Xid in the system's log (dmesg), "
-          "where a card reports failures"};
+  return {"the GPU no longer answers this program: " + first_line(error),
+          where + "a GPU reports an error later than it happens: the faulty operation is in this step or the one before",
+          first +
+              "set CUDA_LAUNCH_BLOCKING=1 in the environment, so that the error comes from the operation itself, or "
+              "--device.name=cpu, so that a wrong index gives a clearer error; if both runs succeed, look for Xid in the "
+              "system's log (dmesg), where a card reports failures"};
 }
 
 }  // namespace millrace::device

@@ -15,15 +15,15 @@ enum class ErrorKind : std::uint8_t {
   device_lost     // a kernel crashed or the card failed; every later call of this process to the GPU fails too
 };
 
-// Handles exceptions of LibTorch, of the libraries below it, and of the standard library. For most of them CUDA has no type:
-// errors of cuBLAS, cuDNN and cuFFT are recognised by the name of their status.
+// Handles exceptions of LibTorch, of the libraries below it, and of the standard library. CUDA's libraries have no exception
+// types for most of their errors, so errors of cuBLAS, cuDNN and cuFFT are recognised by the name of their status.
 [[nodiscard]] ErrorKind kind_of(const std::exception& error) noexcept;
 
 [[nodiscard]] bool is_out_of_memory(const std::exception& error) noexcept;
 [[nodiscard]] bool is_device_lost(const std::exception& error) noexcept;
 
-// The message for the user about a lost device. `where` names the step. `first` is advice that comes before the rest and ends
-// with "; ".
+// The message for the user about a lost device. `where` names the step. `first` is advice that comes before the other advice
+// and ends with "; ".
 [[nodiscard]] Message lost_device(const std::exception& error, std::string where, const std::string& first = "");
 
 }  // namespace millrace::device

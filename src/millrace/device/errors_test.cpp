@@ -73,7 +73,7 @@ TEST(Errors, ALostDeviceIsToldInOneLineOfWhat) {
                   "step 12", "the last good snapshot is runs/a; ");
   EXPECT_EQ(told.what, "the GPU no longer answers this program: CUDA error: an illegal memory access was encountered");
   EXPECT_THAT(told.where, testing::StartsWith("step 12; "));
-  EXPECT_THAT(told.next, testing::StartsWith("the last good snapshot is runs/a; with CUDA_LAUNCH_BLOCKING=1"));
+  EXPECT_THAT(told.next, testing::StartsWith("the last good snapshot is runs/a; set CUDA_LAUNCH_BLOCKING=1"));
   EXPECT_THAT(lost_device(std::runtime_error("x"), "").where, Not(HasSubstr(";")));
 }
 

@@ -19,7 +19,7 @@ bool is_volume(const ConvolutionCall& call) { return call.input.size() == 5; }
 // The value for one direction. ATen also accepts one value for all directions.
 std::int64_t in_direction(at::IntArrayRef values, std::size_t i) { return values.size() == 1 ? values[0] : values[i]; }
 
-// fp16 uses bf16's code if the CPU has amx_fp16. On other CPUs with AMX fp16 is right, but slow in both layouts.
+// fp16 uses bf16's code if the CPU has amx_fp16. On other CPUs with AMX, fp16 is right but slow in both layouts.
 bool is_cut_volume(const ConvolutionCall& call) {
   const bool is_narrow = call.format == at::kBFloat16 || call.format == at::kHalf;
   return is_narrow && is_volume(call) && detail::rows_may_overrun(call);
@@ -66,8 +66,8 @@ bool is_kernel_longer_than_volume(const ConvolutionCall& call) {
 }
 
 // ATen uses oneDNN for calls that it considers large: more than one sample, more than 20,480 elements without the last axis, or
-// kernels above 3. Other calls go through ATen's own loop, which copies each kernel's neighbourhood. Below kWorthwhile
-// multiplications the reordering for oneDNN costs as much as it saves.
+// kernels above 3. ATen computes other calls in its own loop, which copies each kernel's neighbourhood. Below kWorthwhile
+// multiplications, the reordering for oneDNN costs as much as oneDNN saves.
 bool is_one_small_volume(const ConvolutionCall& call) {
   constexpr std::int64_t kCountsAsLarge = 20480, kWorthwhile = 4'000'000;
   if (!is_volume(call) || call.transposed || call.groups != 1 || call.input[0] != 1 || is_point(call)) return false;
@@ -85,17 +85,18 @@ constexpr std::array kFaults = {
           OnednnIsa::avx2, OnednnIsa::amx, kNone, std::nullopt, Pass::weight_gradient, &is_strided_point_of_few_channels,
           Instead::contiguous},
     Fault{"oneDNN-amx-volumes", "oneDNN 2.7 and later, not reported yet",
-          "16-bit weight gradients of 3-D convolutions whose rows are cut: written beyond their memory, wrong, or they never end",
+          "16-bit weight gradients of 3-D convolutions whose rows are cut: they are written beyond their memory, are wrong, or "
+          "never end",
           OnednnIsa::amx, OnednnIsa::amx, kNone, std::nullopt, Pass::weight_gradient, &is_cut_volume, Instead::planes},
     Fault{"pytorch-169688", "pytorch/pytorch #169688, #188426",
-          "bf16 convolutions with a stride whose innermost output size is 1: wrong values", OnednnIsa::avx512, OnednnIsa::amx,
+          "bf16 convolutions with a stride and an innermost output size of 1: wrong values", OnednnIsa::avx512, OnednnIsa::amx,
           kNone, at::kBFloat16, Pass::forward, &ends_in_one_strided_forward, Instead::fp32},
     Fault{"oneDNN-bf16-last", "seen with oneDNN 3.10.2 and 3.13.3, not reported yet",
-          "bf16 weight gradients of convolutions with a stride whose innermost output size is 1: garbage", OnednnIsa::avx512,
+          "bf16 weight gradients of convolutions with a stride and an innermost output size of 1: garbage", OnednnIsa::avx512,
           OnednnIsa::amx, kNone, at::kBFloat16, Pass::weight_gradient, &ends_in_one_strided, Instead::fp32},
     Fault{"oneDNN-5494",
           "uxlfoundation/oneDNN #5494, #5568",
-          "bf16 convolutions with a stride above their kernel's size: wrong values",
+          "bf16 convolutions with a stride larger than their kernel: wrong values",
           OnednnIsa::amx,
           OnednnIsa::amx,
           {3, 14, 0},
@@ -104,19 +105,19 @@ constexpr std::array kFaults = {
           &steps_over_input,
           Instead::fp32},
     Fault{"oneDNN-bf16-short", "seen with oneDNN 3.10.2 and 3.13.3, not reported yet",
-          "bf16 weight gradients of 3-D convolutions whose kernel is longer than the volume: garbage, another each time",
+          "bf16 weight gradients of 3-D convolutions whose kernel is longer than the volume: garbage, different each time",
           OnednnIsa::avx512, OnednnIsa::avx512_bf16, kNone, at::kBFloat16, Pass::weight_gradient, &is_kernel_longer_than_volume,
           Instead::fp32},
     Fault{"pytorch-one-volume", "seen with PyTorch 2.11 and 2.15, not reported yet",
-          "fp32 convolutions of one small volume: a loop of PyTorch's own, two to five times slower than oneDNN", OnednnIsa::avx2,
-          OnednnIsa::amx, kNone, at::kFloat, std::nullopt, &is_one_small_volume, Instead::onednn},
+          "fp32 convolutions of one small volume: PyTorch uses its own loop, two to five times slower than oneDNN",
+          OnednnIsa::avx2, OnednnIsa::amx, kNone, at::kFloat, std::nullopt, &is_one_small_volume, Instead::onednn},
 };
 
 struct Word {
   std::string_view word;
   OnednnIsa isa;
 };
-// oneDNN's names of instruction sets; an unknown name sets no limit.
+// oneDNN's names of instruction sets. An unknown name sets no limit.
 constexpr std::array kWords = {Word{"SSE41", OnednnIsa::older},
                                Word{"AVX", OnednnIsa::older},
                                Word{"AVX2", OnednnIsa::avx2},

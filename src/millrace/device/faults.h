@@ -1,5 +1,5 @@
-// Known faults of the libraries that Millrace calls: wrong values and slow implementations. Each row has the affected calls and
-// the workaround. docs/decisions/0039 describes how the faults were found.
+// Known faults of the libraries that Millrace calls: wrong values and slow implementations. Each row describes the affected
+// calls and the workaround. docs/decisions/0039 describes how the faults were found.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -33,7 +33,7 @@ struct Below {
 [[nodiscard]] const Below& below();  // the libraries and the CPU of this process
 
 enum class Pass : std::uint8_t { forward, input_gradient, weight_gradient };
-// Workarounds, in order of preference. fp32 also avoids the faults for which the others are used.
+// Workarounds, in order of preference. fp32 also avoids the faults that the other workarounds avoid.
 enum class Instead : std::uint8_t {
   fp32,  // computes in fp32 from the operands' values, not channels-last; the result gets the operands' format and layout
   // Computes a volume's weight gradient by two-dimensional convolutions, each of them guarded (kernels/convolution_weights.h).
@@ -42,7 +42,8 @@ enum class Instead : std::uint8_t {
   onednn       // computes with oneDNN, which ATen would not have used
 };
 
-// A convolution as ATen is called. `weight` of a transposed convolution is that of the convolution that it transposes.
+// The arguments of a convolution, as ATen receives them. A transposed convolution has the `weight` of the convolution that it
+// transposes.
 struct ConvolutionCall {
   at::ScalarType format = at::kFloat;
   bool channels_last = false;  // the input or the weight
@@ -50,14 +51,14 @@ struct ConvolutionCall {
   at::IntArrayRef input, weight, stride, padding, dilation, output_padding;
   std::int64_t groups = 1;
   OnednnIsa isa = OnednnIsa::older;
-  std::int64_t level2_bytes = 0;  // see Below
+  std::int64_t level2_bytes = 0;  // see Below::level2_bytes
 };
 // The output's size along a direction in space (0 = the outermost).
 [[nodiscard]] std::int64_t output_size(const ConvolutionCall& call, std::size_t direction);
 
 struct Fault {
   std::string_view name;                 // short text for plans: where the fault was reported
-  std::string_view reported;             // where it was reported, full form
+  std::string_view reported;             // where the fault was reported, full form
   std::string_view what;                 // effect of the fault
   OnednnIsa from, to;                    // first and last instruction set with the fault
   Version fixed_in;                      // first version without the fault; all zero: it is not fixed yet
@@ -69,8 +70,8 @@ struct Fault {
 
 [[nodiscard]] std::span<const Fault> known_faults();
 [[nodiscard]] std::vector<const Fault*> faults_in_force(const Below& below);
-// The fault in `faults` that matches a pass of this call; nullptr if no fault matches. If several match, the fault whose
-// workaround comes first in Instead; among equal workarounds the first fault.
+// Returns the fault in `faults` that matches a pass of this call; nullptr if no fault matches. If several faults match, returns
+// the fault whose workaround comes first in Instead. Among faults with equal workarounds, returns the first.
 [[nodiscard]] const Fault* fault_of(std::span<const Fault* const> faults, const ConvolutionCall& call, Pass pass);
 
 }  // namespace millrace::device

@@ -1,7 +1,8 @@
-# LibTorch is built with NDEBUG: without it RecordFunction::inputs() asks a flag that the library never sets. In a file of its own:
-# the others keep their assertions.
+# LibTorch is built with NDEBUG. Without NDEBUG, RecordFunction::inputs() asks a flag that the library never sets. The file is
+# compiled separately, so that the other files keep their assertions.
 set_source_files_properties("${dir}/operation_census.cpp" PROPERTIES COMPILE_DEFINITIONS NDEBUG SKIP_UNITY_BUILD_INCLUSION ON)
-# OpenMP's threads are made in cpu.cpp (at::parallel_for's OpenMP body is the file's that calls it), idle ones in shared_cores.cpp.
+# cpu.cpp creates OpenMP's threads, because at::parallel_for's OpenMP body is compiled into the file that calls it.
+# shared_cores.cpp creates idle OpenMP threads.
 set_source_files_properties("${dir}/cpu.cpp" "${dir}/shared_cores.cpp" "${dir}/shared_cores_test.cpp" PROPERTIES COMPILE_FLAGS "-fopenmp" SKIP_UNITY_BUILD_INCLUSION ON)
 # millrace-convolutions: a separate program for computations that may hang or crash (convolution_trial.h).
 set_source_files_properties("${dir}/convolution_trial.cpp" PROPERTIES COMPILE_DEFINITIONS

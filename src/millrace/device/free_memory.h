@@ -7,15 +7,15 @@
 
 namespace millrace {
 
-std::uint64_t available_memory_bytes();  // of system/machine.h
+std::uint64_t available_memory_bytes();  // from system/machine.h
 
 }  // namespace millrace
 
 namespace millrace::device {
 
 using millrace::available_memory_bytes;
-// Memory for more tensors: on a CPU the system's free memory; on a GPU the memory that its driver has free for any program, and
-// LibTorch's unused memory there. Asks the driver: do not call it within a step.
+// Returns how many bytes more tensors can use. On a CPU this is the system's free memory. On a GPU it is the memory that the
+// driver has free for any program, plus LibTorch's unused memory there. Asks the driver, so do not call it within a step.
 [[nodiscard]] std::uint64_t free_tensor_memory(c10::Device device);
 
 }  // namespace millrace::device

@@ -5,7 +5,7 @@
 
 namespace millrace::device {
 
-// Bytes that the heap got from the system, used and free. With the switchboard row keep_memory on, the heap never shrinks, so
+// Bytes that the heap got from the system, used and free. If the switchboard row keep_memory is on, the heap never shrinks, so
 // this is its peak.
 [[nodiscard]] std::uint64_t heap_bytes() noexcept;
 

@@ -16,7 +16,7 @@ namespace {
 
 constexpr double kLeastWork = 0.1;  // seconds; /proc/stat counts hundredths of a second
 
-// Seconds of the CPUs: used by all programs, and available in total. Stolen time belongs to another machine.
+// Seconds of the CPUs: used by all programs, and available in total. Stolen time counts as another machine's time.
 struct CpuSeconds {
   double used = 0, available = 0;
   int cpus = 0;

@@ -7,20 +7,21 @@
 
 namespace millrace::device {
 
-// Counts the use of the cores by other programs. A count reads some files of /proc: call it for log lines, not for steps. For one
-// thread.
+// Counts the use of the cores by other programs. Each count reads several files of /proc, so call it for log lines, not in each
+// step. Use it from one thread.
 class Neighbours {
  public:
   Neighbours();
   // For tests: uses these CPUs, and a folder that imitates "/".
   Neighbours(std::filesystem::path root, std::vector<int> cpus);
-  // The share, 0 to 1, of this process's working time in which a thread was ready to run but waited while another program used a
-  // core; since the last call or the constructor. Threads that wait for other threads of this process do not count, and neither
-  // does time that a control group's quota withheld. nullopt if the kernel does not report it, or if less than a tenth of a
-  // second of work was done.
+  // Returns the share, 0 to 1, of this process's working time in which a thread was ready to run but waited while another
+  // program used a core. The share covers the time since the last call, or since the constructor. The time of threads that wait
+  // for other threads of this process does not count. Time that a control group's quota withheld does not count either. Returns
+  // nullopt if the kernel does not report the times, or if the process worked for less than a tenth of a second.
   std::optional<double> take();
-  // The same in cores: 1 means that another program used a whole core while a thread of this process waited, whatever the number
-  // of other cores. Always resets the counts, because a moment with hardly any work is of no later use.
+  // Like take(), but returns a number of cores: 1 means that another program used a whole core while a thread of this process
+  // waited. The number of other cores does not matter. Each call resets the counts, because counts of a moment with hardly any
+  // work are useless later.
   std::optional<double> take_recent_cores();
   [[nodiscard]] std::optional<double> since_made() const;  // the share since the constructor
 

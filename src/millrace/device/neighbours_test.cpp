@@ -23,7 +23,7 @@ class NeighboursTest : public ::testing::Test {
   ~NeighboursTest() override { std::filesystem::remove_all(root_); }
 
   void write(const std::string& file, const std::string& text) { std::ofstream(root_ / file) << text; }
-  // threads() sets the seconds of each of two threads, cpus() those of CPU 1 and CPU 3.
+  // threads() sets the seconds of each of two threads. cpus() sets the seconds of CPU 1 and CPU 3.
   void threads(double ran, double waited) {
     for (const char* id : {"7", "8"}) {
       write(std::string("proc/self/task/") + id + "/schedstat", std::to_string(static_cast<long long>(ran * 1e9)) + " " +
@@ -47,7 +47,7 @@ TEST_F(NeighboursTest, WhatOthersHadWhileOursWaited) {
   threads(1, 0);
   cpus(1, 9);
   Neighbours neighbours = this->neighbours();
-  threads(1.5, 0.5);  // two cores for a second: this process used one half, other programs the other
+  threads(1.5, 0.5);  // this process and other programs each used half of two cores for a second
   cpus(2, 9);
   EXPECT_NEAR(neighbours.take().value_or(-1), 0.5, 1e-9);
   threads(2.5, 0.5);
@@ -60,7 +60,7 @@ TEST_F(NeighboursTest, ARecentMomentIsNotCountedTwice) {
   threads(0, 0);
   cpus(0, 0);
   Neighbours neighbours = this->neighbours();
-  threads(0.001, 0.04);  // almost no work, and no core for that work
+  threads(0.001, 0.04);  // almost no work, and no core was free for that work
   cpus(1, 0);
   EXPECT_EQ(neighbours.take_recent_cores(), std::nullopt);
   threads(0.101, 0.04);
@@ -68,7 +68,7 @@ TEST_F(NeighboursTest, ARecentMomentIsNotCountedTwice) {
   EXPECT_NEAR(neighbours.take_recent_cores().value_or(-1), 0, 1e-9);
 }
 
-// Each parallel loop loses one core, whether there are 32 cores or two.
+// Each parallel loop loses one core, both with 32 cores and with two.
 TEST_F(NeighboursTest, CoresThatOthersHadAreNotSharedOutAmongMany) {
   std::vector<int> all(32);
   std::iota(all.begin(), all.end(), 0);
@@ -81,7 +81,7 @@ TEST_F(NeighboursTest, CoresThatOthersHadAreNotSharedOutAmongMany) {
   threads(0, 0);
   busy(0);
   Neighbours neighbours(root_, all);
-  threads(15.5, 0.5);  // each of two threads: together 31 cores were used, and one thread waited
+  threads(15.5, 0.5);  // two threads of this kind together used 31 cores and waited for one
   busy(1);
   EXPECT_NEAR(neighbours.take_recent_cores().value_or(-1), 1, 1e-9);
   threads(31, 0.5);

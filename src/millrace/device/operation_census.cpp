@@ -62,7 +62,7 @@ std::optional<at::Device> copied_from(std::string_view name, const std::vector<a
   return inputs[source].device();
 }
 
-// Follows constants through a step. A storage that receives a value that is not constant stops being a constant.
+// Follows constant tensors through a step. A storage stops being a constant when it receives a value that is not constant.
 class Constants {
  public:
   void note(const at::RecordFunction& function, const std::vector<at::Tensor>& inputs, std::int64_t nanoseconds) {
@@ -103,7 +103,7 @@ class Constants {
 
  private:
   struct Made {
-    at::Tensor kept;  // held so that its memory is not used again meanwhile
+    at::Tensor kept;  // keeps the memory from being reused meanwhile
     std::int64_t nanoseconds = 0, longest = 0;
     std::string by;
   };
@@ -129,7 +129,7 @@ thread_local Constants* constants = nullptr;
 thread_local int calls_deep = 0;
 
 struct Began final : at::ObserverContext {
-  std::vector<at::Tensor> inputs;  // known only when the operation begins; its outputs only when it ends
+  std::vector<at::Tensor> inputs;  // inputs are known only when the operation begins, outputs only when it ends
   std::int64_t at = 0;
 };
 

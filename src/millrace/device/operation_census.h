@@ -7,13 +7,13 @@
 
 namespace millrace::device {
 
-// Counts operations that the step itself calls, but not operations that these call. Seconds are those of the calling thread: on a
-// CPU the time of the operations, on a GPU the time of their launches.
+// Counts operations that the step itself calls, but not operations that these call. Seconds are the calling thread's: on a CPU
+// the time of the operations, on a GPU the time of their launches.
 struct OperationCensus {
   std::int64_t operations = 0;
   double seconds = 0;
   std::int64_t host_reads = 0;  // values that the host read, except inside ExpectedReads
-  // Time of operations whose results depend on no parameter, batch or random number: ones(), arange(), tril() of such tensors …
+  // Time of operations that depend on no parameter, batch or random number: ones(), arange(), tril() of such tensors …
   double rebuilt_seconds = 0;
   std::string rebuilt_by;  // the operation that took longest, with its result's size: "aten::tril [256, 256]"
   // Copies of tensors from one device to another, except inside ExpectedCopies.
@@ -22,7 +22,7 @@ struct OperationCensus {
   std::string copied_by;  // the largest copy: "aten::to [256, 256] from cpu to cuda:0"
 };
 
-// While this object exists, a census does not count copies on this thread: they bring the batch to the device.
+// While this object exists, a census does not count this thread's copies, because they move the batch to the device.
 class ExpectedCopies {
  public:
   ExpectedCopies() noexcept;
@@ -31,8 +31,8 @@ class ExpectedCopies {
   ExpectedCopies& operator=(const ExpectedCopies&) = delete;
 };
 
-// While this object exists, a census does not count values that this thread reads, and leaves their waits out of its seconds: the
-// trial around the step reads them, not the step.
+// While this object exists, a census ignores the values that this thread reads, and the time of these reads, because they
+// belong to the trial around the step.
 class ExpectedReads {
  public:
   ExpectedReads() noexcept;

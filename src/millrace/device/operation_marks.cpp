@@ -51,7 +51,7 @@ void mark(const char* operation, const ConvolutionCall& call) noexcept {
   doing_operation(operation, shapes.text());
 }
 
-// Counts nesting. Nested operations are not recorded, because a convolution was already recorded with its shapes.
+// Nesting depth. Nested operations are not recorded, because a convolution was already recorded with its shapes.
 thread_local int depth = 0;
 
 std::unique_ptr<at::ObserverContext> begin(const at::RecordFunction& function) {

@@ -1,16 +1,16 @@
-// Records which LibTorch operation is running, for base/doing.h.
+// Records which LibTorch operation is running, for the reports of base/doing.h.
 #pragma once
 
 #include <cstdint>
 
 namespace millrace::device {
 
-// From here on convolutions on a CPU are recorded with their shapes, if the guard of device/convolution_guard.h is installed.
-// Costs about a microsecond a convolution.
+// After this call convolutions on a CPU are recorded with their shapes, if the guard of device/convolution_guard.h is
+// installed. Costs about a microsecond per convolution.
 void mark_convolutions() noexcept;
 
-// While this object exists, records the names of all operations that the calling thread runs. It is cheap, because trials that
-// use it compare times.
+// While this object exists, records the names of all operations that the calling thread runs. The cost is low, so that trials
+// that compare times can use it.
 class OperationMarks {
  public:
   OperationMarks();

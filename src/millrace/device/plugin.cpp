@@ -56,7 +56,7 @@ Backend* detail::open_plugin(const std::vector<fs::path>& folders, std::string& 
     const auto entry = reinterpret_cast<PluginEntry>(dlsym(library, kPluginEntry));
     Backend* const backend = entry == nullptr ? nullptr : entry(kPluginInterface);
     if (backend == nullptr) {
-      reason = "the CUDA plugin " + file.string() + " is of another Millrace version";
+      reason = "the CUDA plugin " + file.string() + " belongs to another Millrace version";
       return nullptr;
     }
     if (const auto own = reinterpret_cast<KernelsEntry>(dlsym(library, kKernelsEntry)); own != nullptr)

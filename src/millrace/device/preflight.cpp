@@ -30,7 +30,7 @@ constexpr std::uint64_t kOfEachThread = std::uint64_t{8} << 20U;
 
 std::string bytes_text(std::uint64_t bytes) { return human_bytes(static_cast<double>(bytes)); }
 
-// The number of this process's threads, as the kernel counts them; 0 if it does not report it.
+// The number of this process's threads, as the kernel counts them; 0 if the kernel does not report the number.
 std::size_t tasks() {
   std::error_code error;
   std::size_t count = 0;
@@ -71,7 +71,7 @@ class Crowd {
 
 int most_threads() {
   constexpr int kTimes = 4;
-  constexpr int kAlways = 16;  // allowed on any machine, because a small machine may try the settings of a larger one
+  constexpr int kAlways = 16;  // always allowed, because a small machine may try the settings of a larger one
   return std::max(kTimes * cpu_info().logical_cores, kAlways);
 }
 
@@ -86,27 +86,27 @@ void require_threads(int count) {
                            " needed threads could be created: " + error.code().message(),
                        thread_account(), "raise the limit, end other programs, or use fewer threads (--device.threads=1)"});
   }
-  // Waits until the kernel has removed the joined threads. Until then they count towards the limit, and OpenMP's next thread
+  // Waits until the kernel has removed the joined threads. Before that they count towards the limit, and OpenMP's next thread
   // could be refused.
   constexpr int kTries = 2000;
   for (int i = 0; i < kTries && tasks() > before; ++i) std::this_thread::sleep_for(std::chrono::microseconds(500));
 }
 
 std::uint64_t library_address_space(int threads) noexcept {
-  // Measured by tests/limits: with 64 MB reserved in all, oneDNN crashed in 3 of 40 runs of the cosmology recipe; with 96 MB in 0
-  // of 60.
+  // Measured by tests/limits in the cosmology recipe: with 64 MB reserved in all, oneDNN crashed in 3 of 40 runs; with 96 MB,
+  // in 0 of 60.
   return kShared + kOfEachThread * static_cast<std::uint64_t>(threads);
 }
 
 void guard_address_space(int threads) {
   const std::optional<std::uint64_t> left = address_space_left();
   if (!left) return;
-  // The C library reserves 64 MB for the small blocks of each thread. It may use at most a thirty-second of the remaining space
-  // for that.
+  // The C library reserves 64 MB for the small blocks of each thread. These reservations may use at most a thirty-second of the
+  // remaining space.
   constexpr std::uint64_t kArena = std::uint64_t{64} << 20U;
   const std::uint64_t arenas = std::clamp<std::uint64_t>(*left / (32 * kArena), 1, 1024);
   mallopt(M_ARENA_MAX, static_cast<int>(arenas));
-  // The stacks of OpenMP's threads, and of as many threads in LibTorch's second pool.
+  // The stacks of OpenMP's threads, and of the same number of threads in LibTorch's second pool.
   const std::uint64_t stacks = 2 * static_cast<std::uint64_t>(threads - 1) * thread_stack_bytes();
   const std::uint64_t needed = stacks + library_address_space(threads);
   if (*left < needed) {
@@ -153,7 +153,8 @@ std::string thread_account() {
                      " are in use and a stack takes " + bytes_text(thread_stack_bytes()));
   std::string text;
   for (const std::string& limit : limits) text += (text.empty() ? "limits: " : "; ") + limit;
-  return text.empty() ? "no limit of this process is known: the machine's own (kernel.threads-max) may be reached" : text;
+  return text.empty() ? "no limit of this process is known; the machine may have reached its own limit (kernel.threads-max)"
+                      : text;
 }
 
 }  // namespace millrace::device

@@ -1,5 +1,5 @@
-// Checks limits before libraries below LibTorch crash at them. If address space runs out, oneDNN's code generator crashes. If a
-// thread can't be created, LibTorch's pools hang or end the process.
+// Checks the limits of the system before libraries below LibTorch crash because of them. If address space runs out, oneDNN's
+// code generator crashes. If a thread can't be created, LibTorch's pools hang or end the process.
 #pragma once
 
 #include <cstdint>
@@ -7,11 +7,12 @@
 
 namespace millrace::device {
 
-// Most intra-op threads that a run may request on this machine. Far more threads than CPUs would only wait for each other.
+// The largest number of intra-op threads that a run may request on this machine. Far more threads than CPUs would only wait for
+// each other.
 [[nodiscard]] int most_threads();
 
-// Creates this many threads at once and ends them. When it returns, the system no longer counts them. DeviceError names the
-// limits if a thread can't be created.
+// Tests whether this many threads can exist at once: creates them and ends them. When the call returns, the system no longer
+// counts them. Throws DeviceError, which names the limits, if a thread can't be created.
 void require_threads(int count);
 
 // The address space to reserve for libraries if `ulimit -v` limits it, in bytes.
@@ -19,14 +20,17 @@ void require_threads(int count);
 
 // Checks whether `ulimit -v` leaves enough address space for this many intra-op threads; does nothing without that limit.
 // Afterwards tensors and the loader leave library_address_space() free (system/process_limits.h). Call it before the process
-// creates threads, because it also limits the memory that threads reserve. DeviceError if there is too little.
+// creates threads, because it also limits the memory that threads reserve. Throws DeviceError if there is too little address
+// space.
 void guard_address_space(int threads);
 
-// For a helper process that may be lost. If memory runs out, the system ends this process before others. Tensors that would bring
-// it above nine tenths of the present free memory throw c10::OutOfMemoryError. Call it before the process makes tensors.
+// Prepares a helper process that may be lost. If memory runs out, the system ends this process before others. Tensors that
+// would bring it above nine tenths of the present free memory throw c10::OutOfMemoryError. Call it before the process makes
+// tensors.
 void stand_back_for_memory();
 
-// Texts for messages: the process's memory with its limits and the free memory; the limits on threads.
+// Texts for messages. memory_account() gives the process's memory, its limits and the free memory; the other function gives the
+// limits on threads.
 [[nodiscard]] std::string memory_account();
 [[nodiscard]] std::string thread_account();
 

@@ -11,11 +11,11 @@ struct ProcessResources {
   int allowed_cpus = 1;                                    // logical CPUs that the affinity allows
   std::optional<double> cpu_quota;                         // CPU time that the control groups allow, in CPUs; nullopt = no limit
   std::uint64_t machine_memory = 0, available_memory = 0;  // bytes
-  std::optional<std::uint64_t> group_memory;               // limit of the tightest control group
-  std::optional<std::uint64_t> address_space;              // limit of `ulimit -v`
+  std::optional<std::uint64_t> group_memory;               // memory limit of the tightest control group
+  std::optional<std::uint64_t> address_space;              // limit of address space (`ulimit -v`)
   bool has_nvidia_gpu = false;                             // also true if no driver or library can use the GPU
 };
-// Reads the system at each call. Any thread. Never throws because of the contents of /proc and /sys.
+// Reads the state of the system at each call. Any thread may call it. Never throws because of the contents of /proc and /sys.
 [[nodiscard]] ProcessResources process_resources();
 
 }  // namespace millrace::device

@@ -16,7 +16,7 @@ namespace millrace::device {
 // The CUDA plugin provides it if it was built with NCCL. Thread-safe.
 class RankGroups {
  public:
-  // A rank's position in a group, and how it finds the others.
+  // A rank's position in a group, and the store through which it finds the other ranks.
   struct Seat {
     c10::intrusive_ptr<c10d::Store> store;  // the store through which the group's members find each other
     int rank = 0;
@@ -30,8 +30,8 @@ class RankGroups {
   [[nodiscard]] virtual std::string library() const = 0;          // "NCCL 2.28.9": ranks with different versions can't connect
   [[nodiscard]] virtual std::string identity(int gpu) const = 0;  // identity of a GPU, the same in each process of this machine
   // Connects the GPUs of all ranks. Collective. Work::wait() of the result makes the current stream wait, not the thread. If a
-  // rank is lost, that stream may wait until the group's abort(), and later results are not sums. Throws the libraries' errors if
-  // a rank does not arrive.
+  // rank is lost, that stream may wait until the group's abort(), and later results are not valid sums. Throws the libraries'
+  // errors if a rank does not arrive.
   [[nodiscard]] virtual c10::intrusive_ptr<c10d::Backend> connect(const Seat& seat) = 0;
 };
 

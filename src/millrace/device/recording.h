@@ -1,9 +1,9 @@
-// Work of a device that is recorded once and then launched again as a whole.
+// Work of a device that is recorded once and can then be launched repeatedly as a whole.
 #pragma once
 
 namespace millrace::device {
 
-// Belongs to the thread that recorded it. Keeps the memory of its work until it is destroyed.
+// Belongs to the thread that recorded it. Keeps the memory of the recorded work until it is destroyed.
 class Recording {
  public:
   Recording() = default;

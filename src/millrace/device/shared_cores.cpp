@@ -18,7 +18,7 @@
 namespace millrace::device {
 namespace {
 
-constexpr double kWanted = 0.2;  // cores; if more are used, other programs want them
+constexpr double kWanted = 0.2;  // cores; if other programs use more, they need cores that this process uses
 constexpr double kAlone = 0.1;
 constexpr int kBusyLooks = 2;
 constexpr int kQuietLooks = 5;
@@ -26,8 +26,8 @@ constexpr int kQuietLooks = 5;
 constexpr double kEvery = 0.12;
 constexpr double kMostOfACore = 0.002;  // share of a core that measuring may cost
 
-// The number of idle OpenMP threads that must be added so that OpenMP has more threads than there are CPUs; 0 if the computing
-// threads are more already.
+// The number of idle OpenMP threads that must be added so that OpenMP has more threads than there are CPUs; 0 if it already has
+// more.
 int idle_threads() { return std::max(0, omp_get_num_procs() - at::get_num_threads() + 1); }
 
 double thread_cpu_seconds() {
@@ -62,7 +62,7 @@ SharedCores::ShortWaits::~ShortWaits() {
     ends_ = true;
   }
   wake_.notify_all();
-  if (thread_.joinable()) thread_.join();  // the OpenMP threads of thread_ end with it
+  if (thread_.joinable()) thread_.join();  // the OpenMP threads that thread_ created end with it
 }
 
 bool SharedCores::WaitRule::after(std::optional<double> cores) {
@@ -74,8 +74,8 @@ bool SharedCores::WaitRule::after(std::optional<double> cores) {
   return is_short_;
 }
 
-// The kernel counts each CPU's time in hundredths of a second, so the error of other programs' time grows with the square root of
-// the number of CPUs.
+// Grows with the square root of the number of CPUs. The kernel counts each CPU's time in hundredths of a second, so the error
+// of other programs' time grows in the same way.
 double seconds_between_looks(int cpus) noexcept { return kEvery * std::sqrt(std::max(1.0, cpus / 2.0)); }
 
 SharedCores::SharedCores() {

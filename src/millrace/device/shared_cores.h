@@ -17,11 +17,12 @@
 
 namespace millrace::device {
 
-// Seconds between measurements that suffice to see fractions of a core.
+// The seconds between measurements that are needed to see fractions of a core.
 [[nodiscard]] double seconds_between_looks(int cpus) noexcept;
 
-// While this object exists, a separate thread measures several times a second. Call set_threads() first. A process needs only one
-// object. Does nothing if the environment sets how OpenMP waits, or if the kernel does not report other programs.
+// While this object exists, a separate thread measures the other programs' use of the cores several times a second. Call
+// set_threads() first. A process needs only one object. Does nothing if the environment sets how OpenMP waits, or if the kernel
+// does not report other programs.
 class SharedCores {
  public:
   // Idle OpenMP threads: while such an object exists, all threads of the process spin briefly. Has no effect if the system
@@ -40,13 +41,14 @@ class SharedCores {
     std::thread thread_;
   };
 
-  // Decides when waits should be short, from the cores that other programs used while this process's threads waited (Neighbours).
-  // It switches after several measurements in a row, because a single moment is not worth a switch. The number of cores does not
-  // matter, because each parallel loop waits for the one thread whose core another program uses.
+  // Decides when waits should be short, from the cores that other programs used while this process's threads waited
+  // (Neighbours). It switches only after several measurements in a row agree, because a short disturbance is not worth a
+  // switch. The number of cores does not matter, because each parallel loop waits for the one thread whose core another program
+  // uses.
   class WaitRule {
    public:
-    // Call this after a measurement. nullopt: too little work was done to decide, and nothing changes. Returns whether waits
-    // should be short.
+    // Call this after a measurement. Returns whether waits should be short. nullopt means that too little work was done to
+    // decide, and changes nothing.
     [[nodiscard]] bool after(std::optional<double> cores);
 
    private:

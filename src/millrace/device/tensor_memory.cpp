@@ -44,7 +44,7 @@ void check_resident(std::uint64_t bytes) {
   if (most == 0 || unchecked.fetch_add(bytes, std::memory_order_relaxed) + bytes < kWorthALook) return;
   unchecked.store(0, std::memory_order_relaxed);
   if (private_resident_bytes() + bytes <= most) return;
-  malloc_trim(0);  // memory that the C library keeps for later counts as resident, so return it first
+  malloc_trim(0);  // memory that the C library keeps counts as resident, so return it first
   const std::uint64_t now = private_resident_bytes();
   TORCH_CHECK_WITH(OutOfMemoryError, now + bytes <= most, "a tensor of ", human_bytes(static_cast<double>(bytes)),
                    " does not fit: the process holds ", human_bytes(static_cast<double>(now)), " of ",
@@ -61,7 +61,7 @@ void check_resident(std::uint64_t bytes) {
 }
 
 // Calls c10's allocator, but keeps the reserved address space free. Memory that the C library already holds may always be used,
-// so there is a check before the call and another one after it.
+// so the space is checked before and after the call.
 void* take_memory(std::uint64_t bytes) {
   constexpr std::uint64_t kWorthALook = std::uint64_t{1} << 20U;
   if (kept_address_space() == 0) return c10::alloc_cpu(bytes);

@@ -1,4 +1,4 @@
-// Tests groups that carry tensors of their device, as NCCL does for GPUs. Here Gloo on the CPU replaces NCCL.
+// Tests groups that carry tensors of their device between ranks, as NCCL does for GPUs. Here Gloo on the CPU replaces NCCL.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
@@ -33,7 +33,7 @@ struct NotedCalls {
   }
 };
 
-// Gloo that records its calls and its end.
+// A Gloo group that records its calls and its end.
 class NotedGroup final : public c10d::Backend {
  public:
   NotedGroup(c10::intrusive_ptr<c10d::ProcessGroupGloo> gloo, std::shared_ptr<NotedCalls> calls)
@@ -122,7 +122,7 @@ TEST_P(DeviceGroupsOf, SumsAndSharesAreThoseOfGloo) {
             none(world));
 }
 
-// A single group carries both halves of a sum. The order of its calls is the same on all ranks, whenever a half arrives.
+// A single group carries both halves of a sum. The order of its calls is the same on all ranks, no matter when a half arrives.
 TEST_P(DeviceGroupsOf, GradientsHaveTheBitsOfGloosInCallsOfOneOrder) {
   const int world = GetParam();
   std::mutex mutex;
@@ -194,7 +194,7 @@ TEST(DeviceGroups, EndWithTheRunTogether) {
   for (const NotedGroups& mine : groups) EXPECT_THAT(mine.calls->all, testing::ElementsAre("shutdown", "shutdown"));
 }
 
-// Sums that ranks have begun with a lost rank never end by themselves.
+// Sums that ranks have begun with a lost rank never end by themselves, so they must be cut.
 TEST(DeviceGroups, AreCutWhereARankIsLostOrLeaves) {
   for (const bool has_failed : {false, true}) {
     std::latch told(2);

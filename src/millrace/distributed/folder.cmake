@@ -1,4 +1,4 @@
-# What only GPUs can show; built where the plugin is.
+# Tests that need GPUs. They are built if the plugin is built.
 if(MILLRACE_TESTS AND TARGET millrace_cuda)
   mr_test(millrace_nccl_test gpu "${dir}/cuda/nccl_test.cpp")
   target_link_libraries(millrace_nccl_test PRIVATE ${target} Gloo::headers)

@@ -27,7 +27,7 @@ DistributedError gone(const MeetingPoint::Address& address, const std::string& w
 
 struct MeetingPoint::Parts {
   c10::intrusive_ptr<c10d::TCPStore> store;
-  std::future<std::optional<std::string>> question;  // the question that was sent and not answered yet
+  std::future<std::optional<std::string>> question;  // the question that was sent but not answered yet
   double asked = 0;
 };
 
@@ -48,7 +48,7 @@ MeetingPoint::MeetingPoint(Address address, bool serves, double wait_s)
 
 MeetingPoint::~MeetingPoint() = default;
 
-// If the announcement does not reach a launcher, that launcher has ended together with its ranks, or its link is broken.
+// If the announcement does not reach a launcher, either that launcher and its ranks have ended, or its link is broken.
 void MeetingPoint::announce(int attempt, const std::string& text) {
   constexpr double kLimit = 1;
   try {

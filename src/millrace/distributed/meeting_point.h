@@ -1,5 +1,5 @@
-// The store in which the ranks meet. The program that starts the ranks holds it, so that it survives the end of any rank, and its
-// port is known before any rank looks for it.
+// The store in which the ranks meet. The program that starts the ranks holds the store. So the store survives the end of any
+// rank, and its port is known before any rank connects.
 #pragma once
 
 #include <memory>
@@ -14,22 +14,21 @@ class MeetingPoint {
     std::string host;
     int port = 0;  // 0 = any free port
   };
-  // `serves`: this launcher holds the store. Otherwise the constructor waits up to `wait_s` seconds for the launcher that does.
-  // DistributedError if the port is taken, the host is another machine, or the wait fails.
+  // `serves`: this launcher holds the store. Otherwise the constructor waits up to `wait_s` seconds for the launcher that holds
+  // it. Throws DistributedError if the port is taken, the host is another machine, or the wait fails.
   MeetingPoint(Address address, bool serves, double wait_s);
   ~MeetingPoint();
   MeetingPoint(const MeetingPoint&) = delete;
   MeetingPoint& operator=(const MeetingPoint&) = delete;
 
   [[nodiscard]] const Address& address() const noexcept { return address_; }
-  // Announces to the launchers of all machines that a rank of this machine failed. The first text of an attempt is kept; later
-  // ones are dropped.
+  // Announces to the launchers of all machines that a rank of this machine failed. Only the first text of each attempt is kept.
   void announce(int attempt, const std::string& text);
-  // A text that some machine announced, if the answer has already arrived; never waits. DistributedError if the launcher that
-  // holds the store has not answered for ten seconds.
+  // Returns a text that some machine announced, if the answer has already arrived; never waits. Throws DistributedError if the
+  // launcher that holds the store has not answered for ten seconds.
   [[nodiscard]] std::optional<std::string> announced(int attempt);
   // True if the launcher that holds the store has ended. That launcher may have finished the run earlier than this one. Ranks
-  // that miss other ranks fail by themselves.
+  // that lose the connection to other ranks fail by themselves.
   [[nodiscard]] bool is_gone() const noexcept { return is_gone_; }
 
  private:

@@ -297,7 +297,7 @@ void Processes::share(std::vector<at::Tensor>& values, const std::vector<int>& o
   }
 }
 
-// Shares values that travel by the same transport. Each round sends one parcel of every owner, all at the same time.
+// Shares values that travel by the same transport. In each round every owner sends one parcel, all at the same time.
 void Processes::share_alike(std::vector<at::Tensor>& values, const std::vector<int>& owners) {
   const bool carried = parts_->carries(values.front());
   c10d::Backend& way = carried ? parts_->groups->sums() : *parts_->gloo;

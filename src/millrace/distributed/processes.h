@@ -1,4 +1,5 @@
-// The ranks of a run as processes. They find each other through c10d's store and add up over Gloo, or over NCCL on GPUs.
+// The ranks of a run as processes. They find each other through c10d's store. They add up tensors over Gloo, or over NCCL on
+// GPUs.
 #pragma once
 
 #include <functional>
@@ -21,26 +22,26 @@ struct ProcessesOptions {
   double timeout_s = 1800;  // seconds that a call waits for the others; the end of a process is noticed at once
 };
 
-// A process makes one object and uses it from one thread. SIGPIPE must be ignored (system/signals.h), because writes may go to a
-// rank that is gone.
+// A process makes one object and uses it from one thread. SIGPIPE must be ignored (system/signals.h), because writes may go to
+// a rank that is gone.
 //
-// The store and all connections listen on the address of this machine from which the store is reached. If all ranks are on this
-// machine, that is the loopback only. GLOO_SOCKET_IFNAME names another interface for the connections.
+// The store and all connections listen on this machine's address on the route to the store. If all ranks are on this machine,
+// that is only the loopback address. GLOO_SOCKET_IFNAME can name another interface for the connections.
 class Processes final : public Agreement {
  public:
-  // Returns when all ranks have joined. DistributedError if the port is taken, or the host is another machine or unknown. If
-  // ranks did not join, the error lists their numbers.
+  // Returns when all ranks have joined. Throws DistributedError if the port is taken, or if the host is unknown or another
+  // machine. If ranks did not join, the error lists their numbers.
   explicit Processes(Rendezvous rendezvous, ProcessesOptions options = {});
   ~Processes() override;
   Processes(const Processes&) = delete;
   Processes& operator=(const Processes&) = delete;
 
   [[nodiscard]] Ranks ranks() const override;
-  // DistributedError names the lost ranks, as far as the remaining ranks can find them out.
+  // If ranks are lost, throws DistributedError. It names the lost ranks that the remaining ranks can identify.
   [[nodiscard]] std::vector<Json> gather(Json mine) override;
   [[nodiscard]] Chosen<std::string> use_device(at::Device device, const std::string& wish) override;
-  // use_device() with a given transport for the device's tensors. `groups` must outlive this object; it is null if there is no
-  // such transport, and `why_none` is the reason.
+  // Implements use_device() with a given transport for the device's tensors. `groups` must outlive this object. It is null if
+  // there is no such transport, and `why_none` then says why.
   [[nodiscard]] Chosen<std::string> use_groups(at::Device device, device::RankGroups* groups, const std::string& why_none,
                                                const std::string& wish);
   using Agreement::sum;
@@ -49,7 +50,7 @@ class Processes final : public Agreement {
   void sum(std::vector<at::Tensor>& values) override;
   // Sends values from each owner to all ranks, some megabytes at a time, by the transports of sum().
   void share(std::vector<at::Tensor>& values, const std::vector<int>& owners) override;
-  // Null for a GPU's parameters if their gradients travel through host memory.
+  // Returns null for a GPU's parameters if their gradients travel through host memory.
   [[nodiscard]] std::unique_ptr<GradientSums> gradient_sums(const std::vector<at::Tensor>& parameters,
                                                             const GradientSumsOptions& options) override;
   void leave() override;

@@ -145,7 +145,7 @@ TEST(Processes, ARankThatIsGoneIsNamed) {
   std::latch told(2);
   const auto errors = on_ranks(3, free_port(), [&told](Processes& processes) {
     static_cast<void>(processes.any(false));
-    if (processes.ranks().rank == 1) return;  // its connections close
+    if (processes.ranks().rank == 1) return;  // the return closes the connections of rank 1
     try {
       for (int i = 0; i < 3; ++i) static_cast<void>(processes.any(false));
     } catch (const DistributedError&) {
@@ -182,7 +182,7 @@ TEST(Processes, ATakenPortIsSaid) {
 
 TEST(Processes, AMachineThatIsNotThisOneIsSaid) {
   Rendezvous elsewhere = place(0, 2, 29500);
-  elsewhere.host = "192.0.2.1";  // an address that is reserved for documentation
+  elsewhere.host = "192.0.2.1";  // an address that is reserved for documentation, so no machine has it
   EXPECT_THROW(Processes(elsewhere, {.join_s = 1}), DistributedError);
   elsewhere.host = "no-such-machine.invalid";
   EXPECT_THROW(Processes(elsewhere, {.join_s = 1}), DistributedError);

@@ -38,7 +38,8 @@ class Variables {
   }
   [[nodiscard]] int number_or(const char* name, int otherwise) const { return has(name) ? number(name) : otherwise; }
 
-  // The name of the first of two variables that is set. If neither is set, returns the first name, so that an error names it.
+  // The name of the first of the two variables that is set. If neither variable is set, returns the first name, so that an
+  // error message can name it.
   [[nodiscard]] const char* first_of(const char* name, const char* other) const {
     return has(name) || !has(other) ? name : other;
   }
@@ -76,8 +77,8 @@ Rendezvous of_torchrun(const Environment& environment) {
   return result;
 }
 
-// The store's port. All ranks of a job must find the same port without communication; two jobs on a machine should find different
-// ports.
+// The store's port. All ranks of a job must compute the same port without communication, and two jobs on a machine should get
+// different ports.
 int port_of(const std::string& job) {
   return kFirstPort + static_cast<int>(crc32c(std::as_bytes(std::span(job.data(), job.size()))) % kPorts);
 }
@@ -119,8 +120,8 @@ Rendezvous of_pmi(const Environment& environment) {
   return result;
 }
 
-// The number of tasks on a node according to Slurm's list: "4(x2),3" is two nodes with 4 tasks and one node with 3. 0 if the list
-// does not say.
+// Returns the number of tasks on a node according to Slurm's list: "4(x2),3" is two nodes with 4 tasks and one node with 3.
+// Returns 0 if the list does not contain the node.
 int tasks_of_node(const std::string& counts, int node) {
   int first = 0;
   for (const char* at = counts.c_str(); *at != '\0';) {

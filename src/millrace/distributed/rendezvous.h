@@ -1,4 +1,4 @@
-// Finds where the processes of a run meet, from the environment that the program that started them has set.
+// Finds where the processes of a run meet. The place comes from environment variables that their launcher has set.
 #pragma once
 
 #include <functional>
@@ -10,7 +10,7 @@
 
 namespace millrace::distributed {
 
-// Value of a variable; nullptr = not set. Programs use ::getenv.
+// Returns the value of a variable; nullptr = not set. Programs use ::getenv.
 using Environment = std::function<const char*(const char* name)>;
 
 struct Rendezvous {
@@ -23,11 +23,12 @@ struct Rendezvous {
 };
 
 // Reads the environment in this order: RANK, WORLD_SIZE … (torchrun, millrace launch), OMPI_COMM_WORLD_* (mpirun of Open MPI),
-// PMI_* (mpirun of MPICH), SLURM_* (srun). nullopt = a single process: no such variable, a world of one process, or a batch
-// script of Slurm outside srun. DistributedError names a variable that is missing or not a number, and what to set.
+// PMI_* (mpirun of MPICH), SLURM_* (srun). Returns nullopt for a single process: no such variable, a world of one process, or a
+// batch script of Slurm outside srun. Throws DistributedError if a variable is missing or not a number; the error names it and
+// says what to set.
 [[nodiscard]] std::optional<Rendezvous> rendezvous_of(const Environment& environment);
 
-// The first node, "tux1", of Slurm's list of nodes, "tux[1-3,07],login"; "" if the text is not such a list.
+// Returns the first node, "tux1", of Slurm's list of nodes, "tux[1-3,07],login"; "" if the text is not such a list.
 [[nodiscard]] std::string first_node(const std::string& list);
 
 }  // namespace millrace::distributed

@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::size_t kPage = 8192, kText = 1024, kPath = 4096;
 
-// A text that another process may read while it is written; while that happens, the version is odd.
+// A text that another process may read while it is written. The version is odd during a write.
 template <std::size_t size>
 class SharedText {
  public:
@@ -35,7 +35,7 @@ class SharedText {
     version_.fetch_add(1, std::memory_order_release);
   }
   [[nodiscard]] std::string read() const {
-    constexpr int kTries = 100;  // if a rank was killed while it wrote, the version stays odd
+    constexpr int kTries = 100;  // limited, because the version stays odd if a rank was killed while it wrote
     std::string text;
     for (int i = 0; i < kTries; ++i) {
       const std::uint32_t before = version_.load(std::memory_order_acquire);

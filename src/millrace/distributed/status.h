@@ -1,5 +1,5 @@
-// What a rank is doing, for the program that started it. It is kept in memory that both share, so that it can still be read when
-// the rank is gone or hangs.
+// The present activity of a rank, for the program that started it. It is kept in memory that both share, so that the program
+// can still read it when the rank is gone or hangs.
 #pragma once
 
 #include <sys/types.h>
@@ -15,12 +15,13 @@ namespace millrace::distributed {
 // The environment variable that holds the number of the inherited descriptor.
 inline constexpr const char* kStatusVariable = "MILLRACE_STATUS_FD";
 
-// The launcher's side: a page of shared memory for each rank of its machine. DistributedError if the system grants no memory.
+// The launcher's side: a page of shared memory for each rank on its machine. Throws DistributedError if the system grants no
+// memory.
 class StatusPages {
  public:
   struct Status {
     std::string doing;       // "step 12, backward of generator"; see base/doing.h
-    std::uint64_t beat = 0;  // changes while the rank makes progress
+    std::uint64_t beat = 0;  // changes when the rank makes progress
     bool is_done = false;    // true: the rank has finished its work and may leave
     std::string run_folder;  // set by rank 0
   };
@@ -29,9 +30,9 @@ class StatusPages {
   ~StatusPages();
   StatusPages(const StatusPages&) = delete;
   StatusPages& operator=(const StatusPages&) = delete;
-  [[nodiscard]] int descriptor() const noexcept { return descriptor_; }  // stays open over exec
+  [[nodiscard]] int descriptor() const noexcept { return descriptor_; }  // stays open after exec
   [[nodiscard]] Status read(int local_rank) const;
-  void clear();  // call before the ranks are restarted
+  void clear();  // call it before the ranks are restarted
 
  private:
   int ranks_;
@@ -39,10 +40,10 @@ class StatusPages {
   void* memory_ = nullptr;
 };
 
-// The rank's side: while this object exists, a thread writes twenty times a second what the loop is doing.
+// The rank's side: while this object exists, a thread writes the loop's present activity twenty times a second.
 class StatusWriter {
  public:
-  // If the variable is missing or the descriptor is not a launcher's, no call has an effect.
+  // Calls have no effect if the variable is missing or the descriptor is not a launcher's.
   StatusWriter(const Environment& environment, int local_rank);
   ~StatusWriter();
   StatusWriter(const StatusWriter&) = delete;

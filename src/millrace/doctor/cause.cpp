@@ -32,8 +32,8 @@ std::optional<std::int64_t> count_of(const std::filesystem::path& file, const st
   return std::nullopt;
 }
 
-// The folder of the control group that limits this process's memory: of version 2, else of the memory controller of version 1. In
-// a container the group is the root of the mounted file system.
+// The folder of the control group that limits this process's memory: of version 2 or, if there is none, of version 1's memory
+// controller. In a container the group is the root of the mounted file system.
 std::filesystem::path memory_group(const std::filesystem::path& root) {
   std::filesystem::path mounted = root / "sys/fs/cgroup";
   std::ifstream stream(root / "proc/self/cgroup");
@@ -72,7 +72,7 @@ std::string memory_text(const std::vector<Json>& lines) {
   return "; when last checked, the process held " + human_bytes(*held) + " and " + human_bytes(*free) + " were free";
 }
 
-// What the launcher wrote about the rank that ended the run; "" if there is no such line.
+// The launcher's text about the rank that ended the run; "" if there is no such line.
 std::string launcher_text(const std::vector<Json>& lines) {
   const Json* rank = last_of(lines, "rank");
   return rank == nullptr ? "" : first_line(text_at(*rank, {"text"}));
@@ -82,9 +82,10 @@ bool has_any(const std::string& text, std::initializer_list<std::string_view> wo
   return std::ranges::any_of(words, [&](std::string_view word) { return text.find(word) != std::string::npos; });
 }
 
-constexpr std::string_view kStopped = "stopped by ";  // how the watchdog's line begins when it ends a run on a signal
+constexpr std::string_view kStopped = "stopped by ";  // the beginning of the watchdog's line when it ends a run on a signal
 
-// The watchdog's line about a standstill that lasted until the log ended, whatever ended it. Null if there is no such line.
+// The watchdog's line about a standstill that lasted until the log ended, no matter what ended the log. Null if there is no
+// such line.
 const Json* standstill_of(const std::vector<Json>& lines) {
   for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
     const std::string kind = text_at(*line, {"kind"}), text = text_at(*line, {"text"});
@@ -102,7 +103,7 @@ std::string standstill_text(const Json& hang) {
   return first_line(text) + (where == std::string::npos ? "" : " (" + first_line(text.substr(where + kWhere.size())) + ")");
 }
 
-// The kind of error, to be put after a word like "because": "of bad data", "for want of memory". Sets `id` if memory ran out.
+// The kind of error as part of a sentence: "of bad data", "for want of memory". Sets `id` if memory ran out.
 std::string reason_of(const std::string& error, std::string& id) {
   if (has_any(error, {"No space left on device", "Disk quota exceeded"}) ||
       (has_any(error, {"can't save"}) && has_any(error, {"are free"})))
@@ -118,7 +119,7 @@ std::string reason_of(const std::string& error, std::string& id) {
   return "of an error";
 }
 
-// `is_script`: a training script saves for itself, and its end has no reason of ours.
+// `is_script`: the run is a training script. Such a run saves its own state, so the text does not say that Millrace saved it.
 Cause ended(const Json& end, const std::string& launcher, bool is_script, Cause cause) {
   const std::string reason = text_at(end, {"exit_reason"});
   cause.step = std::max(cause.step, count_at(end, {"step"}));
@@ -139,8 +140,8 @@ Cause ended(const Json& end, const std::string& launcher, bool is_script, Cause 
   cause.id = "failed";
   cause.is_death = true;
   const std::string why = reason_of(error, cause.id);
-  cause.text = "died" + at + " " + why + ": " + (error.empty() ? "its text is not in the log" : first_line(error));
-  // Such an error of this rank only says that another rank is gone; the launcher knows more.
+  cause.text = "died" + at + " " + why + ": " + (error.empty() ? "the error's text is not in the log" : first_line(error));
+  // A DistributedError of this rank only says that another rank is gone. The launcher's text says more.
   if (!launcher.empty() && error.starts_with("DistributedError")) cause.text += "; the launcher says: " + launcher;
   return cause;
 }
@@ -162,14 +163,14 @@ bool cause_from_log(const std::vector<Json>& lines, const std::string& died, Cau
   if (const Json* signal = last_of(lines, "signal")) {
     const std::string text = text_at(*signal, {"text"});
     cause.id = still == nullptr ? "killed" : "hung";
-    cause.text = died + (still == nullptr ? " of " + text : ": it had not moved any more, and " + text + " ended it" + detail);
+    cause.text = died + (still == nullptr ? " of " + text : ": it had made no more progress, and " + text + " ended it" + detail);
     return true;
   }
   const Json* hang = last_of(lines, "hang");
   const std::string last = hang == nullptr ? "" : text_at(*hang, {"text"});
   if (!last.starts_with(kStopped)) return false;
   cause.id = "hung";
-  cause.text = died + ": it had not moved any more, and was " + last.substr(0, last.find(" in ")) + detail;
+  cause.text = died + ": it had made no more progress, and was " + last.substr(0, last.find(" in ")) + detail;
   return true;
 }
 
@@ -178,7 +179,7 @@ bool cause_from_system(const std::vector<Json>& lines, const SystemMark& then, c
                        Cause& cause) {
   if (!then.boot.empty() && !now.boot.empty() && then.boot != now.boot) {
     cause.id = "rebooted";
-    cause.text = died + ": the machine has restarted since, by a power cut or a reboot";
+    cause.text = died + ": the machine has restarted since, after a power cut or a reboot";
     return true;
   }
   const auto rose = [](std::optional<std::int64_t> before, std::optional<std::int64_t> after) {
@@ -267,7 +268,7 @@ Cause cause_of(const std::vector<Json>& lines, bool alive, const SystemMark& now
   }
   if (still != nullptr) {
     cause.id = "hung";
-    cause.text = died + ": it had not moved any more, and somebody killed it: " + standstill_text(*still);
+    cause.text = died + ": it had made no more progress, and somebody killed it: " + standstill_text(*still);
     return cause;
   }
   if (then.boot.empty()) {

@@ -11,19 +11,20 @@
 
 namespace millrace::doctor {
 
-// Marks a moment in the life of a process: its control group, the boot of the machine, and how often memory ran out until then.
-// Values that the system does not report are nullopt or "".
+// Marks a moment in the life of a process: its control group, the boot of the machine, and how often memory had run out. Values
+// that the system does not report are nullopt or "".
 struct SystemMark {
   std::string group;                          // folder of the control group that limits the process's memory
   std::string boot;                           // a text that is different after each boot
-  std::optional<std::int64_t> group_kills;    // processes in this control group that the kernel has killed because memory ran out
-  std::optional<std::int64_t> machine_kills;  // processes on the whole machine that the kernel has killed for the same reason
+  std::optional<std::int64_t> group_kills;    // processes in this group that the kernel has killed because memory ran out
+  std::optional<std::int64_t> machine_kills;  // processes on the whole machine that the kernel has killed because memory ran
+                                              // out
   std::optional<std::uint64_t> group_limit;   // bytes of memory that the group may use
   [[nodiscard]] Json to_json() const;
   [[nodiscard]] static SystemMark of(const Json& json);  // reads to_json()'s result; accepts any JSON
 };
-// The mark for this process now; if `group` is given, for a process in that control group. `root`: a folder that stands for "/"
-// in tests.
+// Returns the present mark of this process, or of a process in the control group `group` if that is given. `root`: a folder
+// that replaces "/" in tests.
 [[nodiscard]] SystemMark system_mark(const std::string& group = "", const std::filesystem::path& root = "/");
 
 struct Cause {

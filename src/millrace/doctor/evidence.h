@@ -1,5 +1,5 @@
-// The input of all rules: what was measured during a stretch of a run, which is some consecutive steps of its loop. It has plain
-// values only, so that a rule can be tested with numbers.
+// The input of all rules: measurements of a stretch of a run, that is, of some consecutive steps of its loop. It contains only
+// plain values, so that a rule can be tested with numbers.
 #pragma once
 
 #include <cstdint>
@@ -24,23 +24,23 @@ struct Evidence {
     std::uint64_t cacheable_bytes = 0;  // bytes that a cache of all samples would take; 0 = the source allows no cache
     std::uint64_t free_bytes = 0;       // memory that the process may still take
     double epochs = 0;                  // length of the run; 0 = no limit
-    // Numbers of samples that could not be read and that could be read. They count since the process began; a sample counts anew
-    // in each epoch.
+    // Numbers of samples that could not be read, and that could be read, since the process began. A sample counts again in each
+    // epoch.
     std::int64_t bad_samples = 0, good_samples = 0;
     struct Slow {
       std::string file;
-      double excess_seconds = 0;  // time of its slow reads beyond the usual time
+      double excess_seconds = 0;  // time of the file's slow reads beyond the usual time
       double times = 0;           // the time of a sample, as a multiple of the usual time
       double quick = 0;           // share of its reads that took the usual time
       std::string sample;         // the place of the sample that took longest
-      double sample_times = 0;    // the time of that sample, as a multiple of the usual time
+      double sample_times = 0;    // the time of the slowest sample, as a multiple of the usual time
     };
     std::vector<Slow> slow;  // the slowest file first
   };
 
   // How often the loop does something besides steps (such as saving), and the interval for it in the config.
   struct Often {
-    std::int64_t count = 0;        // how often during the stretch
+    std::int64_t count = 0;        // number of times during the stretch
     std::int64_t every_steps = 0;  // 0 = the interval is not in steps
     std::int64_t every_epochs = 0;
   };
@@ -59,10 +59,10 @@ struct Evidence {
     std::optional<Threads> threads;  // tried only if the config demands more threads than there are cores
     struct Batch {
       std::int64_t rows = 0;           // number of rows in the micro-batch of the trial
-      double fixed_share = 0;          // share of its time that half the rows would take as well
+      double fixed_share = 0;          // share of the step's time that does not depend on the number of rows
       std::int64_t batch_size = 0;     // data.batch_size; 0 = the recipe sets the size itself
-      std::int64_t micro_batches = 1;  // memory.micro_batches
-      std::int64_t accumulate = 1;     // optim.accumulate
+      std::int64_t micro_batches = 1;  // value of memory.micro_batches
+      std::int64_t accumulate = 1;     // value of optim.accumulate
     };
     std::optional<Batch> batch;
     struct Layouts {
@@ -82,10 +82,10 @@ struct Evidence {
     std::int64_t operations = 0;
     std::int64_t host_reads = 0;  // how often the step copied a value from the device to the host
     double seconds = 0;           // time of all operations
-    double rebuilt_seconds = 0;   // time of operations that make the same tensors in each step, neither from parameters nor from
-                                  // the batch
-    std::string rebuilt_by;       // the operation among them that takes longest: "aten::tril [256, 256]"
-    std::int64_t copies = 0;      // copies of tensors between devices, except those of the batch
+    double rebuilt_seconds = 0;   // time of operations that make the same tensors in each step, because they use neither
+                                  // parameters nor the batch
+    std::string rebuilt_by;       // the operation of this kind that takes longest: "aten::tril [256, 256]"
+    std::int64_t copies = 0;      // copies of tensors between devices, except copies of the batch
     double copied_seconds = 0;
     std::string copied_by;  // the largest copy: "aten::to [256, 256] from cpu to cuda:0"
   };
@@ -93,7 +93,7 @@ struct Evidence {
   // The shapes of batches as the model gets them, without the number of rows.
   struct Shapes {
     std::int64_t batches = 0;  // number of micro-batches in the stretch
-    std::int64_t fresh = 0;    // number of those with a shape that had not occurred before
+    std::int64_t fresh = 0;    // number of micro-batches with a shape that had not occurred before
     std::int64_t all = 0;      // number of different shapes in the run so far
     std::string latest;        // the latest new shape: "x [*, 37, 64]"
   };
@@ -115,20 +115,20 @@ struct Evidence {
 
   // How much data the latest validation's metrics are based on.
   struct Judged {
-    std::string unit = "samples";   // what a metric is averaged over
-    double by = 0;                  // number of units that it was averaged over
+    std::string unit = "samples";   // the unit over which a metric is averaged
+    double by = 0;                  // number of units over which it was averaged
     double there_are = 0;           // number of units in the whole split
-    std::int64_t batches = 0;       // number of batches that it was averaged over
-    std::int64_t most_batches = 0;  // train.validate_batches; 0 = all batches
+    std::int64_t batches = 0;       // number of batches over which it was averaged
+    std::int64_t most_batches = 0;  // value of train.validate_batches; 0 = all batches
   };
 
-  // What was found in the input of skipped steps since the process began. That input is read a second time for this.
+  // The result of reading the input of skipped steps a second time, since the process began.
   struct SkippedInput {
     bool all = false;          // true: all batches that may belong to skipped steps were read again
     std::int64_t samples = 0;  // number of samples with values that are not finite
-    std::string first;         // the first of these samples: its name, the field, how many values, where; "" = all values that
-                               // were read again are finite
-    bool prepared = false;     // true: what was read is finite, and prepare() made the values that are not
+    std::string first;         // the first sample with such values: its name, the field, the number of values, their place; ""
+                               // = all values that were read again are finite
+    bool prepared = false;     // true: the values read are finite, and prepare() made values from them that are not
   };
 
   // The loss of the best answer that ignores the input.
@@ -158,7 +158,7 @@ struct Evidence {
   struct Numbers {
     std::vector<ObjectiveLines> objectives;  // in the recipe's order
     std::int64_t skipped = 0;                // number of steps in the stretch that were skipped because gradients were not finite
-    SkippedInput input;                      // what was found in the input of skipped steps
+    SkippedInput input;                      // result of reading the input of skipped steps again
     std::int64_t spikes = 0;                 // number of steps in the stretch that were left out because the loss or the gradient
                                              // jumped
     bool scaled = false;                     // true: half precision with a loss scale, which skips steps while it adapts
@@ -210,9 +210,9 @@ struct Evidence {
   std::int64_t step = 0;               // the current step
   telemetry::Timeline::Summary times;  // times of the stretch
   double run_seconds = 0;              // time of the loop since the process began
-  // CPU seconds that the loop's own work took in the stretch, on all its threads: without waiting for data, and without reading.
+  // CPU seconds of the loop's own work in the stretch, on all its threads. Waiting for data and reading do not count.
   std::optional<double> work_cpu_seconds;
-  std::optional<double> core_wait_seconds;  // seconds in which the loop's thread could have run and had no core
+  std::optional<double> core_wait_seconds;  // seconds in which the loop's thread was ready to run but had no core
   std::optional<double> others;             // share of the stretch in which other programs used the cores
   int cores = 1;
   bool on_gpu = false;
@@ -220,8 +220,8 @@ struct Evidence {
   std::optional<Launches> launches;
   std::optional<CpuClock> clock;  // nullopt if the system reports no clock, or if there are no two minutes to compare yet
   Input input;
-  std::optional<double> copied_floats;  // of the bytes of a batch that are copied to the device: the share that are floats of 4
-                                        // or 8 bytes
+  std::optional<double> copied_floats;  // share of the bytes of a batch copied to the device that belong to floats of 4 or 8
+                                        // bytes
   Often log, snapshot, validation;
   Memory memory;
   Numbers numbers;

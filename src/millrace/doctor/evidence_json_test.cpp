@@ -13,7 +13,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// Evidence in which every optional part is there and every list has an element.
+// Evidence with all optional parts, and with an element in each list.
 Evidence full() {
   Evidence e = sound_with(Phase::data_wait, 3.25);
   e.times.step_ms_p50 = 94.5;

@@ -1,4 +1,4 @@
-// A finding: a fault of a run, with its remedy and what the remedy gains.
+// A finding: a fault of a run, its remedy and the gain of the remedy.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace millrace::doctor {
 
-// What the fault harms. `time`: the run is only slower than necessary. `run`: it will end early or learn nothing useful.
+// The harm of a fault. `time`: the run is only slower than necessary. `run`: the run will end early or learn nothing useful.
 enum class Stake : std::uint8_t { time, run };
 
 struct Finding {
@@ -20,36 +20,36 @@ struct Finding {
     double likely = 0, low = 0, high = 0;
   };
 
-  // What to change in a training script that is not Millrace's.
+  // A change in a training script that is not Millrace's.
   struct Change {
-    std::string text;                   // what the user writes: "DataLoader(..., num_workers=4)"
+    std::string text;                   // the text that the user writes: "DataLoader(..., num_workers=4)"
     std::string call;                   // the function or class that takes the arguments in `set`; "" = no call
     Json set = Json::object();          // argument -> value; {"code": "..."} is a value in Python
-    std::string command;                // the words to start the script with instead; "" = as it is
-    Json environment = Json::object();  // variables to start it with
-    Json replace = Json::object();      // a line of the script -> the line to write there
+    std::string command;                // the command that should start the script instead; "" = unchanged
+    Json environment = Json::object();  // environment variables for the script
+    Json replace = Json::object();      // a line of the script -> the line that replaces it
   };
 
   std::string id;          // id of the rule
-  std::string what;        // what was measured, with figures
+  std::string what;        // the measurement, with figures
   std::string remedy;      // what to do: a command or an action
   std::string key, value;  // the remedy as a config key and its value; "" if the remedy is not a config value
   std::optional<Gain> gain;
   Stake stake = Stake::time;          // the stake of the rule
-  bool warned = false;                // `warned` of the rule
-  std::string where = {};             // the place in a script that it is about: "train.py:31"
-  std::optional<Change> change = {};  // only of a script
+  bool warned = false;                // the rule's `warned`
+  std::string where = {};             // the place in a script that the finding concerns: "train.py:31"
+  std::optional<Change> change = {};  // only in a finding about a script
 };
 
 // A gain from `likely` * (1 - spread) to `likely` * (1 + spread), limited to [0, 1].
 [[nodiscard]] Finding::Gain gain_of(double likely, double spread = 0.2);
 
-// Sorts findings: first those that endanger the run, then by gain, the largest first, then those without a gain. Findings that
-// are equal in this keep their order.
+// Sorts findings: first the findings that endanger the run, then the findings with a gain, the largest gain first, then the
+// findings without a gain. Equal findings keep their order.
 void sort_findings(std::vector<Finding>& findings);
 
-// {"id", "what", "remedy", "text", "key", "value", "gain", "gain_low", "gain_high", "page", "where"}, and of a Change {"change":
-// its text, "call", "set", "command", "environment", "replace"}; fields without a value are missing.
+// {"id", "what", "remedy", "text", "key", "value", "gain", "gain_low", "gain_high", "page", "where"}, and with a Change also
+// {"change": its text, "call", "set", "command", "environment", "replace"}. Fields without a value are left out.
 [[nodiscard]] Json to_json(const Finding& finding);
 [[nodiscard]] Json to_json(const std::vector<Finding>& findings);
 // A line such as "input_bound: steps wait …; try --data.workers=4: about 32 % less time (25 to 40 %)".

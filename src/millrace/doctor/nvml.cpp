@@ -15,7 +15,7 @@ namespace {
 // Declarations as in the manual. The library comes with the driver, and its header is not needed to build Millrace.
 using Device = void*;
 struct Utilisation {
-  unsigned gpu = 0, memory = 0;  // percent
+  unsigned gpu = 0, memory = 0;  // use in per cent
 };
 struct MemoryInfo {
   unsigned long long total = 0, free = 0, used = 0;
@@ -73,7 +73,7 @@ std::unique_ptr<Nvml> Nvml::open(std::string& why, const char* library) {
   auto calls = std::make_unique<Calls>();
   calls->library = ::dlopen(library, RTLD_NOW | RTLD_LOCAL);
   if (calls->library == nullptr) {
-    why = std::string("no NVIDIA driver tells of GPUs (") + library + " is not there)";
+    why = std::string("no NVIDIA driver reports GPUs (") + library + " is not there)";
     return nullptr;
   }
   Calls& c = *calls;
@@ -86,7 +86,7 @@ std::unique_ptr<Nvml> Nvml::open(std::string& why, const char* library) {
                      c.find("nvmlDeviceGetTemperature", c.temperature) && c.find("nvmlDeviceGetPowerUsage", c.power) &&
                      c.find("nvmlDeviceGetCurrentClocksThrottleReasons", c.reasons);
   if (!whole) {
-    why = std::string(library) + " is of another kind: it has no " + c.missing;
+    why = std::string(library) + " can't be used: it lacks the function " + c.missing;
     return nullptr;
   }
   if (const int code = c.init(); code != kSuccess) {

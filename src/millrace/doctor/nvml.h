@@ -1,5 +1,5 @@
 // Reads the state of NVIDIA GPUs from NVML, the management library of the driver (NVML API Reference Manual). The library is
-// loaded at run time, so the same program runs on a machine that lacks it.
+// loaded at run time, so the same program also runs on a machine without it.
 #pragma once
 
 #include <cstdint>
@@ -24,12 +24,13 @@ class Nvml {
     std::optional<std::uint64_t> memory_used, memory_total;
     std::optional<double> mhz, most_mhz;  // present and maximum clock of the multiprocessors
     std::optional<double> celsius, watts;
-    std::vector<std::string> held_back;  // why the clock is below its maximum; except because the GPU is idle or the user set a
-                                         // limit
+    std::vector<std::string> held_back;  // reasons why the clock is below its maximum, except an idle GPU and limits that the
+                                         // user set
     [[nodiscard]] Json to_json() const;
   };
 
-  // Loads the library; `library` is a name for dlopen. Null if it is missing or does not work; `why` then says so in a sentence.
+  // Loads the library; `library` is a name for dlopen. Returns null if the library is missing or does not work; `why` then
+  // gives the reason in a sentence.
   [[nodiscard]] static std::unique_ptr<Nvml> open(std::string& why, const char* library = "libnvidia-ml.so.1");
   ~Nvml();
   Nvml(const Nvml&) = delete;
@@ -37,8 +38,9 @@ class Nvml {
 
   [[nodiscard]] const std::string& driver() const noexcept { return driver_; }  // version of the driver: "550.54.15"
   [[nodiscard]] int count() const noexcept { return count_; }
-  // Reads the GPU that has the number `index` in CUDA. `visible` is the value of CUDA_VISIBLE_DEVICES (null = not set): a list of
-  // numbers or driver's ids ("GPU-..."), which ends before the first entry that is neither. nullopt if there is no such GPU.
+  // Reads the GPU that has the number `index` in CUDA. `visible` is the value of CUDA_VISIBLE_DEVICES (null = not set): a list
+  // of numbers or of the driver's ids ("GPU-..."). The list ends before the first entry that is neither. nullopt if there is no
+  // such GPU.
   [[nodiscard]] std::optional<Reading> read(int index, const char* visible = nullptr) const;
 
  private:

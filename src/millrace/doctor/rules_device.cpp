@@ -10,7 +10,7 @@ namespace {
 
 using telemetry::Phase;
 
-constexpr double kKept = 1.5;      // reserved memory / the most that tensors held
+constexpr double kKept = 1.5;      // reserved memory / the most memory that tensors used
 constexpr double kKeptPart = 0.5;  // reserved memory / all memory of the GPU
 constexpr double kFresh = 0.2;     // share of batches that have a new shape
 constexpr std::int64_t kManyFresh = 10, kManyShapes = 32;
@@ -59,7 +59,7 @@ Found changing_shapes(const Evidence& e) {
                  .gain = std::nullopt};
 }
 
-// Fires if ranks wait for a slow rank. The slowest rank is the one that waits least.
+// Fires if ranks wait for a slow rank. The slowest rank waits least.
 Found uneven_ranks(const Evidence& e) {
   if (e.ranks.size() < 2 || e.times.loop() <= 0) return std::nullopt;
   const auto last = std::ranges::min_element(e.ranks, {}, &Evidence::RankTimes::reduction);

@@ -12,13 +12,13 @@ using telemetry::Phase;
 constexpr double kWaits = 0.10;       // share of the time from which waiting for data is reported
 constexpr double kWorthIt = 0.05;     // a remedy is suggested only if it gains at least this
 constexpr double kExplains = 0.5;     // share of the reading time from which slow files are the cause
-constexpr double kMostlyQuick = 0.5;  // share of a file's reads that take the usual time, from which single samples are slow and
+constexpr double kMostlyQuick = 0.5;  // if at least this share of a file's reads take the usual time, single samples are slow,
                                       // not the file
 constexpr double kComputes = 0.5;     // share of CPU time from which readers slow each other down
-constexpr int kMostSleepers = 32;     // the most readers, if they mostly wait
-constexpr double kHandOver = 4e-4;    // seconds for a batch from a worker of a DataLoader
-constexpr double kManyThreads = 1.2;  // cores that a step uses, from which its threads wait for each other
-constexpr double kHeldUp = 0.8;       // the part of the readers' turns on shared cores in which such a step does not move
+constexpr int kMostSleepers = 32;     // the largest suggested number of readers, if they mostly wait
+constexpr double kHandOver = 4e-4;    // seconds to receive a batch from a worker of a DataLoader
+constexpr double kManyThreads = 1.2;  // if a step uses more cores than this, its threads wait for each other
+constexpr double kHeldUp = 0.8;       // share of the readers' time on shared cores in which such a step makes no progress
 
 double share_of_cpu(const Evidence::Input& input) {
   return input.read_seconds <= 0 ? 1.0 : std::clamp(input.read_cpu_seconds / input.read_seconds, 0.0, 1.0);
@@ -30,14 +30,14 @@ double excess(const Evidence::Input& input) {
   return sum;
 }
 
-// True if steps wait for data that is being read. Waiting for workers of a script that are only starting is not reading.
+// True if steps wait for data that is being read. Waiting for workers of a script that only start does not count.
 bool waits(const Evidence& e) {
   return e.share(Phase::data_wait) >= kWaits && e.times.of(Phase::data_wait) - restart_seconds(e) >= kWaits * e.times.loop();
 }
 bool by_slow_files(const Evidence& e) { return excess(e.input) > kExplains * e.input.read_seconds; }
 bool by_single_samples(const Evidence& e) { return e.input.slow.front().quick >= kMostlyQuick; }
 
-// A DataLoader hands batches out in order, so all its workers wait for a slow sample; our readers pass it.
+// A DataLoader returns batches in order, so all its workers wait for a slow sample. Millrace's readers overtake it.
 Finding::Gain gain_without_slow(const Evidence& e) {
   const int at_once = e.script ? 1 : std::max(e.input.readers, 1);
   const double held_up = std::min(e.times.of(Phase::data_wait), excess(e.input) / at_once);
@@ -55,15 +55,15 @@ std::string in_readers(const Evidence& e) {
   return ", in " + std::to_string(e.input.readers) + (e.script ? " worker" : " reader") + (e.input.readers == 1 ? "" : "s");
 }
 
-// The time that it would take to get the batches of a script's loop from other processes, where the loop reads them itself now.
+// The time that a script's loop would need to receive its batches from other processes, if it reads them itself now.
 double hand_over(const Evidence& e) {
   return e.script && e.input.readers == 0 ? kHandOver * static_cast<double>(e.times.steps) : 0;
 }
 
-// True if the number of readers is the user's choice: a DataLoader never changes its own.
+// True if the number of readers is the user's choice. This is always so for a DataLoader, which never changes its own number.
 bool by_user(const Evidence& e) { return e.input.readers_by_user || (e.script && e.script->loader); }
 
-// A script's loop that reads itself gains at most what the reading takes.
+// A script's loop that reads its data itself gains at most the time of reading.
 double gain_with(const Evidence& e, int readers) {
   const double gain = 1 - (seconds_with(e, readers) + hand_over(e)) / e.times.loop();
   const bool reads_itself = e.script && e.input.readers == 0;
@@ -103,7 +103,7 @@ Finding set(std::string what, std::string key, std::string value, std::optional<
           .gain = gain};
 }
 
-// A bad sample counts anew in each epoch.
+// A bad sample counts again in each epoch.
 Found bad_samples(const Evidence& e) {
   if (e.input.bad_samples <= 0) return std::nullopt;
   return Finding{.id = {},
@@ -136,7 +136,7 @@ Found slow_sample(const Evidence& e) {
   return Finding{.id = {},
                  .what = "steps wait for data " + percent(e.share(Phase::data_wait)) +
                          " of the time, mostly for single samples of " + worst.file +
-                         ", of which others are as quick as usual: the slowest is " + worst.sample + ", " +
+                         "; its other samples are as quick as usual, and the slowest is " + worst.sample + ", " +
                          significant(worst.sample_times, 2) + " times as long",
                  .remedy =
                      "find out how it differs (larger, compressed differently) and rewrite or remove it; if it is another file "
@@ -179,7 +179,7 @@ Found input_bound(const Evidence& e) {
   const bool more_would_help = by_user(e) && gain_with(e, enough_readers(e)) >= kWorthIt && enough_readers(e) > e.input.readers;
   if (more_would_help) return std::nullopt;  // the rules no_readers and few_readers report it
   double gain = e.share(Phase::data_wait);
-  if (e.script) {  // a script also waits for what its workers do besides reading
+  if (e.script) {  // a script also waits for the other work of its workers
     gain = std::min(gain, e.input.read_seconds / std::max(e.input.readers, 1) / e.times.loop());
     if (gain < kWaits || e.input.read_seconds < 3 * hand_over(e)) return std::nullopt;
   }

@@ -18,14 +18,14 @@ constexpr double kSkipsWithScale = 0.10;  // share of skipped steps that is norm
 constexpr double kSpikes = 0.05;          // share of steps
 constexpr std::size_t kSame = 6;          // number of consecutive log lines
 constexpr std::int64_t kPinnedSteps = 200;
-constexpr double kPinned = 0.007;   // relative to the loss of the blind answer; it is 0.02 nats if that is the entropy of a
-                                    // text's characters
+constexpr double kPinned = 0.007;   // relative to the loss of the blind answer; 0.007 is 0.02 nats if the blind loss is the
+                                    // entropy of a text's characters
 constexpr double kVanished = 1e-8;  // a loss below this leaves nothing to learn
 // A loss jumps if it exceeds the median of the log lines before it by this many median absolute deviations, and by this share of
 // that median.
 constexpr double kJumpDeviations = 6, kJumpPart = 0.2;
 constexpr std::ptrdiff_t kLinesBefore = 8, kMostLinesBefore = 12;
-constexpr std::int64_t kStepsOfALine = 10;  // a line that averages fewer steps shows single batches, so it does not count
+constexpr std::int64_t kStepsOfALine = 10;  // a line that averages fewer steps shows single batches, so it is ignored
 constexpr int kJumps = 3;
 constexpr double kSaturated = 0.5;
 constexpr double kVanishes = 1e-12, kExplodes = 300;
@@ -65,11 +65,11 @@ bool all_of_last(const std::vector<LossLine>& lines, Test is_so) {
 bool is_flat(const ObjectiveLines& objective) {
   if (objective.lines.empty()) return false;
   const double now = objective.lines.back().loss;
-  if (!std::isfinite(now) || std::abs(now) < kVanished) return false;  // the rule loss_vanished reports it
+  if (!std::isfinite(now) || std::abs(now) < kVanished) return false;  // the rule loss_vanished reports this case
   return all_of_last(objective.lines, [&](const LossLine& line) { return std::abs(line.loss - now) <= 1e-7 * std::abs(now); });
 }
 
-// True if the line's loss is far above those of the lines before it.
+// True if the line's loss is far above the losses of the lines before it.
 bool jumps(std::vector<LossLine>::const_iterator first, std::vector<LossLine>::const_iterator line) {
   if (line - first < kLinesBefore || line->step - std::prev(line)->step < kStepsOfALine) return false;
   std::vector<double> before;
@@ -93,7 +93,7 @@ int jumps_of(const ObjectiveLines& objective) {
 
 }  // namespace
 
-// If the input of skipped steps is not finite, that is the cause; other remedies are not suggested then.
+// If the input of skipped steps is not finite, that is the cause, and other remedies are not suggested.
 Found not_finite(const Evidence& e) {
   const Evidence::SkippedInput& input = e.numbers.input;
   const std::int64_t steps = std::max(e.times.steps, e.numbers.skipped);
@@ -108,7 +108,9 @@ Found not_finite(const Evidence& e) {
   };
   const std::string look = "look for zeros under a root or a logarithm, or divisions by them";
   if (!input.first.empty()) {
-    what += (input.prepared ? ", nor is what prepare() makes of a finite input: " : ", nor is the input: ") + input.first;
+    what +=
+        (input.prepared ? "; the input is finite, but prepare() makes values from it that are not: " : ", nor is the input: ") +
+        input.first;
     if (input.samples > 1)
       what += ", and " + with_commas(input.samples - 1) + (input.samples == 2 ? " more sample" : " more samples");
     if (input.prepared) return notices("in Recipe::prepare(), " + look);
@@ -166,7 +168,7 @@ Found loss_vanished(const Evidence& e) {
                  .gain = std::nullopt};
 }
 
-// Looks at the means between log lines, whereas optim.spike_zscore looks at single steps.
+// Uses the means between log lines. optim.spike_zscore uses single steps instead.
 Found loss_spiking(const Evidence& e) {
   const ObjectiveLines* jumping =
       objective_with(e, [](const ObjectiveLines& objective) { return jumps_of(objective) >= kJumps; });
@@ -196,16 +198,15 @@ Found loss_pinned(const Evidence& e) {
     steps = lines.back().step - line->step;
   }
   if (pinned < kSame || steps < kPinnedSteps) return std::nullopt;
-  return Finding{
-      .id = {},
-      .what = "for " + with_commas(steps) + " steps the loss has been about " + significant(blind->loss, 4) + ", " + blind->what +
-              ": the level of an answer that ignores the input",
-      .remedy =
-          "check that the input reaches the output: its scale relative to values added to it, a mask, the target a sample is "
-          "paired with; else another optim.learning_rate",
-      .key = {},
-      .value = {},
-      .gain = std::nullopt};
+  return Finding{.id = {},
+                 .what = "for " + with_commas(steps) + " steps the loss has been about " + significant(blind->loss, 4) + ", " +
+                         blind->what + ": the level of an answer that ignores the input",
+                 .remedy =
+                     "check that the input reaches the output: its scale relative to values added to it, masks, and the target "
+                     "of each sample; if it does, try another optim.learning_rate",
+                 .key = {},
+                 .value = {},
+                 .gain = std::nullopt};
 }
 
 Found gradient_norm(const Evidence& e) {
@@ -252,20 +253,20 @@ Found overfitting(const Evidence& e) {
   for (std::size_t i = losses.size() - kRises; i < losses.size(); ++i) {
     if (!(losses[i] > losses[i - 1])) return std::nullopt;
   }
-  return set("the loss of the validation rose " + std::to_string(kRises) + " times in a row, from " +
+  return set("the validation loss rose " + std::to_string(kRises) + " times in a row, from " +
                  significant(losses[losses.size() - 1 - kRises], 4) + " to " + significant(losses.back(), 4) +
-                 ", while that of the training falls",
+                 ", while the training loss falls",
              "train.early_stop_patience", std::to_string(kRises), std::nullopt);
 }
 
-// Says what the remedy costs instead of a gain, because recompute saves memory and no time.
+// States the cost of the remedy instead of a gain, because recompute saves memory but no time.
 Found recompute_needed(const Evidence& e) {
   const auto& recompute = e.experiments.recompute;
   if (!is_high(e.memory) || !recompute) return std::nullopt;
   if (static_cast<double>(recompute->saved_bytes) < kWorthSaving * static_cast<double>(e.memory.used)) return std::nullopt;
   const double step = e.times.loop() / static_cast<double>(std::max<std::int64_t>(e.times.steps, 1));
   return set(high_text(e) + "; blocks that are computed again in the backward pass would hold " +
-                 human_bytes(static_cast<double>(recompute->saved_bytes)) + " less, for about " +
+                 human_bytes(static_cast<double>(recompute->saved_bytes)) + " less and take about " +
                  percent(recompute->seconds / std::max(step, 1e-9)) + " more time",
              "memory.recompute", "all", std::nullopt);
 }

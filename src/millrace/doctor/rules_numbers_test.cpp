@@ -61,7 +61,8 @@ TEST(Rules, AnySkippedStepIsAFindingAndNamesTheSampleThatIsNotFinite) {
   EXPECT_THAT(finding.remedy, testing::StartsWith("repair or remove these samples; "));
   e.numbers.input.prepared = true;
   finding = first(e, "not_finite");
-  EXPECT_THAT(finding.what, HasSubstr("were not finite, nor is what prepare() makes of a finite input: sample 373"));
+  EXPECT_THAT(finding.what,
+              HasSubstr("were not finite; the input is finite, but prepare() makes values from it that are not: sample 373"));
   EXPECT_THAT(finding.remedy, testing::StartsWith("in Recipe::prepare(), look for zeros"));
   EXPECT_EQ(finding.key, "");
   e.numbers.scaled = true;

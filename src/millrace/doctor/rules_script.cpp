@@ -1,4 +1,4 @@
-// Rules about training scripts: what goes wrong around a DataLoader, and in Python.
+// Rules about training scripts, for faults around a DataLoader and in Python.
 #include <algorithm>
 #include <cmath>
 
@@ -13,15 +13,15 @@ using telemetry::Phase;
 
 constexpr double kRespawns = 0.03;  // share of the loop's time from which starting workers is reported
 constexpr double kWorthAChange = 0.05;
-constexpr double kAllBusy = 0.85;                             // share of the cores' time, from which workers wait for cores
-constexpr double kInWay = 0.10;                               // share of the loop's time that waits for data or for a core
+constexpr double kAllBusy = 0.85;                             // busy share of the cores from which workers wait for cores
+constexpr double kInWay = 0.10;                               // share of the loop's time that it waits for data or for a core
 constexpr double kCopiesUnpinned = 0.03, kPinnedSaves = 0.7;  // share of the time for copies; the part that pinned memory saves
 constexpr double kItems = 0.03;
-constexpr int kOwnTasks = 3;  // threads that a worker has without computing in several: its own, of its queue, of the allocator
-constexpr double kInPython = 0.4;  // share of the looks
+constexpr int kOwnTasks = 3;  // threads of a worker that computes in a single thread: its own, its queue's and the allocator's
+constexpr double kInPython = 0.4;  // share of the samples
 constexpr std::int64_t kEnoughLooks = 50;
 constexpr double kFaultsPerStep = 1000, kInKernel = 0.04;  // page faults of a step; share of the CPU time
-constexpr double kFaultSeconds = 1.4e-6;                   // what a page fault costs a step, with what it drives out of caches
+constexpr double kFaultSeconds = 1.4e-6;                   // seconds that a page fault costs a step, including evicted caches
 
 const Script::Loader* loader_of(const Evidence& e) { return e.script && e.script->loader ? &*e.script->loader : nullptr; }
 
@@ -36,7 +36,7 @@ Found changed(std::string what, Finding::Change change, std::string where, std::
 
 std::string at(const std::string& where) { return where.empty() ? "" : " (" + where + ")"; }
 
-// The line with each `from` replaced.
+// The line in which each `from` is replaced by `to`.
 std::string rewritten(std::string line, std::string_view from, std::string_view to) {
   for (std::size_t at = 0; (at = line.find(from, at)) != std::string::npos; at += to.size()) line.replace(at, from.size(), to);
   return line;
@@ -44,8 +44,8 @@ std::string rewritten(std::string line, std::string_view from, std::string_view 
 
 std::string workers_text(int workers) { return std::to_string(workers) + (workers == 1 ? " worker" : " workers"); }
 
-// The time of the stretch if the loop read its batches itself, without processes that compete for its cores. What workers wait
-// for a core while all are busy is no part of the reading.
+// The time of the stretch if the loop read its batches itself, without processes that compete for its cores. While all cores
+// are busy, time that workers wait for a core does not count as reading.
 double seconds_without_workers(const Evidence& e) {
   const double work = work_seconds(e), loop = e.times.loop();
   const double waited = std::max(0.0, e.core_wait_seconds.value_or(0) - e.others.value_or(0) * loop);
@@ -61,7 +61,7 @@ Found many_starts(const Evidence& e, const Script::Loader& loader) {
   if (lost < kWorthAChange * e.times.loop() || loader.workers <= std::max(e.cores, 2 * enough)) return std::nullopt;
   return changed(workers_text(loader.workers) + " take " + human_duration(lost / (loader.epochs - 1)) +
                      " to start in each pass, " + percent(lost / e.times.loop()) + " of the time, and " + std::to_string(enough) +
-                     (enough == 1 ? " reads" : " read") + " as fast as the steps are",
+                     (enough == 1 ? " reads" : " read") + " as fast as the steps need data",
                  change_of(*e.script, {{"data.workers", enough}, {"loader.persistent", true}}), loader.where,
                  gain_of(lost / e.times.loop()));
 }
@@ -81,15 +81,15 @@ Found workers_respawn(const Evidence& e) {
   const double lost = restart_seconds(e);
   if (lost <= 0 || lost < kRespawns * e.times.loop() || many_starts(e, *loader_of(e))) return std::nullopt;
   const Script::Loader& loader = *loader_of(e);
-  return changed(workers_text(loader.workers) + " are started anew in each of " + significant(loader.epochs, 3) +
+  return changed(workers_text(loader.workers) + " are started again in each of " + significant(loader.epochs, 3) +
                      " passes over the data: the first batch of a pass comes after " +
                      human_duration(loader.first_batch_seconds / (loader.epochs - 1)) + ", others after " +
                      human_duration(loader.usual_batch_seconds),
                  change_of(*e.script, {{"loader.persistent", true}}), loader.where, gain_of(lost / e.times.loop()));
 }
 
-// Workers cost time when they start. While they hand over batches they compete with the loop for cores, which shows only where no
-// other program does.
+// Workers cost time when they start. While they hand over batches, they compete with the loop for cores. That can be measured
+// only if no other program uses the cores.
 Found too_many_workers(const Evidence& e) {
   const Script::Loader* const loader = loader_of(e);
   if (loader == nullptr || loader->workers == 0 || e.input.read_seconds <= 0) return std::nullopt;
@@ -105,8 +105,8 @@ Found too_many_workers(const Evidence& e) {
                  change_of(*e.script, settings), loader->where, gain_of(gain, 0.25));
 }
 
-// What more threads cost depends on what they do, so nothing is predicted. Threads that are not torch's are those of OpenCV or of
-// a BLAS.
+// The cost of more threads depends on the work of the threads, so no gain is predicted. Threads that are not torch's belong to
+// OpenCV or to a BLAS.
 Found threads_in_workers(const Evidence& e) {
   const Script::Loader* const loader = loader_of(e);
   if (loader == nullptr || loader->workers == 0) return std::nullopt;
@@ -124,7 +124,7 @@ Found threads_in_workers(const Evidence& e) {
   return changed(what, change_of(*e.script, {{"loader.worker_init", one_thread}}), loader->where, std::nullopt);
 }
 
-// Only memory that is pinned is copied by the GPU itself.
+// The GPU can copy only pinned memory by itself.
 Found not_pinned(const Evidence& e) {
   const Script::Loader* const loader = loader_of(e);
   if (loader == nullptr || loader->pinned || !e.on_gpu || e.share(Phase::copy) < kCopiesUnpinned) return std::nullopt;
@@ -134,8 +134,8 @@ Found not_pinned(const Evidence& e) {
                  gain_of(kPinnedSaves * e.share(Phase::copy), 0.4));
 }
 
-// On a GPU the host waits for all that it launched before. Meanwhile the GPU works; what is lost is the time in which it then
-// waits for the host.
+// On a GPU the host waits for all work that it launched before. The GPU works meanwhile. The lost time is the time in which the
+// GPU then waits for the host.
 Found item_in_loop(const Evidence& e) {
   if (!e.script || !e.script->item_calls) return std::nullopt;
   const Script::ItemCalls& calls = *e.script->item_calls;
@@ -148,7 +148,7 @@ Found item_in_loop(const Evidence& e) {
            (work_seconds(e) / e.times.loop());
   else if (e.gpu)
     gain = std::min(share, (1 - e.gpu->utilisation) * (work_seconds(e) / e.times.loop()));
-  if (calls.count > 0 && e.on_gpu && calls.count < e.times.steps) return std::nullopt;  // only at log lines
+  if (calls.count > 0 && e.on_gpu && calls.count < e.times.steps) return std::nullopt;  // values are read only at log lines
   if (gain.value_or(share) < kItems) return std::nullopt;
   Finding::Change change{.text = e.on_gpu ? "detach() in the loop, and item() every 50 steps"
                                           : "whole tensors in place of single values"};
@@ -165,8 +165,8 @@ Found item_in_loop(const Evidence& e) {
                  std::move(change), calls.where, gain ? std::optional(gain_of(*gain, 0.3)) : std::nullopt);
 }
 
-// A look names the line at which a stretch of Python ended, so one stretch shows at several lines: the gain is that of all.
-// Says nothing of the reading: its time is in data_wait, or in workers.
+// A sample names the line at which a stretch of Python code ended. One stretch appears at several lines, so the gain includes
+// all lines. Reading is excluded, because its time is in data_wait or in the workers.
 Found gil_bound(const Evidence& e) {
   if (!e.script || !e.script->python || e.script->python->samples < kEnoughLooks || item_in_loop(e)) return std::nullopt;
   const Script::PythonLooks& looks = *e.script->python;
@@ -178,7 +178,7 @@ Found gil_bound(const Evidence& e) {
       .what = "the loop's thread runs Python code in " + percent(looks.gil_share) + " of " + with_commas(looks.samples) +
               " looks" + (has_line ? ", in " + percent(looks.where_share) + " at " + looks.where : "") +
               ": torch has nothing to do then",
-      .remedy = has_line ? "write what " + looks.where + " does with whole tensors, or outside of the loop"
+      .remedy = has_line ? "rewrite " + looks.where + " with operations on whole tensors, or move it out of the loop"
                          : "fewer and larger operations, for which Python has less to do: torch.compile(model), optimisers with "
                            "foreach=True or fused=True",
       .key = {},
@@ -189,7 +189,8 @@ Found gil_bound(const Evidence& e) {
       .where = has_line ? looks.where : ""};
 }
 
-// The kernel's share is a lower bound: a page that is new has to be cleared, and drives others out of the caches.
+// The kernel's share is a lower bound of the cost, because a new page must be cleared, and it evicts other pages from the
+// caches.
 Found page_faults(const Evidence& e) {
   if (!e.script || !e.script->faults || e.script->faults->below_headrace_run || e.times.steps <= 0) return std::nullopt;
   const Script::Faults& faults = *e.script->faults;
@@ -202,8 +203,8 @@ Found page_faults(const Evidence& e) {
                              "headrace run -- " + (e.script->command.empty() ? "python " + e.script->path : e.script->command)};
   change.command = change.text;
   return changed("a step takes " + with_commas(std::llround(faults.minor_per_step)) +
-                     " pages of memory anew from the kernel, which has " + percent(faults.system_cpu_share) +
-                     " of the CPU time: malloc gives back what the next step needs again",
+                     " new pages of memory from the kernel, which takes " + percent(faults.system_cpu_share) +
+                     " of the CPU time: malloc returns memory that the next step needs again",
                  std::move(change), "", gain_of(gain, 0.35));
 }
 

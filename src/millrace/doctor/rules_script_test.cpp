@@ -43,10 +43,10 @@ TEST(RulesOfScripts, ASoundScriptHasNoFinding) {
   e.script->python = Script::PythonLooks{.gil_share = 0.1, .samples = 500};
   e.script->kept_graphs = Script::KeptGraphs{};
   EXPECT_THAT(findings_of(e), IsEmpty());
-  EXPECT_EQ(verdict_on(e)["verdict"], "Nothing was found that holds it back: backward 53 %, forward 42 %, optimizer 5 %.");
+  EXPECT_EQ(verdict_on(e)["verdict"], "Nothing was found that slows the run down: backward 53 %, forward 42 %, optimizer 5 %.");
 }
 
-// The remedy in each dialect, in the words that its user types.
+// The remedy in each dialect, as its user types it.
 TEST(RulesOfScripts, WorkersAreAskedForInEachDialect) {
   Evidence e = script_with(Phase::data_wait, 20);
   e.input = {.readers = 1, .read_seconds = 29, .read_cpu_seconds = 1};
@@ -71,8 +71,8 @@ TEST(RulesOfScripts, WorkersAreAskedForInEachDialect) {
   EXPECT_FALSE(json.contains("key") || json.contains("command") || json.contains("replace"));
 }
 
-// A step on one of two cores, and samples that are inflated: a script of which 0.51 and 0.46 of the time was left with two
-// workers.
+// A step uses one of two cores, and samples are decompressed. With two workers, the measured script took 0.51 and 0.46 of the
+// time.
 TEST(RulesOfScripts, AStepOnOneCoreLeavesTheOtherForReading) {
   Evidence e = script_with(Phase::data_wait, 8.5);
   e.cores = 2;
@@ -81,11 +81,11 @@ TEST(RulesOfScripts, AStepOnOneCoreLeavesTheOtherForReading) {
   const Finding finding = first(e, "no_readers");
   EXPECT_EQ(finding.change->set["num_workers"], 2);
   expect_gain(finding, 0.47);
-  e.work_cpu_seconds.reset();  // then it counts as work on both cores
+  e.work_cpu_seconds.reset();  // the step then counts as work on both cores
   expect_gain(first(e, "no_readers"), 0.24);
 }
 
-// Measured on two cores: with a step on both of them workers that inflate gain next to nothing, or cost time.
+// Measured on two cores: if a step uses both, workers that decompress gain next to nothing, or cost time.
 TEST(RulesOfScripts, AStepOnAllCoresIsHeldUpByReadersThatCompute) {
   Evidence e = script_with(Phase::data_wait, 8.5);
   e.cores = 2;
@@ -94,11 +94,11 @@ TEST(RulesOfScripts, AStepOnAllCoresIsHeldUpByReadersThatCompute) {
   e.script->loader->workers = 0;
   const Finding finding = first(e, "no_readers");
   EXPECT_LT(finding.gain->likely, 0.12);
-  e.input.read_cpu_seconds = 0.5;  // readers that sleep hold up nothing
+  e.input.read_cpu_seconds = 0.5;  // readers that only wait do not delay the step
   expect_gain(first(e, "no_readers"), 8.0 / 18);
 }
 
-// A batch from another process takes longer than reading so little.
+// If reading takes so little time, a batch from another process takes longer.
 TEST(RulesOfScripts, ReadingThatTakesNoTimeWantsNoWorkers) {
   Evidence e = script_with(Phase::data_wait, 1.5);
   e.times.steps = 10'000;
@@ -114,12 +114,12 @@ TEST(RulesOfScripts, WorkersThatStartInEachPass) {
   Script::Loader& loader = *e.script->loader;
   loader.persistent = false;
   loader.epochs = 10;
-  loader.first_batch_seconds = 4.68;  // of nine passes
+  loader.first_batch_seconds = 4.68;  // summed over nine passes
   loader.usual_batch_seconds = 0.001;
-  loader.sample_seconds = 0.00125;  // 16 of them: 20 ms
+  loader.sample_seconds = 0.00125;  // 16 samples take 20 ms
   const Finding finding = first(e, "workers_respawn");
   EXPECT_EQ(finding.change->text, "DataLoader(..., persistent_workers=True)");
-  EXPECT_THAT(finding.what, HasSubstr("2 workers are started anew in each of 10 passes"));
+  EXPECT_THAT(finding.what, HasSubstr("2 workers are started again in each of 10 passes"));
   expect_gain(finding, 4.5 / 14.5);
   EXPECT_THAT(ids_of(e), Not(testing::Contains("input_bound"))) << "the readers keep up";
   loader.slow_start_seconds = 1;
@@ -140,7 +140,7 @@ TEST(RulesOfScripts, MoreWorkersThanTheStepsNeed) {
   EXPECT_THAT(ids_of(e), Not(testing::Contains("workers_respawn"))) << "it has the same remedy";
 }
 
-// Workers that hand over large volumes: the loop reads them faster itself, and it has its cores.
+// Workers hand over large volumes. Without workers, the loop reads them faster and has the cores for itself.
 TEST(RulesOfScripts, WorkersThatCostMoreThanTheyRead) {
   Evidence e = script_with(Phase::data_wait, 10);
   e.core_wait_seconds = 4;
@@ -194,7 +194,7 @@ TEST(RulesOfScripts, ValuesThatTheLoopReads) {
   expect_gain(finding, 0.4);
   e.script->item_calls->line = "total = loss.item() + other.item()";
   EXPECT_EQ(first(e, "item_in_loop").change->text, "total = loss.detach() + other.detach()");
-  e.script->item_calls->count = 2;  // at log lines
+  e.script->item_calls->count = 2;  // values are read at log lines
   EXPECT_THAT(findings_of(e), IsEmpty());
 }
 
@@ -221,7 +221,7 @@ TEST(RulesOfScripts, TimeInPythonsOwnCode) {
   EXPECT_NEAR(spread.gain->high, 0.8, 1e-9);
 }
 
-// 28,000 page faults in a step of 235 ms, of which 39 ms were gained.
+// 28,000 page faults in a step of 235 ms, of which the remedy saved 39 ms.
 TEST(RulesOfScripts, MemoryThatIsTakenAnewInEachStep) {
   Evidence e = script();
   for (double& seconds : e.times.seconds) seconds *= 23.5 / 9.5;
@@ -264,7 +264,7 @@ TEST(RulesOfScripts, DeedsThatAreTooFrequent) {
   EXPECT_EQ(first(e, "log_often").change->set["every_steps"], 50);
 }
 
-// No remedy of a script may name a key of Millrace's config.
+// A remedy for a script must not name a key of Millrace's config.
 TEST(RulesOfScripts, NoRemedyIsAKeyOfOurs) {
   Evidence e = script_with(Phase::rest, 5);
   e.script->loader->pinned = true;

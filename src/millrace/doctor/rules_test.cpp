@@ -74,7 +74,7 @@ TEST(Rules, ReadersThatTheRunChoseAreNotToldToBeMore) {
   e.input.cacheable_bytes = 64'000'000'000;
   EXPECT_EQ(first(e, "input_bound").value, "disk");
   expect_gain(first(e, "input_bound"), 5 / 14.5);
-  e.input.epochs = 4;  // the first of them fills the cache
+  e.input.epochs = 4;  // the first epoch fills the cache
   EXPECT_EQ(first(e, "input_bound").value, "disk");
   expect_gain(first(e, "input_bound"), 0.75 * 5 / 14.5);
   e.input.epochs = 1;
@@ -106,7 +106,7 @@ TEST(Rules, ACacheThatFitsAndIsOff) {
   const Finding finding = first(e, "cache_off");
   EXPECT_EQ(finding.value, "ram");
   expect_gain(finding, 5 / 14.5);
-  e.input.epochs = 2;  // the first of them fills the cache
+  e.input.epochs = 2;  // the first epoch fills the cache
   expect_gain(first(e, "cache_off"), 2.5 / 14.5);
   e.input.free_bytes = 3'000'000'000;
   EXPECT_NE(first(e, "input_bound").value, "ram");
@@ -127,8 +127,9 @@ TEST(Rules, OneSlowFileIsNamed) {
   e.input.slow.front().sample = "data/b.h5 row 12";
   e.input.slow.front().sample_times = 70;
   const Finding single = first(e, "slow_sample");
-  EXPECT_THAT(single.what, HasSubstr("for single samples of data/b.h5, of which others are as quick as usual: the slowest is "
-                                     "data/b.h5 row 12, 70 times as long"));
+  EXPECT_THAT(single.what,
+              HasSubstr("for single samples of data/b.h5; its other samples are as quick as usual, and the slowest is "
+                        "data/b.h5 row 12, 70 times as long"));
   expect_gain(single, 5 / 14.5);
   EXPECT_EQ(findings_of(e).size(), 1U);
 }
@@ -253,7 +254,7 @@ TEST(Rules, ATrendOfTheStepTimeIsNoBadMinute) {
   EXPECT_THAT(findings_of(e), IsEmpty());
 }
 
-// The step times already exclude the share of other programs. But other programs also take caches and memory, which makes steps
+// The step times already exclude the share of other programs. But other programs also use caches and memory, which makes steps
 // longer, so a trend must be steeper.
 TEST(Rules, ATrendIsSeenBesideNeighboursWhereItIsTooSteepToBeTheirs) {
   Evidence e = sound();
@@ -330,7 +331,7 @@ TEST(Rules, AGpuThatWaitsForLaunches) {
     return std::string();
   };
   e.launches = Evidence::Launches{.host_ms = 9.8, .device_ms = 10, .behind_ms = 0.05};
-  EXPECT_THAT(told(), HasSubstr("the host takes 9.8 ms to launch a step, and the GPU has done it 0.05 ms later"));
+  EXPECT_THAT(told(), HasSubstr("the host takes 9.8 ms to launch a step, and the GPU finishes it 0.05 ms later"));
   EXPECT_FALSE(first(e, "launch_bound").gain) << "nobody says how busy the GPU is";
   e.gpu = Evidence::Gpu{.utilisation = 0.2, .mhz = 0, .most_mhz = 0, .held_back = {}};
   EXPECT_THAT(told(), HasSubstr("computes 20 % of the time"));
@@ -377,7 +378,7 @@ TEST(Rules, Memory) {
   e.experiments.recompute = {.saved_bytes = 4'000'000'000, .seconds = 0.019};
   const Finding finding = first(e, "recompute_needed");
   EXPECT_EQ(finding.value, "all");
-  EXPECT_THAT(finding.what, HasSubstr("would hold 4.0 GB less, for about 20 % more time"));
+  EXPECT_THAT(finding.what, HasSubstr("would hold 4.0 GB less and take about 20 % more time"));
   EXPECT_EQ(findings_of(e).size(), 1U);
   e.memory.used = 10'000'000'000;
   EXPECT_THAT(findings_of(e), IsEmpty());

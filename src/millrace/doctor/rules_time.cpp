@@ -12,27 +12,27 @@ namespace {
 
 using telemetry::Phase;
 
-// In each line: the share of the loop's time from which a rule fires, and the share that the remedy should leave.
+// In each line: the share of the loop's time from which a rule fires, and the share that should remain after the remedy.
 constexpr double kLogs = 0.03, kFewLogs = 0.005;
 constexpr double kSaves = 0.05, kFewSaves = 0.01;
 constexpr double kValidates = 0.40, kFewValidations = 0.10;
-constexpr double kFixed = 0.6;  // share of a step's time that half the rows would take as well
+constexpr double kFixed = 0.6;  // share of a step's time that does not depend on the number of rows
 constexpr double kFasterFormat = 1.25;
 constexpr double kFasterLayout = 1.10;
 constexpr double kRecomputes = 0.03;
 constexpr double kRebuilds = 0.03;
 constexpr double kNeighbours = 0.10;
-constexpr double kCopies = 0.10, kCopyLess = 0.75;  // share of the time for copies; the remedy copies bytes, a quarter of the
-                                                    // size of floats
+constexpr double kCopies = 0.10, kCopyLess = 0.75;  // share of the time spent on copies; the remedy copies bytes, which are a
+                                                    // quarter of the size of floats
 constexpr std::int64_t kTimesRows = 4;              // the remedy enlarges a batch at most by this factor
 constexpr double kSlower = 1.25;                    // relative to the time of the first steps
 constexpr std::size_t kEarlierRuns = 3;
-constexpr double kSlowerBeside = 1.5;             // the same while other programs use the cores, because they also take caches
-                                                  // and memory
+constexpr double kSlowerBeside = 1.5;             // like kSlower, but while other programs use the cores and so also caches and
+                                                  // memory
 constexpr double kGpuBusy = 0.8, kGpuIdle = 0.5;  // shares of the time; vendors' guides ask for kGpuBusy
 constexpr double kLaunches = 0.9;                 // host's time / GPU's time for a step, from which launching limits the GPU
 constexpr double kBehind = 0.1;                   // share of a step's time
-constexpr double kEnoughData = 0.1;               // share of waiting for data from which another rule applies
+constexpr double kEnoughData = 0.1;               // if waiting for data takes more than this share, another rule applies
 constexpr double kLowClock = 0.9;                 // share of the GPU's maximum clock
 constexpr double kFallenClock = 0.8;              // share of the clock in the first minute
 constexpr std::size_t kLines = 9;                 // number of log lines that is needed to distinguish a trend from noise
@@ -50,7 +50,7 @@ std::int64_t round_up(double value) {
 }
 
 struct Limit {
-  double much, little;  // shares of the time: from `much` on the rule fires, `little` should be left
+  double much, little;  // shares of the time: the rule fires from `much` on, and the remedy should reduce the share to `little`
 };
 
 // Fires if an action such as saving takes at least `limit.much` of the time. Suggests an interval with which it takes
@@ -70,7 +70,7 @@ Found too_often(const Evidence& e, Phase phase, const Evidence::Often& often, co
              by_steps ? key_of_steps : key_of_epochs, std::to_string(then), gain_of(gain));
 }
 
-// How often a script does something. Where its interval is unknown it is the mean over the stretch.
+// How often a script does something. If its interval is unknown, the mean interval in the stretch is used.
 Evidence::Often often_of(const Evidence& e, const std::optional<Script::Deed>& deed) {
   if (!deed || deed->count <= 0) return {};
   const std::int64_t mean = std::max<std::int64_t>(1, e.times.steps / deed->count);
@@ -85,7 +85,7 @@ std::int64_t fewer_by(std::int64_t pieces) {
   return pieces;
 }
 
-// Nobody has tried a script's step with fewer threads, so nothing is predicted.
+// Predicts no gain, because no trial has run the script's step with fewer threads.
 Found too_many_threads(const Evidence& e) {
   const int threads = e.script->threads;
   if (threads <= e.cores || e.on_gpu) return std::nullopt;
@@ -116,13 +116,13 @@ Found validate_often(const Evidence& e) {
                    {kValidates, kFewValidations}, "validations", "train.validate_every", "train.validate_epochs");
 }
 
-// A step on b rows takes a + c b, so with k times the rows every b rows take a / k + c b. Remedies that do not change the
+// A step on b rows takes a + c b, so with k times the rows, each b rows take a / k + c b. Remedies that do not change the
 // training come first.
 Found small_batch(const Evidence& e) {
   const auto& batch = e.experiments.batch;
   if (!batch || batch->fixed_share < kFixed) return std::nullopt;
-  const std::string what = percent(batch->fixed_share) + " of a step's time is the same for half of its " +
-                           with_commas(batch->rows) + " rows: the machine has little to do at a time";
+  const std::string what = percent(batch->fixed_share) + " of a step's time stays the same with half of its " +
+                           with_commas(batch->rows) + " rows: the machine has little work at a time";
   const auto gain_by = [&](std::int64_t times) {
     return gain_of((1 - 1 / static_cast<double>(times)) * batch->fixed_share * work_share(e), 0.25);
   };
@@ -152,14 +152,14 @@ Found small_batch(const Evidence& e) {
                    .gain = gain_by(kTimesRows)};
   }
   Finding finding = set(what, "data.batch_size", std::to_string(kTimesRows * batch->batch_size), gain_by(kTimesRows));
-  finding.remedy += ", which is another training: tune the learning rate with it";
+  finding.remedy += ", which changes the training: tune the learning rate too";
   return finding;
 }
 
 Found precision_unused(const Evidence& e) {
   const auto& format = e.experiments.format;
   if (!format || format->ratio < kFasterFormat) return std::nullopt;
-  return set("the config says " + format->from + ", and a trial of this run's step was " + significant(format->ratio, 3) +
+  return set("the config says " + format->from + ", but a trial of this run's step was " + significant(format->ratio, 3) +
                  " times as fast in " + format->to,
              "precision.dtype", format->to, gain_of((1 - 1 / format->ratio) * work_share(e)));
 }
@@ -167,7 +167,7 @@ Found precision_unused(const Evidence& e) {
 Found layout(const Evidence& e) {
   const auto& layout = e.experiments.layout;
   if (!layout || layout->ratio < kFasterLayout) return std::nullopt;
-  return set("the config says " + layout->from + ", and a trial of this run's step was " + significant(layout->ratio, 3) +
+  return set("the config says " + layout->from + ", but a trial of this run's step was " + significant(layout->ratio, 3) +
                  " times as fast in " + layout->to,
              "device.layout", layout->to, gain_of((1 - 1 / layout->ratio) * work_share(e)));
 }
@@ -175,8 +175,8 @@ Found layout(const Evidence& e) {
 Found recompute_unneeded(const Evidence& e) {
   const double share = e.memory.recompute_seconds / std::max(e.times.loop(), 1e-9);
   const std::uint64_t free = e.memory.room - std::min(e.memory.room, e.memory.used);
-  constexpr std::uint64_t kTimes = 8;  // the tensors that are kept instead of recomputed hardly ever take more than this multiple
-                                       // of the peak
+  constexpr std::uint64_t kTimes = 8;  // the tensors that are kept instead of recomputed seldom take more than this multiple of
+                                       // the peak
   if (share < kRecomputes || !e.memory.recompute_by_user || free < kTimes * e.memory.step_peak) return std::nullopt;
   return set("blocks that run a second time take " + percent(share) + " of the time, a step holds " +
                  human_bytes(static_cast<double>(e.memory.step_peak)) + ", and " + human_bytes(static_cast<double>(free)) +
@@ -197,7 +197,7 @@ Found rebuilt_tensors(const Evidence& e) {
                  .gain = gain_of(share)};
 }
 
-// Only floats can be copied as fewer bytes, so the gain depends on their share.
+// Only floats can be sent as fewer bytes, so the gain depends on their share.
 Found copy_bound(const Evidence& e) {
   if (not_pinned(e)) return std::nullopt;
   const double share = e.share(Phase::copy), floats = e.copied_floats.value_or(0);
@@ -214,7 +214,7 @@ Found copy_bound(const Evidence& e) {
                  .gain = floats > 0 ? std::optional(gain_of(share * kCopyLess * floats, 0.5)) : std::nullopt};
 }
 
-// Fires only on a GPU: on a CPU values need not be copied.
+// Fires only on a GPU, because on a CPU values need not be copied.
 Found host_wait(const Evidence& e) {
   if (!e.on_gpu || !e.census || e.census->host_reads == 0 || item_in_loop(e)) return std::nullopt;
   return Finding{.id = {},
@@ -250,8 +250,8 @@ Found neighbours(const Evidence& e) {
                  .gain = Finding::Gain{.likely = (one + either) / 2, .low = 0.75 * one, .high = either}};
 }
 
-// Fires if the median rises from the first third of the times to the second and again to the last: that is a trend, not a bad
-// minute.
+// Fires if the median rises from the first third of the times to the second, and again to the last. That is a trend, not a
+// short disturbance.
 Found slowing_down(const Evidence& e) {
   const std::vector<double>& ms = e.step_ms;
   if (ms.size() < kLines) return std::nullopt;
@@ -290,15 +290,15 @@ Found slower_than_before(const Evidence& e) {
                  .gain = gain_of((1 - before / now) * work_share(e), 0.25)};
 }
 
-// Fires if launching limits the GPU. Otherwise the GPU would lag behind the host at a log line, by a step or by the length of its
-// queue.
+// Fires if launching limits the GPU. If it did not, the GPU would lag behind the host at a log line, by a step or by the length
+// of its queue.
 Found launch_bound(const Evidence& e) {
   if (!e.on_gpu || !e.launches || e.share(Phase::data_wait) >= kEnoughData) return std::nullopt;
   const Evidence::Launches& step = *e.launches;
   if (step.device_ms <= 0 || step.host_ms < kLaunches * step.device_ms || step.behind_ms > kBehind * step.device_ms)
     return std::nullopt;
   std::string what = "the GPU waits for launches: the host takes " + significant(step.host_ms, 3) +
-                     " ms to launch a step, and the GPU has done it " + significant(step.behind_ms, 3) + " ms later";
+                     " ms to launch a step, and the GPU finishes it " + significant(step.behind_ms, 3) + " ms later";
   if (e.gpu) what += "; it computes " + percent(e.gpu->utilisation) + " of the time";
   return Finding{.id = {},
                  .what = std::move(what),
@@ -316,8 +316,8 @@ Found gpu_idle(const Evidence& e) {
   if (launch_bound(e)) return std::nullopt;  // launch_bound explains why the GPU is idle
   if (!e.gpu || e.gpu->utilisation >= kGpuIdle || e.share(Phase::data_wait) >= kEnoughData) return std::nullopt;
   return Finding{.id = {},
-                 .what = "the GPU computes " + percent(e.gpu->utilisation) + " of the time (the guides ask for " +
-                         percent(kGpuBusy) + ") though batches are there: the host gives it too little at a time",
+                 .what = "the GPU computes " + percent(e.gpu->utilisation) + " of the time (vendors' guides ask for " +
+                         percent(kGpuBusy) + ") although batches are ready: the host gives it too little work at a time",
                  .remedy =
                      "larger batches (data.batch_size, tune the learning rate with it), fewer and larger operations; "
                      "--profile shows what the host does meanwhile",
@@ -353,8 +353,8 @@ Found clock_throttled(const Evidence& e) {
                  .gain = Finding::Gain{.likely = likely, .low = likely / 2, .high = std::max(likely, e.clock->lost)}};
 }
 
-// Fires if much time is in no account. One cause, reported by the rule `neighbours`, is that the loop lost its core between two
-// accounts.
+// Fires if much time belongs to no account. One cause, which the rule `neighbours` reports, is that the loop lost its core
+// between two accounts.
 Found unaccounted(const Evidence& e) {
   const double share = e.share(Phase::rest);
   if (share < kUnaccounted || e.run_seconds < kUnaccountedAfter) return std::nullopt;

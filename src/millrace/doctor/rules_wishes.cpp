@@ -1,4 +1,4 @@
-// Rules that compare what the config asks for with what the run does.
+// Rules that compare the requests of the config with the results of the run.
 #include <cmath>
 
 #include "millrace/base/format.h"
@@ -8,7 +8,7 @@ namespace millrace::doctor::detail {
 namespace {
 
 constexpr double kFewJudges = 32;    // the error of a mean over this many values is a sixth of the spread of the values
-constexpr double kEnoughJudges = 4;  // with this many times as many values, the error is below a tenth
+constexpr double kEnoughJudges = 4;  // with this multiple of kFewJudges values, the error is below a tenth of the spread
 
 std::string amount(const Evidence::Target& target, double value) {
   if (target.unit.empty()) return percent(value);
@@ -37,7 +37,7 @@ Found few_judges(const Evidence& e) {
              "train.validate_batches", all ? "0" : std::to_string(static_cast<std::int64_t>(enough)), std::nullopt);
 }
 
-// Predicts no gain, because the other findings do, each for its own cause.
+// Predicts no gain, because other findings predict the gain for each cause.
 Found target_missed(const Evidence& e) {
   std::string misses;
   for (const Evidence::Target& target : e.targets) {

@@ -21,16 +21,16 @@ namespace millrace::doctor {
 // often.
 class Sampler {
  public:
-  // What was sampled during a stretch of time. Values that the system does not report are left out.
+  // Samples of a stretch of time. Values that the system does not report are left out.
   struct MachineReading {
     double seconds = 0;
     double cpu_own = 0, cpu_others = 0, cpu_stolen = 0;      // number of cores that were used by this process, by other programs,
                                                              // and by other virtual machines
-    std::uint64_t rss_bytes = 0;                             // the most memory of this process
-    std::optional<std::uint64_t> available_bytes;            // the least free memory of the machine
+    std::uint64_t rss_bytes = 0;                             // largest memory of this process
+    std::optional<std::uint64_t> available_bytes;            // smallest free memory of the machine
     std::uint64_t major_faults = 0;                          // pages that had to be read from a disk
     std::optional<std::uint64_t> read_bytes, written_bytes;  // bytes that this process read from and wrote to disks
-    std::optional<double> pressure_cpu, pressure_io, pressure_memory;  // share of the time in which some program waited
+    std::optional<double> pressure_cpu, pressure_io, pressure_memory;  // share of the time in which some program waited for it
     std::optional<double> mhz;                                         // mean clock of the core on which this process's busiest
                                                                        // thread runs
     std::map<std::string, double> threads;          // thread name -> number of cores that it used, if 0.01 or more
@@ -52,7 +52,7 @@ class Sampler {
   static constexpr double kMostCost = 0.005;
 
   // `gpu`: reads the run's GPU, which has the number `gpu_index` in CUDA; null for a run without a GPU. `root`: a folder that
-  // stands for "/" in tests.
+  // replaces "/" in tests.
   explicit Sampler(std::filesystem::path root = "/", std::unique_ptr<Nvml> gpu = nullptr, int gpu_index = 0);
   ~Sampler();
   Sampler(const Sampler&) = delete;
@@ -69,12 +69,12 @@ class Sampler {
 
  private:
   struct Counts {
-    double at = 0;                                // when, in seconds of the steady clock
+    double at = 0;                                // time of the sample, in seconds of the steady clock
     double cpu_own = 0, cpu_all = 0, stolen = 0;  // CPU time in seconds
     std::uint64_t major_faults = 0;
     std::optional<std::uint64_t> read_bytes, written_bytes;
     std::optional<double> pressure_cpu, pressure_io, pressure_memory;  // seconds of waiting
-    std::map<int, ThreadCounts> threads;                               // by thread id
+    std::map<int, ThreadCounts> threads;                               // counts by thread id
   };
   // Sums over the samples of the GPU since the last take().
   struct GpuLooks {

@@ -1,4 +1,4 @@
-// What was measured of a training script that is not Millrace's, by the package headrace: see Evidence::script.
+// Measurements of a training script that is not Millrace's, made by the package headrace: see Evidence::script.
 #pragma once
 
 #include <array>
@@ -9,8 +9,7 @@
 
 namespace millrace::doctor {
 
-// In whose words a remedy is said: those of a plain loop with DataLoader, of Lightning, of the Trainer of transformers, of
-// accelerate.
+// The library whose terms a remedy uses: a plain loop with DataLoader, Lightning, the Trainer of transformers, or accelerate.
 enum class Dialect : std::uint8_t { loop, lightning, trainer, accelerate };
 inline constexpr std::array<std::string_view, 4> kDialects = {"loop", "lightning", "trainer", "accelerate"};
 
@@ -21,25 +20,25 @@ struct Script {
     int workers = 0, prefetch = 0;  // prefetch: batches for each worker
     bool persistent = false, pinned = false;
     std::int64_t batch_size = 0;
-    std::string where, dataset;  // dataset: its class
+    std::string where, dataset;  // dataset: the class of the data set
     double epochs = 0;           // passes that the script began
-    // From the end of a pass to the first batch of the next, summed over all passes but the first.
+    // Time from the end of a pass to the first batch of the next pass, summed over all passes except the first.
     double first_batch_seconds = 0;
     double usual_batch_seconds = 0;   // the median wait for a batch
     double slow_start_seconds = 0;    // how much longer than usual the work on the first batches of these passes took
     int worker_threads = 0;           // torch's threads in a worker; 0 = unknown
     int worker_tasks = 0;             // all threads of a worker, as the system counts them; 0 = unknown
     std::string multiprocessing;      // "fork", "spawn", "forkserver"
-    double sample_seconds = 0;        // mean time of a sample in the place where it is read
-    double sample_cpu_seconds = 0;    // the part of it in which a core was used
-    std::int64_t slowest_index = -1;  // of the sample that took longest; -1 = unknown
+    double sample_seconds = 0;        // mean time to read a sample, in the process that reads it
+    double sample_cpu_seconds = 0;    // the part of sample_seconds in which a core was used
+    std::int64_t slowest_index = -1;  // index of the sample that took longest; -1 = unknown
     double slowest_seconds = 0;
   };
 
   struct Faults {
     double minor_per_step = 0;        // page faults of the loop's process that needed no disk
-    double system_cpu_share = 0;      // share of its CPU time that it spent in the kernel
-    bool below_headrace_run = false;  // true: malloc already keeps what it frees
+    double system_cpu_share = 0;      // share of its CPU time that the loop's process spent in the kernel
+    bool below_headrace_run = false;  // true: malloc already keeps freed memory
   };
 
   // Reads of single values by the loop's thread: item(), cpu(), float() of a tensor.
@@ -49,18 +48,18 @@ struct Script {
     std::string where, line;
   };
 
-  // Looks at the loop's thread at random moments.
+  // Samples of the loop's thread at random moments.
   struct PythonLooks {
-    double gil_share = 0;  // share of the looks that found it in Python's own code
+    double gil_share = 0;  // share of the samples that found the thread in Python's own code
     std::int64_t samples = 0;
-    std::string where;       // the line in which most of these looks found it
-    double where_share = 0;  // share of all looks
+    std::string where;       // the line that most of these samples found
+    double where_share = 0;  // share of all samples that found this line
   };
 
-  // Tensors that live on from step to step with the graph that made them.
+  // Tensors that a script keeps from step to step, together with the autograd graph that made them.
   struct KeptGraphs {
     double growth_bytes_per_step = 0;
-    std::string list, where, line;  // list: the name of what keeps them
+    std::string list, where, line;  // list: the name of the object that keeps the tensors
   };
 
   // Something that the loop does besides steps.
@@ -68,10 +67,10 @@ struct Script {
     std::int64_t count = 0;
     double seconds = 0;
     std::string where;
-    std::int64_t every_steps = 0;  // 0 = unknown
+    std::int64_t every_steps = 0;  // interval in steps; 0 = unknown
   };
 
-  std::string path, command;  // the script, and the words that start it
+  std::string path, command;  // the script, and the command that starts it
   Dialect dialect = Dialect::loop;
   int threads = 0;  // torch's threads in the loop; 0 = unknown
   std::optional<Loader> loader;

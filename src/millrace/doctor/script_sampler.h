@@ -1,4 +1,4 @@
-// Samples the machine beside a training script, whose workers are processes of their own.
+// Samples the machine's state while a training script runs. The script's workers are separate processes.
 #pragma once
 
 #include <cstdint>
@@ -14,23 +14,23 @@
 
 namespace millrace::doctor {
 
-// The CPU seconds of a process and of all its descendants so far, with those that have ended. nullopt if the system does not
-// list the children of a process. `root`: a folder that stands for "/" in tests.
+// Returns the CPU seconds that a process and all its descendants have used so far, including descendants that have ended.
+// nullopt if the system does not list the children of a process. `root`: a folder that replaces "/" in tests.
 [[nodiscard]] std::optional<double> family_cpu_seconds(int process, const std::filesystem::path& root = "/");
 
-// Used by one thread, at first the loop's: whether that thread has a core is part of what is read.
+// Use it from one thread. Construct it on the loop's thread, because it measures how long that thread waits for a core.
 class ScriptSampler {
  public:
-  // `gpu`: reads the script's GPU, which has the number `gpu_index` in CUDA; null = it has none, or nothing can be read.
+  // `gpu`: reads the script's GPU, which has the number `gpu_index` in CUDA; null = the script has no GPU, or it can't be read.
   ScriptSampler(std::unique_ptr<Nvml> gpu, int gpu_index);
 
   // {"machine": Sampler::MachineReading since the last call, or null, "evidence": members of Evidence since construction}. The
-  // CPU time of child processes counts as the script's own.
+  // CPU time of child processes counts as the script's own time.
   [[nodiscard]] Json read();
 
  private:
   struct ThreadSeconds {
-    double ran = 0, waited = 0;  // on a core, and for a core
+    double ran = 0, waited = 0;  // seconds on a core, and seconds of waiting for a core
   };
   [[nodiscard]] std::optional<ThreadSeconds> loop_thread() const;
   void add(Sampler::MachineReading& reading);
@@ -40,17 +40,17 @@ class ScriptSampler {
   int loop_thread_id_;
   int cores_;
   std::optional<ThreadSeconds> first_thread_;
-  std::optional<double> family_;     // at the last reading, without this process
-  double seconds_ = 0, others_ = 0;  // of readings that know the family: their length, and the CPU seconds of other programs
+  std::optional<double> family_;     // CPU seconds of the script's other processes at the last reading
+  double seconds_ = 0, others_ = 0;  // over readings with `family_`: their length, and the CPU seconds of other programs
   GpuUse gpu_;
   ClockUse clock_;
-  std::uint64_t rss_bytes_ = 0, gpu_bytes_ = 0, gpu_room_ = 0;  // at the last reading
+  std::uint64_t rss_bytes_ = 0, gpu_bytes_ = 0, gpu_room_ = 0;  // values at the last reading
   Sampler sampler_;
 };
 
-// What a script's page tells of the machine: see headrace_machine() of door/headrace.h.
+// The machine as a script sees it: see headrace_machine() of door/headrace.h.
 [[nodiscard]] Json machine_of_script();
-// The cores that this process may use: distinct cores, within the quota of its control group.
+// The number of cores that this process may use: distinct cores, within the quota of its control group.
 [[nodiscard]] int cores_of_script();
 
 }  // namespace millrace::doctor

@@ -13,7 +13,7 @@
 namespace millrace::doctor {
 namespace {
 
-// A process of the folder that stands for "/": its CPU time in ticks and, if they are listed, its children.
+// Adds a process to the folder that replaces "/": its CPU time in ticks and, if they are listed, its children.
 void add_process(const std::filesystem::path& root, int id, int ticks, const std::optional<std::string>& children) {
   const auto folder = root / "proc" / std::to_string(id);
   std::filesystem::create_directories(folder / "task" / std::to_string(id));
@@ -23,7 +23,7 @@ void add_process(const std::filesystem::path& root, int id, int ticks, const std
 
 TEST(ScriptSampler, AddsUpAFamilyOfProcesses) {
   const std::filesystem::path root = testing::TempDir() + "family-" + std::to_string(::getpid());
-  add_process(root, 10, 99, "11 12 13 ");  // 13 has ended
+  add_process(root, 10, 99, "11 12 13 ");  // process 13 has ended
   add_process(root, 11, 49, "14 ");
   add_process(root, 12, 29, "");
   add_process(root, 14, 19, "");

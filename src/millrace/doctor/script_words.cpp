@@ -11,8 +11,8 @@
 namespace millrace::doctor::detail {
 namespace {
 
-// A rule that may look at a script, with the remedy in a script's words; "" = the rule's own remedy fits, or it is a key of
-// kDialectRows.
+// A rule that also applies to scripts, with the remedy in a script's terms. "" means that the rule's own remedy fits, or that
+// it is a key of kDialectRows.
 struct ScriptRule {
   std::string_view id, remedy = {};
 };
@@ -76,7 +76,7 @@ const ScriptRule* script_rule(std::string_view id) noexcept {
   return found == kScriptRules.end() ? nullptr : found;
 }
 
-// What a key is called in a dialect: an argument of a call or, without a call, a text in which {} stands for the value.
+// The name of a key in a dialect: an argument of a call or, without a call, a text in which {} stands for the value.
 struct Words {
   std::string_view call, text;
 };
@@ -100,7 +100,7 @@ constexpr std::array kDialectRows = {
     DialectRow{
         "loader.pinned",
         {Words{kLoader, "pin_memory"}, {kLoader, "pin_memory"}, {kArguments, "dataloader_pin_memory"}, {kLoader, "pin_memory"}}},
-    // The Trainer hands no worker_init_fn on: its dataset is the place.
+    // The Trainer does not pass a worker_init_fn on, so the dataset is the place for it.
     DialectRow{"loader.worker_init",
                {Words{kLoader, "worker_init_fn"},
                 {kLoader, "worker_init_fn"},
@@ -145,7 +145,7 @@ std::string in_python(const Json& value) {
   return value.is_null() ? "None" : value.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-// A value of a config as JSON: a number where it is one.
+// A config value as JSON: a number if the text is one, else the text.
 Json value_of(const std::string& text) {
   const Json number = parse_shallow(text);
   return number.is_number() ? number : Json(text);
@@ -201,7 +201,7 @@ void put_into_words(Finding& finding, const Script& script) {
     finding.where = where_of(finding.key, script);
     finding.remedy = remedy_of(*finding.change, finding.where);
   }
-  if (finding.id == "not_finite") finding.gain.reset();  // a script does not skip such steps
+  if (finding.id == "not_finite") finding.gain.reset();  // a script does not skip such steps, so it gains no time
   finding.key.clear();
   finding.value.clear();
 }

@@ -13,22 +13,22 @@
 namespace millrace::doctor {
 namespace {
 
-constexpr double kBusy = 0.1;                            // share of time used by other programs from which a run does not count
-constexpr int kMostBusy = 3;                             // runs that do not count before the candidate is given up
-constexpr std::size_t kMostRuns = 6, kMostOfLittle = 4;  // the most valid runs of a candidate, and of one with little gain
+constexpr double kBusy = 0.1;                            // if other programs use this share of the cores, a run does not count
+constexpr int kMostBusy = 3;                             // after this many runs that do not count, the candidate is given up
+constexpr std::size_t kMostRuns = 6, kMostOfLittle = 4;  // most valid runs of a candidate, and of one with little gain
 constexpr double kLittle = 0.1;
-constexpr std::int64_t kMostRows = 8;  // times the config's batch size; larger ones change training too much and make runs long
+constexpr std::int64_t kMostRows = 8;  // times the config's batch size; larger batches change the training too much
 constexpr std::size_t kPool = 4;       // a candidate is compared with this many runs of the baseline
 constexpr int kBetween = 2;            // number of runs with candidates between two runs of the baseline
-constexpr double kClear = 0.35;        // log(ratio) from which a single run is enough to decide, for better or for worse
+constexpr double kClear = 0.35;        // log(ratio) from which a single run is enough for a decision
 constexpr double kNoise = 0.03;        // assumed standard deviation of log(time) at first; counts like kNoiseRuns runs
 constexpr double kNoiseRuns = 3;
-constexpr double kOutlier = 3;  // in deviations; a run that is further off counts as this far off: it was disturbed
-// In standard errors. kProof is the larger one, because it is applied after each pair of runs but the last.
+constexpr double kOutlier = 3;  // in standard deviations; a run that deviates more was disturbed, and counts as this
+// In standard errors. kProof is larger, because it is applied after each pair of runs except the last.
 constexpr double kProof = 2.7, kLastProof = 2, kDisproof = 1.5;
 constexpr std::size_t kHopeless = 3;   // if the mean of this many runs is below half of `worth`, the trial ends
 constexpr double kTryAgain = 1.2;      // a candidate is tried again if its expected gain grew by this factor
-constexpr double kWithoutProof = 0.5;  // without a finding, the expected gain is this share of what the accounts allow
+constexpr double kWithoutProof = 0.5;  // without a finding, the expected gain is this share of the gain that the accounts allow
 
 using Words = std::vector<std::string>;
 
@@ -241,15 +241,15 @@ std::vector<Candidate> Tuner::single() const {
 
 std::vector<Candidate> Tuner::candidates() const {
   std::vector<Candidate> all = single();
-  if (const auto joint = all_at_once(all)) all.insert(all.begin(), *joint);  // before all others with the same expected gain
+  if (const auto joint = all_at_once(all)) all.insert(all.begin(), *joint);  // before others with the same expected gain
   add_earlier_batches(all);
   add_back(all);
   std::ranges::stable_sort(all, std::ranges::greater(), &Candidate::expected);
   return all;
 }
 
-// Joins the most promising value of each key in one candidate: a bad config has many faults, and trying their remedies one by one
-// takes more runs.
+// Combines the most promising value of each key in one candidate. A bad config has many faults, and it would take more runs to
+// try their remedies one by one.
 std::optional<Candidate> Tuner::all_at_once(const std::vector<Candidate>& singles) const {
   Candidate joint;
   std::map<std::string_view, double> of_accounts;  // the gains of values that shorten the same accounts do not add up
@@ -316,7 +316,7 @@ bool Tuner::to_try(const Candidate& candidate) const {
   return trial->verdict == Trial::Verdict::no_gain && !lost && candidate.expected >= kTryAgain * trial->candidate.expected;
 }
 
-// True if a value between the present one and the candidate's was tried and gained nothing.
+// True if a value between the present value and the candidate's value was tried and gained nothing.
 bool Tuner::is_beyond(const Candidate& candidate) const {
   if (candidate.set.size() != 1) return false;
   const auto& [key, text] = *candidate.set.begin();
@@ -351,8 +351,8 @@ bool Tuner::wants_base(std::size_t candidate_runs) const {
   return base_.logs.empty() || base_.since >= kBetween || base_.logs.size() < std::min(candidate_runs, kPool);
 }
 
-// Makes a run of the baseline or of the trial's candidate, again if it does not count. nullopt: no run counted; the trial's
-// verdict says why.
+// Makes a run of the baseline or of the trial's candidate, and repeats it if it does not count. nullopt: no run counted, and
+// the trial's verdict says why.
 std::optional<ShortRun> Tuner::run_of(Trial& trial, bool is_base) {
   for (int busy = 0;;) {
     ShortRun run = run_(is_base ? kept_ : with(kept_, trial.candidate.set));

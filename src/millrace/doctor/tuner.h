@@ -1,8 +1,8 @@
-// Searches for config values that make a run faster. A candidate is a set of values to try. The first candidate joins all values
-// that promise a gain and do not change the training. Then each remaining candidate is tried, the one with the largest expected
-// gain first; if several values of a key are candidates, they first compete in a run each. Last, it is tested for each value that
-// was kept together with others whether the old value is better. A candidate is measured in short runs. At least every third run
-// uses the best config so far; the latest of these runs are the baseline. The caller makes the runs.
+// Searches for config values that make a run faster. A candidate is a set of values to try. The first candidate combines all
+// values that promise a gain and do not change the training. Then each remaining candidate is tried, the candidate with the
+// largest expected gain first. If several values of a key are candidates, they first compete in a run each. Finally, each value
+// that was kept together with others is tested against the old value. A candidate is measured in short runs. At least every
+// third run uses the best config so far; the latest of these runs are the baseline. The caller makes the runs.
 #pragma once
 
 #include <functional>
@@ -19,7 +19,7 @@ namespace millrace::doctor {
 
 using Settings = std::map<std::string, std::string>;  // dotted key -> value as in a flag
 
-// What a short run measured.
+// The measurements of a short run.
 struct ShortRun {
   double seconds = 0;                    // time of the loop for a sample, without validations
   double others = 0;                     // share of the time in which other programs used the cores
@@ -31,12 +31,13 @@ using Runner = std::function<ShortRun(const Settings& changed)>;
 
 struct Candidate {
   Settings set;
-  double expected = 0;  // share of the time that it may save: the gain in the doctor's finding, or half of what the accounts
-                        // allow if there is no finding
-  std::string finding;  // id of the finding that suggests it; several ids for several values; "" = only the accounts suggest it
-  std::string needs;    // a word that the user must allow, because the candidate changes the training: "precision"; "" = it does
-                        // not
-  bool back = false;    // true: it tries the old value of a key whose new value was kept together with others
+  double expected = 0;  // share of the time that the candidate may save: the gain in the doctor's finding, or half of what the
+                        // accounts allow if there is no finding
+  std::string finding;  // id of the finding that suggests the candidate; several ids for several values; "" = only the accounts
+                        // suggest it
+  std::string needs;    // a word that the user must allow, because the candidate changes the training: "precision"; "" = no
+                        // change
+  bool back = false;    // true: it tries the old value of a key, because the new value was kept together with others
 };
 
 struct Trial {
@@ -46,9 +47,9 @@ struct Trial {
   double ratio = 0, least = 0, most = 0;  // speed with the candidate / speed without: mean and range of its runs
   int runs = 0;                           // number of valid runs with the candidate
   double others = 0;                      // largest value of ShortRun::others
-  double hidden = 0;                      // how much the share of time spent waiting for data grew
+  double hidden = 0;                      // increase of the share of time spent waiting for data
   std::string failure;                    // the error of a run with the candidate
-  [[nodiscard]] double gain() const { return ratio > 0 ? 1 - 1 / ratio : 0; }  // share of the time that it saves
+  [[nodiscard]] double gain() const { return ratio > 0 ? 1 - 1 / ratio : 0; }  // share of the time that the candidate saves
 };
 
 // Used by one thread.
@@ -65,9 +66,9 @@ class Tuner {
   Tuner(Settings config, Options options, Runner run);
   Tuner(Settings config, Options options, Runner run, const Json& state);  // continues from state() of an earlier process
 
-  [[nodiscard]] static std::vector<std::string> keys();  // the keys that it may set
-  std::optional<Trial> next();                           // makes the next trial; nullopt if there is nothing left to try, or no
-                                                         // time
+  [[nodiscard]] static std::vector<std::string> keys();  // the config keys that the tuner may set
+  std::optional<Trial> next();                           // makes the next trial; nullopt if nothing is left to try, or if there
+                                                         // is no time
   [[nodiscard]] bool out_of_time() const noexcept { return out_of_time_; }
   [[nodiscard]] const Settings& kept() const noexcept { return kept_; }
   [[nodiscard]] const ShortRun& first() const noexcept { return first_; }
@@ -85,7 +86,7 @@ class Tuner {
   void add_back(std::vector<Candidate>& all) const;
   [[nodiscard]] bool to_try(const Candidate& candidate) const;
   [[nodiscard]] bool is_beyond(const Candidate& candidate) const;
-  struct Seen {  // what the runs with a candidate measured
+  struct Seen {  // the measurements of the runs with a candidate
     std::vector<double> logs, seconds;
     ShortRun last;
   };
@@ -107,7 +108,7 @@ class Tuner {
   std::vector<Trial> trials_;
   std::size_t given_ = 0;  // number of trials that next() has returned
   // The baseline of the next trials: runs with only the kept values. It is not part of the state, because another process must
-  // measure it anew.
+  // measure it again.
   struct Base {
     std::vector<double> logs;  // log(seconds) of the latest runs
     int since = 0;             // number of runs with candidates since the last run of the baseline

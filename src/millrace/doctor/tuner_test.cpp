@@ -15,7 +15,7 @@ using testing::Pair;
 using testing::UnorderedElementsAre;
 using Verdict = Trial::Verdict;
 
-// A model of a machine and a recipe: what each key costs, and how one cost hides another.
+// A model of a machine and a recipe: the cost of each key, and how one cost hides another.
 struct Model {
   double read = 0.02, compute = 0.01, bf16_ratio = 1.6, log = 0.004, save = 0.01, fixed = 0.002;  // seconds for a sample or a log
                                                                                                   // line
@@ -179,7 +179,7 @@ TEST(Tuner, WhatIsPromisedMuchIsTriedAtOnceWithTheValuesOfTheFindings) {
 }
 
 TEST(Tuner, WhatCameInWithOthersAndCostsGoesOutAgain) {
-  // On this machine all threads are slower than the config's number, but the gain of the readers hides it.
+  // On this machine, device.threads=auto is slower than the config's number of threads, but the gain of more readers hides it.
   const auto run = [](const Settings& changed) {
     const auto is = [&](const std::string& key, const std::string& value) {
       const auto found = changed.find(key);

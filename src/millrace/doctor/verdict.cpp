@@ -51,7 +51,7 @@ std::string text_of(const Evidence& e, const std::vector<Finding>& findings,
            human_duration(e.times.loop()) + "; the rules need ten steps and a second.";
   const std::vector<std::pair<std::string, double>> largest(
       accounts.begin(), accounts.begin() + static_cast<std::ptrdiff_t>(std::min<std::size_t>(accounts.size(), 4)));
-  return "Nothing was found that holds it back: " +
+  return "Nothing was found that slows the run down: " +
          joined(largest, ", ",
                 [&](const auto& account) { return account.first + " " + percent(account.second / e.times.loop()); }) +
          ".";

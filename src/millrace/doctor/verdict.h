@@ -1,4 +1,4 @@
-// What the doctor says of a stretch, as one JSON for programs in other languages.
+// The doctor's verdict on a stretch of a run, as JSON for programs in other languages.
 #pragma once
 
 #include "millrace/base/json.h"
@@ -6,7 +6,7 @@
 
 namespace millrace::doctor {
 
-// {"findings": [as to_json(Finding), and "endangers_run": true where its stake is the run], "accounts": [{"phase", "seconds",
+// {"findings": [as to_json(Finding), with "endangers_run": true if its stake is the run], "accounts": [{"phase", "seconds",
 // "share"}] of the loop, the largest first, "verdict": one to three sentences for people}.
 [[nodiscard]] Json verdict_on(const Evidence& evidence);
 

@@ -11,8 +11,8 @@ namespace millrace::doctor {
 
 class Watch {
  public:
-  static constexpr int kComes = 2;  // a finding holds after it was found in this many consecutive looks
-  static constexpr int kGoes = 3;   // a finding no longer holds after it was missing in this many consecutive looks
+  static constexpr int kComes = 2;  // a finding holds after it was found in this many consecutive checks
+  static constexpr int kGoes = 3;   // a finding no longer holds after it was missing in this many consecutive checks
 
   struct Change {
     std::vector<Finding> fresh;  // findings that hold from now on and never held before in this process

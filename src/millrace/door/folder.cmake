@@ -1,11 +1,12 @@
-# libheadrace.so: this folder with everything below it, for programs in other languages. It is loaded into somebody else's program:
-# only headrace_* can be seen, its C++ library is inside, and what replaces functions for a whole process stays out.
+# libheadrace.so: this folder with everything below it, for programs in other languages. Other programs load it, so only
+# headrace_* is visible, its C++ library is inside, and code that replaces functions for a whole process is left out.
 if(MILLRACE_TORCH_FREE)  # sanitizers are linked into programs, not into a guest of other programs
   return()
 endif()
 set(map "${dir}/exports.map")
 add_library(headrace SHARED $<TARGET_OBJECTS:${target}>)
-# The C++ library comes first: libmillrace_base.a has a __cxa_throw too (base/throw_site.cpp), which is for our own programs.
+# The C++ library must come first, because libmillrace_base.a also defines __cxa_throw (base/throw_site.cpp). That definition is
+# only for Millrace's own programs.
 target_link_libraries(headrace PRIVATE "-Wl,-Bstatic -lstdc++ -Wl,-Bdynamic" ${target})
 target_link_options(headrace PRIVATE -static-libstdc++ LINKER:-z,nodelete LINKER:-z,defs LINKER:--as-needed
   "LINKER:--version-script=${map}")

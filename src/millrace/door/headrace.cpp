@@ -26,7 +26,7 @@ using door::detail::guarded;
 using door::detail::say;
 using door::detail::text_of;
 
-// Lines of the loader, which come on the caller's thread and on readers.
+// Collects the loader's warnings and notes, which arrive on the caller's thread and on reader threads.
 class Messages {
  public:
   void add(const char* kind, const std::string& text) {
@@ -55,10 +55,11 @@ Json fields_json(std::span<const Field> fields) {
   return all;
 }
 
-// The caller's functions may be called while it is open. A reader may be abandoned in the middle of a batch: see Engine::stop().
+// The caller's functions may be called only while the gate is open. The gate is needed because a reader may be abandoned in the
+// middle of a batch: see Engine::stop().
 class Gate {
  public:
-  // For one call; throws DataError when the gate is shut.
+  // Admits one call while it exists. The constructor throws DataError when the gate is shut.
   class Pass {
    public:
     explicit Pass(Gate& gate) : gate_(gate) {
@@ -111,13 +112,13 @@ data::MapFunction mapping_of(const headrace_map& given, const std::shared_ptr<Ga
     if (const int code = given.call(from.data(), to.data(), seed, given.context); code != 0) {
       throw DataError({.what = "the function of map() failed with " + std::to_string(code),
                        .where = "",
-                       .next = "mend the function, or choose what happens with bad samples"});
+                       .next = "correct the function, or choose what happens with bad samples"});
     }
   };
 }
 
-// Counts the forks that led from the process of the first loader to this one: it differs in a fork, and is read for each batch,
-// where getpid() would be a system call.
+// Counts the forks between the process of the first loader and this process, so a fork has another count. It is read for each
+// batch, because getpid() would be a system call.
 std::atomic<unsigned> forks = 0;
 
 unsigned counted_forks() {
@@ -126,7 +127,7 @@ unsigned counted_forks() {
   return forks.load(std::memory_order_relaxed);
 }
 
-// What headrace_batch points to.
+// The memory to which headrace_batch points.
 struct Slot {
   data::HostBatch batch;
   std::vector<std::int64_t> rows;
@@ -135,7 +136,7 @@ struct Slot {
   unsigned process;
 };
 
-// Tells the caller of its pieces of memory, until it is closed.
+// Reports its pieces of memory to the caller, until it is closed.
 class WatchedArena final : public data::Arena {
  public:
   explicit WatchedArena(const headrace_watch& watch) : watch_(watch) {}
@@ -153,7 +154,7 @@ class WatchedArena final : public data::Arena {
     }
     from_->release(memory, bytes);
   }
-  // Of batches that are still held too, and of readers that were abandoned.
+  // Also gives back the memory of batches that are still held, and of readers that were abandoned.
   void close() noexcept {
     const std::lock_guard lock(mutex_);
     for (const auto& [memory, bytes] : pieces_) watch_.given_back(memory, bytes, watch_.context);
@@ -163,7 +164,7 @@ class WatchedArena final : public data::Arena {
  private:
   const headrace_watch watch_;
   const std::shared_ptr<data::Arena> from_ = data::Arena::host();
-  std::mutex mutex_;  // held in calls, so that none comes after close()
+  std::mutex mutex_;  // held during the caller's functions, so that no call follows close()
   std::map<std::byte*, std::size_t> pieces_;
 };
 
@@ -197,10 +198,10 @@ struct headrace_loader {
   std::string cache_reason;
   std::vector<data::Dataset> datasets;
   std::shared_ptr<Gate> gate;
-  std::shared_ptr<WatchedArena> arena;  // null: nobody watches
-  std::string content;                  // of the files; "" = not read yet
+  std::shared_ptr<WatchedArena> arena;  // null: no watch
+  std::string content;                  // digest of the files; "" = not read yet
   std::optional<data::Loader> loader;
-  bool at_end = false;    // the epoch's last batch was handed over, its end was not
+  bool at_end = false;    // the epoch's last batch was handed over, but its end was not
   std::uint64_t bad = 0;  // samples so far that could not be read
 };
 
@@ -251,7 +252,7 @@ int next(headrace_loader* from, std::int64_t milliseconds, headrace_batch& out) 
   return HEADRACE_BATCH;
 }
 
-// What the files hold, in the order in which they make samples: equal for data that was moved or renamed.
+// A digest of the files' content, in the order in which they make samples. It is equal for data that was moved or renamed.
 const std::string& content_of(headrace_loader& opened) {
   if (!opened.content.empty()) return opened.content;
   Sha256 hash;

@@ -38,7 +38,7 @@ int wait_for(headrace_loader* loader, headrace_batch& batch) {
   return got;
 }
 
-// The numbers of the samples of the next batches, over the ends of epochs.
+// The numbers of the samples of the next batches, across the ends of epochs.
 std::vector<std::vector<float>> numbers(headrace_loader* loader, int batches) {
   std::vector<std::vector<float>> all;
   while (static_cast<int>(all.size()) < batches) {
@@ -65,7 +65,7 @@ TEST(Door, delivers_epochs_and_says_what_they_are) {
   const auto first = numbers(loader.get(), 5);
   headrace_batch batch{};
   EXPECT_EQ(wait_for(loader.get(), batch), HEADRACE_END);
-  EXPECT_NE(numbers(loader.get(), 5), first);  // another order
+  EXPECT_NE(numbers(loader.get(), 5), first);  // the next epoch has another order
   EXPECT_EQ(Json::parse(headrace_counters(loader.get()))["samples"], 40);
   EXPECT_EQ(Json::parse(headrace_plan(loader.get()))["readers"], 2);
   ASSERT_EQ(headrace_restart(loader.get(), 0), 0);
@@ -140,7 +140,7 @@ TEST(Door, maps_by_a_function_of_the_caller) {
 }
 
 TEST(Door, the_memory_of_batches_is_announced_while_it_lives) {
-  std::map<const char*, std::size_t> pieces;  // no reader threads: all calls come on this thread
+  std::map<const char*, std::size_t> pieces;  // without reader threads, all calls come on this thread
   const headrace_watch watch{
       .taken = [](void* memory, std::size_t bytes,
                   void* to) { static_cast<decltype(pieces)*>(to)->emplace(static_cast<const char*>(memory), bytes); },
@@ -159,7 +159,7 @@ TEST(Door, the_memory_of_batches_is_announced_while_it_lives) {
   EXPECT_THAT(pieces, testing::Contains(testing::Truly(
                           [&](const auto& piece) { return data >= piece.first && data + bytes <= piece.first + piece.second; })));
   loader.reset();
-  EXPECT_TRUE(pieces.empty());  // though a batch is still held
+  EXPECT_TRUE(pieces.empty());  // the memory is given back although a batch is still held
   EXPECT_EQ(static_cast<const float*>(batch.data[0])[1], static_cast<float>(batch.items[0][0]));
   headrace_release(batch.slot);
 }
@@ -181,7 +181,7 @@ TEST(Door, no_function_is_called_after_the_close) {
                               },
                           .describe = nullptr,
                           .context = &calls};
-  // A batch takes longer than the readers are waited for.
+  // A batch takes longer than the close waits for readers.
   Opened loader(
       headrace_open(R"({"data": {"kind": "map", "name": "slow", "function": 0, "makes": {"y": {"dtype": "f32"}}, "of": )"
                     R"({"kind": "sleeping", "samples": 2000, "sleep_ms": 0, "slow_ms": 0}}, "batch_size": 1000, )"

@@ -132,7 +132,7 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
   }
 };
 
-// More rows would have too many scores to keep.
+// With more rows, there would be too many scores to keep.
 constexpr std::int64_t kMostCountedRows = 256;
 
 bool drops_by_counter(const at::Tensor& q) {

@@ -147,7 +147,7 @@ TEST_P(AttentionKernels, PassNanOn) {
   EXPECT_TRUE(finite[0].item<bool>());
 }
 
-// The result equals ATen's. Even weights would hide that a product overflowed fp32.
+// The result equals ATen's. With even weights, an overflow of a product in fp32 would stay hidden.
 TEST_P(AttentionKernels, ScoresThatOverflowBelowAreNan) {
   const at::Tensor q = at::full({1, 8, 1, 16}, 1e30), v = at::ones({1, 8, 1, 16});
   const at::Tensor out = causal_attention(q, q * -1.0, v, {}), of_aten = causal_attention_with_mask(q, q * -1.0, v, {}, 0.0);

@@ -72,7 +72,7 @@ void pad(const Geometry& g, const T* in, T* out) {
 float wide(float x) { return x; }
 float wide(c10::BFloat16 x) { return static_cast<float>(x); }
 
-// sum (row() floats) += the padded row `from`; its two ends are added to the pixels that they repeat.
+// Adds the padded row `from` to sum (row() floats). The two ends of `from` are added to the pixels that they repeat.
 template <class T>
 void add_row(const Geometry& g, const T* from, float* sum) {
   const auto add_pixel = [&](const T* pixel, float* to) {

@@ -26,8 +26,8 @@ constexpr std::int64_t kWord = 0xFFFFFFFF;
 at::Tensor lower(const at::Tensor& x) { return at::bitwise_and(x, at::Scalar(kWord)); }
 at::Tensor upper(const at::Tensor& x) { return lower(at::bitwise_right_shift(x, at::Scalar(32))); }
 
-// philox4x32({c, c >> 32, 0, 0}, key) for all counters c. The product of two words may overflow into the sign; its bits are still
-// right.
+// philox4x32({c, c >> 32, 0, 0}, key) for all counters c. The product of two words may overflow into the sign, but its bits are
+// still right.
 std::array<at::Tensor, 4> philox(const at::Tensor& counters, std::uint64_t key) {
   constexpr std::int64_t kA = 0xD2511F53, kB = 0xCD9E8D57;
   std::array<at::Tensor, 4> c = {lower(counters), upper(counters), counters.new_zeros({1}), counters.new_zeros({1})};

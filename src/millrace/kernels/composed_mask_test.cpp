@@ -1,5 +1,5 @@
-// Tests on the CPU which elements other devices drop, in two ways: by LibTorch's operations on integers, and by the code of the
-// devices' kernel with the geometry of its launch.
+// Tests on the CPU which elements other devices drop. It does so in two ways: by LibTorch's operations on integers, and by the
+// code of the devices' kernel with the geometry of its launch.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/randn.h>

@@ -19,12 +19,12 @@ struct ConvolutionWeights {
   at::Tensor weight, bias;  // fp32; undefined if not requested
 };
 
-// The gradients of weight and bias of a convolution of x (N, C, D, H, W). `weight` is (O, C / groups, kD, kH, kW) or, transposed,
-// (C, O / groups, kD, kH, kW); only its sizes are used. `gradient` is that of the result, (N, O, D', H', W'), in x's type. Each
-// plane of the kernel combines planes of both volumes; these become the samples of one two-dimensional convolution, which goes
-// through the dispatcher. Extra memory: little for the library, copies of volumes that are not channels-last (one at a time),
-// and, of several small volumes, copies of the planes that a plane of the kernel combines. Sums over calls are in fp32. Without
-// AVX-512 each pair of planes is a separate call.
+// The gradients of weight and bias of a convolution of x (N, C, D, H, W). `weight` is (O, C / groups, kD, kH, kW) or,
+// transposed, (C, O / groups, kD, kH, kW); only its sizes are used. `gradient` is the gradient of the result, (N, O, D', H',
+// W'), in x's type. Each plane of the kernel combines planes of both volumes. These planes become the samples of one
+// two-dimensional convolution, which goes through the dispatcher. Extra memory: little for the library; copies of volumes that
+// are not channels-last, one at a time; and, for several small volumes, copies of the planes that a plane of the kernel
+// combines. Sums over calls are in fp32. Without AVX-512 each pair of planes is a separate call.
 [[nodiscard]] ConvolutionWeights weights_by_planes(const at::Tensor& x, const at::Tensor& gradient, const at::Tensor& weight,
                                                    const VolumeConvolution& how, bool wants_weight, bool wants_bias);
 

@@ -38,7 +38,7 @@ struct ExpSum {
   [[nodiscard]] C10_HOST_DEVICE float logarithm() const { return largest + ::logf(sum); }
 };
 
-// The loss of a row: 0 if it does not count, NaN if its target is not a class.
+// The loss of a row: 0 if the row does not count, NaN if its target is not a class.
 template <class X>
 [[nodiscard]] C10_HOST_DEVICE inline float loss_of_row(const CrossEntropy& args, const X* logits, std::int64_t row,
                                                        float log_sum) {

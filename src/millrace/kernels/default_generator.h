@@ -7,7 +7,8 @@
 
 namespace millrace::kernels {
 
-// From here on the device's default generator produces the numbers of this seed. Only the host works; it waits for no device.
+// After this call the device's default generator produces the numbers of this seed. Only the host works; it waits for no
+// device.
 void seed_default_generator(c10::Device device, std::uint64_t seed);
 
 }  // namespace millrace::kernels

@@ -244,7 +244,7 @@ TEST(DropoutStatistics, KeepRateAndNeighboursAreIndependent) {
   EXPECT_NEAR((centred * other).mean().item<double>() / 0.09, 0.0, 5.0 / std::sqrt(static_cast<double>(kCount)));
 }
 
-// Older versions of LibTorch returned wrong numbers here, and the plain path relies on right ones.
+// Older versions of LibTorch returned wrong numbers here. The plain path needs the right ones.
 TEST(Aten, GeluBackwardTakesANonContiguousGradient) {
   const at::Tensor x = at::randn({64, 48}).requires_grad_();
   const at::Tensor wide = x.detach().to(at::kDouble).requires_grad_();

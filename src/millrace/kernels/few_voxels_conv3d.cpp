@@ -43,7 +43,7 @@ at::Tensor rows_under_kernel(const at::Tensor& x, const Shape& shape) {
   const at::Tensor windows = wide.unfold(2, shape.kernel, shape.stride)
                                  .unfold(3, shape.kernel, shape.stride)
                                  .unfold(4, shape.kernel, shape.stride);  // (N, C, D, H, W, K, K, K)
-  // contiguous() is needed: with few samples and channels the rows can be overlapping views of the volume.
+  // contiguous() is needed because with few samples and channels the rows can be overlapping views of the volume.
   return windows.permute({0, 2, 3, 4, 1, 5, 6, 7}).reshape({shape.voxels(), shape.channels * shape.taps()}).contiguous();
 }
 

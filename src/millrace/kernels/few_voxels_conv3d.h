@@ -15,9 +15,9 @@ namespace millrace::kernels {
 // Differentiable once. Needs has_few_voxels().
 at::Tensor few_voxels_conv3d(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& as_x, const at::Tensor& bias,
                              std::int64_t stride, std::int64_t padding);
-// True if few_voxels_conv3d() supports these tensors: x (perhaps after a cast) is fp32 or bf16 on the CPU, weight and bias are
-// fp32, the kernel is a cube, and the result has, over all samples, at most as many voxels as channels, so that the rows are no
-// larger than the weight. Single voxels and empty tensors are not supported.
+// True if few_voxels_conv3d() supports these tensors. x (perhaps after a cast) must be fp32 or bf16 on the CPU, weight and bias
+// must be fp32, and the kernel must be a cube. Over all samples, the result may have at most as many voxels as channels, so
+// that the rows are no larger than the weight. Single voxels and empty tensors are not supported.
 [[nodiscard]] bool has_few_voxels(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, std::int64_t stride,
                                   std::int64_t padding);
 

@@ -1,5 +1,6 @@
-# One set of kernel templates, compiled five times; the best table is chosen at run time. No contraction of a * b + c: the
-# kernels say where they fuse, so that dropout gives the same bits everywhere. -O3 in every build type: tests run these loops.
+# One set of kernel templates is compiled five times; the best table is chosen at run time. The compiler may not fuse a * b + c,
+# because the kernels say where they fuse, so that dropout gives the same bits everywhere. Every build type uses -O3, because
+# tests run these loops.
 set(_kernel_flags "-O3 -ffp-contract=off -fno-math-errno")
 set(_avx2_flags "${_kernel_flags} -mavx2 -mfma")
 set(_avx512_flags "${_kernel_flags} -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mprefer-vector-width=512")
@@ -12,9 +13,9 @@ set_source_files_properties("${dir}/detail/table_avx512.cpp" PROPERTIES COMPILE_
 set_source_files_properties("${dir}/detail/table_avx512_bf16.cpp" PROPERTIES COMPILE_FLAGS "${_avx512_flags} -mavx512bf16")
 set_source_files_properties("${dir}/detail/table_amx.cpp" PROPERTIES COMPILE_FLAGS
   "${_avx512_flags} -mavx512bf16 -mamx-tile -mamx-bf16")
-# The wheel's libgomp is linked already; this turns on at::parallel_for's OpenMP body in the one file that calls it.
+# The wheel's libgomp is already linked. This flag turns on at::parallel_for's OpenMP body in the one file that calls it.
 set_source_files_properties("${dir}/parallel.cpp" PROPERTIES COMPILE_FLAGS "-fopenmp")
-# A precompiled header is made for one set of flags.
+# These files have other flags, and a precompiled header is made for one set of flags.
 set_source_files_properties("${dir}/detail/table_portable.cpp" "${dir}/detail/table_avx2.cpp"
   "${dir}/detail/table_avx512.cpp" "${dir}/detail/table_avx512_bf16.cpp" "${dir}/detail/table_amx.cpp" "${dir}/parallel.cpp"
   PROPERTIES SKIP_PRECOMPILE_HEADERS ON)

@@ -12,7 +12,8 @@
 
 namespace millrace::kernels::detail {
 
-// The device's fast exponential function, whose error grows with |x| (about 2 + 1.2 |x| units in the last place), and reciprocal.
+// The device's fast exponential function, whose error grows with |x| (about 2 + 1.2 |x| units in the last place), and its fast
+// reciprocal.
 [[nodiscard]] C10_HOST_DEVICE inline float quick_exp(float x) {
 #if defined(__CUDA_ARCH__)
   return __expf(x);

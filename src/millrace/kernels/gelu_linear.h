@@ -7,7 +7,7 @@
 
 namespace millrace::kernels {
 
-// Differentiable; the kind `quick` only once, because it uses a kernel of Millrace.
+// Differentiable. The kind `quick` is differentiable only once, because it uses a kernel of Millrace.
 at::Tensor gelu(const at::Tensor& x, Gelu kind);
 
 // linear() (kernels.h) of gelu(x, kind). x (..., in) is fp32 or bf16 on the CPU. weight (out, in) and bias (out) are fp32 leaves;

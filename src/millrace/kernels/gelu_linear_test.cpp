@@ -59,7 +59,7 @@ TEST_P(GeluLinear, QuickAgreesWithAtenEverywhere) {
   EXPECT_TRUE(y[5].isnan().item<bool>());
 }
 
-// A recomputed result has the same bits as a kept one.
+// A recomputed result has the same bits as a stored result.
 TEST_P(GeluLinear, HasTheBitsOfBothApart) {
   for (const bool frozen : {false, true}) {
     const auto results = [&](bool together) {

@@ -37,7 +37,7 @@ struct Counted {
 
 struct Running {
   bool only_counts = false;
-  double ends_at = 0;  // steady_seconds()
+  double ends_at = 0;  // a time of steady_seconds()
   KnownTimes known, measured;
   std::map<std::string, Counted> calls;
 };
@@ -61,7 +61,7 @@ std::string key_of(const Call& call) {
 CallTime timed(const std::function<void()>& ours, const std::function<void()>& library) {
   ours();
   library();
-  WorkClock clock;  // made here because the threads that it covers exist now
+  WorkClock clock;  // constructed here because the threads that it covers exist now
   std::vector<WorkClock::Time> of_ours, of_library;
   double spent = 0;
   const auto run = [&](const std::function<void()>& implementation, std::vector<WorkClock::Time>& times) {

@@ -1,6 +1,6 @@
-// Decides which implementation an operation uses. The faster one depends on the CPU and the shape, so a run times both
-// on its own shapes before its first step. It keeps the faster one until its end, because the other adds in another order and
-// would give other bits.
+// Decides which implementation an operation uses. The faster one depends on the CPU and the shape, so a run times both on its
+// own shapes before its first step. The run then keeps the faster implementation until its end, because the other one adds in
+// another order and would give other bits.
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -40,12 +40,12 @@ inline constexpr auto kOperationNames = std::to_array<std::string_view>({MILLRAC
 inline constexpr std::size_t kOperations = kOperationNames.size();
 [[nodiscard]] std::string_view name_of(Operation operation) noexcept;  // "weight_gradient"
 
-// The implementation for tensors of `type`, fp32 or bf16. As long as no choice was made: LibTorch's for fp32 products, else
-// Millrace's. Any thread.
+// The implementation for tensors of `type`, fp32 or bf16. Before a choice was made, it is LibTorch's for fp32 products, else
+// Millrace's. Any thread may call it.
 [[nodiscard]] Implementation implementation_of(Operation operation, c10::ScalarType type) noexcept;
 void choose_implementation(Operation operation, c10::ScalarType type, Implementation implementation) noexcept;
 void forget_implementations() noexcept;
-// A number that changes whenever a choice changes: caches of an operation's results compare it.
+// A number that changes whenever a choice changes. Caches of an operation's results compare it.
 [[nodiscard]] std::uint64_t implementation_changes() noexcept;
 
 // Times of one call in a trial. Its key names the call: "weight_gradient bf16 2048x384x1536".
@@ -55,9 +55,9 @@ struct CallTime {
 };
 using KnownTimes = std::map<std::string, CallTime>;
 
-// While this object exists, the calls of all operations are counted, and the first call of each shape is timed with both
-// implementations unless `known` has its times. Covers the thread that makes the object; calls of other threads, and the backward
-// pass on a GPU, are not seen. One at a time.
+// While this object exists, the calls of all operations are counted. The first call of each shape is timed with both
+// implementations unless `known` has its times. Covers the thread that makes the object. It does not see calls of other
+// threads, or the backward pass on a GPU. Only one object may exist at a time.
 class OperationTrial {
  public:
   // A trial's result for one operation: milliseconds of all its calls in a step, with each implementation.
@@ -67,12 +67,12 @@ class OperationTrial {
     double ours_ms = 0, library_ms = 0;
     std::int64_t calls = 0;
     double work = 0;         // multiplications of all calls
-    bool disturbed = false;  // other programs used the cores: the times are those of the busiest thread
-    bool given_up = false;   // some calls were not timed, since the trial had no time left
+    bool disturbed = false;  // other programs used the cores, so the times are those of the busiest thread
+    bool given_up = false;   // some calls were not timed, because the trial had no time left
   };
 
   enum class Counts : std::uint8_t { only };
-  // After `most_s` seconds no other call is timed.
+  // After `most_s` seconds no further call is timed.
   explicit OperationTrial(KnownTimes known = {}, double most_s = std::numeric_limits<double>::infinity());
   explicit OperationTrial(Counts);  // times nothing: times() returns the amount of work
   ~OperationTrial();
@@ -90,7 +90,7 @@ struct Call {
   c10::IntArrayRef shape;
   double work;
 };
-// Called by the code of operations. True if this call must use Millrace's kernel. In a trial both functions are called several
+// The code of operations calls this. True if this call must use Millrace's kernel. In a trial both functions are called several
 // times, and their results are dropped.
 [[nodiscard]] bool takes_ours(const Call& call, const std::function<void()>& ours, const std::function<void()>& library);
 

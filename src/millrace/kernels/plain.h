@@ -1,4 +1,4 @@
-// The kernels' results computed by ATen's operations, for tensors that the kernels do not support (fp64, CUDA, ...) and for the
+// Computes the kernels' results by ATen's operations, for tensors that the kernels do not support (fp64, CUDA, ...) and for the
 // plain path of the switches.
 #pragma once
 

@@ -35,8 +35,8 @@ std::int64_t panels_at_a_time(const detail::Product& args) {
   return std::max(shares, kPackedBytes / std::max<std::int64_t>(1, panel_bytes));
 }
 
-// args.a times `matrix`, which is packed by `layout`. With `whole` the matrix is packed at once, because a word-major args.a
-// would be packed again for each part.
+// Multiplies args.a by `matrix`, which is packed by `layout`. With `whole` the matrix is packed at once, because otherwise a
+// word-major args.a would be packed again for each part.
 at::Tensor multiply(detail::Product args, const at::Tensor& matrix, detail::Pack::Layout layout, bool whole) {
   const std::int64_t panels = (args.columns + kPanelColumns - 1) / kPanelColumns;
   args.row_groups = std::max<std::int64_t>(1, args.rows / kGroupRows);

@@ -76,7 +76,7 @@ struct FewVoxels {
 const std::vector<FewVoxels> kFewVoxels = {
     {{1, 3, 3, 3, 3}, 27, 3, 1, 1}, {{2, 5, 4, 5, 6}, 40, 4, 2, 1}, {{1, 16, 4, 4, 4}, 32, 4, 1, 1},
     {{3, 2, 5, 2, 7}, 33, 2, 2, 0}, {{1, 7, 4, 3, 5}, 8, 3, 1, 0},  {{1, 1, 2, 2, 2}, 9, 4, 3, 2},
-    {{1, 1, 4, 2, 2}, 64, 4, 2, 1}};  // the last one's windows are rows of the volume itself
+    {{1, 1, 4, 2, 2}, 64, 4, 2, 1}};  // the windows of the last shape are rows of the volume itself
 
 at::Tensor of_few_voxels(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, const FewVoxels& shape) {
   const at::Tensor as_x = weight.detach().to(x.scalar_type());

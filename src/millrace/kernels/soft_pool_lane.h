@@ -10,7 +10,7 @@
 
 namespace millrace::kernels::detail {
 
-inline constexpr float kLargestExponent = 30.0F;    // a larger number weighs the same
+inline constexpr float kLargestExponent = 30.0F;    // a larger number has the same weight
 inline constexpr float kSumOfWeightsFloor = 4e-6F;  // 1e-6 for the mean of four weights
 
 // Element (h, w) of a plane is at x[h * row + w * pixel].
@@ -63,14 +63,15 @@ template <class X>
   return sum / (weights + kSumOfWeightsFloor);
 }
 
-// The gradient of x at (h, w). `gradient`: that of the results, a plane of out_height x out_width.
+// The gradient of x at (h, w). `gradient`: the gradient of the results, a plane of out_height x out_width.
 template <class X>
 [[nodiscard]] C10_HOST_DEVICE inline float soft_pool_gradient(const X* x, const PoolPlane& plane, const X* gradient,
                                                               const PoolPlane& results, std::int64_t stride, std::int64_t h,
                                                               std::int64_t w) {
   const Blurred<5> at(x, plane, h - 2, w - 2);
   float total = 0;
-  // Windows whose pixels are blurred from (h, w) begin at most two rows and columns before it, and one after it.
+  // The windows that contain pixels blurred from (h, w) begin at most two rows and columns before (h, w), and at most one after
+  // it.
   for (int i = 0; i < 4; ++i) {
     for (int j = 0; j < 4; ++j) {
       const std::int64_t top = h + i - 2, left = w + j - 2;
@@ -83,7 +84,7 @@ template <class X>
       const float upstream = static_cast<float>(gradient[top / stride * results.row + left / stride * results.pixel]) / weights;
       for (int r = 0; r < 2; ++r) {
         for (int c = 0; c < 2; ++c) {
-          const int down = i + r - 2, right = j + c - 2;  // from (h, w) to the pixel
+          const int down = i + r - 2, right = j + c - 2;  // distance from (h, w) to the pixel
           if (down < -1 || down > 1 || right < -1 || right > 1) continue;
           const float value = at.value[i + r][j + c];
           const float slope = value <= kLargestExponent ? value - result + 1.0F : 1.0F;
@@ -95,7 +96,8 @@ template <class X>
   return total;
 }
 
-// Where element i of a tensor lies that has `pixel` channels side by side, or 1 if it is contiguous: in the plane of its channel.
+// The position of element i, in the plane of its channel, for a tensor with `pixel` channels side by side. `pixel` is 1 if the
+// tensor is contiguous.
 struct PoolPlace {
   std::int64_t plane, channel, h, w;
 };

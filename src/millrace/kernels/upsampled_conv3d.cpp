@@ -94,7 +94,7 @@ struct UpsampledConv3dFunction : torch::autograd::Function<UpsampledConv3dFuncti
 
 }  // namespace
 
-// For a GPU this is untested: its library may have a faster transposed convolution.
+// Not tested for a GPU, whose library may have a faster transposed convolution.
 bool transposes_upsampled(const at::Tensor& x) { return x.is_cpu() && x.numel() > 0; }
 
 at::Tensor upsampled_conv3d(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {

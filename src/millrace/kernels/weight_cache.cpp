@@ -17,7 +17,7 @@ namespace {
 using Key = std::vector<const c10::TensorImpl*>;
 
 struct Entry {
-  // Keeps the address from being reused, but does not keep the memory alive.
+  // Keeps the address from being reused, but lets the memory be freed.
   std::vector<c10::weak_intrusive_ptr<c10::TensorImpl>> alive;
   std::vector<std::uint32_t> versions;
   std::vector<const void*> memory;
@@ -68,7 +68,7 @@ class Copies {
     if (entry.copy.defined() && same) return;
     std::vector<std::int64_t> sizes = sources[0].sizes().vec();
     sizes[0] = rows;
-    // A graph whose backward pass still has to run may hold the old copy. So a copy is overwritten only if nothing else holds it.
+    // A graph whose backward pass still has to run may use the old copy. So a copy is overwritten only if nothing else uses it.
     const bool reusable = entry.copy.defined() && entry.copy.use_count() == 1 && entry.copy.sizes().equals(sizes);
     if (!reusable) entry.copy = at::empty(sizes, sources[0].options().dtype(at::kBFloat16).requires_grad(false));
     std::int64_t row = 0;

@@ -14,8 +14,8 @@ namespace millrace::kernels {
 // A function of one tensor by ATen's operations; its result has the argument's type. Any device.
 using Plain = std::function<at::Tensor(const at::Tensor& x)>;
 
-// plain(wide(x)), rounded once to x's type. If a gradient is required, only x is kept and nothing that `plain` computes; the
-// backward pass calls `plain` again. Autocast does not apply. Differentiable once.
+// plain(wide(x)), rounded once to x's type. If a gradient is required, only x is kept, not the intermediate results of `plain`,
+// and the backward pass calls `plain` again. Autocast does not apply. Differentiable once.
 [[nodiscard]] at::Tensor widened(const at::Tensor& x, const Plain& plain);
 
 }  // namespace millrace::kernels

@@ -18,7 +18,7 @@
 namespace millrace {
 namespace {
 
-// Keeps some batches in memory, to measure the speed of a step if reading cost nothing.
+// Keeps some batches in memory, to measure the speed of a step without the cost of reading.
 class Replay {
  public:
   Replay(data::Pipeline pipeline, data::LoaderOptions options) {
@@ -168,7 +168,7 @@ Json bench_recipe_loader(RunRequest request, double seconds) {
   double eats = replayed_rate(pipeline, options, seconds / 2, consume);
   const Json fed = data::measure_loader(run.loaders().training(), seconds, [](const data::HostBatch&) {}).to_json();
   const Json both = data::measure_loader(run.loaders().training(), seconds, consume).to_json();
-  // Other programs can only slow it down, so the larger value is the right one.
+  // Other programs can only slow the step down, so the larger value is the right one.
   eats = std::max(eats, replayed_rate(pipeline, options, seconds / 2, consume));
   const double feeds = fed["samples_per_s"];
   const double runs = both["samples_per_s"];
@@ -179,7 +179,8 @@ Json bench_recipe_loader(RunRequest request, double seconds) {
     verdict = "the step limits the run; the loader alone could feed " + significant(feeds / eats, 3) + " times what it consumes";
   } else if (feeds < eats) {
     bound = "loader";
-    verdict = "the loader limits the run; with free reading it would go " + significant(eats / runs, 3) + " times as fast";
+    verdict =
+        "the loader limits the run; without the cost of reading it would be " + significant(eats / runs, 3) + " times as fast";
   }
   return {{"recipe", request.entry->name},
           {"loader_samples_per_s", feeds},

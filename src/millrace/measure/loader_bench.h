@@ -16,7 +16,7 @@ class ConvolutionStep {
  public:
   explicit ConvolutionStep(std::int64_t passes);
   [[nodiscard]] static ConvolutionStep for_milliseconds(double milliseconds);  // a step of about this time; measures how many
-                                                                               // passes that takes
+                                                                               // passes it needs
   ConvolutionStep(const ConvolutionStep&) = delete;
   ConvolutionStep& operator=(const ConvolutionStep&) = delete;
   ~ConvolutionStep();

@@ -19,8 +19,8 @@
 namespace millrace {
 namespace {
 
-// The bytes that a batch of `size` would need, extrapolated from `ran`, if they exceed the limit; else 0. It would not be safe to
-// try such a step: operations allocate scratch memory without a check, and the system would kill the process.
+// The bytes that a batch of `size` would need, extrapolated from `ran`, if they exceed the limit; else 0. Such a step would not
+// be safe, because operations allocate scratch memory without a check, and the system would kill the process.
 std::uint64_t too_much(const Json& ran, std::int64_t size) {
   if (!ran.is_object() || !ran.contains("resident_bytes")) return 0;
   const auto before = ran["resident_before_bytes"].get<double>();

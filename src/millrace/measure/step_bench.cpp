@@ -145,7 +145,7 @@ struct StepBench::Impl : Made {
   std::string layout;  // the memory layout that a trial chose
   MemoryChoice memory;
   Chosen<bool> tf32;
-  std::uint64_t resident_bytes = 0;  // before the first step
+  std::uint64_t resident_bytes = 0;  // resident memory before the first step
 
   void use_tf32(std::optional<at::ScalarType> format) {
     tf32 = precision::choose_tf32(shared.device.tf32_wish(), context.device, format);
@@ -239,7 +239,7 @@ double StepBench::step() {
   Impl& impl = *impl_;
   const double begin = steady_seconds();
   begin_step();
-  // The programs that are compared read the loss too. This waits for the device.
+  // Reads the loss, because the programs in the comparison read it too. This waits for the device.
   const double loss = impl.loss.item<double>();
   if (!impl.first_step_seconds) {
     impl.first_step_seconds = seconds_since_process_start();

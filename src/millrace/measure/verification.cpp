@@ -106,7 +106,8 @@ Check Verification::model() {
   }
   check.level = Check::Level::fail;
   check.found += "; not on " + device.str() + ": " + first_of(elsewhere);
-  check.next = "register them with register_parameter() or register_buffer(): the trainer moves the model by its registers";
+  check.next =
+      "register them with register_parameter() or register_buffer(): the trainer moves only what the model has registered";
   return check;
 }
 
@@ -144,7 +145,7 @@ Check Verification::rehearsal() {
   if (rehearsed.warnings.empty()) return check;
   check.level = Check::Level::warn;
   check.found += "; " + joined(rehearsed.warnings, "; ");
-  check.next = "see Recipe in recipe.h for what each callback is given and has to return";
+  check.next = "see Recipe in recipe.h for the arguments and the result of each callback";
   return check;
 }
 
@@ -183,7 +184,7 @@ Check Verification::second_step() {
                        with_commas(moved) + " of " + plural(all, "trained tensor")};
   if (!std::isfinite(step.loss)) {
     check.level = Check::Level::fail;
-    check.next = "the first update made the loss infinite: a lower --optim.learning_rate, or optim.warmup_steps";
+    check.next = "the first update made the loss infinite: lower --optim.learning_rate, or set optim.warmup_steps";
     return check;
   }
   if (unmoved.empty()) return check;

@@ -1,4 +1,4 @@
-// What is drawn of a curve's points, and on which axis.
+// Chooses the points of a curve that are drawn, and the axis.
 #include <algorithm>
 #include <cmath>
 
@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kManyPoints = 100;
 
-// The value below which `share` of the sorted values lie.
+// Returns the value that is greater than `share` of the sorted values.
 double quantile(const std::vector<double>& sorted, double share) {
   return sorted[static_cast<std::size_t>(share * static_cast<double>(sorted.size() - 1))];
 }
@@ -23,7 +23,7 @@ bool is_pressed_down(const std::vector<double>& sorted) {
   const double low = sorted.front(), high = sorted.back();
   if (!(low > 0 && high > low)) return false;
   const auto place = [&](double share) { return (quantile(sorted, share) - low) / (high - low); };
-  constexpr double kHalfBelow = 0.2, kQuarterBelow = 0.03;  // of the height of a linear axis
+  constexpr double kHalfBelow = 0.2, kQuarterBelow = 0.03;  // shares of the height of a linear axis
   return (high >= 5 * low && place(0.5) < kHalfBelow) || (high >= 30 * low && place(0.25) < kQuarterBelow);
 }
 
@@ -69,7 +69,7 @@ std::vector<Point> averaged(const std::vector<Point>& points, std::size_t sectio
 
 bool is_noisy(const std::vector<Point>& points) {
   if (points.size() < kManyPoints) return false;
-  constexpr double kTimes = 8;  // a band's values go up and down by this many times their range, in all
+  constexpr double kTimes = 8;  // the values of a band go up and down, in total, by more than this multiple of their range
   double way = 0, last = 0;
   Range range;
   for (const Point& point : points) {
@@ -129,12 +129,12 @@ Axis axis_of(const Curve& curve) {
     pressed_down = pressed_down || is_pressed_down(values);
   }
   if (!curve.rises && pressed_down && all.low > 0) return Axis::logarithmic;
-  constexpr double kMuch = 0.2;  // of 0 to 1: what changes less would be a flat line there
+  constexpr double kMuch = 0.2;  // share of the range 0 to 1; a curve with less change would look flat there
   return curve.is_metric && all.low >= 0 && all.high <= 1 && all.high - all.low >= kMuch ? Axis::share : Axis::linear;
 }
 
 std::size_t points_for(std::size_t series) {
-  constexpr std::size_t kOfAPage = 16'000;  // some forty bytes each
+  constexpr std::size_t kOfAPage = 16'000;  // points of a page; each takes about forty bytes
   return std::clamp(kOfAPage / std::max<std::size_t>(series, 1), kFewestPoints, kMostPoints);
 }
 

@@ -62,7 +62,7 @@ std::string base64(std::string_view bytes) {
 
 std::string table(const std::vector<std::vector<std::string>>& rows) {
   if (rows.size() < 2) return "";
-  std::vector<bool> numbers;  // of each column
+  std::vector<bool> numbers;  // true for a column of numbers
   for (std::size_t column = 0; column < rows.front().size(); ++column) {
     numbers.push_back(column > 0 && std::ranges::all_of(rows.begin() + 1, rows.end(), [column](const auto& row) {
                         return column >= row.size() || row[column].empty() || is_number(row[column]);

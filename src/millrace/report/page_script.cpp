@@ -2,7 +2,8 @@
 
 namespace millrace::report::detail {
 
-// Comes after the script of the diagrams, and uses its names. A page that loads itself again keeps what its reader has set.
+// Comes after the script of the diagrams, and uses its names. A page that reloads itself keeps the settings that its reader
+// made.
 constinit const std::string_view kPageScript = R"(
 const slider=(where,word,most,value,text,act)=>{
  const label=document.createElement('label'),input=document.createElement('input'),output=document.createElement('output');

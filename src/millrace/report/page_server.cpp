@@ -22,11 +22,11 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kMostRequest = 16'384;            // bytes
-constexpr std::chrono::seconds kToAsk(2), kToTake(60);  // a page of two megabytes over a slow line
+constexpr std::chrono::seconds kToAsk(2), kToTake(60);  // for a request; for an answer of two megabytes over a slow line
 constexpr int kLookMs = 100;
-constexpr int kWaiting = 16;  // connections
+constexpr int kWaiting = 16;  // number of waiting connections
 
-// Waits for `events` on `descriptor`; false: the time is over or `stop` returned true.
+// Waits for `events` on `descriptor`. Returns false if the time is over or `stop` returned true.
 bool wait_for(int descriptor, short events, Clock::time_point until, const std::function<bool()>& stop) {
   while (!stop()) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now()).count();
@@ -37,7 +37,7 @@ bool wait_for(int descriptor, short events, Clock::time_point until, const std::
   return false;
 }
 
-// The head of a request; nullopt if it is too long, too slow, or the other side went away.
+// The head of a request; nullopt if it is too long or too slow, or if the other side disconnected.
 std::optional<std::string> head_of(int connection, const std::function<bool()>& stop) {
   const auto until = Clock::now() + kToAsk;
   std::string head;
@@ -60,7 +60,7 @@ void send_all(int connection, std::string_view bytes, const std::function<bool()
   }
 }
 
-// The value of a header, in small letters; "" without it.
+// The value of a header, in lower case; "" if it is missing.
 std::string header_in(std::string_view head, std::string_view name) {
   std::string small(head);
   std::ranges::transform(small, small.begin(),
@@ -72,8 +72,8 @@ std::string header_in(std::string_view head, std::string_view name) {
   return begin < end ? small.substr(begin, small.find_last_not_of(" \t\r", end - 1) + 1 - begin) : "";
 }
 
-// A page of another site can make a browser ask this server by a name that leads to 127.0.0.1: such a request is
-// refused.
+// True if the request names this machine by its loopback name or address. A page of another site can make a browser send
+// requests here under another name that leads to 127.0.0.1. Such requests are refused.
 bool names_this_machine(std::string_view host) {
   const std::string_view name = host.substr(0, host.rfind(':'));
   return name == "127.0.0.1" || name == "localhost";
@@ -91,7 +91,7 @@ std::string response(std::string_view status, std::string_view type, std::string
 std::string random_path() {
   constexpr std::string_view kDigits = "0123456789abcdef";
   constexpr int kLength = 32;
-  std::random_device random;  // of the system, not of a seed
+  std::random_device random;  // the system's random numbers, not those of a seed
   std::string path = "/";
   for (int i = 0; i < kLength; ++i) path += kDigits[random() % kDigits.size()];
   return path + "/";
@@ -119,7 +119,7 @@ PageServer::PageServer(std::uint16_t port) : path_(random_path()) {
   address.sin_family = AF_INET;
   address.sin_port = htons(port);
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  const int again = 1;  // a port of a server that has just ended can be had at once
+  const int again = 1;  // lets the server use the port of a server that has just ended
   socklen_t size = sizeof address;
   const bool works = socket_ >= 0 && ::setsockopt(socket_, SOL_SOCKET, SO_REUSEADDR, &again, sizeof again) == 0 &&
                      ::bind(socket_, reinterpret_cast<const sockaddr*>(&address), size) == 0 &&
@@ -129,7 +129,7 @@ PageServer::PageServer(std::uint16_t port) : path_(random_path()) {
     const std::string why = std::strerror(errno);
     if (socket_ >= 0) ::close(socket_);
     throw UsageError({"can't listen on port " + std::to_string(port) + " of 127.0.0.1: " + why, "--port",
-                      "take another port, or leave it out: then a free one is taken"});
+                      "choose another port, or leave --port out: then any free port is used"});
   }
   port_ = ntohs(address.sin_port);
 }

@@ -37,7 +37,7 @@ class Serving {
 
   [[nodiscard]] const PageServer& server() const { return server_; }
   [[nodiscard]] std::string path() const { return server_.address().substr(server_.address().find('/', 7)); }
-  // All that the server answers until it closes the connection.
+  // Everything that the server sends until it closes the connection.
   [[nodiscard]] std::string answer(const std::string& request) const {
     const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     sockaddr_in address{};

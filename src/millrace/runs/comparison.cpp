@@ -61,7 +61,8 @@ double loop_of(const RunFacts& run) {
   return sum;
 }
 
-// The number by which the seconds of this run's accounts are divided; 0: unknown, so they can't be compared.
+// The number by which the seconds of this run's accounts are divided. 0: the number is unknown, so the accounts can't be
+// compared.
 double divisor(const RunFacts& run, Unit unit) {
   if (unit == Unit::share) return loop_of(run);
   return unit == Unit::seconds_a_step ? run.steps : run.steps * run.samples_per_step;
@@ -154,10 +155,11 @@ void add_versions(Comparison& to) {
   if (names.empty()) return;
   const std::size_t more = names.size() > kMost ? names.size() - kMost : 0;
   names.resize(names.size() - more);
-  to.notes.push_back("not the same measure in both runs: " + joined(names, ", ") +
-                     (more > 0 ? " and " + std::to_string(more) + " more" : "") +
-                     ": their figures do not compare; CHANGELOG.md says what a version changed. Measure the older run again with "
-                     "millrace eval --from RUN");
+  to.notes.push_back(
+      "these metrics are not the same measure in both runs: " + joined(names, ", ") +
+      (more > 0 ? " and " + std::to_string(more) + " more" : "") +
+      "; their values can't be compared, and CHANGELOG.md says what each version changed. Measure the older run again with "
+      "millrace eval --from RUN");
 }
 
 void add_notes(const RunFacts& a, const RunFacts& b, Comparison& to) {
@@ -167,7 +169,7 @@ void add_notes(const RunFacts& a, const RunFacts& b, Comparison& to) {
                        "config, machine and versions, the shares of the time, memory");
   }
   if (to.unit == Unit::seconds_a_sample) {
-    to.notes.push_back("a step of A holds " + significant(a.samples_per_step, 3) + " samples, one of B " +
+    to.notes.push_back("a step of A holds " + significant(a.samples_per_step, 3) + " samples, a step of B " +
                        significant(b.samples_per_step, 3) +
                        ": times are per sample; at the same step the runs have seen different numbers of samples");
   }
@@ -181,7 +183,7 @@ void add_notes(const RunFacts& a, const RunFacts& b, Comparison& to) {
     }
     if (run->accounts.empty() || run->steps <= 0)
       to.notes.push_back(std::string(name) +
-                         " has no accounts of its time: an older run, or one that ended before its first log line");
+                         " has no accounts of its time, because it is an older run or ended before its first log line");
   }
 }
 

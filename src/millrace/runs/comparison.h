@@ -1,4 +1,4 @@
-// Compares two runs: in what they differ, and what follows from the differences.
+// Compares two runs: finds their differences and what follows from them.
 #pragma once
 
 #include <optional>
@@ -16,8 +16,8 @@ struct Pair {
   std::optional<double> a, b;
 };
 
-// The unit in which the accounts of time are compared. Runs with different batch sizes are compared by sample; runs of different
-// recipes only by share of the time, because they have no common unit of work.
+// The unit in which the accounts of time are compared. Runs with different batch sizes are compared by sample. Runs of
+// different recipes are compared only by share of the time, because they have no common unit of work.
 enum class Unit { seconds_a_step, seconds_a_sample, share };
 
 struct Comparison {
@@ -32,7 +32,7 @@ struct Comparison {
                                            // yet
   };
 
-  // Why the steps of one run are slower than those of the other.
+  // The reason why one run's steps are slower than the other's.
   struct Explanation {
     std::string text;
     std::string slower;     // "a" or "b"; "" = neither is slower, or it is unknown

@@ -24,7 +24,8 @@ struct Side {
   double loop;           // time of the loop in the comparison's unit
 };
 
-// How much the log lines of a run differ: the range of the middle half of their times, divided by the median. 0: too few lines.
+// How much the log lines of a run differ: the range of the middle half of their times, divided by the median. 0 if there are
+// too few lines.
 double spread_of(const RunFacts& run) {
   if (run.line_ms.size() < kLines) return 0;
   std::vector<double> sorted = run.line_ms;
@@ -99,7 +100,7 @@ std::string finding_text(const Json& finding, const std::string& account, const 
     text += "; without it " + slow.name + " was predicted to take " + time_text(slow.loop * (1 - gain), figures.unit) + ", " +
             fast.name + " takes " + time_text(fast.loop, figures.unit);
   }
-  if (has_finding(*fast.run, rule)) text += "; " + fast.name + " has it too, and less of it";
+  if (has_finding(*fast.run, rule)) text += "; " + fast.name + " has the same finding, but to a lesser degree";
   return text;
 }
 
@@ -122,9 +123,9 @@ std::string without_finding(const Side& slow, const Comparison& figures) {
 }  // namespace
 
 Comparison::Explanation explain(const RunFacts& a, const RunFacts& b, const Comparison& figures) {
-  if (figures.unit == Unit::share) return {.text = "work of different recipes is not slower or faster"};
+  if (figures.unit == Unit::share) return {.text = "different recipes do different work, so neither run counts as slower"};
   if (!figures.loop.a || !figures.loop.b)
-    return {.text = "the reason for the slower run is unknown: not both have accounts of their time"};
+    return {.text = "it is unknown why one run is slower, because not both have accounts of their time"};
   const Side of_a{&a, "A", "a", *figures.loop.a};
   const Side of_b{&b, "B", "b", *figures.loop.b};
   const Side& slow = of_a.loop > of_b.loop ? of_a : of_b;

@@ -82,7 +82,7 @@ TEST(RunFacts, AProcessThatGoesOnMakesStepsAnew) {
   ASSERT_THAT(losses, SizeIs(2));
   EXPECT_EQ(losses[1].value, 3);
   EXPECT_EQ(losses[1].seconds, 3.5);  // the seconds of the earlier process count too
-  EXPECT_EQ(facts.steps, 10);         // like the accounts, only steps of the last process
+  EXPECT_EQ(facts.steps, 10);         // like the accounts, covers only steps of the last process
 }
 
 TEST(RunFacts, ObjectivesHaveLossesOfTheirOwn) {
@@ -121,8 +121,8 @@ TEST(Comparison, AMetricWhoseMeaningWasMendedIsNotSetBesideItsOldSelfWithoutAWor
   Json mended = old;
   mended["metric_versions"] = {{"bits", 2}};
   const RunFacts a = facts_of(story({{start(), old}}), {}, ""), b = facts_of(story({{start(), mended}}), {}, "");
-  EXPECT_THAT(joined(compare(a, b).notes, "\n"),
-              HasSubstr("not the same measure in both runs: bits (A: version 1, B: version 2): their figures do not compare"));
+  EXPECT_THAT(joined(compare(a, b).notes, "\n"), HasSubstr("these metrics are not the same measure in both runs: bits (A: "
+                                                           "version 1, B: version 2); their values can't be compared"));
   EXPECT_THAT(joined(compare(b, b).notes, "\n"), testing::Not(HasSubstr("not the same measure")));
   Json later = mended, again = start();
   later["step"] = 20;
@@ -144,7 +144,7 @@ TEST(Comparison, OfARunWithItself) {
   EXPECT_EQ(same.explanation.slower, "");
 }
 
-// A run of `steps` steps that take `ms` each; the times in its log lines are off by up to 2 * `spread` of that.
+// A run of `steps` steps that take `ms` each. The times in its log lines differ from `ms` by up to 2 * `spread` of it.
 RunFacts steady_run(double steps, double ms, double spread) {
   RunFacts run;
   run.recipe = "toy";
@@ -202,7 +202,7 @@ TEST(Comparison, AFindingAboutSomethingElseExplainsNothing) {
   const Comparison result = compare(run_of(4, 1, other), run_of(0.5, 4));
   EXPECT_EQ(result.explanation.rule, "");
   EXPECT_THAT(result.explanation.text, HasSubstr("No finding of A explains it; what differs: data.workers"));
-  // A finding of the faster run must not explain why the other run is slow.
+  // A finding of the faster run must not explain the slowness of the other run.
   EXPECT_EQ(compare(run_of(4, 1), run_of(0.5, 4, few_readers())).explanation.rule, "");
   EXPECT_THAT(compare(run_of(4, 1, Json()), run_of(0.5, 4)).explanation.text, HasSubstr("No findings were recorded in A"));
 }
@@ -228,7 +228,7 @@ TEST(Comparison, OtherBatchesAreComparedBySample) {
   const Comparison result = compare(a, b);
   EXPECT_EQ(result.unit, Unit::seconds_a_sample);
   EXPECT_NEAR(*result.loop.a / *result.loop.b, 2, 1e-12);
-  EXPECT_THAT(result.notes, ElementsAre(HasSubstr("a step of A holds 8 samples, one of B 16")));
+  EXPECT_THAT(result.notes, ElementsAre(HasSubstr("a step of A holds 8 samples, a step of B 16")));
 }
 
 TEST(Comparison, OtherDataIsSaid) {
@@ -263,7 +263,7 @@ TEST(Comparison, WithoutAccountsItSaysSo) {
   const Comparison result = compare(a, b);
   EXPECT_THAT(result.notes, ElementsAre(HasSubstr("B has no accounts of its time")));
   EXPECT_FALSE(result.loop.b);
-  EXPECT_THAT(result.explanation.text, HasSubstr("the reason for the slower run is unknown"));
+  EXPECT_THAT(result.explanation.text, HasSubstr("it is unknown why one run is slower"));
 }
 
 }  // namespace

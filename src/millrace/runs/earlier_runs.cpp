@@ -17,7 +17,7 @@ constexpr double kFewSteps = 20;
 // Sections of the config that have no effect on the time of a step.
 constexpr std::array<std::string_view, 5> kIdleSections = {"run", "log", "targets", "profile", "snapshot"};
 constexpr std::array<std::string_view, 4> kIdleKeys = {"seed", "max_steps", "epochs", "resume"};  // keys of the section `train`
-                                                                                                  // that have no effect on it
+                                                                                                  // that do not affect it
 
 std::optional<double> step_ms_of(const Json& summary, const std::string& likeness) {
   if (!summary.is_object() || summary.value("likeness", Json()) != likeness) return std::nullopt;

@@ -19,9 +19,9 @@ struct Likeness {
   [[nodiscard]] std::string digest() const;
 };
 
-// The earlier runs that can be compared with `run`: those among the newest 64 folders in the parent of `run` whose summary.json
-// has the value `likeness`, that ended normally after at least twenty steps, and during which other programs used less than a
-// tenth of the cores. Unreadable files are skipped.
+// Returns the earlier runs that can be compared with `run`, from the newest 64 folders in the parent of `run`. Such a run has
+// the value `likeness` in its summary.json, and ended normally after at least twenty steps. Other programs used less than a
+// tenth of the cores during it. Unreadable files are skipped.
 [[nodiscard]] doctor::Evidence::Earlier earlier_runs(const std::filesystem::path& run, const std::string& likeness) noexcept;
 
 }  // namespace millrace::runs

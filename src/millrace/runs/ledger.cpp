@@ -51,7 +51,7 @@ std::optional<double> seconds_a_sample(const RunFacts& facts) {
   return sum > 0 && samples > 0 ? std::optional(sum / samples) : std::nullopt;
 }
 
-// True for keys in which two runs may differ although they count as equal.
+// True for keys that are ignored when two configs are compared.
 bool means_nothing(const std::string& key) {
   return key.starts_with("run.") || key.starts_with("profile.") || key.starts_with("log.doctor") || key.starts_with("targets.") ||
          key == "train.resume" || key == "train.max_steps" || key == "train.epochs" || key == "train.seed";
@@ -86,7 +86,8 @@ std::optional<LedgerLine> remedy_between(const RunFacts& before, const RunFacts&
   return std::nullopt;
 }
 
-// Parses the text of a flag like a value in a config file, in one form: "none" becomes ["none"], and "1" becomes 1.0.
+// Converts the text of a flag as a value in a config file is converted, so that equal values have one form: "none" becomes
+// ["none"], and "1" becomes 1.0.
 Json canonical(const std::string& text) {
   Json value = parse_shallow(text);
   if (value.is_discarded()) value = text;

@@ -1,5 +1,5 @@
-// The ledger is a file in the user's cache folder. It has a line for each remedy of the doctor that was tried, with the predicted
-// and the measured gain, so it shows how far predictions can be trusted on this machine.
+// The ledger is a file in the user's cache folder. It has a line for each remedy of the doctor that was tried, with the
+// predicted and the measured gain. So it shows how reliable predictions are on this machine.
 #pragma once
 
 #include <filesystem>
@@ -23,11 +23,11 @@ struct LedgerLine {
 [[nodiscard]] std::filesystem::path ledger_file();
 // Appends a whole line or nothing. Errors are ignored, because no run depends on the ledger.
 void write_down(const LedgerLine& line) noexcept;
-// The valid lines of the file. Of lines with the same finding, setting and source, only the newest.
+// The valid lines of the file. Only the newest of several lines with the same finding, setting and source is returned.
 [[nodiscard]] std::vector<LedgerLine> read_ledger(const std::filesystem::path& file = ledger_file());
 
-// Looks in the parent of the folder `run` for a finished run that had a finding and whose config differs from this run's only in
-// the finding's remedy. Returns a line with the gain that was measured. nullopt if there is no such run. Never throws.
+// Looks in the parent of the folder `run` for a finished run with a finding. The configs of the two runs may differ only in the
+// finding's remedy. Returns a line with the measured gain; nullopt if there is no such run. Never throws.
 [[nodiscard]] std::optional<LedgerLine> followed_remedy(const std::filesystem::path& run) noexcept;
 
 // True if two texts, from a flag or a config file, are the same value of a config key.

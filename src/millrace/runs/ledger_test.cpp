@@ -6,10 +6,10 @@ namespace millrace::runs {
 namespace {
 
 TEST(Ledger, AValueIsTheSameInAFlagAndInAConfigFile) {
-  EXPECT_TRUE(is_same_value("none", R"(["none"])"));  // memory.recompute
+  EXPECT_TRUE(is_same_value("none", R"(["none"])"));  // as in memory.recompute
   EXPECT_TRUE(is_same_value("all", "all"));
   EXPECT_TRUE(is_same_value("4", "4"));
-  EXPECT_TRUE(is_same_value("1", "1.0"));  // optim.clip_norm
+  EXPECT_TRUE(is_same_value("1", "1.0"));  // as in optim.clip_norm
   EXPECT_TRUE(is_same_value("[]", "[]"));
   EXPECT_FALSE(is_same_value("none", R"(["all"])"));
   EXPECT_FALSE(is_same_value("none", R"(["none","layer0"])"));

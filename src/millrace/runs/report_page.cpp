@@ -17,7 +17,7 @@ namespace {
 
 using report::escaped;
 
-constexpr std::size_t kMostPage = 1'950'000, kFrame = 40'000;  // bytes; the second for style and script
+constexpr std::size_t kMostPage = 1'950'000, kFrame = 40'000;  // bytes of a page; bytes of its style and script
 constexpr std::size_t kShownCurves = 12;
 
 // The runs' names with their colours: a legend for all diagrams.
@@ -32,7 +32,7 @@ std::string legend_html(std::span<const std::string> names) {
   return "<div class=\"controls\" id=\"controls\">" + html + "</div>";
 }
 
-// All diagrams show the same steps, so that what happens at a step stands in one line. Returns the number of their series.
+// Gives all diagrams the same range of steps, so that a step has the same position in each. Returns the number of their series.
 std::size_t put_on_one_axis(CurvesOfRuns& curves) {
   constexpr double kLargest = 1e15;
   std::size_t series = 0;

@@ -9,8 +9,8 @@
 
 namespace millrace::runs {
 
-// A page about one or more runs. A missing or damaged file leaves its part out. `reload_s` > 0: the page loads itself again after
-// so many seconds.
+// A page about one or more runs. If a file is missing or damaged, the page lacks the part made from it. `reload_s` > 0: the
+// page reloads itself after that many seconds.
 [[nodiscard]] std::string report_page(std::span<const RunStory> runs, int reload_s = 0);
 
 // Writes RUN/report.html and replaces the old file as a whole. Throws FsError.

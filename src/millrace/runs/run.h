@@ -32,20 +32,20 @@ class Run {
   // The summary of the process that ended last. A later process may have started since.
   [[nodiscard]] const Json& summary() const { return read(summary_, "summary.json"); }
   [[nodiscard]] const LastLines& last_lines() const;  // takes constant time for a log of any length
-  // The lines of log.jsonl, by process; of one that crashed before its first step a line in lock.
+  // The lines of log.jsonl, by process. For a process that crashed before its first step, the line in the file lock.
   [[nodiscard]] const std::vector<std::vector<Json>>& processes() const;
   [[nodiscard]] std::string recipe() const;  // "" if no file names it
   // True: a run of a training script that is not Millrace's; recipe() is the script's file name.
   [[nodiscard]] bool is_script() const;
-  // The step of the newest snapshot that is complete and Millrace's; nullopt without such a snapshot. SnapshotError if the folder
-  // of snapshots can't be read.
+  // The step of the newest snapshot that is complete and Millrace's; nullopt if there is no such snapshot. Throws SnapshotError
+  // if the folder of snapshots can't be read.
   [[nodiscard]] std::optional<std::int64_t> newest_snapshot() const;
   [[nodiscard]] std::string data() const;     // the fingerprint of the data in the newest snapshot; "" if there is no snapshot
   [[nodiscard]] bool is_running() const;      // true: a process is training in the folder
   [[nodiscard]] bool is_there() const;        // true: the folder holds a run
-  [[nodiscard]] std::string written() const;  // when any of its files was last written, in local time; "" without files
-  // The branches that the run left when it resumed from an older snapshot: folders inside its own, each of which is a run folder,
-  // sorted by name.
+  [[nodiscard]] std::string written() const;  // time at which any of its files was last written (local); "" without files
+  // The branches that the run left when it resumed from an older snapshot, sorted by name. Each is a run folder inside the
+  // run's own folder.
   [[nodiscard]] std::vector<std::filesystem::path> branches() const;
 
  private:

@@ -98,7 +98,7 @@ class Story {
 
  private:
   void add(const std::vector<Json>& lines) {
-    to_.line_ms.clear();  // like the accounts, only of the last process
+    to_.line_ms.clear();  // the accounts describe only the last process, so these times must too
     warm_ = false;
     double latest = 0;
     double first_step = 0;

@@ -28,11 +28,11 @@ struct RunFacts {
 
   std::string folder, recipe, preset, state;
   bool is_script = false;                  // see RunStory
-  std::map<std::string, Setting> config;   // by dotted key
+  std::map<std::string, Setting> config;   // values by dotted key
   std::map<std::string, Setting> plan;     // choices of the plan, without facts about the machine
   std::map<std::string, Setting> machine;  // device and versions
   std::string data;                        // fingerprint of the data in the newest snapshot; "" = unknown
-  // The members from here on are about the last process.
+  // The following members describe the last process.
   std::map<std::string, double> accounts;  // seconds by account; empty: a run of an older version
   double steps = 0;
   double samples_per_step = 0;  // mean over the whole run; 0 = unknown

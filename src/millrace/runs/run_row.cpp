@@ -27,7 +27,7 @@ std::string state_text(const Json& summary, std::int64_t newest_step) {
   return "";
 }
 
-// A script saves for itself: whether it could be resumed is not known.
+// A script saves its own state, so it is not known whether it could be resumed.
 std::string script_state(const Json& summary) {
   const std::string reason = text_at(summary, {"exit_reason"});
   if (reason == "error") return "failed";
@@ -117,7 +117,7 @@ void add_doctor(const Json& summary, const Run::LastLines& last, RunRow& row) {
   if (is_over) row.bound_by = text_at(summary, {"bound_by"});
 }
 
-// Summaries of earlier versions have the value at the best step of the judged metric as each metric's best.
+// In summaries of earlier versions, the `best` of each metric is its value at the judged metric's best step.
 void take_as_at_best(RunRow& row) {
   for (RunRow::Metric& metric : row.metrics) {
     metric.at_best = metric.best;

@@ -15,9 +15,9 @@ namespace millrace::runs {
 struct RunRow {
   struct Metric {
     std::string name;
-    std::optional<double> last;     // at the last validation; nullopt: not a number
-    std::optional<double> best;     // its own best, at best_step; nullopt: unknown
-    std::optional<double> at_best;  // at RunRow::best_step; nullopt: not measured there, or not a number
+    std::optional<double> last;     // value at the last validation; nullopt: not a number
+    std::optional<double> best;     // the metric's own best value, at best_step; nullopt: unknown
+    std::optional<double> at_best;  // value at RunRow::best_step; nullopt: not measured there, or not a number
     std::int64_t best_step = 0;
     std::int64_t version = 1;  // see metrics::Means::MetricVersion
   };
@@ -26,8 +26,8 @@ struct RunRow {
   std::string recipe;  // "" if no file names the recipe
   std::int64_t step = 0;
   std::optional<double> loss;  // the training loss that was logged last
-  // "running", "done: <why>", "failed", "stopped" (it can resume), "new" (it has no snapshot yet), "unreadable: <why>". Of a
-  // script "running", "done", "failed", "stopped" (by a signal), "died" (it did not say why).
+  // "running", "done: <why>", "failed", "stopped" (it can resume), "new" (it has no snapshot yet), "unreadable: <why>". The
+  // state of a script is "running", "done", "failed", "stopped" (by a signal) or "died" (it did not say why).
   std::string state;
   std::string when;                      // when the last line was written, in local time
   std::vector<Metric> metrics;           // in the recipe's order; quiet metrics are left out
@@ -37,7 +37,7 @@ struct RunRow {
   std::string best_metric;               // name of the metric that selects the best snapshot, else of the recipe's first metric
   std::int64_t best_version = 1;         // version of best_metric, see metrics::Means::MetricVersion
   std::optional<double> best;            // best value of best_metric
-  std::int64_t best_step = 0;            // its step, if there is such a value
+  std::int64_t best_step = 0;            // step of `best`, if there is such a value
   std::optional<std::int64_t> findings;  // findings of the doctor; nullopt: not checked, or not near the end of the log
   std::string bound_by;                  // the largest account; "" = unknown
   [[nodiscard]] Json to_json() const;

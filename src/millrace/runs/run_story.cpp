@@ -102,7 +102,7 @@ RunStory story_of(const Run& run) {
       story.earlier.push_back(std::move(cause));
   }
   if (story.processes.empty()) {
-    story.state = {.id = "unknown", .text = "nothing is in its log.jsonl", .is_death = false};
+    story.state = {.id = "unknown", .text = "nothing can be read from its log.jsonl", .is_death = false};
   } else {
     const auto& lines = story.processes.back();
     story.preset = text_at(lines.front(), {"preset"});

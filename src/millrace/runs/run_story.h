@@ -1,5 +1,5 @@
-// The story of a run, read from its files: whether it is running or why it ended, how its time was spent, what the doctor found.
-// The files may hold anything.
+// The story of a run, read from its files: whether it is running or why it ended, how its time was spent, and what the doctor
+// found. The files may contain anything.
 #pragma once
 
 #include <filesystem>
@@ -18,13 +18,13 @@ namespace millrace::runs {
 struct RunStory {
   std::filesystem::path folder;
   std::string recipe, preset;
-  bool is_script = false;                  // true: of a training script that is not Millrace's; `recipe` is its file name
-  doctor::Cause state;                     // of the last process: whether it is running, or why it ended
+  bool is_script = false;                  // true: the run of a script that is not Millrace's; `recipe` is its file name
+  doctor::Cause state;                     // state of the last process: whether it is running, or why it ended
   std::optional<std::int64_t> saved_step;  // step of the newest snapshot
   std::vector<doctor::Cause> earlier;      // how the earlier processes ended, the oldest first
   // Accounts of the last process's time, in seconds, the largest first; empty: a run of an older version.
   std::vector<std::pair<std::string, double>> accounts;
-  // The same accounts for each rank, if the last process ended normally; empty: there is only one rank, or they are unknown.
+  // `accounts` of each rank, if the last process ended normally; empty: there is only one rank, or the accounts are unknown.
   std::vector<std::vector<std::pair<std::string, double>>> ranks;
   std::vector<BlockTime> blocks;             // the last process's time in each block, in the model's order; empty: unknown
   Json findings;                             // an array; null: the doctor was off

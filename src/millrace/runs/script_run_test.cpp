@@ -1,4 +1,4 @@
-// The folder of a training script, in the form of docs/files.md, through everything that reads runs.
+// Tests that all code that reads runs can also read the folder of a training script, in the form of docs/files.md.
 #include <gmock/gmock.h>
 #include <unistd.h>
 
@@ -18,7 +18,7 @@ class ScriptRun : public testing::Test {
  protected:
   ~ScriptRun() override { std::filesystem::remove_all(root_); }
 
-  // 40 steps, of which each waits `wait` seconds for data and computes 10 ms.
+  // A run of 40 steps. Each step waits `wait` seconds for data and computes for 10 ms.
   std::filesystem::path made(const std::string& name, int workers, double wait, const Json& findings) const {
     const std::filesystem::path run = root_ / name;
     std::filesystem::create_directories(run);

@@ -17,11 +17,11 @@ constexpr std::array<std::string_view, 5> kNotMeasured = {"step", "time", "secon
 constexpr double kLargestStep = 1e15;  // a foreign file may hold any number
 
 struct Measured {
-  std::map<double, double> by_step;  // NaN where it was not finite
+  std::map<double, double> by_step;  // NaN for a value that was not finite
   std::int64_t version = 1;
 };
 
-// What files say of the metrics as a whole.
+// The description of the metrics in the run's files.
 struct Described {
   std::string judged;
   std::vector<std::string> order;
@@ -29,7 +29,7 @@ struct Described {
   std::map<std::string, bool> quiet;
 };
 
-// "val_loss", not its term "val_loss/pixels".
+// True for "val_loss", but not for its term "val_loss/pixels".
 bool is_loss(std::string_view name) { return name.starts_with("val_") && name.find('/') == std::string_view::npos; }
 
 BestIs direction_of(const std::string& word) {
@@ -37,7 +37,7 @@ BestIs direction_of(const std::string& word) {
   return word == "lowest" ? BestIs::lowest : BestIs::unknown;
 }
 
-// Lines of kind "metrics"; of an older run the summary and the config.
+// Reads lines of kind "metrics"; for an older run, reads the summary and the config.
 Described described_in_log(const RunStory& run) {
   Described all;
   for (const auto& lines : run.processes) {

@@ -1,4 +1,4 @@
-// What a run measured in its validations, from the lines of its log.
+// The results of a run's validations, read from the lines of its log.
 #pragma once
 
 #include <optional>
@@ -20,20 +20,20 @@ struct MetricStory {
   bool quiet = false;  // not shown in lines for people
   metrics::Means::BestIs best_is = metrics::Means::BestIs::unknown;
   std::optional<Moment> best;     // the first of equal values; nullopt: no finite value, or best_is is unknown
-  std::optional<double> at_best;  // at the step at which the judged metric was best; nullopt: not measured there, or not finite
+  std::optional<double> at_best;  // value at the step at which the judged metric was best; nullopt: none there, or not finite
   std::optional<double> last;     // nullopt: the last value was not finite
 };
 
 struct Validations {
   std::string judged;                       // the metric that selects the best snapshot; "" = no validation
-  std::optional<MetricStory::Moment> best;  // of the judged metric
-  std::vector<MetricStory> metrics;         // in the recipe's order, the judged one first
+  std::optional<MetricStory::Moment> best;  // best value of the judged metric
+  std::vector<MetricStory> metrics;         // in the recipe's order, but the judged metric first
   [[nodiscard]] const MetricStory* find(std::string_view name) const;  // nullptr if it was not measured
 };
 
-// Steps that a resumed run repeated count once, with their last values, and values of an earlier version of a metric do not
-// count. Of a run of an older version of Millrace only the judged metric and the losses have a best value: its files do not say
-// for the others which value is better.
+// Steps that a resumed run repeated count once, with their last values. Values of an earlier version of a metric do not count.
+// In a run of an older version of Millrace, only the judged metric and the losses have a best value. Its files do not say which
+// values of the other metrics are better.
 [[nodiscard]] Validations validations_of(const RunStory& run);
 
 }  // namespace millrace::runs

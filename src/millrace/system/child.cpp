@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The file that holds this code: the running program, or a library of ours in somebody else's program.
+// The file that contains this code: the running program, or a library of Millrace's in another program.
 fs::path own_file() {
   Dl_info info{};
   link_map* object = nullptr;

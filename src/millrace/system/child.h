@@ -9,15 +9,15 @@
 
 namespace millrace {
 
-// The program `name`: next to the running one (or next to the library that holds this code), else where it was built, else where
-// it was installed. "" = not found.
+// Finds the program `name`. Looks next to the running program (or next to the library that contains this code), then in the
+// build folder, then in the install folder. "" = not found.
 [[nodiscard]] std::string find_beside(std::string_view name, const std::filesystem::path& built,
                                       const std::filesystem::path& installed);
-// Text for the error if the program was not found: "looked for beside "/usr/bin/millrace" and in …".
+// Text for the error message if the program was not found: "looked for beside "/usr/bin/millrace" and in …".
 [[nodiscard]] std::string looked_for_beside(const std::filesystem::path& installed);
 
-// Settings for posix_spawn: default signals, all unblocked, and a separate process group. The group is separate so that an
-// interrupt from the terminal reaches only the training program, which ends the child when it is done. The caller adds files.
+// Settings for posix_spawn: default signals, all unblocked, and a separate process group. So an interrupt from the terminal
+// reaches only the training program, which ends the child when it is done. The caller adds files.
 class SpawnActions {
  public:
   SpawnActions();
@@ -32,7 +32,7 @@ class SpawnActions {
   posix_spawnattr_t attributes_{};
 };
 
-// A descriptor that is closed with the object.
+// A descriptor that is closed when the object is destroyed.
 class Descriptor {
  public:
   explicit Descriptor(int value = -1) noexcept : value_(value) {}

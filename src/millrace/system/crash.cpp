@@ -23,7 +23,7 @@ namespace {
 struct Row {
   int number;
   const char* text;
-  bool is_fault;  // a fault in the program itself
+  bool is_fault;  // true: a fault in the program itself
 };
 constexpr std::array<Row, 14> kSignals = {{{SIGSEGV, "a segmentation fault (SIGSEGV)", true},
                                            {SIGBUS, "a bus error (SIGBUS)", true},
@@ -40,7 +40,7 @@ constexpr std::array<Row, 14> kSignals = {{{SIGSEGV, "a segmentation fault (SIGS
                                            {SIGTRAP, "a trap (SIGTRAP)", false},
                                            {SIGPWR, "a power failure (SIGPWR)", false}}};
 
-// The main thread's stack for the handler.
+// Bytes of the main thread's stack for the handler.
 constexpr std::size_t kHandlerStack = 65536;
 alignas(16) std::array<char, kHandlerStack> handler_stack;
 
@@ -57,7 +57,7 @@ void write_text(int descriptor, const char* text, std::size_t size) noexcept {
 
 using LastWords = std::array<char, 4096>;
 
-// Adds " in step 12, backward of loss"; false if what the process does is not known.
+// Adds " in step 12, backward of loss". Returns false if the process's activity is not known.
 bool add_doing(HandlerText& text, std::string_view before) noexcept {
   std::array<char, 512> doing{};
   if (describe_doing(doing.data(), doing.size()) == 0) return false;
@@ -79,7 +79,7 @@ void log_words(const char* kind, std::string_view words) noexcept {
   write_text(log, entry.view().data(), entry.view().size());
 }
 
-// The texts of a report: of the thread that crashed first.
+// The texts of the report about the thread that crashed first.
 struct CrashReport {
   std::array<char, 1024> what_room{}, place_room{}, next_room{};
   HandlerText what{what_room}, place{place_room}, next{next_room};
@@ -119,15 +119,15 @@ void add_next(CrashReport& report, const CrashSite& site, bool has_line) noexcep
   } else if (report.in_doing) {
     next.add(kCrashRemedy);
   } else {
-    next.add("if it comes again, report it with the command line and these addresses");
+    next.add("if it happens again, report it with the command line and these addresses");
   }
   if (has_line || site.count == 0) return;
-  next.add("; the lines, of a build with -g1: addr2line -Cfipe ").add(program_path());
+  next.add("; in a build with -g1, this command prints the lines: addr2line -Cfipe ").add(program_path());
   for (std::size_t i = 0; i < site.count; ++i) next.add(" ").add_hex(site.calls[i]);
 }
 
-// An access near the stack pointer to memory that is not there. Above it by a large array of the function that made the access,
-// below it by a call.
+// True for an access near the stack pointer to memory that does not exist. The address is above the stack pointer if a large
+// array of the function caused the overflow, and below it if a call did.
 bool is_stack_overflow(const siginfo_t* info, const void* context) noexcept {
   constexpr std::uintptr_t kNear = 1U << 20U;
   const std::uintptr_t stack = stack_pointer(context);
@@ -136,7 +136,7 @@ bool is_stack_overflow(const siginfo_t* info, const void* context) noexcept {
   return address < stack + kNear && stack < address + kNear;
 }
 
-// What this thread has noted is written first: the walk over the stack ends the process where the stack is damaged.
+// Writes first what this thread has recorded, because the walk over the stack ends the process if the stack is damaged.
 void report_crash(const Row& row, const siginfo_t* info, const void* context) noexcept {
   CrashReport report;
   report.out_of_stack = is_stack_overflow(info, context);
@@ -175,7 +175,7 @@ void report_crash(const Row& row, const siginfo_t* info, const void* context) no
   report.log();
 }
 
-// One thread reports; others that crash meanwhile wait for it.
+// One thread reports. Other threads that crash meanwhile wait for it.
 void report_crash_once(const Row& row, const siginfo_t* info, const void* context) noexcept {
   static std::atomic<long> reporter{0};
   const long self = ::syscall(SYS_gettid);
@@ -184,7 +184,7 @@ void report_crash_once(const Row& row, const siginfo_t* info, const void* contex
     if (nobody == self) return;  // the report itself crashed
     while (true) ::pause();
   }
-  constexpr unsigned kMostSeconds = 60;  // addr2line reads all lines of the program
+  constexpr unsigned kMostSeconds = 60;  // a limit in seconds; addr2line reads all line numbers of the program
   ::signal(SIGALRM, SIG_DFL);
   ::alarm(kMostSeconds);
   report_crash(row, info, context);
@@ -208,12 +208,12 @@ extern "C" void on_crash(int number, siginfo_t* info, void* context) {
     write_text(STDERR_FILENO, text.view().data(), text.view().size());
     log_words("signal", words.view());
   }
-  // SA_RESETHAND restored the default action. A fault of the processor comes again at the same instruction and takes that action;
-  // a signal from outside does not, whatever its code says, so it is raised again.
+  // SA_RESETHAND restored the default action. A fault of the processor occurs again at the same instruction and takes that
+  // action. A signal that a process sent does not, even if it has a fault's number, so it is raised again.
   if (!row.is_fault || info == nullptr || info->si_code <= 0) ::raise(number);
 }
 
-// ulimit -t sets both limits to the same value, at which the system sends SIGKILL and no report is possible.
+// ulimit -t sets both limits to the same value. At that value the system sends SIGKILL, and no report is possible.
 void keep_a_second_for_the_last_line() noexcept {
   struct rlimit limit {};
   if (::getrlimit(RLIMIT_CPU, &limit) != 0 || limit.rlim_max == RLIM_INFINITY) return;

@@ -1,18 +1,19 @@
-// The last line of a process that a signal ends.
+// Prints the last line of a process that a signal ends.
 #pragma once
 
 namespace millrace {
 
-// From here on SIGSEGV, SIGBUS, SIGILL, SIGFPE and SIGABRT report on stderr what the crashing thread was in
-// (system/foreign_call.h, else base/doing.h), which thread it is, the line of the author's source if the build has it, addresses
-// in the program, and what to try; SIGQUIT, SIGXCPU, SIGALRM, SIGUSR2 and others that would end it silently report their name and
-// what it was doing. Then they have their usual effect: the exit status and a core dump stay. A signal that is ignored or already
-// has a handler, such as a sanitizer's, is left alone. A limit on CPU time that would kill at once (ulimit -t) sends SIGXCPU a
-// second earlier.
+// After this call SIGSEGV, SIGBUS, SIGILL, SIGFPE and SIGABRT print a report on stderr. It names the code that crashed
+// (system/foreign_call.h, else base/doing.h), the thread, the line of the author's source if the build has it, addresses in the
+// program, and what to try. SIGQUIT, SIGXCPU, SIGALRM, SIGUSR2 and other signals that would end the process silently report
+// their name and what the process was doing. Each signal then has its usual effect, so the exit status and a core dump do not
+// change. A signal that is ignored or already has a handler, such as a sanitizer's, is left alone. If a limit on CPU time would
+// kill at once (ulimit -t), SIGXCPU is sent a second earlier.
 void install_crash_line() noexcept;
-// A stack of this thread for the report, needed where the thread's own stack has run out. install_crash_line() gives the calling
-// thread one; every other thread that calls an author's code makes this object and lets it live as long as those calls. If the
-// thread has such a stack already, such as a sanitizer's, or if memory is short, it does nothing.
+// A separate stack on which this thread's crash is reported, because the thread's own stack may have overflowed.
+// install_crash_line() makes it for the calling thread. Every other thread that calls an author's code makes this object, which
+// must live as long as those calls. It does nothing if the thread already has such a stack, such as a sanitizer's, or if memory
+// is short.
 class CrashStack {
  public:
   CrashStack() noexcept;
@@ -23,12 +24,12 @@ class CrashStack {
  private:
   void* memory_ = nullptr;  // null: this object does nothing
 };
-// From now on also writes the report as a line {"kind": "crash", "text": ...} to this open file, a run's log.jsonl or, before it
-// has one, its lock; of two such lines the second says more. The kind is "signal" for the second group of signals. -1 = stop. The
-// descriptor stays the caller's.
+// After this call the report is also written as a line {"kind": "crash", "text": ...} to this open file: a run's log.jsonl or,
+// before the run has one, its lock. If there are two such lines, the second says more. For signals that are not crashes the
+// kind is "signal". -1 = stop. The caller still owns the descriptor.
 void set_crash_log(int descriptor) noexcept;
-// Writes to that file, and not to stderr, that a signal ends the process: `text`, and what the process was doing. For signal
-// handlers.
+// Writes a line to the file of set_crash_log(), not to stderr. The line says that a signal ends the process, with `text` and
+// what the process was doing. For signal handlers.
 void log_last_signal(const char* text) noexcept;
 inline constexpr const char* kCrashRemedy =
     "try --precision.dtype=fp32, or ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 (or AVX2) before the command";

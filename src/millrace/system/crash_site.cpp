@@ -19,13 +19,13 @@ struct Module {
   std::array<char, 48> name{};
 };
 
-// Libraries that are loaded later are not among them: their names are not worth a lock in a handler.
+// Libraries that are loaded later are not in the list, because their names are not worth a lock in a handler.
 struct Modules {
   std::array<Module, 128> all{};  // the program comes first
   std::size_t count = 0;
   std::array<char, 4096> program{};
   std::size_t program_size = 0;
-  posix_spawn_file_actions_t silent{};  // of addr2line: made here, since making it allocates
+  posix_spawn_file_actions_t silent{};  // for the start of addr2line; prepared before a crash, because it allocates memory
   bool ready = false;
 };
 constinit Modules modules;
@@ -82,7 +82,7 @@ namespace {
 
 struct Walk {
   std::uintptr_t fault;
-  bool below_handler = false;  // the frames of the handler itself are behind
+  bool below_handler = false;  // true: the frames of the handler itself have been passed
   CrashSite* site;
 };
 
@@ -117,7 +117,8 @@ std::string_view collapsed(std::string_view path, std::span<char> room) {
   return {room.data(), used};
 }
 
-// "/there/recipe.cpp:92" of addr2line's "/there/recipe.cpp:92 (discriminator 3)"; "" if it is no line of the author's.
+// Returns "/there/recipe.cpp:92" from addr2line's "/there/recipe.cpp:92 (discriminator 3)"; "" if the line is not in the
+// author's source.
 std::string_view place_in(std::string_view line) {
   line = line.substr(0, line.find(' '));
   const std::size_t colon = line.rfind(':');
@@ -126,8 +127,8 @@ std::string_view place_in(std::string_view line) {
   return number.empty() || number == "0" || number == "?" ? std::string_view() : line;
 }
 
-// The standard output of addr2line. The process is about to end, so its own standard output may be the pipe: that spares the
-// child's list of descriptors, which could be made only with an allocation.
+// Returns the standard output of addr2line. The child inherits the pipe as standard output: the process is about to end, so its
+// own standard output may become the pipe. A list of descriptors for the child could be made only with an allocation.
 std::string_view printed_by_addr2line(const CrashSite& site, std::span<char> room) {
   static std::array<std::array<char, 24>, std::tuple_size_v<decltype(site.calls)>> numbers;
   static char name[] = "addr2line", inlined[] = "-i", of[] = "-e";
@@ -144,7 +145,7 @@ std::string_view printed_by_addr2line(const CrashSite& site, std::span<char> roo
   pid_t child = 0;
   const int failure = ::posix_spawnp(&child, name, &modules.silent, nullptr, words.data(), environ);
   const int nothing = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
-  ::dup2(nothing, STDOUT_FILENO);  // else the pipe would never end
+  ::dup2(nothing, STDOUT_FILENO);  // closes the pipe's last writing end here, so that reading can end
   std::size_t used = 0;
   for (ssize_t got = 1; failure == 0 && got > 0 && used < room.size();
        used += static_cast<std::size_t>(std::max<ssize_t>(got, 0)))

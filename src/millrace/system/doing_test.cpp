@@ -132,9 +132,9 @@ TEST(CrashDeathTest, AWriteThroughANullPointerOutsideOfARunIsToReport) {
         ::_exit(0);
       },
       testing::KilledBySignal(SIGSEGV),
-      "^crash: a segmentation fault .SIGSEGV.\n  where    the main thread\n[^\n]*.0x[^\n]*\n  next     if it comes again, report "
-      "it "
-      "with the command line and these addresses; the lines, of a build with -g1: addr2line -Cfipe /[^ ]* 0x");
+      "^crash: a segmentation fault .SIGSEGV.\n  where    the main thread\n[^\n]*.0x[^\n]*\n  next     if it happens again, "
+      "report it with the command line and these addresses; in a build with -g1, this command prints the lines: addr2line -Cfipe "
+      "/[^ ]* 0x");
 }
 
 std::string text_of(const std::string& file) {
@@ -142,7 +142,7 @@ std::string text_of(const std::string& file) {
   return {std::istreambuf_iterator<char>(stream), {}};
 }
 
-// Where this is called from, the report says the call, not what the loop is doing.
+// A crash in foreign code is reported with the call instead of the loop's activity.
 TEST(CrashDeathTest, InForeignCodeTheCallAndTheThreadAreNamed) {
   struct Call {
     static void describe(const void* number, HandlerText& text) noexcept {
@@ -178,7 +178,7 @@ TEST(CrashDeathTest, InForeignCodeTheCallAndTheThreadAreNamed) {
   ::unlink(file.c_str());
 }
 
-// Each call gets memory of the one before, so that no compiler makes a loop of them.
+// Each call gets memory of the previous call, so that no compiler turns the recursion into a loop.
 [[gnu::noinline]] int calls_itself(const volatile int* goes_on, const volatile char* before) {
   std::array<volatile char, 4096> room{};
   room[0] = *before;

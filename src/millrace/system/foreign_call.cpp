@@ -6,7 +6,7 @@
 namespace millrace {
 namespace {
 
-// Programs link this library statically: no handler waits for the room of a thread's variables to be made.
+// Programs link this library statically, so a handler need not wait for a thread's variables to be allocated.
 thread_local const ForeignCall* innermost = nullptr;
 
 void add_words(const void* words, HandlerText& text) noexcept { text.add(static_cast<const char*>(words)); }

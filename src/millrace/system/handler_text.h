@@ -1,4 +1,4 @@
-// A text that a signal handler may build: nothing is allocated, no lock is taken, and what does not fit is left out.
+// A text that a signal handler can build: it allocates nothing, takes no lock, and leaves out what does not fit.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@ namespace millrace {
 
 class HandlerText {
  public:
-  explicit HandlerText(std::span<char> room) noexcept : room_(room) {}  // the room stays the caller's
+  explicit HandlerText(std::span<char> room) noexcept : room_(room) {}  // the caller still owns `room`
   HandlerText& add(std::string_view more) noexcept {
     for (std::size_t i = 0; i < more.size() && used_ < room_.size(); ++i) room_[used_++] = more[i];
     return *this;

@@ -19,11 +19,11 @@ namespace {
 constexpr const char* kVariable = "MILLRACE_CPU";
 constexpr std::array<std::string_view, 5> kNames{"portable", "avx2", "avx512", "avx512_bf16", "amx"};
 
-// True if the CPU has AMX_BF16 and AMX_TILE and the kernel grants this process the tile registers, which must be requested (Linux
-// 5.16).
+// True if the CPU has AMX_BF16 and AMX_TILE and the kernel grants this process the tile registers. A process must request them
+// (Linux 5.16).
 bool may_use_tiles() noexcept {
   constexpr unsigned kTileBf16 = 1U << 22U, kTile = 1U << 24U;
-  constexpr int kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+  constexpr int kRequestPermission = 0x1023, kTileData = 18;  // the kernel's ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
   unsigned a = 0, b = 0, c = 0, d = 0;
   if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (d & kTileBf16) == 0 || (d & kTile) == 0) return false;
   static const bool may = ::syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;

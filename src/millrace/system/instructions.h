@@ -1,11 +1,11 @@
-// Which of the CPU's instructions this process uses.
+// Selects the CPU's instructions that this process uses.
 //
-// Millrace's kernels, ATen, oneDNN and MKL each use the best set that the CPU has. MILLRACE_CPU in the environment names a lower
-// set for all four, so that each path can be run, tested and timed on one machine. It reaches the libraries through variables
-// that they read at first use (ATEN_CPU_CAPABILITY, ONEDNN_MAX_CPU_ISA, MKL_ENABLE_INSTRUCTIONS): these are set before main, in
-// every program that links this file. A variable that already names the same or a lower set is left as it is. An unknown word, or
-// a set that this CPU does not have, ends the program there, with a ConfigError's text and exit code 2. MKL reads its variable on
-// Intel's processors only.
+// Millrace's kernels, ATen, oneDNN and MKL each use the best set that the CPU has. The environment variable MILLRACE_CPU names
+// a lower set for all four, so that each path can be run, tested and timed on one machine. The libraries get the set through
+// variables that they read at first use (ATEN_CPU_CAPABILITY, ONEDNN_MAX_CPU_ISA, MKL_ENABLE_INSTRUCTIONS). These variables are
+// set before main, in every program that links this file. A variable that already names the same or a lower set does not
+// change. An unknown word, or a set that this CPU does not have, ends the program before main, with a ConfigError's text and
+// exit code 2. MKL reads its variable on Intel's processors only.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace millrace {
 enum class InstructionSet : std::uint8_t { portable, avx2, avx512, avx512_bf16, amx };
 
 [[nodiscard]] std::string_view name_of(InstructionSet set) noexcept;
-// The best set of this CPU; amx if the system lets this process use the matrix unit: the first call requests it.
+// The best set of this CPU. It is amx only if the system lets this process use the matrix unit, which the first call requests.
 [[nodiscard]] InstructionSet hardware_instructions() noexcept;
 
 // The set that this process uses. Any thread.
@@ -35,7 +35,7 @@ struct LibraryWords {
   std::string_view words[9];
   std::string_view of_set[5];  // index: InstructionSet
 };
-// The variable's value for this set; `now` if it already names a set that is no higher.
+// The variable's value for this set. Returns `now` if it already names the same or a lower set.
 [[nodiscard]] std::string_view library_word(const LibraryWords& library, InstructionSet set, std::string_view now) noexcept;
 inline constexpr LibraryWords kLibraryWords[] = {
     {"ATEN_CPU_CAPABILITY", {"default", "avx2", "avx512"}, {"default", "avx2", "avx512", "avx512", "avx512"}},

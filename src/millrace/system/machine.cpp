@@ -99,7 +99,7 @@ std::vector<fs::path> Machine::groups(const std::string& controller) const {
       if (("," + controllers + ",").find("," + controller + ",") == std::string::npos) continue;
       mount /= controller;  // the folder may be a link, such as cpu to cpu,cpuacct
     }
-    // Inside a container the outer part of the path is not mounted, so its levels seem unlimited.
+    // Inside a container the outer part of the path is not mounted, so the levels there seem unlimited.
     fs::path inner = fs::path(line.substr(second + 1)).relative_path();
     for (; !inner.empty(); inner = inner.parent_path()) folders.push_back(mount / inner);
     folders.push_back(mount);
@@ -133,7 +133,7 @@ double Machine::throttled_seconds() const {
     const fs::path file = folder / "cpu.stat";
     if (const auto microseconds = number_after(file, "throttled_usec")) {
       seconds += 1e-6 * static_cast<double>(*microseconds);
-    } else if (const auto nanoseconds = number_after(file, "throttled_time")) {  // version 1 of control groups
+    } else if (const auto nanoseconds = number_after(file, "throttled_time")) {  // control groups of version 1
       seconds += 1e-9 * static_cast<double>(*nanoseconds);
     }
   }
@@ -186,7 +186,7 @@ bool Machine::has_nvidia_gpu() const {
 
 std::vector<int> allowed_cpus() {
   std::vector<int> cpus;
-  for (int size = CPU_SETSIZE; size <= (1 << 20); size *= 4) {  // the call fails until the set covers the machine
+  for (int size = CPU_SETSIZE; size <= (1 << 20); size *= 4) {  // the call fails until the set is large enough for the machine
     const std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> set(CPU_ALLOC(static_cast<std::size_t>(size)),
                                                                [](cpu_set_t* memory) { CPU_FREE(memory); });
     const std::size_t bytes = CPU_ALLOC_SIZE(static_cast<std::size_t>(size));

@@ -1,5 +1,5 @@
-// Linux's information about the machine, read from its pseudo-files. `root` is "/" or, in tests, a folder that imitates it. A
-// missing or malformed file never throws: its value is then unknown.
+// Linux's information about the machine, read from its pseudo-files. `root` is "/" or, in tests, a folder that replaces it. A
+// missing or malformed file never throws; its value is then unknown.
 #pragma once
 
 #include <cstdint>
@@ -23,14 +23,14 @@ class Machine {
 
   [[nodiscard]] std::string cpu_name() const;             // "" if unknown
   [[nodiscard]] std::set<std::string> cpu_flags() const;  // flags that programs may use, as the kernel lists them
-  // Number of distinct cores among these logical CPUs. If the topology is unknown, each logical CPU counts as a core.
+  // Number of distinct cores among these logical CPUs. If the topology is unknown, each logical CPU counts as one core.
   [[nodiscard]] int physical_cores(std::span<const int> logical) const;
   // The CPU time that the process's control groups allow, in CPUs: the lowest limit of all levels.
   [[nodiscard]] std::optional<double> cpu_quota() const;
-  // Seconds for which these quotas have withheld CPUs from the groups so far, added up over all CPUs; 0 if the kernel does not
-  // report it.
+  // Seconds for which the control groups' CPU quotas have withheld CPUs so far, added up over all CPUs; 0 if the kernel does
+  // not report it.
   [[nodiscard]] double throttled_seconds() const;
-  // Free memory of the machine, or the bytes that the tightest control group still allows if these are fewer.
+  // Free memory of the machine or, if these are fewer, the bytes that the tightest control group still allows.
   [[nodiscard]] std::optional<std::uint64_t> available_memory() const;
   // The lowest memory limit of the process's control groups.
   [[nodiscard]] std::optional<std::uint64_t> memory_limit() const;

@@ -111,7 +111,7 @@ TEST_F(MachineTest, MemoryBelowALimitOfVersion2CountsFilePagesAsFree) {
   put("sys/fs/cgroup/job/memory.current", "51200\n");
   put("sys/fs/cgroup/job/memory.stat", "anon 40000\ninactive_file 1200\n");
   EXPECT_EQ(machine().available_memory(), 102400U - 50000U);
-  put("sys/fs/cgroup/job/memory.current", "999999\n");  // above the limit: no memory is left, rather than a huge number
+  put("sys/fs/cgroup/job/memory.current", "999999\n");  // use above the limit means that no memory is left, not a huge number
   EXPECT_EQ(machine().available_memory(), 0U);
   put("sys/fs/cgroup/job/memory.max", "max\n");
   EXPECT_EQ(machine().available_memory(), 1000U * 1024);

@@ -1,5 +1,5 @@
-// Runs independent tasks on separate threads: for work that is done once, such as making sample data. A step's work runs on
-// LibTorch's threads.
+// Runs independent tasks on separate threads. It is for work that is done once, such as making sample data. A step's work runs
+// on LibTorch's threads instead.
 #pragma once
 
 #include <algorithm>
@@ -12,8 +12,8 @@
 
 namespace millrace {
 
-// Runs task(i) for 0 <= i < count on all cores; a task's work must depend on i alone. Throws a task's exception when all have
-// ended.
+// Runs task(i) for 0 <= i < count on all cores. A task's work must depend only on i. If a task throws, its exception is thrown
+// when all tasks have ended.
 template <class Task>
 void on_all_cores(std::int64_t count, const Task& task) {
   std::atomic<std::int64_t> next{0};

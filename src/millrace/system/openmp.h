@@ -1,10 +1,10 @@
 // How the threads of OpenMP wait for work. LibTorch, oneDNN and MKL use these threads too.
 //
-// By default the threads spin for milliseconds before they sleep. On an idle machine that costs nothing. If another program uses
-// a core, each parallel loop waits for a thread that has no core while the other threads spin: a step of 8 ms takes 200 ms.
-// Threads that sleep at once must be woken for each loop: the same step takes 13 ms, and on a virtual machine, where waking is
-// expensive, a step of 42 ms takes 63 ms. Therefore Millrace's threads spin for some tenths of a millisecond and then sleep, or
-// sleep at once while other programs want the cores (device/shared_cores.h), unless the environment says otherwise;
+// By default the threads spin for milliseconds before they sleep. On an idle machine that costs nothing. But if another program
+// uses a core, each parallel loop waits for a thread that has no core while the other threads spin: a step of 8 ms takes 200
+// ms. Threads that sleep at once must be woken for each loop. The same step then takes 13 ms. On a virtual machine, where
+// waking is expensive, a step of 42 ms takes 63 ms. Therefore Millrace's threads spin for some tenths of a millisecond and then
+// sleep. While other programs want the cores, they sleep at once (device/shared_cores.h). The environment can set other waits;
 // docs/decisions/0037 has the figures. The choice is made before libgomp is loaded, because libgomp reads its environment once,
 // at that time.
 #pragma once

@@ -21,15 +21,15 @@ namespace millrace {
 // then refuses Millrace's own large allocations in time. 0, the initial value, reserves nothing. Any thread.
 void keep_address_space(std::uint64_t bytes) noexcept;
 [[nodiscard]] std::uint64_t kept_address_space() noexcept;
-// True if `bytes` more can be mapped without using the reserved space, if address space is not limited, or if nothing is
+// True if `bytes` more can be mapped without the reserved space. Always true if address space is not limited, or if nothing is
 // reserved.
 [[nodiscard]] bool may_map(std::uint64_t bytes) noexcept;
 
 [[nodiscard]] std::uint64_t thread_stack_bytes() noexcept;  // mapped for each new thread
 
 // The text to print before exit code 1 if this process's limits are too low for a program that links LibTorch to start; "" if
-// they suffice. LibTorch's libraries are mapped and run code before main, and if they fail there, the program can't print
-// anything.
+// they suffice. The check is needed because LibTorch's libraries are mapped and run code before main. If they fail there, the
+// program can't print anything.
 [[nodiscard]] std::string start_refusal();
 
 }  // namespace millrace

@@ -37,7 +37,7 @@ TEST(ProcessDeathTest, OpenStreamsStayWhatTheyAre) {
       ::testing::ExitedWithCode(0), "said");
 }
 
-// The errno of a write of 5000 bytes to a file that may have 1000.
+// The errno of a write of 5000 bytes to a file that may have only 1000.
 int error_of_a_long_write(const std::filesystem::path& path) {
   rlimit limit{};
   limit.rlim_cur = limit.rlim_max = 1000;

@@ -38,11 +38,11 @@ std::array<char, 32> sender_name{};  // written once, by the handler of the firs
 
 std::atomic<bool> is_before_first_step{false};
 std::atomic<unsigned> patience{0};  // seconds
-std::atomic<int> words_go_to{-1};   // descriptor
+std::atomic<int> words_go_to{-1};   // descriptor for the text
 std::atomic<bool> on_terminal{false};
-thread_local bool obeys = false;  // this thread made the BeforeFirstStep
+thread_local bool obeys = false;  // true: this thread made the BeforeFirstStep object
 
-// The sender may be gone by the time its name is needed.
+// Stored now, because the sender may be gone when its name is needed.
 void keep_name_of(int process) noexcept {
   std::array<char, 40> path = {'/', 'p', 'r', 'o', 'c', '/'};
   std::array<char, 12> digits{};
@@ -66,11 +66,11 @@ void keep_name_of(int process) noexcept {
 
 void write_words(const char* text) noexcept { (void)!::write(words_go_to.load(), text, std::strlen(text)); }
 
-// The loop has not come to a stop_if_signalled() in time.
+// Called if the loop did not reach a stop_if_signalled() in time.
 extern "C" void on_alarm(int) {
   const int number = pending.load();
   if (number == 0 || !is_before_first_step.load()) return;
-  if (on_terminal.load()) write_words("\n");  // below a line that is being rewritten
+  if (on_terminal.load()) write_words("\n");  // the text then starts below a line that is being rewritten
   write_words(kStoppedBy);
   write_words(signal_name(number));
   write_words(kBeforeFirstStep);
@@ -88,7 +88,7 @@ bool is_echo(int process) noexcept {
 }
 
 extern "C" void on_signal(int number, siginfo_t* info, void*) {
-  const int error = errno;  // kept for the call that this signal interrupts
+  const int error = errno;  // restored for the call that this signal interrupts
   const int process = info != nullptr && info->si_code <= 0 ? info->si_pid : 0;
   int none = 0;
   if (!pending.compare_exchange_strong(none, number)) {
@@ -117,7 +117,7 @@ void install_signal_handlers() {
     if (!is_ignored) ::sigaction(row.number, &action, nullptr);
   }
   struct sigaction ignore {};
-  ignore.sa_handler = SIG_IGN;  // a write to a closed pipe then fails with an error that can be reported
+  ignore.sa_handler = SIG_IGN;  // a write to a closed pipe then fails with an error, which can be reported
   ::sigaction(SIGPIPE, &ignore, nullptr);
 }
 

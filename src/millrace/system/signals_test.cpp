@@ -17,7 +17,7 @@
 namespace millrace {
 namespace {
 
-// Restores default actions: if a script started the tests with &, SIGINT is ignored and would stay so.
+// Restores default actions. If a script started the tests with &, SIGINT is ignored and would stay ignored.
 void forget_what_was_ignored() {
   for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGUSR1}) ::signal(number, SIG_DFL);
 }
@@ -125,7 +125,7 @@ TEST(Signals, WorkThatAsksIsLeftInTheThreadOfTheStart) {
   reset_pending_signal_for_test();
 }
 
-// How a child ended that got SIGTERM from another process and then from its parent.
+// The end status of a child that received SIGTERM from another process and then from its parent.
 int end_after_both() {
   int go[2] = {}, ready[2] = {};
   EXPECT_EQ(::pipe(go) + ::pipe(ready), 0);

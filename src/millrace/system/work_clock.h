@@ -6,15 +6,15 @@
 
 namespace millrace {
 
-// Times pieces of work, each from start() to stop(). Covers only threads that exist at construction, so run the work once before.
-// For one thread.
+// Times pieces of work, each from start() to stop(). Covers only threads that exist at construction, so run the work once
+// before. Use it from one thread.
 class WorkClock {
  public:
   // Milliseconds.
   struct Time {
     double wall = 0;
     // Milliseconds that the busiest thread of this process was on a core. On an idle machine, and for work that does not sleep,
-    // they equal the wall time. Next to other programs they are what the wall time would be without those programs.
+    // they equal the wall time. If other programs run, they are the wall time that the work would take without those programs.
     double busy = 0;
   };
 
@@ -31,18 +31,18 @@ class WorkClock {
   std::int64_t began_ns_ = 0;
 };
 
-// True if the work had the cores to itself: its wall time was hardly longer than its busiest thread's time on a core.
+// True if no other program took cores from the work: its wall time was hardly longer than its busiest thread's time on a core.
 [[nodiscard]] bool had_the_cores(const WorkClock::Time& time) noexcept;
 
-// Two implementations of the same work, timed in turns. Each time is the least of its implementation, which other programs
-// disturbed least.
+// Two implementations of the same work, timed in turns. Each time is the least of its implementation, because other programs
+// disturbed that time least.
 struct Comparison {
   double first_ms = 0, second_ms = 0;
-  bool disturbed = false;  // true: one implementation never had the cores to itself, so both are busy times, not wall times
+  bool disturbed = false;  // true: other programs always disturbed one of them, so both are busy times, not wall times
 };
 [[nodiscard]] Comparison compare(const std::vector<WorkClock::Time>& first,
-                                 const std::vector<WorkClock::Time>& second);  // neither is empty
+                                 const std::vector<WorkClock::Time>& second);  // neither list may be empty
 // Text that is appended to a reason if its times come from a disturbed comparison.
-inline constexpr const char* kDisturbed = "; other programs had the cores, so the times are those of our busiest thread";
+inline constexpr const char* kDisturbed = "; other programs had the cores, so the times are those of Millrace's busiest thread";
 
 }  // namespace millrace

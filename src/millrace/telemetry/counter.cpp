@@ -14,7 +14,8 @@ namespace {
 
 constexpr std::size_t kMostCounters = 64;
 
-// One thread's share of all counters. Only that thread writes, so a plain load and store suffice; readers see whole values.
+// One thread's share of all counters. Only that thread writes, so a plain load and store suffice. Readers never see
+// half-written values.
 struct alignas(64) Cells {
   std::array<std::atomic<std::int64_t>, kMostCounters> values{};
 };

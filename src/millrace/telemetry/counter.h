@@ -6,8 +6,8 @@
 
 namespace millrace::telemetry {
 
-// A named counter that any thread may increment. Each thread has a cache line for its share; reading sums the shares. Register
-// once, keep for the process.
+// A named counter that any thread may increment. Each thread has a cache line for its share, and reading adds up the shares.
+// Register a counter once and keep it for the process.
 class Counter {
  public:
   explicit Counter(std::string_view name);  // the same name gives the same counter

@@ -17,7 +17,7 @@ LongTask::LongTask(Console& console, std::string what, double silence_s)
       block_signals_in_this_thread();
       show(silence_s);
     });
-  } catch (const std::system_error&) {  // no thread can be created: the task itself needs none
+  } catch (const std::system_error&) {  // no thread can be created; the task itself does not need the thread
   }
 }
 

@@ -1,4 +1,4 @@
-// Says what is done where it takes long.
+// Tells the user about tasks that take long.
 #pragma once
 
 #include <condition_variable>
@@ -10,16 +10,17 @@
 
 namespace millrace::telemetry {
 
-// After two seconds the console shows the task and about how long it takes, if that is known: as one line, or on a terminal as
-// the line of progress, rewritten each second until the destruction. A thread of its own writes; without one nothing is shown.
+// If the task lasts more than two seconds, the console shows its name and, if known, about how long it takes. A terminal shows
+// it as the progress line and updates it each second until the destructor; elsewhere it is a single line. A separate thread
+// writes. If that thread can't be created, nothing is shown.
 class LongTask {
  public:
-  // `what`: "timing kernels in bf16". `silence_s` is the time before the line. Refers to the console.
+  // `what`: "timing kernels in bf16". `silence_s`: seconds before the line appears. `console` must outlive this object.
   LongTask(Console& console, std::string what, double silence_s = 2);
   ~LongTask();
   LongTask(const LongTask&) = delete;
   LongTask& operator=(const LongTask&) = delete;
-  void expect(double seconds);  // of the whole task; 0 = not known
+  void expect(double seconds);  // seconds of the whole task; 0 = not known
 
  private:
   void show(double silence_s);
@@ -28,7 +29,7 @@ class LongTask {
   Console& console_;
   std::string what_;
   double began_;
-  std::mutex mutex_;  // guards the two below
+  std::mutex mutex_;  // guards the two members below
   double expected_ = 0;
   bool ends_ = false;
   std::condition_variable wake_;

@@ -17,7 +17,7 @@ constexpr std::uint64_t kRoom = 16U << 10U;  // enough for an "end" line with th
 struct RunLog::Impl {
   Impl(Fs& fs, const std::filesystem::path& path, std::function<void(const std::string&)> warn)
       : file(fs, path, std::move(warn), kRoom) {}
-  std::mutex mutex;  // guards file
+  std::mutex mutex;  // guards `file`
   format::LogFile file;
   double begin = steady_seconds();
 };

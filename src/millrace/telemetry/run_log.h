@@ -17,10 +17,10 @@
 
 namespace millrace::telemetry {
 
-// One JSON object a line, appended and flushed per line. "kind" is the line's kind: start, step, validation, epoch, snapshot,
-// loader, memory, precision, warning, end. "time" (seconds since this RunLog was made) is added automatically. Thread-safe. After
-// a resume new lines are appended; a line cut by a crash is first completed by a newline. If the file system can reserve space,
-// 16 kB are kept for the "end" line, so that it can be written even when the disk is full.
+// Writes one JSON object per line, and flushes after each line. "kind" is the line's kind: start, step, validation, epoch,
+// snapshot, loader, memory, precision, warning, end. "time" (seconds since this RunLog was made) is added automatically.
+// Thread-safe. After a resume new lines are appended; a line cut by a crash is first completed by a newline. If the file system
+// can reserve space, 16 kB are kept for the "end" line, so that it can be written even when the disk is full.
 class RunLog {
  public:
   RunLog(Fs& fs, const std::filesystem::path& file, std::function<void(const std::string&)> warn);

@@ -87,7 +87,8 @@ TEST_F(RunLogTest, AFullDiskIsReportedOnceAndWritingResumes) {
   EXPECT_EQ(lines().back().at("i"), 4);
 }
 
-// The disk keeps room for the end line, but the file's size does not show it: after a kill the file holds only its lines.
+// The disk reserves space for the end line, but the file's size does not include it. So after a kill the file contains only its
+// lines.
 TEST_F(RunLogTest, RoomForTheEndIsKeptBehindTheFile) {
   RunLog log(Fs::real(), folder_ / "log.jsonl", warn());
   for (int i = 0; i < 200; ++i) log.write("step", {{"text", std::string(300, 'x')}});

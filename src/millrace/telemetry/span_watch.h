@@ -14,8 +14,8 @@ class SpanWatch {
   virtual void ends() noexcept = 0;
 };
 
-// From here on `watch` observes the calling thread's spans; it must outlive them. With null no observer is set, and a span costs
-// two pointer checks.
+// After this call `watch` observes the calling thread's spans; it must outlive them. With null no observer is set, and a span
+// costs two pointer checks.
 void watch_spans(SpanWatch* watch) noexcept;
 
 }  // namespace millrace::telemetry

@@ -26,7 +26,7 @@ double quantile(std::vector<float>& values, double fraction) {
   return *nth;
 }
 
-// The word for people; name_of() is the one for logs.
+// The word for people; name_of() returns the word for logs.
 const char* word_of(Phase phase) noexcept {
   constexpr std::array<const char*, kPhases> kWords = {"start-up",
                                                        "a trial",
@@ -46,7 +46,7 @@ const char* word_of(Phase phase) noexcept {
   return kWords[index_of(phase)];
 }
 
-// True for phases whose inner spans are not counted: these have the names of a step's phases but are not part of a step.
+// True for phases whose inner spans are not counted. Those spans have the names of a step's phases but are not part of a step.
 bool is_whole(Phase phase) noexcept { return phase == Phase::trials || phase == Phase::validate; }
 
 }  // namespace

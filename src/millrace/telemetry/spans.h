@@ -1,4 +1,4 @@
-// Where a run's time goes. Accounts cover every second of the loop's thread, without locks in the hot path.
+// Shows where a run's time goes. The accounts cover every second of the loop's thread, without locks in the hot path.
 #pragma once
 
 #include <array>
@@ -55,7 +55,7 @@ class Span {
 // count through Counter.
 class Timeline {
  public:
-  using Clock = std::int64_t (*)() noexcept;  // nanoseconds
+  using Clock = std::int64_t (*)() noexcept;  // returns nanoseconds
   explicit Timeline(Clock clock = &steady_nanoseconds) noexcept;
   void began_earlier(std::int64_t nanoseconds) noexcept;  // moves the start back by this much, which counts as `startup`
 

@@ -40,7 +40,7 @@ TEST(Timeline, AccountsAddUpToTheWallTime) {
   {
     const Span span(timeline, Phase::snapshot);
     wait_ms(70);
-    const Timeline::Summary inside = timeline.total();  // an open account counts too
+    const Timeline::Summary inside = timeline.total();  // the time of an open account counts too
     EXPECT_DOUBLE_EQ(inside.of(Phase::snapshot), 0.07);
   }
   const Timeline::Summary total = timeline.total();

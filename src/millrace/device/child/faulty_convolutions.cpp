@@ -1,5 +1,5 @@
-// A library that tests load before LibTorch. Its weight gradients are LibTorch's, changed by the mistake that MILLRACE_MISTAKE
-// names.
+// A library that tests load before LibTorch. It computes LibTorch's weight gradients, but with the mistake that
+// MILLRACE_MISTAKE names.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/convolution_backward_native.h>
 #include <ATen/ops/empty.h>
@@ -19,7 +19,7 @@ constexpr std::size_t kTooFar = 64;
 
 using Gradients = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
 
-// Writes a different value into each byte, so that no uniform filling can hide the write.
+// Writes a different value into each byte, so that no uniform filling of memory can hide the write.
 void scribble(char* memory) {
   for (std::size_t i = 0; i < kTooFar; ++i) memory[i] = static_cast<char>(i + 1);
 }

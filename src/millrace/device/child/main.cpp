@@ -1,5 +1,5 @@
-// The program millrace-convolutions: computes bf16 convolutions that may hang, crash or write outside their memory, so that the
-// run itself does not (device/convolution_trial.h). device/detail/convolution_job.h describes the job and the answers.
+// The program millrace-convolutions computes bf16 convolutions that may hang, crash or write outside their memory, so that the
+// run itself does not have to (device/convolution_trial.h). device/detail/convolution_job.h describes the job and the answers.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/convolution.h>
 #include <ATen/ops/convolution_backward.h>
@@ -34,10 +34,10 @@ using detail::ConvolutionJob;
 using detail::Unit;
 
 constexpr double kTolerance = 0.05;  // limit for all elements together; bf16 itself is off by 0.004, emulated bf16 by 0.012
-// Relative to an element's size plus the usual size; bf16 is off by 0.004, emulated bf16 by 0.06.
+// Limit for the error of an element, relative to its size plus the usual size. bf16 is off by 0.004, emulated bf16 by 0.06.
 constexpr double kElementTolerance = 0.25;
-// Time for the tries of a pass, because a fault need not show at the first try. Each try uses other junk: NaN, large numbers,
-// zeros.
+// Time for the tries of a pass, because a fault may not show at the first try. The tries fill memory with different junk: NaN,
+// large numbers, zeros.
 constexpr double kTriesMs = 100;
 struct Amid {
   unsigned char junk;
@@ -104,7 +104,7 @@ class Reference {
     }
     return {};
   }
-  // How the two tensors differ, in total or in an element; "" if they are practically equal.
+  // Describes how the two tensors differ, in total or in an element; "" if they are practically equal.
   [[nodiscard]] static std::string difference(const at::Tensor& found, const at::Tensor& expected) {
     if (expected.numel() == 0) return "";
     const double size = expected.norm().item<double>();

@@ -19,7 +19,7 @@ struct Block {
   unsigned char junk = 0;
 
   [[nodiscard]] unsigned char* base() const { return data - zone; }
-  // Number of overwritten bytes before the block, counted from the farthest of them.
+  // Number of bytes before the block from the farthest overwritten byte to the block.
   [[nodiscard]] std::size_t written_before() const {
     const unsigned char* const at = std::find_if(base(), data, [this](unsigned char byte) { return byte != junk; });
     return static_cast<std::size_t>(data - at);
@@ -88,7 +88,7 @@ class Watch final : public c10::Allocator {
     own().raw_deallocate(data);
   }
   void look_at(const Block& block) {
-    if (zone_ == 0) return;  // not in use
+    if (zone_ == 0) return;  // the watch is not in use
     before_ = std::max(before_, block.written_before());
     behind_ = std::max(behind_, block.written_behind());
   }

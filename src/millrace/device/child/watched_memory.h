@@ -7,8 +7,8 @@
 
 namespace millrace::device {
 
-// While this object exists, memory that LibTorch allocates on the CPU for tensors and for oneDNN's scratch is filled with `junk`,
-// and so are `zone_bytes` before and after it. Costs a pass over that memory. One at a time.
+// While this object exists, memory that LibTorch allocates on the CPU for tensors and for oneDNN's scratch is filled with
+// `junk`, and so are `zone_bytes` before and after it. Costs a pass over that memory. Only one object may exist at a time.
 class WatchedMemory {
  public:
   WatchedMemory(unsigned char junk, std::size_t zone_bytes);

@@ -1,10 +1,10 @@
 // The protocol between a trial of convolutions (convolution_trial.h) and the program millrace-convolutions. The job is JSON on
 // the program's standard input. The program answers on standard output, one line at a time:
-//   begin UNIT MILLISECONDS     core time after which the unit is taken to hang
+//   begin UNIT MILLISECONDS     the unit counts as hung after this much core time
 //   right UNIT
-//   wrong UNIT WHAT             WHAT is "0.52 of its size off", "not finite", …; after a write outside its memory the program
-// ends with status 0
+//   wrong UNIT WHAT             WHAT is "0.52 of its size off", "not finite", …
 //   untried UNIT WHY            no verdict
+// After a write outside its memory the program ends with status 0.
 #pragma once
 
 #include <string>

@@ -18,14 +18,14 @@ inline constexpr int kPluginInterface = 5;
 
 // The plugin's function that returns its backend; null if the plugin was built for another interface. Never throws.
 using PluginEntry = Backend* (*)(int interface);
-// The plugin's function that returns its kernels. A plugin built without nvcc lacks it.
+// The plugin's function that returns its kernels. A plugin built without nvcc does not have this function.
 using KernelsEntry = const kernels::DeviceTable* (*)();
 
-// Opens the first plugin that exists in `folders`. Null with a reason if there is no plugin or it can't be used.
+// Opens the first plugin that exists in `folders`. Returns null, with a reason, if there is no plugin or it can't be used.
 Backend* open_plugin(const std::vector<std::filesystem::path>& folders, std::string& reason);
 
-// choose() with the machine's properties as arguments. `cuda` may be null, and `why_no_cuda` then says why. `has_gpu`: the kernel
-// knows a GPU.
+// Implements choose(), with the machine's properties as arguments. `cuda` may be null, and `why_no_cuda` then says why.
+// `has_gpu`: the kernel of the operating system knows a GPU.
 Choice choose(const std::string& wish, int local_rank, const Backend* cuda, const std::string& why_no_cuda, bool has_gpu);
 
 }  // namespace millrace::device::detail

@@ -22,8 +22,8 @@ class CudaKernels : public testing::Test {
   Backend* backend_ = nullptr;
 };
 
-// Compares the results of `function` and the gradients of its inputs on the GPU with those on the CPU. Differences may be at most
-// `tolerance`, relative to the largest number, or to 1 if all numbers are smaller.
+// Compares the results of `function` and the gradients of its inputs on the GPU with those on the CPU. Each difference may be
+// at most `tolerance`, relative to the largest number, or to 1 if all numbers are smaller.
 void expect_the_cpu(const Computes& function, const Numbers& inputs, double tolerance, const std::string& what);
 // The tolerance for one rounding to the type, or for some fp32 operations.
 double tolerance_of(at::ScalarType type);

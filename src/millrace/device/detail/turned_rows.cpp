@@ -7,17 +7,17 @@ namespace millrace::device::detail {
 namespace {
 
 constexpr std::int64_t kBlock = 16;         // channels in a buffer
-constexpr std::int64_t kElementBytes = 64;  // bytes of a block's channels at one position: bf16, original and transposed
+constexpr std::int64_t kElementBytes = 64;  // bytes of a block's channels at one position: original and transposed bf16
 constexpr std::int64_t kTile = 32;          // columns of a tile
-// The level 2 sizes for a CPU that does not report one: the size that oneDNN then assumes, and the actual size of each CPU with
-// AMX.
+// The level 2 cache sizes for a CPU that does not report one: the size that oneDNN then assumes, and the actual size of each
+// CPU with AMX.
 constexpr std::array<std::int64_t, 2> kWhereUnknown = {std::int64_t{512} << 10U, std::int64_t{2} << 20U};
 
 std::int64_t up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 std::int64_t rounded_up(std::int64_t a, std::int64_t b) { return up(a, b) * b; }
 
-// Columns of a transposed row. It may be slightly more than `columns`, if that gives fewer pieces to multiply, each an even part
-// of a tile.
+// The number of columns of a transposed row. It may be slightly more than `columns`, if that gives fewer pieces to multiply,
+// each an even part of a tile.
 std::int64_t turned_columns(std::int64_t columns) {
   const std::int64_t least = rounded_up(columns, 2);
   const auto pieces = [](std::int64_t width) {
@@ -80,7 +80,7 @@ bool rows_may_overrun(const Axis& depth, const Axis& height, const Axis& width, 
 
 bool rows_may_overrun(const ConvolutionCall& call) {
   const std::array<Axis, 3> axes = {axis_of(call, 0), axis_of(call, 1), axis_of(call, 2)};
-  // A call that is refused, or has no elements.
+  // ATen refuses such a call, or it has no elements.
   if (std::ranges::any_of(axes, [](const Axis& axis) { return axis.in < 1 || axis.out < 1; })) return false;
   const std::int64_t inputs = call.weight[1], outputs = call.weight[0] / std::max<std::int64_t>(1, call.groups);
   const auto with = [&](std::int64_t level2_bytes) {

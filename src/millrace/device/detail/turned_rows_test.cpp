@@ -41,12 +41,12 @@ bool is_held(const Volume& volume, std::int64_t level2_bytes = kLevel2) {
                            .level2_bytes = level2_bytes});
 }
 
-// A volume whose result has two planes fewer, as in a network without padding in depth.
+// A volume whose result has two planes fewer, as in a network without padding along the depth.
 Volume slab(std::int64_t channels, std::int64_t height, std::int64_t width, std::int64_t outputs = 20) {
   return {{1, channels, 3, height, width}, outputs, {3, 3, 3}, {0, 1, 1}};
 }
 
-// The heights and widths at which the fault begins, as observed on a Xeon with AMX and 2 MiB of level 2 cache.
+// The heights and widths at which the fault begins. They were measured on a Xeon with AMX and 2 MiB of level 2 cache.
 TEST(TurnedRows, BordersAreWhereTheyWereSeen) {
   for (std::int64_t height = 8; height <= 200; ++height) EXPECT_EQ(is_held(slab(32, height, 65)), height >= 59) << height;
   for (std::int64_t width = 4; width <= 300; ++width) EXPECT_EQ(is_held(slab(32, 64, width)), width >= 63) << width;
@@ -107,7 +107,7 @@ struct Division {
 
 std::int64_t up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-// Columns of a transposed row of the gradient: among the choices with the fewest tiles the narrowest.
+// Columns of a transposed row of the gradient: the narrowest of the choices with the fewest tiles.
 std::int64_t turned(std::int64_t columns) {
   const std::int64_t even = columns + columns % 2;
   if (even <= 32) return even;
@@ -161,7 +161,7 @@ Volume drawn(std::mt19937& random) {
   return volume;
 }
 
-// Compares the rule, which uses sizes, with the blocks and planes of every possible division of the work among threads.
+// Compares the rule, which uses only sizes, with the blocks and planes of every possible division of the work among threads.
 TEST(TurnedRows, NoDivisionOfTheWorkIsMissed) {
   std::mt19937 random(36);
   int faulty = 0, held = 0, cases = 0;

@@ -1,4 +1,5 @@
-// Tests ranks whose GPUs add up directly. Skipped, and counted as skipped, if there are fewer GPUs than a test needs.
+// Tests ranks whose GPUs add up tensors directly. A test is skipped, and counted as skipped, if it needs more GPUs than there
+// are.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
@@ -23,7 +24,7 @@
 namespace millrace::distributed {
 namespace {
 
-constexpr int kMost = 4;  // ranks
+constexpr int kMost = 4;  // largest number of ranks
 
 at::Device gpu(int index) { return {at::kCUDA, static_cast<c10::DeviceIndex>(index)}; }
 
@@ -60,7 +61,7 @@ struct Model {
   std::vector<at::Tensor> parameters;
 };
 
-// With a single rank each sum equals its value, to the bit, on each path.
+// With a single rank each sum equals the rank's value, to the bit, by every transport.
 TEST_F(Nccl, AWorldOfOneRankChangesNoBit) {
   if (const std::string why = missing(1); !why.empty()) GTEST_SKIP() << why;
   const auto store = c10::make_intrusive<c10d::HashStore>();
@@ -93,7 +94,8 @@ TEST_F(Nccl, AWorldOfOneRankChangesNoBit) {
   EXPECT_GT(buckets.take_traffic().early_buckets, 0);
 }
 
-// Sums are taken in the order of the ranks, on the GPU as on the CPU. Other tensors that travel with them do not matter.
+// Values are added in the order of the ranks, on the GPU as on the CPU. Other tensors that travel with them do not change the
+// result.
 TEST_F(Nccl, SumsAreThoseOfTheRanksInTheirOrder) {
   if (const std::string why = missing(2); !why.empty()) GTEST_SKIP() << why;
   const auto of = [](int rank) {

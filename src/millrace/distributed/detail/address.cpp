@@ -74,8 +74,9 @@ int listen_on(const std::string& host, int& port) {
   }
   const std::string place = host + ":" + std::to_string(port);
   if (error == EADDRINUSE) {
-    throw DistributedError({"port " + std::to_string(port) + " of " + host + " is taken by another program", place,
-                            "choose another with MASTER_PORT, or --at HOST:PORT of millrace launch; who has it: ss -ltnp"});
+    throw DistributedError(
+        {"port " + std::to_string(port) + " of " + host + " is taken by another program", place,
+         "choose another with MASTER_PORT, or --at HOST:PORT of millrace launch; ss -ltnp shows which program uses it"});
   }
   if (error == EADDRNOTAVAIL) {
     throw DistributedError({host + " is not an address of this machine, where rank 0 runs", place,

@@ -14,11 +14,11 @@
 
 namespace millrace::distributed {
 
-// Used by the loop's thread.
+// Use it on the thread of the training loop.
 class DeviceGroups {
  public:
-  // Collective. `seat` is this rank's in the run; each group uses a separate part of seat.store. `maker` must outlive this
-  // object.
+  // Collective. `seat` is this rank's position in the run. Each group uses a separate part of seat.store. `maker` must outlive
+  // this object.
   DeviceGroups(device::RankGroups& maker, at::Device device, device::RankGroups::Seat seat);
   ~DeviceGroups();  // collective if the run ended normally and cut() was not called
   DeviceGroups(const DeviceGroups&) = delete;
@@ -29,8 +29,8 @@ class DeviceGroups {
   [[nodiscard]] c10::intrusive_ptr<c10d::Backend> connect(const std::string& name);  // adds a group; collective
   // The stream for the second halves of sums, separate from the loop's stream.
   [[nodiscard]] c10::Stream second_stream() const { return second_stream_; }
-  // Ends all running sums for good. False if the loop's stream was still waiting for a sum: its later results then use incomplete
-  // sums.
+  // Ends all running sums for good. Returns false if the loop's stream was still waiting for a sum. Later results of that
+  // stream are then based on incomplete sums.
   bool cut();
 
  private:
@@ -42,7 +42,7 @@ class DeviceGroups {
   bool ended_ = false;
 };
 
-// True if the current stream of `device` finishes its work within that time. A CPU has no such work.
+// True if the current stream of `device` finishes its work within that time. Always true for a CPU, which has no such work.
 [[nodiscard]] bool stream_ends_within(at::Device device, double seconds);
 
 }  // namespace millrace::distributed

@@ -100,7 +100,7 @@ void GradientBuckets::begin(const at::Tensor& factor) {
   for (Slot& slot : slots_) slot.filled = false;
 }
 
-// A gradient that changes after it was sent is not sent again: the sum is then wrong, but the same on all ranks.
+// A gradient that changes after it was sent is not sent again. The sum is then wrong, but it is the same on all ranks.
 void GradientBuckets::arrive(std::size_t parameter) {
   const std::lock_guard lock(mutex_);
   if (!begun_ || sent_) return;
@@ -162,8 +162,8 @@ std::vector<at::Tensor> GradientBuckets::receive() {
   return sums;
 }
 
-// The new order: gradients in the order of their arrival on rank 0, then the rest. The result of receive() stays valid, because
-// it has its own memory.
+// The new order has first the gradients in the order of their arrival on rank 0, then the remaining gradients. The result of
+// receive() stays valid, because it has its own memory.
 void GradientBuckets::agree_on_order() {
   order_agreed_ = true;
   std::vector<std::size_t> order = std::exchange(arrivals_, {});

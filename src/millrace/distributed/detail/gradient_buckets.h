@@ -19,22 +19,23 @@ class Backend;
 
 namespace millrace::distributed {
 
-// The transports for the buckets of one set of parameters. Only the buckets use them, so that the buckets alone decide the order
-// of their calls.
+// The transports for the buckets of one set of parameters. No other code uses them, so that the buckets alone decide the order
+// of the transports' calls.
 struct BucketBackends {
-  // For the two halves of a sum; the same object if the second half begins with the first.
+  // The transports for the two halves of a sum. Both are the same object if the second half begins with the first.
   c10::intrusive_ptr<c10d::Backend> to, back;
   std::optional<c10::Stream> second_stream;  // stream of the second halves, if waits of the groups make streams wait
-  c10::intrusive_ptr<c10d::Backend> words;   // carries numbers in CPU memory; used by the loop's thread
+  c10::intrusive_ptr<c10d::Backend> words;   // carries numbers in CPU memory; only the loop's thread uses it
 };
 
-// All ranks send the buckets in one order. At first it goes from the last parameter to the first, the order in which a backward
-// pass reaches most of them. After the first step it is the order in which gradients arrived on rank 0.
+// All ranks send the buckets in the same order. At first, buckets go from the last parameter to the first, because a backward
+// pass reaches most parameters in this order. After the first step, buckets follow the order in which gradients arrived on rank
+// 0.
 class GradientBuckets final : public GradientSums {
  public:
   // Runs a collective call and converts its exceptions to the caller's error.
   using Guard = std::function<void(const std::function<void()>&)>;
-  // All parameters must be on the device whose tensors the transports send.
+  // All parameters must be on the device whose tensors the transports carry.
   GradientBuckets(BucketBackends backends, std::vector<at::Tensor> parameters, const GradientSumsOptions& options, Guard guard);
   ~GradientBuckets() override;
   GradientBuckets(const GradientBuckets&) = delete;

@@ -1,4 +1,4 @@
-// Tests gradients that travel while others are computed. The ranks are threads of one process.
+// Tests gradients that are sent while other gradients are computed. The ranks are threads of one process.
 #include "millrace/distributed/detail/gradient_buckets.h"
 
 #include <ATen/TensorOperators.h>
@@ -24,7 +24,7 @@ at::Tensor parameter(at::IntArrayRef sizes) {
 
 at::Tensor scalar(double value) { return at::full({}, value, at::kFloat); }
 
-// Three layers; one of them is transposed in memory.
+// Three layers. The weight of one layer is transposed in memory.
 struct Model {
   at::Tensor a = parameter({4, 3});
   at::Tensor b = parameter({3, 5}).detach().t().set_requires_grad(true);
@@ -60,7 +60,7 @@ TEST(GradientBuckets, SumsAreThoseOfSeparateGradientsTimesTheirFactors) {
                          }
                          const GradientSums::Traffic traffic = sums->take_traffic();
                          EXPECT_EQ(traffic.bytes, 3 * 4 * (12 + 15 + 7));
-                         // All buckets had been sent before the backward pass ended.
+                         // All buckets were sent before the backward pass ended.
                          EXPECT_EQ(traffic.early_buckets, traffic.buckets);
                          EXPECT_EQ(traffic.buckets, bucket_bytes == 1 ? 9 : bucket_bytes == 60 ? 6 : 3);
                        }),

@@ -15,29 +15,29 @@ class Work;
 
 namespace millrace::distributed {
 
-// A running sum over ranks. Each element is ((rank 0 + rank 1) + rank 2) + ..., the same bits on all ranks. The bits do not
-// depend on which tensors travel together, as the bits of the libraries' allreduce do from three ranks on. So a resumed run,
-// which groups its gradients anew, ends with the same bits as an uninterrupted run. bf16 and fp16 are added up in fp32 and
-// rounded once.
+// A running sum over ranks. Each element is ((rank 0 + rank 1) + rank 2) + ..., with the same bits on all ranks. The bits do
+// not depend on which tensors travel together. With the libraries' allreduce they do depend on it from three ranks on. So a
+// resumed run, which groups its gradients again, ends with the same bits as an uninterrupted run. bf16 and fp16 are added up in
+// fp32 and rounded once.
 //
-// Each rank receives its slice of all ranks' values (first half), adds, and sends the sum to all ranks (second half). These are
-// as many bytes as in a ring. Ranks begin the same sums in the same order, and also the second halves. Collective; throws if a
-// rank is gone.
+// In the first half, each rank receives its slice of all ranks' values and adds them up. In the second half, it sends the sum
+// to all ranks. Both halves together send as many bytes as a ring. All ranks begin the same sums in the same order, and also
+// the second halves. Collective; throws if a rank is gone.
 //
-// In a group whose waits block a stream and not the thread (NCCL), all of this happens in the current stream: finish() makes that
-// stream wait.
+// In a group whose waits block a stream instead of the thread (NCCL), all of this happens in the current stream, and finish()
+// makes that stream wait.
 class OrderedSum {
  public:
-  // Begins to add up `flat` (contiguous), which finish() overwrites. `to` and `back` carry the two halves. They may be the same
-  // group in two cases: a sum begins only after the last one has ended, or there is a `second_stream`. In that stream the second
-  // half begins at once, so that the order of the halves is the same on all ranks, and the current stream continues.
+  // Begins to add up `flat` (contiguous); finish() overwrites it. `to` and `back` carry the two halves. They may be the same
+  // group if a sum begins only after the last one has ended, or if there is a `second_stream`. In that stream the second half
+  // begins at once, so that the order of the halves is the same on all ranks, and the current stream continues.
   OrderedSum(c10d::Backend& to, c10d::Backend& back, at::Tensor flat, std::optional<c10::Stream> second_stream = std::nullopt);
   ~OrderedSum();
   OrderedSum(const OrderedSum&) = delete;
   OrderedSum& operator=(const OrderedSum&) = delete;
 
-  // Begins the second half if the first has arrived. With `waits` it waits for the first half. False if the first half has not
-  // arrived.
+  // Begins the second half if the first half has arrived. With `waits`, it first waits for the first half. Returns false if the
+  // first half has not arrived.
   bool go_on(bool waits);
   void finish();
 

@@ -27,7 +27,7 @@ struct Parcel {
   }
 };
 
-// The parcels of the values that `owner` owns, in the order of the values. Values without bytes are in no parcel.
+// The parcels of the values that `owner` owns, in the order of the values. Values without bytes belong to no parcel.
 inline std::vector<Parcel> parcels_of(const std::vector<at::Tensor>& values, const std::vector<int>& owners, int owner) {
   constexpr std::int64_t kParcel = 16 << 20, kAligned = 64;  // bytes
   std::vector<Parcel> parcels;

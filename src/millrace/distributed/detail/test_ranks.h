@@ -17,7 +17,8 @@ namespace millrace::distributed {
 
 // Turns off c10d's recorder of collectives, which is global to the process and does not support several threads.
 [[maybe_unused]] inline const int kNoRecorder = ::setenv("TORCH_FR_BUFFER_SIZE", "0", 1);
-// As in the program, a write to a rank that is gone must be an error and must not end this process.
+// The program ignores SIGPIPE, so that a write to a rank that is gone is an error and does not end the process. Tests ignore it
+// too.
 [[maybe_unused]] inline const auto kBefore = std::signal(SIGPIPE, SIG_IGN);
 
 inline int free_port() {

@@ -25,7 +25,7 @@ std::string obstacle(const std::vector<RankDevice>& ranks) {
     for (std::size_t other = 0; other < rank; ++other) {
       if (ranks[other].host != ranks[rank].host || ranks[other].gpu != ranks[rank].gpu) continue;
       return "ranks " + std::to_string(other) + " and " + std::to_string(rank) + " share GPU " + ranks[rank].gpu + " of " +
-             ranks[rank].host + ", and NCCL wants one for each";
+             ranks[rank].host + ", but NCCL needs a GPU for each rank";
     }
   }
   return "";

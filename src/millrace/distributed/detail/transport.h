@@ -19,9 +19,9 @@ struct RankDevice {
   [[nodiscard]] static RankDevice of(const Json& json);
 };
 
-// "nccl" if each rank has its own GPU and all ranks have the same library; else "gloo", which carries a GPU's tensors through
-// host memory. The reason is one line. ConfigError if `wish` is "nccl" and that is impossible; "gloo" and "auto" always work.
-// Equal arguments give the same result on all ranks.
+// Returns "nccl" if each rank has its own GPU and all ranks have the same library. Otherwise returns "gloo", which carries a
+// GPU's tensors through host memory. The reason is one line. Throws ConfigError if `wish` is "nccl" and that is impossible;
+// "gloo" and "auto" always work. Equal arguments give the same result on all ranks.
 [[nodiscard]] Chosen<std::string> choose_transport(const std::vector<RankDevice>& ranks, const std::string& wish);
 
 }  // namespace millrace::distributed

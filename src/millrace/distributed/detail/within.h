@@ -9,8 +9,8 @@
 
 namespace millrace::distributed {
 
-// Runs `work` in a separate thread. A caller that does not wait for the future abandons the thread, so the data to which `work`
-// refers must live as long as the thread. The future throws the exceptions of `work`.
+// Runs `work` in a separate thread. If the caller does not wait for the future, the thread continues, so the data to which
+// `work` refers must live as long as the thread. The future throws the exceptions of `work`.
 template <class Work>
 auto in_background(Work work) {
   std::packaged_task<decltype(work())()> task(std::move(work));

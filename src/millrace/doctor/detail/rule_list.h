@@ -64,7 +64,7 @@ Found uneven_ranks(const Evidence& evidence);
 Found few_judges(const Evidence& evidence);
 Found target_missed(const Evidence& evidence);
 
-// In rules_script.cpp, which fire only for a script:
+// In rules_script.cpp; these rules fire only for a script:
 Found workers_respawn(const Evidence& evidence);
 Found too_many_workers(const Evidence& evidence);
 Found threads_in_workers(const Evidence& evidence);
@@ -75,12 +75,13 @@ Found page_faults(const Evidence& evidence);
 Found list_growing(const Evidence& evidence);
 
 // The time of the stretch if there were `readers` readers. It is the longest of three times: the loop's own work; the reading
-// divided among the readers; the CPU time of both divided among the cores. Own work of unknown CPU time counts as work on all
-// cores. A script's step on all cores hardly moves while one of its threads has no core: it waits at the end of each operation.
+// time divided among the readers; the CPU time of both divided among the cores. Own work of unknown CPU time counts as work on
+// all cores. If a script's step uses all cores, it hardly progresses while one of its threads has no core, because each
+// operation waits for all threads.
 [[nodiscard]] double seconds_with(const Evidence& evidence, int readers);
 // The smallest number of readers with which steps hardly wait for data.
 [[nodiscard]] int enough_readers(const Evidence& evidence);
-// The time that the stretch lost because workers of a script were started anew in each pass.
+// The time that the stretch lost because a script starts its workers again in each pass.
 [[nodiscard]] double restart_seconds(const Evidence& evidence);
 // A finding whose remedy is to set the config key `key` to `value`.
 [[nodiscard]] Finding set(std::string what, std::string key, std::string value, std::optional<Finding::Gain> gain);

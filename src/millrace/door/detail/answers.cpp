@@ -5,8 +5,8 @@
 namespace millrace::door::detail {
 namespace {
 
-thread_local std::string said;    // the text that this thread was given last
-thread_local std::string failed;  // the failure that this thread was given last
+thread_local std::string said;    // the latest text that this thread received
+thread_local std::string failed;  // the latest failure that this thread received
 
 }  // namespace
 

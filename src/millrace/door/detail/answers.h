@@ -1,5 +1,5 @@
-// What the functions of libheadrace.so give back: texts that belong to the calling thread, and failures that don't leave the
-// library as exceptions.
+// Return values of the functions of libheadrace.so. Texts belong to the calling thread. Failures never leave the library as
+// exceptions.
 #pragma once
 
 #include <exception>
@@ -12,19 +12,19 @@
 
 namespace millrace::door::detail {
 
-[[nodiscard]] std::string text_of(const Json& json);  // bytes that are no UTF-8 are replaced
+[[nodiscard]] std::string text_of(const Json& json);  // bytes that are not UTF-8 are replaced
 
-// Keeps the text for this thread until its next call.
+// Keeps the text until this thread's next call.
 [[nodiscard]] const char* say(std::string text);
 
 // Keeps a failure of this thread for headrace_error().
 void keep_failure(std::string_view kind, const Message& message);
-void keep_failure(const ConfigError& error);  // its problems become one message, a line each
+void keep_failure(const ConfigError& error);  // its problems become one message with a line for each problem
 
 // This thread's latest failure as JSON; "" = there was no failure.
 [[nodiscard]] const std::string& failure();
 
-// Calls `work`; where it throws, keeps the failure and returns `otherwise`.
+// Calls `work`. If it throws, keeps the failure and returns `otherwise`.
 template <class Work, class Result>
 Result guarded(Result otherwise, Work work) noexcept {
   try {
@@ -34,9 +34,9 @@ Result guarded(Result otherwise, Work work) noexcept {
   } catch (const Error& error) {
     keep_failure(error.kind(), error.message());
   } catch (const std::bad_alloc&) {
-    keep_failure("MemoryError", {"memory is out", "", "lower the batch size or max_buffer_bytes, or free memory"});
+    keep_failure("MemoryError", {"out of memory", "", "lower the batch size or max_buffer_bytes, or free memory"});
   } catch (const std::exception& error) {
-    keep_failure("InternalError", {error.what(), "libheadrace.so", "report it, with what led to it"});
+    keep_failure("InternalError", {error.what(), "libheadrace.so", "report it, and say how it happened"});
   }
   return otherwise;
 }

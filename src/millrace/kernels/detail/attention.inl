@@ -37,14 +37,14 @@ inline std::int64_t first_row_of(const Attention& a, std::int64_t key) { return 
 inline constexpr std::int64_t kQueryBlock = 128;  // rows of the backward pass whose weights are in memory at a time
 
 struct AttentionScratch {
-  std::uint32_t *q_rows, *g_rows, *k_rows, *v_rows;      // [padded_rows][row_words]: first operands (A)
-  std::uint32_t *k_columns, *v_columns;                  // [row_words][padded_rows]: transposed
+  std::uint32_t *q_rows, *g_rows, *k_rows, *v_rows;  // [padded_rows][row_words]: first operands (A)
+  std::uint32_t *k_columns, *v_columns;              // [row_words][padded_rows]: transposed
   // [padded_rows / per word][width]: second operands (B), packed along the rows
   std::uint32_t *q_pairs, *g_pairs, *k_pairs, *v_pairs;
-  float *scores, *weight_gradients;                      // [kStrip][padded_rows]
-  std::uint32_t *weights, *score_gradients;              // [kStrip][padded_rows] in T
-  std::uint32_t *block_weights, *block_gradients;        // [kQueryBlock / per word][padded_rows]
-  float *k_gradient, *v_gradient;                        // [padded_rows][width]
+  float *scores, *weight_gradients;                // [kStrip][padded_rows]
+  std::uint32_t *weights, *score_gradients;        // [kStrip][padded_rows] in T
+  std::uint32_t *block_weights, *block_gradients;  // [kQueryBlock / per word][padded_rows]
+  float *k_gradient, *v_gradient;                  // [padded_rows][width]
   std::uint8_t* bits;
   std::size_t bytes;
 };
@@ -158,8 +158,7 @@ inline void tiled_strip_times_pairs(const AttentionShape& s, const std::uint32_t
 template <class T>
 inline void strip_times_pairs(const AttentionShape& s, const std::uint32_t* strip, std::int64_t keys, const std::uint32_t* pairs,
                               T* out, std::int64_t stride, std::int64_t rows) {
-  if constexpr (kOnTiles<T>)
-    return tiled_strip_times_pairs(s, strip, round_up(keys, kWholeColumns<T>), pairs, out, stride, rows);
+  if constexpr (kOnTiles<T>) return tiled_strip_times_pairs(s, strip, round_up(keys, kWholeColumns<T>), pairs, out, stride, rows);
   for (std::int64_t p = 0; p < s.width; p += kTileColumns) {
     with_vectors(s.width - p, [&](auto vectors) {
       constexpr int kVectors = decltype(vectors)::value;
@@ -284,8 +283,8 @@ inline void add_tiled_key_gradients(const AttentionShape& s, const std::uint32_t
     tiles_product<true>(words, rows, kQueryBlock / 2, b, s.width, s.width, to, s.width);
 }
 
-// accumulated (as many keys as a strip has rows, from `of.key` on) += block^T pairs, summed over the block's query rows that see
-// these keys. Keys that no earlier block saw start at zero.
+// accumulated (as many keys as a strip has rows, from `of.key` on) += block^T pairs, summed over the block's query rows that
+// see these keys. The sum of a key that no earlier block saw starts at zero.
 template <class T>
 inline void add_key_gradients(const AttentionShape& s, const std::uint32_t* block, const std::uint32_t* pairs, const KeyBlock& of,
                               float* accumulated) {

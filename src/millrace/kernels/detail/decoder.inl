@@ -168,7 +168,7 @@ void one_query_forward_of(const OneQuery& a, std::int64_t first_item, std::int64
       store_some(weights + t, e, seen - t);
       total = add(total, keep_lanes(lanes_below(seen - t), e));
     }
-    // If all scores are -inf, there are no weights: NaN.
+    // If all scores are -inf, there are no weights and the result is NaN.
     const F share = splat(highest > -3.0e38F ? 1.0F / sum(total) : __builtin_nanf(""));
     for (std::int64_t c = 0; c < a.head_size; ++c) sums[c] = 0.0F;
     for (std::int64_t t = 0; t < seen; t += 16) store_some(weights + t, mul(load_some(weights + t, seen - t), share), seen - t);
@@ -201,7 +201,7 @@ void one_query_backward_of(const OneQuery& a, std::int64_t first_item, std::int6
     for (std::int64_t t = 0; t < a.keys; ++t) {
       const bool is_seen = t < seen;
       const F score = splat(is_seen ? weights[t] * (products[t] - mean) * a.scale : 0.0F);
-      if (is_seen) add_times(sums, score, k + t * a.k.row_stride, a.head_size);  // dk may overwrite k after this
+      if (is_seen) add_times(sums, score, k + t * a.k.row_stride, a.head_size);  // after this, dk may overwrite k
       store_times(dk + t * a.k_gradient.row_stride, score, q, a.head_size);
       store_times(dv + t * a.v_gradient.row_stride, splat(is_seen ? weights[t] : 0.0F), dout, a.head_size);
     }

@@ -20,7 +20,8 @@ using detail::DropoutRun;
   return data == nullptr ? nullptr : static_cast<char*>(data) + elements * (type == detail::Type::f32 ? 4 : 2);
 }
 
-// The runs of a tensor with this many elements, in its order. InternalError if the site's runs have another number of elements.
+// The runs of a tensor with this many elements, in its order. Throws InternalError if the site's runs have another number of
+// elements.
 [[nodiscard]] std::vector<DropoutRun> dropout_runs(const Dropout& site, std::int64_t elements);
 
 // The site of elements begin, ..., begin + count - 1 of a tensor with `elements` elements.

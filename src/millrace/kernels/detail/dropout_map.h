@@ -1,5 +1,5 @@
-// Which elements dropout keeps at a site (one of the places in a model that use it): the exact map from element to random bit,
-// with a scalar reference. Every kernel, for any instruction set, thread count and tail, draws these bits and no others.
+// Defines which elements dropout keeps at a site (a place in a model that uses dropout). It is the exact map from element to
+// random bit, with a scalar reference. Every kernel, for any instruction set, thread count and tail, draws exactly these bits.
 //
 //   element i of the site (row-major index), group g = i / 128, position e = i % 128
 //   block    philox4x32({c, c >> 32, 0, 0}, key) with c = 16 g + (e % 32) / 2      (16 blocks serve the 128 elements of a group)
@@ -9,7 +9,7 @@
 //
 // So 16 blocks computed side by side in 16 vector lanes give the bits of 128 neighbours in order, without any shuffle.
 //
-// No LibTorch: compilers of devices read this file too.
+// No LibTorch, because compilers of devices read this file too.
 #pragma once
 
 #include <cstdint>

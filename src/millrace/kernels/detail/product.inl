@@ -1,5 +1,5 @@
-// C = A B for linear layers, summed and stored in fp32. ATen lacks two such products, or computes them slowly, on some CPUs: in
-// fp32 its library uses AVX2 code if it does not know the CPU's maker, and it has no bf16 product with an fp32 result, which a
+// C = A B for linear layers, summed and stored in fp32. ATen lacks two such products, or computes them slowly, on some CPUs. In
+// fp32 its library uses AVX2 code if it does not know the CPU's maker. It has no bf16 product with an fp32 result, which a
 // weight's gradient needs.
 //
 // B is packed into panels of 64 columns. A panel consists of strips as wide as the register tile, whose words (see tile.inl)
@@ -108,8 +108,8 @@ struct TileRows {
   std::int64_t stride, base, done, count;
 };
 
-// The operand's address for the tile at `row`. Near the end the tile starts earlier, over rows that are complete, because it must
-// not read past the operand.
+// The operand's address for the tile at `row`. The tile must not read past the operand, so near the end it starts earlier, over
+// rows that are complete.
 template <bool WordMajor>
 inline TileRows rows_in_place(const Product& a, std::int64_t row, std::int64_t end_row, std::int64_t first_word) {
   const std::int64_t missing = row + kTileRows <= end_row ? 0 : row + kTileRows - end_row;
@@ -119,8 +119,8 @@ inline TileRows rows_in_place(const Product& a, std::int64_t row, std::int64_t e
   return {words, a.a_stride, base, done, end_row - base < kTileRows ? end_row - base : kTileRows};
 }
 
-// In a word-major operand the next word is a whole row away, often a page and a power of two, so that few cache lines can hold
-// it. Therefore a block of it is copied, tile by tile, and serves all panels.
+// In a word-major operand the next word is a whole row away. That distance is often a page and a power of two, so that few
+// cache lines can hold the words. Therefore a block of the operand is copied, tile by tile, and serves all panels.
 inline constexpr std::int64_t kBlockTiles = 40;
 inline void pack_tiles(const Product& a, std::int64_t row, std::int64_t rows, std::int64_t first_word, std::int64_t words,
                        std::uint32_t* out) {

@@ -79,8 +79,7 @@ struct GeluArgs {
   Keep keep;
 };
 
-// out = f(x); with a gradient out = gradient * f'(x). Shares are groups of 128 elements, as above. `out` may be x or the
-// gradient.
+// out = f(x); with a gradient out = gradient * f'(x). Shares are groups of 128 elements. `out` may be x or the gradient.
 struct PointwiseArgs {
   const void* x;
   const void* gradient;  // null in the forward pass
@@ -179,10 +178,10 @@ struct Components {
 struct Conv3d {
   const void* x;
   const void* more;             // may be null
-  const std::uint32_t* panels;  // forward
-  const float* bias;            // forward: `columns` numbers, or null
-  void* out;                    // forward
-  const void* out_gradient;     // weights
+  const std::uint32_t* panels;  // for the forward pass
+  const float* bias;            // for the forward pass: `columns` numbers, or null
+  void* out;                    // for the forward pass
+  const void* out_gradient;     // for the gradients of the weights
   std::int64_t samples, depth, height, width, channels, more_channels, out_channels, band;
   Type type;
 };
@@ -245,7 +244,7 @@ struct RmsRows {
   float epsilon;
 };
 struct RmsRowsBackward {
-  const void* x;         // the sum of the forward pass; or null: y and `inverse` are used instead
+  const void* x;         // the sum of the forward pass; null = y and `inverse` are used instead
   const void* y;         // the forward pass's result
   const float* inverse;  // 1 / weight
   const void* y_gradient;

@@ -408,7 +408,7 @@ void column_sums_of_block(const X* matrix, std::int64_t rows, std::int64_t colum
     }
     for (std::int64_t i = 0; i < kElements; ++i) at(warp, i * kWarp + lane) = sums[static_cast<std::size_t>(i)];
   });
-  order.each(kSumWarps * kWarp, [&](std::int64_t thread) {  // after a barrier
+  order.each(kSumWarps * kWarp, [&](std::int64_t thread) {  // runs after a barrier
     for (std::int64_t i = thread; i < kWarp * kElements; i += kWarp * kSumWarps) {
       float total = 0;
       for (std::int64_t warp = 0; warp < kSumWarps; ++warp) total += at(warp, i);

@@ -206,7 +206,7 @@ void sum_pixels(const DeviceGroupNorm& a, std::int64_t together, std::int64_t sa
       shared[1][static_cast<std::size_t>(thread * together + k)] = second;
     }
   });
-  for (std::int64_t i = 0; i < 2 * a.channels; ++i) {  // after a barrier
+  for (std::int64_t i = 0; i < 2 * a.channels; ++i) {  // runs after a barrier
     const std::int64_t which = i / a.channels, channel = i % a.channels;
     float total = 0;
     for (std::int64_t row = 0; row < rows; ++row)

@@ -41,7 +41,7 @@ inline void clear(F (&c)[MR][NV]) {
 template <class T, bool WordMajor, int MR, int NV>
 inline void tile(std::int64_t words, const std::uint32_t* a, std::int64_t lda, const std::uint32_t* b, std::int64_t ldb,
                  F (&c)[MR][NV]) {
-  // Unrolled by the pragma, because the compiler otherwise keeps the sums in memory if there are few registers.
+  // The pragma unrolls the loop, because the compiler otherwise keeps the sums in memory if there are few registers.
 #pragma GCC unroll kWordsAtOnce
   for (std::int64_t k = 0; k < words; ++k, b += ldb) {
     U row[NV];

@@ -11,8 +11,8 @@ namespace {
 template <class T>
 inline constexpr bool kOnTiles = sizeof(T) == 2;
 
-// While this object exists, eight tiles of 16 rows of 64 bytes are configured. Then the thread's earlier configuration returns,
-// because LibTorch's libraries use the matrix unit too. The system must have granted its use (system/instructions.h).
+// While this object exists, eight tiles of 16 rows of 64 bytes are configured. Afterwards the thread's earlier configuration is
+// restored, because LibTorch's libraries use the matrix unit too. The system must have granted its use (system/instructions.h).
 class TileUnit {
  public:
   TileUnit() {

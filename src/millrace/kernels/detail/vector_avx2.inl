@@ -16,7 +16,7 @@ struct U {
   __m256i low, high;
 };
 
-// Of the sixteen registers, six rows of one vector take twelve, and the operands the rest.
+// There are sixteen registers. Six rows of one vector take twelve, and the operands take the rest.
 inline constexpr int kTileRows = 6;
 inline constexpr int kTileVectors = 1;
 inline constexpr int kWordsAtOnce = 2;

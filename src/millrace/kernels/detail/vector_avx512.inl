@@ -12,7 +12,7 @@ using Mask = __mmask16;
 using F = __m512;
 using U = __m512i;
 
-// Of the thirty-two registers, 24 hold a tile's sums and four a row of the second operand.
+// There are thirty-two registers. A tile's sums take 24, and a row of the second operand takes four.
 inline constexpr int kTileRows = 6;
 inline constexpr int kTileVectors = 4;
 inline constexpr int kWordsAtOnce = 1;

@@ -6,7 +6,7 @@
 namespace millrace::report::detail {
 
 extern const std::string_view kStyle;
-extern const std::string_view kScript;      // diagrams
-extern const std::string_view kPageScript;  // what they share: runs, smoothing, pictures, loading again; comes after kScript
+extern const std::string_view kScript;      // script of the diagrams
+extern const std::string_view kPageScript;  // script of the page: runs, smoothing, pictures, reload; comes after kScript
 
 }  // namespace millrace::report::detail

@@ -11,7 +11,7 @@ namespace {
 
 constexpr double kMostSteps = 1e15;
 
-// The members of a step line that get no curve.
+// The members of a step line that have no curve.
 constexpr std::array<std::string_view, 9> kNoCurve = {"step", "epoch",       "samples", "time",    "skipped",
                                                       "kind", "cache_bytes", "seconds", "it_per_s"};
 
@@ -34,7 +34,7 @@ enum class Rank : std::uint8_t { judged, loss, metric, machine, quiet };
 using Values = std::map<double, double>;  // step -> value
 struct Name {
   std::size_t run = 0;
-  std::string member;  // of a group; "" = the diagram is of one metric
+  std::string member;  // member of a group; "" = the diagram shows a single metric
   std::string role;    // "train", "validation", the name of an objective
   auto operator<=>(const Name&) const = default;
 };
@@ -43,7 +43,7 @@ struct Diagram {
   std::size_t order = 0;  // order within its rank
   std::map<Name, Values> series;
 };
-using Diagrams = std::map<std::string, Diagram>;  // by title
+using Diagrams = std::map<std::string, Diagram>;  // diagrams by title
 
 bool ends_with(std::string_view text, std::string_view end) { return text.size() > end.size() && text.ends_with(end); }
 
@@ -56,7 +56,7 @@ std::pair<std::string, std::string> without_objective(const std::string& key) {
   return known ? std::pair{last, key.substr(0, dot)} : std::pair{key, std::string()};
 }
 
-// The metric of this title: a validation's value of what training has as "loss" is "val_loss".
+// The metric with this title. In validations, training's "loss" has the name "val_loss".
 const MetricStory* metric_of(const Validations& validations, const std::string& title) {
   const MetricStory* const found = validations.find("val_" + title);
   return found != nullptr ? found : validations.find(title);
@@ -148,14 +148,14 @@ class Gathering {
   const Validations& validations_;
 };
 
-// What a board's own metrics end in: "left/r2" and "left/mae" are different measures, "recall/cat" and "recall/dog" the same of
-// two classes.
+// The last parts of the names that a metrics board makes itself. "left/r2" and "left/mae" are different measures. "recall/cat"
+// and "recall/dog" are the same measure of two classes.
 constexpr std::array<std::string_view, 10> kMeasures = {
     "mae", "rmse", "r2", "pearson", "accuracy", "macro_f1", "balanced_accuracy", "units", "units_left_out", "units_below_0"};
 
 constexpr std::string_view kOfAGroup = "/…";
 
-// Metrics of which a name has more than one become one diagram, named by what they share.
+// Metrics whose names differ only in the last part are joined in one diagram with the common part as its name.
 Diagrams with_groups(Diagrams all) {
   std::map<std::string, std::vector<std::string>> groups;
   for (const auto& [title, diagram] : all) {
@@ -180,7 +180,7 @@ Diagrams with_groups(Diagrams all) {
   return all;
 }
 
-// The place of a series' value among those of its diagram.
+// Numbers different texts in the order in which they first occur, for the colours and dashes of series.
 class Places {
  public:
   int of(const std::string& text) { return places_.try_emplace(text, static_cast<int>(places_.size())).first->second; }
@@ -189,8 +189,8 @@ class Places {
   std::map<std::string, int> places_;
 };
 
-// Each run has a colour, and its series have different dashes; the series of a single run have different colours, those of a
-// group the colour of their member.
+// If there are several runs, each run has a colour, and its series have different dashes. The series of a single run have
+// different colours, and in a group the colour of their member.
 report::Curve curve_of(const std::string& title, const Diagram& diagram, std::span<const Validations> validations,
                        std::span<const std::string> names) {
   report::Curve curve{.title = title, .series = {}, .is_metric = diagram.rank != Rank::loss && diagram.rank != Rank::machine};

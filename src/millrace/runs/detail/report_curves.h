@@ -11,13 +11,14 @@
 namespace millrace::runs {
 
 struct CurvesOfRuns {
-  // The metric that judges, losses with validation losses, other metrics, learning rates, norms, rates, times, memory.
+  // Curves in this order: the metric that judges the run, losses with validation losses, other metrics, learning rates, norms,
+  // rates, times, memory.
   std::vector<report::Curve> shown;
-  std::vector<report::Curve> quiet;  // of metrics that lines for people leave out
+  std::vector<report::Curve> quiet;  // curves of metrics that do not appear in lines for people
 };
 
 // Several runs share a diagram, and so do the metrics of a group, such as the recall of each class. If a run was resumed, the
-// steps that it repeated count once. `validations`, `names`: of each run.
+// steps that it repeated count once. `validations` and `names` have an entry for each run.
 [[nodiscard]] CurvesOfRuns curves_of(std::span<const RunStory> runs, std::span<const Validations> validations,
                                      std::span<const std::string> names);
 

@@ -22,7 +22,7 @@ struct Tile {
 
 std::string at_step(double step) { return "at step " + with_commas(static_cast<std::int64_t>(step)); }
 
-// The judged metric with its step first, then a few others, the terms of a loss last.
+// Adds the judged metric with its step first, then a few other metrics, and the terms of a loss last.
 void add_metrics(std::vector<Tile>& tiles, const Validations& validations, std::size_t most) {
   std::vector<MetricStory> metrics = validations.metrics;
   std::stable_partition(metrics.begin(), metrics.end(), [&](const MetricStory& metric) {
@@ -64,7 +64,7 @@ std::vector<Tile> tiles_of(const RunStory& run, const Validations& validations) 
 std::string tiles_html(const RunStory& run, const Validations& validations) {
   std::string html = "<div class=\"figures\">";
   for (const Tile& tile : tiles_of(run, validations)) {
-    if (tile.name == "at step") continue;  // its tile's note says so
+    if (tile.name == "at step") continue;  // the tile of the judged metric already shows the step in its note
     html += "<div><b>" + escaped(tile.value) + "</b><span>" + escaped(tile.name) + "</span>" +
             (tile.note.empty() ? "" : "<i>" + escaped(tile.note) + "</i>") + "</div>";
   }
@@ -136,14 +136,14 @@ std::string versions_html(std::span<const RunStory> runs) {
   }
   std::erase_if(versions, [](const auto& each) { return each.second.size() < 2; });
   if (versions.empty()) return "";
-  return "<p class=\"note\">Not the same measure all through: " +
+  return "<p class=\"note\">These metrics are not the same measure throughout: " +
          escaped(joined(versions, ", ",
                         [](const auto& each) {
                           return each.first + " (versions " +
                                  joined(each.second, " and ", [](std::int64_t v) { return std::to_string(v); }) + ")";
                         })) +
-         ". Figures of two versions do not compare; CHANGELOG.md says what a version changed, and millrace eval --from RUN "
-         "measures a run anew.</p>\n";
+         ". Values of different versions can't be compared; CHANGELOG.md says what each version changed, and millrace eval "
+         "--from RUN measures a run again.</p>\n";
 }
 
 std::string remedy_html(const Json& finding) {
@@ -165,10 +165,10 @@ std::string verdict(const RunStory& run, const std::string& run_name) {
   const auto busiest = std::ranges::find_if(
       run.accounts, [](const auto& account) { return account.first != "startup" && account.first != "trials"; });
   if (busiest != run.accounts.end()) {
-    html += busiest->first == "others" ? " Other programs had more of its time than anything else."
+    html += busiest->first == "others" ? " Other programs took the largest part of its time."
                                        : " Most of its time went into <b>" + escaped(busiest->first) + "</b>.";
   }
-  if (run.findings.is_array() && !found) html += " Nothing was found that holds it back.";
+  if (run.findings.is_array() && !found) html += " Nothing was found that slows the run down.";
   html += "</p>";
   if (found) html += "<ol>";
   for (const Json& finding : found ? run.findings : Json::array()) {

@@ -1,4 +1,4 @@
-// What a report says first: how each run ended, its figures, and how runs differ.
+// The head of a report: how each run ended, its figures, and how the runs differ.
 #pragma once
 
 #include <span>
@@ -10,9 +10,9 @@
 
 namespace millrace::runs {
 
-// A short name for each run that no other of them has.
+// A short, unique name for each run.
 [[nodiscard]] std::vector<std::string> names_of(std::span<const RunStory> runs);
-// `names`: of each run; `validations`: likewise. Of a single run tiles, of several a table.
+// `names` and `validations` have an entry for each run. Shows tiles for a single run, and a table for several runs.
 [[nodiscard]] std::string head_html(std::span<const RunStory> runs, std::span<const Validations> validations,
                                     std::span<const std::string> names);
 

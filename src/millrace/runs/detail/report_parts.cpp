@@ -34,9 +34,9 @@ double sum_of(const std::vector<std::pair<std::string, double>>& accounts) {
   return sum;
 }
 
-// Accounts and their greatest share of a rank's time, greatest first, without those that are small on all ranks.
+// Accounts and their greatest share of a rank's time, the greatest first, without accounts that are small on all ranks.
 std::vector<std::pair<std::string, double>> accounts_of_ranks(const RunStory& run) {
-  constexpr std::size_t kMost = 16;  // a run has no more; a damaged file may
+  constexpr std::size_t kMost = 16;  // largest number of accounts; only a damaged file has more
   constexpr double kLeast = 0.005;
   std::map<std::string, double> greatest;
   for (const auto& accounts : run.ranks) {

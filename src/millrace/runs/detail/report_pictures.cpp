@@ -20,15 +20,15 @@ namespace fs = std::filesystem;
 using report::escaped;
 
 constexpr std::uint64_t kMostPicture = 400'000;  // bytes
-constexpr std::int64_t kLatest = -1;             // the step of a picture without one in its name
+constexpr std::int64_t kLatest = -1;             // the step of a picture that has no step in its file name
 
-// The steps at which a picture of a run was kept, rising; kLatest where no step was.
+// The steps at which a picture of a run was kept, in ascending order; kLatest if its file name has no step.
 using Steps = std::map<std::int64_t, fs::path>;
 struct Shown {
   std::string name;
   std::size_t run = 0;
   Steps files;
-  std::map<std::int64_t, std::string> images = {};  // base64, by step
+  std::map<std::int64_t, std::string> images = {};  // images in base64, by step
 };
 
 std::string png_in(const fs::path& path) {
@@ -43,7 +43,7 @@ std::string png_in(const fs::path& path) {
   }
 }
 
-// By name, then by run.
+// Sorted by name, then by run.
 std::vector<Shown> pictures_of(std::span<const RunStory> runs) {
   std::map<std::pair<std::string, std::size_t>, Steps> found;
   for (std::size_t run = 0; run < runs.size(); ++run) {
@@ -59,13 +59,14 @@ std::vector<Shown> pictures_of(std::span<const RunStory> runs) {
   }
   std::vector<Shown> all;
   for (auto& [key, files] : found) {
-    if (files.size() > 1) files.erase(kLatest);  // the same picture as that of the newest step
+    if (files.size() > 1) files.erase(kLatest);  // it equals the picture of the newest step
     all.push_back({.name = key.first, .run = key.second, .files = std::move(files)});
   }
   return all;
 }
 
-// The newest step, the first, and then those that halve the widest gap: the order in which pictures are put into the page.
+// The order in which pictures are put into the page: first the newest step, then the first step, then the steps that halve the
+// widest gap.
 std::vector<std::int64_t> by_importance(const std::set<std::int64_t>& steps) {
   std::vector<std::int64_t> left(steps.begin(), steps.end()), order;
   const auto take = [&](std::vector<std::int64_t>::iterator which) {
@@ -84,11 +85,11 @@ std::vector<std::int64_t> by_importance(const std::set<std::int64_t>& steps) {
 }
 
 struct LeftOut {
-  std::set<std::string> names;  // of pictures whose newest did not fit
-  std::size_t earlier = 0;      // pictures of earlier steps
+  std::set<std::string> names;  // names of pictures whose newest step did not fit
+  std::size_t earlier = 0;      // number of pictures of earlier steps that did not fit
 };
 
-// The newest picture of each, then those of all steps by their importance.
+// Embeds the newest step of each picture, then the earlier steps of all pictures by their importance.
 LeftOut embed(std::vector<Shown>& pictures, std::size_t most) {
   LeftOut left_out;
   std::set<std::int64_t> steps;
