@@ -31,7 +31,7 @@ void install_signal_handlers();
 // Files must be such that a killed process may leave them. One at a time; uses SIGALRM.
 class BeforeFirstStep {
  public:
-  explicit BeforeFirstStep(int descriptor, unsigned patience_s = 5);
+  explicit BeforeFirstStep(int descriptor, unsigned patience_s = 3);
   ~BeforeFirstStep();
   BeforeFirstStep(const BeforeFirstStep&) = delete;
   BeforeFirstStep& operator=(const BeforeFirstStep&) = delete;
