@@ -114,7 +114,7 @@ class Run:
             return "failed"
         if reason and reason != "signal" and summary.get("steps", -1) >= newest:
             return f"done: {reason}"
-        if not newest:
+        if not newest and _json_file(self.folder / "run.json").get("kind") != "script":  # a script has no snapshots of ours
             return "new"
         last = next((line["kind"] for line in reversed(list(self.lines())) if line.get("kind") in ("start", "step", "end")), "end")
         return "stopped" if last == "end" else "died"

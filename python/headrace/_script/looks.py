@@ -10,8 +10,9 @@ import threading
 import time
 from typing import Any
 
+from headrace._script.moments import Moments
+
 EVERY = 0.05
-WRITE_EVERY = 10.0
 MOST_PAUSE = 5.0
 PAUSES = 50      # times as long as a look had no core is the pause behind it
 KEPT = 5e-4    # seconds
@@ -59,15 +60,15 @@ class Looks:
             self._thread.join(2)
 
     def _run(self) -> None:
-        written = time.monotonic()
+        writes = Moments()
         self.delay = RunDelay()
         self.delayed = self.delay.read()
         while self._wait() and self.watcher.on:
             try:
                 self._look()
-                if time.monotonic() - written >= WRITE_EVERY:
+                if writes.left() <= 0:
                     self.watcher.write()
-                    written = time.monotonic()
+                    writes.next()
             except Exception as error:
                 self.watcher.fail(error)
 
