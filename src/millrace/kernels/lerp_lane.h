@@ -9,7 +9,8 @@
 
 namespace millrace::kernels::detail {
 
-// The tensors of one launch: average += weight * (value - average). The struct is an argument of the launch, so it has a fixed size.
+// The tensors of one launch: average += weight * (value - average). The struct is an argument of the launch, so it has a fixed
+// size.
 struct Lerp {
   struct Pair {
     float* average;

@@ -1,9 +1,10 @@
 // The running mean of many tensors: by the CPU, and a device's lanes on the CPU, in the geometry of device/cuda/lerp.cu.
 #include "millrace/kernels/lerp.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/equal.h>
-#include <ATen/ops/lerp.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/lerp.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <gtest/gtest.h>

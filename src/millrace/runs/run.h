@@ -21,7 +21,7 @@ class Run {
  public:
   // What the lines near the end of a log show.
   struct LastLines {
-    Json step, findings;   // the last line of each of these kinds; null if there is no such line
+    Json step, findings;  // the last line of each of these kinds; null if there is no such line
     bool has_end = true;  // false: the process that wrote last has not written why it ended
   };
 

@@ -160,7 +160,9 @@ RunRow row_of(const Run& run) {
   try {
     const std::int64_t newest = run.newest_snapshot().value_or(0);
     row.step = std::max(row.step, newest);
-    row.state = run.is_running() ? "running" : run.is_script() ? script_state(summary) : state_text(summary, newest, last.has_end);
+    row.state = run.is_running()  ? "running"
+                : run.is_script() ? script_state(summary)
+                                  : state_text(summary, newest, last.has_end);
   } catch (const SnapshotError& error) {
     row.state = "unreadable: " + error.message().what;
   }

@@ -207,8 +207,7 @@ TEST_F(CudaKernels, MovesRunningMeansAsTheCpu) {
     values.push_back(i % 4 == 0 ? value.t().contiguous().to(there(type)).t() : value.to(there(type)));
   }
   kernels::lerp(averages, values, at::full({}, 0.25, there(at::kDouble)));
-  for (std::size_t i = 0; i < averages.size(); ++i)
-    EXPECT_TRUE(at::allclose(averages[i].cpu(), expected[i], 1e-6, 1e-6)) << i;
+  for (std::size_t i = 0; i < averages.size(); ++i) EXPECT_TRUE(at::allclose(averages[i].cpu(), expected[i], 1e-6, 1e-6)) << i;
 }
 
 }  // namespace
