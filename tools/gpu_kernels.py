@@ -29,6 +29,7 @@ MOVES = {
     "forward": ("logits", "the same"),
     "backward": ("logits, their gradient", "the same"),
     "column_sums": ("x", "the same"),
+    "lerp": ("average, value, average", "the same"),
     "pad": ("x, padded x", "the same"),
     "unpad": ("padded x, x", "the same"),
     "sum_planes": ("x; backward: x, gradient", "0, if a group fits into a multiprocessor's memory"),

@@ -104,7 +104,8 @@ class Run:
 
     @property
     def state(self) -> str:
-        """"running", "done: <why>", "failed", "stopped" (can be resumed) or "new" (nothing saved yet)."""
+        """"running", "done: <why>", "failed", "stopped" (can be resumed), "died" (so can this; it was killed or crashed) or "new" (nothing
+        saved yet)."""
         if self.is_running:
             return "running"
         summary, snapshots = self.summary, self._snapshots()
@@ -113,7 +114,10 @@ class Run:
             return "failed"
         if reason and reason != "signal" and summary.get("steps", -1) >= newest:
             return f"done: {reason}"
-        return "stopped" if newest else "new"
+        if not newest and _json_file(self.folder / "run.json").get("kind") != "script":  # a script has no snapshots of ours
+            return "new"
+        last = next((line["kind"] for line in reversed(list(self.lines())) if line.get("kind") in ("start", "step", "end")), "end")
+        return "stopped" if last == "end" else "died"
 
     @property
     def is_running(self) -> bool:

@@ -12,6 +12,7 @@ from typing import Any, Sequence
 
 from headrace._script import folder as folders
 from headrace._script import verdict as verdicts
+from headrace._script.moments import Moments
 from headrace.errors import Error, UsageError
 from headrace.run import _script_of, check, end_as, start_and_wait
 
@@ -124,7 +125,8 @@ def _watched(command: list[str], run: Path | None, as_json: bool) -> int:
     scratch = Path(tempfile.mkdtemp(prefix="headrace-"))
     try:
         path = os.environ.get("PYTHONPATH")
-        usage = start_and_wait(command, {**os.environ, "HEADRACE_DOCTOR": str(scratch), "PYTHONPATH": f"{HOOK}{os.pathsep}{path}" if path else str(HOOK)})
+        environment = {**os.environ, "HEADRACE_DOCTOR": str(scratch), "PYTHONPATH": f"{HOOK}{os.pathsep}{path}" if path else str(HOOK)}
+        usage = start_and_wait(command, environment, _Meanwhile(scratch, folder, " ".join(command)))
         try:
             _conclude(scratch, folder, " ".join(command), _ending(usage.status), as_json)
         except Exception as error:  # the script has ended well or not; that is what the exit code says
@@ -134,19 +136,45 @@ def _watched(command: list[str], run: Path | None, as_json: bool) -> int:
     return end_as(usage.status)
 
 
+class _Meanwhile:
+    """Keeps the run folder up to date while the script runs: it may be looked at, and a kill of both leaves what was known."""
+
+    def __init__(self, scratch: Path, folder: folders.Folder, name: str):
+        self._scratch, self._folder, self._name = scratch, folder, name
+        self._moments = Moments()
+
+    def __call__(self) -> float:
+        if self._moments.left() <= 0:
+            self._moments.next()
+            try:
+                trained = _judged(self._scratch, self._name)
+                if trained is not None:
+                    self._folder.write(trained, verdicts.diagnose(trained["evidence"]), None)
+            except Exception:  # what fails here is said at the end, where the same is done once more
+                pass
+        return max(0.0, self._moments.left())
+
+
+def _judged(scratch: Path, name: str) -> dict[str, Any] | None:
+    """What is known of the process that trains; None before its first step."""
+    trained = _trained(_processes(scratch))
+    if trained is None or trained["evidence"]["step"] < 1:
+        return None
+    trained["evidence"]["script"]["command"] = name
+    trained["name"] = name
+    return trained
+
+
 def _conclude(scratch: Path, folder: folders.Folder, name: str, ending: dict[str, Any], as_json: bool) -> None:
     """Says what was found and keeps it; the script has ended, so a failure here is a line."""
-    found = _processes(scratch)
-    trained = _trained(found)
-    if trained is None or trained["evidence"]["step"] < 1:
+    trained = _judged(scratch, name)
+    if trained is None:
         folder.remove()
-        why = _nothing(scratch, found)
+        why = _nothing(scratch, _processes(scratch))
         _tell(f"headrace doctor  {why}")
         if as_json:
             print(json.dumps({"findings": [], "accounts": [], "verdict": why}), flush=True)
         return
-    trained["evidence"]["script"]["command"] = name
-    trained["name"] = name
     try:
         verdict = verdicts.diagnose(trained["evidence"])
     except Error as error:

@@ -50,7 +50,7 @@ class _Wandb:
         self._run.log(values, step=step)
 
     def finish(self, state: str) -> None:
-        self._run.finish(exit_code=1 if state == "failed" else 0)
+        self._run.finish(exit_code=1 if state in ("failed", "died") else 0)
 
 
 class _Mlflow:
@@ -82,7 +82,7 @@ class _Mlflow:
         self._client.set_tag(self._id, "headrace.step", step)
 
     def finish(self, state: str) -> None:
-        self._client.set_terminated(self._id, status="FAILED" if state == "failed" else "KILLED" if state == "stopped" else "FINISHED")
+        self._client.set_terminated(self._id, status="FAILED" if state == "failed" else "KILLED" if state in ("stopped", "died") else "FINISHED")
 
 
 TRACKERS: dict[str, Callable[[Run, str, str], Tracker]] = {"wandb": _Wandb, "mlflow": _Mlflow}

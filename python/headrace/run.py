@@ -14,7 +14,7 @@ import signal
 import sys
 import time
 from dataclasses import dataclass
-from typing import Mapping, NoReturn, Sequence
+from typing import Callable, Mapping, NoReturn, Sequence
 
 from headrace.environment import Plan, plan_for, this_machine
 from headrace.errors import Error, FileError, MissingError, UsageError
@@ -192,13 +192,15 @@ class _Parent:
         os.waitpid(self.listener, 0)
         os.close(self.heard)
 
-    def wait(self) -> Usage:
+    def wait(self, meanwhile: Callable[[], float | None]) -> Usage:
+        heard = [*PASSED_ON, signal.SIGCHLD]
         while True:
+            pause = meanwhile()
             pid, status, used = os.wait4(self.program, os.WNOHANG)
             if pid:
                 break
-            found = signal.sigwaitinfo([*PASSED_ON, signal.SIGCHLD])
-            if found.si_signo != signal.SIGCHLD and not self._reached_all(found.si_signo):
+            found = signal.sigwaitinfo(heard) if pause is None else signal.sigtimedwait(heard, pause)
+            if found is not None and found.si_signo != signal.SIGCHLD and not self._reached_all(found.si_signo):
                 os.kill(self.program, found.si_signo)
         wall = time.monotonic() - self.began
         self._end_listener()
@@ -208,12 +210,12 @@ class _Parent:
         return Usage(status, wall, used.ru_utime, used.ru_stime, used.ru_minflt + used.ru_majflt, used.ru_maxrss * 1024)
 
 
-def start_and_wait(command: Sequence[str], environment: Mapping[str, str]) -> Usage:
+def start_and_wait(command: Sequence[str], environment: Mapping[str, str], meanwhile: Callable[[], float | None] = lambda: None) -> Usage:
     """Runs `command` as a child and says what it took. Signals to this process reach it; call it in the main thread of a process that
-    has no other."""
+    has no other. `meanwhile` is called while the child runs, and says after how many seconds it wants to be called again; None: never."""
     sys.stdout.flush()
     sys.stderr.flush()
-    return _Parent(command, environment).wait()
+    return _Parent(command, environment).wait(meanwhile)
 
 
 def end_as(status: int) -> int:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import time
 import unittest
 from pathlib import Path
 
@@ -157,6 +158,24 @@ class Accounts(Script):
         again = subprocess.run([sys.executable, "-m", "headrace", "doctor", "run"], cwd=self.folder, capture_output=True, text=True, env=settings(self.folder))
         self.assertEqual(again.returncode, 0, again.stderr)
         self.assertIn("35 steps", again.stderr)
+
+
+    def test_a_kill_leaves_what_was_known(self):
+        (self.folder / "train.py").write_text(SLOW + CALL.format("epochs=100000"))
+        with subprocess.Popen([sys.executable, "-m", "headrace", "doctor", "--run", "run", "--", sys.executable, "train.py"], cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                              env=settings(self.folder)) as doctor:
+            self.addCleanup(doctor.kill)
+            while not (self.folder / "run/log.jsonl").exists() and doctor.poll() is None:
+                time.sleep(0.1)
+            import headrace
+            run = headrace.Run(self.folder / "run")
+            self.assertEqual(run.state, "running")
+            doctor.kill()
+        kinds = [line["kind"] for line in run.lines()]
+        self.assertEqual((kinds[0], kinds[-1], run.state), ("start", "findings", "died"))
+        again = subprocess.run([sys.executable, "-m", "headrace", "doctor", "run"], cwd=self.folder, capture_output=True, text=True, env=settings(self.folder))
+        self.assertEqual(again.returncode, 0, again.stderr)
+        self.assertIn("waiting for data", again.stderr)
 
 
 class Unchanged(Script):

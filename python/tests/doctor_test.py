@@ -13,8 +13,8 @@ BUILD = Path(os.environ.get("MILLRACE_BUILD") or PACKAGE.parent / "build/release
 os.environ.setdefault("HEADRACE_LIBRARY", str(BUILD / "libheadrace.so"))
 sys.path.insert(0, str(PACKAGE))
 from headrace import doctor  # noqa: E402
-from headrace._script import accounts  # noqa: E402
-from headrace._script.loaders import Loader, Page, Reading, gives_samples  # noqa: E402
+from headrace._script import accounts, run_delay  # noqa: E402
+from headrace._script.loaders import Loader, Page, Reading, Timed, gives_samples  # noqa: E402
 from headrace.errors import UsageError  # noqa: E402
 
 
@@ -189,6 +189,37 @@ class Workers(unittest.TestCase):
             reading.time_one(index, 0.4 if index == 30 else 0.01)
         self.assertEqual((reading.slow, reading.slowest, reading.timed), (1, 30, 40))
 
+    def test_a_sample_that_had_no_core_is_not_slow(self):
+        clock = Clock()
+        delay = mock.Mock()
+
+        class Samples:
+            def __getitem__(self, index):
+                clock.now += 400_000_000 if index == 30 else 10_000_000
+                delay.read.return_value += 390_000_000 if index == 30 else 0
+                return index
+
+        for counted, slow in ((True, 0), (False, 1)):
+            delay.read.return_value, reading = 0, Reading()
+            with mock.patch("headrace._script.loaders._now", clock), mock.patch("headrace._script.run_delay.of_this_thread", return_value=delay):
+                timed = Timed(Samples(), reading)
+                if not counted:
+                    timed.delay = mock.Mock(**{"read.return_value": 0})
+                for index in range(40):
+                    timed[index]
+            self.assertEqual((reading.slow, reading.timed), (slow, 40))
+
+    def test_the_kernel_counts_what_this_thread_had_no_core(self):
+        before = run_delay.of_this_thread()
+        self.assertGreaterEqual(before.read(), 0)
+        self.assertIs(run_delay.of_this_thread(), before)
+        read, write = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.write(write, b"other" if run_delay.of_this_thread() is not before else b"same")
+            os._exit(0)
+        os.waitpid(child, 0)
+        self.assertEqual(os.read(read, 8), b"other")
 
     def test_samples_of_a_subset_are_asked_for_one_by_one(self):
         class Subset:

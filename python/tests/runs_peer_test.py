@@ -81,9 +81,11 @@ class Folders(unittest.TestCase):
         self.assertNotIn("seconds", history)
 
     def test_state_is_what_the_program_says(self):
-        for number, (summary, snapshots, expected) in enumerate(((None, (), "new"), (None, (2,), "stopped"), (DONE, (3,), "done: epochs"), (DONE, (4,), "stopped"),
+        for number, (summary, snapshots, expected) in enumerate(((None, (), "new"), (None, (2,), "died"), (DONE, (3,), "done: epochs"), (DONE, (4,), "died"),
                                                                  ({"exit_reason": "signal", "steps": 3}, (3,), "stopped"), ({"exit_reason": "error"}, (3,), "failed"))):
             run = headrace.Run(make_run(self.root / f"r{number}", summary, snapshots))
+            if expected == "stopped":
+                write_log(run.folder, [*FIRST, *RESUMED, {"kind": "end", "exit_reason": "signal"}])
             self.assertEqual(run.state, expected)
             (run.folder / "lock").write_text("")
             self.assertEqual(run.state, expected)

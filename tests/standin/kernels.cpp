@@ -258,6 +258,19 @@ void column_sums(const void* matrix, Type type, std::int64_t rows, std::int64_t 
                 });
 }
 
+void lerp(const kernels::detail::Lerp& args, c10::DeviceIndex index) {
+  std::vector<Use> uses = {reads(args.weight, 1, Type::f32)};
+  kernels::detail::Lerp there = args;
+  to_kernels(there.weight);
+  for (std::size_t i = 0; i < static_cast<std::size_t>(args.count); ++i) {
+    uses.push_back(reads(args.pairs[i].value, args.pairs[i].count, Type::f32));
+    uses.push_back(reads(args.pairs[i].average, args.pairs[i].count, Type::f32));
+    uses.push_back(writes(args.pairs[i].average, args.pairs[i].count, Type::f32));
+    to_kernels(there.pairs[i].value), to_kernels(there.pairs[i].average);
+  }
+  launch_kernel("millrace::lerp", index, uses, [there] { launched::lerp(there); });
+}
+
 void write(void* to_device, const void* from, std::size_t bytes, c10::DeviceIndex index) {
   refuse_in_recording("bytes that the host writes: " + std::to_string(bytes));
   launch_kernel("millrace::write", index, {{to_device, static_cast<std::int64_t>(bytes), true}},
@@ -283,6 +296,7 @@ extern "C" __attribute__((visibility("default"))) const millrace::kernels::Devic
                                                     .soft_pool = &millrace::standin::soft_pool,
                                                     .circular_pad = &millrace::standin::circular_pad,
                                                     .column_sums = &millrace::standin::column_sums,
+                                                    .lerp = &millrace::standin::lerp,
                                                     .write = &millrace::standin::write};
   const char* const own = std::getenv("STANDIN_OWN_KERNELS");
   return own != nullptr && std::string_view(own) == "none" ? nullptr : &table;

@@ -51,6 +51,7 @@ class Folder:
         """Of a script that trained nothing."""
         for name in [*FILES, "lock"]:
             (self.path / name).unlink(missing_ok=True)
+            (self.path / f"{name}.part").unlink(missing_ok=True)
         self._lock.close()
         for folder in self._made:
             try:
@@ -59,30 +60,37 @@ class Folder:
                 return
 
     def _json(self, name: str, value: Any) -> None:
-        (self.path / name).write_text(json.dumps(value, indent=1) + "\n")
+        self._whole(name, json.dumps(value, indent=1) + "\n")
 
-    def write(self, found: dict[str, Any], verdict: dict[str, Any], ending: dict[str, Any]) -> None:
-        """`found`: the evidence file of the process that trains. `ending`: exit_reason, and error or signal."""
+    def _whole(self, name: str, text: str) -> None:
+        """Whoever reads the file meanwhile, or after a kill, finds it as it was or as it is."""
+        part = self.path / f"{name}.part"
+        part.write_text(text)
+        os.replace(part, self.path / name)
+
+    def write(self, found: dict[str, Any], verdict: dict[str, Any], ending: dict[str, Any] | None) -> None:
+        """`found`: the evidence file of the process that trains. `ending`: exit_reason, and error or signal; None while the script runs."""
         evidence = found["evidence"]
         self._json("evidence.json", found)
         loader, script = evidence["script"].get("loader", {}), evidence["script"]
         kept = {name: loader[name] for name in ("workers", "prefetch", "persistent", "pinned", "batch_size") if name in loader}
         self._json("config.json", {"values": {"loader": kept, "script": {"threads": script.get("threads", 0)}},
                                    "origins": {f"loader.{name}": loader.get("where", "") for name in kept}})
-        with open(self.path / "log.jsonl", "w") as log:
-            for line in self._lines(found, verdict, ending):
-                log.write(json.dumps(line) + "\n")
+        self._whole("log.jsonl", "".join(json.dumps(line) + "\n" for line in self._lines(found, verdict, ending)))
+        if ending is None:
+            return
         self._json("summary.json", self._summary(found, verdict, ending))
         fcntl.flock(self._lock, fcntl.LOCK_UN)
 
-    def _lines(self, found: dict[str, Any], verdict: dict[str, Any], ending: dict[str, Any]) -> Any:
+    def _lines(self, found: dict[str, Any], verdict: dict[str, Any], ending: dict[str, Any] | None) -> Any:
         evidence, rows = found["evidence"], found["rows"]
         yield {"kind": "start", "time": 0.0, "script": self.script, "recipe": self.script, "command": self.command, "step": 0, "versions": found["versions"],
                "process": found["process"], "unix_time": found["began_unix"], "system": found["system"]}
         yield from sorted([*_thinned(rows), *found["machine_lines"]], key=lambda line: line["time"])
         times = evidence["times"]
         yield {"kind": "findings", "time": times["wall"], "step": evidence["step"], "findings": verdict.get("findings", [])}
-        yield {"kind": "end", "time": times["wall"], "step": evidence["step"], **ending}
+        if ending is not None:
+            yield {"kind": "end", "time": times["wall"], "step": evidence["step"], **ending}
 
     def _summary(self, found: dict[str, Any], verdict: dict[str, Any], ending: dict[str, Any]) -> dict[str, Any]:
         evidence, rows, times = found["evidence"], found["rows"], found["evidence"]["times"]

@@ -11,6 +11,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from headrace._script import run_delay
+
 _now = time.perf_counter_ns
 SLOTS = 2048
 # The process, then Reading.COUNTED.
@@ -87,15 +89,16 @@ class Reading:
 class Timed:
     """A dataset whose samples are timed; for one batch."""
 
-    __slots__ = ("dataset", "reading")
+    __slots__ = ("dataset", "reading", "delay")
 
     def __init__(self, dataset: Any, reading: Reading):
-        self.dataset, self.reading = dataset, reading
+        self.dataset, self.reading, self.delay = dataset, reading, run_delay.of_this_thread()
 
     def __getitem__(self, index: Any) -> Any:
-        began = _now()
+        began, delayed = _now(), self.delay.read()
         sample = self.dataset[index]
-        self.reading.time_one(index, (_now() - began) / 1e9)
+        # A sample is not slow because other programs had the cores.
+        self.reading.time_one(index, (_now() - began - (self.delay.read() - delayed)) / 1e9)
         return sample
 
 

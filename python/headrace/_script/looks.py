@@ -2,35 +2,20 @@
 writes the evidence now and then, so that a script that is killed leaves what was known."""
 from __future__ import annotations
 
-import ctypes
 import dis
-import os
 import sys
 import threading
 import time
 from typing import Any
 
+from headrace._script import run_delay
+from headrace._script.moments import Moments
+
 EVERY = 0.05
-WRITE_EVERY = 10.0
 MOST_PAUSE = 5.0
 PAUSES = 50      # times as long as a look had no core is the pause behind it
 KEPT = 5e-4    # seconds
 _TENSOR = "/torch/_tensor.py"
-
-
-class RunDelay:
-    """How long this thread could run and had no core, in ns, asked without letting go of the interpreter's lock."""
-
-    def __init__(self) -> None:
-        self.file = os.open(f"/proc/self/task/{threading.get_native_id()}/schedstat", os.O_RDONLY | os.O_CLOEXEC)
-        self.text = ctypes.create_string_buffer(64)
-        self.pread = ctypes.PyDLL(None).pread64
-        self.pread.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int64]
-        self.pread.restype = ctypes.c_ssize_t
-
-    def read(self) -> int:
-        count = self.pread(self.file, self.text, 64, 0)
-        return int(self.text.raw[:count].split()[1]) if count > 0 else 0
 
 
 def _at_loop(frame: Any) -> bool:
@@ -59,15 +44,15 @@ class Looks:
             self._thread.join(2)
 
     def _run(self) -> None:
-        written = time.monotonic()
-        self.delay = RunDelay()
+        writes = Moments()
+        self.delay = run_delay.of_this_thread()
         self.delayed = self.delay.read()
         while self._wait() and self.watcher.on:
             try:
                 self._look()
-                if time.monotonic() - written >= WRITE_EVERY:
+                if writes.left() <= 0:
                     self.watcher.write()
-                    written = time.monotonic()
+                    writes.next()
             except Exception as error:
                 self.watcher.fail(error)
 

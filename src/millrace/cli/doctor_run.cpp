@@ -90,7 +90,7 @@ void print_text(const runs::RunStory& story) {
   print(table(rows));
   if (story.findings.is_null())
     return print("no findings were recorded: an older run, one that ended too early, or log.doctor=false\n");
-  if (story.findings.empty()) return print("nothing to mend\n");
+  if (story.findings.empty()) return print(story.state.is_death ? "nothing else to mend\n" : "nothing to mend\n");
   constexpr std::size_t kMost = 3;
   for (std::size_t i = 0; i < std::min(story.findings.size(), kMost); ++i)
     print(std::to_string(i + 1) + "   " + finding_text(story.findings[i]) + "\n");

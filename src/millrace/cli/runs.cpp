@@ -11,9 +11,9 @@ namespace {
 constexpr std::size_t kWidth = 100;  // characters of the table if the user chooses no columns
 
 constexpr std::string_view kRunsHelp =
-    R"(Lists the run folders below ./runs, newest first. A run that is "stopped" is resumed by
-millrace train RECIPE --run FOLDER; so is a branch (FOLDER/branches/...), the part that a run left behind when it resumed from an
-older snapshot (--train.resume=FOLDER/snapshots/...).
+    R"(Lists the run folders below ./runs, newest first. A run that was "stopped", or that "died" (millrace doctor FOLDER says of what), is
+resumed by millrace train RECIPE --run FOLDER; so is a branch (FOLDER/branches/...), the part that a run left behind when it resumed
+from an older snapshot (--train.resume=FOLDER/snapshots/...).
 
 Columns: run, recipe, step, loss, best (of the metric that judges), step_ms (median), rate, findings (of the doctor), bound_by (the
 account that takes most time), state, when. Those that fit into 100 characters are shown.

@@ -11,6 +11,7 @@
 #include "millrace/kernels/decoder_lane.h"
 #include "millrace/kernels/detail/table.h"
 #include "millrace/kernels/group_norm_lane.h"
+#include "millrace/kernels/lerp_lane.h"
 
 namespace millrace::kernels {
 
@@ -56,6 +57,8 @@ struct DeviceTable {
   // Sums the columns of a matrix (rows, columns) into parts (blocks, columns), f32. The kernel writes all of `parts`.
   void (*column_sums)(const void* matrix, detail::Type type, std::int64_t rows, std::int64_t columns, std::int64_t blocks,
                       float* parts, c10::DeviceIndex index);
+  // For 1 to Lerp::kMost pairs of tensors, of at least one element each, that are dense in the same order.
+  void (*lerp)(const detail::Lerp&, c10::DeviceIndex index);
   // Writes bytes of the host to the device's memory, in order with the work of the current stream. The host does not wait, and
   // `from` may change as soon as this returns.
   void (*write)(void* to_device, const void* from, std::size_t bytes, c10::DeviceIndex index);

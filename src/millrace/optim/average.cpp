@@ -5,6 +5,7 @@
 #include <ATen/ops/zeros.h>
 
 #include "millrace/base/error.h"
+#include "millrace/kernels/lerp.h"
 
 namespace millrace::optim {
 
@@ -25,11 +26,12 @@ void Average::update(const at::Tensor& skip) {
   const at::Tensor counts = 1.0 - skip;
   const at::Tensor n = updates_.to(at::kDouble);  // double, because 1 - .9999 loses three digits in float
   const at::Tensor weight = (1.0 - ((n + 1.0) / (n + 10.0)).clamp_max(decay_)) * counts;
-  const at::Tensor narrow = weight.to(at::kFloat);
+  std::vector<at::Tensor> averages, values;
   for (const NamedParameter& parameter : parameters_) {
-    const at::Tensor& average = weights_.at(parameter.name);
-    average.lerp_(parameter.value.detach(), average.scalar_type() == at::kFloat ? narrow : weight.to(average.scalar_type()));
+    averages.push_back(weights_.at(parameter.name));
+    values.push_back(parameter.value.detach());
   }
+  kernels::lerp(averages, values, weight);
   updates_.add_(counts);
 }
 

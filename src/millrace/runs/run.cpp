@@ -62,6 +62,7 @@ const Run::LastLines& Run::last_lines() const {
     begin = end + 1;
     const std::string kind = text_at(line, {"kind"});
     if (kind == "start") last_lines_->findings = Json();
+    if (kind == "start" || kind == "step" || kind == "end") last_lines_->has_end = kind == "end";
     if (kind == "step")
       last_lines_->step = std::move(line);
     else if (kind == "findings")

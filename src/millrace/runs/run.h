@@ -19,9 +19,10 @@ inline constexpr double kBusy = 0.1;
 // that it does not hide the run or other runs. Used by one thread.
 class Run {
  public:
-  // The last line of each of these kinds near the end of a log; null if there is no such line.
+  // What the lines near the end of a log show.
   struct LastLines {
-    Json step, findings;
+    Json step, findings;  // the last line of each of these kinds; null if there is no such line
+    bool has_end = true;  // false: the process that wrote last has not written why it ended
   };
 
   explicit Run(std::filesystem::path folder) : folder_(std::move(folder)) {}

@@ -13,12 +13,13 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kDeepest = 3;  // folders are searched to this depth: runs/<recipe>/<name>, and one folder more
-std::string state_text(const Json& summary, std::int64_t newest_step) {
+
+std::string state_text(const Json& summary, std::int64_t newest_step, bool has_end) {
   switch (state_of_run(summary, newest_step)) {
     case RunState::unsaved:
       return "new";
     case RunState::stopped:
-      return "stopped";
+      return has_end ? "stopped" : "died";
     case RunState::failed:
       return "failed";
     case RunState::finished:
@@ -159,7 +160,9 @@ RunRow row_of(const Run& run) {
   try {
     const std::int64_t newest = run.newest_snapshot().value_or(0);
     row.step = std::max(row.step, newest);
-    row.state = run.is_running() ? "running" : run.is_script() ? script_state(summary) : state_text(summary, newest);
+    row.state = run.is_running()  ? "running"
+                : run.is_script() ? script_state(summary)
+                                  : state_text(summary, newest, last.has_end);
   } catch (const SnapshotError& error) {
     row.state = "unreadable: " + error.message().what;
   }

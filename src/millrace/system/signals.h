@@ -31,7 +31,7 @@ void install_signal_handlers();
 // files must always be in a state that a killed process may leave. Only one object may exist at a time. It uses SIGALRM.
 class BeforeFirstStep {
  public:
-  explicit BeforeFirstStep(int descriptor, unsigned patience_s = 5);
+  explicit BeforeFirstStep(int descriptor, unsigned patience_s = 3);
   ~BeforeFirstStep();
   BeforeFirstStep(const BeforeFirstStep&) = delete;
   BeforeFirstStep& operator=(const BeforeFirstStep&) = delete;

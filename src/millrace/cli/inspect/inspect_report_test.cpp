@@ -335,7 +335,7 @@ TEST_F(InspectTest, OneOddFolderIsOneRow) {
   fs::permissions(closed, fs::perms::owner_all);
   fs::permissions(inside, fs::perms::owner_all);
   ASSERT_EQ(rows.size(), 6U);
-  EXPECT_EQ(rows["whole"].state, "stopped");
+  EXPECT_EQ(rows["whole"].state, "died");
   EXPECT_THAT(rows["odd"].state, testing::AllOf(testing::StartsWith("unreadable: "), HasSubstr("Not a directory")));
   EXPECT_EQ(rows["odd"].step, 2);
   EXPECT_EQ(rows["piped"].state, "new");
@@ -374,11 +374,15 @@ TEST_F(InspectTest, BranchesAreRowsOfTheirOwn) {
 }
 
 TEST_F(InspectTest, RunsAreFoundWithTheirState) {
-  make_run("stopped", 20);
+  constexpr const char* kEnded = "{\"kind\":\"start\"}\n{\"kind\":\"step\",\"step\":22,\"loss\":0.5}\n{\"kind\":\"end\"}\n";
+  write(make_run("stopped", 20) / "log.jsonl", kEnded);
+  make_run("killed", 20);
   write(make_run("done", 10) / "summary.json",
         R"({"recipe": "toy", "steps": 15, "loss": {"first": 2.0, "last": 0.25}, "exit_reason": "max_steps"})");
   write(make_run("failed", 10) / "summary.json", R"({"exit_reason": "error"})");
-  write(make_run("signalled", 10) / "summary.json", R"({"exit_reason": "signal"})");
+  const fs::path signalled = make_run("signalled", 10);
+  write(signalled / "summary.json", R"({"exit_reason": "signal", "recipe": "toy"})");
+  write(signalled / "log.jsonl", kEnded);
   // The run was extended and then killed, so the summary is that of the shorter run.
   write(make_run("extended", 20) / "summary.json", R"({"steps": 15, "exit_reason": "max_steps"})");
   write(make_run("cut", 0) / "summary.json", "{\"recipe\": \"to");
@@ -388,12 +392,13 @@ TEST_F(InspectTest, RunsAreFoundWithTheirState) {
   std::map<std::string, runs::RunRow> rows;
   for (const runs::RunRow& row : runs::find_runs(root_)) rows[row.folder.filename()] = row;
   ::close(lock);
-  ASSERT_EQ(rows.size(), 7U);
-  EXPECT_EQ(rows["extended"].state, "stopped");
+  ASSERT_EQ(rows.size(), 8U);
+  EXPECT_EQ(rows["extended"].state, "died");
   EXPECT_EQ(rows["stopped"].state, "stopped");
-  EXPECT_EQ(rows["stopped"].step, 22);
-  EXPECT_EQ(rows["stopped"].loss, 0.5);
-  EXPECT_EQ(rows["stopped"].recipe, "toy");
+  EXPECT_EQ(rows["killed"].state, "died");
+  EXPECT_EQ(rows["killed"].step, 22);
+  EXPECT_EQ(rows["killed"].loss, 0.5);
+  EXPECT_EQ(rows["killed"].recipe, "toy");
   EXPECT_EQ(rows["done"].state, "done: max_steps");
   EXPECT_EQ(rows["done"].step, 15);
   EXPECT_EQ(rows["done"].loss, 0.25);

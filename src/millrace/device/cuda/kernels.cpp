@@ -10,6 +10,7 @@
 #include "millrace/device/cuda/decoder.h"
 #include "millrace/device/cuda/elementwise.h"
 #include "millrace/device/cuda/group_norm.h"
+#include "millrace/device/cuda/lerp.h"
 #include "millrace/device/cuda/norm.h"
 #include "millrace/device/cuda/rms_norm.h"
 #include "millrace/device/cuda/soft_pool.h"
@@ -89,6 +90,10 @@ void column_sums(const void* matrix, kernels::detail::Type type, std::int64_t ro
   on_device(index, [&](cudaStream_t stream) { return launch_column_sums(matrix, type, rows, columns, blocks, parts, stream); });
 }
 
+void lerp(const kernels::detail::Lerp& args, c10::DeviceIndex index) {
+  on_device(index, [&](cudaStream_t stream) { return launch_lerp(args, stream); });
+}
+
 void write(void* to_device, const void* from, std::size_t bytes, c10::DeviceIndex index) {
   on_device(index, [&](cudaStream_t stream) { return launch_write(to_device, from, bytes, stream); });
 }
@@ -112,6 +117,7 @@ extern "C" __attribute__((visibility("default"))) const millrace::kernels::Devic
                                                     .soft_pool = &millrace::device::soft_pool,
                                                     .circular_pad = &millrace::device::circular_pad,
                                                     .column_sums = &millrace::device::column_sums,
+                                                    .lerp = &millrace::device::lerp,
                                                     .write = &millrace::device::write};
   return &table;
 }

@@ -1,10 +1,12 @@
 // Compares values and gradients of a device's own kernels with the CPU's, and replays a recording with other numbers. Skipped,
 // and counted as skipped, without a GPU. The tests of the stand-in run it too (tests/standin).
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/allclose.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/lerp.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randint.h>
@@ -27,6 +29,7 @@
 #include "millrace/kernels/device_table.h"
 #include "millrace/kernels/dropout_bits.h"
 #include "millrace/kernels/kernels.h"
+#include "millrace/kernels/lerp.h"
 #include "millrace/kernels/plain.h"
 #include "millrace/kernels/smooth_leaky.h"
 
@@ -191,6 +194,20 @@ TEST_F(CudaKernels, ARecordingDropsByTheNumbersOfItsReplay) {
     for (std::size_t i = 1; i < results.size(); ++i)
       EXPECT_LE((results[i].cpu() - expected[i]).abs().max().item<double>(), 1e-5) << site.key << ", result " << i;
   }
+}
+
+TEST_F(CudaKernels, MovesRunningMeansAsTheCpu) {
+  std::vector<at::Tensor> averages, values, expected;
+  for (std::int64_t i = 0; i < 70; ++i) {  // more than a launch takes
+    const at::Tensor average = at::randn({i % 7 + 1, 100 * (i % 5)}), value = at::randn(average.sizes());
+    const auto type = i % 9 == 0 ? at::kDouble : at::kFloat;
+    expected.push_back(at::lerp(average.to(type), value.to(type), 0.25));
+    averages.push_back(average.to(there(type)));
+    // Some values lie in another order than the averages.
+    values.push_back(i % 4 == 0 ? value.t().contiguous().to(there(type)).t() : value.to(there(type)));
+  }
+  kernels::lerp(averages, values, at::full({}, 0.25, there(at::kDouble)));
+  for (std::size_t i = 0; i < averages.size(); ++i) EXPECT_TRUE(at::allclose(averages[i].cpu(), expected[i], 1e-6, 1e-6)) << i;
 }
 
 }  // namespace

@@ -140,6 +140,30 @@ inline void pointwise(Pointwise function, const detail::PointwiseArgs& args, Ord
   });
 }
 
+// ---- Many tensors toward others: lerp.cu
+
+inline void lerp(const detail::Lerp& args, Order order = {}) {
+  constexpr std::int64_t kElements = Piece<float>::kElements;
+  require(args.count > 0 && args.count <= detail::Lerp::kMost, std::to_string(args.count) + " pairs");
+  std::int64_t most = 0;
+  for (std::size_t i = 0; i < static_cast<std::size_t>(args.count); ++i) most = std::max(most, args.pairs[i].count);
+  const std::int64_t blocks = std::min((most / kElements + detail::kLerpThreads) / detail::kLerpThreads, detail::kLerpBlocks);
+  const std::int64_t step = blocks * detail::kLerpThreads;
+  order.each(args.count * step, [&](std::int64_t thread) {
+    const detail::Lerp::Pair& pair = args.pairs[static_cast<std::size_t>(thread / step)];
+    const float weight = *args.weight;
+    const auto begins_piece = [](const void* data) { return reinterpret_cast<std::uintptr_t>(data) % sizeof(Piece<float>) == 0; };
+    const std::int64_t pieces = begins_piece(pair.average) && begins_piece(pair.value) ? pair.count / kElements : 0;
+    auto* const averages = reinterpret_cast<Piece<float>*>(pair.average);
+    for (std::int64_t i = thread % step; i < pieces; i += step) {
+      const Piece<float> value = reinterpret_cast<const Piece<float>*>(pair.value)[i];
+      for (int k = 0; k < kElements; ++k) averages[i].at[k] = detail::lerp_of(averages[i].at[k], value.at[k], weight);
+    }
+    for (std::int64_t i = pieces * kElements + thread % step; i < pair.count; i += step)
+      pair.average[i] = detail::lerp_of(pair.average[i], pair.value[i], weight);
+  });
+}
+
 // ---- Rows of a norm: norm.cu
 
 inline constexpr std::int64_t kNormWarps = 4;

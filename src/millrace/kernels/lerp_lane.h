@@ -1,0 +1,34 @@
+// A weighted step of many tensors toward others, for a device's threads. g++ and nvcc both compile this file.
+#pragma once
+
+#include <c10/macros/Macros.h>
+
+#include <array>
+#include <cmath>
+#include <cstdint>
+
+namespace millrace::kernels::detail {
+
+// The tensors of one launch: average += weight * (value - average). The struct is an argument of the launch, so it has a fixed
+// size.
+struct Lerp {
+  struct Pair {
+    float* average;
+    const float* value;
+    std::int64_t count;
+  };
+  static constexpr int kMost = 64;  // pairs
+  std::array<Pair, kMost> pairs;
+  int count;            // of the pairs that are set
+  const float* weight;  // in the device's memory
+};
+
+// The blocks of a launch are (blocks of a pair, pairs). Threads loop over larger tensors.
+inline constexpr std::int64_t kLerpThreads = 256, kLerpBlocks = 512;
+
+// The formula of at::lerp, which is exact at weight 0 and at weight 1.
+[[nodiscard]] C10_HOST_DEVICE inline float lerp_of(float from, float to, float weight) {
+  return ::fabsf(weight) < 0.5F ? from + weight * (to - from) : to - (to - from) * (1.0F - weight);
+}
+
+}  // namespace millrace::kernels::detail
