@@ -66,7 +66,8 @@ std::string gpus_text(const MachineView& machine) {
   return joined(all, "; ");
 }
 
-// Makes "oneDNN 3.7.1" of the answer "Intel(R) MKL-DNN v3.7.1 (Git Hash ...)": takes the first word that is a version.
+// Returns "oneDNN 3.7.1" for the answer "Intel(R) MKL-DNN v3.7.1 (Git Hash ...)": `name`, then the first word of the answer
+// that is a version.
 std::string library_text(const std::string& name, const std::string& answer) {
   for (std::size_t at = 0; at < answer.size(); ++at) {
     const std::size_t end = std::min(answer.find_first_of(" -(", at), answer.size());

@@ -77,7 +77,7 @@ std::string description(const Weights& weights) {
   return weights.which + (weights.best.empty() ? "" : " (best by " + weights.best + "; " + newest + ")");
 }
 
-// Adds to `all` the further tensors that files of the original program hold. Returns the recipe's notes.
+// Adds to `all` the tensors that only files of the recipe's original program have. Returns the recipe's notes.
 std::vector<std::string> complete(std::span<const Entry> recipes, const Weights& weights, Tensors& all) {
   if (weights.run.empty()) return {};
   const std::string recipe = recipe_of_run(Fs::real(), weights.run);

@@ -53,7 +53,7 @@ struct Options {
   bool binds = true;
   std::string at, logs, slurm;
   std::vector<std::string> sbatch;
-  std::vector<std::string> given;  // the options as they were written that a batch file hands on
+  std::vector<std::string> given;  // the options that a batch file passes on, as the user wrote them
   std::vector<std::string> words;
 };
 

@@ -34,7 +34,7 @@ std::string right(const std::string& text, std::size_t column) {
   return std::string(kWidths[column] - std::min(kWidths[column], text.size()), ' ') + text;
 }
 
-// Prints a line as soon as a size was tried, because each takes seconds to minutes.
+// Prints a line as soon as a size was tried, because each trial takes seconds to minutes.
 void print_tried(const Json& one) {
   std::string line = right(one["batch_size"].dump(), 0);
   if (one["fits"].get<bool>()) {

@@ -61,7 +61,7 @@ bool any_is_running(const std::vector<std::filesystem::path>& folders) {
   return std::ranges::any_of(folders, [](const auto& folder) { return runs::Run(folder).is_running(); });
 }
 
-// A page takes at most a tenth of the time, however long the logs are.
+// Making pages takes at most a tenth of the time, however long the logs are.
 int follow(const std::vector<std::filesystem::path>& folders, const std::filesystem::path& file, std::uint16_t port) {
   install_signal_handlers();
   report::PageServer server(port);
@@ -86,7 +86,7 @@ int follow(const std::vector<std::filesystem::path>& folders, const std::filesys
     }
     server.serve(Clock::now() + std::chrono::seconds(1), stop);
   }
-  write_atomically(Fs::real(), file, page_of(folders));  // a page that nobody renews must not load itself again
+  write_atomically(Fs::real(), file, page_of(folders));  // a page without reloading, because this process renews it no longer
   return 0;
 }
 

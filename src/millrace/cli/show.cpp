@@ -104,7 +104,8 @@ class ShownGroup {
                             name_of_row(group_, dataset_, row));
   }
 
-  // The name of each row's sample with its single whole numbers, by which samples can be told apart: "sample 17, label 3".
+  // The name of each row's sample, followed by the row's single whole numbers, which help to tell samples apart: "sample 17,
+  // label 3".
   [[nodiscard]] std::vector<std::string> names_of_rows() const {
     std::vector<std::string> names;
     for (std::int64_t row = 0; row < group_.rows(); ++row) {
@@ -118,14 +119,14 @@ class ShownGroup {
     return names;
   }
 
-  // The name of a field's whole number, such as that of a label's class; the number itself if it has no name.
+  // The name of a value of a field, such as the name of a label's class; the number itself if it has no name.
   [[nodiscard]] std::string word_of(const std::string& field, std::int64_t value) const {
     const auto words = facts_.fields.find(field);
     const bool has_name = words != facts_.fields.end() && value >= 0 && value < std::ssize(words->second.names);
     return has_name ? printable(words->second.names[static_cast<std::size_t>(value)]) : std::to_string(value);
   }
 
-  // The row's sample, with those of its whole numbers that have names: "sample 17 (photos/owl/3.png), label owl".
+  // The name of the row's sample, followed by the values that have names: "sample 17 (photos/owl/3.png), label owl".
   [[nodiscard]] std::string described(std::int64_t row) const {
     std::string text = name_of_row(group_, dataset_, row);
     for (const auto& [name, words] : facts_.fields) {

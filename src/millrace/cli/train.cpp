@@ -78,7 +78,7 @@ void agree_on_batch_size(RunRequest& request, Agreement* agreement) {
   size = ranks.from_root(size);
 }
 
-// Trains with all ranks. Throws Stopped also where another rank obeyed the same signal first.
+// Trains with all ranks. Also throws Stopped if another rank obeyed the same signal first.
 RunOutcome train_together(RunRequest request, distributed::Processes* ranks) {
   try {
     if (request.dry_run != DryRun::plan) agree_on_batch_size(request, ranks);

@@ -12,7 +12,7 @@
 
 namespace millrace::cli {
 
-// An array in a file or in memory. `pieces` passes its elements on in pieces of a few megabytes, in any order.
+// An array in a file or in memory. `pieces` calls `take` with all elements, in pieces of a few megabytes and in any order.
 struct LyingArray {
   std::string name;
   DType dtype = DType::f32;
