@@ -57,7 +57,7 @@ Request request_of(config::Arguments& arguments, std::int64_t samples) {
   return request;
 }
 
-// What `pca fit` and `pca validate` both need.
+// The inputs of both `pca fit` and `pca validate`.
 struct Task {
   RecipeConfig recipe;
   RunConfig shared;

@@ -150,7 +150,8 @@ TEST_F(CosmologyTest, OpeningGoesByThePolicyForBadSamples) {
   EXPECT_GE(bad, 2U);
 }
 
-// The first file too, whose header others are compared with. Without its only file a validation can't go on.
+// This also holds for the first file, whose header is compared with those of the others. Only a validation that has no other
+// file fails.
 TEST_F(CosmologyTest, WhicheverFileCannotBeOpenedTheOthersTrain) {
   int trains = 0;
   for (int file = 0; file < 12; ++file) {

@@ -114,7 +114,7 @@ void take_frequencies(const hdf5::File& file, std::int64_t count, SkyWords& word
 }
 
 void take_unit(const hdf5::File& file, const std::string& cube, SkyWords& words, std::vector<Problem>& problems) {
-  std::vector<std::pair<std::string, std::string>> said;  // where it is said, and the unit
+  std::vector<std::pair<std::string, std::string>> said;  // a place that names a unit, and the unit
   const auto add = [&](const std::string& place, const std::string& text) {
     if (const std::string word = unit_word(text); !word.empty()) said.emplace_back(place, word);
   };
@@ -161,7 +161,7 @@ double tolerance(const std::vector<double>& mhz) {
   return mhz.size() < 2 ? kSameMhz : std::max(kSameMhz * std::min(1.0, least), kSameChannel * least);
 }
 
-// The median step along RA, between -180 and 180 degrees. Only the steps of files are compared: where RA begins does not matter,
+// The median step along RA, between -180 and 180 degrees. Files are compared by this step only. Their first RA does not matter,
 // because samples are rolled along RA.
 double step_of(const std::vector<double>& ra) {
   std::vector<double> steps;

@@ -21,8 +21,7 @@ constexpr std::int64_t kSamplesLookedAt = 4;
 constexpr std::size_t kNamed = 5;            // a line lists at most this many channels
 constexpr double kFewChannels = 0.1;         // if at most this share of the channels holds half of the residual's power, the
                                              // cause is interference
-constexpr std::int64_t kSparedChannels = 6;  // the advice raises n_fg to at most one component for each group of this many
-                                             // channels
+constexpr std::int64_t kSparedChannels = 6;  // the advice raises n_fg to at most one component for this many channels
 constexpr double kPinnedWithin = 0.03;
 constexpr int kPinnedValidations = 3;
 
@@ -107,7 +106,7 @@ std::vector<std::size_t> half_of(const std::vector<double>& power) {
   return order;
 }
 
-// The number of components after the first n_fg of which each holds more power than the whole signal.
+// Counts the components after the first n_fg that each hold more power than the whole signal.
 std::int64_t towering(const nn::ForegroundPca& pca, double signal) {
   const std::vector<double> values = host_values<double>(pca.eigenvalues());
   auto count = pca.n_fg();

@@ -1,5 +1,5 @@
-// Tests of padding, and of the warnings if the method can't work: each line must come with data that causes it and not with other
-// data.
+// Tests of padding, and of the warnings that the method can't work. Each warning must appear with data that causes it, and not
+// with other data.
 #include "recipes/cosmology/sky_checks.h"
 
 #include <ATen/TensorOperators.h>

@@ -131,7 +131,7 @@ double correlation(const std::vector<double>& a, const std::vector<double>& b) {
   return spread > 0 ? (sab - sa * sb / n) / std::sqrt(spread) : 0;
 }
 
-// The usual spectrum: for each channel, the median over the files of its share in a file's power.
+// The usual spectrum: each channel's share of the power of a file, as the median over all files.
 std::vector<double> usual_spectrum(const Kind& kind) {
   std::vector<double> usual;
   for (std::size_t f = 0; f < kind.files.front().channels.size(); ++f)

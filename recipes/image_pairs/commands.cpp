@@ -62,7 +62,7 @@ names.
   --shard SIZE      most bytes of a file of merged weights (default 5 GB)
 )";
 
-// What both commands need.
+// The inputs of both commands.
 struct Request {
   std::string command;
   std::string run;

@@ -80,8 +80,8 @@ void make_data_with(const std::string& preset, const std::filesystem::path& out,
   (void)write_pair_files(Fs::real(), labels, recipe, out, seed);
 }
 
-// A frozen tower, a projector and a decoder with adapters, on pairs in both orders. bench/step/shapes.py has the same shapes for
-// Python.
+// A shape for measuring a step: a frozen tower, a projector and a decoder with adapters, on pairs in both orders.
+// bench/step/shapes.py has the same shapes for Python.
 BenchShape shape(std::string name, std::string help, Json config, const std::string& question, std::int64_t pairs) {
   config.update({{"recipe.question", question}, {"recipe.freeze_base", true}, {"data.batch_size", pairs}});
   return {.name = std::move(name),

@@ -163,7 +163,7 @@ std::vector<Labelled> read_labels(const std::filesystem::path& file) {
       wrong.push_back("line " + std::to_string(number) + " " + what);
     } else {
       labels.push_back(std::move(label));
-      if (separator != ';' && separator != '\t') return;  // commas then are never decimal signs
+      if (separator != ';' && separator != '\t') return;  // with other separators a comma is never a decimal sign
       const std::string_view score = line.substr(line.find(separator) + 1);
       with_comma = with_comma || score.find(',') != std::string_view::npos;
       with_point = with_point || score.find('.') != std::string_view::npos;

@@ -101,7 +101,7 @@ std::string padded(std::int64_t number, std::size_t digits) {
   return std::string(digits - std::min(digits, text.size()), '0') + text;
 }
 
-// Decides for each image, by its number, what it shows and its noise level.
+// Decides the content and the noise level of each image by its number.
 struct ImagePlan {
   const SampleImages& what;
   std::vector<Photograph> clean;  // empty: images are textures

@@ -39,8 +39,9 @@ std::vector<Header> open_files(const std::vector<std::filesystem::path>& paths, 
   return headers;
 }
 
-// Chooses the number of times in a file: the largest multiple of 4 that divides the number of all times and gives enough files;
-// if there is no such multiple, the smallest number of at least kShortest that divides it; else all times.
+// Chooses the number of times in a file. Candidates are the multiples of 4, at least kShortest, that divide the number of all
+// times. The largest one that gives enough files is chosen; if none does, the smallest one. Without a candidate, a file has all
+// times.
 std::int64_t chosen_length(std::int64_t times, std::int64_t polarisations) {
   std::int64_t shortest = times;
   for (std::int64_t length = times; length >= kShortest; --length) {
@@ -195,7 +196,7 @@ class Converter {
       }
       refuse_twice(role, polarisation, twice);
       const FlagCount count = flags.finish(problems_);
-      if (!problems_.empty()) continue;  // reads the other polarisations too, because they may have further problems
+      if (!problems_.empty()) continue;  // continues with the next polarisation, because it may have further problems
       add_notice("flags", role.name + " " + name + ": " + text_of_flags(count, wish_.flags));
       role.written += parts.write();
     }

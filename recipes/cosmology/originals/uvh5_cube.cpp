@@ -16,9 +16,9 @@ namespace {
 constexpr double kSameTime = 1e-3 / 86400;  // in days
 constexpr double kSameChannel = 1;          // in hertz
 constexpr std::int64_t kBlockBytes = std::int64_t{64} << 20U;
-constexpr std::size_t kShown = 30;       // a message lists at most this many baselines
-constexpr std::int64_t kFewestRows = 8;  // of the rows that the axes allow, at least one in this many must exist, whatever is
-                                         // done about missing ones
+constexpr std::size_t kShown = 30;  // a message lists at most this many baselines
+// the files must have at least one in this many of the rows that the axes allow, even if missing rows are filled
+constexpr std::int64_t kFewestRows = 8;
 
 std::vector<double> ascending(std::vector<double> values, double apart) {
   std::sort(values.begin(), values.end());
@@ -169,7 +169,7 @@ void add_separations(Axes& axes, std::span<const Header> files) {
   }
 }
 
-// Where a file's values go: the place of its channels on the joint axis, and which of its polarisations is read.
+// The destination of a file's values: the place of its channels on the joint axis, and the polarisation that is read.
 struct Target {
   std::vector<std::int64_t> channels;
   std::int64_t polarisation = -1, exchanged_polarisation = -1;

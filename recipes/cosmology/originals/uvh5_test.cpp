@@ -306,7 +306,7 @@ TEST_F(Uvh5, FlagsFollowTheRuleAndAreCounted) {
   const auto values = vis_of(to / "foreground/xx-t0000.h5");
   const auto at = [&](std::size_t f, std::size_t t) { return values[f * 3 + t]; };
   const auto real = [](double hz, double time = 2459000.10) { return Observation::value({0, 1}, time, hz, -5); };
-  EXPECT_EQ(at(0, 0), real(101e6));  // beyond the last unflagged value: that value
+  EXPECT_EQ(at(0, 0), real(101e6));  // beyond the last unflagged value, that value is repeated
   EXPECT_EQ(at(1, 0), real(101e6));
   EXPECT_NEAR(std::abs(at(2, 0) - real(102e6)), 0, 1e-4);  // the values are linear in frequency, so interpolation is exact
   EXPECT_NEAR(std::abs(at(3, 0) - real(103e6)), 0, 1e-4);

@@ -50,8 +50,8 @@ void written(const stdfs::path& folder, const Write& write) {
   }
 }
 
-// A pattern for the names of all modules with an adapter. A list of their last names would not do, because modules of the tower
-// and of the decoder have the same ones.
+// A pattern for the names of all modules with an adapter. A list of the last parts of the names would be ambiguous, because
+// modules of the tower and of the decoder share them.
 std::string target_pattern(const RecipeConfig& config) {
   const std::string decoder = "language_model.*\\.(" + words_of(config.lora_targets, "|") + ")";
   return config.lora_vision ? ".*(" + decoder + "|vision_tower.*\\.(q_proj|k_proj|v_proj))" : ".*" + decoder;
