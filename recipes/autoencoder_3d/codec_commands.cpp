@@ -99,7 +99,7 @@ int run_command(const std::string& command, bool encodes, const std::function<En
     return 0;
   }
   require(command, request.run.has_value(), "no run is named", "give --run RUN: the folder of a trained run");
-  require(command, request.out.has_value(), "no folder is named to write into", "give --out DIR");
+  require(command, request.out.has_value(), "no output folder is given", "give --out DIR");
   require(command, !request.files.empty(), "no file is named", "give at least one file; millrace " + command + " --help");
   const std::vector<stdfs::path> outputs = outputs_of(command, request, encodes);
   telemetry::Console console(telemetry::Console::Mode::automatic, 2);
@@ -120,12 +120,12 @@ int run_command(const std::string& command, bool encodes, const std::function<En
 }  // namespace
 
 RecipeCommand encode_command(std::function<Entry()> row) {
-  return {"encode", "latent volumes of new volumes, as NIfTI",
+  return {"encode", "encode volumes into latent volumes, as NIfTI",
           [row = std::move(row)](std::span<const std::string> words) { return run_command("encode", true, row, words); }};
 }
 
 RecipeCommand decode_command(std::function<Entry()> row) {
-  return {"decode", "volumes of latent volumes, as NIfTI",
+  return {"decode", "decode latent volumes into volumes, as NIfTI",
           [row = std::move(row)](std::span<const std::string> words) { return run_command("decode", false, row, words); }};
 }
 

@@ -98,7 +98,7 @@ std::vector<stdfs::path> images_named(const std::vector<stdfs::path>& words, std
   }
   if (files.size() < 2)
     throw UsageError(
-        {"there is only one image, and an order needs two", "millrace rank", "name a folder of images, or several files"});
+        {"there is only one image, but a ranking needs two", "millrace rank", "name a folder of images, or several files"});
   return files;
 }
 
@@ -179,7 +179,7 @@ int run_rank(const std::function<Entry()>& row, std::span<const std::string> wor
   std::ranges::stable_sort(order, std::greater{}, [&](std::size_t i) { return ranking.strengths[i]; });
   for (std::size_t place = 0; place < order.size(); ++place)
     std::cout << place + 1 << "  " << fixed(ranking.strengths[order[place]], 2) << "  " << files[order[place]].string() << "\n";
-  console.line(percent(ranking.agreement) + " of " + with_commas(ranking.pairs) + " pairs have one answer in both orders");
+  console.line(percent(ranking.agreement) + " of " + with_commas(ranking.pairs) + " pairs have the same answer in both orders");
   if (labels) {
     console.line("rank correlation with " + *labels + ": " + figure(spearman(known, ranking.strengths)) + " over " +
                  with_commas(std::ranges::count_if(known, [](double score) { return std::isfinite(score); })) + " images");
@@ -211,7 +211,7 @@ int run_adapter(const std::function<Entry()>& row, std::span<const std::string> 
   const std::uint64_t shard = bytes_of(arguments.value("shard").value_or("5 GB"));
   if (auto word = arguments.positional(); word && *word != "image_pairs") arguments.add(*word);
   arguments.finish("adapter");
-  if (!out) throw UsageError({"no folder is named to write into", "millrace adapter", "give --out DIR"});
+  if (!out) throw UsageError({"no output folder is given", "millrace adapter", "give --out DIR"});
   telemetry::Console console(telemetry::Console::Mode::automatic, 2);
   Loaded loaded = load(row, request, console);
   const RecipeConfig recipe = config::read<Sections>(loaded.config.values).recipe;
@@ -229,12 +229,12 @@ int run_adapter(const std::function<Entry()>& row, std::span<const std::string> 
 }  // namespace
 
 RecipeCommand rank_command(std::function<Entry()> row) {
-  return {"rank", "images of a folder in order, by a trained network's answers",
+  return {"rank", "rank the images of a folder by a trained network's answers",
           [row = std::move(row)](std::span<const std::string> words) { return run_rank(row, words); }};
 }
 
 RecipeCommand adapter_command(std::function<Entry()> row) {
-  return {"adapter", "what a run learned beside its base, as PEFT reads it",
+  return {"adapter", "export a run's adapters and projector for PEFT",
           [row = std::move(row)](std::span<const std::string> words) { return run_adapter(row, words); }};
 }
 

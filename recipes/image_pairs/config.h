@@ -97,7 +97,7 @@ struct RecipeConfig {
         field<&C::per_class>("Number of training pairs for each answer.").min(1),
         field<&C::theta>("Largest difference of scores at which two images count as similar.").min(0),
         field<&C::near_band>(
-            "Largest difference of scores of the near pairs, of which the similar pairs must have a share near_ratio.")
+            "Largest difference of scores of a near pair; near_ratio is the share of near pairs among the similar pairs.")
             .min(0),
         field<&C::near_ratio>("Share of near pairs (see near_band) among the similar pairs.").min(0).max(1),
         field<&C::val_samples>("Number of validation pairs; 0 = all pairs of the validation images.").min(0).free_on_resume(),
@@ -128,8 +128,8 @@ struct RecipeConfig {
             .max(-1),
         field<&C::vision_activation>("Activation in the tower's feed-forward layers; auto = the one that config.json next to "
                                      "base_weights names, else quick_gelu: x sigmoid(1.702 x)."),
-        field<&C::patch_init>("How the patch filters are initialised: normal = independent weights; whitened = sums of waves "
-                              "whose amplitude is the larger, the rarer the wave is in photographs."),
+        field<&C::patch_init>("How the patch filters are initialised: normal = independent weights; whitened = sums of waves, "
+                              "with larger amplitudes for waves that are rare in photographs."),
         field<&C::position_std>("Standard deviation of the vision tower's position embeddings at random initialisation.")
             .above(0),
         field<&C::decoder_width>("Width of the decoder.").min(2),

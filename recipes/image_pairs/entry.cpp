@@ -71,7 +71,7 @@ void make_data_with(const std::string& preset, const std::filesystem::path& out,
   }
   if (given("clean"))
     throw UsageError(
-        {"--clean makes images, --pairs-from tables of images that are there", "millrace make-data", "remove one of them"});
+        {"--clean makes images, but --pairs-from makes tables of existing images", "millrace make-data", "remove one of them"});
   const RecipeConfig recipe = draw_config(preset, options);
   constexpr std::int64_t kMostOfABin = 10;
   constexpr double kBin = 0.1;
@@ -133,8 +133,8 @@ Entry entry() {
   entry.data_options = {
       {"clean", "FOLDER", "crops of the photographs in this folder instead of textures"},
       {"pairs-from", "LABELS", "tables of pairs (train_fold<k>_<rows>.csv, eval_fold<k>_<rows>.csv) of labelled images"},
-      {"interval-sample", "", "of these images at most 10 for each 0.1 of the score"},
-      {"folds", "N", "of the tables, as recipe.folds (default 5)"},
+      {"interval-sample", "", "use at most 10 of these images for each 0.1 of the score"},
+      {"folds", "N", "number of folds, as recipe.folds (default 5)"},
       {"per-class", "N", "pairs of each answer, as recipe.per_class (default 15000, or that of --preset)"},
       {"theta", "X", "as recipe.theta (default 0.2)"},
       {"near-band", "X", "as recipe.near_band (default 0.15)"},

@@ -96,7 +96,7 @@ std::string parse_line(std::string_view line, char separator, Labelled& label) {
   const std::string text = unquoted(trimmed(line.substr(blank + 1)));
   const std::optional<double> score = format::csv_value(text, separator == ';' || separator == '\t');
   if (!score)
-    return "has " + quoted(text) + " where the score is due" +
+    return "has " + quoted(text) + " where a score is expected" +
            (ends_in_number("x " + text, ',') ? ", which may mean two numbers: write it with a point" : "");
   label.score = *score;
   if (!std::isfinite(label.score)) return "has a score that is not finite";
@@ -115,7 +115,7 @@ void read_groups(const std::filesystem::path& file, std::vector<Labelled>& label
     const std::size_t tab = line.find('\t');
     if (tab == std::string_view::npos) {
       throw DataError({"line " + std::to_string(number) + " has no tab between name and group", file.string(),
-                       "write a line \"name<tab>group\" for each image, or take the file away"});
+                       "write a line \"name<tab>group\" for each image, or remove the file"});
     }
     groups[trimmed(line.substr(0, tab))] = trimmed(line.substr(tab + 1));
   });

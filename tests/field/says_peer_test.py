@@ -119,7 +119,7 @@ class SaysTest(FieldTest):
             write_sky(self.folder / "sky" / side / "a.h5", 1, freq=None)
         line = self.read_as(self.run_millrace("train", "cosmology", "--data", "sky", *SKY))
         self.assertIn("of recipe.band_mhz", line)
-        self.assertIn("RA not said, kelvin (unit not said)", line)
+        self.assertIn("RA not said, kelvin (no unit given)", line)
         self.assertIn("channels without frequencies", self.inspect("sky/signal/a.h5")["said"])
 
     def test_uvh5_and_what_of_a_folder_is_left_out(self):
@@ -127,7 +127,7 @@ class SaysTest(FieldTest):
         write_uvh5(self.folder / "obs" / "a.uvh5", seed=1)
         facts = self.inspect(self.folder / "obs" / "a.uvh5")
         self.assertIn("uvh5: 12 rows, 8 channels 100.000 to 107.000 MHz ascending, xx, Jy, complex64; 3 baselines, 4 times from JD 2459000.50000, "
-                      "8.64 s apart in the mean; with flags, with nsamples", facts["read by cosmology as"])
+                      "8.64 s apart on average; with flags, with nsamples", facts["read by cosmology as"])
         self.assertIn('"Jy"', facts["said"])
         self.put("obs/._a.uvh5", b"x")
         self.put("obs/notes.txt", b"x")
@@ -234,7 +234,7 @@ class SaysTest(FieldTest):
             nibabel.save(image, self.folder / "volumes" / f"v{i}.nii")
         train = ["autoencoder_3d", "--data", "volumes", "--preset", "smoke", "--recipe.patch_size=[16,16,16]"]
         said = self.run_millrace("train", *train, "--rehearse")
-        self.assertIn('1 file with axes in another orientation (RAS) than most (LAS; nothing is turned): "v2.nii"', said)
+        self.assertIn('1 file with axes in another orientation (RAS) than most (LAS; nothing is rotated): "v2.nii"', said)
         self.assertEqual(self.read_as(said), "2 files LAS by the sform (aligned), voxels of 1 x 1 x 2 mm; "
                                              "1 file RAS by the sform (aligned), voxels of 1 x 1 x 2 mm")
         (self.folder / "volumes" / "v2.nii").unlink()

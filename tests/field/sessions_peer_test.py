@@ -117,7 +117,7 @@ class Sessions(FieldTest):
 
     def test_the_collections_other_recordings(self):
         said = self.train(self.shared("sessions") / "clock_goes_back")
-        self.assertRegex(said, r"/t_bins go back by [0-9.]+ s at bin \d+, in trial \d+.*No window reaches over")
+        self.assertRegex(said, r"/t_bins go back by [0-9.]+ s at bin \d+, in trial \d+.*No window crosses")
         said = self.train(self.folder / "sessions" / "unit_twice")
         self.assertIn("names cid 0 twice", said)
         said = self.train(self.folder / "sessions" / "plain")
@@ -156,8 +156,8 @@ class Sessions(FieldTest):
         self.check_mean(bits, metrics)
         for name in sessions:
             self.assertEqual(f"{name}/syn.h5: /t_bins" in said, name in seams, name)
-            self.assertEqual(f"{name}/syn.h5: /eyepos holds no number in 10 bins" in said, name in gaps, name)
-            self.assertEqual(f"{name}/syn.h5: /robs holds no number in 10 bins" in said, name in gaps, name)
+            self.assertEqual(f"{name}/syn.h5: /eyepos has no number in 10 bins" in said, name in gaps, name)
+            self.assertEqual(f"{name}/syn.h5: /robs has no number in 10 bins" in said, name in gaps, name)
             if name in seams:
                 self.assertIn(f"at bin {seams[name]}, in trial {seams[name] // TRIAL}", said)
 

@@ -111,7 +111,7 @@ def autoencoder_3d(place):
     return [
         ("chmod +x train_autoencoder_multigpu.sh\n./train_autoencoder_multigpu.sh 2 config/config_train_multigpu.json true false", 0,
          ["runs: ", "launch --nproc 2 train autoencoder_3d",
-          "tfevent_path: event files lie in the run folder", "done at step"]),
+          "tfevent_path: event files are in the run folder", "done at step"]),
         ("./train_autoencoder_multigpu.sh 4 config/config_train_multigpu.json true true", 0,
          ["launch --nproc 4 train autoencoder_3d", "compile: there is nothing to compile", "done at step"]),
         # What torch.distributed.launch --nproc_per_node=2 starts.

@@ -225,7 +225,8 @@ class Uvh5Words {
     if (wish.made_signal_rms && !wish.signal.empty())
       problems.push_back({"--signal and --make-signal exclude each other", "millrace uvh5", "leave one out"});
     if (wish.made_signal_rms && wish.foreground.empty())
-      problems.push_back({"--make-signal needs files to go with", "millrace uvh5", "name uvh5 files, or a folder of them"});
+      problems.push_back(
+          {"--make-signal needs files of the foreground", "millrace uvh5", "name uvh5 files, or a folder of them"});
     if (!result.out.empty() && has_sample_data(Fs::real(), result.out))
       problems.push_back({"the folder is not empty", "--out=" + result.out.string(), "choose another, or remove this one first"});
   }

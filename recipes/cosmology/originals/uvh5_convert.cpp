@@ -102,7 +102,7 @@ class Converter {
     for (std::size_t i = 0; i < steps.size(); ++i) {
       if (steps[i] > kGapInChannels * usual)
         add_notice("gap", fixed(steps[i] / 1e6, 3) + " MHz between channels " + std::to_string(i) + " and " +
-                              std::to_string(i + 1) + ": the network takes them for neighbours");
+                              std::to_string(i + 1) + ": the network treats them as neighbours");
     }
   }
 
@@ -126,11 +126,10 @@ class Converter {
                  " MHz",
              "choose the same with --band or --channels");
     if (a.baselines.size() == b.baselines.size() && !turn_like(signal_.axes, a))
-      add_notice("pairing",
-                 "the signal's antennas are not the foreground's: baselines go together in their order, the first is " +
-                     text_of(b.baselines.front()) + " with " + text_of(a.baselines.front()));
+      add_notice("pairing", "the signal's antennas are not the foreground's: baselines are paired in their order, the first is " +
+                                text_of(b.baselines.front()) + " with " + text_of(a.baselines.front()));
     if (a.unit != b.unit)
-      refuse("the signal is in " + quoted(b.unit) + ", the foreground in " + quoted(a.unit), "bring both to one unit");
+      refuse("the signal is in " + quoted(b.unit) + ", the foreground in " + quoted(a.unit), "convert both to the same unit");
   }
 
   void choose_length(const Axes& axes) {
@@ -148,7 +147,7 @@ class Converter {
              "--times-per-file", "give a smaller number"});
       else if (has % length_ != 0)
         add_notice("left out", "the last " + std::to_string(has % length_) + " of " + std::to_string(has) + " times of the " +
-                                   role->name + ", which fill no file of " + std::to_string(length_));
+                                   role->name + ", too few for a file of " + std::to_string(length_));
     }
     refuse_all(problems_);
   }
@@ -161,9 +160,9 @@ class Converter {
     if (at_once < all)
       add_notice("memory", "the " + role.name + " is read " + std::to_string((all + at_once - 1) / at_once) +
                                " times for each polarisation, " + with_commas(at_once) +
-                               " baselines at a time: all of it takes " +
+                               " baselines at a time: the whole takes " +
                                human_bytes(static_cast<double>(*element_count(role.axes.shape()) * kBytesOfAValue)) + ", " +
-                               human_bytes(static_cast<double>(memory)) + " are to be had");
+                               human_bytes(static_cast<double>(memory)) + " are available");
     return at_once;
   }
 
@@ -224,7 +223,7 @@ class Converter {
     signal_.sum_of_squares = *wish_.made_signal_rms * *wish_.made_signal_rms;
     signal_.values = 1;
     add_notice("signal",
-               std::to_string(wish_.made_signals) + " files made up, rms " + size_text(*wish_.made_signal_rms, axes.unit));
+               std::to_string(wish_.made_signals) + " generated files, rms " + size_text(*wish_.made_signal_rms, axes.unit));
   }
 
   void write_config(const Axes& axes) {

@@ -17,7 +17,7 @@ constexpr double kSameTime = 1e-3 / 86400;  // in days
 constexpr double kSameChannel = 1;          // in hertz
 constexpr std::int64_t kBlockBytes = std::int64_t{64} << 20U;
 constexpr std::size_t kShown = 30;  // a message lists at most this many baselines
-// the files must have at least one in this many of the rows that the axes allow, even if missing rows are filled
+// The files must have at least one in this many of the rows that the axes allow, even if missing rows are filled.
 constexpr std::int64_t kFewestRows = 8;
 
 std::vector<double> ascending(std::vector<double> values, double apart) {
@@ -308,7 +308,7 @@ std::optional<Axes> axes_of(std::span<const Header> files, const Selection& sele
     if (file.unit != files[0].unit)
       problems.push_back({file.name() + " is in " + (file.unit.empty() ? "an unknown unit" : quoted(file.unit)) + ", " +
                               files[0].name() + " in " + (files[0].unit.empty() ? "an unknown unit" : quoted(files[0].unit)),
-                          file.file->path().string(), "bring both to one unit, or leave one out"});
+                          file.file->path().string(), "convert both to the same unit, or leave one out"});
   }
   axes.unit = files[0].unit;
   axes.times = ascending(std::move(axes.times), kSameTime);

@@ -149,7 +149,7 @@ TEST_F(BaseWeights, AreTakenUnderLaterNamesAndFromTowersAlone) {
       model_of(tiny_base(), {write("clip.safetensors", tower).string(), write("llama.safetensors", decoder).string()});
   const Tensors before = weights_of(*both);
   const at::Tensor projector = before.at("multi_modal_projector.linear_1.weight").clone();
-  EXPECT_THAT(load_base(*both, both->config()), HasSubstr("the projector is drawn anew"));
+  EXPECT_THAT(load_base(*both, both->config()), HasSubstr("the projector gets new random weights"));
   EXPECT_TRUE(at::equal(weights_of(*both).at("multi_modal_projector.linear_1.weight"), projector));
   EXPECT_TRUE(
       at::equal(weights_of(*both).at("language_model.lm_head.weight"), weights_of(source).at("language_model.lm_head.weight")));
@@ -179,7 +179,7 @@ TEST_F(BaseWeights, TheTowersActivationIsWhatTheirConfigNames) {
               AllOf(HasSubstr("the tower's activation is \"relu\", the model has quick_gelu, gelu, gelu_pytorch_tanh"),
                     HasSubstr("config.json"), HasSubstr("recipe.vision_activation")));
   EXPECT_THAT(refusal_of(R"({"vision_config": {"hidden_act": 3}})"), HasSubstr("the tower's activation is \"3\""));
-  EXPECT_THAT(refusal_of("[1"), HasSubstr("the file is no JSON object"));
+  EXPECT_THAT(refusal_of("[1"), HasSubstr("the file is not a JSON object"));
 }
 
 TEST_F(BaseWeights, OfBlocksThatAreNotBuiltAreLeftOut) {
@@ -246,7 +246,7 @@ TEST_F(BaseWeights, OfFilesThatAreNotThereAreRefused) {
   EXPECT_THAT(refused(tiny_base(), {folder_.string(), (folder_ / first).string()}), HasSubstr("given twice"));
   stdfs::copy_file(folder_ / first, folder_ / "again.safetensors");
   EXPECT_THAT(refused(tiny_base(), {folder_.string(), (folder_ / "again.safetensors").string()}),
-              AllOf(HasSubstr("lies in this file and in"), HasSubstr(first)));
+              AllOf(HasSubstr("is in this file and in"), HasSubstr(first)));
   stdfs::remove(folder_ / first);
   EXPECT_THAT(refused(tiny_base()), AllOf(HasSubstr("names the file \"" + first), HasSubstr("not there")));
   write(first, {{"a", at::ones({1})}});
@@ -256,7 +256,7 @@ TEST_F(BaseWeights, OfFilesThatAreNotThereAreRefused) {
     EXPECT_THAT(refused(tiny_base()), HasSubstr("no object \"weight_map\"")) << text;
   }
   write_text("model.safetensors.index.json", R"({"weight_map": {"a": "../other.safetensors"}})");
-  EXPECT_THAT(refused(tiny_base()), HasSubstr("no file beside it"));
+  EXPECT_THAT(refused(tiny_base()), HasSubstr("which is not a file next to it"));
   write("whole.safetensors", weights_of(source));
   stdfs::resize_file(folder_ / "whole.safetensors", stdfs::file_size(folder_ / "whole.safetensors") - 4);
   EXPECT_THROW((void)refused(tiny_base(), {(folder_ / "whole.safetensors").string()}), DataError);

@@ -123,7 +123,7 @@ std::string format_text(const FormatRate& rate) {
 std::string clock_text(const MachineView& machine) {
   if (!machine.mhz) return "not reported";
   return significant(*machine.mhz, 4) + " MHz" + (machine.most_mhz ? " of " + significant(*machine.most_mhz, 4) : "") +
-         ", of a core at work";
+         ", of a busy core";
 }
 
 Rows rows_of(const MachineView& machine, const std::optional<RankRates>& ranks) {
@@ -189,7 +189,7 @@ void print_machine(Rows rows, const std::vector<Finding>& findings) {
   print(table(rows) + "\n");
   for (const Finding& finding : findings)
     print((finding.stops_runs ? "FAIL  " : "warn  ") + finding.what + "\n  next  " + finding.next + "\n");
-  if (findings.empty()) print("nothing here stands in the way of a run\n");
+  if (findings.empty()) print("nothing here limits a run\n");
 }
 
 int run_doctor(const Invocation& call) {

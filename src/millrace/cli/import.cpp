@@ -45,7 +45,7 @@ Tensors part_of(const Tensors& all, const std::string& part) {
     const std::string first = name.substr(0, name.find('.'));
     if (parts.empty() || parts.back() != first) parts.push_back(first);
   }
-  throw UsageError({"no tensor lies below " + quoted(part), "flag --part", "the file has " + joined(parts, ", ")});
+  throw UsageError({"no tensor is below " + quoted(part), "flag --part", "the file has " + joined(parts, ", ")});
 }
 
 int run_import(const Invocation& call) {

@@ -186,7 +186,7 @@ int bench_ablate(const Invocation& call, Arguments& arguments) {
           std::to_string(plan.steps) + " steps, median of " + std::to_string(rounds) + " pairs\n" + table(table_rows));
     std::string left;
     for (const Json& name : out_of_reach) left += (left.empty() ? "" : ", ") + name.get<std::string>();
-    if (!left.empty()) print("not measured, since " + entry.name + " has no use for them: " + left + "\n");
+    if (!left.empty()) print("not measured, because " + entry.name + " does not use them: " + left + "\n");
   }
   return equal ? 0 : 1;
 }
