@@ -30,12 +30,12 @@ constexpr std::string_view kHelp = R"(usage: millrace pca fit [--config FILE | -
 fit accumulates the covariance of frequencies over training samples in fp64, one sample in memory at a time, and writes the
 components to --output: by default pca_components_nfg<N>.safetensors in the folder of the run that the config names, where training
 finds it, else in the current folder (then give it to train as recipe.pca_components_path).
-validate times stored components against components of each batch, and compares what the two leave.
+validate times stored components against components of each batch, and compares the residuals of both.
 
-  --output FILE         where fit writes
-  --num-samples N       samples to take; more than there are: all (fit 100, validate 5)
-  --pca-components FILE what validate compares
-  --plot                validate writes the eigenvalues beside the components, as CSV
+  --output FILE         the file that fit writes
+  --num-samples N       number of samples, at most all (fit 100, validate 5)
+  --pca-components FILE the stored components for validate
+  --plot                validate writes the eigenvalues as CSV next to the components
   --device D            auto, cpu, cuda (validate); fit computes in fp64 on the CPU
 Config keys are given as for train: --recipe.n_fg=7, --signal_dir DIR ...
 )";

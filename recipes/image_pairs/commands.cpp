@@ -38,28 +38,27 @@ namespace stdfs = std::filesystem;
 
 constexpr std::string_view kRankHelp = R"(usage: millrace rank --run RUN FOLDER|FILE... [options]
 
-Puts images in order by what a trained network answers about pairs of them, each pair in both orders, and prints the list, the
-best first. Strengths are those of Bradley and Terry: a difference of 1 is odds of 2.7 to 1. FILE is .png, .jpg or .jpeg.
+Ranks images by a trained network's answers about pairs of them, each pair in both orders, and prints the list, the best first.
+Strengths are those of the Bradley-Terry model: a difference of 1 means odds of 2.7 to 1. FILE is .png, .jpg or .jpeg.
 
   --run RUN         folder of a run or a snapshot of image_pairs
-  --opponents N     images that each one is compared with (default 20; 0: all others)
+  --opponents N     number of images with which each image is compared (default 20; 0: all others)
   --out FILE        also write the list as CSV
-  --labels FILE     lines "name score": say how far the order agrees with these
-  --batch N         pairs at once (default 32)
-  --seed N          of the choice of opponents (default 0)
+  --labels FILE     lines "name score"; also prints how well the ranking agrees with them
+  --batch N         number of pairs at once (default 32)
+  --seed N          seed of the choice of opponents (default 0)
   --device D        auto, cpu, cuda, cuda:1
 )";
 
 constexpr std::string_view kAdapterHelp = R"(usage: millrace adapter --run RUN --out DIR [options]
 
-Writes what a run has learned beside its base: adapter_model.safetensors and adapter_config.json, as PEFT reads them in Python, the
-projector among them. With --merge the weights of tower, projector and decoder with the adapters multiplied in, under their published
-names.
+Writes the adapters and the projector that a run has trained, as adapter_model.safetensors and adapter_config.json for PEFT in
+Python. With --merge, writes the weights of tower, projector and decoder with the adapters merged in, under their published names.
 
   --run RUN         folder of a run or a snapshot of image_pairs
-  --out DIR         folder of what is written; made where it is missing
-  --merge           whole weights instead of the adapter
-  --shard SIZE      most bytes of a file of merged weights (default 5 GB)
+  --out DIR         folder for the output, created if it is missing
+  --merge           write whole weights instead of the adapter
+  --shard SIZE      largest size of a file of merged weights (default 5 GB)
 )";
 
 // The inputs of both commands.

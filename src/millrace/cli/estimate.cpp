@@ -9,8 +9,8 @@ namespace millrace::cli {
 namespace {
 
 constexpr std::string_view kEstimateHelp =
-    R"(Says what a step of a run will hold, and what each block of the model that is recomputed saves and costs: a step is tried
-twice on the run's own data. With --memory.budget also what that budget would recompute. It writes no run.
+    R"(Measures the memory of a run's step, and what recomputing each block of the model would save and cost. It makes a step
+twice on the run's own data. With --memory.budget, it also prints what that budget would recompute. It writes no run folder.
 
   FILE, --config FILE, --preset, --data, --off, --section.key=VALUE   as in train
   --json                as JSON

@@ -18,11 +18,11 @@ constexpr std::string_view kNewHelp =
 predict, and tests. It trains at once, on data that it makes itself; README.md in the folder says which line to change for yours.
 NAME is a lower-case word: letters, digits and underscores.
 
-  --kind table          a number learnt from the columns of a table: CSV or .npy files (the default)
-  --kind image          small pictures told apart: a folder of PNG or JPEG files for each class
-  --kind signal         signals, sounds and series told apart: a folder of .wav or .npy files for each class
-  --kind volume         noise taken out of 3-D volumes: NIfTI, .npy or HDF5 files
-  --kind text           the next character of a text: a text file
+  --kind table          predict a number from the columns of a table: CSV or .npy files (the default)
+  --kind image          classify small pictures: a folder of PNG or JPEG files for each class
+  --kind signal         classify signals, sounds and series: a folder of .wav or .npy files for each class
+  --kind volume         remove noise from 3-D volumes: NIfTI, .npy or HDF5 files
+  --kind text           predict the next character of a text: a text file
 )";
 
 constexpr std::array kKinds = {"table", "image", "signal", "volume", "text"};

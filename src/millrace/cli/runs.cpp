@@ -11,16 +11,16 @@ namespace {
 constexpr std::size_t kWidth = 100;  // characters of the table if the user chooses no columns
 
 constexpr std::string_view kRunsHelp =
-    R"(Lists the run folders below ./runs, newest first. A run that is "stopped" is resumed by
-millrace train RECIPE --run FOLDER; so is a branch (FOLDER/branches/...), the part that a run left behind when it resumed from an
-older snapshot (--train.resume=FOLDER/snapshots/...).
+    R"(Lists the run folders below ./runs, newest first. millrace train RECIPE --run FOLDER resumes a run whose state is
+"stopped". It also resumes a branch (FOLDER/branches/...). A branch holds the later snapshots of a run that resumed from an older
+snapshot (--train.resume=FOLDER/snapshots/...).
 
-Columns: run, recipe, step, loss, best (of the metric that judges), step_ms (median), rate, findings (of the doctor), bound_by (the
-account that takes most time), state, when. Those that fit into 100 characters are shown.
+Columns: run, recipe, step, loss, best (of the metric that decides the best snapshot), step_ms (median), rate, findings (of the
+doctor), bound_by (the account with most time), state, when. Those that fit into 100 characters are shown.
 
   --root DIR            another folder than ./runs
-  --columns A,B,...     these columns, in this order
-  --sort KEY            by this column; --sort=-KEY the greatest first
+  --columns A,B,...     show these columns, in this order
+  --sort KEY            sort by this column; --sort=-KEY: the greatest first
   --json                as JSON, with all columns
 )";
 

@@ -27,14 +27,14 @@ the recipe's prepare(). It prints how the data was understood (axes, units, orie
 each field and the origin of each sample. It trains nothing and writes no run.
 
   FILE, --config FILE, --preset, --data, --off, --section.key=VALUE   as in train
-  --from RUN            with the config of a run or a snapshot, and the batches on which it would train next
+  --from RUN            use the config of a run or a snapshot, and show the batches on which it would train next
   --split WORD          train, or validation
-  --batches N           how many, one after the other; 1 if not given
-  --pictures FOLDER     a picture of each field: FOLDER/batch-0-FIELD.png
+  --batches N           number of successive batches (default 1)
+  --pictures FOLDER     write a picture of each field: FOLDER/batch-0-FIELD.png
   --json                as JSON
 
-RECIPE may be left out: a run knows its recipe. A warning names each field that has NaN or infinite values, and a sample that has
-them.
+RECIPE may be left out: a run knows its recipe. A warning names each field that has NaN or infinite values, and the first
+sample with such a value.
 )";
 
 constexpr std::int64_t kDescribed = 4;  // below a table, the origin of this many samples is printed

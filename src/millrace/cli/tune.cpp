@@ -24,15 +24,16 @@ namespace millrace::cli {
 namespace {
 
 constexpr std::string_view kTuneHelp =
-    R"(Looks for values that make a run of this config faster, by short runs of the recipe on its own data: first all that the doctor or
-the run's accounts promise a gain of and that changes nothing of the training, at once; then what is left, in the order of the
-gain to expect; then whether each value that came in with others is needed. A run that other programs disturbed is made again.
-It keeps the values that pay, and writes the config with the gain of each. If it is stopped, the same command resumes it.
+    R"(Searches for values that make a run of this config faster, by short runs of the recipe on its own data. First it tries all values
+together for which the doctor or the run's accounts predict a gain and which do not change the training. Then it tries the other
+values one by one, the greatest predicted gain first. Last it checks whether each value that was tried with others is needed. A run
+that other programs disturbed is repeated. It writes a config with the values that help, and the gain of each. If it is stopped,
+the same command resumes it.
 
-  --out FILE            the config to write (default tuned.yaml); FILE.progress.json beside it until the search is done
+  --out FILE            the config to write (default tuned.yaml); the search keeps its state in FILE.progress.json
   --minutes N           stop after about N minutes (default 10)
   --seconds N           how long the loop of a short run takes (default 4)
-  --allow WORD,WORD     also try what makes another training: precision (bf16 for fp32), batch_size, accumulation (the same
+  --allow WORD,WORD     also try values that change the training: precision (bf16 for fp32), batch_size, accumulation (the same
                         global batch in one piece: a batch norm sees other rows)
   FILE, --config FILE, --preset, --data, --off, --section.key=VALUE   as in train
   --json                as JSON

@@ -303,7 +303,7 @@ std::optional<Picture> picture_of(const SeenField& field) {
 
 std::string picture_rule() {
   return R"(
-The picture of a field is chosen by its shape behind the rows; of complex numbers the magnitude is drawn.
+The kind of picture depends on the field's shape after the axis of rows. Complex numbers are drawn as magnitudes.
   []                        histogram over the rows
   [n]  whole numbers        map, a row for each sample
   [n]  up to 3 numbers      histograms, one for each column
