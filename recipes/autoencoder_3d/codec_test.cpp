@@ -186,7 +186,7 @@ TEST(CodecCommands, SayWhatIsMissing) {
   EXPECT_EQ(reason({"--run=r", "--out=d"}), "no file is named");
   EXPECT_EQ(reason({"--run=r", "--out=d", "a/x.nii", "b/x.nii.gz"}),
             "a/x.nii and b/x.nii.gz would both become d/x.latent.nii.gz");
-  EXPECT_EQ(reason({"--run=r", "--out=d", "x.nii", "--tile=big"}), "--tile is \"big\", which is no whole number from 0");
+  EXPECT_EQ(reason({"--run=r", "--out=d", "x.nii", "--tile=big"}), "--tile is \"big\", which is not a whole number from 0");
   EXPECT_EQ(reason({"--run=r", "--out"}), "--out needs a value");
   EXPECT_EQ(reason({"--runs=r"}), "there is no option --runs");
 }

@@ -150,7 +150,7 @@ class Places {
       if (stdfs::is_regular_file(path, none)) return path;
     }
     throw DataError(
-        {"image " + quoted(name) + " is not there", joined(tried, ", ", [](const stdfs::path& path) { return path.string(); }),
+        {"image " + quoted(name) + " does not exist", joined(tried, ", ", [](const stdfs::path& path) { return path.string(); }),
          "set recipe.data_roots to the folders of the images, and recipe.strip_prefixes to the prefixes of their names"});
   }
 

@@ -199,7 +199,7 @@ TEST_F(PairsTest, ImagesAreFoundUnderRootsWithoutPrefixes) {
   EXPECT_TRUE(files.validation.empty());
   recipe.strip_prefixes.clear();
   EXPECT_THAT(refusal<DataError>([&] { (void)open_pairs(recipe, "", 1); }),
-              AllOf(HasSubstr("image \"/old/home/x/a.png\" is not there"), HasSubstr("nowhere"), HasSubstr("pictures")));
+              AllOf(HasSubstr("image \"/old/home/x/a.png\" does not exist"), HasSubstr("nowhere"), HasSubstr("pictures")));
 }
 
 TEST_F(PairsTest, AnImageThatIsNotThereGoesByThePolicyForBadSamples) {
@@ -208,16 +208,16 @@ TEST_F(PairsTest, AnImageThatIsNotThereGoesByThePolicyForBadSamples) {
   recipe.train_pairs = write("t.csv", kHead + "gone.png,b.png,1,2,Second\nb.png,lost.png,2,3,Second\n").string();
   recipe.data_roots = {folder_.path().string()};
   DataConfig input;
-  EXPECT_THAT(refusal([&] { (void)open_pairs(recipe, "", 1, input); }), HasSubstr("image \"gone.png\" is not there"));
+  EXPECT_THAT(refusal([&] { (void)open_pairs(recipe, "", 1, input); }), HasSubstr("image \"gone.png\" does not exist"));
   input.bad_samples = data::BadSamples::skip;
   EXPECT_THAT(
       refusal([&] { (void)open_pairs(recipe, "", 1, input); }),
       AllOf(HasSubstr("2 of 2 pairs to train on can't be used, more than the fraction 0.001 that is allowed; the last: image "
-                      "\"lost.png\" is not there"),
+                      "\"lost.png\" does not exist"),
             HasSubstr("set data.max_bad_fraction to 1, or")));
   input.max_bad_fraction = 1;
   EXPECT_THAT(open_pairs(recipe, "", 1, input).notices,
-              ::testing::Contains("2 of 3 images can't be used, the first: image \"gone.png\" is not there; their samples are "
+              ::testing::Contains("2 of 3 images can't be used, the first: image \"gone.png\" does not exist; their samples are "
                                   "treated as data.bad_samples says: skip"));
 }
 

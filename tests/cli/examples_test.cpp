@@ -147,7 +147,7 @@ TEST(Examples, DenoiserHasAFrozenPartThatIsItsFiles) {
                                        "  where    "))
         << folder;
     EXPECT_THAT(refused.err, HasSubstr("vgg.safetensors holds other weights now")) << folder;
-    EXPECT_THAT(refused.err, HasSubstr("give the run the file of then, or start over with --fresh")) << folder;
+    EXPECT_THAT(refused.err, HasSubstr("give the run the original file, or start over with --fresh")) << folder;
   }
   put_features(scratch.path() / "vgg.safetensors", 1);
   EXPECT_EQ(to_step(94, "l", "--snapshot.frozen=leave_out").exit_code, 0);

@@ -117,10 +117,10 @@ void add_losses(std::vector<Row>& rows) {
     add(name, "the loss has no gradient", "look for a detach(), item(), NoGradGuard");
   add("no_terms", "the loss has no terms", "return nullopt where the objective is absent");
   add("two_terms_one_name", "two terms of the loss have no name", "name each term");
-  add("sum_is_no_scalar", "the loss has a sum of shape [8,3], a scalar is due", "values.sum()");
+  add("sum_is_no_scalar", "the loss has a sum of shape [8,3], expected a scalar", "values.sum()");
   add("sum_is_missing", "the loss has no sum", "values.sum()");
   add("count_is_missing", "the loss has no count", "say how many values the sum adds up");
-  add("count_is_no_scalar", "the loss has a count of shape [8], a scalar is due", "say how many values the sum adds up");
+  add("count_is_no_scalar", "the loss has a count of shape [8], expected a scalar", "say how many values the sum adds up");
   add("nominal_count_is_zero", "the loss has the nominal_count 0", "above 0");
   add("output_is_missing_a_tensor", "output \"logits\" of the loss has no tensor", "leave it out");
   const std::string batch = "training batch 0 of epoch 0";
@@ -197,7 +197,7 @@ void add_metrics(std::vector<Row>& rows) {
   };
   draws("draw_throws", "nothing was kept to draw", "");
   draws("picture_too_small", "picture \"dots\" has 3 bytes, and 2 x 2 pixels need 12", "three bytes a pixel");
-  draws("picture_with_a_slash", "picture \"../dots\" has a name that is no file name", "leave out slashes");
+  draws("picture_with_a_slash", "picture \"../dots\" has a name that is not a file name", "leave out slashes");
   draws("picture_without_a_name", "a picture has no name", "pictures/NAME.png");
   draws("picture_twice", "two pictures have the name \"dots\"", "give each its own");
 }
@@ -218,7 +218,7 @@ void add_data(std::vector<Row>& rows) {
   rows.push_back({"own_source_empty_field", {"mat1 and mat2 shapes cannot be multiplied (8x0", "x f32 [8,0]"}});
   const std::string batch = "batch 0 of epoch 0";
   rows.push_back({"own_source_throws", {"can't be read: the detector's calibration is missing", "sample ", batch}});
-  rows.push_back({"own_source_throws_a_number", {"its source threw something that is no std::exception", "sample ", batch}});
+  rows.push_back({"own_source_throws_a_number", {"its source threw something that is not a std::exception", "sample ", batch}});
   rows.push_back({"own_source_refuses_a_sample", {"the picture is black", "night.fits", "sample 5, " + batch, "leave it out"}});
   rows.push_back({"generate_throws", {"sample 5 can't be read: no table for this angle", batch}});
   const Words typed = {"field \"x\" holds f32, not f64", "values<T>(\"x\")", "sample ", batch};
@@ -261,7 +261,7 @@ void add_groups(std::vector<Row>& rows) {
   const std::string place = "objective \"loss\", training batch 0 of epoch 0, step 1";
   const std::string fields = "left: x f32 [8,4], y f32 [8,1]; right: x f32 [8,6], y f32 [8,1]";
   add("two_groups_one_name", {"two data sets have the name \"left\"", "Recipe::data(Split::train)"});
-  add("field_of_a_grouped_batch", {in_loss + "field \"x\" was asked of a batch of 2 groups", place, fields, "one of groups()"});
+  add("field_of_a_grouped_batch", {in_loss + "field \"x\" was requested from a batch of 2 groups", place, fields, "of groups()"});
   add("group_field_typo", {in_loss + "at() was asked for a name that the map does not have", place, fields, "compare the names"});
   add("layer_of_another_group", {in_loss + "LibTorch refused an operation: mat1 and mat2", place, fields});
   add("target_of_another_shape", {"different shapes: predicted f32 [8,1], target f32 [8]", place, fields, "unsqueeze(1)"});

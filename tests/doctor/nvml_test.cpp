@@ -55,7 +55,7 @@ TEST(NvmlTest, CudaCountsAmongTheGpusThatItSees) {
 TEST(NvmlTest, WithoutALibraryOrADriverOneSentenceSaysSo) {
   std::string why;
   EXPECT_EQ(Nvml::open(why, "libnot-there.so.1"), nullptr);
-  EXPECT_EQ(why, "no NVIDIA driver tells of GPUs (libnot-there.so.1 is not there)");
+  EXPECT_EQ(why, "no NVIDIA driver reports GPUs (libnot-there.so.1 was not found)");
   EXPECT_EQ(Nvml::open(why, "libc.so.6"), nullptr);
   EXPECT_EQ(why, "libc.so.6 is of another kind: it has no nvmlInit_v2");
   ::setenv("FAKE_NVML_FAILS", "1", 1);

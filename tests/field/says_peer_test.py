@@ -65,8 +65,8 @@ class SaysTest(FieldTest):
                 length, time = ["mm", "m", "um", "", "mm"][seed], ["s", "ms", "us", "", "Hz"][seed]
                 sizes = [float(size) for size in re.match(r"([\d.e+-]+) x ([\d.e+-]+) x ([\d.e+-]+)", facts["voxel"]).groups()]
                 np.testing.assert_allclose(sizes, nibabel.load(path).header.get_zooms()[:3], rtol=1e-4)
-                self.assertIn(f" {length} (x first)" if length else ", in no unit", facts["voxel"])
-                self.assertIn("; 3 volumes, 2.5 " + (f"{time} apart" if time else "apart, in no unit"), facts["voxel"])
+                self.assertIn(f" {length} (x first)" if length else ", without a unit", facts["voxel"])
+                self.assertIn("; 3 volumes, 2.5 " + (f"{time} apart" if time else "apart, without a unit"), facts["voxel"])
                 self.assertEqual(facts["value"], "stored * 0.5 + 3")
                 self.assertIn(f"x {length}" if length else "x ", facts["said"].split("affine", 1)[1])
                 self.assertNotIn("passed over", facts)
@@ -184,8 +184,8 @@ class SaysTest(FieldTest):
         said = self.run_millrace("train", "image_pairs", "--data", "photos", "--preset", "smoke", "--recipe.per_class=1",
                                  "--recipe.val_samples=2", "--recipe.folds=2", "--recipe.theta=1", "--recipe.near_band=1", "--data.batch_size=2",
                                  "--rehearse")
-        self.assertEqual(self.read_as(said), "7 pictures of 39 to 50 x 38 to 50 pixels (width x height), 2 turned upright as EXIF says, "
-                                             "2 with transparency, which is dropped, 1 of 16 bits, of which the upper 8 are taken")
+        self.assertEqual(self.read_as(said), "7 pictures of 39 to 50 x 38 to 50 pixels (width x height), 2 rotated upright as EXIF says, "
+                                             "2 with transparency, which is dropped, 1 of 16 bits, of which the upper 8 are used")
 
     # -- tables and texts
 

@@ -55,7 +55,7 @@ TEST(Memory, AStepThatDoesNotFitIsSplitAndEqualsARunStartedAtThatSplit) {
   EXPECT_THAT(
       testing::internal::GetCapturedStderr(),
       testing::ContainsRegex("out of memory in step 1 \\(a tensor of .* does not fit: tensors hold .*\\): each batch is cut "
-                             "into 2 micro-batches from now on; the global batch stays"));
+                             "into 2 micro-batches from now on; the global batch stays the same"));
   EXPECT_EQ(recovered.summary["memory"]["micro_batches"], 2);
   EXPECT_EQ(recovered.summary["samples"], whole.summary["samples"]);
   EXPECT_EQ(recovered.summary["steps"], whole.summary["steps"]);
@@ -201,8 +201,8 @@ TEST(Memory, ALimitOrABudgetThatIsNoAmountIsAConfigError) {
     FAIL();
   } catch (const ConfigError& error) {
     EXPECT_EQ(error.problems().size(), 2U);
-    EXPECT_THAT(error.what(), HasSubstr("budget \"lots\" is no amount of memory"));
-    EXPECT_THAT(error.what(), HasSubstr("limit \"60%\" is no amount of memory"));
+    EXPECT_THAT(error.what(), HasSubstr("budget \"lots\" is not an amount of memory"));
+    EXPECT_THAT(error.what(), HasSubstr("limit \"60%\" is not an amount of memory"));
   }
   EXPECT_THROW(
       (void)toys::run(toys::grouped_regression(), "", {{"memory.budget", "1 GB"}, {"memory.recompute", Json::array({"all"})}}),

@@ -104,7 +104,7 @@ void open_folder(std::vector<File>& files, const stdfs::path& folder) {
     for (auto& [shard, names] : read_index(index)) {
       if (!stdfs::exists(folder / shard, none))
         throw refused("the index names the file " + quoted(shard) + " with " + std::to_string(names.size()) +
-                          " weights, which is not there",
+                          " weights, which does not exist",
                       index, "download that file too, and put it next to the index");
       open_file(files, folder / shard, std::move(names));
     }

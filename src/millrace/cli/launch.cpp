@@ -121,7 +121,7 @@ void check(const Options& options) {
     throw UsageError({"--rank " + std::to_string(options.node) + " of --nodes " + std::to_string(options.nodes), "command line",
                       "machines are counted from 0"});
   if (!options.slurm.empty() && (!options.at.empty() || options.node != 0))
-    throw UsageError({"a batch file finds the machines' numbers and where they meet by itself",
+    throw UsageError({"a batch file determines the machines' numbers and their meeting point itself",
                       options.at.empty() ? "flag --rank" : "flag --at",
                       "leave it out: --slurm FILE --nproc 4 --nodes 2 train RECIPE"});
   if (options.slurm.empty() && !options.sbatch.empty())

@@ -60,7 +60,7 @@ void check_name(const std::string& name, std::span<const Entry> recipes) {
   const auto legal = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; };
   if (name.empty() || name.size() > 60 || !(name[0] >= 'a' && name[0] <= 'z') || !std::all_of(name.begin(), name.end(), legal)) {
     throw UsageError({millrace::quoted(name) + " can't be the name of a recipe", "millrace new",
-                      "begin with a lower-case letter; go on with lower-case letters, digits and underscores (60 at most)"});
+                      "begin with a lower-case letter; continue with lower-case letters, digits and underscores (60 at most)"});
   }
   // The name would be used as a namespace and as the name of a program.
   if (std::find(kForbidden.begin(), kForbidden.end(), name) != kForbidden.end()) {

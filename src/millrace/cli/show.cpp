@@ -203,7 +203,7 @@ std::filesystem::path take_from(Arguments& arguments) {
   if (!from) return {};
   const std::filesystem::path run = run_folder_of(Fs::real(), *from);
   if (run.empty() || !std::filesystem::is_directory(run)) {
-    throw UsageError({*from + " is no run folder and no snapshot of a run", "flag --from",
+    throw UsageError({*from + " is neither a run folder nor a snapshot of a run", "flag --from",
                       "millrace runs lists the runs below ./runs; without --from the recipe's own config is used"});
   }
   arguments.add("--run=" + run.string());

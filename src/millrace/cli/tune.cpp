@@ -61,7 +61,7 @@ Options take_options(Arguments& arguments) {
       const std::size_t end = std::min(list.find(',', at), list.size());
       const std::string word = with_underscores(list.substr(at, end - at));
       if (std::ranges::find(kAllow, word) == kAllow.end()) {
-        arguments.problems().push_back({"nothing that can be allowed is called " + quoted(word), "flag --allow",
+        arguments.problems().push_back({"--allow does not know the word " + quoted(word), "flag --allow",
                                         suggestion(word, kAllow) + "words: " + joined(kAllow, ", ")});
       }
       options.allowed.insert(word);
@@ -137,9 +137,9 @@ std::string line_of(const doctor::Trial& trial) {
                                : "  expects " + percent(trial.candidate.expected) + " less time" +
                                      (trial.candidate.finding.empty() ? "" : " (" + trial.candidate.finding + ")") + ": ";
   if (trial.verdict == Verdict::not_allowed)
-    return text + "not tried, it makes another training; --allow=" + trial.candidate.needs;
+    return text + "not tried, because it changes the training; --allow=" + trial.candidate.needs;
   if (trial.verdict == Verdict::failed) return text + "failed: " + trial.failure;
-  if (trial.verdict == Verdict::busy) return text + "not measured, other programs have the cores";
+  if (trial.verdict == Verdict::busy) return text + "not measured, because other programs use the cores";
   return text + percent(trial.gain()) + ", " + significant(trial.ratio, 3) + " times as fast" +
          (trial.runs > 1 ? " (" + significant(trial.least, 3) + " to " + significant(trial.most, 3) + ")" : "") + ": " +
          std::string(doctor::word_of(trial.verdict));
@@ -201,7 +201,7 @@ void print_result(const Search& search, const doctor::Tuner& tuner, const std::s
     return print_json(result);
   }
   if (tuner.out_of_time())
-    print("the time is over with " + std::to_string(tuner.candidates().size()) + " values left; --minutes gives it more\n");
+    print("the time is up with " + std::to_string(tuner.candidates().size()) + " values left; --minutes gives more time\n");
   if (tuner.kept().empty()) return print("nothing that was tried makes this config faster here\n");
   print(search.options.out.string() + "  " + significant(tuner.speedup(), 3) +
         " times as fast: " + ms_text(tuner.first().seconds) + " before, " + ms_text(tuner.now().seconds) + " now; " +
@@ -235,7 +235,7 @@ int run_tune(const Invocation& call) {
   search.runs.folder = scratch.path();
   doctor::Tuner tuner = begin(search, earlier);
   if (!tuner.first().failure.empty())
-    throw UsageError({"the config as it is does not run", "millrace train", tuner.first().failure});
+    throw UsageError({"the initial config does not run", "millrace train", tuner.first().failure});
   print_line(search.options, "runs of " + with_commas(search.runs.steps) + " steps; now " + ms_text(tuner.now().seconds) +
                                  shares_of(tuner.now()));
   if (!earlier.is_null()) {

@@ -59,7 +59,7 @@ std::int64_t Arguments::integer(std::string_view name, std::int64_t otherwise, s
   const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), number);
   if (error != std::errc() || end != text->data() + text->size() || number < minimum) {
     problems_.push_back(
-        {dashed(name) + " is " + millrace::quoted(*text) + ", which is no whole number from " + std::to_string(minimum),
+        {dashed(name) + " is " + millrace::quoted(*text) + ", which is not a whole number from " + std::to_string(minimum),
          "flag " + dashed(name) + "=" + *text,
          "give a whole number, such as " + dashed(name) + "=" + std::to_string(std::max(otherwise, minimum))});
     return otherwise;

@@ -53,7 +53,7 @@ Batch::Batch(Tensors fields) {
 
 const at::Tensor& Batch::operator[](std::string_view name) const {
   if (groups_.size() != 1) {
-    refuse("field " + quoted(name) + " was asked of a batch of " + std::to_string(groups_.size()) + " groups",
+    refuse("field " + quoted(name) + " was requested from a batch of " + std::to_string(groups_.size()) + " groups",
            "take it from one of groups(), or give the pipeline one data set");
   }
   const Tensors& fields = groups_.front().fields;

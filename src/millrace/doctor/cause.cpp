@@ -102,7 +102,7 @@ std::string standstill_text(const Json& hang) {
   return first_line(text) + (where == std::string::npos ? "" : " (" + first_line(text.substr(where + kWhere.size())) + ")");
 }
 
-// The kind of error, to be put after a word like "because": "of bad data", "for want of memory". Sets `id` if memory ran out.
+// The kind of error, to be put after a word like "because": "of bad data", "for lack of memory". Sets `id` if memory ran out.
 std::string reason_of(const std::string& error, std::string& id) {
   if (has_any(error, {"No space left on device", "Disk quota exceeded"}) ||
       (has_any(error, {"can't save"}) && has_any(error, {"are free"})))
@@ -113,7 +113,7 @@ std::string reason_of(const std::string& error, std::string& id) {
   if (has_any(first_line(error), {"out of memory", "std::bad_alloc", "can't allocate memory", "Cannot allocate memory",
                                   "not enough memory", "CUBLAS_STATUS_ALLOC_FAILED"})) {
     id = "out_of_memory";
-    return "for want of memory";
+    return "for lack of memory";
   }
   return "of an error";
 }
@@ -246,7 +246,7 @@ Cause cause_of(const std::vector<Json>& lines, bool alive, const SystemMark& now
   if (alive) {
     cause.id = "going_on";
     cause.text = "still running, step " + with_commas(cause.step);
-    if (still != nullptr) cause.text += "; it has not moved since: " + standstill_text(*still);
+    if (still != nullptr) cause.text += "; it has made no progress since: " + standstill_text(*still);
     return cause;
   }
   const std::string launcher = launcher_text(lines);

@@ -99,7 +99,7 @@ TEST(Cause, AnErrorOfMemoryOrOfADiskIsOne) {
   for (const char* text : {"std::bad_alloc", "DeviceError  out of memory with one sample at a time: std::bad_alloc",
                            "[enforce fail at alloc_cpu.cpp:117] err == 0. DefaultCPUAllocator: can't allocate memory: you tried",
                            "CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has"})
-    expect_cause(error(text), mark(), "out_of_memory", std::string("for want of memory: ") + text);
+    expect_cause(error(text), mark(), "out_of_memory", std::string("for lack of memory: ") + text);
   expect_cause(error("DataError  a.h5 can't be read: std::bad_alloc"), mark(), "failed", "of bad data: ");
   expect_cause(error("write x: Disk quota exceeded"), mark(), "failed", "of a full disk: ");
   expect_cause(error("SnapshotError  can't save: write x: File too large"), mark(), "failed",

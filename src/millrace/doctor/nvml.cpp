@@ -73,7 +73,7 @@ std::unique_ptr<Nvml> Nvml::open(std::string& why, const char* library) {
   auto calls = std::make_unique<Calls>();
   calls->library = ::dlopen(library, RTLD_NOW | RTLD_LOCAL);
   if (calls->library == nullptr) {
-    why = std::string("no NVIDIA driver tells of GPUs (") + library + " is not there)";
+    why = std::string("no NVIDIA driver reports GPUs (") + library + " was not found)";
     return nullptr;
   }
   Calls& c = *calls;

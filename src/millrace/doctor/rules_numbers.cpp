@@ -121,7 +121,7 @@ Found not_finite(const Evidence& e) {
   if (!input.all) return notices("look at the input of these steps, lower optim.learning_rate, or " + look);
   if (clips) return notices("lower optim.learning_rate, or " + look);
   Finding finding = set(what, "optim.clip_norm", "1", gain_of(share));
-  finding.remedy += "; else lower optim.learning_rate, or " + look;
+  finding.remedy += "; otherwise lower optim.learning_rate, or " + look;
   return finding;
 }
 

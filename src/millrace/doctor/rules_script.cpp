@@ -177,7 +177,7 @@ Found gil_bound(const Evidence& e) {
       .id = {},
       .what = "the loop's thread runs Python code in " + percent(looks.gil_share) + " of " + with_commas(looks.samples) +
               " looks" + (has_line ? ", in " + percent(looks.where_share) + " at " + looks.where : "") +
-              ": torch has nothing to do then",
+              ": torch has nothing to do at that time",
       .remedy = has_line ? "write what " + looks.where + " does with whole tensors, or outside of the loop"
                          : "fewer and larger operations, for which Python has less to do: torch.compile(model), optimisers with "
                            "foreach=True or fused=True",
@@ -202,8 +202,8 @@ Found page_faults(const Evidence& e) {
                              "headrace run -- " + (e.script->command.empty() ? "python " + e.script->path : e.script->command)};
   change.command = change.text;
   return changed("a step takes " + with_commas(std::llround(faults.minor_per_step)) +
-                     " pages of memory anew from the kernel, which has " + percent(faults.system_cpu_share) +
-                     " of the CPU time: malloc gives back what the next step needs again",
+                     " new pages of memory from the kernel, which uses " + percent(faults.system_cpu_share) +
+                     " of the CPU time: malloc returns memory that the next step needs again",
                  std::move(change), "", gain_of(gain, 0.35));
 }
 

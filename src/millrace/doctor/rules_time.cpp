@@ -152,7 +152,7 @@ Found small_batch(const Evidence& e) {
                    .gain = gain_by(kTimesRows)};
   }
   Finding finding = set(what, "data.batch_size", std::to_string(kTimesRows * batch->batch_size), gain_by(kTimesRows));
-  finding.remedy += ", which is another training: tune the learning rate with it";
+  finding.remedy += ", which changes the training: tune the learning rate with it";
   return finding;
 }
 
@@ -243,7 +243,7 @@ Found neighbours(const Evidence& e) {
   const double one = *e.others * core_share(e);
   const double either = e.cores > 1 ? one * (2 - *e.others) : one;
   return Finding{.id = {},
-                 .what = "other programs had the cores for " + percent(*e.others) + " of the time that this run wanted them",
+                 .what = "other programs used the cores for " + percent(*e.others) + " of the time in which this run needed them",
                  .remedy = "end them, or give the run its own cores (taskset, the batch system)",
                  .key = {},
                  .value = {},
@@ -317,7 +317,7 @@ Found gpu_idle(const Evidence& e) {
   if (!e.gpu || e.gpu->utilisation >= kGpuIdle || e.share(Phase::data_wait) >= kEnoughData) return std::nullopt;
   return Finding{.id = {},
                  .what = "the GPU computes " + percent(e.gpu->utilisation) + " of the time (the guides ask for " +
-                         percent(kGpuBusy) + ") though batches are there: the host gives it too little at a time",
+                         percent(kGpuBusy) + ") although batches are ready: the host gives it too little work at a time",
                  .remedy =
                      "larger batches (data.batch_size, tune the learning rate with it), fewer and larger operations; "
                      "--profile shows what the host does meanwhile",

@@ -111,7 +111,7 @@ data::MapFunction mapping_of(const headrace_map& given, const std::shared_ptr<Ga
     if (const int code = given.call(from.data(), to.data(), seed, given.context); code != 0) {
       throw DataError({.what = "the function of map() failed with " + std::to_string(code),
                        .where = "",
-                       .next = "mend the function, or choose what happens with bad samples"});
+                       .next = "repair the function, or choose what happens with bad samples"});
     }
   };
 }

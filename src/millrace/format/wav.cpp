@@ -85,7 +85,7 @@ WavFile::WavFile(const std::filesystem::path& path) : file_(std::make_unique<Inp
       layout_ = layout_from(*file_, std::span<const std::byte>(format).first(taken));
       has_format = true;
     } else if (word_at(chunk, 0) == "data") {
-      if (!has_format) refuse_wav(*file_, "the sound's numbers stand before its header");
+      if (!has_format) refuse_wav(*file_, "the sound's samples come before its header");
       if (begin + bytes > file_->size()) {
         refuse_wav(*file_, "the sound is cut off: " + with_commas(static_cast<std::int64_t>(file_->size() - begin)) + " of " +
                                with_commas(static_cast<std::int64_t>(bytes)) + " bytes are there");

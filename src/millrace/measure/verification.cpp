@@ -106,7 +106,8 @@ Check Verification::model() {
   }
   check.level = Check::Level::fail;
   check.found += "; not on " + device.str() + ": " + first_of(elsewhere);
-  check.next = "register them with register_parameter() or register_buffer(): the trainer moves the model by its registers";
+  check.next =
+      "register them with register_parameter() or register_buffer(): the trainer moves only registered parameters and buffers";
   return check;
 }
 
@@ -179,7 +180,7 @@ Check Verification::second_step() {
   const std::int64_t moved = all - static_cast<std::int64_t>(unmoved.size());
   tracked_.clear();
   Check check{.name = "training step 2",
-              .found = "loss " + significant(step.loss, 4) + ", " + human_duration(step.seconds) + "; the two steps moved " +
+              .found = "loss " + significant(step.loss, 4) + ", " + human_duration(step.seconds) + "; the two steps changed " +
                        with_commas(moved) + " of " + plural(all, "trained tensor")};
   if (!std::isfinite(step.loss)) {
     check.level = Check::Level::fail;
@@ -190,7 +191,7 @@ Check Verification::second_step() {
   check.found += ", not " + first_of(unmoved);
   check.level = moved == 0 ? Check::Level::fail : Check::Level::warn;
   check.next = moved == 0 ? "nothing learns: see optim.learning_rate and optim.warmup_steps"
-                          : "they get no gradient, or an objective that begins later moves them";
+                          : "they get no gradient, or an objective that begins later trains them";
   return check;
 }
 

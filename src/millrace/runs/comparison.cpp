@@ -154,10 +154,11 @@ void add_versions(Comparison& to) {
   if (names.empty()) return;
   const std::size_t more = names.size() > kMost ? names.size() - kMost : 0;
   names.resize(names.size() - more);
-  to.notes.push_back("not the same measure in both runs: " + joined(names, ", ") +
-                     (more > 0 ? " and " + std::to_string(more) + " more" : "") +
-                     ": their figures do not compare; CHANGELOG.md says what a version changed. Measure the older run again with "
-                     "millrace eval --from RUN");
+  to.notes.push_back(
+      "measured differently in the two runs: " + joined(names, ", ") +
+      (more > 0 ? " and " + std::to_string(more) + " more" : "") +
+      ": these values can't be compared; CHANGELOG.md says what a version changed. Measure the older run again with "
+      "millrace eval --from RUN");
 }
 
 void add_notes(const RunFacts& a, const RunFacts& b, Comparison& to) {
@@ -176,7 +177,7 @@ void add_notes(const RunFacts& a, const RunFacts& b, Comparison& to) {
     to.notes.emplace_back("the data differs: losses and metrics are of different samples");
   for (const auto& [run, name] : {std::pair{&a, "A"}, std::pair{&b, "B"}}) {
     if (run->others.value_or(0) >= kBusy) {
-      to.notes.push_back("other programs had the cores for " + percent(*run->others) + " of the time of " + name +
+      to.notes.push_back("other programs used the cores for " + percent(*run->others) + " of the time of " + name +
                          ": alone on the machine it is faster");
     }
     if (run->accounts.empty() || run->steps <= 0)

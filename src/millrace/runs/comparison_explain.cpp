@@ -99,7 +99,7 @@ std::string finding_text(const Json& finding, const std::string& account, const 
     text += "; without it " + slow.name + " was predicted to take " + time_text(slow.loop * (1 - gain), figures.unit) + ", " +
             fast.name + " takes " + time_text(fast.loop, figures.unit);
   }
-  if (has_finding(*fast.run, rule)) text += "; " + fast.name + " has it too, and less of it";
+  if (has_finding(*fast.run, rule)) text += "; " + fast.name + " has it too, but less of it";
   return text;
 }
 
@@ -122,7 +122,7 @@ std::string without_finding(const Side& slow, const Comparison& figures) {
 }  // namespace
 
 Comparison::Explanation explain(const RunFacts& a, const RunFacts& b, const Comparison& figures) {
-  if (figures.unit == Unit::share) return {.text = "work of different recipes is not slower or faster"};
+  if (figures.unit == Unit::share) return {.text = "the speeds of different recipes can't be compared"};
   if (!figures.loop.a || !figures.loop.b)
     return {.text = "the reason for the slower run is unknown: not both have accounts of their time"};
   const Side of_a{&a, "A", "a", *figures.loop.a};

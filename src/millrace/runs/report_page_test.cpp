@@ -188,14 +188,14 @@ TEST(ReportPage, FiguresOfTwoVersionsOfAMetricAreNotSetBesideEachOtherWithoutAWo
   old.processes = {{{{"kind", "start"}, {"step", 0}}, {{"kind", "validation"}, {"step", 10}, {"bits", 0.33}, {"val_loss", 1.0}}}};
   RunStory mended = old;
   mended.processes.front().back()["metric_versions"] = {{"bits", 2}};
-  const std::string said = "Not the same measure all through: bits (versions 1 and 2). Figures of two versions do not compare";
+  const std::string said = "Measured by different versions: bits (versions 1 and 2). Values of two versions can't be compared";
   EXPECT_THAT(report_page(std::vector<RunStory>{old, mended}), HasSubstr(said));
-  EXPECT_THAT(report_page(std::vector<RunStory>{mended, mended}), Not(HasSubstr("Not the same measure")));
+  EXPECT_THAT(report_page(std::vector<RunStory>{mended, mended}), Not(HasSubstr("Measured by different versions")));
   RunStory resumed = old;
   resumed.processes.push_back(mended.processes.front());
   EXPECT_THAT(report_page({&resumed, 1}), HasSubstr(said));
   resumed.processes.back().back()["metric_versions"] = 3;  // a damaged file may hold this
-  EXPECT_THAT(report_page({&resumed, 1}), Not(HasSubstr("Not the same measure")));
+  EXPECT_THAT(report_page({&resumed, 1}), Not(HasSubstr("Measured by different versions")));
 }
 
 TEST(ReportPage, SaysWhatBlocksOfTheModelTake) {

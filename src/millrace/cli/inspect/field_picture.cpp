@@ -275,7 +275,8 @@ Picture of_shape(const SeenField& field) {
     case 2:
       if (values.size(1) > (is_whole(values) ? 1 : kColumns) && (is_whole(values) || values.size(1) <= kShort)) {
         const std::string whole = with_commas(values.size(0)) + " rows, from " + sample(field, 0);
-        return maps(field, {map_of(values, "")}, whole, {.label = "row of the batch"}, axis_of(field, 0, "place in the sample"));
+        return maps(field, {map_of(values, "")}, whole, {.label = "row of the batch"},
+                    axis_of(field, 0, "position in the sample"));
       }
       return values.size(1) == 1 ? histogram(field) : values.size(1) <= kColumns ? column_histograms(field) : curves(field);
     case 3:

@@ -29,7 +29,6 @@ struct LyingArray {
 
 // A sentence for users that explains the table's columns.
 inline constexpr const char* kValueNote =
-    "least, greatest, mean and deviation are of the finite values; of complex numbers, of "
-    "their magnitudes";
+    "least, greatest, mean and deviation cover the finite values; for complex numbers, their magnitudes";
 
 }  // namespace millrace::cli

@@ -342,9 +342,9 @@ TEST(Grouped, mistakes_are_refused_when_the_loader_is_made) {
   EXPECT_EQ(what([](Pipeline& p, LoaderOptions&) { p.datasets[0].batch_size = 0; }, Grouping::each),
             "the batch size of data set \"short\" is 0");
   EXPECT_EQ(what([](Pipeline& p, LoaderOptions&) { p.datasets[0].batch_size = 2; }),
-            "data set \"short\" has a batch size of its own, and the data sets are mixed");
+            "data set \"short\" has its own batch size, but the data sets are mixed");
   EXPECT_EQ(what([](Pipeline& p, LoaderOptions&) { p.datasets[1].weight = 2; }, Grouping::repeat),
-            "data set \"long\" has a weight, and the data sets are not mixed");
+            "data set \"long\" has a weight, but the data sets are not mixed");
   EXPECT_EQ(what([](Pipeline& p, LoaderOptions&) { p.samples_per_epoch = 9; }, Grouping::each),
             "samples_per_epoch is 9, but the data sets are not mixed");
   EXPECT_EQ(what([](Pipeline& p, LoaderOptions&) { p.samples_per_epoch = 0; }), "samples_per_epoch is 0");

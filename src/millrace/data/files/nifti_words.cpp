@@ -146,7 +146,7 @@ std::string voxel_text(const NiftiHeader& header) {
     differs = differs || !(std::abs(of_affine[axis] - of_header[axis]) <= kSame * of_header[axis]);
   }
   const std::string unit = length_unit(header);
-  return sizes_text(of_header) + (unit.empty() ? ", in no unit" : " " + unit) +
+  return sizes_text(of_header) + (unit.empty() ? ", without a unit" : " " + unit) +
          (differs ? " (by the affine " + sizes_text(of_affine) + ")" : "");
 }
 

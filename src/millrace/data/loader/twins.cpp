@@ -68,11 +68,11 @@ std::vector<std::string> same_sources(const std::vector<Dataset>& training, cons
     for (const Dataset& there : training) {
       const Source &a = *here.source, &b = *there.source;
       if (a.size() != b.size() || a.size() == 0 || !a.stamps().empty() || a.fingerprint() != b.fingerprint()) continue;
-      lines.push_back(
-          "the validation" + (here.name.empty() ? "" : " \"" + here.name + "\"") + " has the " + std::to_string(a.size()) +
-          " samples of the training" + (there.name.empty() ? "" : " \"" + there.name + "\"") +
-          ", by its fingerprint: it says nothing of samples that the model has not seen (does data() look at the split? "
-          "if they do differ, so must fingerprint())");
+      lines.push_back("the validation" + (here.name.empty() ? "" : " \"" + here.name + "\"") + " has the " +
+                      std::to_string(a.size()) + " samples of the training" +
+                      (there.name.empty() ? "" : " \"" + there.name + "\"") +
+                      ", by its fingerprint: it does not test the model on unseen samples (does data() use the split? If the "
+                      "samples differ, fingerprint() must differ too)");
       break;
     }
   }

@@ -263,7 +263,7 @@ TEST(Generate, says_where_its_samples_come_from_and_what_may_be_kept) {
   EXPECT_THAT(refusal_message<ConfigError>([&] { (void)map(draws, {.name = "same", .makes = {}, .function = {}}); }).what,
               HasSubstr("draws random numbers in read(): a cache of its rows would freeze them"));
   EXPECT_EQ(refusal_message<ConfigError>([&] { (void)generate("a", 5, fields, write, {.keeps = Keeps::parts}); }).what,
-            "generate \"a\" says Keeps::parts, and has none");
+            "generate \"a\" says Keeps::parts, but has no parts");
   EXPECT_EQ(refusal_message<ConfigError>([&] {
               (void)generate("a", 5, {{"y", DType::i64, {-1}}}, write);
             }).what,

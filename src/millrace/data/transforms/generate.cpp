@@ -66,7 +66,8 @@ GeneratedSource::GeneratedSource(const std::string& name, std::int64_t size, std
         "generate()", "give it a size of 0 or more, and a function that writes the fields");
   }
   if (about_.keeps == Keeps::parts)
-    detail::refuse_composing(called + " says Keeps::parts, and has none", "Generated::keeps", "say nothing, rows or memory");
+    detail::refuse_composing(called + " says Keeps::parts, but has no parts", "Generated::keeps",
+                             "set it to nothing, rows or memory");
   detail::check_fields(fields_, called, "the fields of generate()");
   field_bytes_ = detail::bytes_of(fields_);
   std::size_t sample_bytes = 1;

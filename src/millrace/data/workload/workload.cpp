@@ -57,7 +57,7 @@ Workload parse_workload(std::string_view json, const std::string& name) {
     throw ConfigError(Message{.what = std::move(what), .where = name, .next = std::move(next)});
   };
   if (all.is_discarded())
-    refuse("this is no JSON, or it is nested more than " + std::to_string(kDeepestJson) + " deep", "mend the text");
+    refuse("this is not JSON, or it is nested more than " + std::to_string(kDeepestJson) + " deep", "correct the text");
   if (!all.is_object() || !all.contains("data"))
     refuse("the description has no data", R"(write {"data": {"kind": ...}, "batch_size": ...})");
   Workload workload;

@@ -43,23 +43,23 @@ struct LoaderKeys {
     using C = LoaderKeys;
     using config::field;
     return std::tuple{
-        field<&C::batch_size>("Samples of a batch (of each data set where there are groups).").min(1),
-        field<&C::shuffle>("A new random order each epoch."),
-        field<&C::drop_last>("Drop an epoch's last smaller batch."),
-        field<&C::seed>("Seed of order and augmentation.").min(0),
-        field<&C::readers>("Reader threads; 0 = in the calling thread.").min(0).max(256),
-        field<&C::prefetch>("Batches ready ahead, at first.").min(1).max(1024),
-        field<&C::max_buffer_bytes>("Most memory for batches; auto = 1 GiB, or three batches if they are larger.")
+        field<&C::batch_size>("Number of samples in a batch (of each data set, if there are several).").min(1),
+        field<&C::shuffle>("Draw a new random order for each epoch."),
+        field<&C::drop_last>("Drop an epoch's last batch if it is smaller."),
+        field<&C::seed>("Seed of the order and of augmentation.").min(0),
+        field<&C::readers>("Number of reader threads; 0 = read in the calling thread.").min(0).max(256),
+        field<&C::prefetch>("Number of batches that are kept ready at first.").min(1).max(1024),
+        field<&C::max_buffer_bytes>("Memory limit for batches; auto = 1 GiB, or three batches if they are larger.")
             .min(1)
             .unit("bytes"),
-        field<&C::cache>("Keeps samples once read; auto = where all fit."),
-        field<&C::cache_bytes>("Most memory of the cache; auto = half of what is free.").min(1).unit("bytes"),
-        field<&C::memory_promised>("Of the free memory, what the caches of other loaders will take.").min(0).unit("bytes"),
+        field<&C::cache>("Keep samples after they are read; auto = if all fit."),
+        field<&C::cache_bytes>("Memory limit of the cache; auto = half of the free memory.").min(1).unit("bytes"),
+        field<&C::memory_promised>("Part of the free memory that the caches of other loaders will take.").min(0).unit("bytes"),
         field<&C::bad_samples>("What happens with a sample that can't be read."),
         field<&C::max_bad_fraction>("Largest share of bad samples in an epoch.").min(0).max(1),
-        field<&C::rank>("Which of the ranks this is.").min(0),
-        field<&C::ranks>("Processes that share each epoch.").min(1),
-        field<&C::ranks_here>("Of these, on this machine: they share its cores and memory.").min(1)};
+        field<&C::rank>("Number of this rank.").min(0),
+        field<&C::ranks>("Number of processes that share each epoch.").min(1),
+        field<&C::ranks_here>("Number of these processes on this machine, which share its cores and memory.").min(1)};
   }
 };
 

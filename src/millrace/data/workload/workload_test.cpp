@@ -53,7 +53,7 @@ TEST(Workload, mistakes_are_named) {
     }
     return "";
   };
-  EXPECT_THAT(what("{"), testing::HasSubstr("this is no JSON"));
+  EXPECT_THAT(what("{"), testing::HasSubstr("this is not JSON"));
   EXPECT_THAT(what(R"({"batch_size": 1})"), testing::HasSubstr("the description has no data"));
   EXPECT_THAT(what(R"({"data": {"kind": "tape"}})"), testing::HasSubstr("there is no kind \"tape\""));
   EXPECT_THAT(what(R"({"data": {"kind": "sleeping"}, "bach_size": 1})"), testing::HasSubstr("batch_size"));

@@ -34,7 +34,7 @@ Result guarded(Result otherwise, Work work) noexcept {
   } catch (const Error& error) {
     keep_failure(error.kind(), error.message());
   } catch (const std::bad_alloc&) {
-    keep_failure("MemoryError", {"memory is out", "", "lower the batch size or max_buffer_bytes, or free memory"});
+    keep_failure("MemoryError", {"out of memory", "", "lower the batch size or max_buffer_bytes, or free memory"});
   } catch (const std::exception& error) {
     keep_failure("InternalError", {error.what(), "libheadrace.so", "report it, with what led to it"});
   }

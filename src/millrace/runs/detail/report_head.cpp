@@ -136,13 +136,13 @@ std::string versions_html(std::span<const RunStory> runs) {
   }
   std::erase_if(versions, [](const auto& each) { return each.second.size() < 2; });
   if (versions.empty()) return "";
-  return "<p class=\"note\">Not the same measure all through: " +
+  return "<p class=\"note\">Measured by different versions: " +
          escaped(joined(versions, ", ",
                         [](const auto& each) {
                           return each.first + " (versions " +
                                  joined(each.second, " and ", [](std::int64_t v) { return std::to_string(v); }) + ")";
                         })) +
-         ". Figures of two versions do not compare; CHANGELOG.md says what a version changed, and millrace eval --from RUN "
+         ". Values of two versions can't be compared; CHANGELOG.md says what a version changed, and millrace eval --from RUN "
          "measures a run anew.</p>\n";
 }
 

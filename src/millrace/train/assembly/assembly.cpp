@@ -102,7 +102,8 @@ void Assembly::make_stepper() {
                   off.empty() ? precision::remark_on(setup_.context().device, options.autocast) : off);
   }
   if (const Json* fallback = kept("precision.fallback"))
-    setup_.plan().set({"precision.fallback", fallback->get<std::string>(), "snapshot", "as the run went on", /*by_trial=*/true});
+    setup_.plan().set({"precision.fallback", fallback->get<std::string>(), "snapshot",
+                       "as the run continued in this number format", /*by_trial=*/true});
 }
 
 // Takes the learning rates from the objectives instead of the config, because a recipe may give an objective its own rate.

@@ -46,7 +46,7 @@ void add_those_before(std::vector<device::FoundFault>& faults, const std::vector
                       const std::string& before) {
   for (const device::ConvolutionShape& shape : shapes) {
     for (const device::Pass pass : {device::Pass::forward, device::Pass::input_gradient, device::Pass::weight_gradient}) {
-      const device::FoundFault fault{shape, pass, "so when the run began"};
+      const device::FoundFault fault{shape, pass, "as at the start of the run"};
       const auto is_known = [&](const device::FoundFault& known) { return known.shape == shape && known.pass == pass; };
       if ((before + ";").find(place_of(fault) + ";") != std::string::npos && std::ranges::none_of(faults, is_known))
         faults.push_back(fault);

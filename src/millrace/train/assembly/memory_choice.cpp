@@ -76,7 +76,7 @@ std::vector<Problem> memory_problems(const MemoryConfig& config) {
   std::vector<Problem> problems;
   if (!config.budget.empty() && !memory::parse_budget(config.budget)) {
     problems.push_back(
-        {"budget " + quoted(config.budget) + " is no amount of memory", "memory.budget",
+        {"budget " + quoted(config.budget) + " is not an amount of memory", "memory.budget",
          "write bytes, such as 800 MB or 1.5 GiB, or a share of what a step takes without recompute, such as 60%"});
   }
   if (!config.budget.empty() && Recompute(config.recompute).any()) {
@@ -87,9 +87,9 @@ std::vector<Problem> memory_problems(const MemoryConfig& config) {
       config.limit == "auto" ? memory::Budget{1, false} : memory::parse_budget(config.limit).value_or(memory::Budget{});
   if (limit.amount == 0 || limit.is_share)
     problems.push_back(
-        {"limit " + quoted(config.limit) + " is no amount of memory", "memory.limit", "write auto, or bytes, such as 2 GB"});
+        {"limit " + quoted(config.limit) + " is not an amount of memory", "memory.limit", "write auto, or bytes, such as 2 GB"});
   if (!config.offload.empty() && memory::parse_budget(config.offload).value_or(memory::Budget{0, true}).is_share) {
-    problems.push_back({"offload " + quoted(config.offload) + " is no amount of memory", "memory.offload",
+    problems.push_back({"offload " + quoted(config.offload) + " is not an amount of memory", "memory.offload",
                         "write the size, such as 1 MB, from which a tensor is moved to host memory, or leave it empty"});
   }
   return problems;

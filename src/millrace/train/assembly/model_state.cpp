@@ -37,7 +37,7 @@ void check_frozen(const Json& frozen, const Json& known, const std::string& name
   throw SnapshotError(
       {"the frozen weight " + quoted(name) + " is not the one this run was trained with, and the snapshot left it out",
        source.empty() ? "snapshot.frozen=leave_out" : "the run had it from " + source,
-       "give the recipe the weights of then, or start over with --fresh"});
+       "give the recipe the weights of that time, or start over with --fresh"});
 }
 
 }  // namespace
@@ -114,7 +114,7 @@ void check_frozen_parts(torch::nn::Module& model, const Json& saved, bool left_o
     } else if (!found.part->identity().empty() && found.part->identity() != identity) {
       throw SnapshotError({"the frozen part " + quoted(found.name) + " is not the one this run was trained with",
                            found.part->file().string() + " holds other weights now",
-                           "give the run the file of then, or start over with --fresh"});
+                           "give the run the original file, or start over with --fresh"});
     }
   }
 }

@@ -47,7 +47,7 @@ TEST(WrappedNames, WhatIsNotClearStaysAsItIs) {
 TEST(WrappedNames, OtherTensorsOfTheFileAreCounted) {
   Tensors all = with("module.");
   all["optimizer.state.0.exp_avg"] = at::zeros({2});
-  EXPECT_THAT(pass_over_wrappers(all, kWanted), HasSubstr("1 tensor of the file that the model has not is left aside"));
+  EXPECT_THAT(pass_over_wrappers(all, kWanted), HasSubstr("1 tensor of the file that the model does not have is left aside"));
   EXPECT_EQ(all.size(), 2U);
 }
 

@@ -171,8 +171,10 @@ void Trainer::save_after_error() noexcept {
   end_profile();
   try {
     if (step_ > 0 && agreement().has_cut_sums()) {
-      reporter_.warning("the state at the last whole step is not saved, since sums were cut short that this GPU computes with; " +
-                        saves_.last() + "the same command resumes from the last snapshot");
+      reporter_.warning(
+          "the state at the last whole step is not saved, because sums over the ranks were interrupted while this GPU used "
+          "them; " +
+          saves_.last() + "the same command resumes from the last snapshot");
       return;
     }
     if (!is_whole_) {

@@ -112,13 +112,12 @@ std::vector<config::Alias> shared_words() {
       {"log_gpu_memory", "log.gpu_memory", nullptr, ""},
       {"gpu_log_interval", "log.gpu_every", steps_of_interval, "0 = off"},
       accepted_word("grad_log_interval", "the gradient's norm is in each line of log.jsonl"),
-      accepted_word("compile",
-                    "there is nothing to compile: the program is, and on a CPU what fusing would gain is in its kernels"),
+      accepted_word("compile", "there is nothing to compile: the program is compiled, and its CPU kernels are fused"),
       {"profile", "profile.steps", steps_of_profile, "true = 10 steps"},
       {"profile.enabled", "profile.steps", steps_of_profile, "true = 10 steps"},
       {"cudnn_benchmark", "device.cudnn", ways_of_benchmark, "true = timed, false = rules"},
       {"deterministic", "train.deterministic", nullptr, ""},
-      accepted_word("detect_anomaly", "a loss or gradient that is not finite is always found; its step counts for nothing"),
+      accepted_word("detect_anomaly", "a loss or gradient that is not finite is always found; its step does not count"),
       accepted_word("debug", "all that is known is in log.jsonl; train --rehearse shows what passes through a step"),
       accepted_word("local_rank", "LOCAL_RANK of the environment is read")};
   const auto accept = [&words](const char* name, const char* reason, std::string (*notice)(const Json&)) {

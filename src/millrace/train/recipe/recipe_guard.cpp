@@ -41,7 +41,7 @@ Message message_of_other() {
   } catch (int number) {
     return {"it threw the number " + std::to_string(number), "", next};
   } catch (...) {
-    return {"it threw something that is no std::exception", "", next};
+    return {"it threw something that is not a std::exception", "", next};
   }
 }
 
@@ -104,7 +104,7 @@ class FieldVersions {
                              " of the batch was changed in place",
                          "",
                          "write x = batch[" + quoted(name) + "] * 2, not batch[" + quoted(name) +
-                             "].mul_(2): a step may compute a batch more than once; what changes fields for good is prepare()"});
+                             "].mul_(2): a step may compute a batch more than once; change fields permanently in prepare()"});
     });
   }
 

@@ -62,9 +62,9 @@ void Scores::forget_other_version(const metrics::Means::MetricVersion& now) {
   forgot_.clear();
   const auto known = metrics_.find(judged_);
   if (known == metrics_.end() || known->second.version == now.number || !now.moved || known->second.at_best_step < 0) return;
-  forgot_ = judged_ + " is measured by version " + std::to_string(now.number) + " now: its best of before, " +
+  forgot_ = judged_ + " is measured by version " + std::to_string(now.number) + " now: its earlier best, " +
             significant(known->second.at_best, 4) + " at step " + std::to_string(known->second.at_best_step) + " by version " +
-            std::to_string(known->second.version) + ", does not count any more";
+            std::to_string(known->second.version) + ", no longer counts";
   for (const auto& [name, metric] : Scores::Metrics(metrics_)) {
     metrics_[name].at_best = Metric::kNaN;
     metrics_[name].at_best_step = -1;

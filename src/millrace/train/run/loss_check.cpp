@@ -166,7 +166,7 @@ void compare(const Place& place, const Numbers& whole, std::vector<Numbers> halv
                  "depends on the order of the rows: a batch of " + std::to_string(place.batch.rows()) + " rows gives " +
                      numbers_text(numbers) + ", the same rows reversed " +
                      (other == turned.end() ? "no such term" : numbers_text(other->second)),
-                 "look for a row that is combined with its neighbour, a weight by place, a state kept between calls");
+                 "look for a row that is combined with its neighbour, a weight by position, a state kept between calls");
   }
 }
 

@@ -117,10 +117,10 @@ RebuiltCheck compared(Assembly& assembly, const snapshot::Content& content) {
   const std::unique_ptr<Recipe> recipe = rebuilt(assembly, content);
   if (const State* saved = snapshot::part_of(content, snapshot::kRecipe)) {
     if (const std::string what = not_taken(*saved, *recipe); !what.empty())
-      return {.warning = "load_state() does not take what state() gave to the snapshot of step " + std::to_string(content.step) +
-                         ": " + what +
-                         " is another one\n  where    Recipe::load_state()\n  next     take each tensor and the JSON over from "
-                         "its argument: a resumed run, eval and predict begin from there",
+      return {.warning = "load_state() does not restore what state() gave to the snapshot of step " +
+                         std::to_string(content.step) + ": " + what +
+                         " differs\n  where    Recipe::load_state()\n  next     restore each tensor and the JSON from its "
+                         "argument: a resumed run, eval and predict begin from there",
               .unchecked = ""};
   }
   Stepper other(*recipe, assembly.switches(), assembly.setup().timeline(),

@@ -276,7 +276,7 @@ void rehearse_validation(Assembly& assembly, Rehearsal& rehearsal) {
     const auto& terms = result.losses[i].terms;
     if (!terms.empty() && std::ranges::all_of(terms, counts_nothing))
       warn("objective " + quoted(assembly.stepper().objective_name(i)) + " counts nothing in " + to_text(batch->origin()) +
-               ": a loss of no number is no judge; look at masks and ignored labels",
+               ": a loss without values says nothing; look at masks and ignored labels",
            rehearsal);
   }
   check_sums(assembly.stepper(), *batch, result, rehearsal);

@@ -76,8 +76,8 @@ std::string check_batch_repeats(const Assembly& assembly, Split split, const Bat
   const std::optional<Batch> read = assembly.trial_batch(split, &unprepared),
                              read_again = assembly.trial_batch(split, &unprepared);
   const bool by_source = read && read_again && !difference(*read, *read_again).empty();
-  return what + " is another one when " + to_text(first.origin()) + " is " + (by_source ? "read" : "prepared") +
-         " again: a resumed run does not go on as this one would, and no run can be repeated. " +
+  return what + " differs when " + to_text(first.origin()) + " is " + (by_source ? "read" : "prepared") +
+         " again: a resumed run would not continue as this one, and no run can be repeated. " +
          (by_source
               ? "Take random numbers in read() from its argument `random` (SampleRandom of generate() and map())"
               : "Key random numbers in prepare() by batch.epoch() and the positions of the rows: nn::normal_rows, Philox of "
@@ -97,9 +97,9 @@ std::string check_metrics_repeat(Recipe& recipe, const Batch& batch, const StepR
     const auto same_name = [&](const Json& other) { return other.at("name") == entry.at("name"); };
     const auto found = std::ranges::find_if(entries, same_name);
     if (found != entries.end() && same(*found, entry)) continue;
-    return "metric " + quoted(entry.at("name").get<std::string>()) + " comes out otherwise when " + to_text(batch.origin()) +
-           " is measured again, as in the next validation: forget in begin_validation() what measure() kept, and key what "
-           "measure() draws at random";
+    return "metric " + quoted(entry.at("name").get<std::string>()) + " differs when " + to_text(batch.origin()) +
+           " is measured again, as in the next validation: reset in begin_validation() what measure() has kept, and key the "
+           "random numbers of measure()";
   }
   return "";
 }

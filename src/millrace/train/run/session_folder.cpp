@@ -76,7 +76,7 @@ void Session::check_changes() {
   const Choice* now = setup_.plan().find("device.threads");
   if (threads.empty() || now == nullptr || now->value == threads) return;
   setup_.notices().push_back("device.threads is " + now->value + ", so far it was " + threads +
-                             ": sums are taken in another order, and the last bits of the run's numbers may be others");
+                             ": sums are taken in another order, and the last bits of the run's numbers may differ");
 }
 
 // Warns if the learning-rate schedule covers the whole run and the run's length changed, because the rate then jumps at the next
@@ -150,7 +150,7 @@ void Session::find_snapshot() {
   branches_after_ = is_here ? resumed_->content.step : -1;
   if (is_here) resumed_->from = folder / run_files::kSnapshots / resumed_->from.filename();
   if (is_here && request_.fresh) {
-    throw UsageError({"--fresh would remove " + resumed_->from.string() + ", which the run is to begin from", "train.resume",
+    throw UsageError({"--fresh would remove " + resumed_->from.string() + ", which the run should begin from", "train.resume",
                       "remove --fresh: later snapshots then become a branch; or choose another folder with --run"});
   }
 }

@@ -80,7 +80,7 @@ bool make_part_folder(Fs& fs, const std::filesystem::path& part, bool last_try) 
   std::error_code code;
   const auto type = std::filesystem::symlink_status(part, code).type();
   if (type != std::filesystem::file_type::not_found && type != std::filesystem::file_type::directory)
-    in_the_way(part, "it is no folder");
+    in_the_way(part, "it is not a folder");
   try {
     fs.create_directories(part);
     return true;
@@ -135,7 +135,7 @@ std::optional<Turn> take_turn(Fs& fs, const std::filesystem::path& target, const
 
 // Empties the part folder; the marker is removed last.
 void clear_part(Fs& fs, const std::filesystem::path& part) {
-  if (!is_ours(fs, part)) in_the_way(part, "it is not empty, and no millrace made it");
+  if (!is_ours(fs, part)) in_the_way(part, "it is not empty, and Millrace did not make it");
   for (const std::string& name : fs.list(part)) {
     if (name != kPartMarker) fs.remove_all(part / name);
   }

@@ -110,7 +110,7 @@ std::vector<std::string> TextSigns::lines() const {
                   " of it and is learned that often");
   if (lost_ > 0)
     all.push_back("holds " + with_commas(lost_) +
-                  " characters U+FFFD, which stand where a conversion lost what was there: " + "convert the original again");
+                  " characters U+FFFD, which replace characters that a conversion lost: " + "convert the original again");
   if (twice_ >= kLeastTwice && twice_ * kBytesPerTwice > bytes_)
     all.push_back("was encoded twice: " + with_commas(twice_) + " pairs like \u00C3\u00A9 stand where one character was. " +
                   "iconv -f UTF-8 -t LATIN1 undoes one of the two encodings");

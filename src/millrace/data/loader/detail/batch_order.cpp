@@ -54,7 +54,7 @@ std::string rounds_text(double rounds) {
 void BatchOrder::check(const std::vector<Dataset>& datasets) const {
   if (const auto& samples = options_.samples_per_epoch; samples && !mixes())
     refuse("samples_per_epoch is " + with_commas(*samples) + ", but the data sets are not mixed", kRecipe,
-           "take Grouping::mix, or leave Pipeline::samples_per_epoch out");
+           "use Grouping::mix, or leave Pipeline::samples_per_epoch out");
   if (const auto& samples = options_.samples_per_epoch; samples && *samples < 1)
     refuse("samples_per_epoch is " + with_commas(*samples), kRecipe, "set Pipeline::samples_per_epoch to 1 or more");
   for (const Dataset& dataset : datasets) {
@@ -62,11 +62,11 @@ void BatchOrder::check(const std::vector<Dataset>& datasets) const {
     if (dataset.batch_size && *dataset.batch_size < 1)
       refuse("the batch size of " + label + " is " + std::to_string(*dataset.batch_size), kRecipe, "set it to 1 or more");
     if (dataset.batch_size && mixes())
-      refuse(label + " has a batch size of its own, and the data sets are mixed", kRecipe,
-             "give it a weight instead, or take another Grouping");
+      refuse(label + " has its own batch size, but the data sets are mixed", kRecipe,
+             "give it a weight instead, or use another Grouping");
     if (dataset.weight && !mixes())
-      refuse(label + " has a weight, and the data sets are not mixed", kRecipe,
-             "take Grouping::mix, or give it a batch size of its own instead");
+      refuse(label + " has a weight, but the data sets are not mixed", kRecipe,
+             "use Grouping::mix, or give it its own batch size instead");
     if (dataset.weight && !(*dataset.weight > 0 && std::isfinite(*dataset.weight)))
       refuse("the weight of " + label + " is " + significant(*dataset.weight, 6), kRecipe, "set it to a number above 0");
     if ((dataset.weight || dataset.weights) && !options_.shuffle)

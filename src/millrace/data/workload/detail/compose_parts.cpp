@@ -38,8 +38,11 @@ struct ShareKeys {
   std::int64_t seed = 0;
   static consteval auto fields() {
     using C = ShareKeys;
-    return std::tuple{field<&C::from>("A sample belongs to it if its number, drawn from 0 to 1, is this or above.").min(0).max(1),
-                      field<&C::to>("And below this.").min(0).max(1), field<&C::seed>("Of the draw.").min(0)};
+    return std::tuple{
+        field<&C::from>("A number from 0 to 1 is drawn for each sample; the sample is taken if the number is at least this.")
+            .min(0)
+            .max(1),
+        field<&C::to>("And if it is below this.").min(0).max(1), field<&C::seed>("Seed of the draw.").min(0)};
   }
 };
 
@@ -50,21 +53,23 @@ SourcePtr open_share(const Part& part) {
 
 struct SubsetKeys {
   std::vector<std::int64_t> indices;
-  static consteval auto fields() { return std::tuple{field<&SubsetKeys::indices>("Of the samples.").min(0).not_empty()}; }
+  static consteval auto fields() { return std::tuple{field<&SubsetKeys::indices>("Numbers of the samples.").min(0).not_empty()}; }
 };
 
 SourcePtr open_subset(const Part& part) { return subset(open_below(part), keys_of<SubsetKeys>(part).indices); }
 
 struct TakeKeys {
   std::int64_t count = 1;
-  static consteval auto fields() { return std::tuple{field<&TakeKeys::count>("Of the first samples.").min(1).required()}; }
+  static consteval auto fields() { return std::tuple{field<&TakeKeys::count>("Number of the first samples.").min(1).required()}; }
 };
 
 SourcePtr open_take(const Part& part) { return take(open_below(part), keys_of<TakeKeys>(part).count); }
 
 struct RepeatKeys {
   std::int64_t times = 1;
-  static consteval auto fields() { return std::tuple{field<&RepeatKeys::times>("Passes over all samples.").min(1).required()}; }
+  static consteval auto fields() {
+    return std::tuple{field<&RepeatKeys::times>("Number of passes over all samples.").min(1).required()};
+  }
 };
 
 SourcePtr open_repeat(const Part& part) { return repeat(open_below(part), keys_of<RepeatKeys>(part).times); }
@@ -73,7 +78,7 @@ SourcePtr open_concat(const Part& part) {
   (void)values_of(part, {});
   const auto parts = part.json.find("of");
   if (parts == part.json.end() || !parts->is_array() || parts->empty())
-    refuse_part(part, "a part of kind \"concat\" joins a list of parts, and there is no list", "give it as \"of\"");
+    refuse_part(part, "a part of kind \"concat\" joins a list of parts, but there is no list", "give it as \"of\"");
   std::vector<SourcePtr> sources;
   for (const Json& below : *parts)
     sources.push_back(open_part({below, part.input, part.place + ".of[" + std::to_string(sources.size()) + "]"}));
@@ -84,7 +89,8 @@ struct MadeField {
   std::string dtype = "f32";
   std::vector<std::int64_t> shape;
   static consteval auto fields() {
-    return std::tuple{field<&MadeField::dtype>("As in f32."), field<&MadeField::shape>("Of a sample.").min(0)};
+    return std::tuple{field<&MadeField::dtype>("Type of its values, such as f32."),
+                      field<&MadeField::shape>("Shape of a sample.").min(0)};
   }
 };
 
@@ -96,7 +102,7 @@ struct MapKeys {
   static consteval auto fields() {
     using C = MapKeys;
     return std::tuple{field<&C::function>("The number of the function.").min(0),
-                      field<&C::name>("Function and parameters: a run resumes only with the same.").required(),
+                      field<&C::name>("Names the function and its parameters; a run resumes only with the same name.").required(),
                       field<&C::makes>("Fields that it writes, with dtype and shape."),
                       field<&C::drops>("Fields that batches omit.")};
   }
@@ -112,8 +118,8 @@ DType dtype_called(const Part& part, const std::string& name) {
 SourcePtr open_map(const Part& part) {
   const auto keys = keys_of<MapKeys>(part);
   if (static_cast<std::size_t>(keys.function) >= part.input.functions.size()) {
-    refuse_part(part, "function " + std::to_string(keys.function) + " is not there",
-                "a part of kind \"map\" needs a program that hands its function over, as the Python package does");
+    refuse_part(part, "function " + std::to_string(keys.function) + " does not exist",
+                "a part of kind \"map\" needs a program that passes its function, as the Python package does");
   }
   Mapping mapping{
       .name = keys.name, .drops = keys.drops, .function = part.input.functions[static_cast<std::size_t>(keys.function)]};
@@ -140,9 +146,9 @@ struct CropKeys {
   double value = 0;
   static consteval auto fields() {
     using C = CropKeys;
-    return std::tuple{field<&C::size>("Of the last axes.").min(1).not_empty(),
-                      field<&C::margin>("Added on both sides of the last axes before.").min(0),
-                      field<&C::border>("What is in the margin."), field<&C::value>("Of a constant margin.")};
+    return std::tuple{field<&C::size>("Size of the part along the last axes.").min(1).not_empty(),
+                      field<&C::margin>("Margin that is first added on both sides of the last axes.").min(0),
+                      field<&C::border>("What fills the margin."), field<&C::value>("Value of a constant margin.")};
   }
 };
 
@@ -152,8 +158,8 @@ struct PadKeys {
   double value = 0;
   static consteval auto fields() {
     using C = PadKeys;
-    return std::tuple{field<&C::margin>("Added on both sides of the last axes.").min(0).not_empty(),
-                      field<&C::border>("What is in the margin."), field<&C::value>("Of a constant margin.")};
+    return std::tuple{field<&C::margin>("Margin that is added on both sides of the last axes.").min(0).not_empty(),
+                      field<&C::border>("What fills the margin."), field<&C::value>("Value of a constant margin.")};
   }
 };
 
@@ -161,15 +167,15 @@ struct FlipKeys {
   std::vector<std::int64_t> axes;
   double probability = 0.5;
   static consteval auto fields() {
-    return std::tuple{field<&FlipKeys::axes>("Counted from the end: -1 columns, -2 rows, -3 depth.").not_empty(),
-                      field<&FlipKeys::probability>("Of each axis.").min(0).max(1)};
+    return std::tuple{field<&FlipKeys::axes>("Axes, counted from the end: -1 columns, -2 rows, -3 depth.").not_empty(),
+                      field<&FlipKeys::probability>("Probability for each axis.").min(0).max(1)};
   }
 };
 
 struct RollKeys {
   std::vector<std::int64_t> axes;
   static consteval auto fields() {
-    return std::tuple{field<&RollKeys::axes>("Shifted cyclically, counted from the end.").not_empty()};
+    return std::tuple{field<&RollKeys::axes>("Axes that are shifted cyclically, counted from the end.").not_empty()};
   }
 };
 
@@ -177,22 +183,22 @@ struct NormaliseKeys {
   std::vector<float> mean;
   std::vector<float> deviation;
   static consteval auto fields() {
-    return std::tuple{field<&NormaliseKeys::mean>("Of each channel, or of all.").not_empty(),
-                      field<&NormaliseKeys::deviation>("Of each channel, or of all.").above(0).not_empty()};
+    return std::tuple{field<&NormaliseKeys::mean>("Mean of each channel, or of all.").not_empty(),
+                      field<&NormaliseKeys::deviation>("Standard deviation of each channel, or of all.").above(0).not_empty()};
   }
 };
 
 struct NoiseKeys {
   double deviation = 0;
   static consteval auto fields() {
-    return std::tuple{field<&NoiseKeys::deviation>("Of the normal numbers.").above(0).required()};
+    return std::tuple{field<&NoiseKeys::deviation>("Standard deviation of the normal numbers.").above(0).required()};
   }
 };
 
 Padding padding_of(const auto& keys) { return {.margin = keys.margin, .border = keys.border, .value = keys.value}; }
 
 constexpr std::array kStepKinds = {
-    StepKind{"random_crop", "a part, placed anew at each read", [] { return config::schema_of<CropKeys>(); },
+    StepKind{"random_crop", "a part at a random place, drawn anew at each read", [] { return config::schema_of<CropKeys>(); },
              [](const Part& part) {
                const auto keys = keys_of<CropKeys>(part);
                return random_crop(keys.size, padding_of(keys));

@@ -29,9 +29,9 @@ struct Hdf5Keys {
   std::map<std::string, std::vector<std::vector<std::int64_t>>> keep;
   static consteval auto fields() {
     using C = Hdf5Keys;
-    return std::tuple{field<&C::files>(kFilesHelp).not_empty(), field<&C::datasets>("Name of a field and its data set."),
-                      field<&C::rows>("A sample is an index of the first axis; else a file."),
-                      field<&C::keep>("Of a field, parts [begin, end] of the last axes; end -1: to the end.")};
+    return std::tuple{field<&C::files>(kFilesHelp).not_empty(), field<&C::datasets>("The name of each field, with its data set."),
+                      field<&C::rows>("true: each index of the first axis is a sample; false: each file."),
+                      field<&C::keep>("For a field, the parts [begin, end] of its last axes that are read; end -1: to the end.")};
   }
 };
 
@@ -42,9 +42,9 @@ SourcePtr open_hdf5(const Part& part) {
   for (const auto& [name, dataset] : keys.datasets) fields.push_back({.name = name, .dataset = dataset});
   for (const auto& [name, ranges] : keys.keep) {
     const auto kept = std::ranges::find(fields, name, &Hdf5Field::name);
-    if (kept == fields.end()) refuse_part(part, "keep names " + quoted(name) + ", which is no field", "name one of datasets");
+    if (kept == fields.end()) refuse_part(part, "keep names " + quoted(name) + ", which is not a field", "name one of datasets");
     for (const std::vector<std::int64_t>& range : ranges) {
-      if (range.size() != 2) refuse_part(part, "a part of an axis of " + quoted(name) + " is no pair", "write [begin, end]");
+      if (range.size() != 2) refuse_part(part, "a part of an axis of " + quoted(name) + " is not a pair", "write [begin, end]");
       kept->keep.push_back({.begin = range[0], .end = range[1]});
     }
   }
@@ -60,10 +60,10 @@ struct NiftiKeys {
   bool as_float = false;
   static consteval auto fields() {
     using C = NiftiKeys;
-    return std::tuple{field<&C::files>(kFilesHelp).not_empty(), field<&C::name>("Of the field."),
+    return std::tuple{field<&C::files>(kFilesHelp).not_empty(), field<&C::name>("Name of the field."),
                       field<&C::crop>("A block of each volume, slowest axis first. Empty: the whole volume.").min(1),
-                      field<&C::random>("Where the block lies is drawn anew at each read; else it is the centre."),
-                      field<&C::as_float>("32-bit floats, scaled as the header says; else the stored numbers.")};
+                      field<&C::random>("true: the place of the block is drawn anew at each read; false: it is the centre."),
+                      field<&C::as_float>("true: 32-bit floats, scaled as the header says; false: the stored numbers.")};
   }
 };
 
@@ -89,17 +89,19 @@ struct ImagesKeys {
   std::vector<double> deviation = {0.229, 0.224, 0.225};
   static consteval auto fields() {
     using C = ImagesKeys;
-    return std::tuple{field<&C::files>(kFilesHelp),
-                      field<&C::labelled>("Instead of files: a folder with a folder for each class; adds field \"label\"."),
-                      field<&C::name>("Of the field."),
-                      field<&C::crop>("Height and width.").min(1).size(2),
-                      field<&C::pixels>("Channels."),
-                      field<&C::random>("Where the crop lies is drawn anew at each read; else it is the centre."),
-                      field<&C::flip>("Half of the reads are flipped left to right."),
-                      field<&C::reduce>("A JPEG may be decoded at 1/2, 1/4 or 1/8 of its size where the crop still fits."),
-                      field<&C::normalise>("32-bit floats by mean and deviation, channels first; else bytes, channels last."),
-                      field<&C::mean>("Of each channel, of values from 0 to 1.").size(1, 3),
-                      field<&C::deviation>("Of each channel.").above(0).size(1, 3)};
+    return std::tuple{
+        field<&C::files>(kFilesHelp),
+        field<&C::labelled>("Instead of files: a folder that has a folder for each class; adds the field \"label\"."),
+        field<&C::name>("Name of the field."),
+        field<&C::crop>("Height and width of the crop.").min(1).size(2),
+        field<&C::pixels>("Channels of a pixel."),
+        field<&C::random>("true: the place of the crop is drawn anew at each read; false: it is the centre."),
+        field<&C::flip>("true: half of the reads are flipped left to right."),
+        field<&C::reduce>("true: a JPEG may be decoded at 1/2, 1/4 or 1/8 of its size if the crop still fits."),
+        field<&C::normalise>(
+            "true: 32-bit floats, normalised by mean and deviation, channels first; false: bytes, channels last."),
+        field<&C::mean>("Mean of each channel, for values from 0 to 1.").size(1, 3),
+        field<&C::deviation>("Standard deviation of each channel.").above(0).size(1, 3)};
   }
 };
 
@@ -130,7 +132,9 @@ SourcePtr open_images(const Part& part) {
 
 struct NpyKeys {
   std::map<std::string, std::string> arrays;
-  static consteval auto fields() { return std::tuple{field<&NpyKeys::arrays>("Name of a field and its .npy file.").required()}; }
+  static consteval auto fields() {
+    return std::tuple{field<&NpyKeys::arrays>("The name of each field, with its .npy file.").required()};
+  }
 };
 
 SourcePtr open_npy(const Part& part) {
@@ -144,7 +148,7 @@ struct NpzKeys {
   std::vector<std::string> files;
   std::vector<std::string> names;
   static consteval auto fields() {
-    return std::tuple{field<&NpzKeys::files>(kFilesHelp).not_empty(), field<&NpzKeys::names>("The arrays; empty: all.")};
+    return std::tuple{field<&NpzKeys::files>(kFilesHelp).not_empty(), field<&NpzKeys::names>("Names of the arrays; empty: all.")};
   }
 };
 
@@ -160,8 +164,8 @@ struct CsvKeys {
   static consteval auto fields() {
     using C = CsvKeys;
     return std::tuple{field<&C::file>("The table; its first row names the columns.").required(),
-                      field<&C::columns>("Name of a field and its columns; empty: the column of that name, a single number."),
-                      field<&C::whole>("Fields of whole numbers of 64 bits; the others are 32-bit floats.")};
+                      field<&C::columns>("The name of each field, with its columns; empty: the column of the same name."),
+                      field<&C::whole>("Names of fields that are whole numbers of 64 bits; all others are 32-bit floats.")};
   }
 };
 
@@ -174,7 +178,7 @@ SourcePtr open_csv(const Part& part) {
   }
   for (const std::string& name : keys.whole) {
     if (!keys.columns.contains(name))
-      refuse_part(part, "whole names " + quoted(name) + ", which is no field", "name one of columns");
+      refuse_part(part, "whole names " + quoted(name) + ", which is not a field", "name one of columns");
   }
   if (fields.empty()) refuse_part(part, "no field is named", "give columns, such as {\"x\": [\"speed\", \"angle\"]}");
   return std::make_shared<CsvSource>(part.input.folder / keys.file, fields);

@@ -43,10 +43,10 @@ struct MemoryKeys {
   std::int64_t window = 1;
   static consteval auto fields() {
     using C = MemoryKeys;
-    return std::tuple{field<&C::arrays>("Name of a field and its file of 32-bit floats; empty: generated values."),
+    return std::tuple{field<&C::arrays>("The name of each field, with its file of 32-bit floats; empty: generated values."),
                       field<&C::shapes>("The shape of one row of each field."),
-                      field<&C::samples>("Generated rows, where there are no files.").min(1),
-                      field<&C::window>("Rows of a sample.").min(1)};
+                      field<&C::samples>("Number of generated rows, if there are no files.").min(1),
+                      field<&C::window>("Number of rows in a sample.").min(1)};
   }
 };
 
@@ -67,7 +67,7 @@ SourcePtr open_memory(const Part& part) {
     if (keys.arrays.empty()) arrays.push_back(generated(name, shape, keys.samples + keys.window - 1, ++seed));
   }
   if (arrays.empty())
-    refuse_part(part, "a part of kind \"memory\" has no array", "give shapes, and arrays where there are files");
+    refuse_part(part, "a part of kind \"memory\" has no array", "give shapes, and also arrays if there are files");
   if (keys.window > 1) return std::make_shared<WindowSource>(std::move(arrays), keys.window);
   return std::make_shared<MemorySource>(std::move(arrays));
 }
@@ -81,10 +81,10 @@ struct TokensKeys {
   static consteval auto fields() {
     using C = TokensKeys;
     return std::tuple{field<&C::file>("A token file of Millrace, or bare little-endian ids.").required(),
-                      field<&C::window>("Tokens of a sample.").min(1),
-                      field<&C::overlap>("Tokens shared with the window before.").min(0),
-                      field<&C::bytes>("Of a bare id: 2 or 4. 0: a token file, which says it.").min(0).max(4),
-                      field<&C::vocabulary>("Bare ids are below it.").min(1)};
+                      field<&C::window>("Number of tokens in a sample.").min(1),
+                      field<&C::overlap>("Number of tokens that a window shares with the previous one.").min(0),
+                      field<&C::bytes>("Bytes of a bare id: 2 or 4. 0: a token file, which contains the number.").min(0).max(4),
+                      field<&C::vocabulary>("Bare ids are below this number.").min(1)};
   }
 };
 
@@ -107,9 +107,9 @@ struct SleepingKeys {
   double slow_fraction = 0.03;
   static consteval auto fields() {
     using C = SleepingKeys;
-    return std::tuple{field<&C::shape>("Of field \"x\", which holds the sample's number.").min(0),
-                      field<&C::samples>("Their number.").min(1), field<&C::sleep_ms>("How long a read takes.").min(0),
-                      field<&C::slow_ms>("How long a slow one takes.").min(0),
+    return std::tuple{field<&C::shape>("Shape of field \"x\", which holds the sample's number.").min(0),
+                      field<&C::samples>("Number of samples.").min(1), field<&C::sleep_ms>("How long a read takes.").min(0),
+                      field<&C::slow_ms>("How long a slow read takes.").min(0),
                       field<&C::slow_fraction>("Fraction of slow reads.").min(0).max(1)};
   }
 };

@@ -40,10 +40,10 @@ void check_term(const LossTerm& term, bool training) {
   const std::string who = term.name.empty() ? "the loss" : "term " + quoted(term.name) + " of the loss";
   if (!term.sum.defined()) refuse(who + " has no sum", "add its values up: values.sum()");
   if (term.sum.dim() != 0)
-    refuse(who + " has a sum of shape " + shape_text(term.sum) + ", a scalar is due", "add its values up: values.sum()");
+    refuse(who + " has a sum of shape " + shape_text(term.sum) + ", expected a scalar", "add its values up: values.sum()");
   const std::string counting = "say how many values the sum adds up, as a scalar on the sum's device";
   if (!term.count.defined()) refuse(who + " has no count", counting);
-  if (term.count.numel() != 1) refuse(who + " has a count of shape " + shape_text(term.count) + ", a scalar is due", counting);
+  if (term.count.numel() != 1) refuse(who + " has a count of shape " + shape_text(term.count) + ", expected a scalar", counting);
   if (!(term.nominal_count > 0))
     refuse(who + " has the nominal_count " + significant(term.nominal_count, 6), "give the count of a full micro-batch, above 0");
   if (term.report && (!term.report->sum.defined() || !term.report->count.defined()))
@@ -59,7 +59,7 @@ void check_picture(const Picture& picture) {
   const std::string file = "its file is pictures/NAME.png";
   if (picture.name.empty()) refuse("a picture has no name", "name it: " + file);
   if (picture.name.find('/') != std::string::npos || picture.name.front() == '.')
-    refuse(who + " has a name that is no file name", "leave out slashes, and a dot at the beginning: " + file);
+    refuse(who + " has a name that is not a file name", "leave out slashes, and a dot at the beginning: " + file);
   if (picture.width < 1 || picture.height < 1)
     refuse(who + " is " + std::to_string(picture.width) + " x " + std::to_string(picture.height), "give it a width and a height");
   const auto bytes = static_cast<std::uint64_t>(picture.width) * static_cast<std::uint64_t>(picture.height) * 3;
