@@ -34,7 +34,7 @@ void read_into(const std::filesystem::path& file, std::int64_t side, Resize resi
     const bool is_tiny = std::min(size.height, size.width) < kLeast;  // recipe.resize=clip does not enlarge such an image
     throw DataError({"the image has " + std::to_string(size.height) + " x " + std::to_string(size.width) + " pixels, " +
                          (is_tiny ? "the minimum is " + std::to_string(kLeast) + " x " + std::to_string(kLeast)
-                                  : "its middle " + std::to_string(side) + " x " + std::to_string(side) + " is due"),
+                                  : "its middle " + std::to_string(side) + " x " + std::to_string(side) + " is needed"),
                      file.string(),
                      std::string("leave the image out") + (is_tiny ? "" : ", set recipe.image_size, or recipe.resize=clip")});
   }

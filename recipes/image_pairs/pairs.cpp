@@ -253,7 +253,7 @@ std::vector<Pair> draw_pairs(std::span<const double> scores, std::span<const std
                        with_commas(reached[0]) + " are First, " + with_commas(reached[1]) + " Second and " +
                        with_commas(reached[2]) + " Similar: " + with_commas(draw.per_class) + " of each are needed",
                    "recipe.per_class, recipe.theta",
-                   "label images of more unlike and more alike scores, or change recipe.theta"});
+                   "label more images with different and with similar scores, or change recipe.theta"});
 }
 
 std::vector<Pair> all_pairs(std::span<const double> scores, std::span<const std::int64_t> members, double theta,

@@ -193,7 +193,7 @@ void ImagePairs::note_trained_parts() {
     return;
   }
   context_.note("tower and decoder are frozen" +
-                std::string(recipe_.freeze_base.is_auto() ? ": recipe.base_weights brings them" : "") + "; " +
+                std::string(recipe_.freeze_base.is_auto() ? ": their weights come from recipe.base_weights" : "") + "; " +
                 with_commas(static_cast<std::int64_t>(counts.trained(true))) + " of " +
                 with_commas(static_cast<std::int64_t>(counts.total())) + " parameters are trained");
 }

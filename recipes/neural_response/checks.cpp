@@ -39,7 +39,7 @@ std::vector<Problem> problems_of(const RecipeConfig& recipe, const RunConfig& ru
   const bool any_vision = recipe.adapter.type != AdapterType::none || recipe.frontend.type != FrontendType::none ||
                           recipe.convnet.type != ConvnetType::none;
   if (!any_vision && recipe.readout.type == ReadoutType::gaussian) {
-    problems.push_back({"a gaussian readout looks at a frame, and a model of behaviour alone has none", "recipe.readout.type",
+    problems.push_back({"a gaussian readout needs a frame, but a model of behaviour alone has none", "recipe.readout.type",
                         "set recipe.readout.type=linear"});
   }
   if (!any_vision && recipe.modulator.type == ModulatorType::none)

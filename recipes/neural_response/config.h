@@ -84,7 +84,7 @@ struct StageConfig {
     return std::tuple{
         field<&C::channels>("Output channels.").min(1),
         field<&C::kernel_size>("Time, height, width.").size(3).min(1),
-        field<&C::padding>("Time, height, width. Time is padded on the left alone, by dilation * (kernel - 1).").size(3).min(0),
+        field<&C::padding>("Time, height, width. Time is padded only on the left, by dilation * (kernel - 1).").size(3).min(0),
         field<&C::stride>("Of all three axes.").min(1),
         field<&C::dilation>("Of all three axes.").min(1),
         field<&C::dropout>("After the activation.").min(0).below(1),
@@ -191,7 +191,7 @@ struct PenaltyConfig {
                       field<&C::type>("What it does; proximal ones change the parameters after each step."),
                       field<&C::lambda>("Strength, or the bound of a clamp.").min(0),
                       field<&C::apply_to>("Parameters whose names hold all the parts between the slashes."),
-                      field<&C::schedule>("How lambda moves with the epoch."),
+                      field<&C::schedule>("How lambda changes with the epoch."),
                       field<&C::start_epoch>("First epoch of warmup or of a linear change.").min(0).unit("epochs"),
                       field<&C::end_epoch>("Last epoch of a linear change.").min(0).unit("epochs"),
                       field<&C::start_lambda>("Strength at the start of linear_decay.").min(0)};

@@ -95,7 +95,7 @@ std::vector<Planted> losses() {
        {"3 class weights, the logits have 2 classes", "nn::CrossEntropy", "one weight for each"},
        When::refused,
        2},
-      {"softmax_before_the_loss", {"the output \"logits\" holds probabilities", "what comes before a softmax"}, When::warned, 0},
+      {"softmax_before_the_loss", {"the output \"logits\" holds probabilities", "the values before a softmax"}, When::warned, 0},
       {"loss_changes_its_batch",
        {kInLoss + "field \"wave\" of the batch was changed in place", kPlace,
         "change fields permanently in "
@@ -234,11 +234,13 @@ TEST(AuthorMistakes, NaNOfSomeSamplesIsAFindingThatNamesThem) {
 TEST(AuthorMistakes, NaNThatPrepareMakesNamesTheFieldAndTheSample) {
   const Answer answer = answer_to("prepare_divides_a_silent_sample");
   EXPECT_EQ(answer.exit_code, 0) << answer.text;
-  EXPECT_THAT(answer.text,
-              AllOf(HasSubstr("were skipped since what prepare() makes of their input is not finite: sample 5, field wave after "
-                              "prepare(): 16 of 16 values are not finite, the first, nan, at [0,0]"),
-                    HasSubstr("not_finite: "), HasSubstr("nor is what prepare() makes of a finite input: sample 5"),
-                    HasSubstr("in Recipe::prepare(), look for zeros"), Not(HasSubstr("clip_norm"))));
+  EXPECT_THAT(
+      answer.text,
+      AllOf(
+          HasSubstr("were skipped because prepare() makes non-finite values from their finite input: sample 5, field wave after "
+                    "prepare(): 16 of 16 values are not finite, the first, nan, at [0,0]"),
+          HasSubstr("not_finite: "), HasSubstr("nor is what prepare() makes of a finite input: sample 5"),
+          HasSubstr("in Recipe::prepare(), look for zeros"), Not(HasSubstr("clip_norm"))));
   const Answer all = answer_to("prepare_divides_by_itself", {"--train.epochs=4"});
   EXPECT_EQ(all.exit_code, 1) << all.text;
   EXPECT_THAT(all.text, AllOf(HasSubstr("nor was what prepare() made of a finite input: sample "),
@@ -251,12 +253,11 @@ TEST(AuthorMistakes, NaNThatPrepareMakesNamesTheFieldAndTheSample) {
 TEST(AuthorMistakes, AParameterThawedLaterIsNamedAtTheNextLogLine) {
   const Answer answer = answer_to("thawed_later");
   EXPECT_EQ(answer.exit_code, 1) << answer.text;
-  EXPECT_THAT(
-      answer.text,
-      AllOf(HasSubstr("\nstep 2/"), HasSubstr("RecipeError"),
-            HasSubstr("parameter \"convolution.weight\" was frozen when the run began and requires a gradient now, and no "
-                      "optimiser moves it"),
-            HasSubstr("set_requires_grad(true) in the recipe, before the log line of step 3"), HasSubstr("detach()")));
+  EXPECT_THAT(answer.text,
+              AllOf(HasSubstr("\nstep 2/"), HasSubstr("RecipeError"),
+                    HasSubstr("parameter \"convolution.weight\" was frozen when the run began and requires a gradient now, but "
+                              "no optimiser updates it"),
+                    HasSubstr("set_requires_grad(true) in the recipe, before the log line of step 3"), HasSubstr("detach()")));
   const Answer mended = answer_to("thawed_later_mended");
   EXPECT_EQ(mended.exit_code, 0) << mended.text;
   EXPECT_THAT(mended.text, HasSubstr("done at step 8"));

@@ -85,7 +85,7 @@ TEST_F(GoOn, ARefusalShowsTheOldValueAndTheOldCommand) {
   write_text(here() / "r/config.json", "{");
   const Result damaged = train(here(), {"--preset=smoke", "--run=r", "--train.max_steps=2", "--optim.learning_rate=.002"});
   EXPECT_EQ(damaged.exit_code, 0) << damaged.err;
-  EXPECT_THAT(damaged.out, HasSubstr("can't read the config of the run in r: the values of the command line alone are used"));
+  EXPECT_THAT(damaged.out, HasSubstr("can't read the config of the run in r: only the values of the command line are used"));
 }
 
 TEST_F(GoOn, PathsOfAConfigFileAreOfItsFolderForEveryCommand) {

@@ -304,7 +304,7 @@ void add_configs(std::vector<Row>& rows) {
   add("best_metric_typo", {"--snapshot.best_metric=acuracy"},
       {"the validation gives no metric \"acuracy\"", "snapshot.best_metric", "did you mean \"accuracy\"?"});
   add("best_metric_without_validation", {"--snapshot.best_metric=accuracy", "--plant.mistake=no_validation"},
-      {"there is no validation to judge by", "snapshot.best_metric", "remove the key"});
+      {"there is no validation", "snapshot.best_metric", "remove the key"});
   add("batch_that_no_memory_holds", {"--data.batch_size=1000000000"}, {"one batch takes 40 GB", "data.batch_size", "lower"});
   add("batch_larger_than_the_data", {"--data.batch_size=100", "--data.drop_last=true"},
       {"no batch is left of the training data: 24 samples, batch size 100", "data.drop_last", "lower data.batch_size"});

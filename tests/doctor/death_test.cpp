@@ -114,9 +114,9 @@ std::vector<Death> deaths() {
        "failed",
        "died at step [0-9]+ of divergence: TrainingDiverged"},
       {"HangKilled", "hang, SIGKILL", impatient, 128 + SIGKILL, "hung",
-       "it had not moved any more, and somebody killed it: " + still},
+       "it had stopped making progress, and somebody killed it: " + still},
       {"HangStopped", "hang, SIGTERM", impatient, 128 + SIGTERM, "hung",
-       "it had not moved any more, and was stopped by SIGTERM: " + still},
+       "it had stopped making progress, and was stopped by SIGTERM: " + still},
       {"Device", "device", {}, 1, "failed", R"re(of an error: RecipeError  .* failed in loss\(\): the device is gone)re"}};
   if (kSanitized) return all;
   all.push_back(

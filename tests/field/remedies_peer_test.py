@@ -178,7 +178,7 @@ class Paths(RemedyTest):
         (self.folder / "loop").symlink_to("loop")
         self.follow([Row("check the path: a folder or file in it does not exist", lambda: None, named("x" * 300)),
                      Row("use a shorter name or path", lambda: None, named("loop")),
-                     Row("mend or remove the symbolic link: it refers to itself", lambda: None, named(".")),
+                     Row("repair or remove the symbolic link: it refers to itself", lambda: None, named(".")),
                      Row("name a file: the path leads to a folder", lambda: None, named("/dev/null")),
                      Row("name a file", lambda: None, named("a.safetensors"))], lambda status: self.run_millrace("import", self.name, "--to", "copy.pt", status=status))
 
@@ -240,7 +240,7 @@ class Pictures(RemedyTest):
             Row('write a line "name score" for each image', table("labels.txt", labels.replace(" 7\n", "\n")), table("labels.txt", labels)),
             Row('write a line "name<tab>group" for each image, or remove the file', nothing, table("groups.txt", "p00.png\tlake\n")),
             Row("label more images, or set recipe.folds", nothing, option("--recipe.folds=20", "--recipe.folds=2")),
-            Row("label images of more unlike and more alike scores, or change recipe.theta", nothing, option("--recipe.theta=100", "--recipe.theta=2")),
+            Row("label more images with different and with similar scores, or change recipe.theta", nothing, option("--recipe.theta=100", "--recipe.theta=2")),
             Row("set recipe.data_roots to the folders of the images, and recipe.strip_prefixes to the prefixes of their names",
                 lambda: (self.folder / "data" / "images").rename(self.folder / "elsewhere"),
                 lambda _: self.options.append("--recipe.data_roots=elsewhere")),

@@ -75,7 +75,7 @@ class SaysTest(FieldTest):
         image = nibabel.Nifti1Image(np.zeros((4, 5, 6), np.uint8), None)
         image.header["pixdim"][1:4] = 2, 3, 4
         nibabel.save(image, self.folder / "plain.nii")
-        self.assertEqual(self.inspect(self.folder / "plain.nii")["orientation"], "LAS by voxel sizes alone, without a form")
+        self.assertEqual(self.inspect(self.folder / "plain.nii")["orientation"], "LAS by only voxel sizes, without a form")
         image = nibabel.Nifti1Image(np.zeros((4, 5, 6), np.uint8), np.diag([1, 2, 2, 1]))
         image.header["pixdim"][1] = 7
         content = bytearray(image.to_bytes())

@@ -116,7 +116,7 @@ class Training(FieldTest):
         words = ["--snapshot.every_steps=1", "--train.validate_every=1", "--train.validate_batches=1", "--log.every=5", "--train.max_steps=40",
                  "--run", "R"]
         said = self.train("--optim.learning_rate=1e30", *words, status=None)
-        self.assertIn("no snapshot is good, since the validation loss is not a number in any of them", " ".join(said.split()))
+        self.assertIn("no snapshot is good, because the validation loss is not a number in any of them", " ".join(said.split()))
         remedy = self.next_of(said)
         self.assertNotIn("fp32", remedy)
         self.assertIn("--fresh: lower optim.learning_rate (1e+30)", remedy)

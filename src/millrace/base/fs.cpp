@@ -170,7 +170,7 @@ std::string remedy_for(int error_number) {
     case EISDIR:
       return "name a file: the path leads to a folder";
     case ELOOP:
-      return "mend or remove the symbolic link: it refers to itself";
+      return "repair or remove the symbolic link: it refers to itself";
     case EIO:
       return "check the disk (dmesg says more), or choose another folder";
     default:

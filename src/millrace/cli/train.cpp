@@ -44,7 +44,7 @@ they end the program within ten seconds, and the same command starts again.
   --json                print summary.json on stdout when done; everything else goes to stderr
 
 Precedence: flag > environment (MILLRACE_OPTIM__LEARNING_RATE=1e-3) > files in order > preset > the run in --run DIR > the
-recipe's defaults. A path in a file is looked for beside that file, then in the current folder.
+recipe's defaults. A path in a file is searched next to that file, then in the current folder.
 )";
 
 // Writes the report. A failure is only a warning, because the run itself has finished.

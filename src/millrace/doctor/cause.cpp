@@ -154,7 +154,7 @@ bool cause_from_log(const std::vector<Json>& lines, const std::string& died, Cau
   }
   if (const std::string launcher = launcher_text(lines); has_any(launcher, {" has not moved for ", " is frozen "})) {
     cause.id = "hung";
-    cause.text = died + ": the launcher ended all ranks, since " + launcher;
+    cause.text = died + ": the launcher ended all ranks, because " + launcher;
     return true;
   }
   const Json* still = standstill_of(lines);
@@ -162,14 +162,15 @@ bool cause_from_log(const std::vector<Json>& lines, const std::string& died, Cau
   if (const Json* signal = last_of(lines, "signal")) {
     const std::string text = text_at(*signal, {"text"});
     cause.id = still == nullptr ? "killed" : "hung";
-    cause.text = died + (still == nullptr ? " of " + text : ": it had not moved any more, and " + text + " ended it" + detail);
+    cause.text =
+        died + (still == nullptr ? " of " + text : ": it had stopped making progress, and " + text + " ended it" + detail);
     return true;
   }
   const Json* hang = last_of(lines, "hang");
   const std::string last = hang == nullptr ? "" : text_at(*hang, {"text"});
   if (!last.starts_with(kStopped)) return false;
   cause.id = "hung";
-  cause.text = died + ": it had not moved any more, and was " + last.substr(0, last.find(" in ")) + detail;
+  cause.text = died + ": it had stopped making progress, and was " + last.substr(0, last.find(" in ")) + detail;
   return true;
 }
 
@@ -185,7 +186,7 @@ bool cause_from_system(const std::vector<Json>& lines, const SystemMark& then, c
     return before && after && *after > *before;
   };
   if (rose(then.group_kills, now.group_kills) && then.group_limit) {
-    cause.text = died + ": the kernel killed it, since its control group had used up its " +
+    cause.text = died + ": the kernel killed it, because its control group had used up its " +
                  human_bytes(static_cast<double>(*then.group_limit)) + " of memory";
   } else if (rose(then.machine_kills, now.machine_kills)) {
     const std::int64_t killed = *now.machine_kills - *then.machine_kills;
@@ -262,12 +263,12 @@ Cause cause_of(const std::vector<Json>& lines, bool alive, const SystemMark& now
   if (cause_from_log(lines, died, cause) || cause_from_system(lines, then, now, died, cause)) return cause;
   if (!launcher.empty()) {
     cause.id = "killed";
-    cause.text = died + ": the launcher ended all ranks, since " + launcher + memory_text(lines);
+    cause.text = died + ": the launcher ended all ranks, because " + launcher + memory_text(lines);
     return cause;
   }
   if (still != nullptr) {
     cause.id = "hung";
-    cause.text = died + ": it had not moved any more, and somebody killed it: " + standstill_text(*still);
+    cause.text = died + ": it had stopped making progress, and somebody killed it: " + standstill_text(*still);
     return cause;
   }
   if (then.boot.empty()) {

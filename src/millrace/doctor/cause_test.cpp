@@ -75,12 +75,12 @@ TEST(Cause, AScriptSavesForItself) {
 TEST(Cause, AStandstillIsToldWithItsPlaceWhoeverEndedIt) {
   const std::string where = ": the run has not moved for 60 s (step 1,201, backward of generator)";
   std::vector<Json> lines = with({{"kind", "hang"}, {"text", kStill}});
-  expect_cause(lines, mark(), "hung", "it had not moved any more, and somebody killed it" + where);
+  expect_cause(lines, mark(), "hung", "it had stopped making progress, and somebody killed it" + where);
   lines.push_back({{"kind", "signal"}, {"text", "a second signal to stop (SIGINT) in step 1,201"}});
   expect_cause(lines, mark(), "hung", "and a second signal to stop (SIGINT) in step 1,201 ended it" + where);
   lines.back() = {{"kind", "hang"},
                   {"text", "stopped by SIGTERM in a step that has not moved for 70 s: steps after the last snapshot are lost"}};
-  expect_cause(lines, mark(), "hung", "it had not moved any more, and was stopped by SIGTERM" + where);
+  expect_cause(lines, mark(), "hung", "it had stopped making progress, and was stopped by SIGTERM" + where);
   lines.back() = {{"kind", "hang"}, {"text", "the run moves again after 70 s"}};
   expect_cause(lines, mark(), "killed", "somebody killed it (SIGKILL");
   lines = with({{"kind", "hang"}, {"text", kStill}});

@@ -202,7 +202,7 @@ Found loss_pinned(const Evidence& e) {
               ": the level of an answer that ignores the input",
       .remedy =
           "check that the input reaches the output: its scale relative to values added to it, a mask, the target a sample is "
-          "paired with; else another optim.learning_rate",
+          "paired with; otherwise try another optim.learning_rate",
       .key = {},
       .value = {},
       .gain = std::nullopt};

@@ -242,9 +242,10 @@ Check Verification::device() {
   if (busy > kBusyShare && waiting < 1 - kBusyShare) return check;
   check.level = Check::Level::warn;
   check.found += "; the target is above " + percent(kBusyShare);
-  check.next = waiting > 1 - kBusyShare
-                   ? "train for a minute and ask millrace doctor RUN what makes the input slow"
-                   : "a larger data.batch_size; millrace tune tries what helps; millrace doctor says who else uses the cores";
+  check.next =
+      waiting > 1 - kBusyShare
+          ? "train for a minute and ask millrace doctor RUN what makes the input slow"
+          : "a larger data.batch_size; millrace tune tries what helps; millrace doctor names other programs that use the cores";
   return check;
 }
 

@@ -58,7 +58,7 @@ struct OptimConfig {
         field<&C::fused>("One fused kernel for all parameters instead of a loop of small ones."),
         field<&C::clip_norm>("Scale the gradient down to this L2 norm if it is larger; 0 = off.").min(0),
         field<&C::clip_value>("Clamp each gradient element to +-this; 0 = off.").min(0),
-        field<&C::schedule>("How the learning rate moves with the step."),
+        field<&C::schedule>("How the learning rate changes with the step."),
         field<&C::schedule_by>(
             "Unit in which the schedule counts; with epoch, warmup_steps and decay_every are numbers of epochs."),
         field<&C::warmup_steps>("Steps of linear warm-up before the schedule.").min(0),

@@ -38,8 +38,8 @@ GpuSettings choose_gpu_settings(bool deterministic, std::optional<bool> timed, c
   settings.deterministic_reason =
       deterministic
           ? "every operation adds in a fixed order; an operation that can't is an error"
-          : "atomic additions come in another order each time, so runs with the same seed agree up to rounding, not to the "
-            "bit; train.deterministic=true asks for the bits";
+          : "atomic additions run in another order each time, so runs with the same seed agree up to rounding, not to the "
+            "bit; train.deterministic=true makes them equal to the bit";
   if (deterministic) {
     settings.convolutions_reason = "a timing may choose another way in each run, which train.deterministic forbids";
   } else if (!timed) {

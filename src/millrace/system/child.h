@@ -13,7 +13,7 @@ namespace millrace {
 // it was installed. "" = not found.
 [[nodiscard]] std::string find_beside(std::string_view name, const std::filesystem::path& built,
                                       const std::filesystem::path& installed);
-// Text for the error if the program was not found: "looked for beside "/usr/bin/millrace" and in …".
+// Text for the error if the program was not found: "searched next to "/usr/bin/millrace" and in …".
 [[nodiscard]] std::string looked_for_beside(const std::filesystem::path& installed);
 
 // Settings for posix_spawn: default signals, all unblocked, and a separate process group. The group is separate so that an

@@ -119,7 +119,7 @@ void add_next(CrashReport& report, const CrashSite& site, bool has_line) noexcep
   } else if (report.in_doing) {
     next.add(kCrashRemedy);
   } else {
-    next.add("if it comes again, report it with the command line and these addresses");
+    next.add("if it happens again, report it with the command line and these addresses");
   }
   if (has_line || site.count == 0) return;
   next.add("; the lines, of a build with -g1: addr2line -Cfipe ").add(program_path());

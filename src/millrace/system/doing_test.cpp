@@ -132,8 +132,8 @@ TEST(CrashDeathTest, AWriteThroughANullPointerOutsideOfARunIsToReport) {
         ::_exit(0);
       },
       testing::KilledBySignal(SIGSEGV),
-      "^crash: a segmentation fault .SIGSEGV.\n  where    the main thread\n[^\n]*.0x[^\n]*\n  next     if it comes again, report "
-      "it "
+      "^crash: a segmentation fault .SIGSEGV.\n  where    the main thread\n[^\n]*.0x[^\n]*\n  next     if it happens again, "
+      "report it "
       "with the command line and these addresses; the lines, of a build with -g1: addr2line -Cfipe /[^ ]* 0x");
 }
 

@@ -66,8 +66,8 @@ double apart(const SeenRun& one, const SeenRun& other) {
 }
 
 void print_stages(const std::string& recipe, const std::vector<Stage>& stages, const BenchRuns& runs, std::int64_t rounds) {
-  print("what the guide of " + recipe + " promises, here: runs of " + std::to_string(runs.steps) + " steps, medians of " +
-        std::to_string(rounds) + " rounds in turns\n");
+  print("what the guide of " + recipe + " promises, measured here: runs of " + std::to_string(runs.steps) +
+        " steps, medians of " + std::to_string(rounds) + " rounds\n");
   std::vector<std::vector<std::string>> rows = {
       {"", "ms a step", "of the row above", "of the first", "memory", "last loss", "the guide"}};
   for (std::size_t i = 0; i < stages.size(); ++i) {

@@ -117,7 +117,7 @@ std::string orientation_of(const NiftiHeader& header) {
 std::string form_of(const NiftiHeader& header) {
   if (header.sform_code > 0) return "the sform (" + code_text(header.sform_code) + ")";
   if (header.qform_code > 0) return "the qform (" + code_text(header.qform_code) + ")";
-  return "voxel sizes alone, without a form";
+  return "only voxel sizes, without a form";
 }
 
 std::string length_unit(const NiftiHeader& header) {

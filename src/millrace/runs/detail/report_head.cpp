@@ -143,7 +143,7 @@ std::string versions_html(std::span<const RunStory> runs) {
                                  joined(each.second, " and ", [](std::int64_t v) { return std::to_string(v); }) + ")";
                         })) +
          ". Values of two versions can't be compared; CHANGELOG.md says what a version changed, and millrace eval --from RUN "
-         "measures a run anew.</p>\n";
+         "measures a run again.</p>\n";
 }
 
 std::string remedy_html(const Json& finding) {

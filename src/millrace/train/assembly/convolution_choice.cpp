@@ -147,7 +147,7 @@ void Assembly::try_convolutions() {
     double began = 0;
     bool is_over = false;
     const auto step = [&](StepTrials& trials, const Batch& batch) {
-      const telemetry::LongTask first(setup_.console(), "making a first step, which tells how long trials take");
+      const telemetry::LongTask first(setup_.console(), "making a first step, which shows how long trials take");
       (void)trials.try_precision(batch, std::nullopt);
     };
     const auto goes_on = [&](std::size_t done, std::size_t all) {

@@ -146,10 +146,11 @@ void Trainer::look_at_skipped(double skipped) {
   if (fresh.empty() || agreement().ranks().rank != 0) return;
   const std::size_t more = fresh.size() > kNamed ? fresh.size() - kNamed : 0;
   fresh.resize(fresh.size() - more);
-  const std::string text = "steps up to " + with_commas(step_) +
-                           (skipped_input_.prepared ? " were skipped since what prepare() makes of their input is not finite: "
-                                                    : " were skipped since their input is not finite: ") +
-                           joined(fresh, "; ") + (more > 0 ? "; and " + std::to_string(more) + " more" : "");
+  const std::string text =
+      "steps up to " + with_commas(step_) +
+      (skipped_input_.prepared ? " were skipped because prepare() makes non-finite values from their finite input: "
+                               : " were skipped because their input is not finite: ") +
+      joined(fresh, "; ") + (more > 0 ? "; and " + std::to_string(more) + " more" : "");
   reporter_.warning(text);
   reporter_.record("warning", {{"step", step_}, {"text", text}});
 }

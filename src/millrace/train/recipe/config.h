@@ -139,9 +139,9 @@ struct TrainConfig {
     using config::field;
     return std::tuple{
         field<&C::epochs>("Passes over the training data; 0 = until max_steps.").min(0).free_on_resume(),
-        field<&C::max_steps>("Stop after this many steps; 0 = by epochs alone.").min(0).free_on_resume(),
+        field<&C::max_steps>("Stop after this many steps; 0 = only by epochs.").min(0).free_on_resume(),
         field<&C::seed>("Seed of everything random."),
-        field<&C::resume>("auto = resume from the run folder's newest snapshot; never = start anew; a path = start from that run "
+        field<&C::resume>("auto = resume from the run folder's newest snapshot; never = start over; a path = start from that run "
                           "or snapshot, and keep later snapshots in the run folder as a branch.")
             .path("auto|never")
             .free_on_resume(),
@@ -188,8 +188,8 @@ struct SnapshotConfig {
     using C = SnapshotConfig;
     using config::field;
     return std::tuple{
-        field<&C::every_steps>("Steps between snapshots; 0 = by epochs alone.").min(0),
-        field<&C::every_epochs>("Epochs between snapshots; 0 = by steps alone.").min(0),
+        field<&C::every_steps>("Steps between snapshots; 0 = only by epochs.").min(0),
+        field<&C::every_epochs>("Epochs between snapshots; 0 = only by steps.").min(0),
         field<&C::keep_last>("Number of the newest snapshots to keep.").min(1),
         field<&C::keep_best>("Also keep the best by snapshot.best_metric."),
         field<&C::best_count>("Number of the best snapshots that keep_best keeps.").min(1).max(1000),
@@ -326,8 +326,8 @@ struct DistributedConfig {
                                  "networks. 1 = gradients are added in each step.")
             .min(1)
             .unit("steps"),
-        field<&C::transport>("What carries tensors between the ranks: auto = NCCL where each rank has a separate GPU and the "
-                             "build has it, else Gloo, through host memory.")
+        field<&C::transport>("What carries tensors between the ranks: auto = NCCL if each rank has a separate GPU and the build "
+                             "has NCCL, otherwise Gloo, through host memory.")
             .free_on_resume()};
   }
 };

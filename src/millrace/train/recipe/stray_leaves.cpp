@@ -98,11 +98,11 @@ void StrayLeaves::refuse(const Batch& batch) const {
   const bool one = held.size() == 1;
   throw RecipeError({"the loss of objective " + quoted(held.front()->objective) + " depends on " +
                          (one ? "a tensor" : "tensors") + " that model() does not hold: " + list + (one ? " needs" : " need") +
-                         " a gradient, and no optimiser moves and no snapshot keeps " + (one ? "it" : "them"),
+                         " a gradient, but no optimiser updates and no snapshot keeps " + (one ? "it" : "them"),
                      "objective " + quoted(held.front()->objective) + ", " + to_text(batch.origin()) +
                          "\nlikely a layer that was not registered",
-                     layer_of(held) + " in the constructor of model() or of a module below it; what is not to be trained is "
-                                      "registered too, and gets set_requires_grad(false)"});
+                     layer_of(held) + " in the constructor of model() or of a module below it; also register weights that should "
+                                      "not be trained, with set_requires_grad(false)"});
 }
 
 }  // namespace millrace

@@ -127,7 +127,7 @@ OldRun find_old_run(const Entry& entry, const config::Schema& schema, const conf
   try {
     run.values = values_that_go_on(entry, schema, read_config(fs, folder).values);
   } catch (const SnapshotError& error) {
-    run.notice = error.message().what + ": the values of the command line alone are used";
+    run.notice = error.message().what + ": only the values of the command line are used";
     return run;
   }
   run.origin = "run " + place.folder.string();

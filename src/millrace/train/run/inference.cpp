@@ -112,7 +112,7 @@ Loaded load_for_inference(const Entry& entry, const std::filesystem::path& from,
   } else if (config != nullptr) {
     loaded.config = *config;
   } else {
-    throw UsageError({"a weights file alone does not say its model's shape", from.string(),
+    throw UsageError({"a file of weights does not say the shape of its model", from.string(),
                       "give the config it was trained with, by --config or --preset"});
   }
   override_values(loaded.config, overrides);

@@ -102,7 +102,7 @@ void rehearse_prediction(const Assembly& assembly, const Batch& batch, Rehearsal
   if (rows == 0) return;
   const bool same = std::ranges::all_of(inputs, [&](const auto& input) { return input.second.size(0) == rows; });
   if (!same) {
-    rehearsal.prediction = "not tried: its inputs have unlike numbers of rows in a batch";
+    rehearsal.prediction = "not tried: its inputs have different numbers of rows in a batch";
     return;
   }
   const Tensors outputs = predict_batch(entry, assembly.recipe(), inputs, rows, assembly.stepper().autocast());
@@ -148,7 +148,7 @@ void look_at_values(const Batch& batch, Rehearsal& rehearsal) {
           (odd->usual == 0
                ? "an infinite value"
                : "a value of size " + significant(odd->value, 3) + ", where the median is " + significant(odd->usual, 3)) +
-          ", at " + to_text(odd->at) + " (" + to_text(batch.origin()) + "): another unit, or a mark of what is missing?");
+          ", at " + to_text(odd->at) + " (" + to_text(batch.origin()) + "): another unit, or a mark for missing values?");
       return;
     }
   }
@@ -244,7 +244,7 @@ void rehearse_training(Assembly& assembly, Rehearsal& rehearsal) {
   if (const auto& names = rehearsed.in_no_objective; !names.empty())
     warn(parameters_that(names, "is", "are") + " in no objective and will not learn: " + listed(names) +
              " (left out of Objective::parameters, or made in a forward pass instead of the constructor? "
-             "what is to stay as it is: set_requires_grad(false))",
+             "for weights that should not change: set_requires_grad(false))",
          rehearsal);
 }
 
@@ -324,7 +324,7 @@ std::string values_of(const metrics::Means& means) {
 // Throws ConfigError if the run has no validation and a setting needs one.
 void require_no_judge(const RunConfig& config) {
   const auto refuse = [](const char* where, const char* next) {
-    throw ConfigError({"there is no validation to judge by: the recipe has no validation data", where, next});
+    throw ConfigError({"there is no validation: the recipe has no validation data", where, next});
   };
   if (!config.snapshot.best_metric.empty()) refuse("snapshot.best_metric", "give it some, or remove the key");
   if (config.train.early_stop_patience > 0) refuse("train.early_stop_patience", "give it some, or remove the key");

@@ -114,9 +114,8 @@ std::string probabilities_in(const StepResult& result) {
     const at::Tensor values = logits.to(at::kFloat);
     const bool within = ((values >= 0) & (values <= 1)).all().item<bool>();
     if (!within || !((values.sum(-1) - 1).abs() <= kSmall).all().item<bool>()) continue;
-    return "the output \"logits\" holds probabilities: each row sums to 1. A cross-entropy takes what comes before a softmax, "
-           "and "
-           "learns slowly from what comes after it";
+    return "the output \"logits\" holds probabilities: each row sums to 1. A cross-entropy expects the values before a softmax, "
+           "and learns slowly from probabilities";
   }
   return "";
 }

@@ -62,8 +62,7 @@ std::shared_ptr<data::Arena> pinned_arena(device::Backend& backend, std::uint64_
 SlotMemory slot_memory(const DataConfig& config, c10::Device device, int ranks_here,
                        std::function<void(const std::string&)> report) {
   device::Backend& backend = device::backend_of(device);
-  if (backend.nature(device.has_index() ? device.index() : 0).in_host_memory)
-    return {.reason = "batches are read where they lie"};
+  if (backend.nature(device.has_index() ? device.index() : 0).in_host_memory) return {.reason = "batches are read in place"};
   if (!config.pin_memory.value_or(true)) return {.reason = "batches go to the device from pageable memory, which is slower"};
   // Locks only a part of the free memory, because other processes can't use locked pages until the run ends.
   const std::uint64_t most = device::available_memory_bytes() / 4 / static_cast<std::uint64_t>(ranks_here);

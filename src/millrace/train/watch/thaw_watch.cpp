@@ -27,11 +27,11 @@ void ThawWatch::look(std::int64_t step) const {
   throw RecipeError(
       {std::string(count == 1 ? "parameter " : "parameters ") + joined(thawed, ", ") +
            (more > 0 ? " and " + std::to_string(more) + " more" : "") +
-           (count == 1 ? " was frozen when the run began and requires a gradient now, and no optimiser moves it"
-                       : " were frozen when the run began and require a gradient now, and no optimiser moves them"),
+           (count == 1 ? " was frozen when the run began and requires a gradient now, but no optimiser updates it"
+                       : " were frozen when the run began and require a gradient now, but no optimiser updates them"),
        "set_requires_grad(true) in the recipe, before the log line of step " + std::to_string(step),
-       "leave it trainable from the beginning and detach() what it gives until the step at which it is to learn: a parameter "
-       "without a gradient stays as it is"});
+       "leave it trainable from the beginning and detach() its output until the step at which it should learn: a parameter "
+       "without a gradient does not change"});
 }
 
 }  // namespace millrace

@@ -128,7 +128,7 @@ SourcePtr open_map(const Part& part) {
 }
 
 constexpr std::array kComposeKinds = {
-    PartKind{"augment", "steps on fields, drawn anew at each read", [] { return config::schema_of<AugmentKeys>(); },
+    PartKind{"augment", "random changes of fields, drawn again at each read", [] { return config::schema_of<AugmentKeys>(); },
              open_augment},
     PartKind{"share", "a random share of the samples, the same in every run", [] { return config::schema_of<ShareKeys>(); },
              open_share},

@@ -83,7 +83,7 @@ void Recovery::need_less(const Attempt& tried, const std::string& reason) {
   micro_batches_ *= 2;
   std::string text = "out of memory in " + tried.where + " (" + reason + "): each batch is cut into " +
                      std::to_string(micro_batches_) + " micro-batches from now on; the global batch stays the same";
-  if (normalises_batches(recipe_.model())) text += ", but batch norms see a micro-batch at a time";
+  if (normalises_batches(recipe_.model())) text += ", but batch norms then see one micro-batch at a time";
   warn(tried, text, {{"micro_batches", micro_batches_}});
 }
 

@@ -121,7 +121,7 @@ std::string Saves::last_good(const std::string& loss) {
   const auto good =
       std::find_if(kept.rbegin(), kept.rend(), [&](const auto& found) { return is_good(*place_.fs, found.path, loss); });
   if (kept.empty()) return "";
-  if (good == kept.rend()) return "no snapshot is good, since the validation loss is not a number in any of them; ";
+  if (good == kept.rend()) return "no snapshot is good, because the validation loss is not a number in any of them; ";
   return "the last good snapshot is " + good->path.string() +
          (good == kept.rbegin() ? "; " : " (the validation loss of later ones is not a number); ");
 }

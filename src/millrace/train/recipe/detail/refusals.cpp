@@ -13,7 +13,7 @@ constexpr const char* kChannels =
     "channels are dimension 1 of [rows,channels,...]: look for a batch axis that is lost (batch[\"x\"][0] and squeeze() take it "
     "away, narrow(0, 0, 1) keeps it), for dimensions in another order, for a layer of another width";
 constexpr const char* kTypes =
-    "bring both to one type: weights are f32, so batch.set(\"x\", batch[\"x\"].to(at::kFloat)) in prepare(), or f32 in the "
+    "give both the same type: weights are f32, so batch.set(\"x\", batch[\"x\"].to(at::kFloat)) in prepare(), or f32 in the "
     "source";
 
 struct Kind {
@@ -28,7 +28,7 @@ constexpr std::array<Kind, 13> kKinds = {{
     {"empty ModuleHolder",
      "the layer was never made: layer = register_module(\"layer\", torch::nn::Linear(8, 3)) in the constructor of the model"},
     {"view size is not compatible",
-     "write reshape() for view(): after transpose(), permute() or a slice the values do not lie one after the other"},
+     "write reshape() for view(): after transpose(), permute() or a slice the values are not contiguous"},
     {"running_mean should contain", kChannels},
     {"weight should contain", kChannels},
     {"channels, but got", kChannels},

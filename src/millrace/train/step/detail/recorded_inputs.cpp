@@ -71,7 +71,7 @@ const void* RecordedInputs::place_of(const RandomScope::Position& position, std:
   const std::scoped_lock lock(mutex_);
   const auto rows = std::ranges::find_if(recorded_, [&](const Rows& known) { return known == position.rows; });
   if (rows == recorded_.end())
-    throw RecipeError({"the loss draws random numbers for rows in an order of its own", "RowScope in Objective::loss",
+    throw RecipeError({"the loss draws random numbers for rows in its own order", "RowScope in Objective::loss",
                        "keep the order of the batch or of its groups"});
   Entry fresh{
       .site = position.site, .elements = elements, .rows = static_cast<std::size_t>(rows - recorded_.begin()), .counts = {}};
