@@ -62,8 +62,8 @@ struct PairFiles {
 };
 // Opens the files that the keys of section recipe name. Throws DataError if an image is missing (with the places where it was
 // searched) or is on both sides of the split.
-// Unless input.bad_samples is fail, a missing image is reported and its pairs are left to the loader; then throws DataError only
-// if more pairs of a side have such an image than input.max_bad_fraction allows.
+// If input.bad_samples is not fail, a missing image is reported, and the loader handles its pairs. Then it throws DataError
+// only if a side has more pairs with such an image than input.max_bad_fraction allows.
 [[nodiscard]] PairFiles open_pairs(const RecipeConfig& recipe, const std::string& data_dir, std::uint64_t seed,
                                    const DataConfig& input = {});
 

@@ -43,8 +43,8 @@ std::vector<Transform> default_transforms() {
           {"eye_pos", "eyepos", {}, "behavior", true}};
 }
 
-// True if the name is one of the fields here. Otherwise it is a typo, which is a problem, or an input of another model, which is
-// a notice.
+// True if the name is one of this recipe's fields. Another name is a typo, which is a problem, or an input of another model,
+// which is a notice.
 bool is_ours(const Node& node, const std::string& name, const std::string& what, const std::string& of,
              std::vector<std::string>& notices) {
   if (std::find(kFieldNames.begin(), kFieldNames.end(), name) != kFieldNames.end()) return true;

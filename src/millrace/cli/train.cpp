@@ -56,7 +56,7 @@ void leave_report(const std::filesystem::path& run, telemetry::Console& console)
   }
 }
 
-// If this run followed the doctor's advice for an earlier run in the same parent folder, logs what that gained.
+// If this run followed the doctor's advice for an earlier run in the same parent folder, logs the gain.
 void note_remedy(const std::filesystem::path& run, telemetry::Console& console) {
   std::optional<runs::LedgerLine> line = runs::followed_remedy(run);
   if (!line) return;

@@ -156,8 +156,8 @@ int bench_ablate(const Invocation& call, Arguments& arguments) {
   const std::vector<const SwitchRow*> rows = chosen_rows(names, entry, out_of_reach);
   plan.words = arguments.words();
   plan.words.insert(plan.words.begin(), entry.name);
-  const CommandConfig config = resolve_command_config(entry, arguments);  // finds all mistakes before the first run and reports
-                                                                          // them in this command's name
+  // Finds all mistakes before the first run; the messages name this command.
+  const CommandConfig config = resolve_command_config(entry, arguments);
   const ScratchFolder scratch;
   plan.folder = scratch.path();
   pin_choices(plan, run_once(plan, ""), config.resolved.values);  // this run also makes data, caches and components, so that

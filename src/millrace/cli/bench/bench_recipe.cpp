@@ -107,8 +107,8 @@ int bench_recipe(const Invocation& call, Arguments& arguments) {
   runs.steps = arguments.integer("steps", 20, 2);
   runs.words = arguments.words();
   runs.words.insert(runs.words.begin(), entry.name);
-  const CommandConfig config = resolve_command_config(entry, arguments);  // finds all mistakes before the first run and reports
-                                                                          // them in this command's name
+  // Finds all mistakes before the first run; the messages name this command.
+  const CommandConfig config = resolve_command_config(entry, arguments);
   const bool is_bare = entry.needs_data && entry.needs_data(config.resolved.values) && config.preset.empty();
   if (is_bare) runs.words.insert(runs.words.end(), {"--preset", "smoke"});
   const ScratchFolder scratch;

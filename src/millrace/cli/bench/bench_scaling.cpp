@@ -118,8 +118,8 @@ int bench_scaling(const Invocation& call, Arguments& arguments) {
   runs.steps = arguments.integer("steps", 20, 2);
   runs.words = arguments.words();
   runs.words.insert(runs.words.begin(), entry.name);
-  const CommandConfig config = resolve_command_config(entry, arguments);  // finds all mistakes before the first run and reports
-                                                                          // them in this command's name
+  // Finds all mistakes before the first run; the messages name this command.
+  const CommandConfig config = resolve_command_config(entry, arguments);
   std::vector<std::string> left_out;
   std::vector<Way> ways = ways_of(ranks, batch_of(config.resolved.values), left_out);
   const std::int64_t threads = std::max<std::int64_t>(1, device::cpu_info().physical_cores / *std::ranges::max_element(ranks));
