@@ -238,7 +238,8 @@ TEST_F(CosmologyTest, TheOriginalsOlderFilesAreReadUnchanged) {
   EXPECT_EQ(config.values.at("data").at("cache"), "off");
   EXPECT_EQ(config.values.at("optim").at("learning_rate"), 5e-4);
   EXPECT_EQ(config.values.at("train").at("resume"), "auto");
-  EXPECT_THAT(config.notices, ::testing::Contains(HasSubstr("moment_2_params: it belongs to the original's second-moment script")));
+  EXPECT_THAT(config.notices,
+              ::testing::Contains(HasSubstr("moment_2_params: it belongs to the original's second-moment script")));
   EXPECT_THAT(config.notices,
               ::testing::Contains(HasSubstr("model_params.learning_rate: the original trains at training_params")));
 }

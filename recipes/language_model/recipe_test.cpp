@@ -159,7 +159,8 @@ TEST_F(RecipeTest, OfBothWordsForTheTextsTheNewerHolds) {
   const config::Resolved config =
       resolve("", Json::object(), "sources = [\"a.txt\", \"b.txt\"]\ncorpus_path = \"samples/corpus.txt\"\nseq_len = 64\n");
   EXPECT_EQ(config.values["recipe"]["sources"], Json({"a.txt", "b.txt"}));
-  EXPECT_THAT(config.notices, ::testing::Contains(::testing::HasSubstr("corpus_path is not used: it is an older name of sources")));
+  EXPECT_THAT(config.notices,
+              ::testing::Contains(::testing::HasSubstr("corpus_path is not used: it is an older name of sources")));
 }
 
 // Later config files of AGI2 are about another model. That must be reported in one sentence instead of one for each key.

@@ -180,7 +180,8 @@ TEST_F(OriginalFiles, CodeAndWhatIsNotHereAreRefusedWithTheLine) {
   EXPECT_THAT(only(problems_of_network(R"("in_channels": 1, "out_channels": 2)")).what, HasSubstr("in_channels is 1"));
   EXPECT_THAT(only(problems_of_network(R"("num_res_blocks": [1, 2])")).what, HasSubstr("differs between the levels"));
   EXPECT_THAT(only(problems_of_network(R"("num_chanels": [1, 2])")).next, HasSubstr("num_channels"));
-  EXPECT_THAT(only(problems({R"({"a": "@b", "b": "@a", "autoencoder_def": {"channels": "@a"}})"})).what, HasSubstr("refers to itself"));
+  EXPECT_THAT(only(problems({R"({"a": "@b", "b": "@a", "autoencoder_def": {"channels": "@a"}})"})).what,
+              HasSubstr("refers to itself"));
 }
 
 TEST_F(OriginalFiles, TheOriginalsFlagsParse) {

@@ -14,7 +14,8 @@ Json keys_of_original_file(const Json& tree, config::Layers::Foreign& file) {
   Json keys = tree;
   for (const char* section : {"moment_2_params", "moment2_params"}) {
     if (keys.erase(section) > 0)
-      file.notices.push_back(std::string(section) + ": it belongs to the original's second-moment script, which Millrace does not have");
+      file.notices.push_back(std::string(section) +
+                             ": it belongs to the original's second-moment script, which Millrace does not have");
   }
   if (has(tree, "model_params", "model_version") && tree["model_params"]["model_version"] != "v1") {
     file.problems.push_back(

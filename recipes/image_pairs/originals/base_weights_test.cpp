@@ -190,7 +190,7 @@ TEST_F(BaseWeights, OfBlocksThatAreNotBuiltAreLeftOut) {
   published["vision_tower.vision_model.post_layernorm.weight"] = at::ones({8});
   published["vision_tower.vision_model.post_layernorm.bias"] = at::zeros({8});
   write("model.safetensors", published);
-  // by default the last block is not built (vision_feature_layer -2)
+  // By default the last block is not built (vision_feature_layer -2).
   const auto model = model_of(tiny_base(), {folder_.string()});
   EXPECT_THAT(load_base(*model, model->config()), HasSubstr("not used: the tower's last norm, vision block 2"));
   EXPECT_TRUE(at::equal(weights_of(*model).at("vision_tower.vision_model.encoder.layers.1.mlp.fc1.weight"),
