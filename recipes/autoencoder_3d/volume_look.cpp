@@ -56,7 +56,7 @@ void look_at_sizes(const std::vector<const VolumeFile*>& all, const RecipeConfig
     return joined(size, " x ", [](double side) { return significant(side, 3); }) + " mm";
   };
   notices.push_back(
-      notice_of(odd, all.size(), "with voxels of " + text(odd.front()->spacing) + ", where most have " + text(usual)) +
+      notice_of(odd, all.size(), "with voxels of " + text(odd.front()->spacing) + ", while most have " + text(usual)) +
       ". Nothing is resampled");
 }
 

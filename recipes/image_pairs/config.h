@@ -157,14 +157,18 @@ struct RecipeConfig {
         field<&C::similar_weight>("Weight of the cross-entropy of similar pairs.").min(0),
         field<&C::swap_ce_weight>("Weight of the cross-entropy of swapped pairs.").min(0),
         field<&C::consistency_start>("Weight of the difference between a pair's two orders at the first step.").min(0),
-        field<&C::consistency_end>("Weight of the difference between a pair's two orders at the end of its ramp.").min(0),
-        field<&C::consistency_ramp>("Length of that ramp as a share of consistency_steps.").above(0).max(1),
+        field<&C::consistency_end>("Weight of the difference between a pair's two orders at the end of the ramp.").min(0),
+        field<&C::consistency_ramp>(
+            "Length of the ramp from consistency_start to consistency_end, as a share of consistency_steps.")
+            .above(0)
+            .max(1),
         field<&C::consistency_steps>("Number of steps that consistency_ramp refers to; 0 = all steps of the run.").min(0),
         field<&C::share_image_features>("Compute the features of a pair's images once for both orders; auto = yes."),
         field<&C::cache_image_features>(
             "Keep the features of a frozen tower from epoch to epoch; auto = if they fit into a quarter of the free memory."),
         field<&C::bradley_terry_d>("Half width of the band of equal scores, in the ranking's model of answers.").min(0),
-        field<&C::bradley_terry_k>("Steepness of an answer in the difference of scores, in that model.").above(0),
+        field<&C::bradley_terry_k>("Steepness of an answer in the difference of scores, in the ranking's model of answers.")
+            .above(0),
         field<&C::baseline>("Validations also report how many pairs a classical noise estimate gets right.").free_on_resume()};
   }
   static consteval auto fields() { return std::tuple_cat(of_pairs(), of_network()); }

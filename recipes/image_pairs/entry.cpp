@@ -141,11 +141,11 @@ Entry entry() {
       {"near-ratio", "X", "as recipe.near_ratio (default 0.5)"}};
   entry.make_data_with = make_data_with;
   entry.data_options_of = of_config<Sections>(data_options_of);
-  entry.predicts = {
-      .inputs = {{"first", DType::u8, "[rows,height,width,3]", "RGB, height and width recipe.image_size"},
-                 {"second", DType::u8, "[rows,height,width,3]", "the image to compare it with"}},
-      .outputs = {{"answers", DType::f32, "[rows,3]", "probabilities of First, Second and Similar"},
-                  {"mirrored", DType::f32, "[rows,3]", "the same with the images in the other order, exchanged back"}}};
+  entry.predicts = {.inputs = {{"first", DType::u8, "[rows,height,width,3]", "RGB, height and width recipe.image_size"},
+                               {"second", DType::u8, "[rows,height,width,3]", "the image to compare it with"}},
+                    .outputs = {{"answers", DType::f32, "[rows,3]", "probabilities of First, Second and Similar"},
+                                {"mirrored", DType::f32, "[rows,3]",
+                                 "the same for the other order of the images, with First and Second exchanged back"}}};
   const auto row = [] { return image_pairs::entry(); };
   entry.commands = {rank_command(row), adapter_command(row)};
   entry.bench_shapes = bench_shapes();

@@ -156,7 +156,7 @@ std::vector<std::string> sign_notices(const data::PicturesSeen& seen) {
   };
   add(seen.transparent, "alpha is dropped: ", "have an alpha channel or a transparent colour; their colours are used unchanged");
   add(seen.deep, "16 bits become 8: ", "have 16 bits per channel; the upper 8 are used, so that values below 256 become black");
-  add(seen.turned, "turned upright: ", "are stored rotated, as their orientation (EXIF, XMP) says");
+  add(seen.turned, "rotated upright: ", "are stored rotated, as their orientation (EXIF, XMP) says");
   return notices;
 }
 

@@ -63,7 +63,7 @@ TEST_F(PairsTest, LabelsOfOtherProgramsAreRead) {
     return refusal<DataError>([&] { (void)read_labels(write("labels.txt", text)); });
   };
   for (const char* text : {"a.png 1,5\n", "a.png;1,500\n"})
-    EXPECT_THAT(refused(text), HasSubstr("where the score is due, which may mean two numbers: write it with a point")) << text;
+    EXPECT_THAT(refused(text), HasSubstr("where a score is expected, which may mean two numbers: write it with a point")) << text;
   EXPECT_THAT(refused("0;a.png;1.5\n"), HasSubstr("has \"a.png;1.5\" where a score is expected"));
 }
 

@@ -225,7 +225,7 @@ std::vector<Objective> ImagePairs::objectives() {
 // for all later ones.
 at::Tensor ImagePairs::kept_features(const Batch& batch, const at::Tensor& pixels) {
   if (RandomScope::is_recorded())
-    throw RecipeError({"features of a frozen tower are kept by image, which the host looks up", "recipe.freeze_base",
+    throw RecipeError({"the host looks up the kept features of a frozen tower by image", "recipe.freeze_base",
                        "steps are launched piece by piece"});
   const at::ScalarType type = compute_type(pixels.device());
   if (!kept_) {

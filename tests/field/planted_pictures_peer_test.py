@@ -43,7 +43,7 @@ def score(value):
 
 
 TOLD = [
-    Fault("stored rotated", turned, name_of(1), "turned upright: 1 of"),
+    Fault("stored rotated", turned, name_of(1), "rotated upright: 1 of"),
     Fault("transparent", lambda path, image: image.convert("RGBA").save(path), name_of(2), "alpha is dropped: 1 of"),
     Fault("16 bits", deep, name_of(8), "16 bits become 8: 1 of"),
     Fault("grey among coloured", lambda path, image: image.convert("L").save(path), name_of(4), "in grey among coloured ones"),

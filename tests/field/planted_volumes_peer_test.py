@@ -38,8 +38,8 @@ def not_numbers(values):
 
 
 TOLD = [
-    Fault("left and right exchanged", lambda v: image(v[::-1], np.diag([-2.0, 2, 3, 1])), "v01.nii", r"in another orientation \(LAS\) than most \(RAS; nothing is turned\)"),
-    Fault("another voxel size", lambda v: image(v, np.diag([1.0, 1, 1, 1])), "v02.nii", "with voxels of 1 x 1 x 1 mm, where most have 3 x 2 x 2 mm"),
+    Fault("left and right exchanged", lambda v: image(v[::-1], np.diag([-2.0, 2, 3, 1])), "v01.nii", r"in another orientation \(LAS\) than most \(RAS; nothing is rotated\)"),
+    Fault("another voxel size", lambda v: image(v, np.diag([1.0, 1, 1, 1])), "v02.nii", "with voxels of 1 x 1 x 1 mm, while most have 3 x 2 x 2 mm"),
     Fault("an inverted window", lambda v: image((900 - v).astype(np.int16)), "v03.nii", "whose median is at .* Are they inverted"),
     Fault("labels in place of a scan", lambda v: image((v > 0).astype(np.uint8)), "v04.nii", "as labels have"),
     Fault("zeros", lambda v: image(v * 0), "v05.nii", "in which all values are equal"),

@@ -85,7 +85,7 @@ def cosmology(place):
         ("python precompute_pca.py \\\n    --config your_config.json \\\n    --num-samples 100 \\\n    --device cpu", 0,
          ["runs: ", "pca fit --config your_config.json"]),
         ("python train2.py --config your_config.json", 0,
-         ["runs: ", "train cosmology --config your_config.json", "pca components of trained/unet", "training_params.val_num_workers: validation has readers of its own",
+         ["runs: ", "train cosmology --config your_config.json", "pca components of trained/unet", "training_params.val_num_workers: validation has its own readers",
           "training_params.use_compile: there is nothing to compile", "done at step"]),
         ("python validate_pca.py --pca-components trained/unet/pca_components_nfg4.safetensors --config your_config.json", 0,
          ["runs: ", "pca validate --pca-components", "stored components    ", "of each batch        ", "speed-up             ",

@@ -90,7 +90,7 @@ void choose_baselines(Axes& axes, const Selection& selection, std::vector<Proble
     axes.notices.push_back(std::to_string(autos) + (autos == 1 ? " auto-correlation is" : " auto-correlations are") +
                            " left out; --autos keeps them");
   if (axes.baselines.empty() && unknown.empty())
-    problems.push_back({"of " + std::to_string(all) + " baselines the selection keeps none", "--baselines, --antennas, --autos",
+    problems.push_back({"the selection keeps none of " + std::to_string(all) + " baselines", "--baselines, --antennas, --autos",
                         autos > 0 ? "all that are chosen are autos: give --autos to keep them" : "choose others"});
 }
 

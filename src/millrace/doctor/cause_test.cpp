@@ -129,7 +129,7 @@ TEST(Cause, TheLaunchersLineSaysWhichRankItWas) {
 TEST(Cause, ARunThatGoesOnSaysWhereItIs) {
   EXPECT_EQ(cause_of(begun(), true, mark()).text, "still running, step 1,200");
   EXPECT_THAT(cause_of(with({{"kind", "hang"}, {"text", kStill}}), true, mark()).text,
-              HasSubstr("it has not moved since: the run has not moved for 60 s (step 1,201, backward of generator)"));
+              HasSubstr("it has made no progress since: the run has not moved for 60 s (step 1,201, backward of generator)"));
   EXPECT_EQ(cause_of(with({{"kind", "hang"}, {"text", "the run moves again after 70 s"}}), true, mark()).text,
             "still running, step 1,200");
 }

@@ -159,8 +159,8 @@ Found loss_vanished(const Evidence& e) {
                  .what = loss_of(e, *gone) + " is nearly 0, " + significant(gone->lines.back().loss, 2) + ", and was below " +
                          significant(kVanished, 1) + " at the last " + std::to_string(kSame) + " log lines",
                  .remedy =
-                     "labels leak into the input, or the term is wrong: check the inputs of the loss, its weight, and whether "
-                     "a mask leaves anything of it",
+                     "labels leak into the input, or the term is wrong: check the inputs of the loss, its weight, and whether a "
+                     "mask leaves any values",
                  .key = {},
                  .value = {},
                  .gain = std::nullopt};

@@ -122,7 +122,7 @@ Found small_batch(const Evidence& e) {
   const auto& batch = e.experiments.batch;
   if (!batch || batch->fixed_share < kFixed) return std::nullopt;
   const std::string what = percent(batch->fixed_share) + " of a step's time is the same for half of its " +
-                           with_commas(batch->rows) + " rows: the machine has little to do at a time";
+                           with_commas(batch->rows) + " rows: steps are too small to keep the machine busy";
   const auto gain_by = [&](std::int64_t times) {
     return gain_of((1 - 1 / static_cast<double>(times)) * batch->fixed_share * work_share(e), 0.25);
   };

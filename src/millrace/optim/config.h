@@ -80,7 +80,7 @@ struct OptimConfig {
         field<&C::lr_scaling>("Multiply learning_rate by global batch / lr_scaling_batch, or by its square root."),
         field<&C::lr_scaling_batch>("Global batch that learning_rate was chosen for.").min(0),
         field<&C::ema_decay>(
-            "Decay of a running mean of the weights, which validation and later use take (typically 0.999); 0 = off.")
+            "Decay of a running mean of the weights, which validation and later commands use (typically 0.999); 0 = off.")
             .min(0)
             .below(1),
         field<&C::spike_zscore>(

@@ -129,7 +129,7 @@ PageServer::PageServer(std::uint16_t port) : path_(random_path()) {
     const std::string why = std::strerror(errno);
     if (socket_ >= 0) ::close(socket_);
     throw UsageError({"can't listen on port " + std::to_string(port) + " of 127.0.0.1: " + why, "--port",
-                      "take another port, or leave it out: then a free one is taken"});
+                      "choose another port, or leave it out to get a free one"});
   }
   port_ = ntohs(address.sin_port);
 }

@@ -82,7 +82,7 @@ TEST(Arguments, Integer) {
     Arguments a = make({wrong});
     EXPECT_EQ(a.integer("steps", 9, 1), 9) << wrong;
     ASSERT_EQ(a.problems().size(), 1U) << wrong;
-    EXPECT_THAT(a.problems()[0].what, HasSubstr("no whole number from 1")) << wrong;
+    EXPECT_THAT(a.problems()[0].what, HasSubstr("not a whole number from 1")) << wrong;
   }
 }
 

@@ -72,7 +72,7 @@ struct DataConfig {
         field<&C::cache>("Keep decoded samples for later epochs. auto = in memory if all fit into half of the free memory; ram "
                          "and device = in host memory; disk = in the cache folder, for later runs too.")
             .free_on_resume(),
-        field<&C::cache_bytes>("Largest size of that cache in memory or on disk; auto = half of the free space.")
+        field<&C::cache_bytes>("Largest size of the sample cache in memory or on disk; auto = half of the free space.")
             .min(1)
             .unit("bytes")
             .free_on_resume(),
@@ -194,7 +194,7 @@ struct SnapshotConfig {
         field<&C::keep_best>("Also keep the best by snapshot.best_metric."),
         field<&C::best_count>("Number of the best snapshots that keep_best keeps.").min(1).max(1000),
         field<&C::best_metric>("Validation metric that decides what is best, also for early stopping. Empty: the loss."),
-        field<&C::best_is>("Which value of that metric is best."),
+        field<&C::best_is>("Which value of the metric best_metric is best."),
         field<&C::keep_every>("Also keep every snapshot whose step is a multiple of this; 0 = off.").min(0),
         field<&C::max_lag>("Largest number of steps that training may take while a snapshot is being written; then training "
                            "waits. A crash loses at most the steps between two snapshots plus these.")
@@ -233,7 +233,7 @@ struct LogConfig {
         field<&C::train_metrics>("Also compute the recipe's metrics on training batches; the log line shows them as train/NAME."),
         field<&C::gpu_memory>("Add the memory in use to the log line, log.jsonl and the event files: that of the GPU's "
                               "allocator, or on a CPU that of the process."),
-        field<&C::gpu_every>("Steps between extra lines with that memory and the GPU's utilisation; 0 = off.").min(0),
+        field<&C::gpu_every>("Steps between extra lines with the memory in use and the GPU's utilisation; 0 = off.").min(0),
         field<&C::doctor>("Look for causes that slow the run, at log lines and once a second in the background, and report what "
                           "fixing them gains: see millrace doctor."),
         field<&C::doctor_trials>(

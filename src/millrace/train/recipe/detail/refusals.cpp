@@ -33,9 +33,8 @@ constexpr std::array<Kind, 13> kKinds = {{
     {"weight should contain", kChannels},
     {"channels, but got", kChannels},
     {"more than 1 value per channel",
-     "a batch norm needs several rows: raise data.batch_size, set data.drop_last=true if the last batch has one row, or take a "
-     "norm "
-     "without statistics of the batch (GroupNorm, LayerNorm)"},
+     "a batch norm needs several rows: raise data.batch_size, set data.drop_last=true if the last batch has one row, or use a "
+     "norm without statistics of the batch (GroupNorm, LayerNorm)"},
     {"type (", kTypes},
     {"expected scalar type", kTypes},
     {"same dtype", kTypes},
